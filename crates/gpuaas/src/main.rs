@@ -1,0 +1,2 @@
+//! The gpuaas executable.
+fn main() {}
