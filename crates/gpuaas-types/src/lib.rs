@@ -1,1 +1,21 @@
-//! gpuaas-types
+//! Identifiers, resources and wire types of GPUaaS. Serde only: no I/O, no clock.
+//!
+//! Everything that crosses a process boundary is here once, so the control plane, the command
+//! line and the node agent cannot disagree about a name.
+
+pub mod agent;
+pub mod api;
+pub mod ids;
+pub mod lifecycle;
+pub mod machine;
+pub mod problem;
+pub mod spec;
+pub mod time;
+
+pub use ids::{
+    AttemptId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId, SiteId, TaskId,
+    TokenId,
+};
+pub use lifecycle::{Bucket, NodeState, RunKind, RunStatus, Step};
+pub use problem::{FieldError, Problem};
+pub use time::Timestamp;

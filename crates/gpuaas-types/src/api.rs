@@ -1,0 +1,328 @@
+//! Answers and requests of the admin API.
+//!
+//! Every stored resource reads alike: `id, spec, status, revision, created_at, updated_at`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
+use crate::lifecycle::{NodeState, RunKind, RunStatus, Step};
+use crate::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use crate::time::Timestamp;
+
+/// The common shape of a stored resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Resource<I, S, T> {
+    /// Identifier.
+    pub id: I,
+    /// What the operator wrote.
+    pub spec: S,
+    /// What GPUaaS knows.
+    pub status: T,
+    /// Grows by one with every change of `spec`.
+    pub revision: i64,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// Body of `POST /api/v1/sites`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteCreate {
+    /// The site.
+    pub spec: SiteSpec,
+    /// `consumer:token:secret` of a MAAS administrator; sealed at once.
+    pub api_key: String,
+}
+
+/// What GPUaaS knows of a site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct SiteStatus {
+    /// Version that MAAS last named.
+    #[serde(default)]
+    pub maas_version: String,
+    /// User that the API key belongs to.
+    #[serde(default)]
+    pub maas_user: String,
+    /// `ok`, or the code of the latest failure.
+    #[serde(default)]
+    pub health: String,
+    /// Text of that failure.
+    #[serde(default)]
+    pub health_detail: String,
+    /// When MAAS last answered.
+    #[serde(default)]
+    pub answered_at: Option<Timestamp>,
+}
+
+/// A site.
+pub type SiteResource = Resource<SiteId, SiteSpec, SiteStatus>;
+
+/// Body of `POST /api/v1/profiles`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileCreate {
+    /// Unique name, `[a-z0-9-]`.
+    pub name: String,
+    /// Fields that differ from the defaults.
+    #[serde(default)]
+    pub spec: ProfileSpec,
+}
+
+/// What GPUaaS knows of a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct ProfileStatus {
+    /// Unique name.
+    pub name: String,
+    /// Digest that the bundle reference resolved to; empty without a bundle.
+    #[serde(default)]
+    pub site_bootstrap_bundle_digest: String,
+}
+
+/// A profile at its latest revision.
+pub type ProfileResource = Resource<ProfileId, ProfileSpec, ProfileStatus>;
+
+/// A fabric address.
+pub type RoceResource = Resource<RoceAssignmentId, RoceAssignmentSpec, RoceStatus>;
+
+/// What GPUaaS knows of a fabric address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct RoceStatus {}
+
+/// Who has to act on a parked run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Owner {
+    /// Whoever runs MAAS and the racks.
+    InfraOperator,
+    /// Whoever runs GPUaaS.
+    PlatformOperator,
+    /// Whoever owns the site bootstrap bundle.
+    BundleOwner,
+}
+
+/// What a run waits for. Whose view it is stands in the text: MAAS says, the agent says, we
+/// believe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Stable code, such as `maas_commissioning`.
+    pub code: String,
+    /// One sentence.
+    pub text: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// When it should have happened.
+    pub expected_by: Option<Timestamp>,
+    /// When the run gives up and parks.
+    pub deadline: Option<Timestamp>,
+}
+
+/// Why a run stopped, and what may be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Park {
+    /// Stable code, such as `two_candidates`.
+    pub code: String,
+    /// One sentence.
+    pub text: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Who has to act.
+    pub owner: Owner,
+    /// What was seen and tried.
+    pub evidence: Vec<String>,
+    /// What to do next.
+    pub next_action: String,
+}
+
+/// Outcome of one named check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckResult {
+    /// Stable name, such as `image_available`.
+    pub name: String,
+    /// Whether it passed.
+    pub passed: bool,
+    /// What was seen.
+    pub evidence: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What MAAS says of a node's machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MaasView {
+    /// MAAS' identifier; none before discovery.
+    pub system_id: Option<String>,
+    /// MAAS' label of the status.
+    pub status_name: Option<String>,
+    /// Age of that knowledge, in seconds.
+    pub observed_seconds_ago: Option<f64>,
+}
+
+/// A run as part of a node's answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// Identifier.
+    pub id: RunId,
+    /// What it is for.
+    pub kind: RunKind,
+    /// Where it is.
+    pub step: Step,
+    /// How it stands.
+    pub status: RunStatus,
+}
+
+/// Where something on the timeline comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The control plane.
+    ControlPlane,
+    /// MAAS.
+    Maas,
+    /// A bootstrap callback.
+    Bootstrap,
+    /// The node agent.
+    Agent,
+    /// A person.
+    Operator,
+}
+
+/// One line of a node's history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimelineEvent {
+    /// When it happened, by the control plane's clock.
+    pub at: Timestamp,
+    /// Run it belongs to.
+    pub run_id: Option<RunId>,
+    /// Step that was active.
+    pub step: Option<Step>,
+    /// Where it comes from.
+    pub source: Source,
+    /// Stable code, such as `deploy_started`.
+    pub code: String,
+    /// One sentence.
+    pub text: String,
+}
+
+/// Answer of `GET /api/v1/nodes/ID`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Identifier.
+    pub id: NodeId,
+    /// Short hostname.
+    pub hostname: String,
+    /// Site name.
+    pub site: String,
+    /// Profile name.
+    pub profile: String,
+    /// GPUaaS' own view.
+    pub state: NodeState,
+    /// The open run, or the latest one.
+    pub run: Option<RunSummary>,
+    /// What the open run waits for, one sentence.
+    pub waiting_for: Option<String>,
+    /// The same as data.
+    pub wait: Option<Wait>,
+    /// Why it stopped.
+    pub park: Option<Park>,
+    /// What MAAS says.
+    pub maas: MaasView,
+    /// When the agent last sent a heartbeat.
+    pub heartbeat_at: Option<Timestamp>,
+    /// Grows with every change.
+    pub revision: i64,
+    /// When it was registered.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// History, oldest first; empty in lists.
+    #[serde(default)]
+    pub timeline: Vec<TimelineEvent>,
+}
+
+/// One attempt at an effect: the intent and its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptView {
+    /// Step that asked for it.
+    pub step: Step,
+    /// What was asked, such as `deploy`.
+    pub effect: String,
+    /// Which try.
+    pub number: u32,
+    /// When the intent was written.
+    pub intended_at: Timestamp,
+    /// When the outcome was known.
+    pub ended_at: Option<Timestamp>,
+    /// `accepted`, `rejected`, `unknown`; none: in flight.
+    pub outcome: Option<String>,
+    /// The answer, in short.
+    pub detail: String,
+}
+
+/// One stretch of a run in one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepSpan {
+    /// The step.
+    pub step: Step,
+    /// From when.
+    pub from: Timestamp,
+    /// Until when; none: now.
+    pub until: Option<Timestamp>,
+}
+
+/// Answer of `GET /api/v1/runs/ID`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunView {
+    /// Identifier.
+    pub id: RunId,
+    /// The node.
+    pub node_id: NodeId,
+    /// Its hostname.
+    pub hostname: String,
+    /// What it is for.
+    pub kind: RunKind,
+    /// Where it is.
+    pub step: Step,
+    /// How it stands.
+    pub status: RunStatus,
+    /// Profile revision that the run pinned.
+    pub profile_revision: i64,
+    /// What it waits for.
+    pub wait: Option<Wait>,
+    /// Why it stopped.
+    pub park: Option<Park>,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Seconds from `created_at` to `ended_at`, or to now.
+    pub wall_seconds: f64,
+    /// Seconds per bucket, all twelve, summing to `wall_seconds`.
+    pub buckets: BTreeMap<String, f64>,
+    /// The steps it went through, in order.
+    pub steps: Vec<StepSpan>,
+    /// Checks and gates, latest result of each.
+    pub checks: Vec<CheckResult>,
+    /// Every effect tried.
+    pub attempts: Vec<AttemptView>,
+    /// History, oldest first.
+    pub timeline: Vec<TimelineEvent>,
+}
+
+/// A list of anything.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct List<T> {
+    /// The items.
+    pub items: Vec<T>,
+}
+
+/// Answer of `POST /api/v1/nodes`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OnboardAccepted {
+    /// The node.
+    pub node_id: NodeId,
+    /// The run that brings it to active.
+    pub run_id: RunId,
+}

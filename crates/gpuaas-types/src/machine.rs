@@ -1,0 +1,253 @@
+//! What MAAS says of a machine, reduced to what decisions need. MAAS says it; we only remember
+//! when.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// Machine status numbers of MAAS (contract section 6).
+pub mod maas_status {
+    /// Enlisted, never commissioned.
+    pub const NEW: i64 = 0;
+    /// Commissioning.
+    pub const COMMISSIONING: i64 = 1;
+    /// Failed commissioning.
+    pub const FAILED_COMMISSIONING: i64 = 2;
+    /// Missing.
+    pub const MISSING: i64 = 3;
+    /// Ready.
+    pub const READY: i64 = 4;
+    /// Reserved.
+    pub const RESERVED: i64 = 5;
+    /// Deployed.
+    pub const DEPLOYED: i64 = 6;
+    /// Retired.
+    pub const RETIRED: i64 = 7;
+    /// Broken.
+    pub const BROKEN: i64 = 8;
+    /// Deploying.
+    pub const DEPLOYING: i64 = 9;
+    /// Allocated.
+    pub const ALLOCATED: i64 = 10;
+    /// Failed deployment.
+    pub const FAILED_DEPLOYMENT: i64 = 11;
+    /// Releasing.
+    pub const RELEASING: i64 = 12;
+    /// Releasing failed.
+    pub const RELEASING_FAILED: i64 = 13;
+    /// Disk erasing.
+    pub const DISK_ERASING: i64 = 14;
+    /// Failed disk erasing.
+    pub const FAILED_DISK_ERASING: i64 = 15;
+    /// Rescue mode.
+    pub const RESCUE_MODE: i64 = 16;
+    /// Entering rescue mode.
+    pub const ENTERING_RESCUE_MODE: i64 = 17;
+    /// Failed to enter rescue mode.
+    pub const FAILED_ENTERING_RESCUE_MODE: i64 = 18;
+    /// Exiting rescue mode.
+    pub const EXITING_RESCUE_MODE: i64 = 19;
+    /// Failed to exit rescue mode.
+    pub const FAILED_EXITING_RESCUE_MODE: i64 = 20;
+    /// Testing.
+    pub const TESTING: i64 = 21;
+    /// Failed testing.
+    pub const FAILED_TESTING: i64 = 22;
+
+    /// Numbers with MAAS' labels, as they stand in events (contract section 6).
+    pub const LABELS: &[(i64, &str)] = &[
+        (NEW, "New"),
+        (COMMISSIONING, "Commissioning"),
+        (FAILED_COMMISSIONING, "Failed commissioning"),
+        (MISSING, "Missing"),
+        (READY, "Ready"),
+        (RESERVED, "Reserved"),
+        (DEPLOYED, "Deployed"),
+        (RETIRED, "Retired"),
+        (BROKEN, "Broken"),
+        (DEPLOYING, "Deploying"),
+        (ALLOCATED, "Allocated"),
+        (FAILED_DEPLOYMENT, "Failed deployment"),
+        (RELEASING, "Releasing"),
+        (RELEASING_FAILED, "Releasing failed"),
+        (DISK_ERASING, "Disk erasing"),
+        (FAILED_DISK_ERASING, "Failed disk erasing"),
+        (RESCUE_MODE, "Rescue mode"),
+        (ENTERING_RESCUE_MODE, "Entering rescue mode"),
+        (FAILED_ENTERING_RESCUE_MODE, "Failed to enter rescue mode"),
+        (EXITING_RESCUE_MODE, "Exiting rescue mode"),
+        (FAILED_EXITING_RESCUE_MODE, "Failed to exit rescue mode"),
+        (TESTING, "Testing"),
+        (FAILED_TESTING, "Failed testing"),
+    ];
+
+    /// MAAS' label of a status number; `Unknown` for a number this list lacks.
+    #[must_use]
+    pub fn label(status: i64) -> &'static str {
+        LABELS.iter().find(|(n, _)| *n == status).map_or("Unknown", |(_, l)| l)
+    }
+
+    /// The status number of one of MAAS' labels.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<i64> {
+        LABELS.iter().find(|(_, l)| *l == label).map(|(n, _)| *n)
+    }
+}
+
+/// A physical disk as MAAS lists it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Block device id in MAAS.
+    pub id: i64,
+    /// Kernel name, such as `nvme0n1`.
+    pub name: String,
+    /// Model string from the device.
+    pub model: String,
+    /// Serial number.
+    pub serial: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// MAAS tags, such as `ssd`, `nvme`, `sata`.
+    pub tags: Vec<String>,
+    /// Mount points of filesystems on the disk itself or its partitions.
+    pub mounts: Vec<String>,
+    /// Number of partitions.
+    pub partitions: u32,
+}
+
+/// An address given to an interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Link id in MAAS.
+    pub id: i64,
+    /// `auto`, `dhcp`, `static` or `link_up`.
+    pub mode: String,
+    /// Subnet id, when linked to one.
+    pub subnet_id: Option<i64>,
+    /// CIDR of that subnet.
+    pub subnet_cidr: Option<String>,
+    /// Address, when one is assigned.
+    pub ip_address: Option<String>,
+}
+
+/// A network interface as MAAS lists it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Nic {
+    /// Interface id in MAAS.
+    pub id: i64,
+    /// Name, such as `eno1`.
+    pub name: String,
+    /// Lower-case MAC address.
+    pub mac_address: String,
+    /// `physical`, `bond`, `bridge` or `vlan`.
+    pub kind: String,
+    /// VLAN tag number, when MAAS knows the VLAN.
+    pub vid: Option<i64>,
+    /// Id of that VLAN in MAAS.
+    pub vlan_id: Option<i64>,
+    /// Fabric name of that VLAN.
+    pub fabric: Option<String>,
+    /// Whether MAAS or a relay serves DHCP on it.
+    pub dhcp_on: bool,
+    /// Whether the cable is seen connected.
+    pub link_connected: bool,
+    /// Addresses.
+    pub links: Vec<Link>,
+}
+
+/// A machine as MAAS shows it in `GET machines/ID/` (contract section 4).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineView {
+    /// MAAS' identifier.
+    pub system_id: String,
+    /// Short hostname.
+    pub hostname: String,
+    /// Status number, see [`maas_status`].
+    pub status: i64,
+    /// Owner's user name.
+    pub owner: Option<String>,
+    /// `on`, `off`, `unknown` or `error`.
+    pub power_state: String,
+    /// Power driver; empty when none.
+    pub power_type: String,
+    /// Architecture, such as `amd64/generic`.
+    pub architecture: String,
+    /// Operating system; empty before a deployment.
+    pub osystem: String,
+    /// Series or image name; empty before a deployment.
+    pub distro_series: String,
+    /// Locked in MAAS.
+    pub locked: bool,
+    /// Whether the next boot goes over the network.
+    pub netboot: bool,
+    /// MAAS' error text; sticky, so only meaningful in failed states.
+    pub error_description: String,
+    /// Description of the latest event.
+    pub status_message: Option<String>,
+    /// Hardware sync asked for at deploy.
+    pub enable_hw_sync: bool,
+    /// Its interval in seconds.
+    pub sync_interval_seconds: Option<i64>,
+    /// MACs of the boot interface.
+    pub boot_interface_id: Option<i64>,
+    /// Block device id of the boot disk.
+    pub boot_disk_id: Option<i64>,
+    /// Physical disks in MAAS' order.
+    pub disks: Vec<Disk>,
+    /// Volume groups, RAIDs and bcaches: anything that flat storage has none of.
+    pub complex_storage: u32,
+    /// Network interfaces.
+    pub nics: Vec<Nic>,
+    /// Tag names.
+    pub tags: Vec<String>,
+    /// System vendor and product, `Unknown` when absent.
+    pub hardware: String,
+    /// Whether an installation result set exists.
+    pub has_installation_result: bool,
+}
+
+impl MachineView {
+    /// The boot interface, when MAAS names one that it also lists.
+    #[must_use]
+    pub fn boot_nic(&self) -> Option<&Nic> {
+        self.boot_interface_id.and_then(|id| self.nics.iter().find(|nic| nic.id == id))
+    }
+}
+
+/// The latest that is known of a machine in MAAS.
+///
+/// `status` may be newer than `machine.status`: status changes arrive through the event feed,
+/// details only through reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// Status number, from the latest read or event.
+    pub status: i64,
+    /// When that was asked of MAAS.
+    pub status_at: Timestamp,
+    /// Highest event id applied.
+    pub event_id: i64,
+    /// Details of the latest full read.
+    pub machine: Option<MachineView>,
+    /// When that read was asked.
+    pub read_at: Timestamp,
+    /// MAAS answered 404 for the machine.
+    pub vanished: bool,
+    /// When curtin's reboot of the current deployment was seen in the event feed.
+    pub rebooted_at: Option<Timestamp>,
+}
+
+impl Observation {
+    /// What a full read, asked at `asked_at`, says.
+    #[must_use]
+    pub fn from_read(machine: MachineView, asked_at: Timestamp) -> Self {
+        Self {
+            status: machine.status,
+            status_at: asked_at,
+            event_id: 0,
+            machine: Some(machine),
+            read_at: asked_at,
+            vanished: false,
+            rebooted_at: None,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What operators write: sites, profiles, fabric addresses. Unknown fields are refused by name.
+
+use serde::{Deserialize, Serialize};
+
+/// A MAAS region. The API key is never part of it: it is sealed beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteSpec {
+    /// Unique name, `[a-z0-9-]`.
+    pub name: String,
+    /// MAAS base URL, such as `http://maas.example:5240/MAAS`.
+    pub url: String,
+    /// Extra certificate authority for an https region, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_pem: Option<String>,
+    /// Certificate bundle handed to nodes of the site, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_ca_pem: Option<String>,
+    /// VLAN tag that boot interfaces must be on; none: any VLAN on which MAAS serves DHCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pxe_vlan: Option<i64>,
+    /// Images that may be deployed here (`custom/NAME`, `ubuntu/noble`); empty: any that MAAS has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approved_images: Vec<String>,
+}
+
+/// Policy of a provisioning profile. Revisions are immutable and a run pins one.
+///
+/// The eleven policy fields of the MAAS hardware profile, and the two deploy fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProfileSpec {
+    /// Bundle that runs before the node bootstrap, `name@version`; empty: none.
+    pub site_bootstrap_bundle_ref: String,
+    /// A doubt about the boot interface stops the run (`true`) or only warns.
+    pub strict_pxe_preflight: bool,
+    /// Link fabric interfaces from the site's RoCE assignments before deploying.
+    pub enable_phase2_roce: bool,
+    /// Ask MAAS for hardware sync and require it at completion.
+    pub require_hw_sync: bool,
+    /// Interval that the region must be set to, such as `15m`; empty: whatever it is.
+    pub hardware_sync_interval: String,
+    /// Release without erasing when MAAS cannot wipe the disks.
+    pub release_fallback_no_erase: bool,
+    /// Try again when the deployed system did not find its datasource.
+    pub enable_deploy_retry_on_datasource_failure: bool,
+    /// Further deployments after the first one.
+    pub max_deploy_retry_attempts: u32,
+    /// Take the one new unowned machine when nothing else matches.
+    pub auto_claim_single_new_machine: bool,
+    /// Nodes of the profile in the deploying part of a run at once; 0: no limit.
+    pub batch_max_parallel: u32,
+    /// Life of an enrollment token from the moment the node can first use it, in seconds.
+    pub enrollment_token_ttl_seconds: u32,
+    /// Image: `noble`, `ubuntu/noble`, or a custom image's visible name.
+    pub distro_series: String,
+    /// Login user of the deployed system; empty: the image's default.
+    pub deploy_user: String,
+}
+
+impl Default for ProfileSpec {
+    fn default() -> Self {
+        Self {
+            site_bootstrap_bundle_ref: String::new(),
+            strict_pxe_preflight: true,
+            enable_phase2_roce: false,
+            require_hw_sync: false,
+            hardware_sync_interval: String::new(),
+            release_fallback_no_erase: false,
+            enable_deploy_retry_on_datasource_failure: true,
+            max_deploy_retry_attempts: 2,
+            auto_claim_single_new_machine: false,
+            batch_max_parallel: 0,
+            enrollment_token_ttl_seconds: 3600,
+            distro_series: "ubuntu/noble".to_owned(),
+            deploy_user: String::new(),
+        }
+    }
+}
+
+/// One fabric address of one host, keyed by site and hostname.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoceAssignmentSpec {
+    /// Site name.
+    pub site: String,
+    /// Short hostname.
+    pub hostname: String,
+    /// Interface name, or its MAC address.
+    pub interface: String,
+    /// Subnet in MAAS, as CIDR.
+    pub subnet_cidr: String,
+    /// Static address inside it.
+    pub ip_address: String,
+}
+
+/// What is asked of an onboarding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnboardRequest {
+    /// Short hostname.
+    pub hostname: String,
+    /// Site name.
+    pub site: String,
+    /// Profile name.
+    pub profile: String,
+    /// Address of the machine's BMC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc_address: Option<String>,
+    /// BMC user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc_user: Option<String>,
+    /// BMC password; sealed at once, never shown again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc_password: Option<String>,
+    /// Power driver; default `ipmi` when there is a BMC address, else `manual`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_type: Option<String>,
+    /// MAC addresses of the machine's boot interfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mac_addresses: Vec<String>,
+    /// Architecture; default `amd64/generic`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+}

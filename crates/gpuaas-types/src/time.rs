@@ -1,0 +1,102 @@
+//! Points in time as whole microseconds, the precision that both databases keep.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
+
+/// Microseconds since the Unix epoch. JSON form: RFC 3339 in UTC with six fraction digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The Unix epoch; also "long ago" for due times and leases.
+    pub const EPOCH: Self = Self(0);
+    /// Later than any real moment; "never" for due times.
+    pub const NEVER: Self = Self(253_402_300_799_000_000);
+
+    /// From microseconds since the Unix epoch.
+    #[must_use]
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the Unix epoch.
+    #[must_use]
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds since the Unix epoch, rounded down.
+    #[must_use]
+    pub const fn as_seconds(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+
+    /// This moment plus `seconds` (may be negative); saturates.
+    #[must_use]
+    pub fn plus_seconds(self, seconds: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "float to int casts saturate")]
+        let micros = (seconds * 1e6) as i64;
+        Self(self.0.saturating_add(micros).min(Self::NEVER.0))
+    }
+
+    /// Seconds from `earlier` to this moment; negative when `earlier` is later.
+    #[must_use]
+    pub fn seconds_since(self, earlier: Self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a difference below 285 years is exact")]
+        let micros = (self.0 - earlier.0) as f64;
+        micros / 1e6
+    }
+
+    /// As a chrono date; out-of-range values clamp to the epoch.
+    #[must_use]
+    pub fn to_chrono(self) -> DateTime<Utc> {
+        DateTime::from_timestamp_micros(self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_chrono().to_rfc3339_opts(SecondsFormat::Micros, true))
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        DateTime::parse_from_rfc3339(&text)
+            .map(|at| Self(at.timestamp_micros()))
+            .map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_round_trip_keeps_microseconds() {
+        let at = Timestamp::from_micros(1_795_190_400_123_456);
+        let text = serde_json::to_string(&at).unwrap();
+        assert_eq!(text, "\"2026-11-20T16:00:00.123456Z\"");
+        assert_eq!(serde_json::from_str::<Timestamp>(&text).unwrap(), at);
+    }
+
+    #[test]
+    fn never_is_a_date_and_addition_saturates() {
+        assert_eq!(Timestamp::NEVER.to_string(), "9999-12-31T23:59:59.000000Z");
+        assert_eq!(Timestamp::NEVER.plus_seconds(1e12), Timestamp::NEVER);
+    }
+}
