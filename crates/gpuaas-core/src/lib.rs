@@ -1,1 +1,14 @@
-//! gpuaas-core
+//! States, decisions, gates, buckets and policy. Pure and synchronous: no clock, no I/O.
+//!
+//! The heart is `decide`: given everything known about a run, what is the next thing to do?
+//! It is level-triggered. Deciding twice on the same snapshot gives the same answer, and a person
+//! changing the machine in MAAS' own pages is just another observation.
+//!
+//! Start reading at `steps`, the table of what an onboarding is made of.
+
+pub mod effect;
+pub mod memory;
+pub mod record;
+pub mod snapshot;
+
+pub use snapshot::{Decision, Snapshot};

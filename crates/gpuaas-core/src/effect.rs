@@ -1,0 +1,222 @@
+//! What a run may do to MAAS, and how to find out whether it happened.
+//!
+//! A mutation is never repeated because its answer was lost. Its intent is written first; if the
+//! call times out, or the process dies, the intent stands without an outcome and is *probed*: the
+//! machine is read again and compared with what was asked. Repeating blindly would deploy twice;
+//! giving up blindly would lose a machine that MAAS did take (seed 3, mutation timeout rule;
+//! contract section 3, post-commit failures).
+
+use gpuaas_types::machine::{MachineView, Observation, maas_status as status};
+use gpuaas_types::{AttemptId, Step, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A mutation of MAAS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "effect", rename_all = "snake_case")]
+pub enum Effect {
+    /// `POST machines/` with `commission=false`.
+    CreateMachine,
+    /// `op=release`.
+    Release {
+        /// Wipe the disks.
+        erase: bool,
+    },
+    /// `op=commission`.
+    Commission,
+    /// `op=set_boot_disk`.
+    SetBootDisk {
+        /// Block device id.
+        block_device_id: i64,
+    },
+    /// `op=set_storage_layout`.
+    SetStorageLayout {
+        /// MAAS' name of the layout.
+        layout: String,
+        /// Block device id of the root disk.
+        root_device: i64,
+    },
+    /// `op=unlink_subnet`: a link in the way of a fabric address.
+    UnlinkSubnet {
+        /// Interface id.
+        interface_id: i64,
+        /// Link id.
+        link_id: i64,
+    },
+    /// `op=link_subnet` with a static address.
+    LinkSubnet {
+        /// Interface id.
+        interface_id: i64,
+        /// Subnet as CIDR.
+        subnet_cidr: String,
+        /// The address.
+        ip_address: String,
+    },
+    /// `op=deploy` with rendered user-data.
+    Deploy {
+        /// Normalised image.
+        distro_series: String,
+        /// Ask for hardware sync.
+        enable_hw_sync: bool,
+    },
+}
+
+impl Effect {
+    /// Stable name, used in the journal, in metrics and in the crash matrix.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::CreateMachine => "create_machine",
+            Self::Release { .. } => "release",
+            Self::Commission => "commission",
+            Self::SetBootDisk { .. } => "set_boot_disk",
+            Self::SetStorageLayout { .. } => "set_storage_layout",
+            Self::UnlinkSubnet { .. } => "unlink_subnet",
+            Self::LinkSubnet { .. } => "link_subnet",
+            Self::Deploy { .. } => "deploy",
+        }
+    }
+
+    /// Seconds after the intent before an unchanged machine counts as "it did not happen".
+    ///
+    /// MAAS commits first and answers later (contract section 3), so a change shows within
+    /// seconds; a create may be held for 26 s by a duplicate BMC (contract section 5).
+    #[must_use]
+    pub const fn settle_seconds(&self) -> f64 {
+        match self {
+            Self::CreateMachine => 45.0,
+            _ => 20.0,
+        }
+    }
+
+    /// Compares what is there now with what was asked.
+    ///
+    /// `before` is the machine's status when the intent was written; `now` must have been read
+    /// after the intent.
+    #[must_use]
+    pub fn probe(&self, before: Option<i64>, now: &Observation) -> Probe {
+        let Some(machine) = &now.machine else { return Probe::NotYet };
+        let done = match self {
+            Self::CreateMachine => true,
+            Self::SetBootDisk { block_device_id } => {
+                machine.boot_disk_id == Some(*block_device_id)
+            }
+            Self::SetStorageLayout { root_device, .. } => is_flat(machine, *root_device),
+            Self::UnlinkSubnet { interface_id, link_id } => {
+                !has_link(machine, *interface_id, |link| link.id == *link_id)
+            }
+            Self::LinkSubnet { interface_id, ip_address, .. } => {
+                has_link(machine, *interface_id, |link| {
+                    link.ip_address.as_deref() == Some(ip_address)
+                })
+            }
+            Self::Release { .. } => !matches!(
+                machine.status,
+                status::DEPLOYED
+                    | status::ALLOCATED
+                    | status::DEPLOYING
+                    | status::FAILED_DEPLOYMENT
+                    | status::BROKEN
+                    | status::RESERVED
+            ),
+            Self::Commission | Self::Deploy { .. } => before != Some(machine.status),
+        };
+        if done { Probe::Happened } else { Probe::NotYet }
+    }
+}
+
+fn has_link(
+    machine: &MachineView,
+    interface_id: i64,
+    wanted: impl Fn(&gpuaas_types::machine::Link) -> bool,
+) -> bool {
+    machine.nics.iter().any(|nic| nic.id == interface_id && nic.links.iter().any(&wanted))
+}
+
+/// Whether the machine has the flat layout on the disk: a root filesystem there, nothing of
+/// volume groups, RAIDs or bcaches, and no filesystem on another disk.
+#[must_use]
+pub fn is_flat(machine: &MachineView, root_device: i64) -> bool {
+    machine.complex_storage == 0
+        && machine.boot_disk_id == Some(root_device)
+        && machine.disks.iter().all(|disk| {
+            if disk.id == root_device {
+                disk.mounts.iter().any(|mount| mount == "/")
+            } else {
+                disk.mounts.is_empty()
+            }
+        })
+}
+
+/// What a probe found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// The effect took place.
+    Happened,
+    /// No trace of it; after [`Effect::settle_seconds`] that means it did not happen.
+    NotYet,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// MAAS took it.
+    Accepted,
+    /// MAAS refused it and nothing changed.
+    Rejected {
+        /// Stable code of the refusal.
+        code: String,
+        /// MAAS' text.
+        text: String,
+        /// A state conflict: reading again may explain it, and a later try may pass.
+        conflict: bool,
+    },
+    /// The call never left: trying again is safe.
+    NotSent {
+        /// Stable code.
+        code: String,
+        /// What happened.
+        text: String,
+    },
+    /// Nobody knows. Probe.
+    Unknown {
+        /// Stable code.
+        code: String,
+        /// What happened.
+        text: String,
+    },
+}
+
+impl Outcome {
+    /// `accepted`, `rejected`, `not_sent` or `unknown`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Rejected { .. } => "rejected",
+            Self::NotSent { .. } => "not_sent",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
+}
+
+/// The journal entry of one attempt: written before the call, completed after it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// Identifier of the attempt.
+    pub id: AttemptId,
+    /// The step that asked.
+    pub step: Step,
+    /// What is asked.
+    pub effect: Effect,
+    /// Which try of this effect in this visit of the step, from 1.
+    pub number: u32,
+    /// When it was written.
+    pub at: Timestamp,
+    /// The machine's status then.
+    pub before: Option<i64>,
+    /// How the call ended; none while in flight or after a crash.
+    pub outcome: Option<Outcome>,
+    /// When that was known.
+    pub ended_at: Option<Timestamp>,
+}

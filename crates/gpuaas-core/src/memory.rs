@@ -1,0 +1,129 @@
+//! What a run remembers between decisions. Kept with the run row; written under its lease.
+
+use std::collections::BTreeMap;
+
+use gpuaas_types::api::CheckResult;
+use gpuaas_types::{Step, TaskId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::effect::{Effect, Intent};
+
+/// How the machine came to the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// It was in MAAS and matched.
+    Adopted,
+    /// GPUaaS created it.
+    Created,
+    /// It was the only new machine and the profile lets us take it.
+    Claimed,
+}
+
+/// A machine in MAAS that matches what the operator named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// MAAS' identifier.
+    pub system_id: String,
+    /// Its hostname in MAAS.
+    pub hostname: String,
+    /// `hostname`, `bmc_address`, `mac_address`.
+    pub matched_by: Vec<String>,
+    /// Hostname of another GPUaaS node that holds it.
+    pub held_by: Option<String>,
+}
+
+/// Result of a look for the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// When MAAS was asked.
+    pub asked_at: Timestamp,
+    /// Machines that match, by `system_id`.
+    pub candidates: Vec<Candidate>,
+    /// New, unowned machines held by no node; looked up only where the profile allows claiming.
+    pub unclaimed_new: Vec<Candidate>,
+}
+
+/// Owners of the boot interface's MAC address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MacOwners {
+    /// The address, lower case.
+    pub mac_address: String,
+    /// Machines that have it.
+    pub system_ids: Vec<String>,
+}
+
+/// The latest failed read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadFailure {
+    /// Stable code.
+    pub code: String,
+    /// What happened.
+    pub text: String,
+    /// When.
+    pub at: Timestamp,
+    /// How many in a row.
+    pub count: u32,
+}
+
+/// See the module text.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// The latest intent of the current step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intent: Option<Intent>,
+    /// Tries per effect name in the current visit of the step.
+    pub tries: BTreeMap<String, u32>,
+    /// When each effect was last intended in this run.
+    pub intended_at: BTreeMap<String, Timestamp>,
+    /// How often each step was entered.
+    pub visits: BTreeMap<Step, u32>,
+    /// Latest failed read; cleared by a good one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_failure: Option<ReadFailure>,
+    /// Latest look for the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
+    /// How the machine came to the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Latest look for the boot MAC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac_owners: Option<MacOwners>,
+    /// Latest result of every check and gate.
+    pub checks: BTreeMap<String, CheckResult>,
+    /// The diagnostics task of this run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+}
+
+impl Memory {
+    /// Notes an intent: it becomes the current one and is counted.
+    pub fn begin(&mut self, intent: Intent) {
+        let name = intent.effect.name().to_owned();
+        self.tries.insert(name.clone(), intent.number);
+        self.intended_at.insert(name, intent.at);
+        self.intent = Some(intent);
+    }
+
+    /// Number of the next try of `effect` in this visit of the step.
+    #[must_use]
+    pub fn next_number(&self, effect: &Effect) -> u32 {
+        self.tries.get(effect.name()).copied().unwrap_or(0) + 1
+    }
+
+    /// Forgets what belongs to the step that ends and counts the one that begins.
+    pub fn enter(&mut self, step: Step) {
+        self.intent = None;
+        self.tries.clear();
+        self.read_failure = None;
+        *self.visits.entry(step).or_insert(0) += 1;
+    }
+
+    /// How often `step` was entered.
+    #[must_use]
+    pub fn visits(&self, step: Step) -> u32 {
+        self.visits.get(&step).copied().unwrap_or(0)
+    }
+}

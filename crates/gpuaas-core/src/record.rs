@@ -1,0 +1,139 @@
+//! Rows of the store as the engine reads them.
+
+use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
+use gpuaas_types::api::{Park, Wait};
+use gpuaas_types::{
+    NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, TaskId, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::memory::Memory;
+
+/// A run with its lease.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunRecord {
+    /// Identifier.
+    pub id: RunId,
+    /// The node.
+    pub node_id: NodeId,
+    /// The node's site.
+    pub site_id: SiteId,
+    /// What it is for.
+    pub kind: RunKind,
+    /// Where it is.
+    pub step: Step,
+    /// How it stands.
+    pub status: RunStatus,
+    /// Pinned profile.
+    pub profile_id: ProfileId,
+    /// Pinned revision.
+    pub profile_revision: i64,
+    /// What it remembers.
+    pub memory: Memory,
+    /// What it waits for.
+    pub wait: Option<Wait>,
+    /// Why it stopped.
+    pub park: Option<Park>,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When the current step began.
+    pub step_since: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// When a worker should look at it next.
+    pub due_at: Timestamp,
+    /// Grows with every event that concerns the run.
+    pub wake_seq: i64,
+    /// `wake_seq` as of the claim whose work was last finished.
+    pub handled_seq: i64,
+    /// Fencing token: grows with every claim; every write of a worker names its own.
+    pub lease_token: i64,
+    /// Until when the claim holds.
+    pub lease_until: Timestamp,
+}
+
+/// How to reach a machine's BMC, and what it is. The password is sealed elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NodeHardware {
+    /// Address of the BMC.
+    pub bmc_address: Option<String>,
+    /// BMC user.
+    pub bmc_user: Option<String>,
+    /// Power driver of MAAS.
+    pub power_type: String,
+    /// Lower-case MAC addresses.
+    pub mac_addresses: Vec<String>,
+    /// Architecture, such as `amd64/generic`.
+    pub architecture: String,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeRecord {
+    /// Identifier.
+    pub id: NodeId,
+    /// Its site.
+    pub site_id: SiteId,
+    /// Its profile.
+    pub profile_id: ProfileId,
+    /// Short hostname, unique in its site.
+    pub hostname: String,
+    /// GPUaaS' own view.
+    pub state: NodeState,
+    /// MAAS' identifier, unique in its site; none before discovery.
+    pub system_id: Option<String>,
+    /// What the operator said of the hardware.
+    pub hardware: NodeHardware,
+    /// The open run, or the latest one.
+    pub run_id: Option<RunId>,
+    /// When the agent last sent a heartbeat.
+    pub heartbeat_at: Option<Timestamp>,
+    /// Grows with every change.
+    pub revision: i64,
+    /// When it was registered.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// Something the node said during a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ReportKind {
+    /// A bootstrap callback.
+    Progress {
+        /// Which part.
+        phase: Phase,
+        /// How far.
+        status: ProgressStatus,
+        /// What it said.
+        message: String,
+    },
+    /// The agent asked to enroll and was taken.
+    Enrolled {
+        /// Version of the agent.
+        agent_version: String,
+        /// The hostname it believes it has.
+        hostname: String,
+    },
+    /// First heartbeat of the run.
+    FirstHeartbeat,
+    /// A task ended.
+    TaskFinished {
+        /// Which.
+        task_id: TaskId,
+        /// How.
+        result: TaskResult,
+    },
+}
+
+/// A [`ReportKind`] with its run and time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The run it belongs to, as proven by the credential.
+    pub run_id: RunId,
+    /// When the control plane received it.
+    pub at: Timestamp,
+    /// What was said.
+    pub kind: ReportKind,
+}

@@ -1,0 +1,165 @@
+//! Everything a decision may look at, and everything it may say.
+
+use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::api::{CheckResult, Park, Wait};
+use gpuaas_types::machine::{MachineView, Observation};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::{RunStatus, Step, Timestamp};
+
+use crate::effect::Effect;
+use crate::memory::Origin;
+use crate::record::{NodeRecord, Report, ReportKind, RunRecord};
+
+/// Everything known about a run at `now`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot<'a> {
+    /// The moment of the decision.
+    pub now: Timestamp,
+    /// The run.
+    pub run: &'a RunRecord,
+    /// Its node.
+    pub node: &'a NodeRecord,
+    /// Its site.
+    pub site: &'a SiteSpec,
+    /// The pinned profile revision.
+    pub profile: &'a ProfileSpec,
+    /// Fabric addresses of the host.
+    pub roce: &'a [RoceAssignmentSpec],
+    /// What is known of the machine in MAAS.
+    pub observation: Option<&'a Observation>,
+    /// What the node said during this run, oldest first.
+    pub reports: &'a [Report],
+}
+
+impl<'a> Snapshot<'a> {
+    /// Status number of the machine, as last seen or heard.
+    #[must_use]
+    pub fn status(&self) -> Option<i64> {
+        self.observation.map(|o| o.status)
+    }
+
+    /// Machine details read at or after `since`.
+    #[must_use]
+    pub fn machine_since(&self, since: Timestamp) -> Option<&'a MachineView> {
+        let observation = self.observation?;
+        if observation.read_at >= since { observation.machine.as_ref() } else { None }
+    }
+
+    /// The first report that `wanted` accepts.
+    #[must_use]
+    pub fn report(&self, wanted: impl Fn(&ReportKind) -> bool) -> Option<&'a Report> {
+        self.reports.iter().find(|report| wanted(&report.kind))
+    }
+
+    /// Seconds in the current step.
+    #[must_use]
+    pub fn seconds_in_step(&self) -> f64 {
+        self.now.seconds_since(self.run.step_since)
+    }
+}
+
+/// Something to read from the outside world. Reads change nothing and may be repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Read {
+    /// Look for the machine by hostname, BMC address and MAC.
+    FindMachine,
+    /// Read the machine in full.
+    Machine,
+    /// Who has this MAC address.
+    MacOwners {
+        /// Lower case.
+        mac_address: String,
+    },
+    /// The region's hardware-sync interval against the profile's.
+    HardwareSyncConfig,
+    /// The six checks before a deployment.
+    PredeployChecks,
+}
+
+impl Read {
+    /// Stable name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::FindMachine => "find_machine",
+            Self::Machine => "read_machine",
+            Self::MacOwners { .. } => "mac_owners",
+            Self::HardwareSyncConfig => "hardware_sync_config",
+            Self::PredeployChecks => "predeploy_checks",
+        }
+    }
+}
+
+/// A fact for the timeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Stable code, such as `deploy_finished`.
+    pub code: &'static str,
+    /// One sentence.
+    pub text: String,
+}
+
+impl Note {
+    /// A note.
+    #[must_use]
+    pub fn new(code: &'static str, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Find something out.
+    Read(Read),
+    /// Change something in MAAS: write the intent, call, record the outcome.
+    Do(Effect),
+    /// The open intent's fate is known without asking again.
+    Settle {
+        /// It took place (`true`) or it did not.
+        happened: bool,
+    },
+    /// Bind the machine to the node.
+    Adopt {
+        /// MAAS' identifier.
+        system_id: String,
+        /// How it came.
+        origin: Origin,
+    },
+    /// Give the agent a task.
+    IssueTask(TaskSpec),
+    /// Nothing to do until an event or `recheck_at`.
+    Wait {
+        /// For what.
+        wait: Wait,
+        /// Look again then, even without an event.
+        recheck_at: Timestamp,
+    },
+    /// The step is done.
+    Advance {
+        /// The next one.
+        to: Step,
+        /// When the boundary was crossed; clamped to the step's beginning and to now.
+        at: Timestamp,
+        /// For the timeline.
+        notes: Vec<Note>,
+        /// Results of checks made on the way.
+        checks: Vec<CheckResult>,
+    },
+    /// Stop; a named owner has to act.
+    Park {
+        /// Why, and what next.
+        park: Park,
+        /// Results of checks made on the way.
+        checks: Vec<CheckResult>,
+    },
+    /// The run is over.
+    Finish {
+        /// How.
+        status: RunStatus,
+        /// For the timeline.
+        notes: Vec<Note>,
+        /// Results of the gates.
+        checks: Vec<CheckResult>,
+    },
+}
