@@ -1,1 +1,29 @@
-//! gpuaas-artifact
+//! What a node is given: bundles by digest, and the cloud-init user-data that fetches them.
+//!
+//! Three parts that build on each other:
+//!
+//! - [`store`]: content-addressed bytes. A digest is the only name an artifact is served under,
+//!   so a node needs no credential to fetch one and cannot be handed other bytes unnoticed.
+//! - [`catalog`]: `name@version` to digest. The one place where a human's name becomes bytes.
+//! - [`user_data`]: [`user_data::BootstrapInputs`] to the exact bytes handed to MAAS, and back.
+//!   Rendering is pure: the same inputs give the same bytes, so a digest of the user-data can be
+//!   journalled beside the intent that used it.
+//!
+//! Inputs reach the scripts as one JSON file, never by substitution into shell text: the scripts
+//! are constants of this crate and a hostile hostname is only ever a JSON string.
+
+pub mod ca;
+pub mod catalog;
+pub mod digest;
+mod mime;
+pub mod store;
+pub mod user_data;
+
+pub use ca::{CaError, validate_ca_bundle};
+pub use catalog::{Bundle, BundleCatalog, CatalogError};
+pub use digest::Digest;
+pub use store::{ArtifactStore, Stored};
+pub use user_data::{
+    BootstrapInputs, Limits, ParseError, ParsedUserData, RenderError, UserData, parse_user_data,
+    render_user_data, unpack_user_data,
+};

@@ -1,0 +1,198 @@
+#!/bin/bash
+# GPUaaS bootstrap. Constant text: every input comes from bootstrap.json, read as data.
+#
+# GPUAAS_HOST_ROOT  folder that stands for / on a simulated host; empty on a real one.
+#
+# Callbacks inform, they never decide: one that fails is logged and forgotten.
+set -Eeuo pipefail
+umask 022
+export LC_ALL=C
+
+ROOT="${GPUAAS_HOST_ROOT:-}"
+ROOT="${ROOT%/}"
+CONFIG="$ROOT/etc/gpuaas/bootstrap.json"
+CA_FILE="$ROOT/etc/gpuaas/ca.pem"
+SITE_STATE="$ROOT/var/lib/gpuaas/site-bootstrap"
+LOG_DIR="$ROOT/var/log/gpuaas"
+WORK="$(mktemp -d)"
+PROGRESS_URL=""
+BOOTSTRAP_TOKEN=""
+FAILURE=""
+
+log() {
+  printf '%s gpuaas %s: %s\n' "$(date -u +%FT%TZ)" "$PHASE" "$*" >&2
+}
+
+# MESSAGE: ends the script; the message is reported.
+fail() {
+  FAILURE="$1"
+  exit 1
+}
+
+finish() {
+  local rc=$?
+  trap - EXIT ERR
+  set +e
+  if ((rc != 0)); then
+    log "failed: ${FAILURE:-ended with $rc}"
+    callback failed "${FAILURE:-ended with $rc}"
+  fi
+  rm -rf "$WORK"
+  exit "$rc"
+}
+trap finish EXIT
+trap 'FAILURE="${FAILURE:-line $LINENO: $BASH_COMMAND}"' ERR
+
+# Every scalar of bootstrap.json as NAME NUL VALUE NUL; nested names are joined by dots.
+config_values() {
+  python3 -I -S - "$CONFIG" <<'PYTHON'
+import json
+import sys
+
+
+def walk(prefix, value):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            walk(prefix + "." + key if prefix else key, inner)
+    elif value is not None:
+        text = str(value)
+        if "\0" in text:
+            sys.exit(prefix + " holds a NUL")
+        sys.stdout.buffer.write((prefix + "\0" + text + "\0").encode())
+
+
+with open(sys.argv[1], encoding="utf-8") as file:
+    walk("", json.load(file))
+PYTHON
+}
+
+declare -A INPUT=()
+
+load_config() {
+  local name value
+  [[ -r "$CONFIG" ]] || fail "$CONFIG is missing"
+  while IFS= read -r -d '' name && IFS= read -r -d '' value; do
+    INPUT["$name"]="$value"
+  done < <(config_values)
+  for name in run_id hostname site control_plane_url bootstrap_token enrollment_token \
+    agent.version agent.digest agent.url limits.callback_attempts limits.fetch_attempts \
+    limits.retry_milliseconds limits.bundle_seconds limits.ready_seconds; do
+    value="${INPUT["$name"]:-}"
+    [[ -n "$value" ]] || fail "$CONFIG has no $name"
+    [[ "$name" != limits.* || "$value" =~ ^[0-9]{1,9}$ ]] || fail "$CONFIG: $name is no number"
+  done
+  RUN_ID="${INPUT[run_id]}"
+  BOOTSTRAP_TOKEN="${INPUT[bootstrap_token]}"
+  CONTROL_PLANE_URL="${INPUT[control_plane_url]%/}"
+  PROGRESS_URL="$CONTROL_PLANE_URL/bootstrap/v1/runs/$RUN_ID/progress"
+  value="${INPUT[limits.retry_milliseconds]}"
+  printf -v RETRY_PAUSE '%d.%03d' "$((10#$value / 1000))" "$((10#$value % 1000))"
+  TLS=()
+  if [[ -s "$CA_FILE" ]]; then TLS=(--cacert "$CA_FILE"); fi
+}
+
+# FILE MODE: replaces FILE by standard input, whole or not at all.
+place() {
+  local folder temporary
+  folder="$(dirname "$1")"
+  mkdir -p "$folder"
+  temporary="$(mktemp "$folder/.place.XXXXXX")"
+  cat >"$temporary"
+  chmod "$2" "$temporary"
+  mv -f "$temporary" "$1"
+}
+
+# METHOD URL OUT [BODY_FILE]: prints the HTTP status, 000 when nothing answered. The token goes
+# through a pipe or the environment, never through an argument list that other users can read.
+http() {
+  local method="$1" url="$2" out="$3" body="${4:-}"
+  local arguments=(--silent --show-error --proto '=http,https' --connect-timeout 5
+    --request "$method" --output "$out" --write-out '%{http_code}' "${TLS[@]}")
+  if ! command -v curl >/dev/null; then
+    GPUAAS_TOKEN="$BOOTSTRAP_TOKEN" http_python "$method" "$url" "$out" "$body" || true
+  elif [[ -n "$body" ]]; then
+    curl "${arguments[@]}" --max-time 15 --header 'Content-Type: application/json' \
+      --data-binary "@$body" \
+      --config <(printf 'header = "Authorization: Bearer %s"\n' "$BOOTSTRAP_TOKEN") "$url" || true
+  else
+    curl "${arguments[@]}" --location --max-time 900 --speed-limit 1024 --speed-time 30 \
+      "$url" || true
+  fi
+}
+
+http_python() {
+  python3 -I -c '
+import os, ssl, sys, urllib.error, urllib.request
+method, url, out, body, ca = sys.argv[1:6]
+headers, data = {}, None
+if body:
+    with open(body, "rb") as file:
+        data = file.read()
+    headers = {"Content-Type": "application/json",
+               "Authorization": "Bearer " + os.environ["GPUAAS_TOKEN"]}
+context = ssl.create_default_context()
+if os.path.exists(ca):
+    context.load_verify_locations(ca)
+request = urllib.request.Request(url, data=data, headers=headers, method=method)
+try:
+    with urllib.request.urlopen(request, timeout=15, context=context) as answer:
+        with open(out, "wb") as file:
+            while chunk := answer.read(1 << 16):
+                file.write(chunk)
+        print(answer.status, end="")
+except urllib.error.HTTPError as error:
+    print(error.code, end="")
+except OSError as error:
+    print(error, file=sys.stderr)
+    print("000", end="")
+' "$1" "$2" "$3" "$4" "$CA_FILE"
+}
+
+# STATUS MESSAGE: tells the control plane; bounded, and never fatal.
+callback() {
+  local attempt code body="$WORK/progress.json" attempts="${INPUT[limits.callback_attempts]:-1}"
+  [[ -n "$PROGRESS_URL" ]] || return 0
+  python3 -I -S -c '
+import json, sys
+phase, status, message = (a.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+                          for a in sys.argv[1:4])
+print(json.dumps({"phase": phase, "status": status, "message": message[:2000]}))
+' "$PHASE" "$1" "${2//"$BOOTSTRAP_TOKEN"/***}" >"$body" || return 0
+  for ((attempt = 1; attempt <= attempts; attempt++)); do
+    if ((attempt > 1)); then sleep "$RETRY_PAUSE"; fi
+    code="$(http POST "$PROGRESS_URL" /dev/null "$body")" || code=000
+    case "$code" in
+      2??) return 0 ;;
+      408 | 425 | 429 | 5?? | 000) log "callback $1: HTTP $code" ;;
+      *)
+        log "callback $1 was refused: HTTP $code"
+        return 0
+        ;;
+    esac
+  done
+  log "callback $1 was given up; going on without it"
+}
+
+# WHAT URL DIGEST FILE: fetches until the bytes have the digest; bounded.
+fetch() {
+  local what="$1" url="$2" digest="$3" file="$4"
+  local attempt attempts="${INPUT[limits.fetch_attempts]}" code="" seen="" reason="no attempt"
+  [[ "$digest" =~ ^[0-9a-f]{64}$ ]] || fail "the digest of $what is malformed"
+  if [[ "$url" == /* ]]; then url="$CONTROL_PLANE_URL$url"; fi
+  for ((attempt = 1; attempt <= attempts; attempt++)); do
+    if ((attempt > 1)); then sleep "$RETRY_PAUSE"; fi
+    code="$(http GET "$url" "$file")" || code=000
+    case "$code" in
+      200)
+        seen="$(sha256sum <"$file")"
+        if [[ "${seen%% *}" == "$digest" ]]; then return 0; fi
+        reason="its digest is ${seen%% *}, not $digest"
+        ;;
+      408 | 425 | 429 | 5?? | 000) reason="HTTP $code" ;;
+      4??) fail "$what cannot be fetched: HTTP $code from $url" ;;
+      *) reason="HTTP $code" ;;
+    esac
+    log "fetch of $what, attempt $attempt: $reason"
+  done
+  fail "$what cannot be fetched from $url: $reason, after $attempts attempts"
+}
