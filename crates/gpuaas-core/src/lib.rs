@@ -1,14 +1,21 @@
 //! States, decisions, gates, buckets and policy. Pure and synchronous: no clock, no I/O.
 //!
-//! The heart is `decide`: given everything known about a run, what is the next thing to do?
+//! The heart is [`decide`]: given everything known about a run, what is the next thing to do?
 //! It is level-triggered. Deciding twice on the same snapshot gives the same answer, and a person
 //! changing the machine in MAAS' own pages is just another observation.
 //!
-//! Start reading at `steps`, the table of what an onboarding is made of.
+//! Start reading at [`steps`], the table of what an onboarding is made of.
 
+pub mod buckets;
+pub mod decide;
 pub mod effect;
+pub mod gates;
 pub mod memory;
+pub mod node_state;
+pub mod policy;
 pub mod record;
 pub mod snapshot;
+pub mod steps;
 
+pub use decide::decide;
 pub use snapshot::{Decision, Snapshot};

@@ -42,7 +42,11 @@ impl<'a> Snapshot<'a> {
     #[must_use]
     pub fn machine_since(&self, since: Timestamp) -> Option<&'a MachineView> {
         let observation = self.observation?;
-        if observation.read_at >= since { observation.machine.as_ref() } else { None }
+        if observation.read_at >= since {
+            observation.machine.as_ref()
+        } else {
+            None
+        }
     }
 
     /// The first report that `wanted` accepts.
@@ -103,7 +107,10 @@ impl Note {
     /// A note.
     #[must_use]
     pub fn new(code: &'static str, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self {
+            code,
+            text: text.into(),
+        }
     }
 }
 

@@ -1,0 +1,290 @@
+//! From the first boot to active. The node speaks; MAAS only confirms.
+//!
+//! Callbacks may be lost or come late, so every step here also ends when something later is
+//! already proven: an enrolled agent ends the wait for the site bootstrap's first word.
+
+use gpuaas_types::agent::{Phase, ProgressStatus, TaskSpec};
+use gpuaas_types::api::Owner;
+use gpuaas_types::machine::maas_status as status;
+use gpuaas_types::{RunStatus, Step, Timestamp};
+
+use super::{advance, park, park_with, read, wait};
+use crate::gates;
+use crate::record::{Report, ReportKind};
+use crate::snapshot::{Decision, Note, Read, Snapshot};
+
+/// Seconds between looks while waiting for the node; its callbacks wake the run at once.
+const LOOK_SECONDS: f64 = 600.0;
+
+/// The bootstrap's word on one phase.
+pub(crate) fn progress<'a>(
+    s: &Snapshot<'a>,
+    phase: Phase,
+    status: ProgressStatus,
+) -> Option<&'a Report> {
+    s.report(|kind| matches!(kind, ReportKind::Progress { phase: p, status: st, .. } if *p == phase && *st == status))
+}
+
+/// The agent's enrollment.
+pub(crate) fn enrolled<'a>(s: &Snapshot<'a>) -> Option<&'a Report> {
+    s.report(|kind| matches!(kind, ReportKind::Enrolled { .. }))
+}
+
+/// The agent's first heartbeat of this run.
+pub(crate) fn first_heartbeat<'a>(s: &Snapshot<'a>) -> Option<&'a Report> {
+    s.report(|kind| matches!(kind, ReportKind::FirstHeartbeat))
+}
+
+/// When the earliest of several reports came.
+fn earliest(reports: &[Option<&Report>]) -> Option<Timestamp> {
+    reports.iter().flatten().map(|r| r.at).min()
+}
+
+/// The human or the rack may have taken the machine away while we wait for the node.
+fn lost(s: &Snapshot<'_>) -> Option<Decision> {
+    let number = s.status().filter(|n| *n != status::DEPLOYED)?;
+    let at = s.observation.map_or(s.now, |o| o.status_at);
+    if s.machine_since(at).is_none() {
+        return Some(read(s, Read::Machine));
+    }
+    Some(park(
+        s,
+        "machine_taken",
+        format!(
+            "MAAS says {} while the node was to enroll",
+            status::label(number)
+        ),
+        Owner::InfraOperator,
+        "find out who changed the machine in MAAS, bring it back to Ready, then resume the run",
+    ))
+}
+
+fn failed(s: &Snapshot<'_>, phase: Phase) -> Option<Decision> {
+    let report = progress(s, phase, ProgressStatus::Failed)?;
+    let ReportKind::Progress { message, .. } = &report.kind else {
+        return None;
+    };
+    let (code, owner, name) = match phase {
+        Phase::SiteBootstrap => (
+            "site_bootstrap_failed",
+            Owner::BundleOwner,
+            "site bootstrap",
+        ),
+        Phase::NodeBootstrap => (
+            "node_bootstrap_failed",
+            Owner::PlatformOperator,
+            "node bootstrap",
+        ),
+    };
+    Some(park(
+        s,
+        code,
+        format!("the {name} says that it failed: {message}"),
+        owner,
+        "read /var/log/cloud-init-output.log on the host, mend the cause, then onboard again",
+    ))
+}
+
+/// Waits for the first sign of the site bootstrap.
+#[must_use]
+pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
+    use Phase::{NodeBootstrap, SiteBootstrap};
+    use ProgressStatus::{Failed, Started, Succeeded};
+    let signs = [
+        progress(s, SiteBootstrap, Started),
+        progress(s, SiteBootstrap, Succeeded),
+        progress(s, SiteBootstrap, Failed),
+        progress(s, NodeBootstrap, Started),
+        progress(s, NodeBootstrap, Failed),
+        enrolled(s),
+    ];
+    match earliest(&signs) {
+        Some(at) => advance(Step::SiteBootstrap, at, Vec::new()),
+        None => lost(s).unwrap_or_else(|| {
+            wait(
+                s,
+                "bootstrap_fetch",
+                "the node's bootstrap to call back",
+                LOOK_SECONDS,
+            )
+        }),
+    }
+}
+
+/// Waits for the site bootstrap to end.
+#[must_use]
+pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
+    use Phase::{NodeBootstrap, SiteBootstrap};
+    use ProgressStatus::{Failed, Started, Succeeded};
+    let signs = [
+        progress(s, SiteBootstrap, Succeeded),
+        progress(s, NodeBootstrap, Started),
+        progress(s, NodeBootstrap, Failed),
+        enrolled(s),
+    ];
+    if let Some(at) = earliest(&signs) {
+        return advance(Step::NodeBootstrap, at, Vec::new());
+    }
+    failed(s, SiteBootstrap)
+        .or_else(|| lost(s))
+        .unwrap_or_else(|| {
+            wait(
+                s,
+                "site_bootstrap",
+                "the site bootstrap to end",
+                LOOK_SECONDS,
+            )
+        })
+}
+
+/// Waits for the agent to knock.
+#[must_use]
+pub fn node_bootstrap(s: &Snapshot<'_>) -> Decision {
+    if let Some(report) = enrolled(s) {
+        return advance(Step::Enrollment, report.at, Vec::new());
+    }
+    failed(s, Phase::NodeBootstrap)
+        .or_else(|| lost(s))
+        .unwrap_or_else(|| {
+            wait(
+                s,
+                "node_bootstrap",
+                "the node bootstrap to start the agent",
+                LOOK_SECONDS,
+            )
+        })
+}
+
+/// Waits for the first heartbeat.
+#[must_use]
+pub fn enrollment(s: &Snapshot<'_>) -> Decision {
+    if let Some(report) = first_heartbeat(s) {
+        return advance(Step::PrereqChecks, report.at, Vec::new());
+    }
+    lost(s).unwrap_or_else(|| {
+        wait(
+            s,
+            "first_heartbeat",
+            "the agent's first heartbeat",
+            LOOK_SECONDS,
+        )
+    })
+}
+
+/// Units whose state the diagnostics task reports.
+const DIAGNOSED_UNITS: [&str; 1] = ["gpuaas-node-agent.service"];
+
+/// Has the agent look at its host.
+#[must_use]
+pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
+    let Some(task) = s.run.memory.task_id else {
+        let units = DIAGNOSED_UNITS.iter().map(|u| (*u).to_owned()).collect();
+        return Decision::IssueTask(TaskSpec::Diagnostics { units });
+    };
+    let done = s.report(
+        |kind| matches!(kind, ReportKind::TaskFinished { task_id, .. } if *task_id == task),
+    );
+    let Some(Report {
+        at,
+        kind: ReportKind::TaskFinished { result, .. },
+        ..
+    }) = done
+    else {
+        return lost(s).unwrap_or_else(|| {
+            wait(
+                s,
+                "diagnostics",
+                "the agent to report its diagnostics",
+                LOOK_SECONDS,
+            )
+        });
+    };
+    let checks = result
+        .findings
+        .iter()
+        .filter_map(|f| {
+            f.passed
+                .map(|passed| super::check(s, &f.name, passed, f.seen.clone()))
+        })
+        .collect::<Vec<_>>();
+    if !result.succeeded {
+        return park_with(
+            s,
+            "diagnostics_failed",
+            format!(
+                "the agent says that its diagnostics failed: {}",
+                result.message
+            ),
+            Owner::PlatformOperator,
+            "read the agent's log on the host, then resume the run",
+            checks,
+        );
+    }
+    if let Some(bad) = checks.iter().find(|c| !c.passed) {
+        let text = format!(
+            "the agent says that {} is not as it should be: {}",
+            bad.name, bad.evidence
+        );
+        return park_with(
+            s,
+            "prerequisite_missing",
+            text,
+            Owner::PlatformOperator,
+            "repair the host, then resume the run",
+            checks,
+        );
+    }
+    let note = Note::new(
+        "diagnostics_reported",
+        format!("{} findings", result.findings.len()),
+    );
+    Decision::Advance {
+        to: Step::Confirmation,
+        at: *at,
+        notes: vec![note],
+        checks,
+    }
+}
+
+/// The seven completion gates.
+#[must_use]
+pub fn confirmation(s: &Snapshot<'_>) -> Decision {
+    if s.machine_since(
+        s.run
+            .memory
+            .intended_at
+            .get("deploy")
+            .copied()
+            .unwrap_or(s.run.step_since),
+    )
+    .is_none_or(|m| m.status != status::DEPLOYED)
+        && s.machine_since(s.run.step_since).is_none()
+    {
+        return read(s, Read::Machine);
+    }
+    let checks = gates::completion(s);
+    match checks.iter().find(|c| !c.passed) {
+        None => Decision::Finish {
+            status: RunStatus::Succeeded,
+            notes: vec![Note::new("node_active", "every completion gate passed")],
+            checks,
+        },
+        Some(gate) if gate.name == gates::NODE_BOOTSTRAP && gates::callback_may_come(s) => wait(
+            s,
+            "node_bootstrap_callback",
+            "the node bootstrap's last callback",
+            gates::CALLBACK_GRACE_SECONDS,
+        ),
+        Some(gate) => {
+            let text = format!("gate {}: {}", gate.name, gate.evidence);
+            park_with(
+                s,
+                "completion_gate_failed",
+                text,
+                Owner::PlatformOperator,
+                "correct what the gate names, then resume the run",
+                checks,
+            )
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! From Ready to a deployed system that asks for its user-data.
+
+use gpuaas_types::api::Owner;
+use gpuaas_types::machine::maas_status as status;
+use gpuaas_types::{Step, Timestamp};
+
+use super::discover::release_to_ready;
+use super::{advance, drive, park, read, wait, wait_for_maas};
+use crate::effect::Effect;
+use crate::policy::{self, DeployFailure};
+use crate::snapshot::{Decision, Note, Read, Snapshot};
+
+fn effect(s: &Snapshot<'_>) -> Effect {
+    Effect::Deploy {
+        distro_series: policy::normalise_distro_series(&s.profile.distro_series),
+        enable_hw_sync: s.profile.require_hw_sync,
+    }
+}
+
+/// When the current deployment was intended.
+fn intended_at(s: &Snapshot<'_>) -> Timestamp {
+    s.run
+        .memory
+        .intended_at
+        .get("deploy")
+        .copied()
+        .unwrap_or(s.run.step_since)
+}
+
+/// When curtin's reboot of the current deployment was seen.
+fn rebooted_at(s: &Snapshot<'_>) -> Option<Timestamp> {
+    s.observation
+        .and_then(|o| o.rebooted_at)
+        .filter(|at| *at > intended_at(s))
+}
+
+/// Submits the deployment and follows it to curtin's reboot.
+#[must_use]
+pub fn deploy(s: &Snapshot<'_>) -> Decision {
+    let intent = match drive(s, effect(s)) {
+        Ok(intent) => intent,
+        Err(decision) => return decision,
+    };
+    match s.status() {
+        Some(status::FAILED_DEPLOYMENT) => failed(s),
+        Some(status::DEPLOYED) => deployed(s, rebooted_at(s)),
+        _ if rebooted_at(s).is_some() => {
+            let at = rebooted_at(s).unwrap_or(s.now);
+            advance(
+                Step::FirstBoot,
+                at,
+                vec![Note::new(
+                    "image_written",
+                    "MAAS says that the machine reboots into the image",
+                )],
+            )
+        }
+        Some(status::DEPLOYING) => wait_for_maas(s, "maas_deploying", "MAAS to write the image"),
+        Some(status::ALLOCATED | status::READY) | None => {
+            reverted(s, intent.ended_at.unwrap_or(intent.at))
+        }
+        Some(other) => taken(s, other),
+    }
+}
+
+/// Follows the deployed system to the moment it asks for its user-data.
+#[must_use]
+pub fn first_boot(s: &Snapshot<'_>) -> Decision {
+    match s.status() {
+        Some(status::DEPLOYED) => deployed(s, None),
+        Some(status::FAILED_DEPLOYMENT) => failed(s),
+        Some(status::DEPLOYING) => wait_for_maas(
+            s,
+            "first_boot",
+            "the deployed system to ask MAAS for its user-data",
+        ),
+        Some(status::ALLOCATED | status::READY) | None => reverted(s, s.run.step_since),
+        Some(other) => taken(s, other),
+    }
+}
+
+/// MAAS says Deployed. The boundary is the moment that MAAS said so.
+fn deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decision {
+    let at = s.observation.map_or(s.now, |o| o.status_at);
+    if s.run.step == Step::Deploy {
+        return advance(Step::FirstBoot, rebooted.unwrap_or(at), Vec::new());
+    }
+    advance(
+        Step::BootstrapFetch,
+        at,
+        vec![
+            Note::new("deploy_finished", "MAAS says Deployed"),
+            Note::new(
+                "first_boot_observed",
+                "the deployed system asked MAAS for its user-data",
+            ),
+        ],
+    )
+}
+
+/// The feed may be behind, or MAAS may have undone the deployment. A read tells which.
+fn reverted(s: &Snapshot<'_>, since: Timestamp) -> Decision {
+    if s.machine_since(since.plus_seconds(0.000_001)).is_none() {
+        return read(s, Read::Machine);
+    }
+    if s.now.seconds_since(since) < 30.0 {
+        return wait(s, "maas_deploying", "MAAS to start the deployment", 5.0);
+    }
+    park(
+        s,
+        "deploy_reverted",
+        "MAAS took the deployment and undid it",
+        Owner::InfraOperator,
+        "look at the machine's events in MAAS (rack controller, BMC), then resume the run",
+    )
+}
+
+fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
+    park(
+        s,
+        "machine_taken",
+        format!(
+            "MAAS says {}: someone changed the machine during its deployment",
+            status::label(number)
+        ),
+        Owner::InfraOperator,
+        "find out who, bring the machine back to Ready, then resume the run",
+    )
+}
+
+/// A failed deployment: classified, and tried again where the profile's policy says so.
+fn failed(s: &Snapshot<'_>) -> Decision {
+    let Some(machine) = s.machine_since(s.observation.map_or(s.now, |o| o.status_at)) else {
+        return read(s, Read::Machine);
+    };
+    let class =
+        policy::classify_deploy_failure(rebooted_at(s).is_some(), &machine.error_description);
+    let used = s.run.memory.visits(Step::ReleaseForRetry);
+    let allowed = s.profile.max_deploy_retry_attempts;
+    let retry =
+        class == DeployFailure::Datasource && s.profile.enable_deploy_retry_on_datasource_failure;
+    if retry && used < allowed {
+        let text = format!(
+            "{}: {}; retry {} of {allowed}",
+            class.name(),
+            machine.error_description,
+            used + 1
+        );
+        return advance(
+            Step::ReleaseForRetry,
+            s.now,
+            vec![Note::new("deploy_failed", text)],
+        );
+    }
+    let why = if retry {
+        format!(", after {used} retries")
+    } else {
+        String::new()
+    };
+    park(
+        s,
+        "deploy_failed",
+        format!(
+            "deployment failed ({}){why}: {}",
+            class.name(),
+            machine.error_description
+        ),
+        Owner::InfraOperator,
+        "read the installation log in MAAS, mend the cause, release the machine, then resume the run",
+    )
+}
+
+/// Releases a failed deployment: MAAS takes no second deploy otherwise (contract section 8).
+#[must_use]
+pub fn release_for_retry(s: &Snapshot<'_>) -> Decision {
+    release_to_ready(s, Step::PrepareStorage, "failed deployment released")
+}

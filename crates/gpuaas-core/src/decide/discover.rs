@@ -1,0 +1,334 @@
+//! From "an operator named a host" to a machine in Ready.
+
+use gpuaas_types::Step;
+use gpuaas_types::api::Owner;
+use gpuaas_types::machine::maas_status as status;
+
+use super::{advance, drive, fresh_machine, park, read, wait_for_maas};
+use crate::effect::Effect;
+use crate::memory::{Candidate, Found, Origin};
+use crate::snapshot::{Decision, Note, Read, Snapshot};
+
+/// The request was validated before the run was written; the first claim ends the step.
+#[must_use]
+pub fn accept(s: &Snapshot<'_>) -> Decision {
+    let text = format!("profile revision {} pinned", s.run.profile_revision);
+    advance(
+        Step::Discover,
+        s.now,
+        vec![Note::new("workflow_started", text)],
+    )
+}
+
+/// Finds the machine by hostname, BMC address and MAC; adopts, claims or creates it.
+#[must_use]
+pub fn discover(s: &Snapshot<'_>) -> Decision {
+    if s.node.system_id.is_some() {
+        return match fresh_machine(s) {
+            Ok(machine) if machine.locked => park(
+                s,
+                "machine_locked",
+                format!("MAAS says that {} is locked", machine.system_id),
+                Owner::InfraOperator,
+                "unlock it in MAAS if it is meant for GPUaaS, then resume the run",
+            ),
+            Ok(machine) => route(s, machine.status),
+            Err(decision) => decision,
+        };
+    }
+    let Some(found) = &s.run.memory.found else {
+        return read(s, Read::FindMachine);
+    };
+    match found.candidates.as_slice() {
+        [one] => adopt(s, one, Origin::Adopted),
+        [] => claim_or_create(s, found),
+        several => park(
+            s,
+            "two_candidates",
+            format!(
+                "{} machines in MAAS match {}: {}",
+                several.len(),
+                s.node.hostname,
+                names(several)
+            ),
+            Owner::InfraOperator,
+            "make one of them not match (rename it, or correct its BMC or MAC address), then resume the run",
+        ),
+    }
+}
+
+fn names(candidates: &[Candidate]) -> String {
+    let one = |c: &Candidate| {
+        format!(
+            "{} ({}, by {})",
+            c.hostname,
+            c.system_id,
+            c.matched_by.join(" and ")
+        )
+    };
+    candidates.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn adopt(s: &Snapshot<'_>, candidate: &Candidate, origin: Origin) -> Decision {
+    if let Some(holder) = &candidate.held_by {
+        return park(
+            s,
+            "machine_held",
+            format!(
+                "machine {} already belongs to node {holder}",
+                candidate.system_id
+            ),
+            Owner::PlatformOperator,
+            "detach that node first, or correct the host named here",
+        );
+    }
+    let ours = s
+        .run
+        .memory
+        .intent
+        .as_ref()
+        .is_some_and(|i| i.effect == Effect::CreateMachine);
+    let origin = if ours { Origin::Created } else { origin };
+    Decision::Adopt {
+        system_id: candidate.system_id.clone(),
+        origin,
+    }
+}
+
+fn claim_or_create(s: &Snapshot<'_>, found: &Found) -> Decision {
+    if s.profile.auto_claim_single_new_machine {
+        match found.unclaimed_new.as_slice() {
+            [one] => return adopt(s, one, Origin::Claimed),
+            [] => {}
+            several => {
+                return park(
+                    s,
+                    "several_new_machines",
+                    format!(
+                        "{} new machines could be claimed: {}",
+                        several.len(),
+                        names(several)
+                    ),
+                    Owner::InfraOperator,
+                    "name the machine's MAC or BMC address, then onboard again",
+                );
+            }
+        }
+    }
+    let hardware = &s.node.hardware;
+    if hardware.mac_addresses.is_empty() && hardware.bmc_address.is_none() {
+        return park(
+            s,
+            "machine_not_found",
+            format!(
+                "MAAS knows no machine called {}, and neither MAC nor BMC address was given",
+                s.node.hostname
+            ),
+            Owner::InfraOperator,
+            "boot it once so that MAAS enlists it, then resume; or onboard with --mac or --bmc-address",
+        );
+    }
+    match drive(s, Effect::CreateMachine) {
+        Ok(intent) if found.asked_at <= intent.ended_at.unwrap_or(intent.at) => {
+            read(s, Read::FindMachine)
+        }
+        Ok(_) => park(
+            s,
+            "created_machine_missing",
+            "MAAS accepted the machine but does not list it",
+            Owner::InfraOperator,
+            "look for it in MAAS, then resume the run",
+        ),
+        Err(decision) => decision,
+    }
+}
+
+/// Where a machine of this status goes next.
+fn route(s: &Snapshot<'_>, number: i64) -> Decision {
+    let label = status::label(number);
+    let origin = match s.run.memory.origin {
+        Some(Origin::Created) => "created",
+        Some(Origin::Claimed) => "claimed",
+        _ => "adopted",
+    };
+    let note = Note::new("machine_bound", format!("{origin}, MAAS says {label}"));
+    match number {
+        status::NEW
+        | status::COMMISSIONING
+        | status::FAILED_COMMISSIONING
+        | status::TESTING
+        | status::READY => advance(Step::Commission, s.now, vec![note]),
+        status::DEPLOYED
+        | status::ALLOCATED
+        | status::RESERVED
+        | status::FAILED_DEPLOYMENT
+        | status::BROKEN
+        | status::RELEASING
+        | status::DISK_ERASING
+        | status::RELEASING_FAILED
+        | status::FAILED_DISK_ERASING => advance(Step::ReleaseAdopted, s.now, vec![note]),
+        _ => park(
+            s,
+            "machine_busy",
+            format!("MAAS says {label}: someone else is using the machine"),
+            Owner::InfraOperator,
+            "bring it to New, Ready or Deployed in MAAS, then resume the run",
+        ),
+    }
+}
+
+/// Releases a machine that was adopted with an owner.
+#[must_use]
+pub fn release_adopted(s: &Snapshot<'_>) -> Decision {
+    release_to_ready(s, Step::Commission, "adopted machine released")
+}
+
+/// Releases until MAAS says Ready, or New where the commissioning data are gone.
+pub(super) fn release_to_ready(s: &Snapshot<'_>, to: Step, text: &str) -> Decision {
+    let Some(number) = s.status() else {
+        return read(s, Read::Machine);
+    };
+    match number {
+        status::READY | status::NEW => match fresh_machine(s) {
+            Ok(machine) if matches!(machine.status, status::READY | status::NEW) => {
+                let to = if machine.status == status::NEW {
+                    Step::Commission
+                } else {
+                    to
+                };
+                advance(to, s.now, vec![Note::new("released", text)])
+            }
+            Ok(_) => wait_for_maas(s, "maas_releasing", "MAAS to finish releasing the machine"),
+            Err(decision) => decision,
+        },
+        status::FAILED_DISK_ERASING if s.profile.release_fallback_no_erase => {
+            drive_release(s, false)
+        }
+        status::FAILED_DISK_ERASING | status::RELEASING_FAILED => park(
+            s,
+            "release_failed",
+            format!("MAAS says {}", status::label(number)),
+            Owner::InfraOperator,
+            "clear the failure in MAAS (disks, BMC), then resume the run",
+        ),
+        status::RELEASING | status::DISK_ERASING => {
+            wait_for_maas(s, "maas_releasing", "MAAS to finish releasing the machine")
+        }
+        _ => drive_release(s, false),
+    }
+}
+
+fn drive_release(s: &Snapshot<'_>, erase: bool) -> Decision {
+    match drive(s, Effect::Release { erase }) {
+        Ok(_) => wait_for_maas(s, "maas_releasing", "MAAS to release the machine"),
+        Err(decision) => decision,
+    }
+}
+
+/// Commissions until MAAS says Ready.
+#[must_use]
+pub fn commission(s: &Snapshot<'_>) -> Decision {
+    let Some(number) = s.status() else {
+        return read(s, Read::Machine);
+    };
+    match number {
+        status::READY => match fresh_machine(s) {
+            Ok(machine) if machine.status == status::READY => {
+                let text = format!(
+                    "{}, {} disks, {} interfaces",
+                    machine.hardware,
+                    machine.disks.len(),
+                    machine.nics.len()
+                );
+                advance(
+                    Step::PxePreflight,
+                    s.now,
+                    vec![Note::new("commissioned", text)],
+                )
+            }
+            Ok(_) => wait_for_maas(s, "maas_commissioning", "MAAS to finish commissioning"),
+            Err(decision) => decision,
+        },
+        status::COMMISSIONING | status::TESTING => wait_for_maas(
+            s,
+            "maas_commissioning",
+            format!("MAAS says {}", status::label(number)),
+        ),
+        status::FAILED_COMMISSIONING if tried(s) >= COMMISSION_TRIES => park(
+            s,
+            "commissioning_failed",
+            "MAAS says that commissioning failed",
+            Owner::InfraOperator,
+            "read the commissioning results in MAAS, mend the machine, then resume the run",
+        ),
+        status::FAILED_COMMISSIONING if settled(s) => Decision::Do(Effect::Commission),
+        status::FAILED_TESTING => park(
+            s,
+            "hardware_test_failed",
+            "MAAS says that a hardware test failed",
+            Owner::InfraOperator,
+            "read the test results in MAAS; mend the machine or override the failed test, then resume",
+        ),
+        status::NEW | status::BROKEN | status::FAILED_COMMISSIONING => {
+            match drive(s, Effect::Commission) {
+                Ok(intent) => reverted(s, intent.ended_at.unwrap_or(intent.at)),
+                Err(decision) => decision,
+            }
+        }
+        other => park(
+            s,
+            "machine_taken",
+            format!(
+                "MAAS says {}: someone changed the machine while it was to be commissioned",
+                status::label(other)
+            ),
+            Owner::InfraOperator,
+            "release it in MAAS, then resume the run",
+        ),
+    }
+}
+
+/// Commissionings in one visit of the step before the run parks.
+const COMMISSION_TRIES: u32 = 2;
+
+fn tried(s: &Snapshot<'_>) -> u32 {
+    s.run
+        .memory
+        .tries
+        .get(Effect::Commission.name())
+        .copied()
+        .unwrap_or(0)
+}
+
+/// Whether the last commissioning was taken by MAAS, so that its failure is a new fact.
+fn settled(s: &Snapshot<'_>) -> bool {
+    s.run.memory.intent.as_ref().is_some_and(|i| {
+        i.outcome == Some(crate::effect::Outcome::Accepted)
+            && s.observation.is_some_and(|o| {
+                o.read_at > i.at
+                    && o.machine
+                        .as_ref()
+                        .is_some_and(|m| m.status == status::FAILED_COMMISSIONING)
+            })
+    })
+}
+
+/// MAAS took the commissioning but still shows the status from before: either the feed is behind,
+/// or a power failure made MAAS revert it (contract section 3). A read tells.
+fn reverted(s: &Snapshot<'_>, accepted_at: gpuaas_types::Timestamp) -> Decision {
+    if s.machine_since(accepted_at.plus_seconds(0.000_001))
+        .is_none()
+    {
+        return read(s, Read::Machine);
+    }
+    if s.now.seconds_since(accepted_at) < 30.0 {
+        return super::wait(s, "maas_commissioning", "MAAS to start commissioning", 10.0);
+    }
+    park(
+        s,
+        "commissioning_reverted",
+        "MAAS took the commissioning and undid it, as it does when the BMC does not answer",
+        Owner::InfraOperator,
+        "check the machine's BMC address and password in MAAS, then resume the run",
+    )
+}

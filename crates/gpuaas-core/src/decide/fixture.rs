@@ -1,0 +1,212 @@
+//! Machines and snapshots for tests.
+
+use gpuaas_types::machine::{Disk, Link, MachineView, Nic, Observation};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::{
+    AttemptId, NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
+};
+
+use crate::effect::{Effect, Intent, Outcome};
+use crate::memory::Memory;
+use crate::record::{NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
+use crate::snapshot::{Decision, Snapshot};
+
+pub(crate) fn id<T: std::str::FromStr>(n: u32) -> T
+where
+    T::Err: std::fmt::Debug,
+{
+    format!("00000000-0000-7000-8000-{n:012}").parse().unwrap()
+}
+
+pub(crate) fn at(seconds: f64) -> Timestamp {
+    Timestamp::from_micros(1_795_000_000_000_000).plus_seconds(seconds)
+}
+
+pub(crate) fn disk(id: i64, name: &str, model: &str, size_bytes: u64) -> Disk {
+    Disk {
+        id,
+        name: name.to_owned(),
+        model: model.to_owned(),
+        serial: format!("S{id}"),
+        size_bytes,
+        tags: Vec::new(),
+        mounts: Vec::new(),
+        partitions: 0,
+    }
+}
+
+pub(crate) fn nic(id: i64, name: &str) -> Nic {
+    Nic {
+        id,
+        name: name.to_owned(),
+        mac_address: format!("00:16:3e:00:00:{id:02x}"),
+        kind: "physical".to_owned(),
+        vid: Some(0),
+        vlan_id: Some(5001),
+        fabric: Some("fabric-0".to_owned()),
+        dhcp_on: true,
+        link_connected: true,
+        links: vec![Link {
+            id: 10 + id,
+            mode: "auto".to_owned(),
+            subnet_id: Some(1),
+            subnet_cidr: Some("10.0.0.0/24".to_owned()),
+            ip_address: None,
+        }],
+    }
+}
+
+pub(crate) fn machine(status: i64) -> MachineView {
+    let mut boot = disk(2, "sda", "DELLBOSS VD", 480_000_000_000);
+    boot.mounts = vec!["/".to_owned()];
+    boot.partitions = 2;
+    MachineView {
+        system_id: "abc123".to_owned(),
+        hostname: "j22u11".to_owned(),
+        status,
+        owner: None,
+        power_state: "off".to_owned(),
+        power_type: "ipmi".to_owned(),
+        architecture: "amd64/generic".to_owned(),
+        osystem: String::new(),
+        distro_series: String::new(),
+        locked: false,
+        netboot: true,
+        error_description: String::new(),
+        status_message: None,
+        enable_hw_sync: false,
+        sync_interval_seconds: None,
+        boot_interface_id: Some(1),
+        boot_disk_id: Some(2),
+        disks: vec![disk(1, "nvme0n1", "NVMe", 3_840_000_000_000), boot],
+        complex_storage: 0,
+        nics: vec![nic(1, "eno1"), nic(2, "ens1")],
+        tags: Vec::new(),
+        hardware: "Dell XE9680".to_owned(),
+        has_installation_result: false,
+    }
+}
+
+/// A run under test: change its parts, then ask.
+pub(crate) struct Case {
+    pub(crate) now: Timestamp,
+    pub(crate) run: RunRecord,
+    pub(crate) node: NodeRecord,
+    pub(crate) site: SiteSpec,
+    pub(crate) profile: ProfileSpec,
+    pub(crate) roce: Vec<RoceAssignmentSpec>,
+    pub(crate) observation: Option<Observation>,
+    pub(crate) reports: Vec<Report>,
+}
+
+impl Case {
+    pub(crate) fn new(step: Step) -> Self {
+        let run = RunRecord {
+            id: id::<RunId>(1),
+            node_id: id::<NodeId>(2),
+            site_id: id::<SiteId>(3),
+            kind: RunKind::Onboard,
+            step,
+            status: RunStatus::Running,
+            profile_id: id::<ProfileId>(4),
+            profile_revision: 1,
+            memory: Memory::default(),
+            wait: None,
+            park: None,
+            created_at: at(0.0),
+            step_since: at(0.0),
+            ended_at: None,
+            due_at: at(0.0),
+            wake_seq: 0,
+            handled_seq: 0,
+            lease_token: 1,
+            lease_until: at(60.0),
+        };
+        let node = NodeRecord {
+            id: run.node_id,
+            site_id: run.site_id,
+            profile_id: run.profile_id,
+            hostname: "j22u11".to_owned(),
+            state: NodeState::Registered,
+            system_id: Some("abc123".to_owned()),
+            hardware: NodeHardware {
+                architecture: "amd64/generic".to_owned(),
+                ..NodeHardware::default()
+            },
+            run_id: Some(run.id),
+            heartbeat_at: None,
+            revision: 1,
+            created_at: at(0.0),
+            updated_at: at(0.0),
+        };
+        let site = SiteSpec {
+            name: "lab".to_owned(),
+            url: "http://127.0.0.1:5240/MAAS".to_owned(),
+            ca_pem: None,
+            node_ca_pem: None,
+            pxe_vlan: None,
+            approved_images: Vec::new(),
+        };
+        Self {
+            now: at(10.0),
+            run,
+            node,
+            site,
+            profile: ProfileSpec::default(),
+            roce: Vec::new(),
+            observation: None,
+            reports: Vec::new(),
+        }
+    }
+
+    /// The machine as read at second `seconds`.
+    pub(crate) fn read(mut self, machine: MachineView, seconds: f64) -> Self {
+        self.observation = Some(Observation::from_read(machine, at(seconds)));
+        self
+    }
+
+    /// An intent written at second `seconds`, ended a second later.
+    pub(crate) fn intent(mut self, effect: Effect, seconds: f64, outcome: Option<Outcome>) -> Self {
+        let number = self.run.memory.next_number(&effect);
+        let ended_at = outcome.as_ref().map(|_| at(seconds + 1.0));
+        self.run.memory.begin(Intent {
+            id: id::<AttemptId>(9),
+            step: self.run.step,
+            effect,
+            number,
+            at: at(seconds),
+            before: self.observation.as_ref().map(|o| o.status),
+            outcome,
+            ended_at,
+        });
+        self
+    }
+
+    pub(crate) fn report(mut self, kind: ReportKind, seconds: f64) -> Self {
+        self.reports.push(Report {
+            run_id: self.run.id,
+            at: at(seconds),
+            kind,
+        });
+        self
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot {
+            now: self.now,
+            run: &self.run,
+            node: &self.node,
+            site: &self.site,
+            profile: &self.profile,
+            roce: &self.roce,
+            observation: self.observation.as_ref(),
+            reports: &self.reports,
+        }
+    }
+
+    pub(crate) fn decide(&self) -> Decision {
+        let first = crate::decide(&self.snapshot());
+        assert_eq!(first, crate::decide(&self.snapshot()), "level-triggered");
+        first
+    }
+}

@@ -1,0 +1,428 @@
+//! What is checked and prepared between Ready and the deployment.
+
+use gpuaas_types::Step;
+use gpuaas_types::api::{CheckResult, Owner};
+use gpuaas_types::machine::{MachineView, Nic};
+use gpuaas_types::spec::RoceAssignmentSpec;
+
+use super::{advance, check, drive, park, park_with, read, wait};
+use crate::effect::{Effect, is_flat};
+use crate::policy;
+use crate::snapshot::{Decision, Note, Read, Snapshot};
+
+/// The machine as known, read in this step or an earlier one: these steps follow each other at
+/// once, and each reads again only what it changed.
+fn machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
+    s.observation
+        .and_then(|o| o.machine.as_ref())
+        .ok_or_else(|| read(s, Read::Machine))
+}
+
+/// Boot interface: there, linked, connected, on the expected VLAN, its MAC nowhere else.
+///
+/// `strict_pxe_preflight` decides whether a doubt stops the run or is only noted.
+#[must_use]
+pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
+    let machine = match machine(s) {
+        Ok(machine) => machine,
+        Err(decision) => return decision,
+    };
+    let mut checks = vec![boot_interface(s, machine)];
+    if let Some(nic) = machine.boot_nic() {
+        let Some(owners) = s
+            .run
+            .memory
+            .mac_owners
+            .as_ref()
+            .filter(|o| o.mac_address == nic.mac_address)
+        else {
+            return read(
+                s,
+                Read::MacOwners {
+                    mac_address: nic.mac_address.clone(),
+                },
+            );
+        };
+        let others: Vec<_> = owners
+            .system_ids
+            .iter()
+            .filter(|id| **id != machine.system_id)
+            .collect();
+        checks.push(linked(s, nic));
+        checks.push(vlan(s, nic));
+        checks.push(check(
+            s,
+            "pxe_mac_unique",
+            others.is_empty(),
+            if others.is_empty() {
+                format!("{} is on this machine only", nic.mac_address)
+            } else {
+                format!("{} is also on {others:?}", nic.mac_address)
+            },
+        ));
+    }
+    let doubts: Vec<&CheckResult> = checks.iter().filter(|c| !c.passed).collect();
+    if !doubts.is_empty() && s.profile.strict_pxe_preflight {
+        let text = doubts
+            .iter()
+            .map(|c| c.evidence.clone())
+            .collect::<Vec<_>>()
+            .join("; ");
+        return park_with(
+            s,
+            "pxe_preflight_failed",
+            text,
+            Owner::InfraOperator,
+            "correct the boot interface in MAAS, then resume the run; or set strict_pxe_preflight=false",
+            checks,
+        );
+    }
+    let mut notes: Vec<Note> = doubts
+        .iter()
+        .map(|c| Note::new("pxe_preflight_warning", c.evidence.clone()))
+        .collect();
+    if notes.is_empty() {
+        notes.push(Note::new(
+            "pxe_preflight_passed",
+            format!("{} checks passed", checks.len()),
+        ));
+    }
+    Decision::Advance {
+        to: Step::PrepareStorage,
+        at: s.now,
+        notes,
+        checks,
+    }
+}
+
+fn boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> CheckResult {
+    match (machine.boot_interface_id, machine.boot_nic()) {
+        (_, Some(nic)) => check(
+            s,
+            "pxe_boot_interface",
+            true,
+            format!("{} {}", nic.name, nic.mac_address),
+        ),
+        (Some(id), None) => check(
+            s,
+            "pxe_boot_interface",
+            false,
+            format!("MAAS names boot interface {id} but does not list it"),
+        ),
+        (None, None) => check(
+            s,
+            "pxe_boot_interface",
+            false,
+            "MAAS names no boot interface",
+        ),
+    }
+}
+
+fn linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
+    let addressed = nic
+        .links
+        .iter()
+        .any(|l| l.mode != "link_up" && l.subnet_id.is_some());
+    let evidence = match (addressed, nic.link_connected) {
+        (true, true) => format!("{} is linked to a subnet and connected", nic.name),
+        (false, _) => format!("{} is linked to no subnet", nic.name),
+        (true, false) => format!("{} has no cable connected", nic.name),
+    };
+    check(s, "pxe_linked", addressed && nic.link_connected, evidence)
+}
+
+fn vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
+    let fabric = nic.fabric.as_deref().unwrap_or("no fabric");
+    let (passed, expected) = match s.site.pxe_vlan {
+        Some(expected) => (nic.vid == Some(expected), format!("VLAN {expected}")),
+        None => (nic.dhcp_on, "a VLAN with DHCP".to_owned()),
+    };
+    let seen = nic.vid.map_or_else(
+        || "no VLAN".to_owned(),
+        |vid| {
+            format!(
+                "VLAN {vid} of {fabric}, DHCP {}",
+                if nic.dhcp_on { "on" } else { "off" }
+            )
+        },
+    );
+    check(
+        s,
+        "pxe_vlan",
+        passed,
+        format!("{} is on {seen}; expected {expected}", nic.name),
+    )
+}
+
+/// Boot disk and flat layout, asked for only where they differ and read back after.
+#[must_use]
+pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
+    let machine = match machine(s) {
+        Ok(machine) => machine,
+        Err(decision) => return decision,
+    };
+    let disk = match policy::choose_boot_disk(machine) {
+        Ok(disk) => disk,
+        Err(text) => {
+            return park(
+                s,
+                "no_boot_disk",
+                text,
+                Owner::InfraOperator,
+                "check the disks and commission again",
+            );
+        }
+    };
+    if is_flat(machine, disk.id) {
+        let evidence = format!("flat on {}", disk.evidence);
+        let checks = vec![check(s, "storage_layout", true, evidence.clone())];
+        return Decision::Advance {
+            to: Step::RoceLinks,
+            at: s.now,
+            notes: vec![Note::new("storage_ready", evidence)],
+            checks,
+        };
+    }
+    let layout = Effect::SetStorageLayout {
+        layout: "flat".to_owned(),
+        root_device: disk.id,
+    };
+    let asked_layout = s
+        .run
+        .memory
+        .intent
+        .as_ref()
+        .is_some_and(|i| i.effect == layout);
+    if !asked_layout
+        && machine.boot_disk_id != Some(disk.id)
+        && let Err(decision) = drive(
+            s,
+            Effect::SetBootDisk {
+                block_device_id: disk.id,
+            },
+        )
+    {
+        return decision;
+    }
+    match drive(s, layout) {
+        Err(decision) => decision,
+        Ok(intent) if s.observation.is_some_and(|o| o.read_at < intent.at) => {
+            read(s, Read::Machine)
+        }
+        Ok(_) => park(
+            s,
+            "storage_not_as_asked",
+            format!(
+                "MAAS took the flat layout on {} but shows another one",
+                disk.evidence
+            ),
+            Owner::InfraOperator,
+            "look at the machine's storage page in MAAS, then resume the run",
+        ),
+    }
+}
+
+/// A static address on every fabric interface that the site's assignments name, read back.
+#[must_use]
+pub fn roce_links(s: &Snapshot<'_>) -> Decision {
+    if !s.profile.enable_phase2_roce {
+        return advance(Step::HardwareSync, s.now, Vec::new());
+    }
+    let machine = match machine(s) {
+        Ok(machine) => machine,
+        Err(decision) => return decision,
+    };
+    if s.roce.is_empty() {
+        return park(
+            s,
+            "roce_assignments_missing",
+            format!(
+                "the profile asks for RoCE links but {} has no assignment",
+                s.node.hostname
+            ),
+            Owner::PlatformOperator,
+            "add them with `gpuaas roce add`, then resume the run",
+        );
+    }
+    for wanted in s.roce {
+        let Some(nic) = find_nic(machine, &wanted.interface) else {
+            return park(
+                s,
+                "roce_interface_missing",
+                format!("{} has no interface {}", s.node.hostname, wanted.interface),
+                Owner::PlatformOperator,
+                "correct the RoCE assignment, then resume the run",
+            );
+        };
+        if has_address(nic, wanted) {
+            continue;
+        }
+        if let Some(decision) = link(s, nic, wanted) {
+            return decision;
+        }
+    }
+    let linked = s.run.memory.intended_at.get("link_subnet");
+    if linked.is_some_and(|at| s.observation.is_none_or(|o| o.read_at <= *at)) {
+        return read(s, Read::Machine);
+    }
+    let evidence = s
+        .roce
+        .iter()
+        .map(|r| format!("{}={}", r.interface, r.ip_address))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let checks = vec![check(s, "roce_links", true, evidence.clone())];
+    Decision::Advance {
+        to: Step::HardwareSync,
+        at: s.now,
+        notes: vec![Note::new("roce_linked", evidence)],
+        checks,
+    }
+}
+
+fn find_nic<'a>(machine: &'a MachineView, name: &str) -> Option<&'a Nic> {
+    machine
+        .nics
+        .iter()
+        .find(|nic| nic.name == name || nic.mac_address.eq_ignore_ascii_case(name))
+}
+
+fn has_address(nic: &Nic, wanted: &RoceAssignmentSpec) -> bool {
+    nic.links
+        .iter()
+        .any(|l| l.mode == "static" && l.ip_address.as_deref() == Some(wanted.ip_address.as_str()))
+}
+
+/// Links one interface. `None`: MAAS took this one before the latest read; the read-back decides.
+fn link(s: &Snapshot<'_>, nic: &Nic, wanted: &RoceAssignmentSpec) -> Option<Decision> {
+    let effect = Effect::LinkSubnet {
+        interface_id: nic.id,
+        subnet_cidr: wanted.subnet_cidr.clone(),
+        ip_address: wanted.ip_address.clone(),
+    };
+    let current = s.run.memory.intent.as_ref().filter(|i| i.effect == effect);
+    let in_the_way = nic.links.iter().find(|l| l.mode != "link_up");
+    if let (Some(old), None) = (in_the_way, current) {
+        let unlink = Effect::UnlinkSubnet {
+            interface_id: nic.id,
+            link_id: old.id,
+        };
+        return match drive(s, unlink) {
+            Err(decision) => Some(decision),
+            Ok(_) => Some(read(s, Read::Machine)),
+        };
+    }
+    match drive(s, effect) {
+        Err(decision) => Some(decision),
+        Ok(intent) if s.observation.is_none_or(|o| o.read_at < intent.at) => {
+            Some(read(s, Read::Machine))
+        }
+        Ok(_) => Some(park(
+            s,
+            "roce_link_missing",
+            format!(
+                "MAAS took {} on {} but does not show it",
+                wanted.ip_address, nic.name
+            ),
+            Owner::InfraOperator,
+            "look at the interface in MAAS, then resume the run",
+        )),
+    }
+}
+
+/// Name of the check that [`Read::HardwareSyncConfig`] writes.
+pub const HARDWARE_SYNC_CHECK: &str = "hardware_sync_interval";
+
+/// The region's hardware-sync interval is the profile's. GPUaaS does not tune MAAS: it says so.
+#[must_use]
+pub fn hardware_sync(s: &Snapshot<'_>) -> Decision {
+    if !s.profile.require_hw_sync || s.profile.hardware_sync_interval.is_empty() {
+        return advance(Step::PredeployChecks, s.now, Vec::new());
+    }
+    match s
+        .run
+        .memory
+        .checks
+        .get(HARDWARE_SYNC_CHECK)
+        .filter(|c| c.at >= s.run.step_since)
+    {
+        None => read(s, Read::HardwareSyncConfig),
+        Some(result) if result.passed => advance(Step::PredeployChecks, s.now, Vec::new()),
+        Some(result) => park(
+            s,
+            "hardware_sync_interval_differs",
+            result.evidence.clone(),
+            Owner::InfraOperator,
+            "set hardware_sync_interval in MAAS' settings or in the profile, then resume the run",
+        ),
+    }
+}
+
+/// The six checks of seed 3, "Predeploy Hardening", in its order.
+pub const PREDEPLOY_CHECKS: [&str; 6] = [
+    "bootstrap_endpoint_reachable",
+    "artifacts_fetchable",
+    "ca_bundle_valid",
+    "token_store_consistent",
+    "inputs_resolve",
+    "image_available_and_approved",
+];
+
+/// Seconds between two rounds of checks, and how long to keep trying.
+const CHECK_AGAIN_SECONDS: f64 = 15.0;
+const CHECK_PATIENCE_SECONDS: f64 = 60.0;
+
+/// Stops before anything is written to a disk if an input is known to be bad.
+#[must_use]
+pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
+    let results: Vec<CheckResult> = PREDEPLOY_CHECKS
+        .iter()
+        .filter_map(|name| s.run.memory.checks.get(*name))
+        .filter(|c| c.at >= s.run.step_since)
+        .cloned()
+        .collect();
+    if results.len() < PREDEPLOY_CHECKS.len() {
+        return read(s, Read::PredeployChecks);
+    }
+    let failed: Vec<&CheckResult> = results.iter().filter(|c| !c.passed).collect();
+    if failed.is_empty() {
+        let image = policy::normalise_distro_series(&s.profile.distro_series);
+        return advance(
+            Step::Deploy,
+            s.now,
+            vec![
+                Note::new(
+                    "predeploy_checks_passed",
+                    format!("all {} passed", results.len()),
+                ),
+                Note::new("image_selected", image),
+            ],
+        );
+    }
+    let oldest = results.iter().map(|c| c.at).min().unwrap_or(s.now);
+    let since = s.now.seconds_since(oldest);
+    let names = failed
+        .iter()
+        .map(|c| c.name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
+    if s.seconds_in_step() < CHECK_PATIENCE_SECONDS {
+        if since >= CHECK_AGAIN_SECONDS {
+            return read(s, Read::PredeployChecks);
+        }
+        return wait(
+            s,
+            "predeploy_checks_failing",
+            format!("failing so far: {names}"),
+            CHECK_AGAIN_SECONDS - since,
+        );
+    }
+    park_with(
+        s,
+        "predeploy_checks_failed",
+        format!("not deployed, because these checks fail: {names}"),
+        Owner::PlatformOperator,
+        "correct what the checks name, then resume the run",
+        results,
+    )
+}
