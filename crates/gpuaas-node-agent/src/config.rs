@@ -1,0 +1,106 @@
+//! The agent's configuration file, as the node bootstrap writes it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gpuaas_types::RunId;
+use host_facts::HostRoot;
+use serde::Deserialize;
+
+use crate::agent::AgentConfig;
+use crate::identity::IdentityStore;
+use crate::protocol::{ControlPlane, SetupError};
+use crate::tasks::Host;
+
+/// `/etc/gpuaas/agent.json`. Paths in it are absolute paths of the host.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentFile {
+    /// The run that deployed this system.
+    pub run_id: RunId,
+    /// Short hostname of the node.
+    pub hostname: String,
+    /// Base URL of the control plane.
+    pub control_plane_url: String,
+    /// Single-use token of the enrollment. Secret.
+    pub enrollment_token: String,
+    /// Certificate authorities to trust beside the system's, PEM.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// Folder of the identity.
+    #[serde(default = "state_dir")]
+    pub state_dir: PathBuf,
+    /// Folder of `ready.json`, emptied at boot.
+    #[serde(default = "run_dir")]
+    pub run_dir: PathBuf,
+}
+
+fn state_dir() -> PathBuf {
+    PathBuf::from("/var/lib/gpuaas/agent")
+}
+
+fn run_dir() -> PathBuf {
+    PathBuf::from("/run/gpuaas")
+}
+
+/// Why the agent cannot be configured.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The configuration is not what it should be.
+    #[error("{path} is not a configuration of the agent: {reason}")]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// Where and why; holds no value of the file.
+        reason: String,
+    },
+    /// HTTP cannot be set up.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+}
+
+impl AgentFile {
+    /// Reads the file at `path`, a path of this process.
+    ///
+    /// # Errors
+    /// It cannot be read, is no JSON, lacks a field or has one too many.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let bytes = read(path)?;
+        serde_json::from_slice(&bytes).map_err(|error| ConfigError::Malformed {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// What [`crate::agent::run`] needs, for the host at `root`.
+    ///
+    /// # Errors
+    /// The certificate file cannot be read or holds no certificate.
+    pub fn open(self, root: &HostRoot) -> Result<(AgentConfig, ControlPlane), ConfigError> {
+        let ca_pem = self.ca_file.map(|path| read(&root.join(path))).transpose()?;
+        let control_plane = ControlPlane::new(&self.control_plane_url, ca_pem.as_deref())?;
+        let config = AgentConfig {
+            run_id: self.run_id,
+            hostname: self.hostname,
+            enrollment_token: self.enrollment_token,
+            identity: IdentityStore::File(root.join(self.state_dir).join("identity.json")),
+            ready_file: Some(root.join(self.run_dir).join("ready.json")),
+            ready: None,
+            host: Host::Root(root.clone()),
+            longest_pause_seconds: 60.0,
+        };
+        Ok((config, control_plane))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
+}

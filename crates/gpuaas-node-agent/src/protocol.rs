@@ -1,0 +1,218 @@
+//! Client of the agent protocol (`gpuaas_types::agent`).
+//!
+//! Every call has a timeout and fails in one of three ways, by what the caller does next:
+//! [`CallError::Refused`]: asking again will not help; [`CallError::Unavailable`] and
+//! [`CallError::Malformed`]: ask again later. A 4xx without a problem body comes from something
+//! that is not the control plane, such as a proxy, and is malformed, except 401 and 403.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuaas_types::agent::{
+    EnrollRequest, EnrollResponse, Heartbeat, Progress, TaskBatch, TaskResult,
+};
+use gpuaas_types::{Problem, RunId, TaskId};
+use reqwest::{Certificate, Client, RequestBuilder, Response};
+use serde::de::DeserializeOwned;
+
+const CONNECT_SECONDS: u64 = 5;
+const CALL_SECONDS: u64 = 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// Why a call gave no answer to use.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CallError {
+    /// The control plane said no.
+    #[error("the control plane refused: {0}")]
+    Refused(Problem),
+    /// It could not be reached, timed out, or asked to come back later.
+    #[error("the control plane is not available: {0}")]
+    Unavailable(String),
+    /// Something answered that does not speak the protocol.
+    #[error("the answer is not the control plane's: {0}")]
+    Malformed(String),
+}
+
+/// An HTTP client cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up HTTP to the control plane: {0}")]
+pub struct SetupError(String);
+
+/// A control plane, reached over a connection pool. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ControlPlane {
+    base: Arc<str>,
+    http: Client,
+}
+
+/// An HTTP client that any number of [`ControlPlane`]s may share. `ca_pem` is trusted beside the
+/// system's authorities; with `system_roots` false (enough for plain http) they are not loaded.
+///
+/// # Errors
+/// `ca_pem` holds no certificate, or the system has none where they are wanted.
+pub fn http_client(ca_pem: Option<&[u8]>, system_roots: bool) -> Result<Client, SetupError> {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Losing the race against another thread that installs one is as good.
+        drop(rustls::crypto::ring::default_provider().install_default());
+    }
+    let setup = |error: reqwest::Error| SetupError(chain(&error));
+    let certificates = match ca_pem {
+        Some(pem) => Certificate::from_pem_bundle(pem).map_err(setup)?,
+        None => Vec::new(),
+    };
+    let builder = Client::builder()
+        .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("gpuaas-node-agent/", env!("CARGO_PKG_VERSION")));
+    let builder = if system_roots {
+        builder.tls_certs_merge(certificates)
+    } else {
+        builder.tls_certs_only(certificates)
+    };
+    builder.build().map_err(setup)
+}
+
+impl ControlPlane {
+    /// The control plane at `url`, over connections of its own.
+    ///
+    /// # Errors
+    /// See [`http_client`].
+    pub fn new(url: &str, ca_pem: Option<&[u8]>) -> Result<Self, SetupError> {
+        Ok(Self::with_client(url, http_client(ca_pem, url.starts_with("https:"))?))
+    }
+
+    /// The control plane at `url`, over connections shared with others.
+    #[must_use]
+    pub fn with_client(url: &str, http: Client) -> Self {
+        Self { base: url.trim_end_matches('/').into(), http }
+    }
+
+    /// Reports bootstrap progress.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn progress(
+        &self,
+        run: RunId,
+        bootstrap_token: &str,
+        progress: &Progress,
+    ) -> Result<(), CallError> {
+        let url = format!("{}/bootstrap/v1/runs/{run}/progress", self.base);
+        accepted(self.http.post(url).bearer_auth(bootstrap_token).json(progress)).await
+    }
+
+    /// Trades the enrollment token for an identity.
+    ///
+    /// # Errors
+    /// See [`CallError`]; refused means that the token is spent, expired or of another run.
+    pub async fn enroll(
+        &self,
+        enrollment_token: &str,
+        request: &EnrollRequest,
+    ) -> Result<EnrollResponse, CallError> {
+        let url = format!("{}/agent/v1/enroll", self.base);
+        answer(self.http.post(url).bearer_auth(enrollment_token).json(request), CALL_SECONDS).await
+    }
+
+    /// Says that the agent lives.
+    ///
+    /// # Errors
+    /// See [`CallError`]; refused means that the credential is not valid any more.
+    pub async fn heartbeat(
+        &self,
+        credential: &str,
+        heartbeat: &Heartbeat,
+    ) -> Result<(), CallError> {
+        let url = format!("{}/agent/v1/heartbeat", self.base);
+        accepted(self.http.post(url).bearer_auth(credential).json(heartbeat)).await
+    }
+
+    /// Asks for tasks; the control plane may hold the question for `wait_seconds`.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn poll_tasks(
+        &self,
+        credential: &str,
+        wait_seconds: u32,
+    ) -> Result<TaskBatch, CallError> {
+        let url = format!("{}/agent/v1/tasks?wait_seconds={wait_seconds}", self.base);
+        let timeout_seconds = u64::from(wait_seconds) + CALL_SECONDS;
+        answer(self.http.get(url).bearer_auth(credential), timeout_seconds).await
+    }
+
+    /// Hands in the result of a task.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn task_result(
+        &self,
+        credential: &str,
+        task: TaskId,
+        result: &TaskResult,
+    ) -> Result<(), CallError> {
+        let url = format!("{}/agent/v1/tasks/{task}/result", self.base);
+        accepted(self.http.post(url).bearer_auth(credential).json(result)).await
+    }
+}
+
+async fn accepted(request: RequestBuilder) -> Result<(), CallError> {
+    send(request, CALL_SECONDS).await.map(drop)
+}
+
+async fn answer<T: DeserializeOwned>(
+    request: RequestBuilder,
+    timeout_seconds: u64,
+) -> Result<T, CallError> {
+    let body = send(request, timeout_seconds).await?;
+    serde_json::from_slice(&body).map_err(|error| CallError::Malformed(error.to_string()))
+}
+
+async fn send(request: RequestBuilder, timeout_seconds: u64) -> Result<Vec<u8>, CallError> {
+    let unavailable = |error: reqwest::Error| CallError::Unavailable(chain(&error.without_url()));
+    let response =
+        request.timeout(Duration::from_secs(timeout_seconds)).send().await.map_err(unavailable)?;
+    let status = response.status().as_u16();
+    let body = read(response).await?;
+    match status {
+        200..=299 => Ok(body),
+        408 | 425 | 429 | 500.. => Err(CallError::Unavailable(format!("HTTP {status}"))),
+        _ => Err(refusal(status, &body)),
+    }
+}
+
+async fn read(mut response: Response) -> Result<Vec<u8>, CallError> {
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER_BYTES => {
+                body.extend_from_slice(&chunk);
+            }
+            Ok(Some(_)) => return Err(CallError::Malformed("it is over 1 MiB".to_owned())),
+            Ok(None) => return Ok(body),
+            Err(error) => return Err(CallError::Unavailable(chain(&error.without_url()))),
+        }
+    }
+}
+
+fn refusal(status: u16, body: &[u8]) -> CallError {
+    match (serde_json::from_slice::<Problem>(body), status) {
+        (Ok(problem), _) => CallError::Refused(problem),
+        (Err(_), 401 | 403) => {
+            CallError::Refused(Problem::new(status, "credential_refused", "not authorised"))
+        }
+        (Err(_), _) => CallError::Malformed(format!("HTTP {status} without a problem body")),
+    }
+}
+
+/// An error and its causes on one line; reqwest's own text names neither host nor reason.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

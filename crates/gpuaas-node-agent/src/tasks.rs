@@ -1,0 +1,126 @@
+//! Carrying out tasks.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuaas_types::agent::{Finding, TaskResult, TaskSpec};
+use host_facts::HostRoot;
+use serde_json::Value;
+
+const UNIT_SECONDS: u64 = 5;
+
+/// What the agent looks at.
+#[derive(Debug, Clone)]
+pub enum Host {
+    /// A host's files; its systemd is asked only where the root is `/`.
+    Root(HostRoot),
+    /// Fixed facts of a stand-in that has no host.
+    Fixed(Arc<Value>),
+}
+
+impl Host {
+    /// Host facts as JSON.
+    pub async fn facts(&self) -> Value {
+        match self {
+            Self::Fixed(facts) => facts.as_ref().clone(),
+            Self::Root(root) => {
+                let root = root.clone();
+                let facts = tokio::task::spawn_blocking(move || root.read()).await;
+                facts.ok().and_then(|facts| serde_json::to_value(facts).ok()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Seconds since the host booted, where it says so.
+    #[must_use]
+    pub fn uptime_seconds(&self) -> Option<f64> {
+        match self {
+            Self::Fixed(facts) => facts.get("uptime_seconds")?.as_f64(),
+            Self::Root(root) => root.uptime_seconds(),
+        }
+    }
+}
+
+/// Carries out `spec` on `host`. Always an answer, never an error: what failed is in it.
+pub async fn execute(host: &Host, spec: &TaskSpec) -> TaskResult {
+    let TaskSpec::Diagnostics { units } = spec;
+    let mut findings = Vec::new();
+    for unit in units {
+        findings.push(unit_state(host, unit).await);
+    }
+    TaskResult { succeeded: true, message: String::new(), findings, facts: host.facts().await }
+}
+
+async fn unit_state(host: &Host, unit: &str) -> Finding {
+    let finding = |passed, seen: &str| Finding {
+        name: format!("unit {unit}"),
+        passed,
+        seen: seen.chars().take(200).collect(),
+    };
+    if !is_unit_name(unit) {
+        return finding(None, "not a unit name");
+    }
+    let Host::Root(root) = host else { return finding(None, "the host has no systemd") };
+    if root.path() != std::path::Path::new("/") || !root.join("run/systemd/system").is_dir() {
+        return match root.unit_has_control_group(unit) {
+            Some(true) => finding(Some(true), "it has a control group"),
+            Some(false) => finding(Some(false), "it has no control group"),
+            None => finding(None, "the host has no systemd"),
+        };
+    }
+    let state = tokio::process::Command::new("systemctl")
+        .args(["show", "--property=ActiveState", "--value", "--", unit])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    match tokio::time::timeout(Duration::from_secs(UNIT_SECONDS), state).await {
+        Ok(Ok(output)) if output.status.success() => {
+            let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            finding(Some(state == "active"), &state)
+        }
+        Ok(Ok(output)) => finding(None, &format!("systemctl ended with {}", output.status)),
+        Ok(Err(error)) => finding(None, &format!("systemctl: {error}")),
+        Err(_) => finding(None, &format!("systemctl gave no answer in {UNIT_SECONDS} s")),
+    }
+}
+
+/// systemd.unit(5): letters, digits and `:-_.\@`, with a suffix.
+fn is_unit_name(text: &str) -> bool {
+    (3..=255).contains(&text.len())
+        && text.contains('.')
+        && !text.starts_with(['-', '.'])
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn diagnostics_below_a_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let slice = dir.path().join("sys/fs/cgroup/system.slice");
+        std::fs::create_dir_all(slice.join("nginx.service")).unwrap();
+        std::fs::create_dir_all(dir.path().join("proc")).unwrap();
+        std::fs::write(dir.path().join("proc/uptime"), "77.5 1\n").unwrap();
+        let host = Host::Root(HostRoot::new(dir.path()));
+        let units = ["nginx.service", "netdata.service", "--force", "../x.service"];
+        let units = units.map(str::to_owned).to_vec();
+        let result = execute(&host, &TaskSpec::Diagnostics { units }).await;
+        assert!(result.succeeded);
+        let passed: Vec<_> = result.findings.iter().map(|finding| finding.passed).collect();
+        assert_eq!(passed, [Some(true), Some(false), None, None]);
+        assert_eq!(result.facts["uptime_seconds"], 77.5);
+        assert_eq!(host.uptime_seconds(), Some(77.5));
+    }
+
+    #[tokio::test]
+    async fn a_stand_in_answers_with_its_fixed_facts() {
+        let host = Host::Fixed(Arc::new(serde_json::json!({"uptime_seconds": 5.0, "pci": []})));
+        let units = vec!["ssh.service".to_owned()];
+        let result = execute(&host, &TaskSpec::Diagnostics { units }).await;
+        assert_eq!(result.findings[0].passed, None);
+        assert_eq!((result.facts["pci"].is_array(), host.uptime_seconds()), (true, Some(5.0)));
+    }
+}

@@ -1,0 +1,139 @@
+//! Texts of `/proc` and `/sys`, as pure functions.
+
+use crate::Mount;
+
+const MAX_CHARS: usize = 1024;
+
+/// Trimmed, without control characters, cut; `None` when nothing is left.
+pub(crate) fn clean(text: &str) -> Option<String> {
+    let text: String = text
+        .trim_matches(|c: char| c.is_whitespace() || c == '\0')
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .take(MAX_CHARS)
+        .collect();
+    (!text.is_empty()).then_some(text)
+}
+
+/// `NAME: 123 kB` of a meminfo file, in bytes. Lines of a NUMA node begin with `Node N`.
+pub(crate) fn meminfo_bytes(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (head, value) = line.split_once(':')?;
+        if head.split_whitespace().last() != Some(name) {
+            return None;
+        }
+        let (number, unit) = value.trim().split_once(' ')?;
+        (unit.trim() == "kB").then_some(())?;
+        number.parse::<u64>().ok()?.checked_mul(1024)
+    })
+}
+
+/// Numbers in a kernel list such as `0-3,8,10-11`.
+pub(crate) fn list_length(text: &str) -> Option<u32> {
+    text.split(',').try_fold(0u32, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+/// `0x10de` as `10de`.
+pub(crate) fn hex_digits(text: &str) -> Option<String> {
+    let digits = text.strip_prefix("0x")?;
+    let good = (1..=8).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    good.then(|| digits.to_ascii_lowercase())
+}
+
+/// Value of `NAME=value` in an os-release file; quotes are taken off.
+pub(crate) fn shell_value(text: &str, name: &str) -> Option<String> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?.trim();
+    let unquoted = ['"', '\'']
+        .into_iter()
+        .find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote))
+        .unwrap_or(value);
+    clean(unquoted)
+}
+
+/// Lines of `/proc/mounts`.
+pub(crate) fn mounts(text: &str, limit: usize) -> Vec<Mount> {
+    let mount = |line: &str| {
+        let mut fields = line.split(' ').map(unescape);
+        Some(Mount {
+            source: fields.next()??,
+            target: fields.next()??,
+            fs_type: fields.next()??,
+            options: fields.next()??,
+        })
+    };
+    text.lines().filter_map(mount).take(limit).collect()
+}
+
+/// The kernel writes space, tab, newline and backslash as three octal digits.
+fn unescape(field: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escaped = (byte == b'\\')
+            .then(|| tail.split_first_chunk::<3>())
+            .flatten()
+            .and_then(|(digits, tail)| Some((octal(*digits)?, tail)));
+        let (byte, tail) = escaped.unwrap_or((byte, tail));
+        bytes.push(byte);
+        rest = tail;
+    }
+    clean(&String::from_utf8_lossy(&bytes))
+}
+
+fn octal(digits: [u8; 3]) -> Option<u8> {
+    let text = std::str::from_utf8(&digits).ok()?;
+    u8::from_str_radix(text, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_of_a_host_and_of_a_node() {
+        assert_eq!(meminfo_bytes("MemTotal:  2 kB\nMemFree: 1 kB\n", "MemTotal"), Some(2048));
+        assert_eq!(meminfo_bytes("Node 0 MemTotal:   4 kB\n", "MemTotal"), Some(4096));
+        for bad in [
+            "",
+            "MemTotal",
+            "MemTotal: x kB",
+            "MemTotal: 5 MB",
+            "MemTotal: 99999999999999999999 kB",
+        ] {
+            assert_eq!(meminfo_bytes(bad, "MemTotal"), None, "{bad}");
+        }
+        assert_eq!(meminfo_bytes(&format!("MemTotal: {} kB", u64::MAX), "MemTotal"), None);
+    }
+
+    #[test]
+    fn kernel_lists() {
+        assert_eq!(list_length("0-15,32-47"), Some(32));
+        assert_eq!(list_length("3"), Some(1));
+        for bad in ["", "a", "3-1", "0-4294967295", "1-2-3"] {
+            assert_eq!(list_length(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn escaped_mounts_and_short_lines() {
+        let text = "/dev/sda1 /mnt/a\\040b ext4 rw,relatime 0 0\nshort line\nx\\777 /\\9 t o\n";
+        let found = mounts(text, 10);
+        assert_eq!(found[0].target, "/mnt/a b");
+        assert_eq!((found[1].source.as_str(), found[1].target.as_str()), ("x\\777", "/\\9"));
+        assert_eq!(found.len(), 2);
+        assert_eq!(mounts(text, 1).len(), 1);
+    }
+
+    #[test]
+    fn os_release_values() {
+        let text = "PRETTY_NAME=\"Ubuntu 24.04\"\nID=ubuntu\nVERSION_ID='24.04'\nEMPTY=\n";
+        assert_eq!(shell_value(text, "PRETTY_NAME").as_deref(), Some("Ubuntu 24.04"));
+        assert_eq!(shell_value(text, "ID").as_deref(), Some("ubuntu"));
+        assert_eq!(shell_value(text, "VERSION_ID").as_deref(), Some("24.04"));
+        assert_eq!(shell_value(text, "EMPTY"), None);
+    }
+}
