@@ -11,6 +11,7 @@ pub mod config;
 mod files;
 pub mod identity;
 pub mod protocol;
+pub mod stand_in;
 pub mod tasks;
 
 /// Version of the agent, as it tells the control plane.

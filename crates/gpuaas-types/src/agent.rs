@@ -78,7 +78,7 @@ pub struct EnrollResponse {
     pub credential: String,
     /// How often to send a heartbeat, in seconds.
     pub heartbeat_interval_seconds: u32,
-    /// Longest task poll, in seconds.
+    /// Longest task poll, in seconds; 0: the agent asks once after each heartbeat instead.
     pub poll_seconds: u32,
 }
 

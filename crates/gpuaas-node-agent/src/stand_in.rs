@@ -1,0 +1,104 @@
+//! A host that is only a future: the callbacks of the bootstrap scripts, then the real agent.
+//!
+//! For fleets of which a process per host would be too many. It speaks the same protocol through
+//! the same client in the same order as the scripts that `gpuaas-artifact` renders; what it leaves
+//! out is the shell.
+
+use std::sync::Arc;
+
+use gpuaas_types::RunId;
+use gpuaas_types::agent::{Phase, Progress, ProgressStatus};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::agent::{self, AgentConfig};
+use crate::clock::AgentClock;
+use crate::protocol::{CallError, ControlPlane};
+
+/// As the scripts' default `callback_attempts`.
+const CALLBACK_ATTEMPTS: u32 = 3;
+const RETRY_SECONDS: f64 = 5.0;
+
+/// What a simulated host does between its first boot and the agent's life.
+#[derive(Debug)]
+pub struct StandIn {
+    /// The agent; `ready` is taken over.
+    pub agent: AgentConfig,
+    /// Token of the progress callbacks. Secret.
+    pub bootstrap_token: String,
+    /// How long the site bundle takes, in seconds.
+    pub site_seconds: f64,
+    /// The site bundle ends badly, with this message.
+    pub site_failure: Option<String>,
+    /// How long the installation of the agent takes, in seconds.
+    pub node_seconds: f64,
+}
+
+struct Reporter<'a> {
+    run_id: RunId,
+    bootstrap_token: &'a str,
+    control_plane: &'a ControlPlane,
+    clock: &'a dyn AgentClock,
+}
+
+/// Boots the host and runs its agent until `shutdown`, or until the bootstrap failed.
+pub async fn run(
+    stand_in: StandIn,
+    control_plane: ControlPlane,
+    clock: Arc<dyn AgentClock>,
+    shutdown: CancellationToken,
+) {
+    let StandIn { mut agent, bootstrap_token, site_seconds, site_failure, node_seconds } = stand_in;
+    let reporter = Reporter {
+        run_id: agent.run_id,
+        bootstrap_token: &bootstrap_token,
+        control_plane: &control_plane,
+        clock: clock.as_ref(),
+    };
+    let life = async {
+        reporter.report(Phase::SiteBootstrap, ProgressStatus::Started, "").await;
+        clock.sleep(site_seconds).await;
+        if let Some(message) = site_failure {
+            reporter.report(Phase::SiteBootstrap, ProgressStatus::Failed, &message).await;
+            let message = "the site bootstrap of this run did not succeed";
+            return reporter.report(Phase::NodeBootstrap, ProgressStatus::Failed, message).await;
+        }
+        reporter.report(Phase::SiteBootstrap, ProgressStatus::Succeeded, "").await;
+        reporter.report(Phase::NodeBootstrap, ProgressStatus::Started, "").await;
+        clock.sleep(node_seconds).await;
+        let (ready, is_ready) = oneshot::channel();
+        agent.ready = Some(ready);
+        let enrolled = async {
+            if is_ready.await.is_ok() {
+                reporter.report(Phase::NodeBootstrap, ProgressStatus::Succeeded, "").await;
+            }
+        };
+        let life = agent::run(agent, control_plane.clone(), Arc::clone(&clock), shutdown.clone());
+        let (ended, ()) = tokio::join!(life, enrolled);
+        if let Err(error) = ended {
+            let message = format!("the agent ended: {error}");
+            reporter.report(Phase::NodeBootstrap, ProgressStatus::Failed, &message).await;
+        }
+    };
+    if shutdown.run_until_cancelled(life).await.is_none() {
+        debug!("the stand-in was told to stop");
+    }
+}
+
+impl Reporter<'_> {
+    async fn report(&self, phase: Phase, status: ProgressStatus, message: &str) {
+        let progress = Progress { phase, status, message: message.to_owned() };
+        for attempt in 1..=CALLBACK_ATTEMPTS {
+            let call = self.control_plane.progress(self.run_id, self.bootstrap_token, &progress);
+            match call.await {
+                Ok(()) => return,
+                Err(error @ CallError::Refused(_)) => return warn!(%error, "callback"),
+                Err(error) => warn!(%error, attempt, "callback"),
+            }
+            if attempt < CALLBACK_ATTEMPTS {
+                self.clock.sleep(RETRY_SECONDS).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The agent against a control plane that works, is away, refuses, or comes back.
+#![expect(clippy::unwrap_used, reason = "a fixture that fails is a failed test")]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, Fake, FastClock, run_id};
+use gpuaas_node_agent::agent::{self, AgentConfig, AgentError};
+use gpuaas_node_agent::clock::{AgentClock, HostClock};
+use gpuaas_node_agent::identity::IdentityStore;
+use gpuaas_node_agent::protocol::{CallError, ControlPlane, http_client};
+use gpuaas_node_agent::stand_in::{self, StandIn};
+use gpuaas_node_agent::tasks::Host;
+use gpuaas_types::agent::{Task, TaskSpec};
+use gpuaas_types::{RunId, TaskId, Timestamp};
+use host_facts::HostRoot;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+fn config(root: &Path) -> AgentConfig {
+    AgentConfig {
+        run_id: run_id(),
+        hostname: "j22u11".to_owned(),
+        enrollment_token: ENROLLMENT_TOKEN.to_owned(),
+        identity: IdentityStore::File(root.join("identity.json")),
+        ready_file: Some(root.join("run/ready.json")),
+        ready: None,
+        host: Host::Root(HostRoot::new(root)),
+        longest_pause_seconds: 20.0,
+    }
+}
+
+struct Running {
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<(), AgentError>>,
+}
+
+impl Running {
+    fn start(config: AgentConfig, url: &str) -> Self {
+        let control_plane = ControlPlane::new(url, None).unwrap();
+        let shutdown = CancellationToken::new();
+        let task =
+            tokio::spawn(agent::run(config, control_plane, Arc::new(FastClock), shutdown.clone()));
+        Self { shutdown, task }
+    }
+
+    async fn stop(self) {
+        self.shutdown.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+fn task(number: u128, expires_at: Timestamp) -> Task {
+    let units = vec!["ssh.service".to_owned()];
+    Task { id: TaskId(Uuid::from_u128(number)), spec: TaskSpec::Diagnostics { units }, expires_at }
+}
+
+#[tokio::test]
+async fn enrolls_then_heartbeats_then_carries_out_tasks() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("etc")).unwrap();
+    std::fs::write(dir.path().join("etc/hostname"), "j22u11\n").unwrap();
+    let fake = Fake::start(dir.path()).await;
+    fake.change(|seen| seen.tasks = [task(1, Timestamp::NEVER), task(2, Timestamp::EPOCH)].into());
+    let (ready, is_ready) = oneshot::channel();
+    let agent = Running::start(AgentConfig { ready: Some(ready), ..config(dir.path()) }, &fake.url);
+
+    assert_eq!(is_ready.await.unwrap().0, Uuid::from_u128(9));
+    let line = std::fs::read_to_string(dir.path().join("run/ready.json")).unwrap();
+    assert!(line.contains(&format!("\"run_id\":\"{}\"", run_id())), "{line}");
+    assert_eq!(line.lines().count(), 1);
+    fake.until("two results", |seen| seen.results.len() == 2).await;
+    fake.until("three heartbeats", |seen| {
+        seen.calls.iter().filter(|call| *call == "heartbeat").count() >= 3
+    })
+    .await;
+    agent.stop().await;
+
+    let calls = fake.calls();
+    assert_eq!(calls[..2], ["enroll", "heartbeat"]);
+    fake.change(|seen| {
+        let enrollment = &seen.enrollments[0];
+        assert_eq!(enrollment.facts["hostname"], "j22u11");
+        assert!(enrollment.started_at > Timestamp::EPOCH);
+        let (done, expired) = (&seen.results[0].1, &seen.results[1].1);
+        assert!(done.succeeded && done.findings.len() == 1);
+        assert_eq!(done.facts["hostname"], "j22u11");
+        assert!(!expired.succeeded && expired.message.contains("expired"), "{}", expired.message);
+    });
+}
+
+#[tokio::test]
+async fn outages_before_and_amid_do_not_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    fake.change(|seen| (seen.down, seen.poll_seconds) = (true, 5));
+    let agent = Running::start(config(dir.path()), &fake.url);
+    fake.until("refused for a while", |seen| seen.unavailable_answers >= 3).await;
+    fake.change(|seen| seen.down = false);
+    fake.until("a heartbeat", |seen| seen.calls.len() >= 2).await;
+
+    let before = fake.change(|seen| {
+        seen.down = true;
+        seen.unavailable_answers + 6
+    });
+    fake.until("a second outage", |seen| seen.unavailable_answers >= before).await;
+    fake.change(|seen| (seen.down, seen.tasks) = (false, [task(1, Timestamp::NEVER)].into()));
+    fake.until("the result", |seen| seen.results.len() == 1).await;
+    let heartbeats = fake.count("heartbeat");
+    fake.until("heartbeats again", |seen| {
+        seen.calls.iter().filter(|call| *call == "heartbeat").count() > heartbeats
+    })
+    .await;
+    agent.stop().await;
+    assert_eq!(fake.count("enroll"), 1);
+}
+
+#[tokio::test]
+async fn a_refused_token_ends_it_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    fake.change(|seen| seen.refuse_enrollment = true);
+    let agent = Running::start(config(dir.path()), &fake.url);
+    let AgentError::EnrollmentRefused(problem) = agent.task.await.unwrap().unwrap_err();
+    assert_eq!((problem.status, problem.code.as_str()), (403, "token_spent"));
+    assert!(AgentError::EnrollmentRefused(problem).to_string().contains("start a new run"));
+    assert!(!dir.path().join("identity.json").exists());
+    assert!(!dir.path().join("run/ready.json").exists());
+}
+
+#[tokio::test]
+async fn a_restart_keeps_the_identity_and_another_run_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    for _ in 0..2 {
+        let before = fake.count("heartbeat");
+        let agent = Running::start(config(dir.path()), &fake.url);
+        fake.until("a heartbeat", |seen| {
+            seen.calls.iter().filter(|call| *call == "heartbeat").count() > before
+        })
+        .await;
+        agent.stop().await;
+    }
+    assert_eq!(fake.count("enroll"), 1);
+    let other = AgentConfig { run_id: RunId(Uuid::from_u128(8)), ..config(dir.path()) };
+    let agent = Running::start(other, &fake.url);
+    fake.until("another enrollment", |seen| seen.enrollments.len() == 2).await;
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_result_is_dropped_and_the_next_task_is_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    fake.change(|seen| {
+        seen.refuse_results = true;
+        seen.tasks.push_back(task(1, Timestamp::NEVER));
+    });
+    let agent = Running::start(config(dir.path()), &fake.url);
+    fake.until("the refusal", |seen| seen.calls.contains(&"result refused".to_owned())).await;
+    fake.change(|seen| {
+        seen.refuse_results = false;
+        seen.tasks.push_back(task(2, Timestamp::NEVER));
+    });
+    fake.until("the second", |seen| seen.results.len() == 1).await;
+    agent.stop().await;
+    assert_eq!(fake.change(|seen| seen.results[0].0), TaskId(Uuid::from_u128(2)));
+}
+
+#[tokio::test]
+async fn many_stand_ins_share_one_client() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    fake.change(|seen| seen.heartbeat_interval_seconds = 3600);
+    let control_plane = ControlPlane::with_client(&fake.url, http_client(None, false).unwrap());
+    let facts = Arc::new(serde_json::json!({"hostname": "stand-in"}));
+    let shutdown = CancellationToken::new();
+    let agents: Vec<_> = (0..50)
+        .map(|n| {
+            let config = AgentConfig {
+                hostname: format!("node-{n}"),
+                identity: IdentityStore::memory(),
+                ready_file: None,
+                host: Host::Fixed(Arc::clone(&facts)),
+                ..config(dir.path())
+            };
+            let clock = Arc::new(FastClock);
+            tokio::spawn(agent::run(config, control_plane.clone(), clock, shutdown.clone()))
+        })
+        .collect();
+    fake.until("every heartbeat and poll", |seen| {
+        seen.polls == 50 && seen.calls.iter().filter(|call| *call == "heartbeat").count() == 50
+    })
+    .await;
+    shutdown.cancel();
+    for agent in agents {
+        agent.await.unwrap().unwrap();
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+fn stand_in(root: &Path) -> StandIn {
+    StandIn {
+        agent: AgentConfig { identity: IdentityStore::memory(), ..config(root) },
+        bootstrap_token: BOOTSTRAP_TOKEN.to_owned(),
+        site_seconds: 1.0,
+        site_failure: None,
+        node_seconds: 1.0,
+    }
+}
+
+async fn run_stand_in(fake: &Fake, stand_in: StandIn, last_call: &str) -> Vec<String> {
+    let control_plane = ControlPlane::new(&fake.url, None).unwrap();
+    let shutdown = CancellationToken::new();
+    let run = stand_in::run(stand_in, control_plane, Arc::new(FastClock), shutdown.clone());
+    let task = tokio::spawn(run);
+    fake.until(last_call, |seen| seen.calls.iter().any(|call| call == last_call)).await;
+    shutdown.cancel();
+    task.await.unwrap();
+    fake.calls()
+}
+
+#[tokio::test]
+async fn a_stand_in_reports_as_the_scripts_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    fake.change(|seen| seen.heartbeat_interval_seconds = 3600);
+    let calls = run_stand_in(&fake, stand_in(dir.path()), "node_bootstrap succeeded").await;
+    let order = [
+        "site_bootstrap started",
+        "site_bootstrap succeeded",
+        "node_bootstrap started",
+        "enroll",
+        "heartbeat",
+        "node_bootstrap succeeded",
+    ];
+    assert_eq!(calls, order);
+
+    let fake = Fake::start(dir.path()).await;
+    let failing = StandIn { site_failure: Some("no disk".to_owned()), ..stand_in(dir.path()) };
+    let calls = run_stand_in(&fake, failing, "node_bootstrap failed").await;
+    let order = ["site_bootstrap started", "site_bootstrap failed", "node_bootstrap failed"];
+    assert_eq!(calls, order);
+
+    let fake = Fake::start(dir.path()).await;
+    fake.change(|seen| seen.refuse_enrollment = true);
+    let calls = run_stand_in(&fake, stand_in(dir.path()), "node_bootstrap failed").await;
+    assert_eq!(calls.len(), 4);
+}
+
+#[tokio::test]
+async fn failures_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    let plane = |url: &str| ControlPlane::new(url, None).unwrap();
+    let poll = async |url: &str| plane(url).poll_tasks("not the credential", 0).await.unwrap_err();
+    assert!(matches!(poll(&fake.url).await, CallError::Refused(p) if p.code == "token_invalid"));
+    let elsewhere = format!("{}/elsewhere", fake.url);
+    assert!(matches!(poll(&elsewhere).await, CallError::Malformed(_)));
+    fake.change(|seen| seen.down = true);
+    assert!(matches!(poll(&fake.url).await, CallError::Unavailable(_)));
+    let nobody = "http://127.0.0.1:1";
+    let error = poll(nobody).await;
+    assert!(matches!(error, CallError::Unavailable(_)));
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(HostClock.now() > Timestamp::EPOCH);
+}

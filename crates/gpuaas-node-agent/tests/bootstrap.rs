@@ -1,0 +1,287 @@
+//! The rendered scripts, run for real in a private folder, with the real agent.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a fixture that fails is a failed test")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use common::{BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, Fake, run_id};
+use gpuaas_artifact::{
+    ArtifactStore, BootstrapInputs, Bundle, BundleCatalog, Limits, parse_user_data,
+    render_user_data, unpack_user_data,
+};
+use tokio::process::Command;
+
+const AGENT: &str = env!("CARGO_BIN_EXE_gpuaas-node-agent");
+const CA: &str = include_str!("../../gpuaas-artifact/tests/ca.pem");
+
+/// A simulated host. What it started ends with it.
+struct Machine {
+    dir: tempfile::TempDir,
+    fake: Fake,
+    store: ArtifactStore,
+    path: String,
+}
+
+struct Ran {
+    ok: bool,
+    output: String,
+}
+
+impl Machine {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = ArtifactStore::open(&dir.path().join("artifacts")).unwrap();
+        let fake = Fake::start(&dir.path().join("artifacts")).await;
+        fake.change(|seen| seen.heartbeat_interval_seconds = 600);
+        fs::create_dir(dir.path().join("root")).unwrap();
+        let path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned();
+        Self { dir, fake, store, path }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    fn inputs(&self, bundle: Option<Bundle>) -> BootstrapInputs {
+        let agent = self.store.put_file(Path::new(AGENT)).unwrap();
+        BootstrapInputs {
+            run_id: run_id(),
+            hostname: "j22u11".to_owned(),
+            site: "lab-1".to_owned(),
+            control_plane_url: self.fake.url.clone(),
+            bootstrap_token: BOOTSTRAP_TOKEN.to_owned(),
+            enrollment_token: ENROLLMENT_TOKEN.to_owned(),
+            bundle,
+            agent: Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent),
+            ca_pem: Some(CA.to_owned()),
+            deploy_user: None,
+            limits: Limits {
+                callback_attempts: 2,
+                fetch_attempts: 2,
+                retry_milliseconds: 10,
+                bundle_seconds: 20,
+                ready_seconds: 20,
+            },
+        }
+    }
+
+    fn bundle(&self, script: &str) -> Option<Bundle> {
+        let stored = self.store.put_bytes(script.as_bytes()).unwrap();
+        Some(Bundle::of_stored("site-test", "1.0.0", stored))
+    }
+
+    fn site_base(&self) -> Option<Bundle> {
+        let catalog = BundleCatalog::open(&self.store, None).unwrap();
+        Some(catalog.resolve("site-base@1.0.0").unwrap().clone())
+    }
+
+    /// Runs every script as cloud-init does, also after one that failed.
+    async fn boot(&self, inputs: &BootstrapInputs) -> [Ran; 2] {
+        let parsed = parse_user_data(&render_user_data(inputs).unwrap().bytes).unwrap();
+        let scripts = unpack_user_data(&parsed, &self.root()).unwrap();
+        let [site, node] = &scripts[..] else { panic!("{scripts:?}") };
+        [self.run(site).await, self.run(node).await]
+    }
+
+    async fn run(&self, script: &Path) -> Ran {
+        let output = Command::new("bash")
+            .arg(script)
+            .env_clear()
+            .env("PATH", &self.path)
+            .env("GPUAAS_HOST_ROOT", self.root())
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        Ran { ok: output.status.success(), output: String::from_utf8_lossy(&text).into_owned() }
+    }
+
+    fn file(&self, path: &str) -> String {
+        fs::read_to_string(self.root().join(path)).unwrap()
+    }
+
+    fn agent_pid(&self) -> Option<u32> {
+        fs::read_to_string(self.root().join("run/gpuaas/agent.pid")).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if let Some(pid) = self.agent_pid() {
+            // The agent leads a process group of its own; it may be gone already.
+            let group = format!("-{pid}");
+            let kill = std::process::Command::new("kill").args(["-KILL", "--", &group]).status();
+            assert!(kill.is_ok());
+        }
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+#[tokio::test]
+async fn a_host_comes_up_in_order_and_a_second_boot_changes_nothing() {
+    let machine = Machine::new().await;
+    let inputs = machine.inputs(machine.site_base());
+    let [site, node] = machine.boot(&inputs).await;
+    assert!(site.ok && node.ok, "{}\n{}", site.output, node.output);
+    let order = [
+        "site_bootstrap started",
+        "site_bootstrap succeeded",
+        "node_bootstrap started",
+        "enroll",
+        "heartbeat",
+        "node_bootstrap succeeded",
+    ];
+    assert_eq!(machine.fake.calls(), order);
+
+    assert_eq!(machine.file("etc/gpuaas/site.conf"), "GPUAAS_SITE=lab-1\n");
+    assert_eq!(machine.file("usr/local/share/ca-certificates/gpuaas-site.crt"), CA);
+    let run = run_id().to_string();
+    assert!(machine.file("var/lib/gpuaas/site-bootstrap/site-base.done").starts_with(&run));
+    let identity: serde_json::Value =
+        serde_json::from_str(&machine.file("var/lib/gpuaas/site-bootstrap/identity.json")).unwrap();
+    assert_eq!((&identity["bundle"], &identity["run_id"]), (&"site-base".into(), &run.into()));
+    for secret in ["etc/gpuaas/agent.json", "var/lib/gpuaas/agent/identity.json"] {
+        let mode = fs::metadata(machine.root().join(secret)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{secret}");
+    }
+    for output in [&site.output, &node.output, &machine.file("var/log/gpuaas/agent.log")] {
+        assert!(!output.contains(BOOTSTRAP_TOKEN) && !output.contains(ENROLLMENT_TOKEN));
+    }
+
+    let pid = machine.agent_pid().unwrap();
+    let [site, node] = machine.boot(&inputs).await;
+    assert!(site.ok && node.ok, "{}\n{}", site.output, node.output);
+    assert_eq!(machine.agent_pid(), Some(pid));
+    assert!(is_alive(pid));
+    assert_eq!(machine.fake.count("enroll"), 1);
+    let messages = machine.fake.change(|seen| seen.messages.clone());
+    assert!(messages[5].contains("already done"), "{messages:?}");
+}
+
+#[tokio::test]
+async fn a_bundle_that_fails_stops_the_node_bootstrap() {
+    let machine = Machine::new().await;
+    let script = "echo preparing\necho \"no disk: $GPUAAS_BOOTSTRAP_TOKEN\" >&2\nexit 7\n";
+    let [site, node] = machine.boot(&machine.inputs(machine.bundle(script))).await;
+    assert!(!site.ok && !node.ok);
+    let order = ["site_bootstrap started", "site_bootstrap failed", "node_bootstrap failed"];
+    assert_eq!(machine.fake.calls(), order);
+    let messages = machine.fake.change(|seen| seen.messages.clone());
+    assert!(messages[1].contains("site-test@1.0.0 ended with 7"), "{messages:?}");
+    assert!(messages[1].contains("no disk: ***"), "{messages:?}");
+    assert!(messages[2].contains("site bootstrap of this run did not succeed"), "{messages:?}");
+    assert_eq!(machine.agent_pid(), None);
+
+    let repaired = machine.inputs(machine.bundle("echo fine\n"));
+    let [site, node] = machine.boot(&repaired).await;
+    assert!(site.ok && node.ok, "{}\n{}", site.output, node.output);
+}
+
+#[tokio::test]
+async fn a_bundle_with_other_bytes_is_not_run() {
+    let machine = Machine::new().await;
+    let bundle = machine.bundle("touch \"$GPUAAS_HOST_ROOT/ran\"\n").unwrap();
+    fs::write(machine.store.path(&bundle.digest), "touch \"$GPUAAS_HOST_ROOT/tampered\"\n")
+        .unwrap();
+    let missing = Bundle { digest: gpuaas_artifact::Digest::of(b"x"), ..bundle.clone() };
+    let [site, _] = machine.boot(&machine.inputs(Some(bundle))).await;
+    assert!(!site.ok && site.output.contains("its digest is"), "{}", site.output);
+    assert!(!machine.root().join("ran").exists() && !machine.root().join("tampered").exists());
+
+    let url = ArtifactStore::url_path(&missing.digest);
+    let [site, _] = machine.boot(&machine.inputs(Some(Bundle { url, ..missing }))).await;
+    assert!(!site.ok && site.output.contains("HTTP 404"), "{}", site.output);
+}
+
+#[tokio::test]
+async fn callbacks_that_fail_do_not_matter_and_no_bundle_is_fine() {
+    let machine = Machine::new().await;
+    machine.fake.change(|seen| seen.callbacks_down = true);
+    let [site, node] = machine.boot(&machine.inputs(None)).await;
+    assert!(site.ok && node.ok, "{}\n{}", site.output, node.output);
+    assert!(site.output.contains("was given up"), "{}", site.output);
+    assert_eq!(machine.fake.calls()[..2], ["enroll", "heartbeat"]);
+}
+
+#[tokio::test]
+async fn a_refused_enrollment_fails_the_node_bootstrap_with_the_reason() {
+    let machine = Machine::new().await;
+    machine.fake.change(|seen| seen.refuse_enrollment = true);
+    let [site, node] = machine.boot(&machine.inputs(None)).await;
+    assert!(site.ok && !node.ok);
+    assert_eq!(machine.fake.calls().last().unwrap(), "node_bootstrap failed");
+    let message = machine.fake.change(|seen| seen.messages.last().unwrap().clone());
+    assert!(message.contains("token_spent"), "{message}");
+}
+
+#[tokio::test]
+async fn a_host_without_curl_comes_up_the_same() {
+    let mut machine = Machine::new().await;
+    let tools = machine.dir.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    for tool in [
+        "bash",
+        "cat",
+        "chmod",
+        "cmp",
+        "date",
+        "dirname",
+        "env",
+        "grep",
+        "mkdir",
+        "mktemp",
+        "mv",
+        "python3",
+        "rm",
+        "setsid",
+        "sha256sum",
+        "sleep",
+        "tail",
+        "timeout",
+        "tr",
+    ] {
+        let places = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(tool));
+        let found = places.iter().find(|path| path.exists()).unwrap();
+        symlink(found, tools.join(tool)).unwrap();
+    }
+    machine.path = tools.to_str().unwrap().to_owned();
+    let [site, node] = machine.boot(&machine.inputs(machine.site_base())).await;
+    assert!(site.ok && node.ok, "{}\n{}", site.output, node.output);
+    assert_eq!(machine.fake.calls().last().unwrap(), "node_bootstrap succeeded");
+}
+
+#[tokio::test]
+async fn sigterm_ends_the_agent() {
+    let machine = Machine::new().await;
+    machine.boot(&machine.inputs(None)).await;
+    let config = machine.root().join("etc/gpuaas/agent.json");
+    let mut agent = Command::new(AGENT)
+        .args(["run", "--config"])
+        .arg(config)
+        .arg("--host-root")
+        .arg(machine.root())
+        .env_clear()
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let before = machine.fake.count("heartbeat");
+    machine
+        .fake
+        .until("its heartbeat", |seen| {
+            seen.calls.iter().filter(|call| *call == "heartbeat").count() > before
+        })
+        .await;
+    let pid = agent.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    assert!(agent.wait().await.unwrap().success());
+    assert_eq!(machine.fake.count("enroll"), 1);
+}

@@ -1,0 +1,236 @@
+//! A control plane of the agent protocol in memory, and what the tests of the agent share.
+#![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "shared by several tests")]
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::extract::{Path as UrlPath, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use gpuaas_node_agent::clock::{AgentClock, HostClock};
+use gpuaas_types::agent::{
+    EnrollRequest, EnrollResponse, Heartbeat, Progress, Task, TaskBatch, TaskResult,
+};
+use gpuaas_types::{NodeId, Problem, RunId, TaskId, Timestamp};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+pub(crate) const BOOTSTRAP_TOKEN: &str = "bootstrap-token-0123456789";
+pub(crate) const ENROLLMENT_TOKEN: &str = "enrollment-token-0123456789";
+const CREDENTIAL: &str = "credential-0123456789";
+
+pub(crate) fn run_id() -> RunId {
+    RunId(Uuid::from_u128(7))
+}
+
+/// What the fake has seen and how it shall behave.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// One word per accepted call, in order: `site_bootstrap started`, `enroll`, `heartbeat`.
+    pub(crate) calls: Vec<String>,
+    pub(crate) messages: Vec<String>,
+    pub(crate) enrollments: Vec<EnrollRequest>,
+    pub(crate) results: Vec<(TaskId, TaskResult)>,
+    pub(crate) polls: usize,
+    pub(crate) unavailable_answers: usize,
+    pub(crate) tasks: VecDeque<Task>,
+    /// Answers 503 to everything.
+    pub(crate) down: bool,
+    /// Answers 503 to progress callbacks.
+    pub(crate) callbacks_down: bool,
+    pub(crate) refuse_enrollment: bool,
+    pub(crate) refuse_results: bool,
+    pub(crate) poll_seconds: u32,
+    pub(crate) heartbeat_interval_seconds: u32,
+}
+
+#[derive(Clone)]
+pub(crate) struct Fake {
+    seen: Arc<Mutex<Seen>>,
+    changed: watch::Sender<u64>,
+    artifacts: PathBuf,
+    pub(crate) url: String,
+}
+
+type Answer = Result<Response, Response>;
+
+impl Fake {
+    pub(crate) async fn start(artifacts: &Path) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let fake = Self {
+            seen: Arc::new(Mutex::new(Seen { heartbeat_interval_seconds: 10, ..Seen::default() })),
+            changed: watch::Sender::new(0),
+            artifacts: artifacts.to_owned(),
+            url: format!("http://{}", listener.local_addr().unwrap()),
+        };
+        let router = Router::new()
+            .route("/bootstrap/v1/runs/{run}/progress", post(progress))
+            .route("/bootstrap/v1/artifacts/sha256/{digest}", get(artifact))
+            .route("/agent/v1/enroll", post(enroll))
+            .route("/agent/v1/heartbeat", post(heartbeat))
+            .route("/agent/v1/tasks", get(tasks))
+            .route("/agent/v1/tasks/{task}/result", post(result))
+            .with_state(fake.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        fake
+    }
+
+    pub(crate) fn change<T>(&self, act: impl FnOnce(&mut Seen) -> T) -> T {
+        let value = act(&mut self.seen.lock().unwrap());
+        self.changed.send_modify(|count| *count += 1);
+        value
+    }
+
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.seen.lock().unwrap().calls.clone()
+    }
+
+    pub(crate) fn count(&self, call: &str) -> usize {
+        self.calls().iter().filter(|seen| *seen == call).count()
+    }
+
+    /// Returns once `holds`, or fails after 30 s with what was seen.
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Seen) -> bool) {
+        let mut changes = self.changed.subscribe();
+        let wait = async {
+            while !holds(&self.seen.lock().unwrap()) {
+                changes.changed().await.unwrap();
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(30), wait).await.is_err() {
+            panic!("never {what}; seen: {:?}", self.calls());
+        }
+    }
+
+    fn gate(&self, headers: &HeaderMap, token: &str) -> Result<(), Response> {
+        if self.seen.lock().unwrap().down {
+            self.change(|seen| seen.unavailable_answers += 1);
+            return Err(StatusCode::SERVICE_UNAVAILABLE.into_response());
+        }
+        let expected = format!("Bearer {token}");
+        if headers.get("authorization").is_some_and(|value| value.as_bytes() == expected.as_bytes())
+        {
+            return Ok(());
+        }
+        Err(problem(401, "token_invalid"))
+    }
+}
+
+fn problem(status: u16, code: &str) -> Response {
+    let status_code = StatusCode::from_u16(status).unwrap();
+    (status_code, Json(Problem::new(status, code, "no"))).into_response()
+}
+
+async fn progress(
+    State(fake): State<Fake>,
+    UrlPath(run): UrlPath<RunId>,
+    headers: HeaderMap,
+    Json(body): Json<Progress>,
+) -> Answer {
+    fake.gate(&headers, BOOTSTRAP_TOKEN)?;
+    assert_eq!(run, run_id());
+    if fake.seen.lock().unwrap().callbacks_down {
+        return Err(StatusCode::BAD_GATEWAY.into_response());
+    }
+    let word = |value: serde_json::Value| value.as_str().unwrap().to_owned();
+    let phase = word(serde_json::to_value(body.phase).unwrap());
+    let status = word(serde_json::to_value(body.status).unwrap());
+    fake.change(|seen| {
+        seen.calls.push(format!("{phase} {status}"));
+        seen.messages.push(body.message);
+    });
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn artifact(State(fake): State<Fake>, UrlPath(digest): UrlPath<String>) -> Response {
+    match tokio::fs::read(fake.artifacts.join("sha256").join(digest)).await {
+        Ok(bytes) => bytes.into_response(),
+        Err(_) => problem(404, "artifact_not_found"),
+    }
+}
+
+async fn enroll(
+    State(fake): State<Fake>,
+    headers: HeaderMap,
+    Json(body): Json<EnrollRequest>,
+) -> Answer {
+    fake.gate(&headers, ENROLLMENT_TOKEN)?;
+    fake.change(|seen| {
+        if seen.refuse_enrollment {
+            return Err(problem(403, "token_spent"));
+        }
+        seen.calls.push("enroll".to_owned());
+        seen.enrollments.push(body);
+        let response = EnrollResponse {
+            node_id: NodeId(Uuid::from_u128(9)),
+            credential: CREDENTIAL.to_owned(),
+            heartbeat_interval_seconds: seen.heartbeat_interval_seconds,
+            poll_seconds: seen.poll_seconds,
+        };
+        Ok(Json(response).into_response())
+    })
+}
+
+async fn heartbeat(
+    State(fake): State<Fake>,
+    headers: HeaderMap,
+    Json(body): Json<Heartbeat>,
+) -> Answer {
+    fake.gate(&headers, CREDENTIAL)?;
+    assert!(body.uptime_seconds >= 0.0);
+    fake.change(|seen| seen.calls.push("heartbeat".to_owned()));
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[derive(serde::Deserialize)]
+struct Wait {
+    wait_seconds: u32,
+}
+
+async fn tasks(State(fake): State<Fake>, headers: HeaderMap, Query(wait): Query<Wait>) -> Answer {
+    fake.gate(&headers, CREDENTIAL)?;
+    let tasks = fake.change(|seen| {
+        assert_eq!(wait.wait_seconds, seen.poll_seconds);
+        seen.polls += 1;
+        seen.tasks.pop_front().into_iter().collect()
+    });
+    Ok(Json(TaskBatch { tasks }).into_response())
+}
+
+async fn result(
+    State(fake): State<Fake>,
+    UrlPath(task): UrlPath<TaskId>,
+    headers: HeaderMap,
+    Json(body): Json<TaskResult>,
+) -> Answer {
+    fake.gate(&headers, CREDENTIAL)?;
+    fake.change(|seen| {
+        if seen.refuse_results {
+            seen.calls.push("result refused".to_owned());
+            return Err(problem(409, "task_closed"));
+        }
+        seen.calls.push("result".to_owned());
+        seen.results.push((task, body));
+        Ok(StatusCode::NO_CONTENT.into_response())
+    })
+}
+
+/// A clock on which a second takes 2 ms.
+pub(crate) struct FastClock;
+
+#[async_trait]
+impl AgentClock for FastClock {
+    fn now(&self) -> Timestamp {
+        HostClock.now()
+    }
+
+    async fn sleep(&self, seconds: f64) {
+        HostClock.sleep(seconds / 500.0).await;
+    }
+}
