@@ -1,0 +1,243 @@
+//! From an answer or a transport failure to an [`Error`] (contract §2 and §3).
+
+use std::collections::BTreeMap;
+
+use crate::error::{AuthCause, Error, MAX_TEXT_CHARS, Refusal, UnknownCause};
+use crate::time::parse_http_like;
+use crate::transport::{Response, TransportError};
+
+/// What the classification must know of the request.
+pub(crate) struct Asked<'a> {
+    /// A mutation's 500 leaves its outcome open.
+    pub(crate) mutation: bool,
+    /// The timestamp that was signed, in seconds since 1970.
+    pub(crate) timestamp: i64,
+    /// Values to mask wherever they occur in MAAS's text.
+    pub(crate) secrets: &'a [&'a str],
+}
+
+/// Sorts an answer that is not 2xx.
+pub(crate) fn answer(response: &Response, asked: &Asked<'_>) -> Error {
+    let status = response.status;
+    let text = || shown(response, asked);
+    let refused = |kind: Refusal, text: String| Error::Refused { status, kind, text };
+    match status {
+        400 => bad_request(response, asked),
+        401 => unauthorized(response, asked),
+        403 => refused(
+            Refusal::Forbidden,
+            or(text(), "not permitted, or the machine is locked"),
+        ),
+        404 => {
+            let text = text();
+            refused(not_found(response, &text), or(text, "not found"))
+        }
+        405 => refused(Refusal::MethodNotAllowed, or(text(), "method not allowed")),
+        409 if media_type(response) == "text/html" => refused(
+            Refusal::DatabaseConflict,
+            "conflict in MAAS's database, also shown for a duplicate BMC".to_owned(),
+        ),
+        409 => refused(Refusal::StateConflict, or(text(), "conflicting state")),
+        502 | 504 => unknown(
+            UnknownCause::Gateway,
+            or(shown(response, asked), "no answer behind the gateway"),
+        ),
+        503 => Error::Unavailable {
+            sent: true,
+            retry_after: response.retry_after,
+            text: or(shown(response, asked), "service unavailable"),
+        },
+        500.. => {
+            let text = or(shown(response, asked), "internal error");
+            if asked.mutation {
+                unknown(UnknownCause::ServerError, text)
+            } else {
+                Error::ServerError { status, text }
+            }
+        }
+        300..=399 => refused(
+            Refusal::Other,
+            "redirected; is the URL right (https, path)?".to_owned(),
+        ),
+        _ => refused(Refusal::Other, or(shown(response, asked), "refused")),
+    }
+}
+
+/// Sorts a request without an answer.
+pub(crate) fn failure(error: &TransportError) -> Error {
+    let text = error.to_string();
+    match error {
+        TransportError::Connect(_) => Error::Unavailable {
+            sent: false,
+            retry_after: None,
+            text,
+        },
+        TransportError::Timeout => unknown(UnknownCause::Timeout, text),
+        TransportError::Reset(_) => unknown(UnknownCause::Reset, text),
+        TransportError::TooLarge { .. } => Error::Malformed { status: 200, text },
+    }
+}
+
+fn unknown(cause: UnknownCause, text: String) -> Error {
+    Error::UnknownOutcome { cause, text }
+}
+
+/// Form errors are an object of lists; some texts are a bare string per field.
+fn bad_request(response: &Response, asked: &Asked<'_>) -> Error {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Messages {
+        Many(Vec<String>),
+        One(String),
+    }
+    let parsed: Option<BTreeMap<String, Messages>> = match media_type(response) {
+        "application/json" => serde_json::from_slice(&response.body).ok(),
+        _ => None,
+    };
+    let Some(parsed) = parsed else {
+        let text = or(shown(response, asked), "bad request");
+        return Error::Refused {
+            status: 400,
+            kind: Refusal::BadRequest,
+            text,
+        };
+    };
+    let clean = |text: String| cut(&mask(text, asked.secrets));
+    let fields: BTreeMap<String, Vec<String>> = parsed
+        .into_iter()
+        .map(|(field, messages)| match messages {
+            Messages::Many(many) => (field, many.into_iter().map(clean).collect()),
+            Messages::One(one) => (field, vec![clean(one)]),
+        })
+        .collect();
+    let sentences: Vec<String> = fields
+        .iter()
+        .map(|(field, messages)| match field.as_str() {
+            "__all__" => messages.join(" "),
+            _ => format!("{field}: {}", messages.join(" ")),
+        })
+        .collect();
+    let text = cut(&sentences.join("; "));
+    Error::Refused {
+        status: 400,
+        kind: Refusal::Validation { fields },
+        text,
+    }
+}
+
+/// Only our own words leave this function: the body can hold the token secret (contract §2).
+fn unauthorized(response: &Response, asked: &Asked<'_>) -> Error {
+    let body = String::from_utf8_lossy(&response.body);
+    let cause = if body.contains("Invalid API key") || body.contains("Invalid consumer") {
+        AuthCause::InvalidKey
+    } else if body.contains("Invalid access token") {
+        AuthCause::InvalidToken
+    } else if body.contains("Invalid signature") {
+        AuthCause::BadSignature
+    } else if body.contains("Expired timestamp") {
+        AuthCause::ClockSkew {
+            seconds_behind: seconds_behind(&body, response, asked.timestamp),
+        }
+    } else if body.contains("Nonce already used") {
+        AuthCause::NonceReplay
+    } else if body.trim() == "Forbidden" || body.trim().is_empty() {
+        AuthCause::NotAuthenticated
+    } else {
+        AuthCause::Other
+    };
+    let text = match cause {
+        AuthCause::InvalidKey => "MAAS does not know this API key".to_owned(),
+        AuthCause::InvalidToken => {
+            "MAAS does not know the token of this API key (deleted?)".to_owned()
+        }
+        AuthCause::BadSignature => "the secret of this API key is wrong".to_owned(),
+        AuthCause::ClockSkew {
+            seconds_behind: Some(seconds),
+        } => {
+            format!("this host's clock is {seconds} s behind MAAS's (300 s are allowed)")
+        }
+        AuthCause::ClockSkew {
+            seconds_behind: None,
+        } => "this host's clock is more than 300 s behind MAAS's".to_owned(),
+        AuthCause::NonceReplay => "this authorization was used before".to_owned(),
+        AuthCause::NotAuthenticated => {
+            "no credentials arrived at MAAS (does a proxy strip them?)".to_owned()
+        }
+        AuthCause::Other => "credentials refused".to_owned(),
+    };
+    Error::Refused {
+        status: 401,
+        kind: Refusal::Unauthorized { cause },
+        text,
+    }
+}
+
+/// `Expired timestamp: given A and now B …`, else the `Date` header against what we signed.
+fn seconds_behind(body: &str, response: &Response, signed: i64) -> Option<i64> {
+    let number = |after: &str| -> Option<i64> {
+        let rest = body.split_once(after)?.1.trim_start();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    };
+    match (number("given "), number("now ")) {
+        (Some(given), Some(now)) => Some(now - given),
+        _ => response
+            .date
+            .as_deref()
+            .and_then(parse_http_like)
+            .map(|now| now - signed),
+    }
+}
+
+fn not_found(response: &Response, text: &str) -> Refusal {
+    if text.starts_with("Unknown API endpoint") || media_type(response) == "text/html" {
+        Refusal::UnknownEndpoint
+    } else if text.contains("already in use") {
+        Refusal::AddressInUse
+    } else {
+        Refusal::NotFound
+    }
+}
+
+/// The content type without parameters; empty where absent.
+pub(crate) fn media_type(response: &Response) -> &str {
+    let value = response.content_type.as_deref().unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+fn or(text: String, fallback: &str) -> String {
+    if text.is_empty() {
+        fallback.to_owned()
+    } else {
+        text
+    }
+}
+
+/// The body as a sentence; nothing of an HTML page, which says no more than the status does.
+fn shown(response: &Response, asked: &Asked<'_>) -> String {
+    if media_type(response) == "text/html" {
+        return String::new();
+    }
+    let text = String::from_utf8_lossy(&response.body).trim().to_owned();
+    cut(&mask(text, asked.secrets))
+}
+
+/// Secrets under three characters are left alone: masking them would garble every sentence.
+fn mask(mut text: String, secrets: &[&str]) -> String {
+    for secret in secrets.iter().filter(|secret| secret.len() > 2) {
+        if text.contains(secret) {
+            text = text.replace(secret, "***");
+        }
+    }
+    text
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,346 @@
+//! The client: one region, one key, one transport.
+//!
+//! Every call goes through [`Client::exchange`]: it signs each attempt afresh, repeats a read
+//! once where the connection broke under it (a kept-alive connection that the server was just
+//! closing), never repeats a mutation, counts bytes, and sorts failures.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+
+use crate::classify::{self, Asked};
+use crate::config::{Config, Timeouts};
+use crate::encode::{FileForm, Params, escape};
+use crate::error::Error;
+use crate::http::HttpTransport;
+use crate::oauth::{ApiKey, fresh_nonce};
+use crate::transport::{Method, Request, Response, Transport, TransportError};
+
+/// The host's clock: seconds since 1970 UTC, for OAuth timestamps.
+pub type UnixClock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// Calls and bytes of one endpoint since the client was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EndpointStats {
+    /// Attempts, failed ones and repeated reads included.
+    pub calls: u64,
+    /// Bytes of request bodies and paths; headers not counted.
+    pub request_bytes: u64,
+    /// Bytes of answer bodies.
+    pub response_bytes: u64,
+}
+
+/// Typed access to one MAAS region. Cheap to clone; clones share connections and counters.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    transport: Arc<dyn Transport>,
+    root: String,
+    key: ApiKey,
+    timeouts: Timeouts,
+    now: UnixClock,
+    stats: Mutex<BTreeMap<&'static str, EndpointStats>>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("root", &self.inner.root)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long a call may take: see [`Timeouts`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patience {
+    Read,
+    Write,
+    Power,
+}
+
+pub(crate) enum Body {
+    None,
+    Form(Params),
+    File(FileForm),
+}
+
+/// One call, before signing.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Relative to the API root, already escaped.
+    pub(crate) path: String,
+    pub(crate) label: &'static str,
+    pub(crate) query: Params,
+    pub(crate) body: Body,
+    pub(crate) patience: Patience,
+    pub(crate) anonymous: bool,
+    /// Values to mask in error texts.
+    pub(crate) secrets: Vec<String>,
+}
+
+impl Call {
+    fn new(method: Method, path: String, label: &'static str, patience: Patience) -> Self {
+        let (query, secrets) = (Params::default(), Vec::new());
+        Self {
+            method,
+            path,
+            label,
+            query,
+            body: Body::None,
+            patience,
+            anonymous: false,
+            secrets,
+        }
+    }
+
+    /// A read.
+    pub(crate) fn get(path: impl Into<String>, label: &'static str) -> Self {
+        Self::new(Method::Get, path.into(), label, Patience::Read)
+    }
+
+    /// A creation without op.
+    pub(crate) fn post(path: impl Into<String>, label: &'static str, form: Params) -> Self {
+        Self {
+            body: Body::Form(form),
+            ..Self::new(Method::Post, path.into(), label, Patience::Write)
+        }
+    }
+
+    /// A named operation; the op goes into the form, so the body is never empty.
+    pub(crate) fn op(path: impl Into<String>, label: &'static str, op: &str, form: Params) -> Self {
+        let mut all = Params::default();
+        all.add("op", op);
+        all.0.extend(form.0);
+        Self::post(path, label, all)
+    }
+
+    /// An update.
+    pub(crate) fn put(path: impl Into<String>, label: &'static str, form: Params) -> Self {
+        Self {
+            body: Body::Form(form),
+            ..Self::new(Method::Put, path.into(), label, Patience::Write)
+        }
+    }
+
+    /// A deletion.
+    pub(crate) fn delete(path: impl Into<String>, label: &'static str) -> Self {
+        Self::new(Method::Delete, path.into(), label, Patience::Write)
+    }
+
+    /// With a query.
+    pub(crate) fn query(mut self, query: Params) -> Self {
+        self.query = query;
+        self
+    }
+
+    /// Waits for the BMC (contract §3).
+    pub(crate) fn power(mut self) -> Self {
+        self.patience = Patience::Power;
+        self
+    }
+}
+
+impl Client {
+    /// A client over real HTTP.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a URL or CA that makes no sense; nothing is sent.
+    pub fn new(config: &Config, now: UnixClock) -> Result<Self, Error> {
+        let transport = Arc::new(HttpTransport::new(config)?);
+        Self::with_transport(config, transport, now)
+    }
+
+    /// A client over any transport; of the URL only the path matters.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a URL that makes no sense.
+    pub fn with_transport(
+        config: &Config,
+        transport: Arc<dyn Transport>,
+        now: UnixClock,
+    ) -> Result<Self, Error> {
+        let root = config.api_root()?;
+        let (key, timeouts) = (config.api_key.clone(), config.timeouts);
+        let inner = Inner {
+            transport,
+            root,
+            key,
+            timeouts,
+            now,
+            stats: Mutex::default(),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Counters by endpoint, keyed by labels such as `GET machines/{id}/` and
+    /// `POST machines/{id}/ op=deploy`.
+    pub fn stats(&self) -> BTreeMap<&'static str, EndpointStats> {
+        self.inner
+            .stats
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Sends and parses a JSON answer.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+        let label = call.label;
+        let response = self.exchange(call).await?;
+        serde_json::from_slice(&response.body).map_err(|error| malformed(label, &response, &error))
+    }
+
+    /// Sends and ignores the body of the 2xx answer.
+    pub(crate) async fn done(&self, call: Call) -> Result<(), Error> {
+        self.exchange(call).await.map(|_| ())
+    }
+
+    async fn exchange(&self, call: Call) -> Result<Response, Error> {
+        let (content_type, body) = match &call.body {
+            Body::None => (None, Bytes::new()),
+            Body::Form(form) => (
+                Some("application/x-www-form-urlencoded".to_owned()),
+                form.encode().into(),
+            ),
+            Body::File(file) => {
+                let (content_type, body) = file.encode(&fresh_nonce());
+                (Some(content_type), body.into())
+            }
+        };
+        let mut path = format!("{}{}", self.inner.root, call.path);
+        if !call.query.0.is_empty() {
+            path.push('?');
+            path.push_str(&call.query.encode());
+        }
+        let mut tries_left = if call.method.is_mutation() { 1 } else { 2 };
+        loop {
+            tries_left -= 1;
+            let (request, timestamp) =
+                self.signed(&call, &path, content_type.as_deref(), body.clone());
+            match self.attempt(&call, request).await {
+                Ok(response) if (200..300).contains(&response.status) => return Ok(response),
+                Ok(response) => return Err(self.sorted(&call, &response, timestamp)),
+                Err(TransportError::Reset(_)) if tries_left > 0 => {}
+                Err(error) => return Err(classify::failure(&error)),
+            }
+        }
+    }
+
+    fn signed(
+        &self,
+        call: &Call,
+        path: &str,
+        content_type: Option<&str>,
+        body: Bytes,
+    ) -> (Request, i64) {
+        let timestamp = (self.inner.now)();
+        let mut headers = vec![("accept", "application/json".to_owned())];
+        if !call.anonymous {
+            headers.push((
+                "authorization",
+                self.inner.key.authorization(&fresh_nonce(), timestamp),
+            ));
+        }
+        if let Some(content_type) = content_type {
+            headers.push(("content-type", content_type.to_owned()));
+        }
+        (
+            Request {
+                method: call.method,
+                path_and_query: path.to_owned(),
+                headers,
+                body,
+            },
+            timestamp,
+        )
+    }
+
+    async fn attempt(&self, call: &Call, request: Request) -> Result<Response, TransportError> {
+        let sent = request.path_and_query.len() + request.body.len();
+        let result = self
+            .inner
+            .transport
+            .send(request, self.timeout(call.patience))
+            .await;
+        let received = result.as_ref().map_or(0, |response| response.body.len());
+        let mut stats = self
+            .inner
+            .stats
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let row = stats.entry(call.label).or_default();
+        row.calls += 1;
+        row.request_bytes += sent as u64;
+        row.response_bytes += received as u64;
+        drop(stats);
+        match &result {
+            Ok(response) => tracing::debug!(
+                call = call.label,
+                status = response.status,
+                sent,
+                received,
+                "MAAS"
+            ),
+            Err(error) => tracing::debug!(call = call.label, %error, sent, "MAAS"),
+        }
+        result
+    }
+
+    fn sorted(&self, call: &Call, response: &Response, timestamp: i64) -> Error {
+        let mut secrets: Vec<&str> = call.secrets.iter().map(String::as_str).collect();
+        secrets.push(self.inner.key.token_secret());
+        let asked = Asked {
+            mutation: call.method.is_mutation(),
+            timestamp,
+            secrets: &secrets,
+        };
+        classify::answer(response, &asked)
+    }
+
+    fn timeout(&self, patience: Patience) -> Duration {
+        match patience {
+            Patience::Read => self.inner.timeouts.total_read,
+            Patience::Write => self.inner.timeouts.total_write,
+            Patience::Power => self.inner.timeouts.total_power,
+        }
+    }
+}
+
+/// Says where parsing stopped, never what stood there: the text may hold a password.
+fn malformed(label: &str, response: &Response, error: &serde_json::Error) -> Error {
+    let kind = match error.classify() {
+        serde_json::error::Category::Eof => "ends too early",
+        serde_json::error::Category::Data => "has another shape than this call's answer",
+        _ => "is not JSON",
+    };
+    let text = format!(
+        "{label}: {} of {} bytes {kind} (line {}, column {})",
+        match classify::media_type(response) {
+            "" => "an answer without type",
+            known => known,
+        },
+        response.body.len(),
+        error.line(),
+        error.column()
+    );
+    Error::Malformed {
+        status: response.status,
+        text,
+    }
+}
+
+/// A path segment from a foreign name.
+pub(crate) fn segment(name: &str) -> Result<String, Error> {
+    if name.is_empty() || name.chars().all(|c| c == '.') {
+        return Err(Error::invalid("an empty id or name in a MAAS path"));
+    }
+    Ok(escape(name))
+}

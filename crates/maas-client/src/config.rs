@@ -1,0 +1,155 @@
+//! What it takes to talk to one region.
+
+use std::time::Duration;
+
+use reqwest::Url;
+
+use crate::error::Error;
+use crate::oauth::ApiKey;
+
+/// Upper bounds of waiting. A total timeout on a mutation leaves its outcome unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until the connection stands, TLS included.
+    pub connect: Duration,
+    /// Between two pieces of an answer's body.
+    pub read: Duration,
+    /// Whole exchange of a read.
+    pub total_read: Duration,
+    /// Whole exchange of a mutation that waits for no hardware. Must exceed the 26 s that MAAS
+    /// takes to refuse a duplicate BMC (contract §5).
+    pub total_write: Duration,
+    /// Whole exchange of an op that MAAS answers only after the BMC acted (contract §3).
+    pub total_power: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            read: Duration::from_secs(30),
+            total_read: Duration::from_secs(60),
+            total_write: Duration::from_secs(90),
+            total_power: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Where a region is and how to enter it.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `http://host:5240/MAAS`, with or without a trailing slash or `/api/2.0/`; a bare
+    /// `http://host:5240` gets `/MAAS`.
+    pub base_url: String,
+    /// The API key.
+    pub api_key: ApiKey,
+    /// Upper bounds of waiting.
+    pub timeouts: Timeouts,
+    /// Certificates (PEM) to trust besides the system's.
+    pub extra_ca_pem: Option<Vec<u8>>,
+}
+
+impl Config {
+    /// Default timeouts, no extra CA.
+    pub fn new(base_url: impl Into<String>, api_key: ApiKey) -> Self {
+        Self {
+            base_url: base_url.into(),
+            api_key,
+            timeouts: Timeouts::default(),
+            extra_ca_pem: None,
+        }
+    }
+
+    /// The URL with its path cleared.
+    pub(crate) fn origin(&self) -> Result<Url, Error> {
+        let mut url = self.parsed()?;
+        url.set_path("/");
+        Ok(url)
+    }
+
+    /// The absolute path of the API root, e.g. `/MAAS/api/2.0/`.
+    pub(crate) fn api_root(&self) -> Result<String, Error> {
+        let url = self.parsed()?;
+        let path = url.path().trim_end_matches('/');
+        let path = path.strip_suffix("/api/2.0").unwrap_or(path);
+        let path = if path.is_empty() { "/MAAS" } else { path };
+        Ok(format!("{path}/api/2.0/"))
+    }
+
+    fn parsed(&self) -> Result<Url, Error> {
+        let bad = |why: &str| {
+            Error::invalid(format!(
+                "MAAS URL: {why} (expected like http://host:5240/MAAS)"
+            ))
+        };
+        let url = Url::parse(self.base_url.trim()).map_err(|error| bad(&error.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(bad("scheme is neither http nor https"));
+        }
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(bad("no host"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(bad("a user or password does not belong in it"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(bad("a query or fragment does not belong in it"));
+        }
+        Ok(url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> Config {
+        Config::new(url, "a:b:sekrit".parse().unwrap())
+    }
+
+    #[test]
+    fn all_spellings_of_a_region_mean_the_same() {
+        for url in [
+            "http://h:5240/MAAS",
+            "http://h:5240/MAAS/",
+            "http://h:5240/MAAS/api/2.0",
+            " http://h:5240/MAAS/api/2.0/ ",
+            "http://h:5240",
+            "http://h:5240/",
+        ] {
+            assert_eq!(config(url).api_root().unwrap(), "/MAAS/api/2.0/", "{url}");
+            assert_eq!(
+                config(url).origin().unwrap().as_str(),
+                "http://h:5240/",
+                "{url}"
+            );
+        }
+        assert_eq!(
+            config("https://x/region1/MAAS").api_root().unwrap(),
+            "/region1/MAAS/api/2.0/"
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_no_region_url() {
+        for url in [
+            "",
+            "h:5240/MAAS",
+            "ftp://h/MAAS",
+            "http://u:p@h/MAAS",
+            "http://h/MAAS?x=1",
+            "not a url",
+        ] {
+            assert_eq!(
+                config(url).api_root().unwrap_err().code(),
+                "maas_invalid_request",
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn debug_hides_the_key() {
+        assert!(!format!("{:?}", config("http://h")).contains("sekrit"));
+    }
+}

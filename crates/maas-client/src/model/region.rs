@@ -1,0 +1,206 @@
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::loose::{null, text};
+
+/// The region's version (contract §2).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Version {
+    /// E.g. `3.7.3`, `3.7.0~rc1`.
+    pub version: String,
+    /// Always empty in 3.4 to 3.7.
+    #[serde(deserialize_with = "null")]
+    pub subversion: String,
+    /// Nine fixed words.
+    #[serde(deserialize_with = "null")]
+    pub capabilities: Vec<String>,
+}
+
+impl Version {
+    /// Major and minor, e.g. `(3, 7)`.
+    pub fn release(&self) -> Option<(u32, u32)> {
+        let mut parts = self.version.split(['.', '~', '-']);
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    }
+}
+
+/// The user behind the key (contract §2).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WhoAmI {
+    /// Name.
+    pub username: String,
+    /// Administrators may commission and create with power parameters.
+    #[serde(default)]
+    pub is_superuser: bool,
+    /// E-mail address.
+    #[serde(default, deserialize_with = "null")]
+    pub email: String,
+}
+
+/// Power parameters without their secrets: passwords are skipped while parsing and never stand in
+/// memory (contract §5). Values other than text become text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct PowerParameters {
+    /// BMC address; for Redfish possibly a URL.
+    #[serde(deserialize_with = "text")]
+    pub power_address: Option<String>,
+    /// BMC user.
+    #[serde(deserialize_with = "text")]
+    pub power_user: Option<String>,
+    /// E.g. a virsh domain.
+    #[serde(deserialize_with = "text")]
+    pub power_id: Option<String>,
+    /// E.g. `LAN_2_0`.
+    #[serde(deserialize_with = "text")]
+    pub power_driver: Option<String>,
+    /// MAC address of the BMC.
+    #[serde(deserialize_with = "text")]
+    pub mac_address: Option<String>,
+    /// Redfish system id.
+    #[serde(deserialize_with = "text")]
+    pub node_id: Option<String>,
+    /// LXD instance.
+    #[serde(deserialize_with = "text")]
+    pub instance_name: Option<String>,
+    /// LXD project.
+    #[serde(deserialize_with = "text")]
+    pub project: Option<String>,
+    /// IPMI boot type.
+    #[serde(deserialize_with = "text")]
+    pub power_boot_type: Option<String>,
+    /// IPMI privilege level.
+    #[serde(deserialize_with = "text")]
+    pub privilege_level: Option<String>,
+}
+
+/// Answer of a power query (contract §9).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PowerState {
+    /// `on`, `off`, `unknown` or `error`.
+    pub state: String,
+}
+
+/// A tag (contract §12).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Tag {
+    /// Name.
+    pub name: String,
+    /// XPath over the machine's lshw; empty for manual tags.
+    #[serde(default, deserialize_with = "null")]
+    pub definition: String,
+    /// Comment.
+    #[serde(default, deserialize_with = "null")]
+    pub comment: String,
+    /// Kernel options of tagged machines.
+    #[serde(default, deserialize_with = "null")]
+    pub kernel_opts: String,
+}
+
+/// How many known ids were given, not how many changed (contract §12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct TagCounts {
+    /// Known ids to add.
+    pub added: u64,
+    /// Known ids to remove.
+    pub removed: u64,
+}
+
+/// A boot image (contract §14).
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct BootResource {
+    /// Id.
+    pub id: u64,
+    /// `Synced` or `Uploaded`.
+    #[serde(rename = "type", default, deserialize_with = "null")]
+    pub kind: String,
+    /// `ubuntu/jammy`, or the bare name of a custom image.
+    pub name: String,
+    /// E.g. `amd64/ga-22.04`.
+    #[serde(default, deserialize_with = "null")]
+    pub architecture: String,
+    /// Title of a custom image.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// Base of a custom image, e.g. `ubuntu/jammy`.
+    #[serde(default)]
+    pub base_image: Option<String>,
+    /// ISO 8601 without zone.
+    #[serde(default)]
+    pub last_deployed: Option<String>,
+    /// By version; only where one resource was read.
+    #[serde(default, deserialize_with = "null")]
+    pub sets: BTreeMap<String, BootResourceSet>,
+}
+
+/// One version of an image.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct BootResourceSet {
+    /// Label.
+    #[serde(deserialize_with = "null")]
+    pub label: String,
+    /// Size in bytes.
+    #[serde(deserialize_with = "null")]
+    pub size: u64,
+    /// Whether all its files are there.
+    #[serde(deserialize_with = "null")]
+    pub complete: bool,
+    /// By name.
+    #[serde(deserialize_with = "null")]
+    pub files: BTreeMap<String, BootResourceFile>,
+}
+
+/// One file of an image.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct BootResourceFile {
+    /// E.g. `squashfs`, `root-tgz`, `boot-kernel`.
+    #[serde(deserialize_with = "null")]
+    pub filetype: String,
+    /// SHA-256 in hex.
+    #[serde(deserialize_with = "null")]
+    pub sha256: String,
+    /// Size in bytes.
+    #[serde(deserialize_with = "null")]
+    pub size: u64,
+    /// Whether it is there.
+    #[serde(deserialize_with = "null")]
+    pub complete: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_all_spellings() {
+        let release = |version: &str| {
+            Version {
+                version: version.to_owned(),
+                ..Version::default()
+            }
+            .release()
+        };
+        assert_eq!(release("3.7.3"), Some((3, 7)));
+        assert_eq!(release("3.7.0~rc1"), Some((3, 7)));
+        assert_eq!(release("3.4"), Some((3, 4)));
+        assert_eq!(release("edge"), None);
+    }
+
+    #[test]
+    fn power_parameters_drop_secrets_and_keep_any_type() {
+        let text = r#"{"power_address": "10.0.0.1", "power_pass": "hunter22", "k_g": "hunter23",
+            "node_id": 7, "workaround_flags": ["x"], "power_user": null, "mac_address": ["odd"]}"#;
+        let parsed: PowerParameters = serde_json::from_str(text).unwrap();
+        assert_eq!(parsed.power_address.as_deref(), Some("10.0.0.1"));
+        assert_eq!(parsed.node_id.as_deref(), Some("7"));
+        assert_eq!(
+            (parsed.power_user.as_ref(), parsed.mac_address.as_ref()),
+            (None, None)
+        );
+        assert!(!format!("{parsed:?}").contains("hunter"));
+    }
+}

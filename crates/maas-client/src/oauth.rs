@@ -1,0 +1,120 @@
+//! OAuth 1.0a PLAINTEXT as MAAS checks it (contract §2).
+//!
+//! There is no signature to compute: the value is the escaped (empty) consumer secret, `&`, and
+//! the escaped token secret, escaped once more because it stands in a header. What matters is
+//! freshness: MAAS stores every nonce and refuses a header that it has seen, so a header belongs
+//! to one attempt, never to a call that may be tried again.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::encode::escape;
+use crate::error::Error;
+
+/// A MAAS API key, `consumer_key:token_key:token_secret`. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    consumer_key: String,
+    token_key: String,
+    token_secret: String,
+}
+
+impl ApiKey {
+    /// The `Authorization` header value for one attempt.
+    ///
+    /// `timestamp` is in seconds since 1970; MAAS refuses one more than 300 s behind its clock.
+    /// `nonce` must never have been used with this key before.
+    pub fn authorization(&self, nonce: &str, timestamp: i64) -> String {
+        let signature = escape(&format!("&{}", escape(&self.token_secret)));
+        format!(
+            "OAuth oauth_version=\"1.0\", oauth_signature_method=\"PLAINTEXT\", \
+             oauth_consumer_key=\"{}\", oauth_token=\"{}\", oauth_signature=\"{signature}\", \
+             oauth_nonce=\"{}\", oauth_timestamp=\"{timestamp}\"",
+            escape(&self.consumer_key),
+            escape(&self.token_key),
+            escape(nonce),
+        )
+    }
+
+    /// The secret part, for masking it in foreign texts.
+    pub(crate) fn token_secret(&self) -> &str {
+        &self.token_secret
+    }
+}
+
+impl FromStr for ApiKey {
+    type Err = Error;
+
+    /// Parses the form that MAAS hands out.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], which does not repeat the text.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parts: Vec<&str> = text.trim().split(':').collect();
+        let clean = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_graphic());
+        match parts.as_slice() {
+            [consumer, token, secret] if parts.iter().all(clean) => Ok(Self {
+                consumer_key: (*consumer).to_owned(),
+                token_key: (*token).to_owned(),
+                token_secret: (*secret).to_owned(),
+            }),
+            _ => Err(Error::invalid(
+                "a MAAS API key has three parts joined by colons: consumer:token:secret",
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(***)")
+    }
+}
+
+/// A fresh 128-bit nonce in hex.
+pub(crate) fn fresh_nonce() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_is_what_oauthlib_and_cloud_init_send() {
+        let key: ApiKey = "ck:tk:t&s/+".parse().unwrap();
+        assert_eq!(
+            key.authorization("n0", 1_795_181_527),
+            "OAuth oauth_version=\"1.0\", oauth_signature_method=\"PLAINTEXT\", \
+             oauth_consumer_key=\"ck\", oauth_token=\"tk\", \
+             oauth_signature=\"%26t%2526s%252F%252B\", oauth_nonce=\"n0\", \
+             oauth_timestamp=\"1795181527\""
+        );
+    }
+
+    #[test]
+    fn plain_secret_is_escaped_once() {
+        let key: ApiKey = " ck:tk:TS\n".parse().unwrap();
+        assert!(
+            key.authorization("n", 0)
+                .contains("oauth_signature=\"%26TS\"")
+        );
+    }
+
+    #[test]
+    fn refuses_other_shapes_without_repeating_them() {
+        for bad in ["", "a:b", "a:b:c:d", "a::sekrit", "a:b:sek rit"] {
+            let error = ApiKey::from_str(bad).unwrap_err();
+            assert_eq!(error.code(), "maas_invalid_request");
+            assert!(!error.to_string().contains("sek"), "{error}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_nothing_and_nonces_differ() {
+        let key: ApiKey = "ck:tk:sekrit".parse().unwrap();
+        assert_eq!(format!("{key:?}"), "ApiKey(***)");
+        assert_ne!(fresh_nonce(), fresh_nonce());
+        assert_eq!(fresh_nonce().len(), 32);
+    }
+}

@@ -1,0 +1,68 @@
+use crate::client::{Call, Client};
+use crate::encode::Params;
+use crate::error::Error;
+use crate::model::{BootResource, Subnet, Version, WhoAmI};
+
+impl Client {
+    /// The region's version; sent without credentials (contract §2).
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn version(&self) -> Result<Version, Error> {
+        let mut call = Call::get("version/", "GET version/");
+        call.anonymous = true;
+        self.json(call).await
+    }
+
+    /// The user behind the key: the cheapest probe of credentials (contract §2).
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn whoami(&self) -> Result<WhoAmI, Error> {
+        let mut query = Params::default();
+        query.add("op", "whoami");
+        self.json(Call::get("users/", "GET users/ op=whoami").query(query))
+            .await
+    }
+
+    /// A setting of the region (contract §14): text, number or bool; readable by anyone.
+    ///
+    /// # Errors
+    /// Validation naming the setting where MAAS does not know it; see [`Error`].
+    pub async fn get_config(&self, name: &str) -> Result<serde_json::Value, Error> {
+        let mut query = Params::default();
+        query.add("op", "get_config");
+        query.add("name", name);
+        self.json(Call::get("maas/", "GET maas/ op=get_config").query(query))
+            .await
+    }
+
+    /// All boot images, without their files (contract §14).
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn boot_resources(&self) -> Result<Vec<BootResource>, Error> {
+        self.json(Call::get("boot-resources/", "GET boot-resources/"))
+            .await
+    }
+
+    /// One boot image with its sets and files (contract §14).
+    ///
+    /// # Errors
+    /// `NotFound`; see [`Error`].
+    pub async fn boot_resource(&self, id: u64) -> Result<BootResource, Error> {
+        self.json(Call::get(
+            format!("boot-resources/{id}/"),
+            "GET boot-resources/{id}/",
+        ))
+        .await
+    }
+
+    /// All subnets with their VLANs (contract §14).
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn subnets(&self) -> Result<Vec<Subnet>, Error> {
+        self.json(Call::get("subnets/", "GET subnets/")).await
+    }
+}

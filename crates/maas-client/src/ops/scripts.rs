@@ -1,0 +1,112 @@
+use super::ResultType;
+use crate::client::{Body, Call, Client, segment};
+use crate::encode::{FileForm, Params};
+use crate::error::Error;
+use crate::model::Script;
+
+/// Which scripts (contract §7).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScriptFilter {
+    /// Only of this kind.
+    pub kind: Option<ResultType>,
+    /// Names or tags, any of them; empty for all.
+    pub filters: Vec<String>,
+    /// With the texts.
+    pub include_script: bool,
+}
+
+/// A script to create (contract §7). Metadata inside the text wins over these fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewScript {
+    /// Name, also of the uploaded file.
+    pub name: String,
+    /// Kind; installation is none that MAAS takes.
+    pub kind: ResultType,
+    /// The text; must start with `#!`.
+    pub content: Vec<u8>,
+    /// Comment on the first revision.
+    pub comment: Option<String>,
+}
+
+impl Client {
+    /// Scripts that match (contract §7).
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn scripts(&self, filter: &ScriptFilter) -> Result<Vec<Script>, Error> {
+        let mut query = Params::default();
+        query.opt("type", filter.kind.map(ResultType::as_str));
+        if !filter.filters.is_empty() {
+            query.add("filters", filter.filters.join(","));
+        }
+        if filter.include_script {
+            query.add("include_script", "1");
+        }
+        self.json(Call::get("scripts/", "GET scripts/").query(query))
+            .await
+    }
+
+    /// One script; with its texts where asked for (contract §7).
+    ///
+    /// # Errors
+    /// `NotFound`; see [`Error`].
+    pub async fn script(&self, name: &str, include_script: bool) -> Result<Script, Error> {
+        let mut query = Params::default();
+        if include_script {
+            query.add("include_script", "1");
+        }
+        self.json(Call::get(path(name)?, "GET scripts/{name}").query(query))
+            .await
+    }
+
+    /// Uploads a new script (contract §7). Administrators only.
+    ///
+    /// # Errors
+    /// Validation under `name` where it exists: then [`Client::update_script`].
+    pub async fn create_script(&self, new: &NewScript) -> Result<Script, Error> {
+        let mut fields = Params::default();
+        fields.add("name", new.name.clone());
+        fields.add("type", new.kind.as_str());
+        fields.opt("comment", new.comment.as_deref());
+        let mut call = Call::post("scripts/", "POST scripts/", Params::default());
+        let (file_name, content) = (new.name.clone(), new.content.clone());
+        call.body = Body::File(FileForm {
+            fields,
+            part: "script",
+            file_name,
+            content,
+        });
+        self.json(call).await
+    }
+
+    /// Adds a revision of a script (contract §7). Administrators only.
+    ///
+    /// # Errors
+    /// `NotFound`; validation under `script`; see [`Error`].
+    pub async fn update_script(
+        &self,
+        name: &str,
+        content: &str,
+        comment: Option<&str>,
+    ) -> Result<Script, Error> {
+        let mut form = Params::default();
+        form.add("script", content);
+        form.opt("comment", comment);
+        self.json(Call::put(path(name)?, "PUT scripts/{name}", form))
+            .await
+    }
+
+    /// Deletes a script (contract §7). Administrators only.
+    ///
+    /// # Errors
+    /// Bad request for a script that comes with MAAS; `NotFound`.
+    pub async fn delete_script(&self, name: &str) -> Result<(), Error> {
+        self.done(Call::delete(path(name)?, "DELETE scripts/{name}"))
+            .await
+    }
+}
+
+/// The one path without a trailing slash (contract §1).
+fn path(name: &str) -> Result<String, Error> {
+    Ok(format!("scripts/{}", segment(name)?))
+}

@@ -1,0 +1,78 @@
+use super::machines::path;
+use crate::client::{Call, Client, segment};
+use crate::encode::Params;
+use crate::error::Error;
+use crate::model::{BlockDevice, Machine};
+
+/// A storage layout (contract §10). Sizes as MAAS reads them: bytes, `20G`, `50%`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StorageLayout {
+    /// `flat`, `lvm`, `bcache`, `blank`, `custom`, …
+    pub layout: String,
+    /// Block device id; the boot disk otherwise.
+    pub root_device: Option<u64>,
+    /// Size of the root filesystem.
+    pub root_size: Option<String>,
+    /// Size of a separate `/boot`.
+    pub boot_size: Option<String>,
+    /// Volume group of `lvm`.
+    pub vg_name: Option<String>,
+    /// Logical volume of `lvm`.
+    pub lv_name: Option<String>,
+    /// Its size.
+    pub lv_size: Option<String>,
+}
+
+impl Client {
+    /// All block devices, virtual ones included (contract §10).
+    ///
+    /// # Errors
+    /// `NotFound`; see [`Error`].
+    pub async fn block_devices(&self, system_id: &str) -> Result<Vec<BlockDevice>, Error> {
+        let path = format!("nodes/{}/blockdevices/", segment(system_id)?);
+        self.json(Call::get(path, "GET nodes/{id}/blockdevices/"))
+            .await
+    }
+
+    /// Makes a physical disk the boot disk of a Ready machine (contract §10).
+    ///
+    /// # Errors
+    /// `StateConflict` where not Ready; bad request for a virtual disk; `NotFound`.
+    pub async fn set_boot_disk(&self, system_id: &str, block_device_id: u64) -> Result<(), Error> {
+        let path = format!(
+            "nodes/{}/blockdevices/{block_device_id}/",
+            segment(system_id)?
+        );
+        const LABEL: &str = "POST nodes/{id}/blockdevices/{id}/ op=set_boot_disk";
+        self.done(Call::op(path, LABEL, "set_boot_disk", Params::default()))
+            .await
+    }
+
+    /// Replaces the storage configuration of a Ready machine (contract §10); the answer is the
+    /// read-back.
+    ///
+    /// # Errors
+    /// `StateConflict` where not Ready (Allocated too); validation; see [`Error`].
+    pub async fn set_storage_layout(
+        &self,
+        system_id: &str,
+        layout: &StorageLayout,
+    ) -> Result<Machine, Error> {
+        let mut form = Params::default();
+        form.add("storage_layout", layout.layout.clone());
+        form.opt("root_device", layout.root_device);
+        form.opt("root_size", layout.root_size.as_deref());
+        form.opt("boot_size", layout.boot_size.as_deref());
+        form.opt("vg_name", layout.vg_name.as_deref());
+        form.opt("lv_name", layout.lv_name.as_deref());
+        form.opt("lv_size", layout.lv_size.as_deref());
+        const LABEL: &str = "POST machines/{id}/ op=set_storage_layout";
+        self.machine_answer(Call::op(
+            path(system_id)?,
+            LABEL,
+            "set_storage_layout",
+            form,
+        ))
+        .await
+    }
+}

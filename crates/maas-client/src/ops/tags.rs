@@ -1,0 +1,60 @@
+use crate::client::{Call, Client, segment};
+use crate::encode::Params;
+use crate::error::Error;
+use crate::model::{Tag, TagCounts};
+
+impl Client {
+    /// All tags (contract §12).
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn tags(&self) -> Result<Vec<Tag>, Error> {
+        self.json(Call::get("tags/", "GET tags/")).await
+    }
+
+    /// One tag (contract §12).
+    ///
+    /// # Errors
+    /// `NotFound`; see [`Error`].
+    pub async fn tag(&self, name: &str) -> Result<Tag, Error> {
+        self.json(Call::get(
+            format!("tags/{}/", segment(name)?),
+            "GET tags/{name}/",
+        ))
+        .await
+    }
+
+    /// Creates a tag: letters, digits, `-`, `_` (contract §12). Administrators only.
+    ///
+    /// # Errors
+    /// Validation under `name` where it exists or has other characters; `Forbidden`.
+    pub async fn create_tag(&self, name: &str, comment: Option<&str>) -> Result<Tag, Error> {
+        let mut form = Params::default();
+        form.add("name", name);
+        form.opt("comment", comment);
+        self.json(Call::post("tags/", "POST tags/", form)).await
+    }
+
+    /// Adds a tag to machines and takes it from others (contract §12); unknown ids are ignored.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such tag; `Forbidden`.
+    pub async fn update_tag_nodes(
+        &self,
+        name: &str,
+        add: &[String],
+        remove: &[String],
+    ) -> Result<TagCounts, Error> {
+        let mut form = Params::default();
+        form.each("add", add);
+        form.each("remove", remove);
+        let path = format!("tags/{}/", segment(name)?);
+        self.json(Call::op(
+            path,
+            "POST tags/{name}/ op=update_nodes",
+            "update_nodes",
+            form,
+        ))
+        .await
+    }
+}
