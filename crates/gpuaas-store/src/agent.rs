@@ -1,0 +1,274 @@
+//! What nodes say: reports, heartbeats, task results. Each event is written and its run woken in
+//! one transaction, so neither exists without the other.
+
+use std::collections::HashMap;
+
+use gpuaas_core::record::{Report, ReportKind};
+use gpuaas_types::agent::{Task, TaskResult};
+use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
+
+use crate::db::{Cols, Conn, Val, args, padded, with_list};
+use crate::error::StoreError;
+use crate::rows::{self, REPORT_COLUMNS};
+use crate::{Store, run, timeline};
+
+/// A sign of life.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heartbeat {
+    /// The node.
+    pub node_id: NodeId,
+    /// The run that its credential was made for.
+    pub run_id: RunId,
+    /// Version of the agent.
+    pub agent_version: String,
+    /// Written to the history if this is the first heartbeat of the run.
+    pub first: Option<TimelineEvent>,
+}
+
+const fn kind_of(kind: &ReportKind) -> &'static str {
+    match kind {
+        ReportKind::Progress { .. } => "progress",
+        ReportKind::Enrolled { .. } => "enrolled",
+        ReportKind::FirstHeartbeat => "first_heartbeat",
+        ReportKind::TaskFinished { .. } => "task_finished",
+    }
+}
+
+/// Appends a report; a run has one first heartbeat, whoever says so again. Answers whether it is
+/// new.
+pub(crate) async fn append_report(
+    conn: &mut Conn,
+    now: Timestamp,
+    run_id: RunId,
+    kind: &ReportKind,
+) -> Result<bool, StoreError> {
+    let added = conn
+        .execute(
+            "INSERT INTO report (run_id, kind, body, at) VALUES ($1, $2, $3, $4) \
+             ON CONFLICT DO NOTHING",
+            vec![
+                run_id.0.into(),
+                kind_of(kind).into(),
+                Val::json(kind)?,
+                now.into(),
+            ],
+        )
+        .await?;
+    Ok(added == 1)
+}
+
+async fn beat(conn: &mut Conn, now: Timestamp, heartbeat: &Heartbeat) -> Result<bool, StoreError> {
+    let Heartbeat {
+        node_id,
+        run_id,
+        agent_version,
+        first,
+    } = heartbeat;
+    let known = conn
+        .execute(
+            "UPDATE heartbeat SET at = $3, agent_version = $4 \
+             WHERE node_id = $1 AND run_id = $2",
+            args![node_id.0, run_id.0, now, agent_version],
+        )
+        .await?;
+    if known == 1 {
+        return Ok(false);
+    }
+    run::wake_one(conn, now, *run_id).await?;
+    conn.execute(
+        "INSERT INTO heartbeat (node_id, run_id, at, agent_version) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (node_id) DO UPDATE SET run_id = excluded.run_id, at = excluded.at, \
+         agent_version = excluded.agent_version",
+        args![node_id.0, run_id.0, now, agent_version],
+    )
+    .await?;
+    let new = append_report(conn, now, *run_id, &ReportKind::FirstHeartbeat).await?;
+    if new {
+        timeline::append(conn, first.iter().map(|event| (*node_id, event))).await?;
+    }
+    Ok(new)
+}
+
+async fn finish(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+    task_id: TaskId,
+    result: TaskResult,
+    history: &[TimelineEvent],
+) -> Result<bool, StoreError> {
+    let missing = || StoreError::not_found("task", task_id);
+    let owner = conn
+        .first(
+            "SELECT run_id FROM node_task WHERE id = $1 AND node_id = $2",
+            args![task_id.0, node_id.0],
+        )
+        .await?;
+    let run_id = owner.ok_or_else(missing)?.cols().id(RunId)?;
+    run::wake_one(conn, now, run_id).await?;
+    let finished = conn
+        .execute(
+            "UPDATE node_task SET finished_at = $2, result = $3 \
+             WHERE id = $1 AND finished_at IS NULL",
+            vec![task_id.0.into(), now.into(), Val::json(&result)?],
+        )
+        .await?;
+    if finished == 0 {
+        return Ok(false);
+    }
+    let kind = ReportKind::TaskFinished { task_id, result };
+    append_report(conn, now, run_id, &kind).await?;
+    timeline::append(conn, history.iter().map(|event| (node_id, event))).await?;
+    Ok(true)
+}
+
+fn task(mut cols: Cols<'_>) -> Result<(Task, bool), StoreError> {
+    let task = Task {
+        id: cols.id(TaskId)?,
+        spec: cols.json()?,
+        expires_at: cols.at()?,
+    };
+    Ok((task, cols.opt_at()?.is_some()))
+}
+
+impl Store {
+    /// Notes what a node said during a run, and wakes the run.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without such a run, or the database's.
+    pub async fn add_report(
+        &self,
+        report: Report,
+        history: Vec<TimelineEvent>,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                let node_id = run::wake_one(conn, report.at, report.run_id).await?;
+                append_report(conn, report.at, report.run_id, &report.kind).await?;
+                timeline::append(conn, history.iter().map(|event| (node_id, event))).await
+            })
+        })
+        .await?;
+        self.signal_due();
+        Ok(())
+    }
+
+    /// What a node said during a run, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn reports(&self, run_id: RunId) -> Result<Vec<Report>, StoreError> {
+        let mut conn = self.reader().await?;
+        Ok(self
+            .reports_of(&mut conn, [run_id])
+            .await?
+            .remove(&run_id)
+            .unwrap_or_default())
+    }
+
+    pub(crate) async fn reports_of(
+        &self,
+        conn: &mut Conn,
+        run_ids: impl IntoIterator<Item = RunId>,
+    ) -> Result<HashMap<RunId, Vec<Report>>, StoreError> {
+        let mut reports: HashMap<RunId, Vec<Report>> = HashMap::new();
+        for ids in padded(run_ids.into_iter().map(|id| id.0)) {
+            let text = format!(
+                "SELECT {REPORT_COLUMNS} FROM report WHERE run_id IN ({{LIST}}) ORDER BY id"
+            );
+            let sql = with_list(&text, 1, ids.len());
+            for row in conn
+                .all(sql, ids.into_iter().map(Val::from).collect())
+                .await?
+            {
+                let report = rows::report(&mut row.cols())?;
+                reports.entry(report.run_id).or_default().push(report);
+            }
+        }
+        Ok(reports)
+    }
+
+    /// Notes a sign of life: one small row. The first of a run is also a report and wakes it.
+    /// Answers whether it was the first.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without such a run, or the database's.
+    pub async fn heartbeat(
+        &self,
+        now: Timestamp,
+        heartbeat: Heartbeat,
+    ) -> Result<bool, StoreError> {
+        let first = self
+            .write(move |conn| Box::pin(async move { beat(conn, now, &heartbeat).await }))
+            .await?;
+        if first {
+            self.signal_due();
+        }
+        Ok(first)
+    }
+
+    /// The tasks a node should still do, oldest first. They stay until they are finished or
+    /// expire, so an agent that lost one gets it again.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn pending_tasks(
+        &self,
+        now: Timestamp,
+        node_id: NodeId,
+    ) -> Result<Vec<Task>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT id, spec, expires_at, delivered_at FROM node_task \
+                 WHERE node_id = $1 AND finished_at IS NULL AND expires_at > $2 \
+                 ORDER BY created_at, id",
+                args![node_id.0, now],
+            )
+            .await?;
+        let tasks: Vec<(Task, bool)> = rows
+            .iter()
+            .map(|row| task(row.cols()))
+            .collect::<Result<_, _>>()?;
+        if tasks.iter().any(|(_, delivered)| !delivered) {
+            self.write(move |conn| {
+                Box::pin(async move {
+                    conn.execute(
+                        "UPDATE node_task SET delivered_at = $2 WHERE node_id = $1 \
+                         AND finished_at IS NULL AND expires_at > $2 AND delivered_at IS NULL",
+                        args![node_id.0, now],
+                    )
+                    .await
+                })
+            })
+            .await?;
+        }
+        Ok(tasks.into_iter().map(|(task, _)| task).collect())
+    }
+
+    /// Takes a task's result and wakes its run. Answers `false`, and changes nothing, when there
+    /// is a result already.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when the node has no such task, or the database's.
+    pub async fn finish_task(
+        &self,
+        now: Timestamp,
+        node_id: NodeId,
+        task_id: TaskId,
+        result: TaskResult,
+        history: Vec<TimelineEvent>,
+    ) -> Result<bool, StoreError> {
+        let first = self
+            .write(move |conn| {
+                Box::pin(async move { finish(conn, now, node_id, task_id, result, &history).await })
+            })
+            .await?;
+        if first {
+            self.signal_due();
+        }
+        Ok(first)
+    }
+}

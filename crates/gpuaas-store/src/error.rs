@@ -1,0 +1,134 @@
+//! What can go wrong, sorted by what the caller does next.
+
+use crate::token::TokenFault;
+
+/// A failure of the store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// What was asked does not fit what is there; asking again will not help.
+    #[error("{detail}")]
+    Conflict {
+        /// Stable code, such as `hostname_taken`.
+        code: &'static str,
+        /// One sentence that names what is in the way.
+        detail: String,
+    },
+    /// There is no such thing.
+    #[error("there is no {what} {key}")]
+    NotFound {
+        /// Kind of thing.
+        what: &'static str,
+        /// What was looked for.
+        key: String,
+    },
+    /// Another worker holds the lease now. Drop the work: nothing of this write was kept.
+    #[error("the lease is held by another worker")]
+    LeaseLost,
+    /// A credential was refused.
+    #[error("{0}")]
+    Token(TokenFault),
+    /// The database did not answer or refused to work. For a write, whether it was kept is
+    /// unknown; trying again later is right.
+    #[error("the database is not available: {detail}")]
+    Unavailable {
+        /// The database's own words.
+        detail: String,
+    },
+    /// What is stored cannot be understood: a bug, or a database of another version.
+    #[error("stored {what} cannot be understood: {detail}")]
+    Corrupt {
+        /// Which value.
+        what: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The database or the master key could not be opened.
+    #[error("{detail}")]
+    Open {
+        /// Stable code, such as `database_unreachable`.
+        code: &'static str,
+        /// What happened. Never holds a password.
+        detail: String,
+        /// What to do next.
+        hint: String,
+    },
+}
+
+impl StoreError {
+    /// Stable code, snake case.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Conflict { code, .. } | Self::Open { code, .. } => code,
+            Self::NotFound { .. } => "not_found",
+            Self::LeaseLost => "lease_lost",
+            Self::Token(fault) => fault.code(),
+            Self::Unavailable { .. } => "database_unavailable",
+            Self::Corrupt { .. } => "stored_data_corrupt",
+        }
+    }
+
+    /// What the reader should do next; empty where the message says it all.
+    #[must_use]
+    pub fn hint(&self) -> &str {
+        match self {
+            Self::Open { hint, .. } => hint,
+            _ => "",
+        }
+    }
+
+    pub(crate) fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::Conflict {
+            code,
+            detail: detail.into(),
+        }
+    }
+
+    pub(crate) fn not_found(what: &'static str, key: impl ToString) -> Self {
+        Self::NotFound {
+            what,
+            key: key.to_string(),
+        }
+    }
+
+    pub(crate) fn corrupt(what: impl Into<String>, detail: impl ToString) -> Self {
+        Self::Corrupt {
+            what: what.into(),
+            detail: detail.to_string(),
+        }
+    }
+
+    pub(crate) fn unavailable(detail: impl ToString) -> Self {
+        Self::Unavailable {
+            detail: detail.to_string(),
+        }
+    }
+
+    pub(crate) fn open(
+        code: &'static str,
+        detail: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::Open {
+            code,
+            detail: detail.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::ColumnDecode { index, source } => Self::corrupt(index, source),
+            sqlx::Error::Decode(source) => Self::corrupt("value", source),
+            sqlx::Error::Database(database) if database.is_unique_violation() => {
+                Self::conflict("already_exists", database.message())
+            }
+            sqlx::Error::Database(database) if database.is_foreign_key_violation() => {
+                Self::conflict("refers_to_nothing", database.message())
+            }
+            other => Self::unavailable(other),
+        }
+    }
+}

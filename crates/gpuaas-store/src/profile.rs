@@ -1,0 +1,210 @@
+//! Profiles. A change makes a new revision; a run pins one, and none is ever changed.
+
+use gpuaas_types::api::{ProfileResource, ProfileStatus, Resource};
+use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::{ProfileId, Timestamp};
+
+use crate::Store;
+use crate::db::{Cols, Conn, Val, args};
+use crate::error::StoreError;
+
+/// One immutable revision of a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileRevision {
+    /// The profile.
+    pub profile_id: ProfileId,
+    /// Its name.
+    pub name: String,
+    /// Which revision, from 1.
+    pub revision: i64,
+    /// What it says.
+    pub spec: ProfileSpec,
+    /// Digest that its bundle reference resolved to; empty without a bundle.
+    pub bundle_digest: String,
+}
+
+macro_rules! profile_select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT profile.id, profile_revision.spec, profile.name, \
+             profile_revision.bundle_digest, profile.revision, profile.created_at, \
+             profile.updated_at FROM profile JOIN profile_revision \
+             ON profile_revision.profile_id = profile.id \
+             AND profile_revision.revision = profile.revision ",
+            $rest
+        )
+    };
+}
+
+fn profile(mut cols: Cols<'_>) -> Result<ProfileResource, StoreError> {
+    Ok(Resource {
+        id: cols.id(ProfileId)?,
+        spec: cols.json()?,
+        status: ProfileStatus {
+            name: cols.next()?,
+            site_bootstrap_bundle_digest: cols.next()?,
+        },
+        revision: cols.next()?,
+        created_at: cols.at()?,
+        updated_at: cols.at()?,
+    })
+}
+
+async fn add_revision(
+    conn: &mut Conn,
+    now: Timestamp,
+    id: ProfileId,
+    revision: i64,
+    spec: Val,
+    bundle_digest: &str,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "INSERT INTO profile_revision (profile_id, revision, spec, bundle_digest, created_at) \
+         VALUES ($1, $2, $3, $4, $5)",
+        vec![
+            id.0.into(),
+            revision.into(),
+            spec,
+            bundle_digest.into(),
+            now.into(),
+        ],
+    )
+    .await
+    .map(drop)
+}
+
+impl Store {
+    /// Adds a profile at revision 1. `bundle_digest`: what its bundle reference resolved to.
+    ///
+    /// # Errors
+    /// `profile_name_taken`, or the database's.
+    pub async fn create_profile(
+        &self,
+        now: Timestamp,
+        id: ProfileId,
+        name: &str,
+        spec: &ProfileSpec,
+        bundle_digest: &str,
+    ) -> Result<ProfileResource, StoreError> {
+        let (owned, digest) = (name.to_owned(), bundle_digest.to_owned());
+        let value = Val::json(spec)?;
+        self.write(move |conn| {
+            Box::pin(async move {
+                let made = conn
+                    .execute(
+                        "INSERT INTO profile (id, name, revision, created_at, updated_at) \
+                         VALUES ($1, $2, 1, $3, $3) ON CONFLICT DO NOTHING",
+                        args![id.0, &owned, now],
+                    )
+                    .await?;
+                if made == 0 {
+                    let detail = format!("a profile named {owned} exists");
+                    return Err(StoreError::conflict("profile_name_taken", detail));
+                }
+                add_revision(conn, now, id, 1, value, &digest).await
+            })
+        })
+        .await?;
+        self.profile_by_name(name).await
+    }
+
+    /// Makes `spec` the profile's newest revision. Runs that pinned an older one keep it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn set_profile(
+        &self,
+        now: Timestamp,
+        name: &str,
+        spec: &ProfileSpec,
+        bundle_digest: &str,
+    ) -> Result<ProfileResource, StoreError> {
+        let (owned, digest) = (name.to_owned(), bundle_digest.to_owned());
+        let value = Val::json(spec)?;
+        self.write(move |conn| {
+            Box::pin(async move {
+                let row = conn
+                    .first(
+                        "UPDATE profile SET revision = revision + 1, updated_at = $2 \
+                         WHERE name = $1 RETURNING id, revision",
+                        args![&owned, now],
+                    )
+                    .await?;
+                let row = row.ok_or_else(|| StoreError::not_found("profile", &owned))?;
+                let mut cols = row.cols();
+                let (id, revision) = (cols.id(ProfileId)?, cols.next()?);
+                add_revision(conn, now, id, revision, value, &digest).await
+            })
+        })
+        .await?;
+        self.profile_by_name(name).await
+    }
+
+    /// A profile at its newest revision.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn profile(&self, id: ProfileId) -> Result<ProfileResource, StoreError> {
+        let sql = profile_select!("WHERE profile.id = $1");
+        let row = self.reader().await?.first(sql, args![id.0]).await?;
+        profile(
+            row.ok_or_else(|| StoreError::not_found("profile", id))?
+                .cols(),
+        )
+    }
+
+    /// A profile at its newest revision, by name.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn profile_by_name(&self, name: &str) -> Result<ProfileResource, StoreError> {
+        let sql = profile_select!("WHERE profile.name = $1");
+        let row = self.reader().await?.first(sql, args![name]).await?;
+        profile(
+            row.ok_or_else(|| StoreError::not_found("profile", name))?
+                .cols(),
+        )
+    }
+
+    /// All profiles at their newest revisions, by name.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn profiles(&self) -> Result<Vec<ProfileResource>, StoreError> {
+        let sql = profile_select!("ORDER BY profile.name");
+        let rows = self.reader().await?.all(sql, args![]).await?;
+        rows.iter().map(|row| profile(row.cols())).collect()
+    }
+
+    /// One revision, as a run pins it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn profile_revision(
+        &self,
+        id: ProfileId,
+        revision: i64,
+    ) -> Result<ProfileRevision, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(
+                "SELECT profile.name, profile_revision.spec, profile_revision.bundle_digest \
+                 FROM profile_revision JOIN profile ON profile.id = profile_revision.profile_id \
+                 WHERE profile_id = $1 AND profile_revision.revision = $2",
+                args![id.0, revision],
+            )
+            .await?
+            .ok_or_else(|| {
+                StoreError::not_found("profile revision", format!("{id} revision {revision}"))
+            })?;
+        let mut cols = row.cols();
+        Ok(ProfileRevision {
+            profile_id: id,
+            name: cols.next()?,
+            revision,
+            spec: cols.json()?,
+            bundle_digest: cols.next()?,
+        })
+    }
+}

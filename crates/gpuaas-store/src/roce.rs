@@ -1,0 +1,141 @@
+//! Fabric addresses of hosts, keyed by site and hostname.
+
+use gpuaas_types::api::{Resource, RoceResource, RoceStatus};
+use gpuaas_types::spec::RoceAssignmentSpec;
+use gpuaas_types::{RoceAssignmentId, SiteId, Timestamp};
+
+use crate::Store;
+use crate::db::{Cols, args};
+use crate::error::StoreError;
+
+macro_rules! roce_select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT roce_assignment.id, site.name, roce_assignment.hostname, \
+             roce_assignment.interface, roce_assignment.subnet_cidr, roce_assignment.ip_address, \
+             roce_assignment.revision, roce_assignment.created_at, roce_assignment.updated_at \
+             FROM roce_assignment JOIN site ON site.id = roce_assignment.site_id ",
+            $rest
+        )
+    };
+}
+
+fn assignment(mut cols: Cols<'_>) -> Result<RoceResource, StoreError> {
+    Ok(Resource {
+        id: cols.id(RoceAssignmentId)?,
+        spec: RoceAssignmentSpec {
+            site: cols.next()?,
+            hostname: cols.next()?,
+            interface: cols.next()?,
+            subnet_cidr: cols.next()?,
+            ip_address: cols.next()?,
+        },
+        status: RoceStatus::default(),
+        revision: cols.next()?,
+        created_at: cols.at()?,
+        updated_at: cols.at()?,
+    })
+}
+
+impl Store {
+    /// Adds a fabric address; `spec.site` is the name of the site `site_id`.
+    ///
+    /// # Errors
+    /// `roce_interface_taken` or `roce_address_taken`, each naming what is there, or the
+    /// database's.
+    pub async fn add_roce(
+        &self,
+        now: Timestamp,
+        id: RoceAssignmentId,
+        site_id: SiteId,
+        spec: RoceAssignmentSpec,
+    ) -> Result<RoceResource, StoreError> {
+        let asked = spec.clone();
+        self.write(move |conn| {
+            Box::pin(async move {
+                let made = conn
+                    .execute(
+                        "INSERT INTO roce_assignment (id, site_id, hostname, interface, \
+                         subnet_cidr, ip_address, revision, created_at, updated_at) \
+                         VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7) ON CONFLICT DO NOTHING",
+                        args![
+                            id.0,
+                            site_id.0,
+                            &asked.hostname,
+                            &asked.interface,
+                            &asked.subnet_cidr,
+                            &asked.ip_address,
+                            now
+                        ],
+                    )
+                    .await?;
+                if made == 1 {
+                    return Ok(());
+                }
+                let holder = conn
+                    .first(
+                        "SELECT hostname, interface FROM roce_assignment \
+                         WHERE site_id = $1 AND subnet_cidr = $2 AND ip_address = $3",
+                        args![site_id.0, &asked.subnet_cidr, &asked.ip_address],
+                    )
+                    .await?;
+                let Some(holder) = holder else {
+                    let RoceAssignmentSpec {
+                        hostname,
+                        interface,
+                        ..
+                    } = &asked;
+                    let detail = format!("{interface} of {hostname} has an address already");
+                    return Err(StoreError::conflict("roce_interface_taken", detail));
+                };
+                let mut cols = holder.cols();
+                let (hostname, interface): (String, String) = (cols.next()?, cols.next()?);
+                let address = &asked.ip_address;
+                let detail = format!("{address} belongs to {interface} of {hostname}");
+                Err(StoreError::conflict("roce_address_taken", detail))
+            })
+        })
+        .await?;
+        let status = RoceStatus::default();
+        Ok(Resource {
+            id,
+            spec,
+            status,
+            revision: 1,
+            created_at: now,
+            updated_at: now,
+        })
+    }
+
+    /// All fabric addresses, by site, hostname and interface.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn roce_assignments(&self) -> Result<Vec<RoceResource>, StoreError> {
+        let sql =
+            roce_select!("ORDER BY site.name, roce_assignment.hostname, roce_assignment.interface");
+        let rows = self.reader().await?.all(sql, args![]).await?;
+        rows.iter().map(|row| assignment(row.cols())).collect()
+    }
+
+    /// The fabric addresses of one host, by interface.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn roce_of_host(
+        &self,
+        site_id: SiteId,
+        hostname: &str,
+    ) -> Result<Vec<RoceResource>, StoreError> {
+        let sql = roce_select!(
+            "WHERE roce_assignment.site_id = $1 AND roce_assignment.hostname = $2 \
+             ORDER BY roce_assignment.interface"
+        );
+        let rows = self
+            .reader()
+            .await?
+            .all(sql, args![site_id.0, hostname])
+            .await?;
+        rows.iter().map(|row| assignment(row.cols())).collect()
+    }
+}

@@ -1,0 +1,665 @@
+//! Runs: handing them out, taking their results back, reading them.
+
+use gpuaas_core::effect::{Intent, Outcome};
+use gpuaas_core::record::{NodeRecord, Report, RunRecord};
+use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::api::{AttemptView, StepSpan, TimelineEvent};
+use gpuaas_types::machine::Observation;
+use gpuaas_types::{NodeId, NodeState, ProfileId, RunId, Step, TaskId, Timestamp};
+
+use crate::audit::NewAudit;
+use crate::db::{Conn, Val, args, padded, with_list};
+use crate::error::StoreError;
+use crate::rows::{self, run_columns};
+use crate::token::NewToken;
+use crate::{Store, audit, timeline, token, watch};
+
+/// A run handed to a worker, with everything stored that a decision about it needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claimed {
+    /// The run; `due_at` is when it was due, `lease_token` what each write must name.
+    pub run: RunRecord,
+    /// Its node.
+    pub node: NodeRecord,
+    /// What is known of the machine in MAAS.
+    pub observation: Option<Observation>,
+    /// What the node said during this run, oldest first.
+    pub reports: Vec<Report>,
+}
+
+/// A step boundary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transition {
+    /// The step that begins.
+    pub step: Step,
+    /// When.
+    pub at: Timestamp,
+    /// Why, one sentence.
+    pub cause: String,
+}
+
+/// A change of the run's node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    /// New state.
+    pub state: Option<NodeState>,
+    /// The machine it is bound to.
+    pub system_id: Option<String>,
+}
+
+/// A task for the run's node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTask {
+    /// Identifier.
+    pub id: TaskId,
+    /// What to do.
+    pub spec: TaskSpec,
+    /// Do not start it later than this.
+    pub expires_at: Timestamp,
+}
+
+/// Everything a worker writes at once. All of it is kept, or nothing.
+#[derive(Debug, Clone)]
+pub struct RunWrite {
+    /// The run as it is from now on. `id`, `lease_token` and `wake_seq` are those of the claim;
+    /// `step`, `status`, `memory`, `wait`, `park`, `step_since` and `ended_at` are written.
+    /// `lease_until` is written unless the lease is given back, `due_at` only if it is.
+    pub run: RunRecord,
+    /// Give the lease back.
+    pub release: bool,
+    /// Change of the node.
+    pub node: Option<NodeChange>,
+    /// History.
+    pub timeline: Vec<TimelineEvent>,
+    /// Steps that begin.
+    pub transitions: Vec<Transition>,
+    /// Intents, new ones and ones whose outcome is now known. A known outcome never changes.
+    pub attempts: Vec<Intent>,
+    /// A full read of the machine.
+    pub observation: Option<Observation>,
+    /// Credentials for a new deployment; the run's earlier unused ones are revoked.
+    pub tokens: Vec<NewToken>,
+    /// The run's tokens that have no end yet expire then.
+    pub tokens_expire_at: Option<Timestamp>,
+    /// Tasks for the node's agent.
+    pub tasks: Vec<NewTask>,
+}
+
+impl RunWrite {
+    /// Writes the run itself and nothing else.
+    #[must_use]
+    pub const fn new(run: RunRecord) -> Self {
+        Self {
+            run,
+            release: false,
+            node: None,
+            timeline: Vec::new(),
+            transitions: Vec::new(),
+            attempts: Vec::new(),
+            observation: None,
+            tokens: Vec::new(),
+            tokens_expire_at: None,
+            tasks: Vec::new(),
+        }
+    }
+
+    /// Gives the lease back, too.
+    #[must_use]
+    pub const fn releasing(mut self) -> Self {
+        self.release = true;
+        self
+    }
+}
+
+const CLAIM: &str = concat!(
+    "WITH due AS MATERIALIZED (SELECT id FROM run WHERE status IN ('running', 'waiting') \
+     AND due_at <= $1 AND lease_until <= $1 ORDER BY due_at LIMIT $3 {SKIP}) \
+     UPDATE run SET lease_token = lease_token + 1, lease_until = $2, was_due_at = run.due_at, \
+     due_at = $2 FROM due WHERE run.id = due.id RETURNING ",
+    run_columns!("run.was_due_at")
+);
+
+const CLAIMED_NODES: &str = concat!(
+    "SELECT ",
+    rows::node_columns!(),
+    ", ",
+    rows::observation_columns!(),
+    " FROM ",
+    rows::node_from!(),
+    " LEFT JOIN observation ON observation.node_id = node.id WHERE node.id IN ({LIST})"
+);
+
+const KEEP: &str = "UPDATE run SET step = $3, status = $4, memory = $5, wait = $6, park = $7, \
+     step_since = $8, ended_at = $9, lease_until = $10, due_at = $10 \
+     WHERE id = $1 AND lease_token = $2 AND lease_until > 0 RETURNING wake_seq";
+
+const RELEASE: &str = "UPDATE run SET step = $3, status = $4, memory = $5, wait = $6, park = $7, \
+     step_since = $8, ended_at = $9, lease_until = 0, handled_seq = $11, \
+     due_at = CASE WHEN wake_seq > $11 THEN $12 ELSE $10 END \
+     WHERE id = $1 AND lease_token = $2 AND lease_until > 0 RETURNING wake_seq";
+
+const WAKE: &str = "WITH woken AS MATERIALIZED (SELECT id FROM run WHERE id IN ({LIST}) \
+     ORDER BY id {LOCK}) \
+     UPDATE run SET wake_seq = wake_seq + 1, \
+     due_at = CASE WHEN lease_until > $1 OR due_at < $1 THEN due_at ELSE $1 END \
+     FROM woken WHERE run.id = woken.id";
+
+/// Counts an event of each run and makes it due. While a worker holds the lease, only the count
+/// grows: the worker sees it when it gives the lease back.
+pub(crate) async fn wake(
+    conn: &mut Conn,
+    now: Timestamp,
+    run_ids: impl IntoIterator<Item = RunId>,
+) -> Result<(), StoreError> {
+    for ids in padded(run_ids.into_iter().map(|id| id.0)) {
+        let sql = with_list(WAKE, 2, ids.len());
+        let mut args = args![now];
+        args.extend(ids.into_iter().map(Val::from));
+        conn.execute(sql, args).await?;
+    }
+    Ok(())
+}
+
+/// Wakes one run and names its node.
+pub(crate) async fn wake_one(
+    conn: &mut Conn,
+    now: Timestamp,
+    run_id: RunId,
+) -> Result<NodeId, StoreError> {
+    let row = conn
+        .first(
+            "UPDATE run SET wake_seq = wake_seq + 1, \
+             due_at = CASE WHEN lease_until > $1 OR due_at < $1 THEN due_at ELSE $1 END \
+             WHERE id = $2 RETURNING node_id",
+            args![now, run_id.0],
+        )
+        .await?;
+    row.ok_or_else(|| StoreError::not_found("run", run_id))?
+        .cols()
+        .id(NodeId)
+}
+
+/// Appends step boundaries.
+pub(crate) async fn append_transitions(
+    conn: &mut Conn,
+    run_id: RunId,
+    transitions: &[Transition],
+) -> Result<(), StoreError> {
+    let rows = transitions
+        .iter()
+        .map(|change| args![run_id.0, change.step.as_str(), change.at, &change.cause])
+        .collect();
+    conn.insert_rows("INSERT INTO transition (run_id, step, at, cause)", rows)
+        .await
+}
+
+async fn write_run(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<bool, StoreError> {
+    let run = &write.run;
+    let mut values = vec![
+        run.id.0.into(),
+        run.lease_token.into(),
+        run.step.as_str().into(),
+        run.status.as_str().into(),
+        Val::json(&run.memory)?,
+        Val::opt_json(run.wait.as_ref())?,
+        Val::opt_json(run.park.as_ref())?,
+        run.step_since.into(),
+        run.ended_at.into(),
+    ];
+    let row = if write.release {
+        values.extend(args![run.due_at, run.wake_seq, now]);
+        conn.first(RELEASE, values).await?
+    } else {
+        values.extend(args![run.lease_until]);
+        conn.first(KEEP, values).await?
+    };
+    let wake_seq: i64 = row.ok_or(StoreError::LeaseLost)?.cols().next()?;
+    Ok(write.release && (wake_seq > run.wake_seq || run.due_at <= now))
+}
+
+async fn change_node(
+    conn: &mut Conn,
+    now: Timestamp,
+    run: &RunRecord,
+    change: &NodeChange,
+) -> Result<(), StoreError> {
+    if let Some(system_id) = &change.system_id {
+        let holder = conn
+            .first(
+                "SELECT hostname FROM node WHERE site_id = $1 AND system_id = $2 AND id <> $3 \
+                 AND state NOT IN ('retired', 'detached', 'deleted')",
+                args![run.site_id.0, system_id, run.node_id.0],
+            )
+            .await?;
+        if let Some(holder) = holder {
+            let hostname: String = holder.cols().next()?;
+            let detail = format!("machine {system_id} is held by node {hostname}");
+            return Err(StoreError::conflict("machine_held", detail));
+        }
+    }
+    let changed = conn
+        .execute(
+            "UPDATE node SET state = COALESCE($2, state), system_id = COALESCE($3, system_id), \
+             revision = revision + 1, updated_at = $4 WHERE id = $1",
+            args![
+                run.node_id.0,
+                change.state.map(NodeState::as_str),
+                change.system_id.as_deref(),
+                now
+            ],
+        )
+        .await;
+    match changed {
+        // Another node took the machine between the look and the write.
+        Err(StoreError::Conflict {
+            code: "already_exists",
+            ..
+        }) => {
+            let system_id = change.system_id.as_deref().unwrap_or_default();
+            let detail = format!("machine {system_id} was just taken by another node");
+            Err(StoreError::conflict("machine_held", detail))
+        }
+        other => other.map(drop),
+    }
+}
+
+async fn write_attempt(conn: &mut Conn, run_id: RunId, intent: &Intent) -> Result<(), StoreError> {
+    conn.execute(
+        "INSERT INTO effect_attempt (id, run_id, step, effect, number, at, before_status, \
+         outcome, ended_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+         ON CONFLICT (id) DO UPDATE SET outcome = excluded.outcome, \
+         ended_at = excluded.ended_at WHERE effect_attempt.outcome IS NULL",
+        vec![
+            intent.id.0.into(),
+            run_id.0.into(),
+            intent.step.as_str().into(),
+            Val::json(&intent.effect)?,
+            i64::from(intent.number).into(),
+            intent.at.into(),
+            intent.before.into(),
+            Val::opt_json(intent.outcome.as_ref())?,
+            intent.ended_at.into(),
+        ],
+    )
+    .await
+    .map(drop)
+}
+
+async fn write_tasks(
+    conn: &mut Conn,
+    now: Timestamp,
+    run: &RunRecord,
+    tasks: &[NewTask],
+) -> Result<(), StoreError> {
+    for task in tasks {
+        conn.execute(
+            "INSERT INTO node_task (id, node_id, run_id, spec, created_at, expires_at) \
+             VALUES ($1, $2, $3, $4, $5, $6)",
+            vec![
+                task.id.0.into(),
+                run.node_id.0.into(),
+                run.id.0.into(),
+                Val::json(&task.spec)?,
+                now.into(),
+                task.expires_at.into(),
+            ],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// Writes it all; answers whether the run is due at once.
+async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<bool, StoreError> {
+    let run = &write.run;
+    let due = write_run(conn, now, write).await?;
+    if let Some(change) = &write.node {
+        change_node(conn, now, run, change).await?;
+    }
+    if let Some(observation) = &write.observation {
+        watch::put_read(conn, run.node_id, observation).await?;
+    }
+    append_transitions(conn, run.id, &write.transitions).await?;
+    for intent in &write.attempts {
+        write_attempt(conn, run.id, intent).await?;
+    }
+    if !write.tokens.is_empty() {
+        token::revoke_unused(conn, now, run.id).await?;
+        token::insert(conn, now, &write.tokens).await?;
+    }
+    if let Some(end) = write.tokens_expire_at {
+        token::start_clock(conn, run.id, end).await?;
+    }
+    write_tasks(conn, now, run, &write.tasks).await?;
+    let history = write.timeline.iter().map(|event| (run.node_id, event));
+    timeline::append(conn, history).await?;
+    Ok(due)
+}
+
+impl Store {
+    /// Hands out at most `limit` runs that are due at `now`, the longest due first, each leased
+    /// until `lease_until`.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn claim(
+        &self,
+        now: Timestamp,
+        lease_until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut runs = self
+            .write(move |conn| {
+                Box::pin(async move {
+                    let rows = conn.all(CLAIM, args![now, lease_until, limit]).await?;
+                    rows.iter()
+                        .map(|row| rows::run(&mut row.cols()))
+                        .collect::<Result<Vec<_>, _>>()
+                })
+            })
+            .await?;
+        runs.sort_by_key(|run| (run.due_at, run.id));
+        self.with_context(runs).await
+    }
+
+    /// Reads after the claim is committed, and outside it: what is newer than the claim has its
+    /// own event, and the writer is not held up.
+    async fn with_context(&self, runs: Vec<RunRecord>) -> Result<Vec<Claimed>, StoreError> {
+        let mut conn = self.reader().await?;
+        let mut nodes = std::collections::HashMap::new();
+        for ids in padded(runs.iter().map(|run| run.node_id.0)) {
+            let sql = with_list(CLAIMED_NODES, 1, ids.len());
+            for row in conn
+                .all(sql, ids.into_iter().map(Val::from).collect())
+                .await?
+            {
+                let mut cols = row.cols();
+                let node = rows::node(&mut cols)?;
+                nodes.insert(node.id, (node, rows::observation(&mut cols)?));
+            }
+        }
+        let mut reports = self
+            .reports_of(&mut conn, runs.iter().map(|run| run.id))
+            .await?;
+        runs.into_iter()
+            .map(|run| {
+                let (node, observation) = nodes
+                    .remove(&run.node_id)
+                    .ok_or_else(|| StoreError::corrupt("run", "its node is missing"))?;
+                let reports = reports.remove(&run.id).unwrap_or_default();
+                Ok(Claimed {
+                    run,
+                    node,
+                    observation,
+                    reports,
+                })
+            })
+            .collect()
+    }
+
+    /// Writes the result of a worker's look at a run.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] when the run was claimed by another worker, or given back;
+    /// `machine_held` when the node is to be bound to a machine that another node holds; the
+    /// database's. In each case nothing was written.
+    pub async fn commit(&self, now: Timestamp, write: RunWrite) -> Result<(), StoreError> {
+        let (node_id, tasks) = (write.run.node_id, !write.tasks.is_empty());
+        let due = self
+            .write(move |conn| Box::pin(async move { write_all(conn, now, &write).await }))
+            .await?;
+        if due {
+            self.signal_due();
+        }
+        if tasks {
+            self.signal_task(node_id);
+        }
+        Ok(())
+    }
+
+    /// Extends a lease to `until`.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`], or the database's.
+    pub async fn renew(
+        &self,
+        run_id: RunId,
+        lease_token: i64,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                let renewed = conn
+                    .execute(
+                        "UPDATE run SET lease_until = $3, due_at = $3 \
+                         WHERE id = $1 AND lease_token = $2 AND lease_until > 0",
+                        args![run_id.0, lease_token, until],
+                    )
+                    .await?;
+                if renewed == 0 {
+                    Err(StoreError::LeaseLost)
+                } else {
+                    Ok(())
+                }
+            })
+        })
+        .await
+    }
+
+    /// Notes an event of each run: due now, or as soon as its worker gives it back. A parked run
+    /// only counts the event.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn wake(&self, now: Timestamp, run_ids: Vec<RunId>) -> Result<(), StoreError> {
+        self.write(move |conn| Box::pin(async move { wake(conn, now, run_ids).await }))
+            .await?;
+        self.signal_due();
+        Ok(())
+    }
+
+    /// When the next run is due, or the next lease ends; none: no run is open and moving.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(
+                "SELECT due_at FROM run WHERE status IN ('running', 'waiting') \
+                 ORDER BY due_at LIMIT 1",
+                args![],
+            )
+            .await?;
+        row.map(|row| row.cols().at()).transpose()
+    }
+
+    /// Lets a parked run go on where it stopped, and writes down who said so.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], `run_not_parked`, or the database's.
+    pub async fn resume(
+        &self,
+        now: Timestamp,
+        run_id: RunId,
+        actor: &str,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        let entry = NewAudit {
+            actor: actor.to_owned(),
+            action: "run.resume".to_owned(),
+            subject: run_id.to_string(),
+            detail: serde_json::json!({ "reason": reason }),
+        };
+        self.write(move |conn| {
+            Box::pin(async move {
+                let resumed = conn
+                    .execute(
+                        "UPDATE run SET status = 'running', park = NULL, wait = NULL, \
+                         due_at = $2, wake_seq = wake_seq + 1, lease_token = lease_token + 1, \
+                         lease_until = 0 WHERE id = $1 AND status = 'parked'",
+                        args![run_id.0, now],
+                    )
+                    .await?;
+                if resumed == 1 {
+                    return audit::append(conn, now, &entry).await;
+                }
+                let row = conn.first("SELECT status FROM run WHERE id = $1", args![run_id.0]);
+                let row = row
+                    .await?
+                    .ok_or_else(|| StoreError::not_found("run", run_id))?;
+                let status: String = row.cols().next()?;
+                let detail = format!("run {run_id} is {status}, not parked");
+                Err(StoreError::conflict("run_not_parked", detail))
+            })
+        })
+        .await?;
+        self.signal_due();
+        Ok(())
+    }
+
+    /// A run.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn run(&self, id: RunId) -> Result<RunRecord, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            run_columns!("run.due_at"),
+            " FROM run WHERE id = $1"
+        );
+        let row = self.reader().await?.first(SQL, args![id.0]).await?;
+        rows::run(&mut row.ok_or_else(|| StoreError::not_found("run", id))?.cols())
+    }
+
+    /// The runs of a node, newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn runs_of_node(&self, node_id: NodeId) -> Result<Vec<RunRecord>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            run_columns!("run.due_at"),
+            " FROM run WHERE node_id = $1 ORDER BY created_at DESC, id DESC"
+        );
+        let rows = self.reader().await?.all(SQL, args![node_id.0]).await?;
+        rows.iter().map(|row| rows::run(&mut row.cols())).collect()
+    }
+
+    /// How many open runs of a profile are in one of `steps`; for its `batch_max_parallel`.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn open_runs_in(
+        &self,
+        profile_id: ProfileId,
+        steps: &[Step],
+    ) -> Result<i64, StoreError> {
+        let sql = with_list(
+            "SELECT COUNT(*) FROM run WHERE status IN ('running', 'waiting', 'parked') \
+             AND profile_id = $1 AND step IN ({LIST})",
+            2,
+            steps.len(),
+        );
+        let mut values = args![profile_id.0];
+        values.extend(steps.iter().map(|step| Val::from(step.as_str())));
+        let row = self.reader().await?.first(sql, values).await?;
+        row.map_or(Ok(0), |row| row.cols().next())
+    }
+
+    /// Step boundaries of a run, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn transitions(&self, run_id: RunId) -> Result<Vec<Transition>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT step, at, cause FROM transition WHERE run_id = $1 ORDER BY id",
+                args![run_id.0],
+            )
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let mut cols = row.cols();
+                Ok(Transition {
+                    step: cols.word()?,
+                    at: cols.at()?,
+                    cause: cols.next()?,
+                })
+            })
+            .collect()
+    }
+
+    /// The stretches of a run, oldest first: each ends where the next begins, the last where the
+    /// run ended.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn spans(&self, run_id: RunId) -> Result<Vec<StepSpan>, StoreError> {
+        let ended_at = self.run(run_id).await?.ended_at;
+        let changes = self.transitions(run_id).await?;
+        let ends = changes
+            .iter()
+            .skip(1)
+            .map(|next| Some(next.at))
+            .chain([ended_at]);
+        Ok(changes
+            .iter()
+            .zip(ends)
+            .map(|(change, until)| StepSpan {
+                step: change.step,
+                from: change.at,
+                until,
+            })
+            .collect())
+    }
+
+    /// Everything a run tried, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn attempts(&self, run_id: RunId) -> Result<Vec<AttemptView>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT step, effect, number, at, outcome, ended_at FROM effect_attempt \
+                 WHERE run_id = $1 ORDER BY at, id",
+                args![run_id.0],
+            )
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let mut cols = row.cols();
+                let step = cols.word()?;
+                let effect: gpuaas_core::effect::Effect = cols.json()?;
+                let number: i64 = cols.next()?;
+                let intended_at = cols.at()?;
+                let outcome: Option<Outcome> = cols.opt_json()?;
+                Ok(AttemptView {
+                    step,
+                    effect: effect.name().to_owned(),
+                    number: u32::try_from(number)
+                        .map_err(|error| StoreError::corrupt("attempt number", error))?,
+                    intended_at,
+                    ended_at: cols.opt_at()?,
+                    outcome: outcome.as_ref().map(|outcome| outcome.name().to_owned()),
+                    detail: outcome.map_or_else(String::new, detail_of),
+                })
+            })
+            .collect()
+    }
+}
+
+fn detail_of(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Accepted => String::new(),
+        Outcome::Rejected { text, .. }
+        | Outcome::NotSent { text, .. }
+        | Outcome::Unknown { text, .. } => text,
+    }
+}

@@ -1,0 +1,340 @@
+//! Secrets at rest: envelope encryption with AES-256-GCM-SIV (RFC 8452).
+//!
+//! Each secret has a random key of its own, and that key is wrapped by the master key. Changing
+//! the master key then rewraps short keys and leaves the secrets alone. GCM-SIV because its nonce
+//! may repeat without giving the key away, so a bad random source costs less.
+//!
+//! The associated data names the owner and the purpose, so a sealed value copied to another row
+//! does not open. Layout: version (1), master key id (8), nonce (12), wrapped key (32 + 16),
+//! nonce (12), ciphertext and tag.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use aes_gcm_siv::aead::{Aead as _, KeyInit as _, Payload};
+use aes_gcm_siv::{Aes256GcmSiv, Nonce};
+use rand::TryRngCore as _;
+use sha2::{Digest as _, Sha256};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::error::StoreError;
+
+const VERSION: u8 = 1;
+const KEY_ID_BYTES: usize = 8;
+const NONCE_BYTES: usize = 12;
+const WRAPPED_BYTES: usize = 48;
+const HEAD_BYTES: usize = 1 + KEY_ID_BYTES + NONCE_BYTES + WRAPPED_BYTES + NONCE_BYTES;
+
+/// A value that must not be printed. Overwritten when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes the value.
+    #[must_use]
+    pub const fn new(value: String) -> Self {
+        Self(value)
+    }
+
+    /// Shows the value; say so where it is used.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// The key that wraps all others.
+#[derive(Clone)]
+pub struct MasterKey(Zeroizing<[u8; 32]>);
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MasterKey({})", self.id_hex())
+    }
+}
+
+impl MasterKey {
+    /// A key from 32 bytes of good randomness.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// A new random key.
+    ///
+    /// # Errors
+    /// `random_unavailable` when the operating system gives no randomness.
+    pub fn generate() -> Result<Self, StoreError> {
+        Ok(Self(Zeroizing::new(random()?)))
+    }
+
+    /// Reads the key from a file of 64 hexadecimal digits, or makes one (mode 0600).
+    ///
+    /// # Errors
+    /// `master_key_unreadable` when the file cannot be read or made, is not a key, or may be
+    /// read by other users.
+    pub fn load_or_create(path: &Path) -> Result<Self, StoreError> {
+        match fs::read_to_string(path) {
+            Ok(text) => Self::check_mode(path).and_then(|()| Self::parse(path, text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::create(path),
+            Err(error) => Err(unreadable(
+                path,
+                &error,
+                "check the path and its permissions",
+            )),
+        }
+    }
+
+    fn parse(path: &Path, text: String) -> Result<Self, StoreError> {
+        let text = Zeroizing::new(text);
+        let mut key = Zeroizing::new([0u8; 32]);
+        let digits = text.trim();
+        let valid = digits.len() == 64
+            && key.iter_mut().enumerate().all(|(n, byte)| {
+                let pair = digits.get(2 * n..2 * n + 2);
+                let parsed = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok());
+                parsed.map(|value| *byte = value).is_some()
+            });
+        if valid {
+            Ok(Self(key))
+        } else {
+            Err(unreadable(
+                path,
+                &"it is not 64 hexadecimal digits",
+                "restore it from a backup",
+            ))
+        }
+    }
+
+    fn check_mode(path: &Path) -> Result<(), StoreError> {
+        let mode = fs::metadata(path)
+            .map_err(|error| unreadable(path, &error, "check the path"))?
+            .permissions()
+            .mode();
+        if mode & 0o077 == 0 {
+            return Ok(());
+        }
+        let hint = format!("chmod 600 {}", path.display());
+        Err(unreadable(
+            path,
+            &format!("its mode is {:o}", mode & 0o777),
+            &hint,
+        ))
+    }
+
+    /// Writes a new key beside `path` and links it there: of two processes that start at once,
+    /// both use the file of the first.
+    fn create(path: &Path) -> Result<Self, StoreError> {
+        let key = Self::generate()?;
+        let mut hex = Zeroizing::new(String::with_capacity(65));
+        for byte in key.0.iter() {
+            hex.push_str(&format!("{byte:02x}"));
+        }
+        hex.push('\n');
+        let draft = path.with_extension(format!("{}.new", key.id_hex()));
+        let written = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)
+            .and_then(|mut file| {
+                file.write_all(hex.as_bytes())
+                    .and_then(|()| file.sync_all())
+            })
+            .and_then(|()| fs::hard_link(&draft, path));
+        fs::remove_file(&draft).ok();
+        match written {
+            Ok(()) => Ok(key),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let text = fs::read_to_string(path)
+                    .map_err(|error| unreadable(path, &error, "check the path"))?;
+                Self::parse(path, text)
+            }
+            Err(error) => Err(unreadable(
+                path,
+                &error,
+                "make its folder, and let this user write there",
+            )),
+        }
+    }
+
+    fn id(&self) -> [u8; KEY_ID_BYTES] {
+        let digest = Sha256::new_with_prefix(b"gpuaas master key id").chain_update(*self.0);
+        let mut id = [0; KEY_ID_BYTES];
+        id.copy_from_slice(&digest.finalize()[..KEY_ID_BYTES]);
+        id
+    }
+
+    /// Names the key without telling anything about it.
+    pub(crate) fn id_hex(&self) -> String {
+        self.id().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Seals `secret` for `owner`.
+    pub(crate) fn seal(&self, owner: &str, secret: &Secret) -> Result<Vec<u8>, StoreError> {
+        let key = Zeroizing::new(random::<32>()?);
+        let (outer, inner) = (random::<NONCE_BYTES>()?, random::<NONCE_BYTES>()?);
+        let wrapped = encrypt(&self.0, outer, owner, &*key)?;
+        let sealed = encrypt(&key, inner, owner, secret.0.as_bytes())?;
+        let mut out = Vec::with_capacity(HEAD_BYTES + sealed.len());
+        out.push(VERSION);
+        out.extend_from_slice(&self.id());
+        out.extend_from_slice(&outer);
+        out.extend_from_slice(&wrapped);
+        out.extend_from_slice(&inner);
+        out.extend_from_slice(&sealed);
+        Ok(out)
+    }
+
+    /// Opens what [`Self::seal`] made for the same owner.
+    pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Result<Secret, StoreError> {
+        let refuse = |why: &str| StoreError::corrupt(format!("secret {owner}"), why);
+        let (head, body) = sealed
+            .split_at_checked(HEAD_BYTES)
+            .ok_or_else(|| refuse("it is too short"))?;
+        let (version, rest) = head.split_at(1);
+        let (key_id, rest) = rest.split_at(KEY_ID_BYTES);
+        let (outer, rest) = rest.split_at(NONCE_BYTES);
+        let (wrapped, inner) = rest.split_at(WRAPPED_BYTES);
+        if version != [VERSION] {
+            return Err(refuse("it has an unknown version"));
+        }
+        if key_id != self.id() {
+            return Err(refuse("it was sealed with another master key"));
+        }
+        let key = decrypt(&*self.0, outer, owner, wrapped).ok_or_else(|| refuse("its key"))?;
+        let plain = decrypt(&key, inner, owner, body).ok_or_else(|| refuse("its content"))?;
+        let text = String::from_utf8(plain.to_vec()).map_err(|_| refuse("it is not text"))?;
+        Ok(Secret(text))
+    }
+}
+
+fn unreadable(path: &Path, why: &dyn fmt::Display, hint: &str) -> StoreError {
+    let detail = format!(
+        "the master key file {} cannot be used: {why}",
+        path.display()
+    );
+    StoreError::open("master_key_unreadable", detail, hint)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], StoreError> {
+    let mut bytes = [0; N];
+    rand::rngs::OsRng
+        .try_fill_bytes(&mut bytes)
+        .map_err(|error| {
+            StoreError::open(
+                "random_unavailable",
+                format!("the operating system gives no randomness: {error}"),
+                "check /dev/urandom",
+            )
+        })?;
+    Ok(bytes)
+}
+
+fn encrypt(
+    key: &[u8; 32],
+    nonce: [u8; NONCE_BYTES],
+    owner: &str,
+    plain: &[u8],
+) -> Result<Vec<u8>, StoreError> {
+    Aes256GcmSiv::new(key.into())
+        .encrypt(
+            &Nonce::from(nonce),
+            Payload {
+                msg: plain,
+                aad: owner.as_bytes(),
+            },
+        )
+        .map_err(|_| StoreError::corrupt(format!("secret {owner}"), "it is too long to seal"))
+}
+
+fn decrypt(key: &[u8], nonce: &[u8], owner: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let nonce: [u8; NONCE_BYTES] = nonce.try_into().ok()?;
+    Aes256GcmSiv::new_from_slice(key)
+        .ok()?
+        .decrypt(
+            &Nonce::from(nonce),
+            Payload {
+                msg: sealed,
+                aad: owner.as_bytes(),
+            },
+        )
+        .ok()
+        .map(Zeroizing::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> MasterKey {
+        MasterKey::from_bytes([7; 32])
+    }
+
+    #[test]
+    fn opens_for_its_owner_only() {
+        let secret = Secret::new("consumer:token:secret".to_owned());
+        let sealed = key().seal("site/1", &secret).unwrap();
+        assert_eq!(key().open("site/1", &sealed).unwrap(), secret);
+        assert_eq!(
+            key().open("site/2", &sealed).unwrap_err().code(),
+            "stored_data_corrupt"
+        );
+        let other = MasterKey::from_bytes([8; 32]);
+        assert!(
+            other
+                .open("site/1", &sealed)
+                .unwrap_err()
+                .to_string()
+                .contains("another master")
+        );
+        let mut bent = sealed;
+        *bent.last_mut().unwrap() ^= 1;
+        assert!(key().open("site/1", &bent).is_err());
+        assert!(key().open("site/1", &bent[..40]).is_err());
+    }
+
+    #[test]
+    fn is_never_printed() {
+        let text = format!("{:?} {:?}", Secret::new("hush".to_owned()), key());
+        assert!(!text.contains("hush") && !text.contains("0707"));
+    }
+
+    #[test]
+    fn key_file_is_made_once_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("master.key");
+        let made = MasterKey::load_or_create(&path).unwrap();
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(MasterKey::load_or_create(&path).unwrap().0, made.0);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let refused = MasterKey::load_or_create(&path).unwrap_err();
+        assert!(refused.hint().starts_with("chmod 600"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, "short").unwrap();
+        assert_eq!(
+            MasterKey::load_or_create(&path).unwrap_err().code(),
+            "master_key_unreadable"
+        );
+    }
+}

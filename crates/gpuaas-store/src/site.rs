@@ -1,0 +1,196 @@
+//! Sites and their sealed API keys.
+
+use gpuaas_types::api::{SiteResource, SiteStatus};
+use gpuaas_types::spec::SiteSpec;
+use gpuaas_types::{SiteId, Timestamp};
+use uuid::Uuid;
+
+use crate::Store;
+use crate::db::{Conn, Val, args};
+use crate::error::StoreError;
+use crate::rows;
+use crate::seal::Secret;
+
+const API_KEY: &str = "maas_api_key";
+
+macro_rules! site_select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, spec, status, revision, created_at, updated_at FROM site ",
+            $rest
+        )
+    };
+}
+
+impl Store {
+    /// Adds a site and seals its API key.
+    ///
+    /// # Errors
+    /// `site_name_taken`, or the database's.
+    pub async fn create_site(
+        &self,
+        now: Timestamp,
+        id: SiteId,
+        spec: SiteSpec,
+        status: SiteStatus,
+        api_key: &Secret,
+    ) -> Result<SiteResource, StoreError> {
+        let sealed = self.seal(id.0, API_KEY, api_key)?;
+        let (name, values) = (spec.name.clone(), (Val::json(&spec)?, Val::json(&status)?));
+        self.write(move |conn| {
+            Box::pin(async move {
+                let made = conn
+                    .execute(
+                        "INSERT INTO site (id, name, spec, status, revision, created_at, \
+                         updated_at) VALUES ($1, $2, $3, $4, 1, $5, $5) ON CONFLICT DO NOTHING",
+                        vec![id.0.into(), (&name).into(), values.0, values.1, now.into()],
+                    )
+                    .await?;
+                if made == 0 {
+                    let detail = format!("a site named {name} exists");
+                    return Err(StoreError::conflict("site_name_taken", detail));
+                }
+                conn.execute(
+                    "INSERT INTO site_watch (site_id, holder, lease_token, lease_until) \
+                     VALUES ($1, '', 0, 0)",
+                    args![id.0],
+                )
+                .await?;
+                put_secret(conn, id.0, API_KEY, sealed).await
+            })
+        })
+        .await?;
+        Ok(SiteResource {
+            id,
+            spec,
+            status,
+            revision: 1,
+            created_at: now,
+            updated_at: now,
+        })
+    }
+
+    /// A site by identifier.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn site(&self, id: SiteId) -> Result<SiteResource, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(site_select!("WHERE id = $1"), args![id.0])
+            .await?;
+        let row = row.ok_or_else(|| StoreError::not_found("site", id))?;
+        rows::site(&mut row.cols())
+    }
+
+    /// A site by name.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn site_by_name(&self, name: &str) -> Result<SiteResource, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(site_select!("WHERE name = $1"), args![name])
+            .await?;
+        let row = row.ok_or_else(|| StoreError::not_found("site", name))?;
+        rows::site(&mut row.cols())
+    }
+
+    /// All sites, by name.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn sites(&self) -> Result<Vec<SiteResource>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(site_select!("ORDER BY name"), args![])
+            .await?;
+        rows.iter().map(|row| rows::site(&mut row.cols())).collect()
+    }
+
+    /// Writes what is known of a site. Its revision is that of the spec and stays.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn set_site_status(
+        &self,
+        now: Timestamp,
+        id: SiteId,
+        status: &SiteStatus,
+    ) -> Result<(), StoreError> {
+        let status = Val::json(status)?;
+        self.write(move |conn| {
+            Box::pin(async move {
+                let changed = conn
+                    .execute(
+                        "UPDATE site SET status = $2, updated_at = $3 WHERE id = $1",
+                        vec![id.0.into(), status, now.into()],
+                    )
+                    .await?;
+                if changed == 0 {
+                    Err(StoreError::not_found("site", id))
+                } else {
+                    Ok(())
+                }
+            })
+        })
+        .await
+    }
+
+    /// The site's MAAS API key.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::Corrupt`], or the database's.
+    pub async fn site_api_key(&self, id: SiteId) -> Result<Secret, StoreError> {
+        self.secret(id.0, API_KEY)
+            .await?
+            .ok_or_else(|| StoreError::not_found("API key of site", id))
+    }
+
+    pub(crate) fn seal(
+        &self,
+        owner: Uuid,
+        name: &str,
+        secret: &Secret,
+    ) -> Result<Vec<u8>, StoreError> {
+        self.key().seal(&format!("{owner}/{name}"), secret)
+    }
+
+    pub(crate) async fn secret(
+        &self,
+        owner: Uuid,
+        name: &'static str,
+    ) -> Result<Option<Secret>, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(
+                "SELECT sealed FROM secret WHERE owner = $1 AND name = $2",
+                args![owner, name],
+            )
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let sealed: Vec<u8> = row.cols().next()?;
+        self.key()
+            .open(&format!("{owner}/{name}"), &sealed)
+            .map(Some)
+    }
+}
+
+pub(crate) async fn put_secret(
+    conn: &mut Conn,
+    owner: Uuid,
+    name: &'static str,
+    sealed: Vec<u8>,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "INSERT INTO secret (owner, name, sealed) VALUES ($1, $2, $3) \
+         ON CONFLICT (owner, name) DO UPDATE SET sealed = excluded.sealed",
+        args![owner, name, sealed],
+    )
+    .await
+    .map(drop)
+}

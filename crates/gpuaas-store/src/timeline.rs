@@ -1,0 +1,109 @@
+//! History of nodes: append-only.
+
+use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::{NodeId, RunId};
+
+use crate::Store;
+use crate::db::{Conn, Val};
+use crate::error::StoreError;
+use crate::rows::{timeline_event, word_of};
+
+/// One stored line of history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimelineRow {
+    /// Position: pages and streams go on after it.
+    ///
+    /// PostgreSQL hands positions out before it commits, so a line may appear with a position a
+    /// little below one already seen. A follower that must not miss any reads its last page
+    /// again.
+    pub id: i64,
+    /// The line.
+    pub event: TimelineEvent,
+}
+
+pub(crate) async fn append(
+    conn: &mut Conn,
+    events: impl IntoIterator<Item = (NodeId, &TimelineEvent)>,
+) -> Result<(), StoreError> {
+    let mut rows = Vec::new();
+    for (node_id, event) in events {
+        rows.push(vec![
+            Val::from(node_id.0),
+            Val::from(event.run_id.map(|id| id.0)),
+            Val::from(event.step.map(gpuaas_types::Step::as_str)),
+            Val::from(&word_of(&event.source)?),
+            Val::from(&event.code),
+            Val::from(&event.text),
+            Val::from(event.at),
+        ]);
+    }
+    conn.insert_rows(
+        "INSERT INTO timeline_event (node_id, run_id, step, source, code, text, at)",
+        rows,
+    )
+    .await
+}
+
+macro_rules! timeline_select {
+    ($filter:literal) => {
+        concat!(
+            "SELECT id, at, run_id, step, source, code, text FROM timeline_event WHERE ",
+            $filter,
+            " AND id > $2 ORDER BY id LIMIT $3"
+        )
+    };
+}
+
+impl Store {
+    /// History of a node in the order it was written, at most `limit` lines after position
+    /// `after` (0: from the beginning).
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn timeline_of_node(
+        &self,
+        node_id: NodeId,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<TimelineRow>, StoreError> {
+        self.timeline(timeline_select!("node_id = $1"), node_id.0, after, limit)
+            .await
+    }
+
+    /// History of a run; otherwise as [`Self::timeline_of_node`].
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn timeline_of_run(
+        &self,
+        run_id: RunId,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<TimelineRow>, StoreError> {
+        self.timeline(timeline_select!("run_id = $1"), run_id.0, after, limit)
+            .await
+    }
+
+    async fn timeline(
+        &self,
+        sql: &'static str,
+        key: uuid::Uuid,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<TimelineRow>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(sql, crate::db::args![key, after, limit])
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let mut cols = row.cols();
+                Ok(TimelineRow {
+                    id: cols.next()?,
+                    event: timeline_event(&mut cols)?,
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,410 @@
+//! Credentials. Only their SHA-256 is stored: they are 256 random bits, so a slow hash would
+//! add cost and no safety.
+//!
+//! An enrollment token works once, with one exception. An agent that dies between enrolling and
+//! saving who it is must be able to enroll again; until the first heartbeat of the run, nobody
+//! can have used the credential it lost, so the second use is taken and that credential revoked.
+//!
+//! A token's life is counted from the moment that the node can first use it. Minutes of disk
+//! writing lie between minting and first boot, so until [`Store::start_token_clock`] a token has
+//! no end, but it cannot outlive its run.
+
+use gpuaas_core::record::ReportKind;
+use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::{NodeId, RunId, RunStatus, Timestamp, TokenId};
+use sha2::{Digest as _, Sha256};
+
+use crate::db::{Cols, Conn, args};
+use crate::error::StoreError;
+use crate::{Store, agent, run, timeline};
+
+/// SHA-256 of a credential, as it is stored.
+#[must_use]
+pub fn sha256(credential: &str) -> [u8; 32] {
+    Sha256::digest(credential.as_bytes()).into()
+}
+
+/// What a credential is for. Each works on its own endpoints only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TokenPurpose {
+    /// Bootstrap callbacks of a run.
+    Bootstrap,
+    /// One enrollment of an agent.
+    Enrollment,
+    /// Everything an enrolled agent does.
+    Agent,
+    /// The admin API.
+    Admin,
+}
+
+impl TokenPurpose {
+    /// Stable name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "bootstrap",
+            Self::Enrollment => "enrollment",
+            Self::Agent => "agent",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Why a credential was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenFault {
+    /// No such credential, or not for this purpose, or not for this run.
+    #[error("the token is not known")]
+    Unknown,
+    /// It worked before and works only once.
+    #[error("the token was used already")]
+    Used,
+    /// Its time is over.
+    #[error("the token has expired")]
+    Expired,
+    /// It was replaced or withdrawn.
+    #[error("the token was revoked")]
+    Revoked,
+    /// Its time has not come.
+    #[error("the token is not usable yet")]
+    NotYet,
+    /// The run it was made for has ended.
+    #[error("the run of the token is over")]
+    RunOver,
+}
+
+impl TokenFault {
+    /// Stable code.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Unknown => "token_unknown",
+            Self::Used => "token_used",
+            Self::Expired => "token_expired",
+            Self::Revoked => "token_revoked",
+            Self::NotYet => "token_not_yet_usable",
+            Self::RunOver => "run_over",
+        }
+    }
+}
+
+/// A credential to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken {
+    /// Identifier.
+    pub id: TokenId,
+    /// See [`sha256`].
+    pub hash: [u8; 32],
+    /// What it is for.
+    pub purpose: TokenPurpose,
+    /// Whose it is; none for the admin API.
+    pub node_id: Option<NodeId>,
+    /// Run it was made for; none for the admin API.
+    pub run_id: Option<RunId>,
+    /// Works once.
+    pub single_use: bool,
+    /// Refused before.
+    pub usable_from: Timestamp,
+    /// Refused from then on; none: no end yet.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What a good credential stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenGrant {
+    /// The token.
+    pub id: TokenId,
+    /// Whose it is.
+    pub node_id: Option<NodeId>,
+    /// Run it was made for.
+    pub run_id: Option<RunId>,
+}
+
+/// An agent that asks to be taken.
+#[derive(Debug, Clone)]
+pub struct Enroll {
+    /// Hash of the enrollment token.
+    pub hash: [u8; 32],
+    /// Run that the agent names; must be the token's.
+    pub run_id: RunId,
+    /// Version of the agent.
+    pub agent_version: String,
+    /// Hostname it believes it has.
+    pub hostname: String,
+    /// Identifier of its new credential.
+    pub credential_id: TokenId,
+    /// Hash of its new credential.
+    pub credential_hash: [u8; 32],
+    /// History.
+    pub timeline: Vec<TimelineEvent>,
+}
+
+/// An agent that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enrolled {
+    /// Its node.
+    pub node_id: NodeId,
+    /// Its run.
+    pub run_id: RunId,
+    /// The token had been used before, by an agent that lost its credential.
+    pub again: bool,
+}
+
+pub(crate) async fn insert(
+    conn: &mut Conn,
+    now: Timestamp,
+    tokens: &[NewToken],
+) -> Result<(), StoreError> {
+    let rows = tokens
+        .iter()
+        .map(|token| {
+            args![
+                token.id.0,
+                &token.hash,
+                token.purpose.as_str(),
+                token.node_id.map(|id| id.0),
+                token.run_id.map(|id| id.0),
+                token.single_use,
+                now,
+                token.usable_from,
+                token.expires_at
+            ]
+        })
+        .collect();
+    conn.insert_rows(
+        "INSERT INTO token (id, hash, purpose, node_id, run_id, single_use, created_at, \
+         usable_from, expires_at)",
+        rows,
+    )
+    .await
+}
+
+/// Revokes what earlier deployments of the run were given and did not use up.
+pub(crate) async fn revoke_unused(
+    conn: &mut Conn,
+    now: Timestamp,
+    run_id: RunId,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "UPDATE token SET revoked_at = $2 WHERE run_id = $1 AND used_at IS NULL \
+         AND revoked_at IS NULL AND purpose IN ('bootstrap', 'enrollment')",
+        args![run_id.0, now],
+    )
+    .await
+    .map(drop)
+}
+
+pub(crate) async fn start_clock(
+    conn: &mut Conn,
+    run_id: RunId,
+    expires_at: Timestamp,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "UPDATE token SET expires_at = $2 WHERE run_id = $1 AND expires_at IS NULL \
+         AND used_at IS NULL AND revoked_at IS NULL AND purpose IN ('bootstrap', 'enrollment')",
+        args![run_id.0, expires_at],
+    )
+    .await
+    .map(drop)
+}
+
+struct Stored {
+    grant: TokenGrant,
+    purpose: String,
+    single_use: bool,
+    usable_from: Timestamp,
+    expires_at: Option<Timestamp>,
+    used_at: Option<Timestamp>,
+    revoked_at: Option<Timestamp>,
+    run_status: Option<RunStatus>,
+    heartbeat_seen: bool,
+}
+
+async fn stored(conn: &mut Conn, hash: &[u8; 32]) -> Result<Option<Stored>, StoreError> {
+    let row = conn
+        .first(
+            "SELECT token.id, token.node_id, token.run_id, token.purpose, token.single_use, \
+             token.usable_from, token.expires_at, token.used_at, token.revoked_at, run.status, \
+             EXISTS (SELECT 1 FROM report WHERE report.run_id = token.run_id \
+             AND report.kind = 'first_heartbeat') \
+             FROM token LEFT JOIN run ON run.id = token.run_id WHERE token.hash = $1",
+            args![hash],
+        )
+        .await?;
+    row.map(|row| read_stored(row.cols())).transpose()
+}
+
+fn read_stored(mut cols: Cols<'_>) -> Result<Stored, StoreError> {
+    Ok(Stored {
+        grant: TokenGrant {
+            id: cols.id(TokenId)?,
+            node_id: cols.opt_id(NodeId)?,
+            run_id: cols.opt_id(RunId)?,
+        },
+        purpose: cols.next()?,
+        single_use: cols.next()?,
+        usable_from: cols.at()?,
+        expires_at: cols.opt_at()?,
+        used_at: cols.opt_at()?,
+        revoked_at: cols.opt_at()?,
+        run_status: cols.opt_word()?,
+        heartbeat_seen: cols.next()?,
+    })
+}
+
+impl Stored {
+    fn check(&self, now: Timestamp, purpose: TokenPurpose) -> Result<(), TokenFault> {
+        let bound_to_run = matches!(purpose, TokenPurpose::Bootstrap | TokenPurpose::Enrollment);
+        if self.purpose != purpose.as_str() {
+            Err(TokenFault::Unknown)
+        } else if self.revoked_at.is_some() {
+            Err(TokenFault::Revoked)
+        } else if bound_to_run && !self.run_status.is_some_and(RunStatus::is_open) {
+            Err(TokenFault::RunOver)
+        } else if self.single_use && self.used_at.is_some() && self.heartbeat_seen {
+            Err(TokenFault::Used)
+        } else if self.expires_at.is_some_and(|end| now >= end) {
+            Err(TokenFault::Expired)
+        } else if now < self.usable_from {
+            Err(TokenFault::NotYet)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrolled, StoreError> {
+    let unknown = || StoreError::Token(TokenFault::Unknown);
+    // The run first, as everywhere; that also lets enrollments of a run in one by one.
+    let locked = conn.first(
+        "SELECT node_id FROM run WHERE id = $1 {LOCK}",
+        args![asked.run_id.0],
+    );
+    locked.await?.ok_or_else(unknown)?;
+    let token = stored(conn, &asked.hash).await?.ok_or_else(unknown)?;
+    if token.grant.run_id != Some(asked.run_id) {
+        return Err(unknown());
+    }
+    token
+        .check(now, TokenPurpose::Enrollment)
+        .map_err(StoreError::Token)?;
+    let node_id = token.grant.node_id.ok_or_else(unknown)?;
+
+    // Whoever was the node's agent before is not any more.
+    conn.execute(
+        "UPDATE token SET revoked_at = $2 WHERE node_id = $1 AND purpose = 'agent' \
+         AND revoked_at IS NULL",
+        args![node_id.0, now],
+    )
+    .await?;
+    conn.execute(
+        "UPDATE token SET used_at = $2 WHERE id = $1",
+        args![token.grant.id.0, now],
+    )
+    .await?;
+    let credential = NewToken {
+        id: asked.credential_id,
+        hash: asked.credential_hash,
+        purpose: TokenPurpose::Agent,
+        node_id: Some(node_id),
+        run_id: Some(asked.run_id),
+        single_use: false,
+        usable_from: now,
+        expires_at: None,
+    };
+    insert(conn, now, &[credential]).await?;
+    let kind = ReportKind::Enrolled {
+        agent_version: asked.agent_version.clone(),
+        hostname: asked.hostname.clone(),
+    };
+    agent::append_report(conn, now, asked.run_id, &kind).await?;
+    run::wake_one(conn, now, asked.run_id).await?;
+    timeline::append(conn, asked.timeline.iter().map(|event| (node_id, event))).await?;
+    Ok(Enrolled {
+        node_id,
+        run_id: asked.run_id,
+        again: token.used_at.is_some(),
+    })
+}
+
+impl Store {
+    /// Stores a credential that belongs to no deployment, such as one for the admin API.
+    ///
+    /// # Errors
+    /// `already_exists`, or the database's.
+    pub async fn add_token(&self, now: Timestamp, token: NewToken) -> Result<(), StoreError> {
+        self.write(move |conn| Box::pin(async move { insert(conn, now, &[token]).await }))
+            .await
+    }
+
+    /// Withdraws a credential.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn revoke_token(&self, now: Timestamp, id: TokenId) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                let found = conn
+                    .execute(
+                        "UPDATE token SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1",
+                        args![id.0, now],
+                    )
+                    .await?;
+                if found == 0 {
+                    Err(StoreError::not_found("token", id))
+                } else {
+                    Ok(())
+                }
+            })
+        })
+        .await
+    }
+
+    /// What a credential stands for, if it is good for `purpose` now. Uses nothing up.
+    ///
+    /// # Errors
+    /// [`StoreError::Token`], or the database's.
+    pub async fn check_token(
+        &self,
+        now: Timestamp,
+        hash: &[u8; 32],
+        purpose: TokenPurpose,
+    ) -> Result<TokenGrant, StoreError> {
+        let token = stored(&mut self.reader().await?, hash).await?;
+        let token = token.ok_or(StoreError::Token(TokenFault::Unknown))?;
+        token.check(now, purpose).map_err(StoreError::Token)?;
+        Ok(token.grant)
+    }
+
+    /// Takes an agent: uses its enrollment token up, replaces whatever credential the node's
+    /// agent had, notes the report and wakes the run, all at once.
+    ///
+    /// # Errors
+    /// [`StoreError::Token`], or the database's.
+    pub async fn use_enrollment_token(
+        &self,
+        now: Timestamp,
+        asked: Enroll,
+    ) -> Result<Enrolled, StoreError> {
+        let enrolled = self
+            .write(move |conn| Box::pin(async move { enroll(conn, now, &asked).await }))
+            .await?;
+        self.signal_due();
+        Ok(enrolled)
+    }
+
+    /// Sets the end of those tokens of a run that have none and were not used: call it when MAAS
+    /// says Deployed, with that moment plus the profile's time to live. Also part of
+    /// [`crate::RunWrite`].
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn start_token_clock(
+        &self,
+        run_id: RunId,
+        expires_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| Box::pin(async move { start_clock(conn, run_id, expires_at).await }))
+            .await
+    }
+}

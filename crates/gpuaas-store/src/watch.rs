@@ -1,0 +1,357 @@
+//! What watchers write: observations of machines, and how far the event feed was read.
+//!
+//! One control plane watches a site at a time; the right to do so is a lease with a fencing
+//! token, as for runs. What a look at the event feed found is written together with the place
+//! where the next look begins, so a crash between the two neither skips nor repeats an event.
+//!
+//! Knowledge of a machine never goes backwards. A read replaces details unless a newer read is
+//! stored, and the status unless something newer said otherwise; an event is applied if its id
+//! is higher than that of the last one applied.
+
+use std::collections::HashMap;
+
+use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::machine::Observation;
+use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
+
+use crate::db::{Conn, Val, args};
+use crate::error::StoreError;
+use crate::{Store, rows, run, timeline};
+
+/// The right to watch a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchLease {
+    /// The site.
+    pub site_id: SiteId,
+    /// Fencing token: every write names it.
+    pub token: i64,
+    /// Where the next look at the event feed begins; none: never looked.
+    pub event_cursor: Option<i64>,
+}
+
+/// What the event feed says of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedEvent {
+    /// The node that holds the machine.
+    pub node_id: NodeId,
+    /// MAAS' id of the event.
+    pub event_id: i64,
+    /// New status number; none when the event is not about the status.
+    pub status: Option<i64>,
+    /// When.
+    pub at: Timestamp,
+    /// Curtin's reboot was seen, then.
+    pub rebooted_at: Option<Timestamp>,
+}
+
+/// A full read of a machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MachineRead {
+    /// The node that holds the machine.
+    pub node_id: NodeId,
+    /// What was read.
+    pub observation: Observation,
+}
+
+/// What one look found; written at once.
+#[derive(Debug, Clone, Default)]
+pub struct WatchBatch {
+    /// Where the next look begins; none: as before.
+    pub event_cursor: Option<i64>,
+    /// Events, in the order of their ids.
+    pub events: Vec<ObservedEvent>,
+    /// Reads.
+    pub reads: Vec<MachineRead>,
+    /// History.
+    pub timeline: Vec<(NodeId, TimelineEvent)>,
+    /// Runs that something new concerns.
+    pub wakes: Vec<RunId>,
+}
+
+/// A machine worth watching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    /// The node that holds it.
+    pub node_id: NodeId,
+    /// Its open run.
+    pub run_id: Option<RunId>,
+}
+
+/// Writes a full read; keeps what is newer.
+pub(crate) async fn put_read(
+    conn: &mut Conn,
+    node_id: NodeId,
+    read: &Observation,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "INSERT INTO observation (node_id, status, status_at, event_id, machine, read_at, \
+         vanished, rebooted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
+         ON CONFLICT (node_id) DO UPDATE SET \
+         status = CASE WHEN excluded.status_at >= observation.status_at \
+         THEN excluded.status ELSE observation.status END, \
+         status_at = CASE WHEN excluded.status_at >= observation.status_at \
+         THEN excluded.status_at ELSE observation.status_at END, \
+         machine = excluded.machine, read_at = excluded.read_at, \
+         vanished = excluded.vanished, \
+         rebooted_at = COALESCE(excluded.rebooted_at, observation.rebooted_at) \
+         WHERE excluded.read_at >= observation.read_at",
+        vec![
+            node_id.0.into(),
+            read.status.into(),
+            read.status_at.into(),
+            read.event_id.into(),
+            Val::opt_json(read.machine.as_ref())?,
+            read.read_at.into(),
+            read.vanished.into(),
+            read.rebooted_at.into(),
+        ],
+    )
+    .await
+    .map(drop)
+}
+
+async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreError> {
+    let ObservedEvent {
+        node_id,
+        event_id,
+        status,
+        at,
+        rebooted_at,
+    } = event;
+    if let Some(status) = *status {
+        conn.execute(
+            "INSERT INTO observation (node_id, status, status_at, event_id, read_at, vanished, \
+             rebooted_at) VALUES ($1, $2, $3, $4, 0, FALSE, $5) \
+             ON CONFLICT (node_id) DO UPDATE SET status = excluded.status, \
+             status_at = excluded.status_at, event_id = excluded.event_id, \
+             rebooted_at = COALESCE(excluded.rebooted_at, observation.rebooted_at) \
+             WHERE excluded.event_id > observation.event_id",
+            args![node_id.0, status, *at, *event_id, *rebooted_at],
+        )
+        .await?;
+    } else {
+        conn.execute(
+            "UPDATE observation SET event_id = $2, rebooted_at = COALESCE($3, rebooted_at) \
+             WHERE node_id = $1 AND event_id < $2",
+            args![node_id.0, *event_id, *rebooted_at],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// Refuses a watcher that another one replaced; holds the site's row until the end.
+async fn fence(conn: &mut Conn, lease: &WatchLease) -> Result<(), StoreError> {
+    conn.first(
+        "SELECT 1 FROM site_watch WHERE site_id = $1 AND lease_token = $2 AND lease_until > 0 \
+         {LOCK}",
+        args![lease.site_id.0, lease.token],
+    )
+    .await?
+    .map(drop)
+    .ok_or(StoreError::LeaseLost)
+}
+
+async fn write_batch(
+    conn: &mut Conn,
+    now: Timestamp,
+    lease: &WatchLease,
+    batch: &WatchBatch,
+) -> Result<(), StoreError> {
+    fence(conn, lease).await?;
+    run::wake(conn, now, batch.wakes.iter().copied()).await?;
+    for read in &batch.reads {
+        put_read(conn, read.node_id, &read.observation).await?;
+    }
+    for event in &batch.events {
+        put_event(conn, event).await?;
+    }
+    timeline::append(
+        conn,
+        batch
+            .timeline
+            .iter()
+            .map(|(node_id, event)| (*node_id, event)),
+    )
+    .await?;
+    if batch.event_cursor.is_some() {
+        conn.execute(
+            "UPDATE site_watch SET event_cursor = $2 WHERE site_id = $1",
+            args![lease.site_id.0, batch.event_cursor],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Takes the right to watch a site until `until`; none while `holder` is somebody else and
+    /// that lease has not ended. A holder that asks again gets a new token.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn claim_watch(
+        &self,
+        now: Timestamp,
+        site_id: SiteId,
+        holder: &str,
+        until: Timestamp,
+    ) -> Result<Option<WatchLease>, StoreError> {
+        let holder = holder.to_owned();
+        self.write(move |conn| {
+            Box::pin(async move {
+                let row = conn
+                    .first(
+                        "UPDATE site_watch SET holder = $3, lease_token = lease_token + 1, \
+                         lease_until = $4 WHERE site_id = $1 \
+                         AND (lease_until <= $2 OR holder = $3) \
+                         RETURNING lease_token, event_cursor",
+                        args![site_id.0, now, &holder, until],
+                    )
+                    .await?;
+                let Some(row) = row else { return Ok(None) };
+                let mut cols = row.cols();
+                Ok(Some(WatchLease {
+                    site_id,
+                    token: cols.next()?,
+                    event_cursor: cols.next()?,
+                }))
+            })
+        })
+        .await
+    }
+
+    /// Extends the right to watch to `until`.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`], or the database's.
+    pub async fn renew_watch(
+        &self,
+        lease: &WatchLease,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.set_watch_until(lease, until).await
+    }
+
+    /// Gives the right to watch back, so that another can take it at once.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`], or the database's.
+    pub async fn release_watch(&self, lease: &WatchLease) -> Result<(), StoreError> {
+        self.set_watch_until(lease, Timestamp::EPOCH).await
+    }
+
+    async fn set_watch_until(
+        &self,
+        lease: &WatchLease,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        let (site_id, token) = (lease.site_id, lease.token);
+        self.write(move |conn| {
+            Box::pin(async move {
+                let kept = conn
+                    .execute(
+                        "UPDATE site_watch SET lease_until = $3 \
+                         WHERE site_id = $1 AND lease_token = $2 AND lease_until > 0",
+                        args![site_id.0, token, until],
+                    )
+                    .await?;
+                if kept == 0 {
+                    Err(StoreError::LeaseLost)
+                } else {
+                    Ok(())
+                }
+            })
+        })
+        .await
+    }
+
+    /// Where the next look at a site's event feed begins; none: never looked.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn event_cursor(&self, site_id: SiteId) -> Result<Option<i64>, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(
+                "SELECT event_cursor FROM site_watch WHERE site_id = $1",
+                args![site_id.0],
+            )
+            .await?;
+        row.ok_or_else(|| StoreError::not_found("site", site_id))?
+            .cols()
+            .next()
+    }
+
+    /// Writes what a look found.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] when another watcher took over, or the database's. In each case
+    /// nothing was written.
+    pub async fn apply_watch(
+        &self,
+        now: Timestamp,
+        lease: &WatchLease,
+        batch: WatchBatch,
+    ) -> Result<(), StoreError> {
+        let (lease, woken) = (lease.clone(), !batch.wakes.is_empty());
+        self.write(move |conn| {
+            Box::pin(async move { write_batch(conn, now, &lease, &batch).await })
+        })
+        .await?;
+        if woken {
+            self.signal_due();
+        }
+        Ok(())
+    }
+
+    /// The machines of a site that belong to nodes with an open run or in service, by MAAS'
+    /// `system_id`.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn nodes_by_system_id(
+        &self,
+        site_id: SiteId,
+    ) -> Result<HashMap<String, Watched>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT node.system_id, node.id, run.id FROM node LEFT JOIN run \
+                 ON run.node_id = node.id AND run.status IN ('running', 'waiting', 'parked') \
+                 WHERE node.site_id = $1 AND node.system_id IS NOT NULL \
+                 AND node.state NOT IN ('retired', 'detached', 'deleted') \
+                 AND (run.id IS NOT NULL \
+                 OR node.state IN ('active', 'offline', 'quarantined', 'draining'))",
+                args![site_id.0],
+            )
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let mut cols = row.cols();
+                let system_id: String = cols.next()?;
+                let watched = Watched {
+                    node_id: cols.id(NodeId)?,
+                    run_id: cols.opt_id(RunId)?,
+                };
+                Ok((system_id, watched))
+            })
+            .collect()
+    }
+
+    /// What is known of a node's machine.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn observation(&self, node_id: NodeId) -> Result<Option<Observation>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            rows::observation_columns!(),
+            " FROM observation WHERE node_id = $1"
+        );
+        let row = self.reader().await?.first(SQL, args![node_id.0]).await?;
+        row.map_or(Ok(None), |row| rows::observation(&mut row.cols()))
+    }
+}

@@ -1,0 +1,14 @@
+//! The conformance suite: every function of the store, on both databases, by the same tests.
+//!
+//! SQLite runs always. PostgreSQL runs where `GPUAAS_TEST_POSTGRES` names a server, such as
+//! `postgres://postgres@127.0.0.1:5432/postgres`; each test makes a database there and drops it
+//! when it passed. Elsewhere each test says that it skipped PostgreSQL.
+
+mod agents;
+mod nodes;
+mod rig;
+mod runs;
+mod setup;
+mod tokens;
+mod watching;
+mod writing;

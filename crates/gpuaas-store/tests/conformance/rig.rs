@@ -1,0 +1,247 @@
+//! Backends to run on, and small things to put into them.
+
+use std::future::Future;
+use std::str::FromStr as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpuaas_core::record::NodeHardware;
+use gpuaas_store::{
+    Claimed, MasterKey, NewNode, NewRun, Onboard, RunWrite, Secret, Store, StoreError,
+};
+use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::ids::uuid_v7;
+use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::{NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+/// The moment at which every test begins.
+pub(crate) const NOON: Timestamp = Timestamp::from_micros(1_795_176_000_000_000);
+pub(crate) const API_KEY: &str = "consumer:token:hush-api";
+pub(crate) const BMC_PASSWORD: &str = "hush-bmc-password";
+
+static COUNT: AtomicU64 = AtomicU64::new(1);
+
+/// `seconds` after noon.
+pub(crate) fn at(seconds: f64) -> Timestamp {
+    NOON.plus_seconds(seconds)
+}
+
+/// An identifier that no other test of this process has.
+pub(crate) fn id() -> Uuid {
+    let n = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut random = [0; 10];
+    random[..8].copy_from_slice(&n.to_be_bytes());
+    uuid_v7(NOON, random)
+}
+
+pub(crate) fn key() -> MasterKey {
+    MasterKey::from_bytes([42; 32])
+}
+
+/// One database for one test.
+pub(crate) struct Place {
+    pub(crate) url: String,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) async fn open(&self) -> Store {
+        Store::open(&self.url, key()).await.unwrap()
+    }
+}
+
+/// Runs `test` on each database. `test` gets the place, so that it may open it again.
+pub(crate) fn on_each<F, Fut>(test: F)
+where
+    F: Fn(Place) -> Fut,
+    Fut: Future<Output = ()>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("gpuaas.db").display());
+        test(Place { url, folder }).await;
+        match postgres_server() {
+            Some(server) => on_postgres(&server, &test).await,
+            None => eprintln!("skipped PostgreSQL: GPUAAS_TEST_POSTGRES names no server"),
+        }
+    });
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests are configured by the environment"
+)]
+fn postgres_server() -> Option<String> {
+    std::env::var("GPUAAS_TEST_POSTGRES")
+        .ok()
+        .filter(|url| !url.is_empty())
+}
+
+async fn on_postgres<F, Fut>(server: &str, test: &F)
+where
+    F: Fn(Place) -> Fut,
+    Fut: Future<Output = ()>,
+{
+    let options = PgConnectOptions::from_str(server).unwrap();
+    let admin = PgPoolOptions::new()
+        .max_connections(1)
+        .connect_with(options)
+        .await
+        .unwrap();
+    let name = format!("gpuaas_test_{}", Uuid::new_v4().simple());
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}")))
+        .execute(&admin)
+        .await
+        .unwrap();
+    let (base, _) = server.rsplit_once('/').unwrap();
+    test(Place {
+        url: format!("{base}/{name}"),
+        folder: tempfile::tempdir().unwrap(),
+    })
+    .await;
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
+        "DROP DATABASE {name} WITH (FORCE)"
+    )))
+    .execute(&admin)
+    .await
+    .unwrap();
+}
+
+/// A store with a site and a profile.
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) site_id: SiteId,
+    pub(crate) profile_id: ProfileId,
+    pub(crate) place: Place,
+}
+
+impl World {
+    pub(crate) async fn new(place: Place) -> Self {
+        let store = place.open().await;
+        let (site_id, profile_id) = (SiteId(id()), ProfileId(id()));
+        let api_key = Secret::new(API_KEY.to_owned());
+        store
+            .create_site(
+                NOON,
+                site_id,
+                site_spec("north"),
+                Default::default(),
+                &api_key,
+            )
+            .await
+            .unwrap();
+        store
+            .create_profile(NOON, profile_id, "h200", &ProfileSpec::default(), "")
+            .await
+            .unwrap();
+        Self {
+            store,
+            site_id,
+            profile_id,
+            place,
+        }
+    }
+
+    pub(crate) fn onboarding(&self, hostname: &str) -> Onboard {
+        Onboard {
+            node: NewNode {
+                id: NodeId(id()),
+                site_id: self.site_id,
+                profile_id: self.profile_id,
+                hostname: hostname.to_owned(),
+                hardware: NodeHardware {
+                    bmc_address: Some(format!("bmc-{hostname}")),
+                    bmc_user: Some("root".to_owned()),
+                    power_type: "ipmi".to_owned(),
+                    mac_addresses: vec!["52:54:00:AB:CD:01".to_owned()],
+                    architecture: "amd64/generic".to_owned(),
+                },
+                bmc_password: Some(Secret::new(BMC_PASSWORD.to_owned())),
+            },
+            run: new_run(),
+            timeline: vec![event(None, "accepted")],
+            audit: None,
+            idempotency: None,
+        }
+    }
+
+    /// A node and its run, due at noon.
+    pub(crate) async fn node(&self, hostname: &str) -> (NodeId, RunId) {
+        let made = self
+            .store
+            .onboard(NOON, self.onboarding(hostname))
+            .await
+            .unwrap();
+        (made.accepted.node_id, made.accepted.run_id)
+    }
+
+    /// Claims everything due at `now`, until a minute later.
+    pub(crate) async fn claim(&self, now: Timestamp) -> Vec<Claimed> {
+        self.store
+            .claim(now, now.plus_seconds(60.0), 100)
+            .await
+            .unwrap()
+    }
+
+    /// Claims the one run that is due.
+    pub(crate) async fn claim_one(&self, now: Timestamp) -> Claimed {
+        let mut claimed = self.claim(now).await;
+        assert_eq!(claimed.len(), 1, "one run should be due at {now}");
+        claimed.pop().unwrap()
+    }
+
+    /// Gives a claimed run back, due at `due_at`.
+    pub(crate) async fn give_back(
+        &self,
+        now: Timestamp,
+        claimed: &Claimed,
+        due_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut run = claimed.run.clone();
+        run.due_at = due_at;
+        self.store.commit(now, RunWrite::new(run).releasing()).await
+    }
+}
+
+pub(crate) fn site_spec(name: &str) -> SiteSpec {
+    SiteSpec {
+        name: name.to_owned(),
+        url: "http://maas.example:5240/MAAS".to_owned(),
+        ca_pem: None,
+        node_ca_pem: None,
+        pxe_vlan: Some(100),
+        approved_images: vec!["ubuntu/noble".to_owned()],
+    }
+}
+
+pub(crate) fn new_run() -> NewRun {
+    NewRun {
+        id: RunId(id()),
+        kind: RunKind::Onboard,
+        step: Step::Accept,
+        profile_revision: 1,
+        cause: "an operator asked".to_owned(),
+    }
+}
+
+pub(crate) fn event(run_id: Option<RunId>, code: &str) -> TimelineEvent {
+    TimelineEvent {
+        at: NOON,
+        run_id,
+        step: Some(Step::Accept),
+        source: Source::ControlPlane,
+        code: code.to_owned(),
+        text: format!("{code} happened"),
+    }
+}
+
+/// Code of the error.
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, StoreError>) -> &'static str {
+    result.unwrap_err().code()
+}
