@@ -1,2 +1,76 @@
-//! Developer commands.
-fn main() {}
+//! Developer commands. `cargo xtask --help` lists them.
+//!
+//! What a newcomer, a developer and the CI type is the same few words, and the
+//! set-up behind those words is code with tests rather than a page of prose.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line speaks on stdout and stderr"
+)]
+
+mod decisions;
+mod graph;
+mod house;
+mod lab;
+mod lint;
+mod metadata;
+mod postgres;
+mod proc;
+mod setup;
+mod suite;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Developer commands of GPUaaS.
+
+Usage: cargo xtask COMMAND [ARGS]
+
+Commands:
+  lab [ARGS]    Build the two executables in release and run `gpuaas lab ARGS`
+  test [ARGS]   Set up what the tests need, then run the whole suite;
+                ARGS go to cargo-nextest (or to cargo test where it is missing)
+  lint [PART]   Check the sources; parts: house, graph, fmt, clippy (default: all)
+  graph         Print the crate graph and check it against the rules
+
+`cargo xtask COMMAND --help` says more. Exit code 0 means that everything asked for passed.";
+
+/// What a command of this program ends with: an exit code, or a sentence that says what to do.
+type Outcome = Result<ExitCode, String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Outcome {
+    let Some((command, rest)) = args.split_first() else {
+        eprintln!("{HELP}");
+        return Ok(ExitCode::from(2));
+    };
+    let help = rest.iter().any(|arg| arg == "--help" || arg == "-h");
+    match command.as_str() {
+        "lab" => lab::run(rest),
+        "test" if help => print_help(suite::HELP),
+        "test" => suite::run(rest),
+        "lint" if help => print_help(lint::HELP),
+        "lint" => lint::run(rest),
+        "graph" if help => print_help(graph::HELP),
+        "graph" => graph::run(),
+        "help" | "--help" | "-h" => print_help(HELP),
+        other => Err(format!(
+            "there is no command `{other}`; `cargo xtask --help` lists them"
+        )),
+    }
+}
+
+fn print_help(text: &str) -> Outcome {
+    println!("{text}");
+    Ok(ExitCode::SUCCESS)
+}

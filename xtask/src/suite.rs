@@ -1,0 +1,149 @@
+//! `cargo xtask test`: set up what the tests want, then run all of them.
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+
+use crate::metadata::{Depth, Workspace};
+use crate::{Outcome, postgres, proc, setup};
+
+pub(crate) const HELP: &str = "\
+Set up what the tests need, then run the whole suite.
+
+Usage: cargo xtask test [--no-postgres] [ARGS]
+
+ARGS go to cargo-nextest, or to `cargo test` where nextest is missing; for example
+`cargo xtask test -p gpuaas-store`. With ARGS the documentation examples are left out.
+
+What it sets up:
+  packages    as root on Debian or Ubuntu, apt-get installs what is missing of postgresql,
+              cloud-init (switched off for this machine's own boot), shellcheck,
+              python3-venv and curl; otherwise one note names each tool that is absent,
+              and the tests that want it skip
+  PostgreSQL  a private one, gone afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
+              your own, or pass --no-postgres to skip its tests
+  recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; unset, the
+              folder ../shared/maas/recordings is used where it exists";
+
+const POSTGRES: &str = "GPUAAS_TEST_POSTGRES";
+const RECORDINGS: &str = "GPUAAS_MAAS_RECORDINGS";
+
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let without_postgres = args.iter().any(|arg| arg == "--no-postgres");
+    let rest: Vec<&String> = args.iter().filter(|a| *a != "--no-postgres").collect();
+    let workspace = Workspace::load(Depth::Own)?;
+    setup::ensure();
+
+    // The tests of `gpuaas` start the agent and the executable itself.
+    let mut build = proc::cargo();
+    build.args(["build", "--workspace", "--bins"]);
+    let built = proc::status(build.current_dir(&workspace.root))?;
+    if !built.success() {
+        return Ok(proc::exit_code(built));
+    }
+
+    let nextest = proc::works(proc::cargo().args(["nextest", "--version"]));
+    let examples = !nextest || !rest.is_empty() || examples_pass(&workspace)?;
+
+    let database = if without_postgres {
+        None
+    } else {
+        start_postgres()?
+    };
+    let mut suite = proc::cargo();
+    suite.args(runner(nextest));
+    if !rest
+        .iter()
+        .any(|arg| *arg == "-p" || arg.starts_with("--package"))
+    {
+        suite.arg("--workspace");
+    }
+    suite.args(rest);
+    suite.envs(environment(&workspace, database.as_ref()));
+    if without_postgres {
+        suite.env_remove(POSTGRES);
+    }
+    let status = proc::status(suite.current_dir(&workspace.root))?;
+    drop(database);
+    Ok(match (status.success(), examples) {
+        (true, false) => ExitCode::FAILURE,
+        _ => proc::exit_code(status),
+    })
+}
+
+fn runner(nextest: bool) -> &'static [&'static str] {
+    if nextest {
+        &["nextest", "run"]
+    } else {
+        &["test"]
+    }
+}
+
+fn environment(
+    workspace: &Workspace,
+    database: Option<&postgres::Server>,
+) -> Vec<(&'static str, OsString)> {
+    let mut set = Vec::new();
+    if let Some(database) = database {
+        set.push((POSTGRES, database.url().into()));
+    }
+    let beside = workspace.root.join("../shared/maas/recordings");
+    if proc::env(RECORDINGS).is_none()
+        && let Ok(found) = beside.canonicalize()
+    {
+        set.push((RECORDINGS, found.into_os_string()));
+    }
+    set
+}
+
+/// None where the caller brought a database, or where no server is installed (which the set-up
+/// has said already). A server that is here and does not start is an error: tests that silently
+/// leave out one of two databases are worth little.
+fn start_postgres() -> Result<Option<postgres::Server>, String> {
+    if proc::env(POSTGRES).is_some() {
+        return Ok(None);
+    }
+    let Some(bin) = postgres::binaries() else {
+        return Ok(None);
+    };
+    postgres::Server::start(bin).map(Some).map_err(|error| {
+        format!("the private PostgreSQL: {error}\n(--no-postgres runs the tests without it)")
+    })
+}
+
+/// Runs the documentation examples, which nextest does not. They print one line where they
+/// pass, so that the runner's own closing line stays the last word.
+fn examples_pass(workspace: &Workspace) -> Result<bool, String> {
+    let mut cargo: Command = proc::cargo();
+    cargo.args(["test", "--doc", "--workspace", "--quiet"]);
+    match proc::quiet(cargo.current_dir(&workspace.root)) {
+        Ok(said) => {
+            eprintln!("documentation examples: {} passed", passed(&said));
+            Ok(true)
+        }
+        Err(said) => {
+            eprintln!("{said}\ndocumentation examples: failed");
+            Ok(false)
+        }
+    }
+}
+
+/// Adds up the `test result: ok. N passed; ...` lines of several crates.
+fn passed(said: &str) -> u32 {
+    said.lines()
+        .filter_map(|line| line.strip_prefix("test result: ok. "))
+        .filter_map(|rest| rest.split(' ').next()?.parse::<u32>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_of_all_crates_add_up() {
+        let said = "\nrunning 2 tests\n..\ntest result: ok. 2 passed; 0 failed; 0 ignored\n\n\
+                    running 1 test\ntest result: ok. 1 passed; 0 failed; 0 ignored\n";
+        assert_eq!(passed(said), 3);
+        assert_eq!(passed(""), 0);
+    }
+}
