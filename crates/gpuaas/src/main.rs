@@ -1,2 +1,7 @@
 //! The gpuaas executable.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gpuaas::run(std::env::args_os())
+}

@@ -1,0 +1,300 @@
+//! The operator's commands: each one or two calls of the admin API and an answer on stdout.
+
+use std::io::Read;
+use std::path::Path;
+
+use gpuaas_types::api::{List, SiteCreate};
+use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use serde_json::{Map, Value};
+
+use crate::args::{
+    Assignment, ExplainArgs, NodeCommand, NodeListArgs, OnboardArgs, ProfileCommand, RoceAddArgs,
+    RoceCommand, RunCommand, SiteAddArgs, SiteCommand,
+};
+use crate::client::ApiClient;
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use crate::{follow, output, waterfall};
+
+/// `gpuaas site`.
+///
+/// # Errors
+/// What the control plane or this machine refused.
+pub async fn site(command: SiteCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        SiteCommand::Add(args) => {
+            let body = site_create(&args)?;
+            let site = ApiClient::from_args(&args.api)?.add_site(&body).await?;
+            output::print(terminal, args.api.format, &site, output::site)
+        }
+        SiteCommand::List(args) => {
+            let sites = ApiClient::from_args(&args.api)?.sites().await?;
+            output::print(terminal, args.api.format, &sites, output::sites)
+        }
+        SiteCommand::Show(args) => {
+            let site = ApiClient::from_args(&args.api)?.site(&args.name).await?;
+            output::print(terminal, args.api.format, &site, output::site)
+        }
+    }
+}
+
+fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
+    let pem = |path: &Option<_>| path.as_deref().map(read_file).transpose();
+    Ok(SiteCreate {
+        spec: SiteSpec {
+            name: args.name.clone(),
+            url: args.url.clone(),
+            ca_pem: pem(&args.ca_file)?,
+            node_ca_pem: pem(&args.node_ca_file)?,
+            pxe_vlan: args.pxe_vlan,
+            approved_images: args.approve_images.clone(),
+        },
+        api_key: read_secret(&args.api_key_file)?,
+    })
+}
+
+/// `gpuaas profile`.
+///
+/// # Errors
+/// What the control plane or this machine refused.
+pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    let (format, profile) = match command {
+        ProfileCommand::List(args) => {
+            let profiles = ApiClient::from_args(&args.api)?.profiles().await?;
+            return output::print(terminal, args.api.format, &profiles, output::profiles);
+        }
+        ProfileCommand::Add(args) => {
+            let client = ApiClient::from_args(&args.api)?;
+            (args.api.format, client.add_profile(&args.name, fields(&args.set)).await?)
+        }
+        ProfileCommand::Show(args) => {
+            (args.api.format, ApiClient::from_args(&args.api)?.profile(&args.name).await?)
+        }
+        ProfileCommand::Set(args) => {
+            let client = ApiClient::from_args(&args.api)?;
+            (args.api.format, client.set_profile(&args.name, fields(&args.set)).await?)
+        }
+    };
+    output::print(terminal, format, &profile, output::profile)
+}
+
+/// The assignments as JSON: of the type that the field has, else as text, which the server
+/// refuses by name. It alone says which fields exist.
+fn fields(assignments: &[Assignment]) -> Map<String, Value> {
+    let defaults = serde_json::to_value(ProfileSpec::default()).unwrap_or_default();
+    let typed = |Assignment { field, value }: &Assignment| {
+        let parsed = match defaults.get(field) {
+            Some(Value::Bool(_)) => value.parse().ok().map(Value::Bool),
+            Some(Value::Number(_)) => value.parse::<i64>().ok().map(Value::from),
+            _ => None,
+        };
+        (field.clone(), parsed.unwrap_or_else(|| Value::from(value.as_str())))
+    };
+    assignments.iter().map(typed).collect()
+}
+
+/// `gpuaas roce`.
+///
+/// # Errors
+/// What the control plane refused.
+pub async fn roce(command: RoceCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        RoceCommand::Add(RoceAddArgs { site, host, interface, subnet, ip, api }) => {
+            let body = RoceAssignmentSpec {
+                site,
+                hostname: host,
+                interface,
+                subnet_cidr: subnet,
+                ip_address: ip,
+            };
+            let roce = ApiClient::from_args(&api)?.add_roce(&body).await?;
+            output::print(terminal, api.format, &roce, output::roce)
+        }
+        RoceCommand::List(args) => {
+            let roces = ApiClient::from_args(&args.api)?.roces().await?;
+            output::print(terminal, args.api.format, &roces, output::roces)
+        }
+    }
+}
+
+/// `gpuaas node`.
+///
+/// # Errors
+/// What the control plane or this machine refused; nodes that did not become active.
+pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        NodeCommand::Onboard(args) => onboard(&args, terminal).await,
+        NodeCommand::List(NodeListArgs { site, state, api }) => {
+            let state = state.map(gpuaas_types::NodeState::as_str);
+            let nodes = ApiClient::from_args(&api)?.nodes(site.as_deref(), state).await?;
+            output::print(terminal, api.format, &nodes, output::nodes)
+        }
+        NodeCommand::Show(args) => {
+            let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;
+            output::print(terminal, args.api.format, &node, output::node)
+        }
+    }
+}
+
+/// Every host is asked for, also after one that was refused; then what was accepted is followed.
+async fn onboard(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let requests = onboard_requests(args)?;
+    let client = ApiClient::from_args(&args.api)?;
+    let mut accepted = Vec::new();
+    let mut refused = None;
+    for request in &requests {
+        match client.onboard(request).await {
+            Ok(answer) => {
+                terminal.say(&format!("{:<12} accepted, run {}", request.hostname, answer.run_id));
+                accepted.push((answer.node_id, request.hostname.clone()));
+            }
+            Err(failure) if requests.len() == 1 => return Err(failure),
+            Err(failure) => {
+                terminal.say(&format!("{:<12} {failure}", request.hostname));
+                refused.get_or_insert(failure);
+            }
+        }
+    }
+    let nodes = if args.wait {
+        follow::until_settled(&client, &accepted, args.timeout, terminal).await?
+    } else {
+        let mut nodes = Vec::new();
+        for (id, _) in &accepted {
+            nodes.push(client.node(&id.to_string()).await?);
+        }
+        nodes
+    };
+    if args.wait {
+        for node in &nodes {
+            if let Some(run) = &node.run {
+                let run = client.run(&run.id.to_string()).await?;
+                terminal.say("");
+                terminal.say(&waterfall::draw(&run, terminal.style()));
+            }
+        }
+    }
+    match (nodes.as_slice(), requests.len()) {
+        ([node], 1) => output::print(terminal, args.api.format, node, |node, style| {
+            output::nodes(&List { items: vec![node.clone()] }, style)
+        })?,
+        _ => {
+            let list = List { items: nodes.clone() };
+            output::print(terminal, args.api.format, &list, output::nodes)?;
+        }
+    }
+    let stopped = if args.wait { follow::verdict(&nodes) } else { None };
+    refused.or(stopped).map_or(Ok(()), Err)
+}
+
+fn onboard_requests(args: &OnboardArgs) -> Result<Vec<OnboardRequest>, Failure> {
+    if args.hosts.len() > 1 && (args.bmc_address.is_some() || !args.macs.is_empty()) {
+        return Err(Failure::usage(
+            "one_host_wanted",
+            "A BMC or MAC address belongs to one host",
+            format!("{} hosts are named", args.hosts.len()),
+        )
+        .hint("onboard hosts with --bmc-address or --mac one by one"));
+    }
+    let bmc_password = args.bmc_pass_file.as_deref().map(read_secret).transpose()?;
+    let request = |hostname: &String| OnboardRequest {
+        hostname: hostname.clone(),
+        site: args.site.clone(),
+        profile: args.profile.clone(),
+        bmc_address: args.bmc_address.clone(),
+        bmc_user: args.bmc_user.clone(),
+        bmc_password: bmc_password.clone(),
+        power_type: args.power_type.clone(),
+        mac_addresses: args.macs.clone(),
+        architecture: args.architecture.clone(),
+    };
+    Ok(args.hosts.iter().map(request).collect())
+}
+
+/// `gpuaas run`.
+///
+/// # Errors
+/// What the control plane refused.
+pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    let (format, run) = match command {
+        RunCommand::Show(args) => {
+            (args.api.format, ApiClient::from_args(&args.api)?.run(&args.name).await?)
+        }
+        RunCommand::Resume(args) => {
+            let client = ApiClient::from_args(&args.api)?;
+            (args.api.format, client.resume(&args.id, &args.reason).await?)
+        }
+    };
+    output::print(terminal, format, &run, output::run)
+}
+
+/// `gpuaas explain`.
+///
+/// # Errors
+/// What the control plane refused.
+pub async fn explain(args: ExplainArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let mut node = ApiClient::from_args(&args.api)?.node(&args.node).await?;
+    node.timeline.clear();
+    output::print(terminal, args.api.format, &node, output::explain)
+}
+
+fn read_file(path: &Path) -> Result<String, Failure> {
+    let read = if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    read.map_err(|error| {
+        let detail = format!("{}: {error}", path.display());
+        Failure::usage("file_unreadable", "A file cannot be read", detail)
+    })
+}
+
+fn read_secret(path: &Path) -> Result<String, Failure> {
+    let text = read_file(path)?;
+    let secret = text.trim_end_matches(['\r', '\n']);
+    if secret.is_empty() {
+        let detail = format!("{} is empty", path.display());
+        return Err(Failure::usage("secret_missing", "A file holds no secret", detail));
+    }
+    Ok(secret.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_get_the_type_of_their_field() {
+        let set: Vec<Assignment> = [
+            "strict_pxe_preflight=false",
+            "max_deploy_retry_attempts=4",
+            "distro_series=custom/h200",
+            "batch_max_parallel=many",
+            "no_such_field=1",
+        ]
+        .iter()
+        .map(|text| text.parse().unwrap())
+        .collect();
+        assert_eq!(
+            Value::Object(fields(&set)),
+            serde_json::json!({
+                "strict_pxe_preflight": false,
+                "max_deploy_retry_attempts": 4,
+                "distro_series": "custom/h200",
+                "batch_max_parallel": "many",
+                "no_such_field": "1",
+            })
+        );
+    }
+
+    #[test]
+    fn a_secret_loses_its_line_end_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        std::fs::write(&path, "a:b:c \r\n").unwrap();
+        assert_eq!(read_secret(&path).unwrap(), "a:b:c ");
+        std::fs::write(&path, "\n").unwrap();
+        assert_eq!(read_secret(&path).unwrap_err().code(), "secret_missing");
+    }
+}

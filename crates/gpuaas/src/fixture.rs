@@ -1,0 +1,185 @@
+//! Answers of a control plane, for tests.
+
+use std::collections::BTreeMap;
+
+use gpuaas_types::api::{
+    AttemptView, CheckResult, MaasView, NodeView, Owner, Park, ProfileResource, ProfileStatus,
+    RunSummary, RunView, SiteResource, SiteStatus, Source, StepSpan, TimelineEvent, Wait,
+};
+use gpuaas_types::ids::uuid_v7;
+use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::{
+    Bucket, NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
+};
+
+const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
+
+fn at(seconds: f64) -> Timestamp {
+    BEGIN.plus_seconds(seconds)
+}
+
+pub(crate) fn run() -> RunView {
+    let lengths = [
+        (Step::Accept, 0.2),
+        (Step::Discover, 1.1),
+        (Step::Commission, 612.4),
+        (Step::PredeployChecks, 0.02),
+        (Step::Deploy, 420.0),
+        (Step::ReleaseForRetry, 35.0),
+        (Step::Deploy, 433.1),
+        (Step::FirstBoot, 240.6),
+        (Step::SiteBootstrap, 181.0),
+        (Step::Confirmation, 0.3),
+    ];
+    let mut steps = Vec::new();
+    let mut buckets: BTreeMap<String, f64> =
+        Bucket::ALL.iter().map(|bucket| (bucket.to_string(), 0.0)).collect();
+    let mut from = 0.0;
+    for (step, length) in lengths {
+        steps.push(StepSpan { step, from: at(from), until: Some(at(from + length)) });
+        let bucket = gpuaas_core::steps::row(step).bucket.to_string();
+        *buckets.entry(bucket).or_default() += length;
+        from += length;
+    }
+    RunView {
+        id: RunId(uuid_v7(BEGIN, [2; 10])),
+        node_id: NodeId(uuid_v7(BEGIN, [1; 10])),
+        hostname: "j22u11".to_owned(),
+        kind: RunKind::Onboard,
+        step: Step::Confirmation,
+        status: RunStatus::Succeeded,
+        profile_revision: 1,
+        wait: None,
+        park: None,
+        created_at: BEGIN,
+        ended_at: Some(at(from)),
+        wall_seconds: from,
+        buckets,
+        steps,
+        checks: vec![CheckResult {
+            name: "image_available".to_owned(),
+            passed: true,
+            evidence: "MAAS lists ubuntu/noble".to_owned(),
+            at: at(613.0),
+        }],
+        attempts: vec![AttemptView {
+            step: Step::Deploy,
+            effect: "deploy".to_owned(),
+            number: 1,
+            intended_at: at(614.0),
+            ended_at: Some(at(615.0)),
+            outcome: Some("accepted".to_owned()),
+            detail: "MAAS says Deploying".to_owned(),
+        }],
+        timeline: Vec::new(),
+    }
+}
+
+pub(crate) fn node() -> NodeView {
+    let event = |seconds, source, code: &str, text: &str| TimelineEvent {
+        at: at(seconds),
+        run_id: Some(RunId(uuid_v7(BEGIN, [2; 10]))),
+        step: Some(Step::Commission),
+        source,
+        code: code.to_owned(),
+        text: text.to_owned(),
+    };
+    NodeView {
+        id: NodeId(uuid_v7(BEGIN, [1; 10])),
+        hostname: "j22u11".to_owned(),
+        site: "lab".to_owned(),
+        profile: "h200".to_owned(),
+        state: NodeState::Registered,
+        run: Some(RunSummary {
+            id: RunId(uuid_v7(BEGIN, [2; 10])),
+            kind: RunKind::Onboard,
+            step: Step::Commission,
+            status: RunStatus::Waiting,
+        }),
+        waiting_for: Some("MAAS to finish commissioning".to_owned()),
+        wait: Some(Wait {
+            code: "maas_commissioning".to_owned(),
+            text: "MAAS to finish commissioning".to_owned(),
+            since: at(1.3),
+            expected_by: Some(at(1801.3)),
+            deadline: Some(at(10_801.3)),
+        }),
+        park: None,
+        maas: MaasView {
+            system_id: Some("abc123".to_owned()),
+            status_name: Some("Commissioning".to_owned()),
+            observed_seconds_ago: Some(1.4),
+        },
+        heartbeat_at: None,
+        revision: 3,
+        created_at: BEGIN,
+        updated_at: at(1.3),
+        timeline: vec![
+            event(1.3, Source::ControlPlane, "commission_asked", "Commissioning was asked of MAAS"),
+            event(2.0, Source::Maas, "maas_event", "Powering on"),
+        ],
+    }
+}
+
+pub(crate) fn parked() -> NodeView {
+    let mut node = node();
+    node.hostname = "j22u15".to_owned();
+    node.wait = None;
+    node.waiting_for = None;
+    node.timeline.clear();
+    node.maas = MaasView { system_id: None, status_name: None, observed_seconds_ago: None };
+    if let Some(run) = &mut node.run {
+        run.step = Step::Discover;
+        run.status = RunStatus::Parked;
+    }
+    node.park = Some(Park {
+        code: "two_candidates".to_owned(),
+        text: "two machines in MAAS could be j22u15".to_owned(),
+        since: at(2.0),
+        owner: Owner::InfraOperator,
+        evidence: vec![
+            "abc124 has the hostname".to_owned(),
+            "abc125 has the BMC address 10.0.0.15".to_owned(),
+        ],
+        next_action: "remove or rename one of them in MAAS".to_owned(),
+    });
+    node
+}
+
+pub(crate) fn site() -> SiteResource {
+    SiteResource {
+        id: SiteId(uuid_v7(BEGIN, [3; 10])),
+        spec: SiteSpec {
+            name: "lab".to_owned(),
+            url: "http://127.0.0.1:5240/MAAS".to_owned(),
+            ca_pem: None,
+            node_ca_pem: None,
+            pxe_vlan: None,
+            approved_images: Vec::new(),
+        },
+        status: SiteStatus {
+            maas_version: "3.7.3".to_owned(),
+            maas_user: "admin".to_owned(),
+            health: "ok".to_owned(),
+            health_detail: String::new(),
+            answered_at: Some(at(1.0)),
+        },
+        revision: 1,
+        created_at: BEGIN,
+        updated_at: BEGIN,
+    }
+}
+
+pub(crate) fn profile() -> ProfileResource {
+    ProfileResource {
+        id: ProfileId(uuid_v7(BEGIN, [4; 10])),
+        spec: ProfileSpec::default(),
+        status: ProfileStatus {
+            name: "h200".to_owned(),
+            site_bootstrap_bundle_digest: String::new(),
+        },
+        revision: 1,
+        created_at: BEGIN,
+        updated_at: BEGIN,
+    }
+}

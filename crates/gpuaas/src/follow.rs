@@ -1,0 +1,267 @@
+//! Following onboardings until they end.
+//!
+//! Level-triggered: each look asks for the node as it is now, so a control plane that restarts,
+//! or a look that is lost, changes nothing but how soon a line is printed.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use gpuaas_types::api::NodeView;
+use gpuaas_types::{NodeId, NodeState, RunStatus};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use crate::client::ApiClient;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::terminal::Terminal;
+
+const LOOK: Duration = Duration::from_millis(500);
+/// Looks in a row that may fail before following is given up: a restart takes less.
+const PATIENCE: u32 = 60;
+
+/// Where an onboarding stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Open,
+    Active,
+    Stopped,
+}
+
+fn standing(node: &NodeView) -> Standing {
+    match node.run.as_ref().map(|run| run.status) {
+        Some(RunStatus::Succeeded) if node.state == NodeState::Active => Standing::Active,
+        Some(RunStatus::Running | RunStatus::Waiting) => Standing::Open,
+        Some(
+            RunStatus::Parked | RunStatus::Failed | RunStatus::Cancelled | RunStatus::Succeeded,
+        )
+        | None => Standing::Stopped,
+    }
+}
+
+/// Follows `nodes` until each is active or stopped, with a line per change. Answers their last
+/// views, in the order asked.
+///
+/// # Errors
+/// [`Exit::TimedOut`] after `seconds`; [`Exit::Unreachable`] when the control plane is away for
+/// long.
+pub async fn until_settled(
+    client: &ApiClient,
+    nodes: &[(NodeId, String)],
+    seconds: u64,
+    terminal: &mut Terminal,
+) -> Result<Vec<NodeView>, Failure> {
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut progress = Progress::new(terminal.interactive());
+    let mut last = HashMap::new();
+    let work = follow(client, nodes, &mut looks, &mut last, &mut progress, terminal);
+    let outcome = timeout(Duration::from_secs(seconds), work).await;
+    progress.clear();
+    outcome.unwrap_or_else(|_| Err(timed_out(nodes, &last, seconds)))?;
+    Ok(nodes.iter().filter_map(|(id, _)| last.remove(id)).collect())
+}
+
+/// The failure of nodes that stopped short of active, if any did.
+#[must_use]
+pub fn verdict(nodes: &[NodeView]) -> Option<Failure> {
+    let stopped: Vec<&NodeView> =
+        nodes.iter().filter(|node| standing(node) != Standing::Active).collect();
+    let first = stopped.first()?;
+    let names: Vec<&str> = stopped.iter().map(|node| node.hostname.as_str()).collect();
+    let (code, detail) = match &first.park {
+        Some(park) => (park.code.as_str(), park.text.as_str()),
+        None => ("run_ended", "the run ended without reaching active"),
+    };
+    let title = match nodes.len() {
+        1 => "The node did not become active".to_owned(),
+        all => format!("{} of {all} nodes did not become active", stopped.len()),
+    };
+    let hint = format!("gpuaas explain {} says what to do next", first.hostname);
+    Some(
+        Failure::new(Exit::Parked, code, &title, format!("{}: {detail}", names.join(", ")))
+            .hint(hint),
+    )
+}
+
+fn timed_out(
+    nodes: &[(NodeId, String)],
+    last: &HashMap<NodeId, NodeView>,
+    seconds: u64,
+) -> Failure {
+    let open: Vec<String> = nodes
+        .iter()
+        .filter(|(id, _)| last.get(id).is_none_or(|node| standing(node) == Standing::Open))
+        .map(|(id, name)| {
+            let waits = last.get(id).and_then(output::attention).unwrap_or("the control plane");
+            format!("{name} waits for {waits}")
+        })
+        .collect();
+    Failure::new(
+        Exit::TimedOut,
+        "wait_timed_out",
+        &format!("Not every node became active within {seconds} s"),
+        open.join("; "),
+    )
+    .hint("the work goes on: look with gpuaas node list, or wait again with a larger --timeout")
+}
+
+async fn follow(
+    client: &ApiClient,
+    nodes: &[(NodeId, String)],
+    looks: &mut Interval,
+    last: &mut HashMap<NodeId, NodeView>,
+    progress: &mut Progress,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let mut missed = 0;
+    loop {
+        looks.tick().await;
+        for (id, name) in nodes {
+            if last.get(id).is_some_and(|node| standing(node) != Standing::Open) {
+                continue;
+            }
+            match client.node(&id.to_string()).await {
+                Ok(node) => {
+                    missed = 0;
+                    progress.show(&node, last.get(id), terminal);
+                    last.insert(*id, node);
+                }
+                Err(failure) if failure.exit == Exit::Unreachable && missed < PATIENCE => {
+                    if missed == 0 {
+                        terminal.say(&format!(
+                            "{name}  the control plane does not answer; still trying"
+                        ));
+                    }
+                    missed += 1;
+                    break;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        let settled = |(id, _): &(NodeId, String)| {
+            last.get(id).is_some_and(|n| standing(n) != Standing::Open)
+        };
+        if nodes.iter().all(settled) {
+            return Ok(());
+        }
+    }
+}
+
+/// One line per change; a live line per node where somebody watches.
+struct Progress {
+    bars: Option<(MultiProgress, HashMap<NodeId, ProgressBar>)>,
+}
+
+impl Progress {
+    fn new(interactive: bool) -> Self {
+        Self { bars: interactive.then(|| (MultiProgress::new(), HashMap::new())) }
+    }
+
+    fn show(&mut self, node: &NodeView, before: Option<&NodeView>, terminal: &mut Terminal) {
+        let line = line(node);
+        let Some((multi, bars)) = &mut self.bars else {
+            if before.map(self::line).as_ref() != Some(&line) {
+                terminal.say(&line);
+            }
+            return;
+        };
+        let bar = bars.entry(node.id).or_insert_with(|| {
+            let bar = multi.add(ProgressBar::new_spinner());
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>5} {wide_msg}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        bar.set_message(line.clone());
+        if standing(node) != Standing::Open {
+            bar.finish_with_message(line);
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Some((multi, bars)) = self.bars.take() {
+            bars.values().for_each(ProgressBar::finish);
+            drop(multi);
+        }
+    }
+}
+
+fn line(node: &NodeView) -> String {
+    let (step, status) =
+        node.run.as_ref().map_or(("-", "-"), |run| (run.step.as_str(), run.status.as_str()));
+    match standing(node) {
+        Standing::Active => format!("{:<12} active", node.hostname),
+        _ => {
+            let text = output::attention(node).unwrap_or_default();
+            let line = format!("{:<12} {step:<17} {status:<9} {text}", node.hostname);
+            line.trim_end().to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use axum::Router;
+    use axum::routing::get;
+    use std::sync::Mutex;
+
+    fn active() -> NodeView {
+        let mut node = fixture::node();
+        node.state = NodeState::Active;
+        node.wait = None;
+        node.waiting_for = None;
+        if let Some(run) = &mut node.run {
+            run.status = RunStatus::Succeeded;
+        }
+        node
+    }
+
+    async fn replay(views: Vec<NodeView>) -> (ApiClient, (NodeId, String)) {
+        let key = (views[0].id, views[0].hostname.clone());
+        let views = std::sync::Arc::new(Mutex::new(views));
+        let answer = move || async move {
+            let mut views = views.lock().unwrap();
+            let view = if views.len() > 1 { views.remove(0) } else { views[0].clone() };
+            serde_json::to_string(&view).unwrap()
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().route("/api/v1/nodes/{id}", get(answer));
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        (ApiClient::new(&url, "t").unwrap(), key)
+    }
+
+    #[tokio::test]
+    async fn a_node_is_followed_to_active() {
+        let (client, key) = replay(vec![fixture::node(), fixture::node(), active()]).await;
+        let (mut terminal, captured) = Terminal::captured();
+        let nodes = until_settled(&client, &[key], 60, &mut terminal).await.unwrap();
+        assert_eq!(verdict(&nodes), None);
+        assert_eq!(
+            captured.stderr(),
+            "j22u11       commission        waiting   MAAS to finish commissioning\n\
+             j22u11       active\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_parked_node_ends_the_wait() {
+        let (client, key) = replay(vec![fixture::parked()]).await;
+        let (mut terminal, _) = Terminal::captured();
+        let nodes = until_settled(&client, &[key], 60, &mut terminal).await.unwrap();
+        insta::assert_snapshot!(verdict(&nodes).unwrap().to_string());
+    }
+
+    #[tokio::test]
+    async fn patience_ends() {
+        let (client, key) = replay(vec![fixture::node()]).await;
+        let (mut terminal, _) = Terminal::captured();
+        let failure = until_settled(&client, &[key], 1, &mut terminal).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::TimedOut);
+        assert!(failure.problem.detail.contains("j22u11 waits for MAAS"), "{failure}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The executable's library: argument parsing, the operator's commands, wiring, human output.
+//!
+//! `main` only calls [`run`]. Integration tests and the laboratory use the same modules.
+
+pub mod args;
+pub mod client;
+pub mod commands;
+pub mod failure;
+#[cfg(test)]
+mod fixture;
+pub mod follow;
+pub mod output;
+pub mod terminal;
+pub mod waterfall;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::failure::{Exit, Failure};
+use crate::terminal::Terminal;
+
+/// Runs the command line `args`, the program's name included, on the process's own outputs.
+pub fn run<I>(args: I) -> ExitCode
+where
+    I: IntoIterator,
+    I::Item: Into<OsString> + Clone,
+{
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to stdout and mistakes to stderr; either may be closed.
+            error.print().ok();
+            return if error.use_stderr() {
+                ExitCode::from(Exit::Usage as u8)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    let mut terminal = Terminal::standard(cli.ascii);
+    match execute(cli, &mut terminal) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            terminal.say(&failure.to_string());
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
+    start_log(&cli.log)?;
+    client::install_cryptography();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Failure::local("runtime_unavailable", "Threads cannot be started", error.to_string())
+    })?;
+    runtime.block_on(dispatch(cli.command, terminal))
+}
+
+fn start_log(filter: &str) -> Result<(), Failure> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
+        Failure::usage("log_filter_invalid", "The log filter cannot be used", error.to_string())
+            .hint("write it as info, or gpuaas_engine=debug,warn")
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process keeps the first log.
+    log.try_init().ok();
+    Ok(())
+}
+
+async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        Command::Site(command) => commands::site(command, terminal).await,
+        Command::Profile(command) => commands::profile(command, terminal).await,
+        Command::Roce(command) => commands::roce(command, terminal).await,
+        Command::Node(command) => commands::node(command, terminal).await,
+        Command::Run(command) => commands::run(command, terminal).await,
+        Command::Explain(args) => commands::explain(args, terminal).await,
+    }
+}

@@ -1,0 +1,144 @@
+//! Where text goes: data on stdout, everything for people on stderr.
+//!
+//! A reader that closes its end (`gpuaas node list | head`) has seen enough; that is no failure.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex};
+
+use crate::failure::Failure;
+
+const DEFAULT_WIDTH: usize = 100;
+const MIN_WIDTH: usize = 60;
+
+/// How drawings are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Columns.
+    pub width: usize,
+    /// Plain ASCII only.
+    pub ascii: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { width: DEFAULT_WIDTH, ascii: false }
+    }
+}
+
+/// The two outputs of a command.
+pub struct Terminal {
+    data: Box<dyn Write + Send>,
+    people: Box<dyn Write + Send>,
+    interactive: bool,
+    style: Style,
+}
+
+impl Terminal {
+    /// The process's own stdout and stderr.
+    #[must_use]
+    pub fn standard(ascii: bool) -> Self {
+        let interactive = io::stderr().is_terminal();
+        let width = console::Term::stderr()
+            .size_checked()
+            .filter(|_| interactive)
+            .map_or(DEFAULT_WIDTH, |(_, columns)| usize::from(columns).max(MIN_WIDTH));
+        Self {
+            data: Box::new(io::stdout()),
+            people: Box::new(io::stderr()),
+            interactive,
+            style: Style { width, ascii },
+        }
+    }
+
+    /// Outputs that are kept in memory.
+    #[must_use]
+    pub fn captured() -> (Self, Captured) {
+        let captured = Captured::default();
+        let terminal = Self {
+            data: Box::new(captured.data.clone()),
+            people: Box::new(captured.people.clone()),
+            interactive: false,
+            style: Style { width: DEFAULT_WIDTH, ascii: true },
+        };
+        (terminal, captured)
+    }
+
+    /// How to draw.
+    #[must_use]
+    pub const fn style(&self) -> Style {
+        self.style
+    }
+
+    /// Whether somebody watches stderr, so that lines may be redrawn.
+    #[must_use]
+    pub const fn interactive(&self) -> bool {
+        self.interactive
+    }
+
+    /// Writes data and a line end to stdout.
+    ///
+    /// # Errors
+    /// `stdout_unwritable`, unless the reader merely closed its end.
+    pub fn data(&mut self, text: &str) -> Result<(), Failure> {
+        let written =
+            writeln!(self.data, "{}", text.trim_end_matches('\n')).and_then(|()| self.data.flush());
+        match written {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::local(
+                "stdout_unwritable",
+                "The answer could not be written",
+                error.to_string(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a line for people to stderr. Losing it is no failure.
+    pub fn say(&mut self, text: &str) {
+        writeln!(self.people, "{}", text.trim_end_matches('\n'))
+            .and_then(|()| self.people.flush())
+            .ok();
+    }
+}
+
+/// What a [`Terminal::captured`] was given.
+#[derive(Debug, Clone, Default)]
+pub struct Captured {
+    data: Buffer,
+    people: Buffer,
+}
+
+impl Captured {
+    /// Everything written to stdout.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.data.text()
+    }
+
+    /// Everything written to stderr.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.people.text()
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Buffer {
+    fn text(&self) -> String {
+        let bytes = self.0.lock().map(|bytes| bytes.clone()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut buffer = self.0.lock().map_err(|_| io::Error::other("a writer panicked"))?;
+        buffer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
