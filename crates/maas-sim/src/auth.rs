@@ -1,0 +1,201 @@
+//! Users, API keys and OAuth 1.0a PLAINTEXT, with the refusals of the real region
+//! (contract, section 2).
+
+use std::collections::{HashMap, HashSet};
+
+use crate::wire::{HTML, Response, TEXT_BARE, unquote};
+
+/// Requests older than this are refused; a time in the future is not.
+const THRESHOLD_SECONDS: i64 = 300;
+
+/// A user of the region.
+#[derive(Debug, Clone)]
+pub struct User {
+    /// Login name.
+    pub name: String,
+    /// Password of `accounts/authenticate/`; `None` for one who cannot log in.
+    pub password: Option<String>,
+    /// E-mail address.
+    pub email: String,
+    /// Administrator.
+    pub admin: bool,
+    /// `consumer:token:secret`, any number.
+    pub keys: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    pub(crate) users: Vec<User>,
+    /// Two generations of used nonces; the older one is dropped when both are out of the window.
+    nonces: [HashSet<String>; 2],
+    turned_at: i64,
+}
+
+/// Why a request is nobody's.
+#[derive(Debug)]
+pub(crate) enum Denied {
+    /// No usable OAuth header: the request counts as anonymous.
+    Anonymous,
+    /// A wrong one.
+    Refused(Response),
+}
+
+fn refused(message: &str) -> Denied {
+    Denied::Refused(
+        Response::new(401, HTML, format!("Authorization Error: {message}"))
+            .header("WWW-Authenticate", "OAuth realm=\"OAuth\""),
+    )
+}
+
+fn header_fields(header: &str) -> Option<HashMap<String, String>> {
+    let rest = header.strip_prefix("OAuth")?;
+    let mut out = HashMap::new();
+    for piece in rest.split(',') {
+        if let Some((key, value)) = piece.trim().split_once('=') {
+            out.insert(key.to_owned(), unquote(value.trim().trim_matches('"')));
+        }
+    }
+    Some(out)
+}
+
+impl Accounts {
+    pub(crate) fn of(users: Vec<User>) -> Self {
+        Self {
+            users,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn anonymous_refusal() -> Response {
+        Response::new(401, TEXT_BARE, "Forbidden")
+    }
+
+    /// The user of a request, by index into `users`.
+    pub(crate) fn check(
+        &mut self,
+        header: Option<&str>,
+        wall_seconds: i64,
+    ) -> Result<usize, Denied> {
+        let fields = header.and_then(header_fields).ok_or(Denied::Anonymous)?;
+        let get = |key: &str| fields.get(key).map(String::as_str);
+        let (Some(consumer), Some(token), Some(signature), Some(method), Some(stamp), Some(nonce)) = (
+            get("oauth_consumer_key"),
+            get("oauth_token"),
+            get("oauth_signature"),
+            get("oauth_signature_method"),
+            get("oauth_timestamp"),
+            get("oauth_nonce"),
+        ) else {
+            return Err(Denied::Anonymous);
+        };
+        let mut known = false;
+        let mut found = None;
+        for (index, user) in self.users.iter().enumerate() {
+            for key in &user.keys {
+                let mut parts = key.splitn(3, ':');
+                let (c, t, s) = (parts.next(), parts.next(), parts.next());
+                known |= c == Some(consumer);
+                if c == Some(consumer) && t == Some(token) {
+                    found = s.map(|secret| (index, secret.to_owned()));
+                }
+            }
+        }
+        if !known {
+            return Err(refused("Invalid API key."));
+        }
+        let Some((index, secret)) = found else {
+            return Err(refused(&format!("'Invalid access token: {token}'")));
+        };
+        let given: i64 = stamp.parse().map_err(|_| Denied::Anonymous)?;
+        if wall_seconds - given > THRESHOLD_SECONDS {
+            return Err(refused(&format!(
+                "'Expired timestamp: given {given} and now {wall_seconds} has a greater difference than threshold {THRESHOLD_SECONDS}'"
+            )));
+        }
+        self.spend(&format!("{token} {nonce}"), wall_seconds)
+            .map_err(|()| refused(&format!("'Nonce already used: {nonce}'")))?;
+        if method != "PLAINTEXT" && method != "HMAC-SHA1" {
+            return Err(refused(&format!(
+                "'Signature method {method} not supported try one of the following: PLAINTEXT, HMAC-SHA1'"
+            )));
+        }
+        if signature != format!("&{secret}") {
+            return Err(refused(&format!(
+                "'Invalid signature. Expected signature base string: &{secret}'"
+            )));
+        }
+        Ok(index)
+    }
+
+    fn spend(&mut self, nonce: &str, wall_seconds: i64) -> Result<(), ()> {
+        if wall_seconds - self.turned_at > 2 * THRESHOLD_SECONDS {
+            self.nonces[1] = std::mem::take(&mut self.nonces[0]);
+            self.turned_at = wall_seconds;
+        }
+        if self.nonces[1].contains(nonce) || !self.nonces[0].insert(nonce.to_owned()) {
+            return Err(());
+        }
+        Ok(())
+    }
+
+    /// A user by name and password.
+    pub(crate) fn login(&self, name: &str, password: &str) -> Option<usize> {
+        self.users
+            .iter()
+            .position(|u| u.name == name && u.password.as_deref() == Some(password))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accounts() -> Accounts {
+        let user = User {
+            name: "admin".into(),
+            password: None,
+            email: String::new(),
+            admin: true,
+            keys: vec!["ck:tk:ts".into()],
+        };
+        Accounts {
+            users: vec![user],
+            ..Accounts::default()
+        }
+    }
+
+    fn header(nonce: &str, stamp: i64) -> String {
+        format!(
+            "OAuth realm=\"\", oauth_signature_method=\"PLAINTEXT\", oauth_consumer_key=\"ck\",oauth_token=\"tk\", oauth_signature=\"%26ts\", oauth_nonce=\"{nonce}\", oauth_timestamp=\"{stamp}\""
+        )
+    }
+
+    fn text(denied: Denied) -> String {
+        match denied {
+            Denied::Anonymous => "anonymous".into(),
+            Denied::Refused(r) => r.body_text(),
+        }
+    }
+
+    #[test]
+    fn nonces_are_single_use_and_clocks_matter() {
+        let mut a = accounts();
+        assert_eq!(a.check(Some(&header("n1", 1000)), 1000).ok(), Some(0));
+        assert_eq!(
+            text(
+                a.check(Some(&header("n1", 1000)), 1001)
+                    .expect_err("replay")
+            ),
+            "Authorization Error: 'Nonce already used: n1'"
+        );
+        assert_eq!(
+            text(a.check(Some(&header("n2", 600)), 1000).expect_err("old")),
+            "Authorization Error: 'Expired timestamp: given 600 and now 1000 has a greater difference than threshold 300'"
+        );
+        assert!(a.check(Some(&header("n3", 9000)), 1000).is_ok());
+        assert_eq!(
+            text(a.check(Some("Basic x"), 1000).expect_err("basic")),
+            "anonymous"
+        );
+    }
+}

@@ -1,0 +1,303 @@
+//! Faults as data: which, where, how often.
+//!
+//! A fault is scoped by machine and by endpoint label, limited by a count (in all, or for each
+//! machine) and by a probability. Chance is drawn from a stream of its own per fault and
+//! machine, so that a fault on one machine changes nothing on another.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::chance::Chance;
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// The call is done, but the caller gets a 504.
+    Accepted504,
+    /// The caller gets a 504 and nothing was done.
+    Refused504,
+    /// 503 with `Retry-After`; nothing was done.
+    Unavailable503,
+    /// The call is done and the connection is closed without an answer.
+    ResetAfterAccept,
+    /// The connection is closed without an answer; nothing was done.
+    ResetBefore,
+    /// The answer comes `seconds` later (default 30).
+    Slow,
+    /// A power action fails: 500 with the driver's text after the state change was committed.
+    BmcError,
+    /// No rack controller is connected.
+    NoRack,
+    /// Commissioning scripts fail.
+    CommissioningFailed,
+    /// Tests fail.
+    TestingFailed,
+    /// curtin fails: Failed deployment.
+    DeployFailed,
+    /// Nothing more is heard of the deploying machine until the region gives up.
+    StuckDeploying,
+    /// The same while commissioning.
+    StuckCommissioning,
+    /// The image is written, but the deployed system never reaches its data source; the region
+    /// gives up at the node timeout.
+    DatasourceFailure,
+    /// The power-off of a release is never seen.
+    StuckReleasing,
+    /// The boot interface comes up on another VLAN.
+    WrongPxeNic,
+    /// The machine has no boot interface after commissioning.
+    NoBootInterface,
+    /// Another machine appears that claims the boot interface's MAC address.
+    DuplicateMac,
+    /// Events of the machine are not recorded.
+    EventsGap,
+    /// The machine disappears from MAAS when it enters the status named by `when`.
+    Vanished,
+    /// After Ready, power flaps between on, error and off for a while.
+    FlappingPower,
+}
+
+/// One injected fault.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// Number given by the region.
+    #[serde(default)]
+    pub id: u64,
+    /// What goes wrong.
+    pub kind: FaultKind,
+    /// Hostname or system id; absent for every machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Endpoint label such as `machine.deploy`, or a prefix ending in `*`; absent for any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// How often in all; absent for always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// How often for each machine; absent for always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_machine: Option<u32>,
+    /// Chance of each occasion, 0 to 1; absent for 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+    /// Occasions to let pass first.
+    #[serde(default)]
+    pub skip: u32,
+    /// Length, where the kind has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// Text, where the kind has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Status word, where the kind has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+}
+
+impl Fault {
+    /// A fault that strikes everywhere and always.
+    #[must_use]
+    pub fn new(kind: FaultKind) -> Self {
+        Self {
+            id: 0,
+            kind,
+            machine: None,
+            endpoint: None,
+            count: None,
+            per_machine: None,
+            probability: None,
+            skip: 0,
+            seconds: None,
+            message: None,
+            when: None,
+        }
+    }
+
+    /// Only this machine (hostname or system id).
+    #[must_use]
+    pub fn on(mut self, machine: &str) -> Self {
+        self.machine = Some(machine.to_owned());
+        self
+    }
+
+    /// Only this endpoint label.
+    #[must_use]
+    pub fn at(mut self, endpoint: &str) -> Self {
+        self.endpoint = Some(endpoint.to_owned());
+        self
+    }
+
+    /// So many times.
+    #[must_use]
+    pub fn times(mut self, count: u32) -> Self {
+        self.count = Some(count);
+        self
+    }
+
+    /// So many times for each machine.
+    #[must_use]
+    pub fn times_each(mut self, count: u32) -> Self {
+        self.per_machine = Some(count);
+        self
+    }
+
+    /// With this length.
+    #[must_use]
+    pub fn lasting(mut self, seconds: f64) -> Self {
+        self.seconds = Some(seconds);
+        self
+    }
+}
+
+/// A fault file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("fault file: {0}")]
+pub struct FaultFileError(String);
+
+/// Reads a list of faults, or an object with a list `faults`, from JSON or YAML.
+///
+/// # Errors
+/// When the text is neither, or a fault has an unknown field or kind.
+pub fn parse_faults(text: &str) -> Result<Vec<Fault>, FaultFileError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        faults: Vec<Fault>,
+    }
+    if text.trim_start().starts_with(['[', '-']) {
+        return serde_saphyr::from_str(text).map_err(|e| FaultFileError(e.to_string()));
+    }
+    serde_saphyr::from_str::<File>(text)
+        .map(|f| f.faults)
+        .map_err(|e| FaultFileError(e.to_string()))
+}
+
+#[derive(Debug, Default)]
+struct Use {
+    seen: u32,
+    fired: u32,
+    each: HashMap<String, (u32, Chance)>,
+}
+
+/// Where a fault may strike.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Occasion<'a> {
+    pub(crate) endpoint: Option<&'a str>,
+    pub(crate) hostname: Option<&'a str>,
+    pub(crate) system_id: Option<&'a str>,
+    /// Name of the racked machine, where MAAS may know it by another.
+    pub(crate) host: Option<&'a str>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    seed: u64,
+    next: u64,
+    list: Vec<(Fault, Use)>,
+}
+
+impl Faults {
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self {
+            seed,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn add(&mut self, mut fault: Fault) -> u64 {
+        self.next += 1;
+        fault.id = self.next;
+        self.list.push((fault, Use::default()));
+        self.next
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Fault, u32)> {
+        self.list.iter().map(|(fault, used)| (fault, used.fired))
+    }
+
+    /// The first fault of one of these kinds that strikes here and now.
+    pub(crate) fn strike(&mut self, kinds: &[FaultKind], at: Occasion<'_>) -> Option<Fault> {
+        let seed = self.seed;
+        self.list.iter_mut().find_map(|(fault, used)| {
+            (kinds.contains(&fault.kind) && matches(fault, at) && used.fires(fault, at, seed))
+                .then(|| fault.clone())
+        })
+    }
+}
+
+fn matches(fault: &Fault, at: Occasion<'_>) -> bool {
+    let machine = fault
+        .machine
+        .as_deref()
+        .is_none_or(|m| [at.hostname, at.system_id, at.host].contains(&Some(m)));
+    let endpoint = fault.endpoint.as_deref().is_none_or(|want| {
+        at.endpoint
+            .is_some_and(|label| match want.strip_suffix('*') {
+                Some(prefix) => label.starts_with(prefix),
+                None => label == want,
+            })
+    });
+    machine && endpoint
+}
+
+impl Use {
+    fn fires(&mut self, fault: &Fault, at: Occasion<'_>, seed: u64) -> bool {
+        let name = at.hostname.unwrap_or("");
+        let (fired, chance) = self
+            .each
+            .entry(name.to_owned())
+            .or_insert_with(|| (0, Chance::of(seed, &format!("fault/{}/{name}", fault.id))));
+        if fault.count.is_some_and(|n| self.fired >= n)
+            || fault.per_machine.is_some_and(|n| *fired >= n)
+        {
+            return false;
+        }
+        if fault.probability.is_some_and(|p| chance.unit() >= p) {
+            return false;
+        }
+        self.seen += 1;
+        if self.seen <= fault.skip {
+            return false;
+        }
+        *fired += 1;
+        self.fired += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_scopes() {
+        let list = parse_faults("faults:\n- {kind: deploy_failed, machine: a, count: 1}\n- {kind: slow, endpoint: 'machine.*', seconds: 2}\n")
+            .expect("yaml");
+        assert_eq!(
+            parse_faults("[{\"kind\":\"slow\",\"endpoint\":\"machine.*\",\"seconds\":2}]")
+                .expect("json"),
+            list[1..]
+        );
+        assert!(parse_faults("[{\"kind\":\"slow\",\"sconds\":2}]").is_err());
+        let mut faults = Faults::seeded(1);
+        list.into_iter().for_each(|f| {
+            faults.add(f);
+        });
+        let on = |hostname| Occasion {
+            hostname: Some(hostname),
+            endpoint: Some("machine.read"),
+            ..Occasion::default()
+        };
+        assert!(faults.strike(&[FaultKind::DeployFailed], on("b")).is_none());
+        assert!(faults.strike(&[FaultKind::DeployFailed], on("a")).is_some());
+        assert!(faults.strike(&[FaultKind::DeployFailed], on("a")).is_none());
+        assert!(faults.strike(&[FaultKind::Slow], on("a")).is_some());
+    }
+}

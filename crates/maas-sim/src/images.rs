@@ -1,0 +1,296 @@
+//! Boot images: what the region has synced and what was uploaded to it.
+
+use sha2::{Digest as _, Sha256};
+
+/// A file of an image set.
+#[derive(Debug, Clone)]
+pub(crate) struct ImageFile {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) filetype: String,
+    pub(crate) sha256: String,
+    pub(crate) size: u64,
+    pub(crate) received: u64,
+    pub(crate) complete: bool,
+    hasher: Sha256,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Image {
+    pub(crate) id: i64,
+    pub(crate) uploaded: bool,
+    pub(crate) name: String,
+    pub(crate) architecture: String,
+    pub(crate) title: String,
+    pub(crate) base_image: String,
+    pub(crate) last_deployed_us: Option<i64>,
+    /// `(version, files)`.
+    pub(crate) sets: Vec<(String, Vec<ImageFile>)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Images {
+    pub(crate) list: Vec<Image>,
+    next_image: i64,
+    next_file: i64,
+}
+
+/// Why a chunk was refused, in MAAS's words.
+pub(crate) type ChunkError = &'static str;
+
+/// Synced Ubuntu series and their kernels.
+const SERIES: &[(&str, &[&str])] = &[
+    ("jammy", &["ga-22.04", "hwe-22.04", "hwe-22.04-edge"]),
+    ("noble", &["ga-24.04", "hwe-24.04"]),
+];
+
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+impl ImageFile {
+    fn declared(id: i64, name: &str, filetype: &str, sha256: &str, size: u64) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            filetype: filetype.to_owned(),
+            sha256: sha256.to_owned(),
+            size,
+            received: 0,
+            complete: false,
+            hasher: Sha256::new(),
+        }
+    }
+
+    /// Takes the next chunk.
+    pub(crate) fn take(&mut self, chunk: &[u8]) -> Result<(), ChunkError> {
+        if self.complete {
+            return Err("Cannot upload to a complete file.");
+        }
+        if chunk.is_empty() {
+            return Err("Missing data.");
+        }
+        if self.received + chunk.len() as u64 > self.size {
+            return Err("Too much data received.");
+        }
+        self.hasher.update(chunk);
+        self.received += chunk.len() as u64;
+        if self.received == self.size {
+            if hex(&self.hasher.clone().finalize()) != self.sha256 {
+                self.received = 0;
+                self.hasher = Sha256::new();
+                return Err("Saved content does not match given SHA256 value.");
+            }
+            self.complete = true;
+        }
+        Ok(())
+    }
+}
+
+impl Images {
+    pub(crate) fn synced() -> Self {
+        let mut out = Self {
+            list: Vec::new(),
+            next_image: 0,
+            next_file: 0,
+        };
+        for (series, kernels) in SERIES {
+            for arch in ["amd64", "arm64"] {
+                for kernel in *kernels {
+                    out.sync(series, &format!("{arch}/{kernel}"));
+                }
+            }
+        }
+        out
+    }
+
+    fn sync(&mut self, series: &str, architecture: &str) {
+        self.next_image += 1;
+        let id = self.next_image;
+        let files = ["boot-kernel", "boot-initrd", "squashfs"].map(|kind| {
+            self.next_file += 1;
+            let sha = sha256_hex(format!("{series}/{architecture}/{kind}").as_bytes());
+            let mut file = ImageFile::declared(self.next_file, kind, kind, &sha, 512);
+            (file.received, file.complete) = (512, true);
+            file
+        });
+        self.list.push(Image {
+            id,
+            uploaded: false,
+            name: format!("ubuntu/{series}"),
+            architecture: architecture.to_owned(),
+            title: String::new(),
+            base_image: String::new(),
+            last_deployed_us: None,
+            sets: vec![("20261101".to_owned(), files.to_vec())],
+        });
+    }
+
+    pub(crate) fn by_id(&self, id: &str) -> Option<&Image> {
+        self.list.iter().find(|i| i.id.to_string() == id)
+    }
+
+    /// Adds an uploaded image, or a new set to the one of this name and architecture; the files
+    /// of its older sets are gone at once.
+    #[expect(clippy::too_many_arguments, reason = "the fields of the form")]
+    pub(crate) fn declare(
+        &mut self,
+        name: &str,
+        architecture: &str,
+        title: &str,
+        base_image: &str,
+        filename: &str,
+        filetype: &str,
+        sha256: &str,
+        size: u64,
+        version: &str,
+    ) -> &mut Image {
+        self.next_file += 1;
+        let file = ImageFile::declared(self.next_file, filename, filetype, sha256, size);
+        let known = self
+            .list
+            .iter()
+            .position(|i| i.uploaded && i.name == name && i.architecture == architecture);
+        let index = known.unwrap_or_else(|| {
+            self.next_image += 1;
+            self.list.push(Image {
+                id: self.next_image,
+                uploaded: true,
+                name: name.to_owned(),
+                architecture: architecture.to_owned(),
+                title: title.to_owned(),
+                base_image: base_image.to_owned(),
+                last_deployed_us: None,
+                sets: Vec::new(),
+            });
+            self.list.len() - 1
+        });
+        let image = &mut self.list[index];
+        let again = image
+            .sets
+            .iter()
+            .filter(|(v, _)| v.starts_with(version))
+            .count();
+        let label = if again == 0 {
+            version.to_owned()
+        } else {
+            format!("{version}.{again}")
+        };
+        image.sets.iter_mut().for_each(|(_, files)| files.clear());
+        image.sets.push((label, vec![file]));
+        image
+    }
+
+    /// An image that is there and complete, as an operator would have put it there.
+    pub(crate) fn preload(&mut self, name: &str) {
+        let bytes = name.as_bytes();
+        let (sha, size) = (sha256_hex(bytes), bytes.len() as u64);
+        let image = self.declare(
+            name,
+            "amd64/generic",
+            "",
+            "ubuntu/jammy",
+            "root.tgz",
+            "root-tgz",
+            &sha,
+            size,
+            "20261101",
+        );
+        if let Some(file) = image
+            .sets
+            .last_mut()
+            .and_then(|(_, files)| files.first_mut())
+        {
+            (file.received, file.complete) = (size, true);
+        }
+    }
+
+    /// `osystem/series` names that can be deployed.
+    pub(crate) fn deployable(&self) -> Vec<String> {
+        let mut out: Vec<String> = self
+            .list
+            .iter()
+            .filter(|i| !i.uploaded || i.ready())
+            .map(|i| {
+                if i.uploaded {
+                    format!("custom/{}", i.name)
+                } else {
+                    i.name.clone()
+                }
+            })
+            .collect();
+        out.sort();
+        out.dedup();
+        out
+    }
+
+    /// What a `distro_series` parameter means: `(osystem, distro_series)`.
+    pub(crate) fn resolve(&self, asked: &str) -> Option<(String, String)> {
+        let bare = asked.strip_prefix("ubuntu/").unwrap_or(asked);
+        let series = match bare {
+            "22.04" => "jammy",
+            "24.04" => "noble",
+            other => other,
+        };
+        if !asked.starts_with("custom/") && SERIES.iter().any(|(s, _)| *s == series) {
+            return Some(("ubuntu".to_owned(), series.to_owned()));
+        }
+        let name = asked.strip_prefix("custom/").unwrap_or(asked);
+        let found = self
+            .list
+            .iter()
+            .any(|i| i.uploaded && i.name == name && i.ready());
+        found.then(|| ("custom".to_owned(), name.to_owned()))
+    }
+
+    fn kernels(osystem: &str, series: &str) -> &'static [&'static str] {
+        // Custom images boot the commissioning kernel.
+        let series = if osystem == "custom" { "jammy" } else { series };
+        SERIES
+            .iter()
+            .find(|(s, _)| *s == series)
+            .map_or(&[], |(_, kernels)| kernels)
+    }
+
+    pub(crate) fn default_kernel(&self, osystem: &str, series: &str) -> String {
+        Self::kernels(osystem, series)
+            .first()
+            .map(|k| (*k).to_owned())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn has_kernel(&self, osystem: &str, series: &str, kernel: &str) -> bool {
+        Self::kernels(osystem, series).contains(&kernel)
+    }
+
+    pub(crate) fn knows_kernel(&self, kernel: &str) -> bool {
+        SERIES.iter().any(|(_, kernels)| kernels.contains(&kernel))
+    }
+
+    pub(crate) fn deployed(&mut self, osystem: &str, series: &str, now_us: i64) {
+        let name = if osystem == "custom" {
+            series.to_owned()
+        } else {
+            format!("{osystem}/{series}")
+        };
+        for image in self
+            .list
+            .iter_mut()
+            .filter(|i| i.name == name && i.architecture.starts_with("amd64"))
+        {
+            image.last_deployed_us = Some(now_us);
+        }
+    }
+}
+
+impl Image {
+    pub(crate) fn ready(&self) -> bool {
+        self.sets
+            .last()
+            .is_some_and(|(_, files)| !files.is_empty() && files.iter().all(|f| f.complete))
+    }
+}

@@ -1,0 +1,67 @@
+//! What a region tells the outside: the moments at which software on a simulated host begins
+//! and ends to run.
+
+/// A host and the deployment that runs on it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HostRef {
+    /// MAAS system id.
+    pub system_id: String,
+    /// Hostname in MAAS.
+    pub hostname: String,
+    /// Counts the machine's accepted deployments: what ran under a smaller number is gone.
+    pub deployment: u64,
+    /// Simulated microseconds since the Unix epoch.
+    pub at_us: i64,
+}
+
+/// What cloud-init's MAAS data source hands to the deployed system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metadata {
+    /// `instance-id`.
+    pub instance_id: String,
+    /// `local-hostname`.
+    pub local_hostname: String,
+    /// `public-keys`.
+    pub public_keys: Vec<String>,
+    /// Operating system as MAAS names it.
+    pub osystem: String,
+    /// Series, or the name of the custom image.
+    pub distro_series: String,
+}
+
+/// The deployed system asked for its user-data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstBoot {
+    /// Which host, in which deployment.
+    pub host: HostRef,
+    /// The user-data, base64 already taken off.
+    pub user_data: Vec<u8>,
+    /// Address of the boot interface.
+    pub ip: Option<String>,
+    /// The rest of the data source.
+    pub metadata: Metadata,
+}
+
+/// Something that whoever runs the hosts' software must act on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Start: exactly when MAAS turns Deploying into Deployed.
+    FirstBoot(Box<FirstBoot>),
+    /// A deployed host was switched on again; its disk still has the system of this deployment.
+    PoweredOn(HostRef),
+    /// Stop: the power is gone.
+    PoweredOff(HostRef),
+    /// Stop for good: the machine was released or its deployment was given up.
+    Released(HostRef),
+}
+
+impl Notice {
+    /// The host that it is about.
+    #[must_use]
+    pub fn host(&self) -> &HostRef {
+        match self {
+            Notice::FirstBoot(boot) => &boot.host,
+            Notice::PoweredOn(host) | Notice::PoweredOff(host) | Notice::Released(host) => host,
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Allocate, deploy, release.
+
+use super::{Answer, Call, actions};
+use crate::events::Level;
+use crate::faults::FaultKind;
+use crate::model::{Machine, Power, SetKind};
+use crate::region::Region;
+use crate::status::Status;
+use crate::wire::{Params, Response, TEXT_BARE, decode_base64};
+
+/// Parameters of allocate that are no constraints.
+const EXTRAS: &[&str] = &["op", "comment", "dry_run", "verbose", "agent_name"];
+
+/// `op=allocate`.
+pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> Answer {
+    let form = &call.form;
+    for (name, _) in form.iter() {
+        let known = EXTRAS.contains(&name)
+            || name.starts_with("bridge_")
+            || super::machines::is_constraint(name);
+        if !known {
+            return Err(Response::invalid(name, "No such constraint."));
+        }
+    }
+    let dry_run = form.string_bool("dry_run", false)?;
+    let candidates = super::machines::select(region, form, call)?;
+    let free = candidates.into_iter().find(|k| {
+        region
+            .machine(*k)
+            .is_some_and(|m| m.status == Status::Ready && m.owner.is_none() && !m.locked)
+    });
+    let Some(key) = free else {
+        return Err(Response::conflict(nothing_available(form)));
+    };
+    if !dry_run {
+        acquire(region, key, &call.user, form);
+    }
+    Ok(region.show_with(key, "\"constraints_by_type\": {}"))
+}
+
+fn nothing_available(form: &Params) -> String {
+    if let Some(id) = form.filled("system_id") {
+        return format!("No machine with system ID {id} available.");
+    }
+    if let Some(name) = form.filled("name") {
+        return format!("No machine with hostname {name} available.");
+    }
+    let asked: Vec<(&str, &str)> = form
+        .iter()
+        .filter(|(k, _)| super::machines::is_constraint(k))
+        .collect();
+    if asked.is_empty() {
+        return "No machine available.".to_owned();
+    }
+    let list: Vec<String> = asked
+        .iter()
+        .map(|(k, v)| format!("('{k}', ['{v}'])"))
+        .collect();
+    let plain: Vec<String> = asked.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    format!(
+        "No available machine matches constraints: [{}] (resolved to \"{}\")",
+        list.join(", "),
+        plain.join(" ")
+    )
+}
+
+fn acquire(region: &mut Region, key: u32, user: &str, form: &Params) {
+    region.new_work(key);
+    region.user_event(key, user, "User acquiring node", form.filled("comment"));
+    let agent = form.get("agent_name").unwrap_or("").to_owned();
+    region.edit(key, |m| {
+        m.owner = Some(user.to_owned());
+        m.agent_name = agent;
+    });
+    region.set_status(key, Status::Allocated);
+}
+
+struct Wanted {
+    osystem: String,
+    series: String,
+    kernel: String,
+    ephemeral: bool,
+    hw_sync: bool,
+    crash_dump: bool,
+    user_data: Vec<u8>,
+}
+
+/// Checks the parameters of a deploy; nothing is changed yet.
+fn wanted(region: &Region, key: u32, form: &Params) -> Result<Wanted, Response> {
+    if form.string_bool("install_rackd", false)? {
+        let text =
+            "Deploying a machine as a rackd has been disabled and it's not supported anymore.";
+        return Err(Response::text(400, text));
+    }
+    for flag in [
+        "install_kvm",
+        "register_vmhost",
+        "bridge_all",
+        "bridge_stp",
+        "vcenter_registration",
+    ] {
+        form.string_bool(flag, false)?;
+    }
+    let hw_sync = form.string_bool("enable_hw_sync", false)?;
+    let crash_dump = form.string_bool("enable_kernel_crash_dump", false)?;
+    let ephemeral = form.string_bool("ephemeral_deploy", false)?;
+    if form
+        .filled("bridge_type")
+        .is_some_and(|t| !matches!(t, "standard" | "ovs"))
+    {
+        // The real region forgets to fill this text in.
+        let text =
+            "'%(value)s' is not a valid bridge_type.  It should be one of: 'standard', 'ovs'.";
+        return Err(Response::invalid("bridge_type", text));
+    }
+    let asked = form
+        .filled("distro_series")
+        .unwrap_or_else(|| region.settings.text("default_distro_series"));
+    let (osystem, series) = region.images.resolve(asked).ok_or_else(|| {
+        let list: Vec<String> = region
+            .images
+            .deployable()
+            .iter()
+            .map(|s| format!("'{s}'"))
+            .collect();
+        let text = format!(
+            "'{asked}' is not a valid distro_series.  It should be one of: '', {}.",
+            list.join(", ")
+        );
+        Response::invalid("distro_series", text)
+    })?;
+    let m = region
+        .machine(key)
+        .ok_or_else(|| Response::missing("Machine"))?;
+    let kernel = match form.filled("hwe_kernel") {
+        None => region.images.default_kernel(&osystem, &series),
+        Some(kernel) if region.images.has_kernel(&osystem, &series, kernel) => kernel.to_owned(),
+        Some(kernel) => {
+            let text = format!(
+                "{kernel} is not available for {osystem}/{series} on {}.",
+                m.architecture
+            );
+            return Err(Response::invalid("hwe_kernel", text));
+        }
+    };
+    let text = form.get("user_data").unwrap_or("");
+    let user_data = decode_base64(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec());
+    Ok(Wanted {
+        osystem,
+        series,
+        kernel,
+        ephemeral,
+        hw_sync,
+        crash_dump,
+        user_data,
+    })
+}
+
+/// Network and storage good enough to deploy.
+fn configured(region: &Region, m: &Machine) -> Result<(), Response> {
+    let subnets: Vec<i64> = m
+        .nics
+        .iter()
+        .flat_map(|n| &n.links)
+        .filter_map(|l| l.subnet)
+        .collect();
+    if subnets.is_empty() {
+        let all_bare = m.nics.iter().all(|n| n.vlan.is_none());
+        let text = if all_bare {
+            "Node must be configured to use a network"
+        } else {
+            "Node has no address family in common with the server"
+        };
+        return Err(Response::invalid("network", text));
+    }
+    if !subnets.iter().any(|s| {
+        region
+            .net
+            .subnet_by_id(*s)
+            .is_some_and(|s| s.gateway.is_some())
+    }) {
+        return Err(Response::invalid(
+            "network",
+            "Node has no address family in common with the server",
+        ));
+    }
+    let mounted = m.disks.iter().any(|d| {
+        let direct = d
+            .logical
+            .as_ref()
+            .is_some_and(|(_, fs)| fs.mount.as_deref() == Some("/"));
+        direct
+            || d.partitions.iter().any(|p| {
+                p.fs.as_ref()
+                    .is_some_and(|fs| fs.mount.as_deref() == Some("/"))
+            })
+    });
+    if !m.disks.is_empty() && !mounted {
+        return Err(Response::invalid(
+            "storage",
+            "Mount the root '/' filesystem to be able to deploy this node.",
+        ));
+    }
+    Ok(())
+}
+
+/// `op=deploy`, from Allocated, or from Ready which acquires first.
+pub(super) fn deploy(region: &mut Region, call: &Call<'_>) -> Answer {
+    let key = region.find(call.part(0))?;
+    let status = region.status(key);
+    let m = region
+        .machine(key)
+        .ok_or_else(|| Response::missing("Machine"))?;
+    let owner = m.owner.clone();
+    if m.locked || (!call.admin && owner.as_deref().is_some_and(|o| o != call.user)) {
+        return Err(Response::forbidden());
+    }
+    if !matches!(status, Status::Ready | Status::Allocated) {
+        return Err(Response::conflict(format!(
+            "Can't deploy a machine that is in the '{}' state",
+            status.label()
+        )));
+    }
+    let form = &call.form;
+    let want = wanted(region, key, form)?;
+    if status == Status::Ready {
+        acquire(region, key, &call.user, &Params::default());
+    }
+    let m = region
+        .machine(key)
+        .ok_or_else(|| Response::missing("Machine"))?;
+    configured(region, m)?;
+    begin(region, key, call, want);
+    if region.strike(key, &[FaultKind::NoRack]).is_some() {
+        region.new_work(key);
+        region.set_status(key, Status::Allocated);
+        let id = call.part(0);
+        return Err(Response::text(
+            500,
+            format!("Error determining BMC task queue for machine {id}"),
+        ));
+    }
+    let answer = region.show(key);
+    if let Err(refusal) = region.start_deploying(key) {
+        region.new_work(key);
+        region.set_status(key, Status::Allocated);
+        return Err(refusal);
+    }
+    Ok(answer)
+}
+
+fn begin(region: &mut Region, key: u32, call: &Call<'_>, want: Wanted) {
+    region.new_work(key);
+    region.user_event(
+        key,
+        &call.user,
+        "User starting deployment",
+        call.form.filled("comment"),
+    );
+    let interval = crate::times::interval_seconds(region.settings.text("hardware_sync_interval"));
+    let set = region.new_set(
+        key,
+        SetKind::Installation,
+        vec!["/tmp/install.log".to_owned()],
+    );
+    region
+        .images
+        .deployed(&want.osystem, &want.series, region.now);
+    region.edit(key, |m| {
+        m.osystem = want.osystem;
+        m.distro_series = want.series;
+        m.hwe_kernel = Some(want.kernel);
+        m.ephemeral_deploy = want.ephemeral;
+        m.hw_sync = want.hw_sync;
+        m.crash_dump = want.crash_dump;
+        m.sync_interval = if want.hw_sync { interval } else { None };
+        m.last_sync_us = None;
+        m.user_data = want.user_data;
+        m.current_installation = Some(set);
+        m.status_action = Some("");
+        m.netboot = true;
+        m.was_deployed = false;
+        m.deployment += 1;
+        if m.power == Power::Unknown && m.has_bmc() {
+            m.power = Power::Off;
+        }
+    });
+    let name = region
+        .machine(key)
+        .and_then(|m| region.hosts.get(m.host))
+        .map(|h| h.name.clone());
+    if let Some(name) = name {
+        let row = region.stats.machine(&name);
+        row.deploys += 1;
+        row.double_deploys += u32::from(row.deployed_unreleased);
+    }
+    region.set_status(key, Status::Deploying);
+    region.say(key, Level::Info, "Deploying", "");
+}
+
+const RELEASABLE: &[Status] = &[
+    Status::Allocated,
+    Status::Reserved,
+    Status::Broken,
+    Status::Deploying,
+    Status::Deployed,
+    Status::FailedDeployment,
+    Status::FailedDiskErasing,
+    Status::FailedReleasing,
+];
+
+/// `op=release`.
+pub(super) fn release(region: &mut Region, call: &Call<'_>) -> Answer {
+    let key = region.find(call.part(0))?;
+    let m = region
+        .machine(key)
+        .ok_or_else(|| Response::missing("Machine"))?;
+    if m.locked || (!call.admin && m.owner.as_deref() != Some(call.user.as_str())) {
+        return Err(Response::forbidden());
+    }
+    release_one(region, key, call)
+}
+
+pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Answer {
+    let status = region.status(key);
+    if matches!(status, Status::Ready | Status::Releasing) {
+        return Ok(region.show(key));
+    }
+    if !RELEASABLE.contains(&status) {
+        let text = format!(
+            "Machine cannot be released in its current state ('{}').",
+            status.label()
+        );
+        return Err(Response::conflict(text));
+    }
+    let name = region
+        .machine(key)
+        .and_then(|m| region.hosts.get(m.host))
+        .map(|h| h.name.clone());
+    if let Some(name) = name {
+        let row = region.stats.machine(&name);
+        row.releases += 1;
+        row.deployed_unreleased = false;
+    }
+    let comment = call.form.filled("comment");
+    region.new_work(key);
+    let erase = ["erase", "secure_erase", "quick_erase"]
+        .iter()
+        .any(|f| call.form.django_bool(f))
+        || region.settings.flag("enable_disk_erasing_on_release");
+    if erase && status != Status::Allocated {
+        region.user_event(key, &call.user, "User erasing disk", comment);
+        region.set_status(key, Status::DiskErasing);
+        let answer = region.show(key);
+        if let Some(refusal) = region.power_failure(key, actions::OFF_FAILED) {
+            region.set_status(key, Status::FailedDiskErasing);
+            return Err(refusal);
+        }
+        let bmc = region.start_erasing(key);
+        return Ok(answer.delayed(bmc));
+    }
+    region.user_event(key, &call.user, "User releasing node", comment);
+    region.set_status(key, Status::Releasing);
+    region.say(key, Level::Info, "Releasing", "");
+    region.strip_deployment(key);
+    let manual = region.machine(key).is_some_and(|m| !m.has_bmc());
+    if manual || region.machine(key).is_some_and(|m| m.power == Power::Off) {
+        region.released(key);
+        return Ok(region.show(key));
+    }
+    if let Some(refusal) = region.power_failure(key, actions::OFF_FAILED) {
+        // Committed and then reverted: what release took away stays away (contract, section 3).
+        region.set_status(key, status);
+        return Err(refusal);
+    }
+    let answer = region.show(key);
+    let bmc = region.start_power_off(key);
+    Ok(answer.delayed(bmc))
+}
+
+/// `POST machines/ op=release`: all or none.
+pub(super) fn release_many(region: &mut Region, call: &Call<'_>) -> Answer {
+    let ids: Vec<String> = call.form.all("machines").map(str::to_owned).collect();
+    let unknown: Vec<&str> = ids
+        .iter()
+        .filter(|id| region.key_of(id).is_none())
+        .map(String::as_str)
+        .collect();
+    if !unknown.is_empty() {
+        return Err(Response::text(
+            400,
+            format!("Unknown machine(s): {}.", unknown.join(", ")),
+        ));
+    }
+    let keys: Vec<u32> = ids.iter().filter_map(|id| region.key_of(id)).collect();
+    for key in &keys {
+        region.permitted(*key, call)?;
+    }
+    let stuck: Vec<String> = keys
+        .iter()
+        .filter_map(|k| region.machine(*k))
+        .filter(|m| {
+            !RELEASABLE.contains(&m.status)
+                && !matches!(m.status, Status::Ready | Status::Releasing)
+        })
+        .map(|m| format!("{} ('{}')", m.system_id, m.status.label()))
+        .collect();
+    if !stuck.is_empty() {
+        let text = format!(
+            "Machine(s) cannot be released in their current state: {}.",
+            stuck.join(", ")
+        );
+        return Err(Response::conflict(text));
+    }
+    let mut done = Vec::new();
+    for (id, key) in ids.iter().zip(keys) {
+        if !matches!(region.status(key), Status::Ready | Status::Releasing) {
+            release_one(region, key, call)?;
+            done.push(id.clone());
+        }
+    }
+    Ok(Response::json(&serde_json::Value::from(done)))
+}
+
+/// `op=get_curtin_config`.
+pub(super) fn curtin_config(region: &mut Region, call: &Call<'_>) -> Answer {
+    let key = region.find(call.part(0))?;
+    let m = region
+        .machine(key)
+        .ok_or_else(|| Response::missing("Machine"))?;
+    if !matches!(
+        m.status,
+        Status::Deploying | Status::Deployed | Status::FailedDeployment
+    ) {
+        return Err(Response::text(
+            400,
+            format!("Machine {} is not in a deployment state.", m.hostname),
+        ));
+    }
+    let disks: String = m
+        .disks
+        .iter()
+        .filter(|d| d.logical.is_none())
+        .map(|d| {
+            format!(
+                "  - id: {0}\n    name: {0}\n    ptable: gpt\n    serial: {1}\n    type: disk\n",
+                d.name, d.serial
+            )
+        })
+        .collect();
+    let text = format!(
+        "install:\n  error_tarfile: /tmp/curtin-logs.tar\n  log_file: /tmp/install.log\nshowtrace: true\nstorage:\n  config:\n{disks}  version: 1\nverbosity: 3\n"
+    );
+    Ok(Response::new(200, TEXT_BARE, text))
+}

@@ -1,0 +1,490 @@
+//! Network interfaces and their links.
+
+use super::{Answer, Call};
+use crate::json::Json;
+use crate::model::{Link, Mode, Nic};
+use crate::network::{AddressError, ip, parse_ip};
+use crate::region::Region;
+use crate::render;
+use crate::status::Status;
+use crate::wire::{JSON, Response};
+
+/// `GET nodes/ID/interfaces/`.
+pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
+    let key = region.find(call.part(0))?;
+    let m = region
+        .machine(key)
+        .ok_or_else(|| Response::missing("Node"))?;
+    let mut j = Json::at(0, 4096);
+    j.array(|j| {
+        m.nics
+            .iter()
+            .for_each(|n| j.item(|j| render::nic(j, n, &m.system_id, &region.net)))
+    });
+    Ok(Response::new(200, JSON, j.finish()))
+}
+
+fn find(region: &Region, call: &Call<'_>) -> Result<(u32, i64), Response> {
+    let key = region.find(call.part(0))?;
+    let wanted = call.part(1);
+    let nic = region.machine(key).and_then(|m| {
+        m.nics
+            .iter()
+            .find(|n| n.id.to_string() == wanted || n.name == wanted)
+            .map(|n| n.id)
+    });
+    nic.map(|id| (key, id))
+        .ok_or_else(|| Response::missing("Interface"))
+}
+
+fn show(region: &Region, key: u32, id: i64) -> Answer {
+    let m = region
+        .machine(key)
+        .ok_or_else(|| Response::missing("Machine"))?;
+    let nic = m.nic(id).ok_or_else(|| Response::missing("Interface"))?;
+    let mut j = Json::at(0, 2048);
+    j.object(|j| render::nic(j, nic, &m.system_id, &region.net));
+    Ok(Response::new(200, JSON, j.finish()))
+}
+
+/// `GET nodes/ID/interfaces/IID/`.
+pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = find(region, call)?;
+    show(region, key, id)
+}
+
+/// The interface, if the machine's state lets its network be changed.
+fn changeable(
+    region: &Region,
+    call: &Call<'_>,
+    what: &str,
+    more: &[Status],
+) -> Result<(u32, i64), Response> {
+    let (key, id) = find(region, call)?;
+    region.permitted(key, call)?;
+    let status = region.status(key);
+    let usual = matches!(
+        status,
+        Status::New | Status::Ready | Status::FailedTesting | Status::Allocated | Status::Broken
+    );
+    if !usual && !more.contains(&status) {
+        let text =
+            format!("Cannot {what} because the machine is not New, Ready, Allocated, or Broken.");
+        return Err(Response::conflict(text));
+    }
+    Ok((key, id))
+}
+
+fn edit<T>(
+    region: &mut Region,
+    key: u32,
+    id: i64,
+    change: impl FnOnce(&mut Nic) -> T,
+) -> Option<T> {
+    region
+        .edit(key, |m| m.nics.iter_mut().find(|n| n.id == id).map(change))
+        .flatten()
+}
+
+/// `PUT nodes/ID/interfaces/IID/`.
+pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = changeable(
+        region,
+        call,
+        "update interface interface",
+        &[Status::Deployed],
+    )?;
+    let form = &call.form;
+    let vlan = match form.filled("vlan") {
+        None => None,
+        Some(text) => {
+            let known = text
+                .parse()
+                .ok()
+                .filter(|v| region.net.vlan_by_id(*v).is_some());
+            Some(known.ok_or_else(|| {
+                let text =
+                    "Select a valid choice. That choice is not one of the available choices.";
+                Response::invalid("vlan", text)
+            })?)
+        }
+    };
+    let deployed = region.status(key) == Status::Deployed;
+    let name = form.filled("name").map(str::to_owned);
+    let mac = form.filled("mac_address").map(str::to_lowercase);
+    let tags = form.get("tags").map(|t| {
+        t.split(',')
+            .filter(|t| !t.is_empty())
+            .map(|t| t.trim().to_owned())
+            .collect()
+    });
+    let mtu = form.filled("mtu").and_then(|m| m.parse().ok());
+    let connected = form
+        .has("link_connected")
+        .then(|| form.django_bool("link_connected"));
+    let moved = edit(region, key, id, |nic| {
+        nic.name = name.unwrap_or(std::mem::take(&mut nic.name));
+        nic.mac = mac.unwrap_or(std::mem::take(&mut nic.mac));
+        nic.link_connected = connected.unwrap_or(nic.link_connected);
+        if deployed {
+            return Vec::new();
+        }
+        nic.tags = tags.unwrap_or(std::mem::take(&mut nic.tags));
+        nic.mtu = mtu.or(nic.mtu);
+        if vlan.is_none() || vlan == nic.vlan {
+            return Vec::new();
+        }
+        nic.vlan = vlan;
+        // Links to subnets of the old VLAN go with it.
+        let (gone, kept) = std::mem::take(&mut nic.links)
+            .into_iter()
+            .partition(|l| l.subnet.is_some());
+        nic.links = kept;
+        gone
+    });
+    free(region, moved.unwrap_or_default());
+    show(region, key, id)
+}
+
+fn free(region: &mut Region, links: Vec<Link>) {
+    for link in links {
+        if let (Some(subnet), Some(address)) = (link.subnet, link.address) {
+            region.net.give_back(subnet, address);
+        }
+    }
+}
+
+/// `DELETE nodes/ID/interfaces/IID/`.
+pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = changeable(region, call, "delete interface", &[])?;
+    let links = edit(region, key, id, |nic| std::mem::take(&mut nic.links)).unwrap_or_default();
+    free(region, links);
+    region.edit(key, |m| {
+        m.nics.retain(|n| n.id != id);
+        m.boot_nic = m.boot_nic.filter(|b| *b != id);
+    });
+    Ok(Response::deleted())
+}
+
+fn mode(text: &str) -> Result<Mode, Response> {
+    match text.to_lowercase().as_str() {
+        "auto" => Ok(Mode::Auto),
+        "dhcp" => Ok(Mode::Dhcp),
+        "static" => Ok(Mode::Static),
+        "link_up" => Ok(Mode::LinkUp),
+        "" => Err(Response::invalid("mode", "This field is required.")),
+        other => {
+            let text = format!(
+                "'{other}' is not a valid mode.  It should be one of: 'auto', 'dhcp', 'static', 'link_up'."
+            );
+            Err(Response::invalid("mode", text))
+        }
+    }
+}
+
+/// The subnet that a link names, which must lie on the interface's VLAN.
+fn subnet_of(
+    region: &Region,
+    nic: &Nic,
+    call: &Call<'_>,
+    mode: Mode,
+) -> Result<Option<i64>, Response> {
+    let Some(text) = call.form.filled("subnet") else {
+        return match mode {
+            Mode::Dhcp | Mode::LinkUp => Ok(None),
+            _ => Err(Response::invalid("subnet", "This field is required.")),
+        };
+    };
+    let found = region
+        .net
+        .subnet_by_text(text)
+        .filter(|s| nic.vlan.is_none() || nic.vlan == Some(s.vlan));
+    match found {
+        Some(subnet) => Ok(Some(subnet.id)),
+        None => {
+            let none = format!("None found with id={text}.");
+            let required = "This field is required.".to_owned();
+            Err(Response::invalid_all(&[
+                ("subnet", none),
+                ("subnet", required),
+            ]))
+        }
+    }
+}
+
+fn dhcp_conflict(region: &Region, nic: &Nic) -> Option<Response> {
+    let link = nic.links.iter().find(|l| l.mode == Mode::Dhcp)?;
+    let from = link
+        .subnet
+        .and_then(|s| region.net.subnet_by_id(s))
+        .map(|s| {
+            let vid = region.net.vlan_by_id(s.vlan).map_or(0, |v| v.vid);
+            if vid > 0 {
+                format!(" from '{}:{}(vid={vid})'", s.name, s.cidr())
+            } else {
+                format!(" from '{}:{}'", s.name, s.cidr())
+            }
+        });
+    Some(Response::invalid(
+        "mode",
+        format!(
+            "Interface is already set to DHCP{}.",
+            from.unwrap_or_default()
+        ),
+    ))
+}
+
+fn static_address(region: &mut Region, call: &Call<'_>, subnet: i64) -> Result<u32, Response> {
+    let Some(text) = call.form.filled("ip_address") else {
+        return region
+            .net
+            .pick(subnet)
+            .ok_or_else(|| Response::new(503, "text/plain", "No more IPs available."));
+    };
+    let address = parse_ip(text)
+        .ok_or_else(|| Response::invalid("ip_address", "Enter a valid IPv4 or IPv6 address."))?;
+    match region.net.claim(subnet, address) {
+        Ok(()) => Ok(address),
+        Err(AddressError::Used) => Err(Response::text(404, "IP address is already in use.")),
+        Err(AddressError::Dynamic(a, b)) => {
+            let text = format!(
+                "IP address is inside a dynamic range {} to {}.",
+                ip(a),
+                ip(b)
+            );
+            Err(Response::invalid("ip_address", text))
+        }
+        Err(AddressError::Outside) => {
+            let cidr = region
+                .net
+                .subnet_by_id(subnet)
+                .map(crate::network::Subnet::cidr)
+                .unwrap_or_default();
+            Err(Response::invalid(
+                "ip_address",
+                format!("IP address is not in the given subnet '{cidr}'."),
+            ))
+        }
+    }
+}
+
+/// `op=link_subnet`.
+pub(super) fn link(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = changeable(region, call, "link subnet interface", &[])?;
+    let nic = region
+        .machine(key)
+        .and_then(|m| m.nic(id))
+        .cloned()
+        .ok_or_else(|| Response::missing("Interface"))?;
+    let mode = mode(call.form.get("mode").unwrap_or(""))?;
+    let force = call.form.django_bool("force");
+    let subnet = subnet_of(region, &nic, call, mode)?;
+    let real = nic.links.iter().any(|l| l.mode != Mode::LinkUp);
+    if mode == Mode::LinkUp && real && !force {
+        let text = "Cannot configure interface to link up (with no IP address) while other links are already configured. Specify force=True to override this behavior and delete all links.";
+        return Err(Response::invalid("mode", text));
+    }
+    if mode == Mode::Dhcp
+        && !force
+        && let Some(refusal) = dhcp_conflict(region, &nic)
+    {
+        return Err(refusal);
+    }
+    let address = match (mode, subnet) {
+        (Mode::Static, Some(subnet)) => Some(static_address(region, call, subnet)?),
+        _ => None,
+    };
+    let link = Link {
+        id: region.next_id("link"),
+        mode,
+        subnet,
+        address,
+    };
+    let vlan = subnet
+        .and_then(|s| region.net.subnet_by_id(s))
+        .map(|s| s.vlan);
+    let gone = edit(region, key, id, |nic| {
+        nic.vlan = nic.vlan.or(vlan);
+        // A bare link-up gives way; other links add up, unless forced.
+        let (gone, kept) = std::mem::take(&mut nic.links)
+            .into_iter()
+            .partition(|l| force || l.mode == Mode::LinkUp);
+        nic.links = kept;
+        nic.links.push(link);
+        gone
+    });
+    free(region, gone.unwrap_or_default());
+    show(region, key, id)
+}
+
+/// `op=unlink_subnet`.
+pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = changeable(region, call, "unlink subnet interface", &[])?;
+    let wanted = call.form.get("id").unwrap_or("").to_owned();
+    let links = region
+        .machine(key)
+        .and_then(|m| m.nic(id))
+        .map(|n| n.links.clone())
+        .unwrap_or_default();
+    if !links.iter().any(|l| l.id.to_string() == wanted) {
+        let list: Vec<String> = links.iter().map(|l| format!("'{}'", l.id)).collect();
+        let text = format!(
+            "'{wanted}' is not a valid id.  It should be one of: {}.",
+            list.join(", ")
+        );
+        return Err(Response::invalid("id", text));
+    }
+    let up = region.next_id("link");
+    let gone = edit(region, key, id, |nic| {
+        let (gone, kept): (Vec<Link>, Vec<Link>) = std::mem::take(&mut nic.links)
+            .into_iter()
+            .partition(|l| l.id.to_string() == wanted);
+        nic.links = kept;
+        if nic.links.is_empty() {
+            nic.links.push(Link {
+                id: up,
+                mode: Mode::LinkUp,
+                subnet: None,
+                address: None,
+            });
+        }
+        gone
+    });
+    free(region, gone.unwrap_or_default());
+    show(region, key, id)
+}
+
+/// `op=disconnect`: drops the links and the VLAN.
+pub(super) fn disconnect(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = changeable(region, call, "disconnect interface", &[])?;
+    let gone = edit(region, key, id, |nic| {
+        nic.vlan = None;
+        std::mem::take(&mut nic.links)
+    });
+    free(region, gone.unwrap_or_default());
+    show(region, key, id)
+}
+
+/// `op=set_default_gateway`.
+pub(super) fn set_default_gateway(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = changeable(region, call, "set default gateway", &[])?;
+    let nic = region
+        .machine(key)
+        .and_then(|m| m.nic(id))
+        .cloned()
+        .ok_or_else(|| Response::missing("Interface"))?;
+    let asked = call.form.filled("link_id");
+    let usable: Vec<(i64, i64)> = nic
+        .links
+        .iter()
+        .filter(|l| asked.is_none_or(|a| l.id.to_string() == a))
+        .filter_map(|l| l.subnet.map(|s| (l.id, s)))
+        .filter(|(_, s)| {
+            region
+                .net
+                .subnet_by_id(*s)
+                .is_some_and(|s| s.gateway.is_some())
+        })
+        .collect();
+    let Some((link, subnet)) = usable.first().copied() else {
+        return Err(Response::invalid(
+            "__all__",
+            "This interface has no usable gateways.",
+        ));
+    };
+    region.edit(key, |m| {
+        (m.gateway, m.gateway_link) = (Some(subnet), Some(link))
+    });
+    show(region, key, id)
+}
+
+/// `op=add_tag`.
+pub(super) fn add_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = find(region, call)?;
+    region.permitted(key, call)?;
+    let tag = call.form.filled("tag").unwrap_or("").to_owned();
+    edit(region, key, id, |nic| {
+        if !tag.is_empty() && !nic.tags.contains(&tag) {
+            nic.tags.push(tag);
+        }
+    });
+    show(region, key, id)
+}
+
+/// `op=remove_tag`.
+pub(super) fn remove_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = find(region, call)?;
+    region.permitted(key, call)?;
+    let tag = call.form.filled("tag").unwrap_or("").to_owned();
+    edit(region, key, id, |nic| nic.tags.retain(|t| *t != tag));
+    show(region, key, id)
+}
+
+/// `op=create_bond`.
+pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> Answer {
+    let key = region.find(call.part(0))?;
+    region.permitted(key, call)?;
+    let m = region
+        .machine(key)
+        .ok_or_else(|| Response::missing("Node"))?;
+    let wanted: Vec<&str> = call.form.all("parents").collect();
+    let parents: Vec<Nic> = m
+        .nics
+        .iter()
+        .filter(|n| wanted.contains(&n.id.to_string().as_str()))
+        .cloned()
+        .collect();
+    let Some(first) = parents.first() else {
+        return Err(Response::invalid(
+            "parents",
+            "A bond interface must have one or more parents.",
+        ));
+    };
+    if parents.iter().any(|p| p.vlan != first.vlan) {
+        return Err(Response::invalid(
+            "parents",
+            "All parents must belong to the same VLAN.",
+        ));
+    }
+    let id = region.next_id("interface");
+    let name = call.form.filled("name").unwrap_or("bond0").to_owned();
+    let up = Link {
+        id: region.next_id("link"),
+        mode: Mode::LinkUp,
+        subnet: None,
+        address: None,
+    };
+    let mut bond = Nic::bare(id, name.clone(), first.mac.clone());
+    bond.kind = "bond";
+    bond.vlan = first.vlan;
+    bond.parents = parents.iter().map(|p| p.name.clone()).collect();
+    bond.links = vec![up];
+    let bond_mode = call
+        .form
+        .filled("bond_mode")
+        .unwrap_or("active-backup")
+        .to_owned();
+    bond.params.insert("bond_mode".to_owned(), bond_mode);
+    let ids: Vec<i64> = parents.iter().map(|p| p.id).collect();
+    region.edit(key, |m| {
+        for nic in m.nics.iter_mut().filter(|n| ids.contains(&n.id)) {
+            nic.children.push(name.clone());
+            nic.links.clear();
+        }
+        m.nics.push(bond);
+    });
+    show(region, key, id)
+}
+
+/// `op=restore_networking_configuration`.
+pub(super) fn restore(region: &mut Region, call: &Call<'_>) -> Answer {
+    let key = super::storage::restorable(region, call, "networking")?;
+    region.default_network(key);
+    Ok(region.show(key))
+}
+
+/// `op=restore_default_configuration`.
+pub(super) fn restore_default(region: &mut Region, call: &Call<'_>) -> Answer {
+    restore(region, call)?;
+    super::storage::restore(region, call)
+}

@@ -1,0 +1,669 @@
+//! Everything that is not a machine, an image or a script: users, settings, tags, networks,
+//! events.
+
+use serde_json::{Value, json};
+
+use super::{Answer, Call};
+use crate::auth::User;
+use crate::events::{NODE_FILTERS, Query};
+use crate::network::{RACK, ip};
+use crate::region::Region;
+use crate::settings::{Group, NAMES, SshKey};
+use crate::times;
+use crate::wire::{JSON, JSON_BARE, Params, Request, Response, TEXT_BARE};
+
+/// `GET version/`: compact, the one answer that is not pretty-printed.
+pub(super) fn version(region: &mut Region, _: &Call<'_>) -> Answer {
+    let value = json!({
+        "capabilities": ["networks-management", "static-ipaddresses", "ipv6-deployment-ubuntu", "devices-management",
+            "storage-deployment-ubuntu", "network-deployment-ubuntu", "bridging-interface-ubuntu",
+            "bridging-automatic-ubuntu", "authenticate-api"],
+        "version": region.cfg.version,
+        "subversion": "",
+    });
+    Ok(Response::new(200, JSON, value.to_string()))
+}
+
+fn user_json(user: &User) -> Value {
+    json!({"is_superuser": user.admin, "username": user.name, "email": user.email, "is_local": true,
+           "resource_uri": format!("/MAAS/api/2.0/users/{}/", user.name)})
+}
+
+/// `GET users/`.
+pub(super) fn users(region: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(
+        &region.accounts.users.iter().map(user_json).collect(),
+    ))
+}
+
+fn user_named(region: &Region, name: &str) -> Answer {
+    let user = region.accounts.users.iter().find(|u| u.name == name);
+    user.map(|u| Response::json(&user_json(u)))
+        .ok_or_else(|| Response::missing("User"))
+}
+
+/// `users/?op=whoami`.
+pub(super) fn whoami(region: &mut Region, call: &Call<'_>) -> Answer {
+    user_named(region, &call.user)
+}
+
+/// `GET users/NAME/`.
+pub(super) fn user(region: &mut Region, call: &Call<'_>) -> Answer {
+    user_named(region, call.part(0))
+}
+
+/// `account/?op=list_authorisation_tokens`.
+pub(super) fn tokens(region: &mut Region, call: &Call<'_>) -> Answer {
+    let keys = region
+        .accounts
+        .users
+        .iter()
+        .filter(|u| u.name == call.user)
+        .flat_map(|u| &u.keys);
+    Ok(Response::json(
+        &keys
+            .map(|k| json!({"name": "MAAS consumer", "token": k}))
+            .collect(),
+    ))
+}
+
+fn new_key(region: &mut Region, index: usize, name: &str) -> Value {
+    let number = region.next_id("apikey");
+    let mut chance = crate::chance::Chance::of(region.cfg.seed, &format!("apikey/{number}"));
+    let mut word = || chance.uuid().replace('-', "");
+    let (consumer, token, secret) = (word(), word(), word());
+    if let Some(user) = region.accounts.users.get_mut(index) {
+        user.keys.push(format!("{consumer}:{token}:{secret}"));
+    }
+    json!({"name": name, "consumer_key": consumer, "token_key": token, "token_secret": secret})
+}
+
+/// `account/ op=create_authorisation_token`.
+pub(super) fn create_token(region: &mut Region, call: &Call<'_>) -> Answer {
+    let index = region
+        .accounts
+        .users
+        .iter()
+        .position(|u| u.name == call.user)
+        .unwrap_or(0);
+    let name = call
+        .form
+        .filled("name")
+        .unwrap_or("MAAS consumer")
+        .to_owned();
+    Ok(Response::json(&new_key(region, index, &name)))
+}
+
+/// `POST /MAAS/accounts/authenticate/`: an API key for a name and a password.
+pub(super) fn authenticate(region: &mut Region, request: &Request) -> Response {
+    if request.method != "POST" {
+        return Response::new(405, TEXT_BARE, "").header("Allow", "POST");
+    }
+    let form = Params::parse_body(request.content_type.as_deref(), &request.body, false);
+    let (name, password) = (
+        form.get("username").unwrap_or(""),
+        form.get("password").unwrap_or(""),
+    );
+    match region.accounts.login(name, password) {
+        Some(index) => {
+            let name = form.get("consumer").unwrap_or("").to_owned();
+            Response::json(&new_key(region, index, &name))
+        }
+        None => Response::new(403, TEXT_BARE, ""),
+    }
+}
+
+fn key_json(key: &SshKey) -> Value {
+    json!({"key": key.key, "id": key.id, "keysource": "",
+           "resource_uri": format!("/MAAS/api/2.0/account/prefs/sshkeys/{}/", key.id)})
+}
+
+/// `GET account/prefs/sshkeys/`.
+pub(super) fn ssh_keys(region: &mut Region, call: &Call<'_>) -> Answer {
+    let mine = region
+        .settings
+        .ssh_keys
+        .iter()
+        .filter(|k| k.owner == call.user);
+    Ok(Response::json(&mine.map(key_json).collect()))
+}
+
+/// `POST account/prefs/sshkeys/`.
+pub(super) fn create_ssh_key(region: &mut Region, call: &Call<'_>) -> Answer {
+    let key = call
+        .form
+        .filled("key")
+        .ok_or_else(|| Response::invalid("key", "This field is required."))?
+        .to_owned();
+    if !key.starts_with("ssh-") && !key.starts_with("ecdsa-") && !key.starts_with("sk-") {
+        return Err(Response::invalid("key", "Invalid SSH public key."));
+    }
+    if region
+        .settings
+        .ssh_keys
+        .iter()
+        .any(|k| k.owner == call.user && k.key == key)
+    {
+        return Err(Response::invalid(
+            "__all__",
+            "This key has already been added for this user.",
+        ));
+    }
+    let id = region.next_id("sshkey");
+    region.settings.ssh_keys.push(SshKey {
+        id,
+        owner: call.user.clone(),
+        key: key.clone(),
+    });
+    let mut response = Response::json(&json!({"key": key, "id": id}));
+    response.status = 201;
+    Ok(response)
+}
+
+/// `GET account/prefs/sshkeys/ID/`.
+pub(super) fn ssh_key(region: &mut Region, call: &Call<'_>) -> Answer {
+    let found = region
+        .settings
+        .ssh_keys
+        .iter()
+        .find(|k| k.id.to_string() == call.part(0));
+    found
+        .map(|k| Response::json(&key_json(k)))
+        .ok_or_else(|| Response::missing("SSHKey"))
+}
+
+/// `DELETE account/prefs/sshkeys/ID/`.
+pub(super) fn delete_ssh_key(region: &mut Region, call: &Call<'_>) -> Answer {
+    let before = region.settings.ssh_keys.len();
+    region
+        .settings
+        .ssh_keys
+        .retain(|k| k.id.to_string() != call.part(0));
+    if region.settings.ssh_keys.len() == before {
+        return Err(Response::missing("SSHKey"));
+    }
+    Ok(Response::deleted())
+}
+
+fn unknown_setting(name: &str) -> Response {
+    let text = format!(
+        "{name} is not a valid config setting (valid settings are: {}).",
+        NAMES.join(", ")
+    );
+    let mut response = Response::invalid(name, text);
+    response.content_type = JSON_BARE;
+    response
+}
+
+/// `maas/?op=get_config`.
+pub(super) fn get_config(region: &mut Region, call: &Call<'_>) -> Answer {
+    let name = call
+        .query
+        .filled("name")
+        .ok_or_else(|| Response::text(400, "No provided name!"))?;
+    let value = region
+        .settings
+        .get(name)
+        .ok_or_else(|| unknown_setting(name))?;
+    Ok(Response::new(200, JSON_BARE, value.to_string()))
+}
+
+/// `maas/ op=set_config`.
+pub(super) fn set_config(region: &mut Region, call: &Call<'_>) -> Answer {
+    let name = call
+        .form
+        .filled("name")
+        .ok_or_else(|| Response::text(400, "No provided name!"))?;
+    let value = call
+        .form
+        .get("value")
+        .ok_or_else(|| Response::text(400, "No provided value!"))?;
+    if !NAMES.contains(&name) {
+        return Err(unknown_setting(name));
+    }
+    if name == "hardware_sync_interval" && times::interval_seconds(value).is_none() {
+        let text = format!(
+            "'{value}' is not a valid interval. Only 'h|hr|hour|hours, m|min|minute|minutes.s|sec|second|seconds' are valid units"
+        );
+        return Err(Response::invalid(name, text));
+    }
+    if name == "default_min_hwe_kernel" && !value.is_empty() && !region.images.knows_kernel(value) {
+        let list = "'', 'ga-22.04', 'hwe-22.04', 'hwe-22.04-edge'";
+        let text = format!(
+            "'{value}' is not a valid default_min_hwe_kernel.  It should be one of: {list}."
+        );
+        return Err(Response::invalid(name, text));
+    }
+    let typed = match region.settings.get(name) {
+        Some(Value::Bool(_)) => Value::Bool(call.form.django_bool("value")),
+        Some(Value::Number(_)) => value
+            .parse::<i64>()
+            .map_or_else(|_| json!(value), |n| json!(n)),
+        _ => json!(value),
+    };
+    region.settings.set(name, typed);
+    Ok(Response::new(200, TEXT_BARE, "OK"))
+}
+
+/// `events/?op=query`.
+pub(super) fn events(region: &mut Region, call: &Call<'_>) -> Answer {
+    let mut query = Query::parse(&call.query)?;
+    if NODE_FILTERS.iter().any(|f| call.query.has(f)) {
+        let mut only = Params::default();
+        for (name, value) in call.query.iter().filter(|(k, _)| NODE_FILTERS.contains(k)) {
+            only.push(name, value);
+        }
+        query.nodes = Some(super::machines::select(region, &only, call)?);
+    }
+    let name = |key: u32| {
+        region
+            .machine(key)
+            .map(|m| (m.system_id.as_str(), m.hostname.as_str()))
+    };
+    Ok(Response::new(
+        200,
+        JSON,
+        region.events.page(&query, &call.query, name),
+    ))
+}
+
+/// `GET tags/`.
+pub(super) fn tags(region: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(
+        &region
+            .settings
+            .tags
+            .iter()
+            .map(crate::settings::Tag::json)
+            .collect(),
+    ))
+}
+
+fn tag_index(region: &Region, name: &str) -> Result<usize, Response> {
+    region
+        .settings
+        .tags
+        .iter()
+        .position(|t| t.name == name)
+        .ok_or_else(|| Response::missing("Tag"))
+}
+
+/// `POST tags/`.
+pub(super) fn create_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+    let name = call
+        .form
+        .filled("name")
+        .ok_or_else(|| Response::invalid("name", "This field is required."))?;
+    if !name
+        .chars()
+        .all(|c| c.is_alphanumeric() || c == '-' || c == '_')
+    {
+        return Err(Response::invalid("name", "Enter a valid value."));
+    }
+    if tag_index(region, name).is_ok() {
+        return Err(Response::invalid(
+            "name",
+            "Tag with this Name already exists.",
+        ));
+    }
+    region.settings.ensure_tag(name);
+    set_tag_fields(region, name, &call.form);
+    tag_named(region, name)
+}
+
+fn set_tag_fields(region: &mut Region, name: &str, form: &Params) {
+    if let Some(tag) = region.settings.tag(name) {
+        for (field, slot) in [
+            ("comment", &mut tag.comment),
+            ("definition", &mut tag.definition),
+            ("kernel_opts", &mut tag.kernel_opts),
+        ] {
+            if let Some(value) = form.get(field) {
+                value.clone_into(slot);
+            }
+        }
+    }
+}
+
+fn tag_named(region: &Region, name: &str) -> Answer {
+    tag_index(region, name).map(|i| Response::json(&region.settings.tags[i].json()))
+}
+
+/// `GET tags/NAME/`.
+pub(super) fn tag(region: &mut Region, call: &Call<'_>) -> Answer {
+    tag_named(region, call.part(0))
+}
+
+/// `PUT tags/NAME/`.
+pub(super) fn update_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+    let name = call.part(0);
+    let index = tag_index(region, name)?;
+    set_tag_fields(region, name, &call.form);
+    let new = call.form.filled("name").unwrap_or(name).to_owned();
+    if new != name {
+        region.settings.tags[index].name.clone_from(&new);
+        for m in region.machines.values_mut() {
+            m.tags
+                .iter_mut()
+                .filter(|t| *t == name)
+                .for_each(|t| t.clone_from(&new));
+        }
+        region.touch_all();
+    }
+    tag_named(region, &new)
+}
+
+/// `DELETE tags/NAME/`.
+pub(super) fn delete_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+    let index = tag_index(region, call.part(0))?;
+    region.settings.tags.remove(index);
+    for m in region.machines.values_mut() {
+        m.tags.retain(|t| t != call.part(0));
+    }
+    region.touch_all();
+    Ok(Response::deleted())
+}
+
+/// `tags/NAME/?op=machines`.
+pub(super) fn tag_machines(region: &mut Region, call: &Call<'_>) -> Answer {
+    tag_index(region, call.part(0))?;
+    let tagged = region
+        .machines
+        .values()
+        .filter(|m| m.tags.iter().any(|t| t == call.part(0)));
+    let keys: Vec<u32> = tagged.map(|m| m.key).collect();
+    Ok(region.show_list(&keys))
+}
+
+/// `tags/NAME/ op=update_nodes`: counts the known ids given, not the changes.
+pub(super) fn tag_nodes(region: &mut Region, call: &Call<'_>) -> Answer {
+    let name = call.part(0).to_owned();
+    tag_index(region, &name)?;
+    if !call.admin {
+        return Err(Response::forbidden());
+    }
+    let keys = |field: &str| -> Vec<u32> {
+        call.form
+            .all(field)
+            .filter_map(|id| region.key_of(id))
+            .collect()
+    };
+    let (add, remove) = (keys("add"), keys("remove"));
+    for key in &add {
+        region.edit(*key, |m| {
+            if !m.tags.contains(&name) {
+                m.tags.push(name.clone());
+            }
+        });
+    }
+    for key in &remove {
+        region.edit(*key, |m| m.tags.retain(|t| *t != name));
+    }
+    Ok(Response::json(
+        &json!({"added": add.len(), "removed": remove.len()}),
+    ))
+}
+
+fn zone_json(zone: &Group) -> Value {
+    json!({"name": zone.name, "description": zone.description, "id": zone.id,
+           "resource_uri": format!("/MAAS/api/2.0/zones/{}/", zone.name)})
+}
+
+/// `GET zones/`.
+pub(super) fn zones(region: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(
+        &region.settings.zones.iter().map(zone_json).collect(),
+    ))
+}
+
+/// `GET zones/NAME/`.
+pub(super) fn zone(region: &mut Region, call: &Call<'_>) -> Answer {
+    let found = region
+        .settings
+        .zones
+        .iter()
+        .find(|z| z.name == call.part(0));
+    found
+        .map(|z| Response::json(&zone_json(z)))
+        .ok_or_else(|| Response::missing("Zone"))
+}
+
+fn new_group(list: &[Group], call: &Call<'_>, what: &str) -> Result<Group, Response> {
+    let name = call
+        .form
+        .filled("name")
+        .ok_or_else(|| Response::invalid("name", "This field is required."))?;
+    if list.iter().any(|g| g.name == name) {
+        return Err(Response::invalid(
+            "name",
+            format!("{what} with this Name already exists."),
+        ));
+    }
+    let id = list.iter().map(|g| g.id).max().unwrap_or(0) + 1;
+    let description = call.form.get("description").unwrap_or("").to_owned();
+    Ok(Group {
+        id,
+        name: name.to_owned(),
+        description,
+    })
+}
+
+/// `POST zones/`.
+pub(super) fn create_zone(region: &mut Region, call: &Call<'_>) -> Answer {
+    let zone = new_group(&region.settings.zones, call, "Physical zone")?;
+    let answer = Response::json(&zone_json(&zone));
+    region.settings.zones.push(zone);
+    Ok(answer)
+}
+
+fn pool_json(pool: &Group) -> Value {
+    json!({"name": pool.name, "description": pool.description, "id": pool.id,
+           "resource_uri": format!("/MAAS/api/2.0/resourcepool/{}/", pool.id)})
+}
+
+/// `GET resourcepools/`.
+pub(super) fn pools(region: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(
+        &region.settings.pools.iter().map(pool_json).collect(),
+    ))
+}
+
+/// `GET resourcepool/ID/`.
+pub(super) fn pool(region: &mut Region, call: &Call<'_>) -> Answer {
+    let found = region
+        .settings
+        .pools
+        .iter()
+        .find(|p| p.id.to_string() == call.part(0));
+    found
+        .map(|p| Response::json(&pool_json(p)))
+        .ok_or_else(|| Response::missing("ResourcePool"))
+}
+
+/// `POST resourcepools/`.
+pub(super) fn create_pool(region: &mut Region, call: &Call<'_>) -> Answer {
+    let pool = new_group(&region.settings.pools, call, "Resource pool")?;
+    let answer = Response::json(&pool_json(&pool));
+    region.settings.pools.push(pool);
+    Ok(answer)
+}
+
+/// `GET domains/`.
+pub(super) fn domains(_: &mut Region, _: &Call<'_>) -> Answer {
+    let mut j = crate::json::Json::at(0, 256);
+    j.array(|j| j.item(crate::render::domain));
+    Ok(Response::new(200, JSON, j.finish()))
+}
+
+/// `GET fabrics/`.
+pub(super) fn fabrics(region: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(
+        &region
+            .net
+            .fabrics
+            .iter()
+            .map(|(id, _)| region.net.fabric_json(*id))
+            .collect(),
+    ))
+}
+
+fn number(call: &Call<'_>, index: usize) -> i64 {
+    call.part(index).parse().unwrap_or(-1)
+}
+
+fn fabric_id(region: &Region, call: &Call<'_>) -> Result<i64, Response> {
+    let known = region
+        .net
+        .fabrics
+        .iter()
+        .find(|f| f.0 == number(call, 0) || f.1 == call.part(0));
+    known
+        .map(|f| f.0)
+        .ok_or_else(|| Response::missing("Fabric"))
+}
+
+/// `GET fabrics/ID/`.
+pub(super) fn fabric(region: &mut Region, call: &Call<'_>) -> Answer {
+    fabric_id(region, call).map(|id| Response::json(&region.net.fabric_json(id)))
+}
+
+/// `GET fabrics/ID/vlans/`.
+pub(super) fn vlans(region: &mut Region, call: &Call<'_>) -> Answer {
+    let fabric = fabric_id(region, call)?;
+    let list = region.net.vlans.iter().filter(|v| v.fabric == fabric);
+    Ok(Response::json(
+        &list.map(|v| region.net.vlan_json(v.id)).collect(),
+    ))
+}
+
+/// `GET fabrics/ID/vlans/VID/`.
+pub(super) fn vlan(region: &mut Region, call: &Call<'_>) -> Answer {
+    let fabric = fabric_id(region, call)?;
+    let found = region
+        .net
+        .vlans
+        .iter()
+        .find(|v| v.fabric == fabric && v.vid == number(call, 1));
+    found
+        .map(|v| Response::json(&region.net.vlan_json(v.id)))
+        .ok_or_else(|| Response::missing("VLAN"))
+}
+
+/// `GET vlans/ID/`.
+pub(super) fn vlan_by_id(region: &mut Region, call: &Call<'_>) -> Answer {
+    let found = region.net.vlan_by_id(number(call, 0));
+    found
+        .map(|v| Response::json(&region.net.vlan_json(v.id)))
+        .ok_or_else(|| Response::missing("VLAN"))
+}
+
+/// `GET spaces/`.
+pub(super) fn spaces(region: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(&region.net.spaces_json()))
+}
+
+/// `GET subnets/`.
+pub(super) fn subnets(region: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(
+        &region
+            .net
+            .subnets
+            .iter()
+            .map(|s| region.net.subnet_json(s.id))
+            .collect(),
+    ))
+}
+
+fn subnet_id(region: &Region, call: &Call<'_>) -> Result<i64, Response> {
+    region
+        .net
+        .subnet_by_text(call.part(0))
+        .map(|s| s.id)
+        .ok_or_else(|| Response::missing("Subnet"))
+}
+
+/// `GET subnets/ID/`.
+pub(super) fn subnet(region: &mut Region, call: &Call<'_>) -> Answer {
+    subnet_id(region, call).map(|id| Response::json(&region.net.subnet_json(id)))
+}
+
+/// `op=reserved_ip_ranges`.
+pub(super) fn reserved(region: &mut Region, call: &Call<'_>) -> Answer {
+    let list = region.net.reserved(subnet_id(region, call)?);
+    let rows = list.iter().map(|(a, b, purpose)| {
+        json!({"start": ip(*a), "end": ip(*b), "num_addresses": b - a + 1, "purpose": purpose})
+    });
+    Ok(Response::json(&rows.collect()))
+}
+
+/// `op=unreserved_ip_ranges`.
+pub(super) fn unreserved(region: &mut Region, call: &Call<'_>) -> Answer {
+    let list = region.net.unreserved(subnet_id(region, call)?);
+    let rows = list
+        .iter()
+        .map(|(a, b)| json!({"start": ip(*a), "end": ip(*b), "num_addresses": b - a + 1}));
+    Ok(Response::json(&rows.collect()))
+}
+
+/// `op=statistics`.
+pub(super) fn statistics(region: &mut Region, call: &Call<'_>) -> Answer {
+    let id = subnet_id(region, call)?;
+    let free = region.net.unreserved(id);
+    let available: u32 = free.iter().map(|(a, b)| b - a + 1).sum();
+    let largest = free.iter().map(|(a, b)| b - a + 1).max().unwrap_or(0);
+    let (base, bits) = region
+        .net
+        .subnet_by_id(id)
+        .map_or((0, 32), |s| (s.base, s.bits));
+    let total = ((1_u64 << (32 - bits)) as u32).saturating_sub(2);
+    let usage = f64::from(total - available) / f64::from(total.max(1));
+    Ok(Response::json(&json!({
+        "num_available": available,
+        "largest_available": largest,
+        "num_unavailable": total - available,
+        "total_addresses": total,
+        "usage": usage,
+        "usage_string": format!("{:.0}%", usage * 100.0),
+        "available_string": format!("{:.0}%", (1.0 - usage) * 100.0),
+        "first_address": ip(base + 1),
+        "last_address": ip(base + total),
+        "ip_version": 4,
+    })))
+}
+
+/// `GET ipranges/`.
+pub(super) fn ranges(region: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(
+        &region
+            .net
+            .ranges
+            .iter()
+            .map(|r| region.net.range_json(r))
+            .collect(),
+    ))
+}
+
+/// `GET discovery/` and its filters: nothing is discovered here.
+pub(super) fn discoveries(_: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(&json!([])))
+}
+
+/// `discovery/ op=scan`.
+pub(super) fn scan(_: &mut Region, call: &Call<'_>) -> Answer {
+    if call.form.filled("cidr").is_none() && !call.form.django_bool("force") {
+        let text = "Bad request: scanning all subnets is not allowed unless force=True is specified.\n\n**WARNING: This will scan ALL networks attached to MAAS rack controllers.\nCheck with your internet service provider or IT department to be sure this is\nallowed before proceeding.**\n";
+        return Err(Response::new(400, TEXT_BARE, text));
+    }
+    Ok(Response::json(
+        &json!({"result": "No rack controllers are available to scan."}),
+    ))
+}
+
+/// `GET rackcontrollers/`: the few members by which a client knows the rack.
+pub(super) fn racks(region: &mut Region, _: &Call<'_>) -> Answer {
+    Ok(Response::json(&json!([{
+        "system_id": RACK, "hostname": "maas", "fqdn": "maas.maas", "node_type": 4,
+        "node_type_name": "Region and rack controller", "version": region.cfg.version, "description": "",
+        "resource_uri": format!("/MAAS/api/2.0/rackcontrollers/{RACK}/"),
+    }])))
+}

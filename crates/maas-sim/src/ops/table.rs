@@ -1,0 +1,550 @@
+//! The table of resources.
+
+use super::{
+    Access, Action, Answer, Call, Resource, actions, deploy, describe, images, interfaces,
+    machines, results,
+};
+use super::{scripts, site, storage};
+use crate::region::Region;
+
+type Run = fn(&mut Region, &Call<'_>) -> Answer;
+
+const fn row(
+    method: &'static str,
+    op: Option<&'static str>,
+    name: &'static str,
+    label: &'static str,
+    run: Run,
+) -> Action {
+    Action {
+        method,
+        op,
+        name,
+        label,
+        access: Access::User,
+        run,
+    }
+}
+
+const fn read(label: &'static str, run: Run) -> Action {
+    row("GET", None, "read", label, run)
+}
+
+const fn create(label: &'static str, run: Run) -> Action {
+    row("POST", None, "create", label, run)
+}
+
+const fn update(label: &'static str, run: Run) -> Action {
+    row("PUT", None, "update", label, run)
+}
+
+const fn delete(label: &'static str, run: Run) -> Action {
+    row("DELETE", None, "delete", label, run)
+}
+
+const fn get(op: &'static str, label: &'static str, run: Run) -> Action {
+    row("GET", Some(op), op, label, run)
+}
+
+const fn post(op: &'static str, label: &'static str, run: Run) -> Action {
+    row("POST", Some(op), op, label, run)
+}
+
+impl Action {
+    const fn admin(mut self) -> Self {
+        self.access = Access::Admin;
+        self
+    }
+
+    const fn silent(mut self) -> Self {
+        self.access = Access::AdminSilent;
+        self
+    }
+
+    const fn open(mut self) -> Self {
+        self.access = Access::Anonymous;
+        self
+    }
+}
+
+const fn at(handler: &'static str, uri: &'static str, actions: &'static [Action]) -> Resource {
+    Resource {
+        handler,
+        uri,
+        twin: false,
+        actions,
+    }
+}
+
+const fn twin(handler: &'static str, uri: &'static str, actions: &'static [Action]) -> Resource {
+    Resource {
+        handler,
+        uri,
+        twin: true,
+        actions,
+    }
+}
+
+pub(crate) const RESOURCES: &[Resource] = &[
+    at(
+        "VersionHandler",
+        "version/",
+        &[read("version", site::version).open()],
+    ),
+    at(
+        "DescribeHandler",
+        "describe/",
+        &[read("describe", describe::describe).open()],
+    ),
+    at(
+        "UsersHandler",
+        "users/",
+        &[
+            read("users.list", site::users),
+            get("whoami", "users.whoami", site::whoami),
+        ],
+    ),
+    at(
+        "UserHandler",
+        "users/{username}/",
+        &[read("user.read", site::user)],
+    ),
+    at(
+        "AccountHandler",
+        "account/",
+        &[
+            get("list_authorisation_tokens", "account.tokens", site::tokens),
+            post(
+                "create_authorisation_token",
+                "account.create_token",
+                site::create_token,
+            ),
+        ],
+    ),
+    at(
+        "SSHKeysHandler",
+        "account/prefs/sshkeys/",
+        &[
+            read("sshkeys.list", site::ssh_keys),
+            create("sshkeys.create", site::create_ssh_key),
+        ],
+    ),
+    at(
+        "SSHKeyHandler",
+        "account/prefs/sshkeys/{id}/",
+        &[
+            read("sshkey.read", site::ssh_key),
+            delete("sshkey.delete", site::delete_ssh_key),
+        ],
+    ),
+    at(
+        "MaasHandler",
+        "maas/",
+        &[
+            get("get_config", "maas.get_config", site::get_config),
+            post("set_config", "maas.set_config", site::set_config).silent(),
+        ],
+    ),
+    twin(
+        "MachinesHandler",
+        "machines/",
+        &[
+            read("machines.list", machines::list),
+            create("machines.create", machines::create).open(),
+            get(
+                "power_parameters",
+                "machines.power_parameters",
+                machines::all_power_parameters,
+            )
+            .admin(),
+            get(
+                "list_allocated",
+                "machines.list_allocated",
+                machines::list_allocated,
+            ),
+            post("allocate", "machines.allocate", deploy::allocate),
+            post("release", "machines.release", deploy::release_many),
+        ],
+    ),
+    twin(
+        "MachineHandler",
+        "machines/{system_id}/",
+        &[
+            read("machine.read", machines::read),
+            update("machine.update", machines::update),
+            delete("machine.delete", machines::delete),
+            get(
+                "power_parameters",
+                "machine.power_parameters",
+                machines::power_parameters,
+            ),
+            get(
+                "query_power_state",
+                "machine.query_power_state",
+                actions::query_power_state,
+            ),
+            get("details", "machine.details", results::details),
+            get("get_token", "machine.get_token", machines::token).silent(),
+            get(
+                "get_curtin_config",
+                "machine.get_curtin_config",
+                deploy::curtin_config,
+            ),
+            post("commission", "machine.commission", actions::commission),
+            post("test", "machine.test", actions::test),
+            post(
+                "override_failed_testing",
+                "machine.override_failed_testing",
+                actions::override_failed_testing,
+            ),
+            post("abort", "machine.abort", actions::abort),
+            post("deploy", "machine.deploy", deploy::deploy),
+            post("release", "machine.release", deploy::release),
+            post("lock", "machine.lock", actions::lock),
+            post("unlock", "machine.unlock", actions::unlock),
+            post("mark_broken", "machine.mark_broken", actions::mark_broken),
+            post("mark_fixed", "machine.mark_fixed", actions::mark_fixed),
+            post("rescue_mode", "machine.rescue_mode", actions::rescue_mode),
+            post(
+                "exit_rescue_mode",
+                "machine.exit_rescue_mode",
+                actions::exit_rescue_mode,
+            ),
+            post("power_on", "machine.power_on", actions::power_on),
+            post("power_off", "machine.power_off", actions::power_off),
+            post(
+                "set_storage_layout",
+                "machine.set_storage_layout",
+                storage::set_layout,
+            ),
+            post(
+                "restore_storage_configuration",
+                "machine.restore_storage",
+                storage::restore,
+            ),
+            post(
+                "restore_networking_configuration",
+                "machine.restore_networking",
+                interfaces::restore,
+            ),
+            post(
+                "restore_default_configuration",
+                "machine.restore_default",
+                interfaces::restore_default,
+            ),
+            post(
+                "set_workload_annotations",
+                "machine.set_workload_annotations",
+                actions::annotate,
+            ),
+            post(
+                "set_owner_data",
+                "machine.set_owner_data",
+                actions::annotate,
+            ),
+        ],
+    ),
+    twin(
+        "NodesHandler",
+        "nodes/",
+        &[
+            read("nodes.list", machines::list),
+            get(
+                "is_registered",
+                "nodes.is_registered",
+                machines::is_registered,
+            )
+            .open(),
+        ],
+    ),
+    at(
+        "NodeHandler",
+        "nodes/{system_id}/",
+        &[
+            read("node.read", machines::read),
+            delete("node.delete", machines::delete),
+            get(
+                "power_parameters",
+                "node.power_parameters",
+                machines::power_parameters,
+            ),
+            get("details", "node.details", results::details),
+        ],
+    ),
+    at(
+        "BlockDevicesHandler",
+        "nodes/{system_id}/blockdevices/",
+        &[read("blockdevices.list", storage::list)],
+    ),
+    at(
+        "BlockDeviceHandler",
+        "nodes/{system_id}/blockdevices/{id}/",
+        &[
+            read("blockdevice.read", storage::read),
+            post(
+                "set_boot_disk",
+                "blockdevice.set_boot_disk",
+                storage::set_boot_disk,
+            ),
+        ],
+    ),
+    at(
+        "InterfacesHandler",
+        "nodes/{system_id}/interfaces/",
+        &[
+            read("interfaces.list", interfaces::list),
+            post(
+                "create_bond",
+                "interfaces.create_bond",
+                interfaces::create_bond,
+            ),
+        ],
+    ),
+    at(
+        "InterfaceHandler",
+        "nodes/{system_id}/interfaces/{id}/",
+        &[
+            read("interface.read", interfaces::read),
+            update("interface.update", interfaces::update),
+            delete("interface.delete", interfaces::delete),
+            post("link_subnet", "interface.link_subnet", interfaces::link),
+            post(
+                "unlink_subnet",
+                "interface.unlink_subnet",
+                interfaces::unlink,
+            ),
+            post("disconnect", "interface.disconnect", interfaces::disconnect),
+            post(
+                "set_default_gateway",
+                "interface.set_default_gateway",
+                interfaces::set_default_gateway,
+            ),
+            post("add_tag", "interface.add_tag", interfaces::add_tag),
+            post("remove_tag", "interface.remove_tag", interfaces::remove_tag),
+        ],
+    ),
+    at(
+        "NodeResultsHandler",
+        "nodes/{system_id}/results/",
+        &[read("results.list", results::list)],
+    ),
+    at(
+        "NodeResultHandler",
+        "nodes/{system_id}/results/{id}/",
+        &[
+            read("result.read", results::read),
+            get("download", "result.download", results::download),
+        ],
+    ),
+    at(
+        "CommissioningResultsHandler",
+        "installation-results/",
+        &[read("installation_results.list", results::old)],
+    ),
+    at(
+        "EventsHandler",
+        "events/",
+        &[get("query", "events.query", site::events)],
+    ),
+    at(
+        "TagsHandler",
+        "tags/",
+        &[
+            read("tags.list", site::tags),
+            create("tags.create", site::create_tag).silent(),
+        ],
+    ),
+    at(
+        "TagHandler",
+        "tags/{name}/",
+        &[
+            read("tag.read", site::tag),
+            update("tag.update", site::update_tag).silent(),
+            delete("tag.delete", site::delete_tag).silent(),
+            get("machines", "tag.machines", site::tag_machines),
+            get("nodes", "tag.nodes", site::tag_machines),
+            post("update_nodes", "tag.update_nodes", site::tag_nodes),
+        ],
+    ),
+    at(
+        "ZonesHandler",
+        "zones/",
+        &[
+            read("zones.list", site::zones),
+            create("zones.create", site::create_zone).admin(),
+        ],
+    ),
+    at(
+        "ZoneHandler",
+        "zones/{name}/",
+        &[read("zone.read", site::zone)],
+    ),
+    at(
+        "ResourcePoolsHandler",
+        "resourcepools/",
+        &[
+            read("pools.list", site::pools),
+            create("pools.create", site::create_pool).admin(),
+        ],
+    ),
+    at(
+        "ResourcePoolHandler",
+        "resourcepool/{id}/",
+        &[read("pool.read", site::pool)],
+    ),
+    at(
+        "DomainsHandler",
+        "domains/",
+        &[read("domains.list", site::domains)],
+    ),
+    at(
+        "FabricsHandler",
+        "fabrics/",
+        &[read("fabrics.list", site::fabrics)],
+    ),
+    at(
+        "FabricHandler",
+        "fabrics/{id}/",
+        &[read("fabric.read", site::fabric)],
+    ),
+    at(
+        "VlansHandler",
+        "fabrics/{fabric_id}/vlans/",
+        &[read("vlans.list", site::vlans)],
+    ),
+    at(
+        "VlanHandler",
+        "fabrics/{fabric_id}/vlans/{vid}/",
+        &[read("vlan.read", site::vlan)],
+    ),
+    at(
+        "VlanByIdHandler",
+        "vlans/{id}/",
+        &[read("vlan.read_by_id", site::vlan_by_id)],
+    ),
+    at(
+        "SpacesHandler",
+        "spaces/",
+        &[read("spaces.list", site::spaces)],
+    ),
+    at(
+        "SubnetsHandler",
+        "subnets/",
+        &[read("subnets.list", site::subnets)],
+    ),
+    at(
+        "SubnetHandler",
+        "subnets/{id}/",
+        &[
+            read("subnet.read", site::subnet),
+            get("reserved_ip_ranges", "subnet.reserved", site::reserved),
+            get(
+                "unreserved_ip_ranges",
+                "subnet.unreserved",
+                site::unreserved,
+            ),
+            get("statistics", "subnet.statistics", site::statistics),
+        ],
+    ),
+    at(
+        "IPRangesHandler",
+        "ipranges/",
+        &[read("ipranges.list", site::ranges)],
+    ),
+    at(
+        "DiscoveriesHandler",
+        "discovery/",
+        &[
+            read("discovery.list", site::discoveries),
+            get(
+                "by_unknown_mac",
+                "discovery.by_unknown_mac",
+                site::discoveries,
+            ),
+            get(
+                "by_unknown_ip",
+                "discovery.by_unknown_ip",
+                site::discoveries,
+            ),
+            get(
+                "by_unknown_ip_and_mac",
+                "discovery.by_unknown_ip_and_mac",
+                site::discoveries,
+            ),
+            post("scan", "discovery.scan", site::scan),
+        ],
+    ),
+    at(
+        "RackControllersHandler",
+        "rackcontrollers/",
+        &[read("rackcontrollers.list", site::racks)],
+    ),
+    at(
+        "BootResourcesHandler",
+        "boot-resources/",
+        &[
+            read("images.list", images::list),
+            create("images.create", images::create).admin(),
+            get("is_importing", "images.is_importing", images::is_importing),
+            post("import", "images.import", images::import).admin(),
+            post("stop_import", "images.stop_import", images::stop_import).admin(),
+        ],
+    ),
+    at(
+        "BootResourceHandler",
+        "boot-resources/{id}/",
+        &[
+            read("image.read", images::read),
+            delete("image.delete", images::delete).admin(),
+        ],
+    ),
+    at(
+        "BootResourceFileUploadHandler",
+        "boot-resources/{id}/upload/{file_id}/",
+        &[update("image.upload", images::upload).admin()],
+    ),
+    at(
+        "NodeScriptsHandler",
+        "scripts/",
+        &[
+            read("scripts.list", scripts::list),
+            create("scripts.create", scripts::create).admin(),
+        ],
+    ),
+    at(
+        "NodeScriptHandler",
+        "scripts/{name}",
+        &[
+            read("script.read", scripts::read),
+            update("script.update", scripts::update).admin(),
+            delete("script.delete", scripts::delete).admin(),
+            get("download", "script.download", scripts::download),
+        ],
+    ),
+];
+
+/// The resource of a path below the API root, with the path's parameters.
+pub(super) fn find(path: &str) -> Option<(&'static Resource, Vec<String>)> {
+    let wanted: Vec<&str> = path.split('/').collect();
+    RESOURCES
+        .iter()
+        .find_map(|resource| matched(resource.uri, &wanted).map(|parts| (resource, parts)))
+}
+
+fn matched(uri: &str, wanted: &[&str]) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut count = 0;
+    for (i, piece) in uri.split('/').enumerate() {
+        let given = wanted.get(i)?;
+        if piece.starts_with('{') {
+            if given.is_empty() {
+                return None;
+            }
+            parts.push(crate::wire::unquote(given));
+        } else if piece != *given {
+            return None;
+        }
+        count = i + 1;
+    }
+    (count == wanted.len()).then_some(parts)
+}

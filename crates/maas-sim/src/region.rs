@@ -1,0 +1,498 @@
+//! The region: its store, its one heap of things to come, and its two entry points.
+//!
+//! No clock, no socket, no task. [`Region::handle`] takes a request and the time, and answers;
+//! [`Region::advance`] lets everything happen that is due. What a face has to do with time is
+//! told by [`Region::next_event_at`]. One heap for all machines, not a task per machine: a
+//! thousand machines cost a thousand small entries, and two runs with one seed take the same
+//! path, which tasks on a scheduler would not.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use bytes::Bytes;
+
+use crate::auth::{Accounts, User};
+use crate::chance::{Chance, Span};
+use crate::class::HardwareClass;
+use crate::events::{EventLog, Level};
+use crate::faults::{Fault, FaultKind, Faults, Occasion};
+use crate::images::Images;
+use crate::json::Json;
+use crate::lifecycle::Tick;
+use crate::model::{Host, Machine};
+use crate::network::Network;
+use crate::notice::Notice;
+use crate::render::{self, Surroundings};
+use crate::scripts::Scripts;
+use crate::settings::Settings;
+use crate::stats::{LogEntry, Stats};
+use crate::status::Status;
+use crate::wire::{Request, Response};
+
+/// How a region is set up.
+#[derive(Debug, Clone)]
+pub struct RegionConfig {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Users; the first administrator owns what the simulator itself does.
+    pub users: Vec<User>,
+    /// Multiplies every hardware duration; 0 for hardware that takes no time.
+    pub scale: f64,
+    /// Answer of `version/`.
+    pub version: String,
+    /// Class of machines that are created without being racked first.
+    pub class: &'static HardwareClass,
+    /// Whether machine bodies carry `ip_addresses` (the documentation names it, the recorded
+    /// region leaves it out).
+    pub ip_addresses: bool,
+}
+
+impl Default for RegionConfig {
+    fn default() -> Self {
+        let user = |name: &str, email: &str, admin, keys: &[&str], password: Option<&str>| User {
+            name: name.to_owned(),
+            password: password.map(str::to_owned),
+            email: email.to_owned(),
+            admin,
+            keys: keys.iter().map(|k| (*k).to_owned()).collect(),
+        };
+        Self {
+            seed: 0,
+            users: vec![
+                user("MAAS", "maas@localhost", true, &[], None),
+                user(
+                    "admin",
+                    "admin@example.com",
+                    true,
+                    &["simconsumer:simtoken:simsecret"],
+                    Some("admin"),
+                ),
+                user(
+                    "maas-init-node",
+                    "node-init-user@localhost",
+                    false,
+                    &[],
+                    None,
+                ),
+            ],
+            scale: 1.0,
+            version: "3.7.3".to_owned(),
+            class: &crate::class::H200,
+            ip_addresses: false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    at: i64,
+    seq: u64,
+    key: u32,
+    work: u64,
+    tick: Tick,
+}
+
+/// A simulated MAAS region.
+#[derive(Debug)]
+pub struct Region {
+    pub(crate) cfg: RegionConfig,
+    pub(crate) now: i64,
+    pub(crate) wall: i64,
+    pub(crate) accounts: Accounts,
+    pub(crate) net: Network,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) host_by_mac: HashMap<String, usize>,
+    pub(crate) host_by_bmc: HashMap<String, usize>,
+    pub(crate) machines: BTreeMap<u32, Machine>,
+    pub(crate) by_id: HashMap<String, u32>,
+    pub(crate) events: EventLog,
+    pub(crate) settings: Settings,
+    pub(crate) scripts: Scripts,
+    pub(crate) images: Images,
+    pub(crate) faults: Faults,
+    pub(crate) stats: Stats,
+    pub(crate) notices: Vec<Notice>,
+    heap: BinaryHeap<Reverse<Due>>,
+    seq: u64,
+    ids: BTreeMap<&'static str, i64>,
+}
+
+impl Region {
+    /// An empty region: no machine racked or known.
+    #[must_use]
+    pub fn new(cfg: RegionConfig) -> Self {
+        Self {
+            now: 0,
+            wall: 0,
+            accounts: Accounts::of(cfg.users.clone()),
+            net: Network::site(),
+            hosts: Vec::new(),
+            host_by_mac: HashMap::new(),
+            host_by_bmc: HashMap::new(),
+            machines: BTreeMap::new(),
+            by_id: HashMap::new(),
+            events: EventLog::default(),
+            settings: Settings::new(),
+            scripts: Scripts::builtin(),
+            images: Images::synced(),
+            faults: Faults::seeded(cfg.seed),
+            stats: Stats::default(),
+            notices: Vec::new(),
+            heap: BinaryHeap::new(),
+            seq: 0,
+            ids: BTreeMap::new(),
+            cfg,
+        }
+    }
+
+    /// Answers one request. `now_us` is simulated time, microseconds since the Unix epoch;
+    /// `wall_seconds` the clock that OAuth timestamps are compared with.
+    pub fn handle(&mut self, now_us: i64, wall_seconds: i64, request: &Request) -> Response {
+        self.run_to(now_us);
+        self.wall = wall_seconds;
+        crate::ops::dispatch(self, request)
+    }
+
+    /// Lets everything happen that is due at `now_us`; returns what the outside must know.
+    pub fn advance(&mut self, now_us: i64) -> Vec<Notice> {
+        self.run_to(now_us);
+        self.take_notices()
+    }
+
+    /// Notices since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// When the next thing happens by itself.
+    #[must_use]
+    pub fn next_event_at(&self) -> Option<i64> {
+        self.heap.peek().map(|due| due.0.at)
+    }
+
+    /// Whether [`Region::advance`] has something to do or to report at `now_us`.
+    #[must_use]
+    pub fn wants_attention(&self, now_us: i64) -> bool {
+        !self.notices.is_empty() || self.next_event_at().is_some_and(|at| at <= now_us)
+    }
+
+    /// Counters and logs.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Injects a fault; returns its number.
+    pub fn inject(&mut self, fault: Fault) -> u64 {
+        self.faults.add(fault)
+    }
+
+    /// Removes every fault.
+    pub fn clear_faults(&mut self) {
+        self.faults.clear();
+    }
+
+    pub(crate) fn advance_only(&mut self, now_us: i64) {
+        self.run_to(now_us);
+    }
+
+    fn run_to(&mut self, now_us: i64) {
+        while let Some(Reverse(due)) = self.heap.peek() {
+            if due.at > now_us {
+                break;
+            }
+            let Some(Reverse(due)) = self.heap.pop() else {
+                break;
+            };
+            self.now = self.now.max(due.at);
+            if self
+                .machines
+                .get(&due.key)
+                .is_some_and(|m| m.work == due.work)
+            {
+                self.tick(due.key, due.tick);
+            }
+        }
+        self.now = self.now.max(now_us);
+    }
+
+    /// Schedules a tick for the machine's present work.
+    pub(crate) fn after(&mut self, key: u32, us: i64, tick: Tick) {
+        let Some(work) = self.machines.get(&key).map(|m| m.work) else {
+            return;
+        };
+        self.seq += 1;
+        self.heap.push(Reverse(Due {
+            at: self.now.saturating_add(us.max(0)),
+            seq: self.seq,
+            key,
+            work,
+            tick,
+        }));
+    }
+
+    /// The next number of a kind of row.
+    pub(crate) fn next_id(&mut self, kind: &'static str) -> i64 {
+        let id = self.ids.entry(kind).or_insert(0);
+        *id += 1;
+        *id
+    }
+
+    pub(crate) fn key_of(&self, system_id: &str) -> Option<u32> {
+        self.by_id.get(system_id).copied()
+    }
+
+    /// The machine of a path, or MAAS's 404.
+    pub(crate) fn find(&self, system_id: &str) -> Result<u32, Response> {
+        self.key_of(system_id)
+            .ok_or_else(|| Response::missing("Machine"))
+    }
+
+    pub(crate) fn machine(&self, key: u32) -> Option<&Machine> {
+        self.machines.get(&key)
+    }
+
+    /// Changes a machine and forgets its rendered body.
+    pub(crate) fn edit<T>(
+        &mut self,
+        key: u32,
+        change: impl FnOnce(&mut Machine) -> T,
+    ) -> Option<T> {
+        self.machines.get_mut(&key).map(|m| {
+            m.touch();
+            change(m)
+        })
+    }
+
+    pub(crate) fn status(&self, key: u32) -> Status {
+        self.machine(key).map_or(Status::Missing, |m| m.status)
+    }
+
+    pub(crate) fn touch_all(&mut self) {
+        self.machines.values_mut().for_each(Machine::touch);
+    }
+
+    /// A duration from the machine's own stream, scaled.
+    pub(crate) fn draw(&mut self, key: u32, pick: impl FnOnce(&HardwareClass) -> Span) -> i64 {
+        let Some(host) = self.machine(key).map(|m| m.host) else {
+            return 0;
+        };
+        let scale = self.cfg.scale;
+        self.hosts.get_mut(host).map_or(0, |h| {
+            let span = pick(h.class);
+            (h.chance.draw_us(span) as f64 * scale) as i64
+        })
+    }
+
+    pub(crate) fn chance(&mut self, key: u32) -> Option<&mut Chance> {
+        let host = self.machine(key)?.host;
+        self.hosts.get_mut(host).map(|h| &mut h.chance)
+    }
+
+    pub(crate) fn new_uuid(&mut self, key: u32) -> String {
+        self.chance(key).map(Chance::uuid).unwrap_or_default()
+    }
+
+    /// A fault of one of these kinds that strikes this machine now.
+    pub(crate) fn strike(&mut self, key: u32, kinds: &[FaultKind]) -> Option<Fault> {
+        let m = self.machines.get(&key)?;
+        let at = Occasion {
+            endpoint: None,
+            hostname: Some(&m.hostname),
+            system_id: Some(&m.system_id),
+            host: self.hosts.get(m.host).map(|h| h.name.as_str()),
+        };
+        // Lifecycle faults are not about an endpoint; one that names an endpoint waits for it.
+        self.faults.strike(kinds, at)
+    }
+
+    pub(crate) fn log(&mut self, key: u32, entry: LogEntry) {
+        let Some(m) = self.machines.get(&key) else {
+            return;
+        };
+        if let Some(host) = self.hosts.get(m.host) {
+            self.stats.machine(&host.name).log.push(entry);
+        }
+    }
+
+    /// Records an event and, from INFO up, shows it as the machine's status message.
+    pub(crate) fn say(
+        &mut self,
+        key: u32,
+        level: Level,
+        kind: &'static str,
+        text: impl Into<String>,
+    ) {
+        self.record(key, level, kind, text.into(), None);
+    }
+
+    pub(crate) fn record(
+        &mut self,
+        key: u32,
+        level: Level,
+        kind: &'static str,
+        text: String,
+        user: Option<String>,
+    ) {
+        let lost = self.strike(key, &[FaultKind::EventsGap]).is_some();
+        if level >= Level::Info {
+            let message = if text.is_empty() {
+                kind.to_owned()
+            } else {
+                format!("{kind} - {text}")
+            };
+            self.edit(key, |m| m.status_message = Some(message));
+        }
+        self.events
+            .push(self.now, level, kind, text, key, user, !lost);
+    }
+
+    /// The event of something a user asked for.
+    pub(crate) fn user_event(
+        &mut self,
+        key: u32,
+        user: &str,
+        kind: &'static str,
+        comment: Option<&str>,
+    ) {
+        let text = comment.map_or_else(|| format!("({user})"), |c| format!("({user}) - {c}"));
+        self.record(key, Level::Debug, kind, text, Some(user.to_owned()));
+    }
+
+    /// Changes the status, with MAAS's event for it. The caller has checked the transition.
+    pub(crate) fn set_status(&mut self, key: u32, next: Status) {
+        let Some(m) = self.machines.get(&key) else {
+            return;
+        };
+        let (from, owner) = (m.status, m.owner.clone());
+        if from == next {
+            return;
+        }
+        let to = if next == Status::Allocated && from == Status::Ready {
+            owner.map(|o| format!(" (to {o})")).unwrap_or_default()
+        } else {
+            String::new()
+        };
+        self.edit(key, |m| m.status = next);
+        let text = format!("From '{}' to '{}'{to}", from.label(), next.label());
+        self.say(key, Level::Debug, "Node changed status", text);
+        self.log(
+            key,
+            LogEntry::Status {
+                at_us: self.now,
+                name: next.label(),
+            },
+        );
+        self.vanish_on(key, next);
+    }
+
+    /// The transition, or the 409 of MAAS's table.
+    pub(crate) fn check_transition(&self, key: u32, next: Status) -> Result<(), Response> {
+        let from = self.status(key);
+        if from.may_become(next) {
+            Ok(())
+        } else {
+            Err(Response::conflict(format!(
+                "Invalid transition: {} -> {}.",
+                from.label(),
+                next.label()
+            )))
+        }
+    }
+
+    fn surroundings<'a>(&'a self, m: &'a Machine) -> Surroundings<'a> {
+        let host = &self.hosts[m.host];
+        Surroundings {
+            net: &self.net,
+            class: host.class,
+            serial: &host.serial,
+            zone: self.settings.zone(&m.zone),
+            pool: self.settings.pool(&m.pool),
+            ip_addresses: self.cfg.ip_addresses,
+        }
+    }
+
+    /// The machine's JSON, rendered at most once between two changes.
+    pub(crate) fn body(&mut self, key: u32, depth: usize) -> Bytes {
+        let slot = depth.min(1);
+        let Some(m) = self.machines.get(&key) else {
+            return Bytes::new();
+        };
+        if let Some(done) = &m.body[slot] {
+            return done.clone();
+        }
+        let mut j = Json::at(slot, 8 * 1024 + 3 * 1024 * (m.nics.len() + m.disks.len()));
+        let around = self.surroundings(m);
+        j.object(|j| render::machine(j, m, &around));
+        let bytes = Bytes::from(j.finish());
+        if let Some(m) = self.machines.get_mut(&key) {
+            m.body[slot] = Some(bytes.clone());
+        }
+        bytes
+    }
+
+    /// 200 with the machine's JSON.
+    pub(crate) fn show(&mut self, key: u32) -> Response {
+        let body = self.body(key, 0);
+        Response::new(200, crate::wire::JSON, body)
+    }
+
+    /// The machine's JSON with one more member, as allocate answers.
+    pub(crate) fn show_with(&mut self, key: u32, extra: &str) -> Response {
+        let body = self.body(key, 0);
+        let text = String::from_utf8_lossy(&body);
+        let cut = text.rfind('\n').unwrap_or(text.len().saturating_sub(1));
+        Response::new(
+            200,
+            crate::wire::JSON,
+            format!("{},\n    {extra}\n}}", &text[..cut]),
+        )
+    }
+
+    pub(crate) fn enlisted(&self, key: u32) -> Response {
+        let Some(m) = self.machines.get(&key) else {
+            return Response::missing("Machine");
+        };
+        let mut j = Json::at(0, 1024);
+        let around = self.surroundings(m);
+        j.object(|j| render::enlisted(j, m, &around));
+        Response::new(200, crate::wire::JSON, j.finish())
+    }
+
+    /// A list of machines.
+    pub(crate) fn show_list(&mut self, keys: &[u32]) -> Response {
+        let bodies: Vec<Bytes> = keys.iter().map(|k| self.body(*k, 1)).collect();
+        let mut out = String::with_capacity(16 + bodies.iter().map(|b| b.len() + 8).sum::<usize>());
+        out.push('[');
+        for (i, body) in bodies.iter().enumerate() {
+            out.push_str(if i == 0 { "\n    " } else { ",\n    " });
+            out.push_str(&String::from_utf8_lossy(body));
+        }
+        out.push_str(if bodies.is_empty() { "]" } else { "\n]" });
+        Response::new(200, crate::wire::JSON, out)
+    }
+
+    /// Removes a machine from MAAS; the hardware stays racked.
+    pub(crate) fn remove(&mut self, key: u32) {
+        let Some(m) = self.machines.remove(&key) else {
+            return;
+        };
+        self.by_id.remove(&m.system_id);
+        for link in m.nics.iter().flat_map(|n| &n.links) {
+            if let (Some(subnet), Some(address)) = (link.subnet, link.address) {
+                self.net.give_back(subnet, address);
+            }
+        }
+        if let Some(host) = self.hosts.get_mut(m.host) {
+            if host.machine == Some(key) {
+                host.machine = None;
+            }
+            let entry = LogEntry::Status {
+                at_us: self.now,
+                name: "deleted",
+            };
+            self.stats.machine(&host.name).log.push(entry);
+        }
+        self.events.forget(key);
+    }
+}

@@ -1,0 +1,392 @@
+//! Setting a region up by hand: machines in any state, and people behind the control plane's
+//! back.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::class::HardwareClass;
+use crate::hardware::NewMachine;
+use crate::model::{Power, ScriptState, SetKind};
+use crate::region::Region;
+use crate::status::Status;
+use crate::wire::{Request, Response};
+
+/// A machine that MAAS already knows.
+#[derive(Debug, Clone)]
+pub struct MachineSpec {
+    /// Hostname.
+    pub hostname: String,
+    /// Status that it is in; no activity is under way, whatever the status.
+    pub status: Status,
+    /// MAC addresses; empty for those of the racked machine of this name, if there is one.
+    pub macs: Vec<String>,
+    /// `ipmi`, `manual`, `` ...
+    pub power_type: String,
+    /// BMC address; absent for that of the racked machine.
+    pub bmc_address: Option<String>,
+    /// Owner; absent for what the status implies.
+    pub owner: Option<String>,
+    /// Locked.
+    pub locked: bool,
+    /// Was commissioned (`None`: what the status implies).
+    pub commissioned: Option<bool>,
+    /// Class, if the machine is not racked yet.
+    pub class: Option<&'static HardwareClass>,
+    /// `hwe_kernel`-carrying deployments: `(osystem, distro_series)`.
+    pub system: Option<(String, String)>,
+    /// Hardware sync is on.
+    pub hw_sync: bool,
+}
+
+impl MachineSpec {
+    /// A machine with an ipmi BMC in this status.
+    #[must_use]
+    pub fn new(hostname: &str, status: Status) -> Self {
+        Self {
+            hostname: hostname.to_owned(),
+            status,
+            macs: Vec::new(),
+            power_type: "ipmi".to_owned(),
+            bmc_address: None,
+            owner: None,
+            locked: false,
+            commissioned: None,
+            class: None,
+            system: None,
+            hw_sync: false,
+        }
+    }
+}
+
+/// What somebody does in MAAS's own UI.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
+pub enum HumanAction {
+    /// Releases the machine.
+    Release {
+        /// Hostname or system id.
+        machine: String,
+    },
+    /// Deploys it.
+    Deploy {
+        /// Hostname or system id.
+        machine: String,
+    },
+    /// Commissions it.
+    Commission {
+        /// Hostname or system id.
+        machine: String,
+    },
+    /// Aborts what it does.
+    Abort {
+        /// Hostname or system id.
+        machine: String,
+    },
+    /// Gives it another name.
+    Rename {
+        /// Hostname or system id.
+        machine: String,
+        /// New hostname.
+        to: String,
+    },
+    /// Removes it from MAAS.
+    Delete {
+        /// Hostname or system id.
+        machine: String,
+    },
+    /// Locks it.
+    Lock {
+        /// Hostname or system id.
+        machine: String,
+    },
+    /// Switches it off.
+    PowerOff {
+        /// Hostname or system id.
+        machine: String,
+    },
+}
+
+/// A human action that could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum HumanError {
+    /// No such machine.
+    #[error("no machine {0}")]
+    Unknown(String),
+    /// MAAS refused, with its status and text.
+    #[error("refused with {status}: {text}")]
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// MAAS's text.
+        text: String,
+    },
+}
+
+impl Region {
+    /// Puts a machine into MAAS; returns its system id.
+    pub fn add_machine(&mut self, spec: MachineSpec) -> String {
+        let class = spec.class.unwrap_or(self.cfg.class);
+        let racked = self
+            .hosts
+            .iter()
+            .position(|h| h.name == spec.hostname && h.machine.is_none());
+        let index = racked.unwrap_or_else(|| {
+            self.rack(&spec.hostname, class);
+            self.hosts.len() - 1
+        });
+        let host = &mut self.hosts[index];
+        if let Some(first) = spec.macs.first() {
+            for (slot, mac) in host.macs.iter_mut().zip(&spec.macs) {
+                slot.clone_from(mac);
+            }
+            self.host_by_mac.insert(first.clone(), index);
+        }
+        let host = &self.hosts[index];
+        let macs = if spec.macs.is_empty() {
+            host.macs.iter().take(1).cloned().collect()
+        } else {
+            spec.macs.clone()
+        };
+        let bmc = spec
+            .bmc_address
+            .clone()
+            .unwrap_or_else(|| host.bmc_address.clone());
+        let mut power_parameters = Map::new();
+        if spec.power_type == "ipmi" {
+            for (name, value) in [
+                ("power_address", bmc.as_str()),
+                ("power_user", "maas"),
+                ("power_pass", "secret"),
+                ("power_driver", "LAN_2_0"),
+                ("power_off_mode", "hard"),
+                ("cipher_suite_id", "3"),
+                ("power_boot_type", "auto"),
+                ("privilege_level", "OPERATOR"),
+                ("k_g", ""),
+                ("mac_address", ""),
+            ] {
+                power_parameters.insert(name.to_owned(), Value::from(value));
+            }
+            power_parameters.insert(
+                "workaround_flags".to_owned(),
+                Value::from(vec!["opensesspriv"]),
+            );
+        }
+        let key = self.create_record(NewMachine {
+            hostname: spec.hostname.clone(),
+            macs,
+            architecture: "amd64/generic".to_owned(),
+            power_type: spec.power_type.clone(),
+            power_parameters,
+        });
+        self.dress(key, &spec);
+        self.machine(key)
+            .map(|m| m.system_id.clone())
+            .unwrap_or_default()
+    }
+
+    /// Gives a fresh record what a machine of this status has.
+    fn dress(&mut self, key: u32, spec: &MachineSpec) {
+        use Status as S;
+        let status = spec.status;
+        let raw = matches!(status, S::New | S::Commissioning | S::FailedCommissioning);
+        if spec.commissioned.unwrap_or(!raw) {
+            let scripts = crate::lifecycle::COMMISSIONING_SCRIPTS
+                .iter()
+                .map(|s| (*s).to_owned())
+                .collect();
+            let set = self.new_set(key, SetKind::Commissioning, scripts);
+            self.end_set(key, Some(set), ScriptState::Passed);
+            self.probe(key);
+            self.edit(key, |m| {
+                m.current_commissioning = Some(set);
+                m.commissioning_state = ScriptState::Passed;
+                m.power = Power::Off;
+            });
+        } else if raw && status != S::New {
+            let scripts = crate::lifecycle::COMMISSIONING_SCRIPTS
+                .iter()
+                .map(|s| (*s).to_owned())
+                .collect();
+            let set = self.new_set(key, SetKind::Commissioning, scripts);
+            let state = if status == S::Commissioning {
+                ScriptState::Pending
+            } else {
+                ScriptState::Failed
+            };
+            if state == ScriptState::Failed {
+                self.end_set(key, Some(set), state);
+            }
+            self.edit(key, |m| {
+                (m.current_commissioning, m.commissioning_state) = (Some(set), state)
+            });
+        }
+        if matches!(status, S::Testing | S::FailedTesting) {
+            let set = self.new_set(key, SetKind::Testing, vec!["smartctl-validate".to_owned()]);
+            let state = if status == S::Testing {
+                ScriptState::Pending
+            } else {
+                ScriptState::Failed
+            };
+            self.edit(key, |m| {
+                m.current_testing = Some(set);
+                (m.testing_state, m.storage_test_state) = (state, state);
+                m.previous = S::Ready;
+            });
+        }
+        self.dress_deployment(key, spec);
+        let owned = !matches!(status, S::New | S::Ready | S::Missing | S::Retired);
+        let owner = spec
+            .owner
+            .clone()
+            .or_else(|| owned.then(|| self.first_admin()));
+        let on = owned && !matches!(status, S::Allocated | S::Broken | S::FailedDiskErasing);
+        self.edit(key, |m| {
+            m.owner = owner;
+            m.locked = spec.locked;
+            m.status = status;
+            m.status_message = (status != S::New).then(|| status.label().to_owned());
+            if on {
+                m.power = Power::On;
+            }
+        });
+        if let Some(host) = self.machine(key).map(|m| m.host) {
+            self.hosts[host].on = on;
+        }
+    }
+
+    fn dress_deployment(&mut self, key: u32, spec: &MachineSpec) {
+        use Status as S;
+        if !matches!(
+            spec.status,
+            S::Deploying | S::Deployed | S::FailedDeployment
+        ) {
+            return;
+        }
+        let set = self.new_set(
+            key,
+            SetKind::Installation,
+            vec!["/tmp/install.log".to_owned()],
+        );
+        let (osystem, series) = spec
+            .system
+            .clone()
+            .unwrap_or_else(|| ("ubuntu".to_owned(), "jammy".to_owned()));
+        let failed = spec.status == S::FailedDeployment;
+        if spec.status != S::Deploying {
+            self.end_set(
+                key,
+                Some(set),
+                if failed {
+                    ScriptState::Failed
+                } else {
+                    ScriptState::Passed
+                },
+            );
+        }
+        let kernel = self.images.default_kernel(&osystem, &series);
+        let now = self.now;
+        self.edit(key, |m| {
+            m.current_installation = Some(set);
+            m.osystem = osystem;
+            m.distro_series = series;
+            m.hwe_kernel = Some(kernel);
+            m.deployment = 1;
+            m.hw_sync = spec.hw_sync;
+            m.sync_interval = spec.hw_sync.then_some(900);
+            if spec.status == S::Deployed {
+                m.netboot = false;
+                m.was_deployed = true;
+                m.last_sync_us = spec.hw_sync.then_some(now);
+            }
+            if failed {
+                crate::lifecycle::INSTALL_FAILED.clone_into(&mut m.error_description);
+                m.status_action = Some("mark_failed");
+            }
+        });
+        self.give_addresses(key);
+    }
+
+    fn first_admin(&self) -> String {
+        let users = &self.accounts.users;
+        let admin = users
+            .iter()
+            .find(|u| u.admin && !u.keys.is_empty())
+            .or_else(|| users.first());
+        admin.map(|u| u.name.clone()).unwrap_or_default()
+    }
+
+    /// A machine by hostname, rack name or system id.
+    #[must_use]
+    pub fn system_id_of(&self, name: &str) -> Option<String> {
+        let hit = |m: &&crate::model::Machine| {
+            m.hostname == name
+                || m.system_id == name
+                || self.hosts.get(m.host).is_some_and(|h| h.name == name)
+        };
+        self.machines
+            .values()
+            .find(hit)
+            .map(|m| m.system_id.clone())
+    }
+
+    /// Status of a machine by hostname, rack name or system id.
+    #[must_use]
+    pub fn status_of(&self, name: &str) -> Option<Status> {
+        self.system_id_of(name)
+            .and_then(|id| self.key_of(&id))
+            .map(|key| self.status(key))
+    }
+
+    /// Does what a person would do in MAAS's UI, as the first administrator, outside the
+    /// statistics' calls.
+    ///
+    /// # Errors
+    /// When there is no such machine or MAAS refuses.
+    pub fn human(&mut self, now_us: i64, action: &HumanAction) -> Result<(), HumanError> {
+        use HumanAction as H;
+        let (machine, method, form) = match action {
+            H::Release { machine } => (machine, "POST", "op=release".to_owned()),
+            H::Deploy { machine } => (machine, "POST", "op=deploy".to_owned()),
+            H::Commission { machine } => (machine, "POST", "op=commission".to_owned()),
+            H::Abort { machine } => (machine, "POST", "op=abort".to_owned()),
+            H::Lock { machine } => (machine, "POST", "op=lock".to_owned()),
+            H::PowerOff { machine } => (machine, "POST", "op=power_off".to_owned()),
+            H::Rename { machine, to } => (machine, "PUT", format!("hostname={to}")),
+            H::Delete { machine } => (machine, "DELETE", String::new()),
+        };
+        let id = self
+            .system_id_of(machine)
+            .ok_or_else(|| HumanError::Unknown(machine.clone()))?;
+        let request = Request {
+            method: method.to_owned(),
+            path: format!("/MAAS/api/2.0/machines/{id}/"),
+            body: form.into(),
+            ..Request::default()
+        };
+        self.advance_only(now_us);
+        let response: Response = crate::ops::as_user(self, &request, &self.first_admin());
+        if response.status < 300 {
+            return Ok(());
+        }
+        Err(HumanError::Refused {
+            status: response.status,
+            text: response.body_text(),
+        })
+    }
+
+    /// Puts a complete custom image into the region, deployable as `custom/NAME`.
+    pub fn preload_image(&mut self, name: &str) {
+        self.images.preload(name);
+    }
+
+    /// Changes a region setting, e.g. `node_timeout`.
+    pub fn set_setting(&mut self, name: &str, value: Value) {
+        self.settings.set(name, value);
+    }
+
+    /// The base URL that `describe/` names, e.g. `http://127.0.0.1:5240`.
+    pub fn set_public_url(&mut self, url: &str) {
+        url.clone_into(&mut self.settings.public_url);
+    }
+}

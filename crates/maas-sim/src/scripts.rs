@@ -1,0 +1,162 @@
+//! Commissioning and testing scripts that the region knows.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::lifecycle::COMMISSIONING_SCRIPTS;
+use crate::model::SetKind;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Revision {
+    pub(crate) id: i64,
+    pub(crate) comment: Option<String>,
+    pub(crate) at_us: i64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Script {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) description: String,
+    pub(crate) kind: SetKind,
+    /// 0 node, 1 CPU, 2 memory, 3 storage, 4 network.
+    pub(crate) hardware: i64,
+    pub(crate) parallel: i64,
+    pub(crate) tags: Vec<String>,
+    pub(crate) timeout_seconds: i64,
+    pub(crate) destructive: bool,
+    pub(crate) builtin: bool,
+    pub(crate) parameters: Map<String, Value>,
+    pub(crate) packages: Vec<String>,
+    pub(crate) text: Bytes,
+    pub(crate) history: Vec<Revision>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) list: Vec<Script>,
+    next: i64,
+}
+
+/// Built-in tests: name, hardware, tags, timeout in seconds.
+const TESTS: &[(&str, i64, &[&str], i64)] = &[
+    ("smartctl-validate", 3, &["commissioning", "storage"], 300),
+    ("smartctl-short", 3, &["storage"], 600),
+    ("smartctl-long", 3, &["storage"], 0),
+    ("smartctl-conveyance", 3, &["storage"], 0),
+    ("memtester", 2, &["memory"], 0),
+    ("stress-ng-cpu-long", 1, &["cpu"], 50_400),
+    ("stress-ng-cpu-short", 1, &["cpu"], 300),
+    ("stress-ng-memory-long", 2, &["memory"], 50_400),
+    ("stress-ng-memory-short", 2, &["memory"], 300),
+    ("ntp", 4, &["ntp", "network"], 60),
+    ("badblocks", 3, &["storage"], 0),
+    ("badblocks-destructive", 3, &["destructive", "storage"], 0),
+    ("7z", 1, &["cpu"], 300),
+    ("fio", 3, &["storage", "destructive"], 0),
+    (
+        "internet-connectivity",
+        4,
+        &["internet", "network-validation", "network"],
+        300,
+    ),
+    (
+        "gateway-connectivity",
+        4,
+        &["network-validation", "network"],
+        300,
+    ),
+    (
+        "rack-controller-connectivity",
+        4,
+        &["network-validation", "network"],
+        300,
+    ),
+];
+
+impl Scripts {
+    pub(crate) fn builtin() -> Self {
+        let mut out = Self {
+            list: Vec::new(),
+            next: 1489,
+        };
+        for name in COMMISSIONING_SCRIPTS {
+            out.add(name, SetKind::Commissioning, 0, &[], 60);
+        }
+        for (name, hardware, tags, timeout) in TESTS {
+            out.add(name, SetKind::Testing, *hardware, tags, *timeout);
+        }
+        out
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        kind: SetKind,
+        hardware: i64,
+        tags: &[&str],
+        timeout_seconds: i64,
+    ) {
+        let id = self.new_id();
+        self.list.push(Script {
+            id,
+            name: name.to_owned(),
+            title: name.to_owned(),
+            description: String::new(),
+            kind,
+            hardware,
+            parallel: i64::from(hardware == 3),
+            tags: tags.iter().map(|t| (*t).to_owned()).collect(),
+            timeout_seconds,
+            destructive: tags.contains(&"destructive"),
+            builtin: true,
+            parameters: Map::new(),
+            packages: Vec::new(),
+            text: Bytes::from_static(b"#!/bin/sh\n"),
+            history: vec![Revision {
+                id,
+                comment: Some("Created by maas".to_owned()),
+                at_us: 0,
+            }],
+        });
+    }
+
+    pub(crate) fn new_id(&mut self) -> i64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<&Script> {
+        self.list.iter().find(|s| s.name == name)
+    }
+
+    pub(crate) fn named_mut(&mut self, name: &str) -> Option<&mut Script> {
+        self.list.iter_mut().find(|s| s.name == name)
+    }
+
+    pub(crate) fn id_of(&self, name: &str) -> Option<i64> {
+        self.named(name).map(|s| s.id)
+    }
+
+    /// Names of the scripts of a kind with this name or tag.
+    pub(crate) fn matching(&self, word: &str, kind: SetKind) -> Vec<String> {
+        let hit =
+            |s: &&Script| s.kind == kind && (s.name == word || s.tags.iter().any(|t| t == word));
+        self.list
+            .iter()
+            .filter(hit)
+            .map(|s| s.name.clone())
+            .collect()
+    }
+
+    /// A parameter default that is no text, which makes MAAS refuse to run the script.
+    pub(crate) fn bad_default(&self, name: &str) -> Option<String> {
+        let parameters = &self.named(name)?.parameters;
+        parameters
+            .values()
+            .filter_map(|p| p.get("default"))
+            .find(|d| !d.is_string())
+            .map(Value::to_string)
+    }
+}

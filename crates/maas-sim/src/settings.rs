@@ -1,0 +1,218 @@
+//! Small tables: configuration, tags, zones, pools, SSH keys.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// Setting names in MAAS's own order: its refusal of an unknown one lists them.
+pub(crate) const NAMES: &[&str] = &[
+    "maas_name",
+    "theme",
+    "kernel_opts",
+    "enable_http_proxy",
+    "maas_proxy_port",
+    "use_peer_proxy",
+    "prefer_v4_proxy",
+    "http_proxy",
+    "default_dns_ttl",
+    "upstream_dns",
+    "dnssec_validation",
+    "maas_internal_domain",
+    "dns_trusted_acl",
+    "ntp_servers",
+    "ntp_external_only",
+    "allow_only_trusted_transfers",
+    "remote_syslog",
+    "maas_syslog_port",
+    "network_discovery",
+    "active_discovery_interval",
+    "default_boot_interface_link_type",
+    "default_osystem",
+    "default_distro_series",
+    "default_min_hwe_kernel",
+    "enable_kernel_crash_dump",
+    "default_storage_layout",
+    "commissioning_distro_series",
+    "enable_third_party_drivers",
+    "windows_kms_host",
+    "enable_disk_erasing_on_release",
+    "disk_erase_with_secure_erase",
+    "disk_erase_with_quick_erase",
+    "boot_images_auto_import",
+    "boot_images_no_proxy",
+    "curtin_verbose",
+    "force_v1_network_yaml",
+    "enable_analytics",
+    "completed_intro",
+    "max_node_commissioning_results",
+    "max_node_testing_results",
+    "max_node_installation_results",
+    "max_node_release_results",
+    "subnet_ip_exhaustion_threshold_count",
+    "release_notifications",
+    "use_rack_proxy",
+    "node_timeout",
+    "prometheus_enabled",
+    "prometheus_push_gateway",
+    "prometheus_push_interval",
+    "promtail_enabled",
+    "promtail_port",
+    "enlist_commissioning",
+    "maas_auto_ipmi_user",
+    "maas_auto_ipmi_user_privilege_level",
+    "maas_auto_ipmi_k_g_bmc_key",
+    "maas_auto_ipmi_cipher_suite_id",
+    "maas_auto_ipmi_workaround_flags",
+    "vcenter_server",
+    "vcenter_username",
+    "vcenter_password",
+    "vcenter_datacenter",
+    "hardware_sync_interval",
+    "tls_cert_expiration_notification_enabled",
+    "tls_cert_expiration_notification_interval",
+    "session_length",
+    "auto_vlan_creation",
+];
+
+#[derive(Debug, Clone)]
+pub(crate) struct Tag {
+    pub(crate) name: String,
+    pub(crate) definition: String,
+    pub(crate) comment: String,
+    pub(crate) kernel_opts: String,
+}
+
+impl Tag {
+    pub(crate) fn json(&self) -> Value {
+        json!({"name": self.name, "definition": self.definition, "comment": self.comment,
+               "kernel_opts": self.kernel_opts, "resource_uri": format!("/MAAS/api/2.0/tags/{}/", self.name)})
+    }
+}
+
+/// A zone or a resource pool.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) description: String,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct SshKey {
+    pub(crate) id: i64,
+    pub(crate) owner: String,
+    pub(crate) key: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Settings {
+    values: BTreeMap<&'static str, Value>,
+    /// Scheme, host and port under which callers reach the region.
+    pub(crate) public_url: String,
+    pub(crate) tags: Vec<Tag>,
+    pub(crate) zones: Vec<Group>,
+    pub(crate) pools: Vec<Group>,
+    pub(crate) ssh_keys: Vec<SshKey>,
+}
+
+impl Settings {
+    pub(crate) fn new() -> Self {
+        let mut values: BTreeMap<&'static str, Value> =
+            NAMES.iter().map(|n| (*n, json!(""))).collect();
+        for (name, value) in [
+            ("maas_name", json!("maas-sim")),
+            ("default_osystem", json!("ubuntu")),
+            ("default_distro_series", json!("jammy")),
+            ("commissioning_distro_series", json!("jammy")),
+            ("default_storage_layout", json!("flat")),
+            ("hardware_sync_interval", json!("15m")),
+            ("enable_disk_erasing_on_release", json!(false)),
+            ("disk_erase_with_secure_erase", json!(true)),
+            ("disk_erase_with_quick_erase", json!(false)),
+            ("enable_kernel_crash_dump", json!(false)),
+            ("completed_intro", json!(true)),
+            ("node_timeout", json!(30)),
+            ("network_discovery", json!("enabled")),
+        ] {
+            values.insert(name, value);
+        }
+        let group = |id, description: &str| Group {
+            id,
+            name: "default".to_owned(),
+            description: description.to_owned(),
+        };
+        let mut out = Self {
+            values,
+            public_url: "http://localhost:5240".to_owned(),
+            tags: Vec::new(),
+            zones: vec![group(1, "")],
+            pools: vec![group(0, "Default pool")],
+            ssh_keys: Vec::new(),
+        };
+        out.ensure_tag("virtual");
+        out
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name)
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: Value) {
+        if let Some(slot) = self.values.get_mut(name) {
+            *slot = value;
+        }
+    }
+
+    pub(crate) fn int(&self, name: &str) -> Option<i64> {
+        let value = self.get(name)?;
+        value
+            .as_i64()
+            .or_else(|| value.as_str().and_then(|s| s.parse().ok()))
+    }
+
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.get(name).and_then(Value::as_str).unwrap_or("")
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.get(name)
+            .is_some_and(|v| v.as_bool().unwrap_or_else(|| v.as_str() == Some("true")))
+    }
+
+    pub(crate) fn ensure_tag(&mut self, name: &str) {
+        if !self.tags.iter().any(|t| t.name == name) {
+            self.tags.push(Tag {
+                name: name.to_owned(),
+                definition: String::new(),
+                comment: String::new(),
+                kernel_opts: String::new(),
+            });
+        }
+    }
+
+    pub(crate) fn tag(&mut self, name: &str) -> Option<&mut Tag> {
+        self.tags.iter_mut().find(|t| t.name == name)
+    }
+
+    pub(crate) fn zone<'a>(&'a self, name: &'a str) -> (i64, &'a str, &'a str) {
+        find(&self.zones, name)
+    }
+
+    pub(crate) fn pool<'a>(&'a self, name: &'a str) -> (i64, &'a str, &'a str) {
+        find(&self.pools, name)
+    }
+
+    pub(crate) fn ssh_keys_of(&self, owner: Option<&str>) -> Vec<String> {
+        self.ssh_keys
+            .iter()
+            .filter(|k| Some(k.owner.as_str()) == owner)
+            .map(|k| k.key.clone())
+            .collect()
+    }
+}
+
+fn find<'a>(list: &'a [Group], name: &'a str) -> (i64, &'a str, &'a str) {
+    list.iter()
+        .find(|g| g.name == name)
+        .map_or((0, name, ""), |g| (g.id, &g.name, &g.description))
+}

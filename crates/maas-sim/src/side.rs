@@ -1,0 +1,81 @@
+//! The side channel below `/sim/v1/`: what no MAAS has, without credentials, uncounted.
+//!
+//! | path | method | what |
+//! |---|---|---|
+//! | `stats` | GET | [`crate::Stats`] |
+//! | `stats` | DELETE | forget the counters |
+//! | `machines` | GET | the rack: [`crate::HostView`] |
+//! | `faults` | GET, POST, DELETE | list, add ([`crate::Fault`], one or a list), clear |
+//! | `human` | POST | [`crate::HumanAction`] |
+
+use serde_json::{Value, json};
+
+use crate::faults::parse_faults;
+use crate::region::Region;
+use crate::scenario::HumanAction;
+use crate::stats::Stats;
+use crate::wire::{Request, Response};
+
+fn bad(text: impl std::fmt::Display) -> Response {
+    Response::text(400, text.to_string())
+}
+
+fn value(of: &impl serde::Serialize) -> Response {
+    serde_json::to_value(of).map_or_else(bad, |v| Response::json(&v))
+}
+
+pub(crate) fn handle(region: &mut Region, request: &Request, path: &str) -> Response {
+    let what = path
+        .strip_prefix("/sim/v1/")
+        .unwrap_or("")
+        .trim_end_matches('/');
+    match (request.method.as_str(), what) {
+        ("GET", "stats") => {
+            let mut out = serde_json::to_value(&region.stats).unwrap_or(Value::Null);
+            out["now_us"] = json!(region.now);
+            out["calls"] = json!(region.stats.calls());
+            out["bytes"] = json!(region.stats.bytes());
+            out["double_deploys"] = json!(region.stats.double_deploys());
+            Response::json(&out)
+        }
+        ("DELETE", "stats") => {
+            region.stats = Stats::default();
+            Response::text(200, "OK")
+        }
+        ("GET", "machines") => value(&region.hosts()),
+        ("GET", "faults") => {
+            let rows: Vec<Value> = region
+                .faults
+                .all()
+                .map(|(fault, fired)| json!({"fault": fault, "fired": fired}))
+                .collect();
+            Response::json(&Value::Array(rows))
+        }
+        ("POST", "faults") => add_faults(region, request),
+        ("DELETE", "faults") => {
+            region.clear_faults();
+            Response::text(200, "OK")
+        }
+        ("POST", "human") => match serde_json::from_slice::<HumanAction>(&request.body) {
+            Ok(action) => match region.human(region.now, &action) {
+                Ok(()) => Response::text(200, "OK"),
+                Err(error) => Response::text(409, error.to_string()),
+            },
+            Err(error) => bad(error),
+        },
+        _ => Response::text(404, "the side channel has: stats, machines, faults, human"),
+    }
+}
+
+fn add_faults(region: &mut Region, request: &Request) -> Response {
+    let text = String::from_utf8_lossy(&request.body).into_owned();
+    let single = text.trim_start().starts_with('{') && !text.contains("\"faults\"");
+    let list = parse_faults(&if single { format!("[{text}]") } else { text });
+    match list {
+        Ok(faults) => {
+            let ids: Vec<u64> = faults.into_iter().map(|f| region.inject(f)).collect();
+            Response::json(&json!(ids))
+        }
+        Err(error) => bad(error),
+    }
+}
