@@ -1,1 +1,26 @@
-//! gpuaas-engine
+//! Runs the work: claims due runs, performs effects, watches sites.
+//!
+//! Three loops. The **worker** claims due runs in batches, asks `gpuaas_core::decide` what is
+//! next and does it (`worker`). One **watcher** per site reads MAAS' event feed and wakes only
+//! what changed (`watcher`). The **keeper** starts watchers for sites with open work and renews
+//! leases ([`engine`]).
+//!
+//! Nothing here decides. A crash at any point leaves either a due run, or an intent without an
+//! outcome, which the next decision probes.
+
+pub mod breaker;
+pub mod clock;
+pub mod convert;
+pub mod engine;
+mod journal;
+mod perform;
+mod predeploy;
+mod reads;
+pub mod site;
+pub mod tokens;
+mod watcher;
+mod worker;
+
+pub use clock::{Clock, PacedClock, RealClock};
+pub use engine::{Engine, EngineConfig, EngineParts};
+pub use site::{Connect, HttpConnect};

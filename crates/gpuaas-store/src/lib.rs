@@ -35,6 +35,7 @@ mod agent;
 mod audit;
 mod db;
 mod error;
+mod lookups;
 mod node;
 mod open;
 mod profile;

@@ -1,0 +1,196 @@
+//! Puts the loops together and takes them apart.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog};
+use gpuaas_store::{Store, StoreError};
+use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::{IdSource, ProfileId};
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::site::{Connect, Sites};
+use crate::{watcher, worker};
+
+/// What an engine is told.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Base URL under which nodes reach the control plane, without a trailing slash.
+    pub advertise_url: String,
+    /// The node agent that deployed systems fetch.
+    pub agent: Bundle,
+    /// Runs worked on at once by this process.
+    pub parallel_runs: usize,
+    /// Seconds for which a claimed run belongs to its worker; renewed while a call lasts.
+    pub lease_seconds: f64,
+    /// Seconds between two looks at a site's event feed.
+    pub poll_seconds: f64,
+}
+
+impl EngineConfig {
+    /// Usual values for a control plane at `advertise_url`.
+    #[must_use]
+    pub fn new(advertise_url: &str, agent: Bundle) -> Self {
+        Self {
+            advertise_url: advertise_url.trim_end_matches('/').to_owned(),
+            agent,
+            parallel_runs: 96,
+            lease_seconds: 45.0,
+            poll_seconds: 1.0,
+        }
+    }
+}
+
+/// What an engine is made of.
+pub struct EngineParts {
+    /// State.
+    pub store: Store,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// New identifiers.
+    pub ids: Arc<dyn IdSource>,
+    /// Clients for sites.
+    pub connect: Arc<dyn Connect>,
+    /// Bundles by name.
+    pub bundles: Arc<BundleCatalog>,
+    /// Bytes by digest.
+    pub artifacts: Arc<ArtifactStore>,
+    /// Fetches own URLs in the checks before a deployment.
+    pub http: reqwest::Client,
+    /// Settings.
+    pub config: EngineConfig,
+}
+
+/// What all loops share.
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn IdSource>,
+    pub(crate) bundles: Arc<BundleCatalog>,
+    pub(crate) http: reqwest::Client,
+    pub(crate) config: EngineConfig,
+    pub(crate) sites: Sites,
+    profiles: Mutex<HashMap<(ProfileId, i64), Arc<ProfileSpec>>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Shared {
+    /// Turns true when the engine stops.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// A profile revision; immutable, so kept for good.
+    pub(crate) async fn profile(
+        &self,
+        id: ProfileId,
+        revision: i64,
+    ) -> Result<Arc<ProfileSpec>, StoreError> {
+        if let Some(spec) = self.profiles.lock().await.get(&(id, revision)) {
+            return Ok(Arc::clone(spec));
+        }
+        let spec = Arc::new(self.store.profile_revision(id, revision).await?.spec);
+        self.profiles
+            .lock()
+            .await
+            .insert((id, revision), Arc::clone(&spec));
+        Ok(spec)
+    }
+}
+
+/// A running engine.
+pub struct Engine {
+    shared: Arc<Shared>,
+    connect: Arc<dyn Connect>,
+    artifacts: Arc<ArtifactStore>,
+    loops: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Starts the loops.
+    #[must_use]
+    pub fn start(parts: EngineParts) -> Arc<Self> {
+        let (stop, _) = watch::channel(false);
+        let mut config = parts.config;
+        config.lease_seconds *= parts.clock.factor().max(1.0);
+        let sites = Sites::new(
+            parts.store.clone(),
+            Arc::clone(&parts.clock),
+            Arc::clone(&parts.connect),
+        );
+        let shared = Arc::new(Shared {
+            store: parts.store,
+            clock: parts.clock,
+            ids: parts.ids,
+            bundles: parts.bundles,
+            http: parts.http,
+            config,
+            sites,
+            profiles: Mutex::new(HashMap::new()),
+            stop,
+        });
+        let loops = vec![
+            tokio::spawn(worker::run(Arc::clone(&shared))),
+            tokio::spawn(watcher::keep(Arc::clone(&shared))),
+        ];
+        Arc::new(Self {
+            shared,
+            connect: parts.connect,
+            artifacts: parts.artifacts,
+            loops: Mutex::new(loops),
+        })
+    }
+
+    /// State.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// Time.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
+    }
+
+    /// New identifiers.
+    #[must_use]
+    pub fn ids(&self) -> &Arc<dyn IdSource> {
+        &self.shared.ids
+    }
+
+    /// Clients for sites.
+    #[must_use]
+    pub fn connect(&self) -> &Arc<dyn Connect> {
+        &self.connect
+    }
+
+    /// Bundles by name.
+    #[must_use]
+    pub fn bundles(&self) -> &Arc<BundleCatalog> {
+        &self.shared.bundles
+    }
+
+    /// Bytes by digest.
+    #[must_use]
+    pub fn artifacts(&self) -> &Arc<ArtifactStore> {
+        &self.artifacts
+    }
+
+    /// Forgets a site's connection after its row has changed.
+    pub async fn site_changed(&self, id: gpuaas_types::SiteId) {
+        self.shared.sites.forget(id).await;
+    }
+
+    /// Lets work in hand come to its next rest, then ends the loops.
+    pub async fn stop(&self) {
+        self.shared.stop.send_replace(true);
+        for handle in self.loops.lock().await.drain(..) {
+            if let Err(error) = handle.await {
+                tracing::error!(%error, "a loop of the engine did not end well");
+            }
+        }
+    }
+}

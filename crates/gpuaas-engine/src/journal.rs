@@ -1,0 +1,251 @@
+//! A claimed run in the hands of a worker: the snapshot it decides on, and the writes that wait
+//! for the next commit.
+//!
+//! Every commit is one transaction that names the worker's fencing token. The outcome of one
+//! effect and the intent of the next share a commit, so a run costs about one write per effect.
+
+use std::sync::Arc;
+
+use gpuaas_core::effect::{Effect, Intent, Outcome};
+use gpuaas_core::record::{NodeRecord, Report, RunRecord};
+use gpuaas_core::snapshot::{Note, Snapshot};
+use gpuaas_core::steps;
+use gpuaas_store::{
+    Claimed, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
+};
+use gpuaas_types::api::{CheckResult, Source, TimelineEvent};
+use gpuaas_types::machine::{MachineView, Observation};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::{AttemptId, IdSource, NodeState, Step, Timestamp};
+
+/// See the module text.
+pub struct Journal {
+    /// The run, as it will be written.
+    pub run: RunRecord,
+    /// Its node, as it will be.
+    pub node: NodeRecord,
+    /// The latest observation.
+    pub observation: Option<Observation>,
+    reports: Vec<Report>,
+    site: SiteSpec,
+    profile: Arc<ProfileSpec>,
+    roce: Vec<RoceAssignmentSpec>,
+    timeline: Vec<TimelineEvent>,
+    transitions: Vec<Transition>,
+    attempts: Vec<Intent>,
+    node_change: NodeChange,
+    read: Option<Observation>,
+    tokens: Vec<NewToken>,
+    tasks: Vec<NewTask>,
+    tokens_expire_at: Option<Timestamp>,
+}
+
+impl Journal {
+    /// Takes up a claimed run.
+    #[must_use]
+    pub fn new(
+        claimed: Claimed,
+        site: SiteSpec,
+        profile: Arc<ProfileSpec>,
+        roce: Vec<RoceAssignmentSpec>,
+    ) -> Self {
+        Self {
+            run: claimed.run,
+            node: claimed.node,
+            observation: claimed.observation,
+            reports: claimed.reports,
+            site,
+            profile,
+            roce,
+            timeline: Vec::new(),
+            transitions: Vec::new(),
+            attempts: Vec::new(),
+            node_change: NodeChange::default(),
+            read: None,
+            tokens: Vec::new(),
+            tasks: Vec::new(),
+            tokens_expire_at: None,
+        }
+    }
+
+    /// What a decision may look at.
+    #[must_use]
+    pub fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
+        Snapshot {
+            now,
+            run: &self.run,
+            node: &self.node,
+            site: &self.site,
+            profile: &self.profile,
+            roce: &self.roce,
+            observation: self.observation.as_ref(),
+            reports: &self.reports,
+        }
+    }
+
+    /// The pinned profile.
+    #[must_use]
+    pub fn profile(&self) -> &ProfileSpec {
+        &self.profile
+    }
+
+    /// The site as written by the operator.
+    #[must_use]
+    pub fn site(&self) -> &SiteSpec {
+        &self.site
+    }
+
+    /// Adds to the timeline.
+    pub fn note(&mut self, at: Timestamp, source: Source, code: &str, text: impl Into<String>) {
+        self.timeline.push(TimelineEvent {
+            at,
+            run_id: Some(self.run.id),
+            step: Some(self.run.step),
+            source,
+            code: code.to_owned(),
+            text: text.into(),
+        });
+    }
+
+    /// Adds a decision's notes, with the boundary's time.
+    pub fn notes(&mut self, at: Timestamp, notes: Vec<Note>) {
+        for note in notes {
+            self.note(at, Source::ControlPlane, note.code, note.text);
+        }
+    }
+
+    /// Keeps the latest result of each check.
+    pub fn checks(&mut self, checks: Vec<CheckResult>) {
+        for check in checks {
+            self.run.memory.checks.insert(check.name.clone(), check);
+        }
+    }
+
+    /// Goes on to the next step as of `at`, clamped into the current step, so that the spans of a
+    /// run touch and their sum is its wall time.
+    pub fn advance(&mut self, to: Step, at: Timestamp, now: Timestamp) {
+        let at = at.clamp(self.run.step_since, now.max(self.run.step_since));
+        let cause = format!("{} is done", self.run.step);
+        self.transitions.push(Transition {
+            step: to,
+            at,
+            cause,
+        });
+        self.run.step = to;
+        self.run.step_since = at;
+        self.run.memory.enter(to);
+        if to == Step::BootstrapFetch {
+            let ttl = f64::from(self.profile.enrollment_token_ttl_seconds);
+            self.tokens_expire_at = Some(now.plus_seconds(ttl));
+        }
+        if let Some(state) = steps::row(to).node_state {
+            self.set_node_state(state);
+        }
+    }
+
+    /// Changes the node's own state, where the table of transitions allows it.
+    pub fn set_node_state(&mut self, state: NodeState) {
+        if state != self.node.state && gpuaas_core::node_state::may_become(self.node.state, state) {
+            self.node.state = state;
+            self.node_change.state = Some(state);
+        }
+    }
+
+    /// Binds the machine to the node.
+    pub fn bind(&mut self, system_id: &str) {
+        self.node.system_id = Some(system_id.to_owned());
+        self.node_change.system_id = Some(system_id.to_owned());
+    }
+
+    /// Takes a binding back that the store refused.
+    pub fn unbind(&mut self) {
+        self.node.system_id = None;
+        self.node_change.system_id = None;
+    }
+
+    /// Notes a full read of the machine, asked at `asked_at`.
+    pub fn observe(&mut self, machine: MachineView, asked_at: Timestamp) {
+        let mut seen = Observation::from_read(machine, asked_at);
+        if let Some(old) = &self.observation {
+            seen.event_id = old.event_id;
+            seen.rebooted_at = old.rebooted_at;
+            if old.status_at > asked_at {
+                seen.status = old.status;
+                seen.status_at = old.status_at;
+            }
+        }
+        self.observe_as(seen);
+    }
+
+    /// Notes a whole observation.
+    pub fn observe_as(&mut self, seen: Observation) {
+        self.read = Some(seen.clone());
+        self.observation = Some(seen);
+    }
+
+    /// Writes an intent into the journal; durable with the next commit.
+    pub fn begin(&mut self, effect: Effect, ids: &dyn IdSource, now: Timestamp) -> Intent {
+        let intent = Intent {
+            id: AttemptId::new(ids, now),
+            step: self.run.step,
+            number: self.run.memory.next_number(&effect),
+            effect,
+            at: now,
+            before: self.observation.as_ref().map(|o| o.status),
+            outcome: None,
+            ended_at: None,
+        };
+        self.run.memory.begin(intent.clone());
+        self.attempts.push(intent.clone());
+        intent
+    }
+
+    /// Completes the current intent.
+    pub fn end(&mut self, outcome: Outcome, now: Timestamp) {
+        let Some(intent) = self.run.memory.intent.as_mut() else {
+            return;
+        };
+        intent.outcome = Some(outcome);
+        intent.ended_at = Some(now);
+        let ended = intent.clone();
+        self.attempts.retain(|attempt| attempt.id != ended.id);
+        self.attempts.push(ended);
+    }
+
+    /// Hands secrets to the store with the next commit.
+    pub fn mint(&mut self, tokens: Vec<NewToken>) {
+        self.tokens = tokens;
+    }
+
+    /// Gives the agent a task with the next commit.
+    pub fn issue(&mut self, task: NewTask) {
+        self.run.memory.task_id = Some(task.id);
+        self.tasks.push(task);
+    }
+
+    /// Writes everything since the last commit. With `release` the lease is given back.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] when another worker has the run; nothing was written.
+    pub async fn commit(
+        &mut self,
+        store: &Store,
+        now: Timestamp,
+        release: bool,
+    ) -> Result<(), StoreError> {
+        let change = std::mem::take(&mut self.node_change);
+        let write = RunWrite {
+            run: self.run.clone(),
+            release,
+            node: Some(change.clone()).filter(|c| *c != NodeChange::default()),
+            timeline: std::mem::take(&mut self.timeline),
+            transitions: std::mem::take(&mut self.transitions),
+            attempts: std::mem::take(&mut self.attempts),
+            observation: self.read.take(),
+            tokens: std::mem::take(&mut self.tokens),
+            tokens_expire_at: self.tokens_expire_at.take(),
+            tasks: std::mem::take(&mut self.tasks),
+        };
+        store.commit(now, write).await
+    }
+}

@@ -1,0 +1,443 @@
+//! Effects: one call each, and an outcome that is never guessed.
+
+use std::collections::BTreeMap;
+
+use gpuaas_artifact::{BootstrapInputs, Bundle, Limits, render_user_data};
+use gpuaas_core::effect::{Effect, Intent, Outcome};
+use gpuaas_core::memory::{Candidate, Found};
+use gpuaas_store::{NewToken, TokenPurpose};
+use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::{RunId, Timestamp, TokenId};
+use maas_client::{
+    Client, CommissionOptions, CreateMachine, DeployOptions, Error as MaasError, Interface,
+    LinkMode, LinkSubnet, Machine, PowerSettings, Refusal, ReleaseOptions, Secret, StorageLayout,
+};
+
+use crate::convert;
+use crate::engine::Shared;
+use crate::journal::Journal;
+use crate::site::{CallError, Site};
+use crate::tokens;
+
+/// What an effect needs that must exist, and be durable, before the call.
+pub enum Prepared {
+    /// Nothing beyond the effect.
+    Plain,
+    /// The BMC password.
+    Bmc(Option<String>),
+    /// Rendered user-data whose tokens go into the same commit as the intent.
+    UserData(Vec<u8>),
+}
+
+/// Gets ready for `effect`.
+///
+/// # Errors
+/// A sentence when it cannot be: no call is made then.
+pub async fn prepare(
+    shared: &Shared,
+    journal: &mut Journal,
+    effect: &Effect,
+) -> Result<Prepared, String> {
+    match effect {
+        Effect::CreateMachine => {
+            let password = shared.store.bmc_password(journal.node.id).await;
+            let password = password.map_err(|e| e.to_string())?;
+            Ok(Prepared::Bmc(
+                password.map(|secret| secret.expose().to_owned()),
+            ))
+        }
+        Effect::Deploy { .. } => {
+            let bootstrap = tokens::mint("gpb").map_err(|e| e.to_string())?;
+            let enrollment = tokens::mint("gpe").map_err(|e| e.to_string())?;
+            let now = shared.clock.now();
+            let inputs = inputs(
+                shared,
+                journal.site(),
+                journal.profile(),
+                Names {
+                    run_id: journal.run.id,
+                    hostname: journal.node.hostname.clone(),
+                    bootstrap_token: bootstrap.clone(),
+                    enrollment_token: enrollment.clone(),
+                },
+            )?;
+            let user_data = render_user_data(&inputs).map_err(|e| e.to_string())?;
+            let token = |secret: &str, purpose, single_use| NewToken {
+                id: TokenId::new(&*shared.ids, now),
+                hash: gpuaas_store::sha256(secret),
+                purpose,
+                node_id: Some(journal.node.id),
+                run_id: Some(journal.run.id),
+                single_use,
+                usable_from: now,
+                expires_at: None,
+            };
+            let minted = vec![
+                token(&bootstrap, TokenPurpose::Bootstrap, false),
+                token(&enrollment, TokenPurpose::Enrollment, true),
+            ];
+            journal.mint(minted);
+            Ok(Prepared::UserData(user_data.bytes))
+        }
+        _ => Ok(Prepared::Plain),
+    }
+}
+
+/// Who the user-data is for.
+pub(crate) struct Names {
+    pub(crate) run_id: RunId,
+    pub(crate) hostname: String,
+    pub(crate) bootstrap_token: String,
+    pub(crate) enrollment_token: String,
+}
+
+/// Everything that the node is told.
+pub(crate) fn inputs(
+    shared: &Shared,
+    site: &SiteSpec,
+    profile: &ProfileSpec,
+    names: Names,
+) -> Result<BootstrapInputs, String> {
+    let reference = &profile.site_bootstrap_bundle_ref;
+    let bundle: Option<Bundle> = if reference.is_empty() {
+        None
+    } else {
+        Some(
+            shared
+                .bundles
+                .resolve(reference)
+                .map_err(|e| e.to_string())?
+                .clone(),
+        )
+    };
+    Ok(BootstrapInputs {
+        run_id: names.run_id,
+        hostname: names.hostname,
+        site: site.name.clone(),
+        control_plane_url: shared.config.advertise_url.clone(),
+        bootstrap_token: names.bootstrap_token,
+        enrollment_token: names.enrollment_token,
+        bundle,
+        agent: shared.config.agent.clone(),
+        ca_pem: site.node_ca_pem.clone(),
+        deploy_user: Some(profile.deploy_user.clone()).filter(|u| !u.is_empty()),
+        limits: Limits::default(),
+    })
+}
+
+/// What MAAS gave back.
+enum Answer {
+    Machine(Box<Machine>),
+    Interface(Box<Interface>),
+    Nothing,
+}
+
+/// Makes the call of `intent` and notes what came of it.
+pub async fn perform(
+    shared: &Shared,
+    site: &Site,
+    journal: &mut Journal,
+    intent: &Intent,
+    prepared: Prepared,
+) {
+    let asked_at = shared.clock.now();
+    let request = Request::new(journal, &intent.effect, prepared);
+    let result = match request {
+        Ok(request) => {
+            site.call(|client| async move { request.send(&client).await })
+                .await
+        }
+        Err(text) => Err(CallError::Site(text)),
+    };
+    let outcome = match result {
+        Ok(answer) => {
+            take(
+                journal,
+                &intent.effect,
+                answer,
+                asked_at,
+                shared.clock.now(),
+            );
+            Outcome::Accepted
+        }
+        Err(error) => outcome_of(&error),
+    };
+    journal.end(outcome, shared.clock.now());
+}
+
+fn take(
+    journal: &mut Journal,
+    effect: &Effect,
+    answer: Answer,
+    asked_at: Timestamp,
+    answered_at: Timestamp,
+) {
+    match answer {
+        Answer::Machine(machine) => {
+            if *effect == Effect::CreateMachine {
+                let candidate = Candidate {
+                    system_id: machine.system_id.clone(),
+                    hostname: machine.hostname.clone(),
+                    matched_by: vec!["created".to_owned()],
+                    held_by: None,
+                };
+                journal.run.memory.found = Some(Found {
+                    asked_at: answered_at,
+                    candidates: vec![candidate],
+                    unclaimed_new: Vec::new(),
+                });
+            }
+            journal.observe(convert::machine(&machine), asked_at);
+        }
+        Answer::Interface(interface) => {
+            let nic = convert::nic(&interface);
+            if let Some(mut seen) = journal.observation.clone()
+                && let Some(machine) = seen.machine.as_mut()
+                && let Some(old) = machine.nics.iter_mut().find(|n| n.id == nic.id)
+            {
+                *old = nic;
+                journal.observe_as(seen);
+            }
+        }
+        Answer::Nothing => {
+            if let Effect::SetBootDisk { block_device_id } = effect
+                && let Some(mut seen) = journal.observation.clone()
+                && let Some(machine) = seen.machine.as_mut()
+            {
+                machine.boot_disk_id = Some(*block_device_id);
+                journal.observe_as(seen);
+            }
+        }
+    }
+}
+
+fn outcome_of(error: &CallError) -> Outcome {
+    let code = error.code().to_owned();
+    let text = error.to_string();
+    match error {
+        CallError::Open(_)
+        | CallError::Site(_)
+        | CallError::Maas(MaasError::Unavailable { sent: false, .. }) => {
+            Outcome::NotSent { code, text }
+        }
+        CallError::Maas(MaasError::Refused { kind, .. }) => {
+            let conflict = matches!(kind, Refusal::StateConflict | Refusal::DatabaseConflict);
+            Outcome::Rejected {
+                code,
+                text,
+                conflict,
+            }
+        }
+        CallError::Maas(MaasError::Invalid { .. }) => Outcome::Rejected {
+            code,
+            text,
+            conflict: false,
+        },
+        CallError::Maas(_) => Outcome::Unknown { code, text },
+    }
+}
+
+/// A call with everything it needs, free of the journal.
+enum Request {
+    Create(Box<CreateMachine>),
+    Release {
+        system_id: String,
+        erase: bool,
+    },
+    Commission {
+        system_id: String,
+    },
+    SetBootDisk {
+        system_id: String,
+        block_device_id: i64,
+    },
+    SetStorageLayout {
+        system_id: String,
+        layout: String,
+        root_device: i64,
+    },
+    Unlink {
+        system_id: String,
+        interface_id: i64,
+        link_id: i64,
+    },
+    Link {
+        system_id: String,
+        interface_id: i64,
+        subnet_cidr: String,
+        ip_address: String,
+    },
+    Deploy {
+        system_id: String,
+        options: Box<DeployOptions>,
+    },
+}
+
+impl Request {
+    fn new(journal: &Journal, effect: &Effect, prepared: Prepared) -> Result<Self, String> {
+        if let (Effect::CreateMachine, Prepared::Bmc(password)) = (effect, &prepared) {
+            return Ok(Self::Create(Box::new(create(journal, password.clone()))));
+        }
+        let system_id = journal
+            .node
+            .system_id
+            .clone()
+            .ok_or("the node has no machine yet")?;
+        Ok(match effect.clone() {
+            Effect::CreateMachine => return Err("the BMC password was not loaded".to_owned()),
+            Effect::Release { erase } => Self::Release { system_id, erase },
+            Effect::Commission => Self::Commission { system_id },
+            Effect::SetBootDisk { block_device_id } => Self::SetBootDisk {
+                system_id,
+                block_device_id,
+            },
+            Effect::SetStorageLayout {
+                layout,
+                root_device,
+            } => Self::SetStorageLayout {
+                system_id,
+                layout,
+                root_device,
+            },
+            Effect::UnlinkSubnet {
+                interface_id,
+                link_id,
+            } => Self::Unlink {
+                system_id,
+                interface_id,
+                link_id,
+            },
+            Effect::LinkSubnet {
+                interface_id,
+                subnet_cidr,
+                ip_address,
+            } => Self::Link {
+                system_id,
+                interface_id,
+                subnet_cidr,
+                ip_address,
+            },
+            Effect::Deploy {
+                distro_series,
+                enable_hw_sync,
+            } => {
+                let Prepared::UserData(user_data) = prepared else {
+                    return Err("the user-data was not rendered".to_owned());
+                };
+                let options = DeployOptions {
+                    distro_series: Some(distro_series),
+                    user_data: Some(user_data),
+                    enable_hw_sync,
+                    comment: Some(format!("GPUaaS run {}", journal.run.id)),
+                    ..DeployOptions::default()
+                };
+                Self::Deploy {
+                    system_id,
+                    options: Box::new(options),
+                }
+            }
+        })
+    }
+
+    async fn send(self, client: &Client) -> Result<Answer, MaasError> {
+        let machine = |machine: Machine| Answer::Machine(Box::new(machine));
+        match self {
+            Self::Create(request) => client.create_machine(&request).await.map(machine),
+            Self::Release { system_id, erase } => {
+                let options = ReleaseOptions {
+                    erase,
+                    ..ReleaseOptions::default()
+                };
+                client.release(&system_id, &options).await.map(machine)
+            }
+            Self::Commission { system_id } => client
+                .commission(&system_id, &CommissionOptions::default())
+                .await
+                .map(machine),
+            Self::SetBootDisk {
+                system_id,
+                block_device_id,
+            } => client
+                .set_boot_disk(&system_id, number(block_device_id))
+                .await
+                .map(|()| Answer::Nothing),
+            Self::SetStorageLayout {
+                system_id,
+                layout,
+                root_device,
+            } => {
+                let root_device = Some(number(root_device));
+                let layout = StorageLayout {
+                    layout,
+                    root_device,
+                    ..StorageLayout::default()
+                };
+                client
+                    .set_storage_layout(&system_id, &layout)
+                    .await
+                    .map(machine)
+            }
+            Self::Unlink {
+                system_id,
+                interface_id,
+                link_id,
+            } => client
+                .unlink_subnet(&system_id, number(interface_id), number(link_id))
+                .await
+                .map(|i| Answer::Interface(Box::new(i))),
+            Self::Link {
+                system_id,
+                interface_id,
+                subnet_cidr,
+                ip_address,
+            } => {
+                let link = LinkSubnet {
+                    mode: LinkMode::Static,
+                    subnet: Some(format!("cidr:{subnet_cidr}")),
+                    ip_address: Some(ip_address),
+                    force: false,
+                    default_gateway: false,
+                };
+                client
+                    .link_subnet(&system_id, number(interface_id), &link)
+                    .await
+                    .map(|i| Answer::Interface(Box::new(i)))
+            }
+            Self::Deploy { system_id, options } => {
+                client.deploy(&system_id, &options).await.map(machine)
+            }
+        }
+    }
+}
+
+/// Ids come from MAAS and are positive.
+const fn number(id: i64) -> u64 {
+    id.unsigned_abs()
+}
+
+fn create(journal: &Journal, bmc_password: Option<String>) -> CreateMachine {
+    let hardware = &journal.node.hardware;
+    let mut parameters = BTreeMap::new();
+    if let Some(address) = &hardware.bmc_address {
+        parameters.insert("power_address".to_owned(), Secret::new(address));
+        if let Some(user) = &hardware.bmc_user {
+            parameters.insert("power_user".to_owned(), Secret::new(user));
+        }
+        if let Some(password) = bmc_password {
+            parameters.insert("power_pass".to_owned(), Secret::new(password));
+        }
+    }
+    let power_type = hardware.power_type.clone();
+    let power = (!power_type.is_empty()).then_some(PowerSettings {
+        power_type,
+        parameters,
+    });
+    CreateMachine {
+        hostname: Some(journal.node.hostname.clone()),
+        architecture: hardware.architecture.clone(),
+        mac_addresses: hardware.mac_addresses.clone(),
+        power,
+        commission: false,
+        ..CreateMachine::default()
+    }
+}

@@ -1,0 +1,301 @@
+//! Reads that a decision asks for. They change nothing in MAAS and may be repeated.
+
+use std::collections::BTreeMap;
+
+use gpuaas_core::decide::ready::HARDWARE_SYNC_CHECK;
+use gpuaas_core::memory::{Candidate, Found, MacOwners, ReadFailure};
+use gpuaas_core::snapshot::Read;
+use gpuaas_types::Timestamp;
+use gpuaas_types::api::{CheckResult, Source};
+use gpuaas_types::machine::{Observation, maas_status};
+use maas_client::{Machine, MachineFilter, Refusal};
+
+use crate::convert;
+use crate::engine::Shared;
+use crate::journal::Journal;
+use crate::predeploy;
+use crate::site::{CallError, Site};
+
+/// Carries out `read` and notes what it found, or that it failed.
+pub async fn read(shared: &Shared, site: &Site, journal: &mut Journal, read: Read) {
+    let asked_at = shared.clock.now();
+    let result = match &read {
+        Read::FindMachine => find_machine(shared, site, journal, asked_at).await,
+        Read::Machine => read_machine(site, journal, asked_at).await,
+        Read::MacOwners { mac_address } => mac_owners(site, journal, mac_address).await,
+        Read::HardwareSyncConfig => hardware_sync(shared, site, journal).await,
+        Read::PredeployChecks => {
+            let checks = predeploy::checks(shared, site, journal).await;
+            journal.checks(checks);
+            Ok(())
+        }
+    };
+    let now = shared.clock.now();
+    match result {
+        Ok(()) => journal.run.memory.read_failure = None,
+        Err(error) => {
+            let count = journal
+                .run
+                .memory
+                .read_failure
+                .as_ref()
+                .map_or(0, |f| f.count)
+                + 1;
+            if count == 1 {
+                let text = format!("{} failed: {error}", read.name());
+                journal.note(now, Source::ControlPlane, error.code(), text);
+            }
+            journal.run.memory.read_failure = Some(ReadFailure {
+                code: error.code().to_owned(),
+                text: error.to_string(),
+                at: now,
+                count,
+            });
+        }
+    }
+}
+
+async fn read_machine(
+    site: &Site,
+    journal: &mut Journal,
+    asked_at: Timestamp,
+) -> Result<(), CallError> {
+    let Some(system_id) = journal.node.system_id.clone() else {
+        return Ok(());
+    };
+    match site
+        .call(|client| async move { client.machine(&system_id).await })
+        .await
+    {
+        Ok(machine) => {
+            journal.observe(convert::machine(&machine), asked_at);
+            Ok(())
+        }
+        Err(CallError::Maas(maas_client::Error::Refused {
+            kind: Refusal::NotFound,
+            ..
+        })) => {
+            let mut seen = journal.observation.clone().unwrap_or(Observation {
+                status: maas_status::MISSING,
+                status_at: asked_at,
+                event_id: 0,
+                machine: None,
+                read_at: asked_at,
+                vanished: true,
+                rebooted_at: None,
+            });
+            seen.vanished = true;
+            journal.observe_as(seen);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Looks for the machine by hostname, MAC and BMC address, and says who holds what was found.
+async fn find_machine(
+    shared: &Shared,
+    site: &Site,
+    journal: &mut Journal,
+    asked_at: Timestamp,
+) -> Result<(), CallError> {
+    let hostname = journal.node.hostname.clone();
+    let hardware = journal.node.hardware.clone();
+    let mut matches: BTreeMap<String, (Candidate, Option<Machine>)> = BTreeMap::new();
+    let by_name = MachineFilter::hostname(hostname);
+    for machine in site
+        .call(|client| async move { client.machines(&by_name).await })
+        .await?
+    {
+        note_match(&mut matches, machine, "hostname");
+    }
+    if !hardware.mac_addresses.is_empty() {
+        let by_mac = MachineFilter {
+            mac_addresses: hardware.mac_addresses.clone(),
+            ..MachineFilter::default()
+        };
+        for machine in site
+            .call(|client| async move { client.machines(&by_mac).await })
+            .await?
+        {
+            note_match(&mut matches, machine, "mac_address");
+        }
+        if let [mac_address] = hardware.mac_addresses.as_slice() {
+            let system_ids = matches
+                .iter()
+                .filter(|(_, (c, _))| c.matched_by.iter().any(|by| by == "mac_address"))
+                .map(|(id, _)| id.clone())
+                .collect();
+            journal.run.memory.mac_owners = Some(MacOwners {
+                mac_address: mac_address.clone(),
+                system_ids,
+            });
+        }
+    }
+    if let Some(bmc) = &hardware.bmc_address {
+        match_bmc(site, bmc, &mut matches).await?;
+    }
+    let mut unclaimed_new = Vec::new();
+    if matches.is_empty() && journal.profile().auto_claim_single_new_machine {
+        unclaimed_new = new_machines(shared, site, journal).await?;
+    }
+    if matches.len() == 1
+        && let Some((_, Some(machine))) = matches.values().next()
+    {
+        journal.observe(convert::machine(machine), asked_at);
+    }
+    let mut candidates = Vec::with_capacity(matches.len());
+    for (mut candidate, _) in matches.into_values() {
+        candidate.held_by = holder(shared, site, journal, &candidate.system_id).await?;
+        candidates.push(candidate);
+    }
+    journal.run.memory.found = Some(Found {
+        asked_at,
+        candidates,
+        unclaimed_new,
+    });
+    Ok(())
+}
+
+fn note_match(
+    matches: &mut BTreeMap<String, (Candidate, Option<Machine>)>,
+    machine: Machine,
+    by: &str,
+) {
+    let candidate = Candidate {
+        system_id: machine.system_id.clone(),
+        hostname: machine.hostname.clone(),
+        matched_by: Vec::new(),
+        held_by: None,
+    };
+    let entry = matches
+        .entry(machine.system_id.clone())
+        .or_insert_with(|| (candidate, Some(machine)));
+    entry.0.matched_by.push(by.to_owned());
+}
+
+async fn match_bmc(
+    site: &Site,
+    bmc: &str,
+    matches: &mut BTreeMap<String, (Candidate, Option<Machine>)>,
+) -> Result<(), CallError> {
+    let all = site.power_parameters().await?;
+    for (system_id, parameters) in all.iter() {
+        if parameters
+            .power_address
+            .as_deref()
+            .is_none_or(|address| !same_bmc(address, bmc))
+        {
+            continue;
+        }
+        let entry = matches.entry(system_id.clone()).or_insert_with(|| {
+            let hostname = "a machine".to_owned();
+            let candidate = Candidate {
+                system_id: system_id.clone(),
+                hostname,
+                matched_by: Vec::new(),
+                held_by: None,
+            };
+            (candidate, None)
+        });
+        entry.0.matched_by.push("bmc_address".to_owned());
+    }
+    Ok(())
+}
+
+/// Redfish drivers keep a URL where ipmi keeps an address.
+fn same_bmc(stored: &str, asked: &str) -> bool {
+    let bare = |text: &str| {
+        let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+        text.trim_end_matches('/').to_ascii_lowercase()
+    };
+    bare(stored) == bare(asked)
+}
+
+async fn new_machines(
+    shared: &Shared,
+    site: &Site,
+    journal: &Journal,
+) -> Result<Vec<Candidate>, CallError> {
+    let filter = MachineFilter::status("new");
+    let mut free = Vec::new();
+    for machine in site
+        .call(|client| async move { client.machines(&filter).await })
+        .await?
+    {
+        let held = holder(shared, site, journal, &machine.system_id).await?;
+        if machine.owner.is_none() && held.is_none() {
+            free.push(Candidate {
+                system_id: machine.system_id,
+                hostname: machine.hostname,
+                matched_by: vec!["new".to_owned()],
+                held_by: None,
+            });
+        }
+    }
+    Ok(free)
+}
+
+async fn holder(
+    shared: &Shared,
+    site: &Site,
+    journal: &Journal,
+    system_id: &str,
+) -> Result<Option<String>, CallError> {
+    let held = shared
+        .store
+        .node_by_system_id(site.record.id, system_id)
+        .await
+        .map_err(|e| CallError::Site(e.to_string()))?;
+    Ok(held
+        .filter(|node| node.id != journal.node.id)
+        .map(|node| node.hostname))
+}
+
+async fn mac_owners(
+    site: &Site,
+    journal: &mut Journal,
+    mac_address: &str,
+) -> Result<(), CallError> {
+    let filter = MachineFilter::mac_address(mac_address);
+    let machines = site
+        .call(|client| async move { client.machines(&filter).await })
+        .await?;
+    journal.run.memory.mac_owners = Some(MacOwners {
+        mac_address: mac_address.to_owned(),
+        system_ids: machines.into_iter().map(|m| m.system_id).collect(),
+    });
+    Ok(())
+}
+
+async fn hardware_sync(
+    shared: &Shared,
+    site: &Site,
+    journal: &mut Journal,
+) -> Result<(), CallError> {
+    let region = site.setting("hardware_sync_interval").await?;
+    let wanted = journal.profile().hardware_sync_interval.clone();
+    let passed = region == wanted;
+    let evidence = format!("MAAS says {region}; the profile says {wanted}");
+    let at = shared.clock.now();
+    let name = HARDWARE_SYNC_CHECK.to_owned();
+    journal.checks(vec![CheckResult {
+        name,
+        passed,
+        evidence,
+        at,
+    }]);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same_bmc;
+
+    #[test]
+    fn bmc_addresses_compare_without_scheme_and_case() {
+        assert!(same_bmc("https://192.0.2.7/", "192.0.2.7"));
+        assert!(same_bmc("BMC-7.example", "bmc-7.example"));
+        assert!(!same_bmc("192.0.2.7", "192.0.2.70"));
+    }
+}

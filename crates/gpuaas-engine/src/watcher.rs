@@ -1,0 +1,368 @@
+//! One watcher per site: reads MAAS' event feed and wakes only what changed.
+//!
+//! The feed costs a region about 10 ms at any size (contract section 16), so the calls made here
+//! grow with sites and time, never with machines. A status change in the feed is written to the
+//! machine's observation and wakes its run; details are read by the run itself, once it needs
+//! them.
+//!
+//! Two things about the feed shape this module (contract section 13). Event ids are handed out
+//! before their transaction commits, so an event with a smaller id can appear after a larger one:
+//! every look begins [`OVERLAP`] ids before the newest one seen and skips what it saw already.
+//! And `next_uri` forgets the cursor on an empty page: the cursor is our own.
+//!
+//! A site without open runs is not looked at. When work begins there again, the cursor jumps to
+//! the newest event: a run starts with reads of its own, so what happened before it does not
+//! matter.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use gpuaas_store::{ObservedEvent, StoreError, WatchBatch, WatchLease, Watched};
+use gpuaas_types::api::{SiteStatus, Source, TimelineEvent};
+use gpuaas_types::machine::maas_status;
+use gpuaas_types::{NodeId, SiteId, Timestamp};
+use maas_client::{Event, EventLevel, EventQuery};
+use tokio::task::JoinHandle;
+
+use crate::engine::Shared;
+use crate::site::{CallError, Site};
+
+/// How many ids a look reaches back before the newest one seen.
+const OVERLAP: u64 = 32;
+/// Events asked for at once; MAAS' own limit (contract section 13).
+const PAGE: u32 = 1000;
+/// Seconds between two looks for sites with new work.
+const KEEPER_SECONDS: f64 = 0.5;
+/// Seconds for which the right to watch a site holds without renewal.
+const WATCH_SECONDS: f64 = 30.0;
+/// Looks without any open run before the watcher ends.
+const IDLE_LOOKS: u32 = 30;
+/// Longest pause between two looks at a site that does not answer, in seconds.
+const LONGEST_PAUSE_SECONDS: f64 = 30.0;
+
+/// Keeps a watcher running for every site with open work, until the engine stops.
+pub async fn keep(shared: Arc<Shared>) {
+    let mut watchers: HashMap<SiteId, JoinHandle<()>> = HashMap::new();
+    let mut stop = shared.stopping();
+    while !*stop.borrow() {
+        watchers.retain(|_, handle| !handle.is_finished());
+        match shared.store.sites().await {
+            Ok(sites) => {
+                for site in sites {
+                    if watchers.contains_key(&site.id) || !has_work(&shared, site.id).await {
+                        continue;
+                    }
+                    let watcher = tokio::spawn(watch(Arc::clone(&shared), site.id));
+                    watchers.insert(site.id, watcher);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "cannot list the sites"),
+        }
+        let at = shared
+            .clock
+            .now()
+            .plus_seconds(KEEPER_SECONDS * shared.clock.factor());
+        tokio::select! {
+            _ = stop.changed() => {}
+            () = shared.clock.sleep_until(at) => {}
+        }
+    }
+    for (_, handle) in watchers {
+        if let Err(error) = handle.await {
+            tracing::error!(%error, "a watcher did not end well");
+        }
+    }
+}
+
+async fn has_work(shared: &Shared, site_id: SiteId) -> bool {
+    match shared.store.has_open_runs(site_id).await {
+        Ok(open) => open,
+        Err(error) => {
+            tracing::warn!(%error, %site_id, "cannot count open runs");
+            false
+        }
+    }
+}
+
+/// Watches one site until nothing is open there, another replica watches it, or the engine stops.
+async fn watch(shared: Arc<Shared>, site_id: SiteId) {
+    let now = shared.clock.now();
+    let holder = shared.ids.uuid(now).to_string();
+    let term = WATCH_SECONDS * shared.clock.factor().max(1.0);
+    let claimed = shared
+        .store
+        .claim_watch(now, site_id, &holder, now.plus_seconds(term))
+        .await;
+    let lease = match claimed {
+        Ok(Some(lease)) => lease,
+        Ok(None) => return,
+        Err(error) => return tracing::warn!(%error, %site_id, "cannot watch the site"),
+    };
+    let mut watcher = Watcher {
+        shared: Arc::clone(&shared),
+        lease,
+        cursor: None,
+        seen: VecDeque::new(),
+        seen_set: HashSet::new(),
+        health: String::new(),
+        renewed_at: now,
+        term,
+    };
+    match watcher.run().await {
+        Ok(()) => {}
+        Err(StoreError::LeaseLost) => tracing::info!(%site_id, "another replica watches the site"),
+        Err(error) => tracing::warn!(%error, %site_id, "the watch could not be recorded"),
+    }
+    if let Err(error) = shared.store.release_watch(&watcher.lease).await {
+        tracing::debug!(%error, %site_id, "the right to watch was gone already");
+    }
+}
+
+struct Watcher {
+    shared: Arc<Shared>,
+    lease: WatchLease,
+    cursor: Option<i64>,
+    seen: VecDeque<u64>,
+    seen_set: HashSet<u64>,
+    health: String,
+    renewed_at: Timestamp,
+    term: f64,
+}
+
+impl Watcher {
+    async fn run(&mut self) -> Result<(), StoreError> {
+        let mut stop = self.shared.stopping();
+        let mut idle = 0;
+        let mut failures: i32 = 0;
+        while !*stop.borrow() && idle < IDLE_LOOKS {
+            let began = self.shared.clock.now();
+            self.renew(began).await?;
+            let looked = self.look().await?;
+            failures = if looked { 0 } else { failures + 1 };
+            idle = if has_work(&self.shared, self.lease.site_id).await {
+                0
+            } else {
+                idle + 1
+            };
+            let pause = self.shared.config.poll_seconds * 2f64.powi(failures.min(10));
+            let pause = pause.min(LONGEST_PAUSE_SECONDS.max(self.shared.config.poll_seconds));
+            tokio::select! {
+                _ = stop.changed() => {}
+                () = self.shared.clock.sleep_until(began.plus_seconds(pause)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        if now.seconds_since(self.renewed_at) < self.term / 3.0 {
+            return Ok(());
+        }
+        self.renewed_at = now;
+        self.shared
+            .store
+            .renew_watch(&self.lease, now.plus_seconds(self.term))
+            .await
+    }
+
+    /// One look at the feed. `false`: MAAS did not answer.
+    async fn look(&mut self) -> Result<bool, StoreError> {
+        let result = match self.shared.sites.get(self.lease.site_id).await {
+            Ok(site) => self.read_feed(&site).await,
+            Err(error) => Err(error),
+        };
+        let (health, detail) = match &result {
+            Ok(_) => ("ok".to_owned(), String::new()),
+            Err(error) => (error.code().to_owned(), error.to_string()),
+        };
+        if health != self.health {
+            self.record_health(&health, &detail).await?;
+            self.health = health;
+        }
+        match result {
+            Ok(events) => {
+                if let Some(events) = events {
+                    self.apply(events).await?;
+                }
+                Ok(true)
+            }
+            Err(error) => {
+                tracing::warn!(site_id = %self.lease.site_id, %error, "the event feed is silent");
+                Ok(false)
+            }
+        }
+    }
+
+    async fn record_health(&self, health: &str, detail: &str) -> Result<(), StoreError> {
+        let site = self.shared.store.site(self.lease.site_id).await?;
+        let now = self.shared.clock.now();
+        let status = SiteStatus {
+            health: health.to_owned(),
+            health_detail: detail.to_owned(),
+            answered_at: if health == "ok" {
+                Some(now)
+            } else {
+                site.status.answered_at
+            },
+            ..site.status
+        };
+        self.shared
+            .store
+            .set_site_status(now, self.lease.site_id, &status)
+            .await
+    }
+
+    /// Everything new in the feed, oldest first; none on the first look, which only finds the end.
+    async fn read_feed(&mut self, site: &Site) -> Result<Option<Vec<Event>>, CallError> {
+        let Some(cursor) = self.cursor else {
+            self.cursor = Some(match self.lease.event_cursor {
+                Some(cursor) if self.resumes().await => cursor,
+                _ => newest(site).await?,
+            });
+            return Ok(None);
+        };
+        let mut fresh = Vec::new();
+        let mut after = cursor.unsigned_abs().saturating_sub(OVERLAP);
+        loop {
+            let query = EventQuery {
+                after: Some(after),
+                level: Some(EventLevel::Debug),
+                limit: Some(PAGE),
+                ..EventQuery::default()
+            };
+            let page = site
+                .call(|client| async move { client.events(&query).await })
+                .await?;
+            let full = page.events.len() >= PAGE as usize;
+            after = page.events.iter().map(|e| e.id).max().unwrap_or(after);
+            fresh.extend(page.events);
+            if !full {
+                break;
+            }
+        }
+        fresh.retain(|event| !self.seen_set.contains(&event.id));
+        fresh.sort_unstable_by_key(|event| event.id);
+        Ok(Some(fresh))
+    }
+
+    /// Whether runs were open when the feed was last read, so that what happened since matters.
+    async fn resumes(&self) -> bool {
+        let nodes = self
+            .shared
+            .store
+            .nodes_by_system_id(self.lease.site_id)
+            .await;
+        nodes.is_ok_and(|nodes| nodes.values().any(|watched| watched.run_id.is_some()))
+    }
+
+    async fn apply(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
+        let newest = events.last().map(id).max(self.cursor);
+        if events.is_empty() {
+            return Ok(());
+        }
+        let nodes = self
+            .shared
+            .store
+            .nodes_by_system_id(self.lease.site_id)
+            .await?;
+        let now = self.shared.clock.now();
+        let batch = translate(&events, &nodes, newest, now);
+        self.shared
+            .store
+            .apply_watch(now, &self.lease, batch)
+            .await?;
+        self.cursor = newest;
+        for event in &events {
+            self.remember(event.id);
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, id: u64) {
+        if self.seen_set.insert(id) {
+            self.seen.push_back(id);
+        }
+        while self.seen.len() > 4 * OVERLAP as usize {
+            if let Some(old) = self.seen.pop_front() {
+                self.seen_set.remove(&old);
+            }
+        }
+    }
+}
+
+async fn newest(site: &Site) -> Result<i64, CallError> {
+    let query = EventQuery {
+        level: Some(EventLevel::Debug),
+        limit: Some(1),
+        ..EventQuery::default()
+    };
+    let page = site
+        .call(|client| async move { client.events(&query).await })
+        .await?;
+    Ok(page.events.iter().map(id).max().unwrap_or(0))
+}
+
+fn id(event: &Event) -> i64 {
+    i64::try_from(event.id).unwrap_or(i64::MAX)
+}
+
+/// What the events of one look mean for our nodes.
+fn translate(
+    events: &[Event],
+    nodes: &HashMap<String, Watched>,
+    cursor: Option<i64>,
+    now: Timestamp,
+) -> WatchBatch {
+    let mut batch = WatchBatch {
+        event_cursor: cursor,
+        ..WatchBatch::default()
+    };
+    for event in events {
+        let Some(watched) = event.node.as_ref().and_then(|node| nodes.get(node)) else {
+            continue;
+        };
+        let status = event
+            .status_change()
+            .and_then(|c| maas_status::from_label(&c.to));
+        let rebooted_at = (event.kind == REBOOTING).then_some(now);
+        if status.is_some() || rebooted_at.is_some() {
+            batch.events.push(ObservedEvent {
+                node_id: watched.node_id,
+                event_id: id(event),
+                status,
+                at: now,
+                rebooted_at,
+            });
+            batch.wakes.extend(watched.run_id);
+        }
+        if matches!(
+            event.level.as_str(),
+            "INFO" | "WARNING" | "ERROR" | "CRITICAL"
+        ) {
+            batch.timeline.push(timeline(event, watched, now));
+        }
+    }
+    batch.wakes.sort_unstable();
+    batch.wakes.dedup();
+    batch
+}
+
+/// Type of the event that curtin's reboot makes.
+const REBOOTING: &str = "Rebooting";
+
+fn timeline(event: &Event, watched: &Watched, now: Timestamp) -> (NodeId, TimelineEvent) {
+    let text = if event.description.is_empty() {
+        format!("MAAS says: {}", event.kind)
+    } else {
+        format!("MAAS says: {}: {}", event.kind, event.description)
+    };
+    let line = TimelineEvent {
+        at: now,
+        run_id: watched.run_id,
+        step: None,
+        source: Source::Maas,
+        code: "maas_event".to_owned(),
+        text,
+    };
+    (watched.node_id, line)
+}

@@ -1,0 +1,424 @@
+//! Claims due runs in batches and carries each as far as it goes.
+//!
+//! The loop is the whole of the engine's authority: load, decide, do, record. What it holds in
+//! memory between two commits is only what the next commit will say, so a crash at any line
+//! leaves the run as of its last commit: due again, or with an intent that has no outcome.
+
+use std::sync::Arc;
+
+use gpuaas_core::effect::{Effect, Outcome};
+use gpuaas_core::record::RunRecord;
+use gpuaas_core::snapshot::Decision;
+use gpuaas_core::steps;
+use gpuaas_store::{Claimed, NewTask, StoreError};
+use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::api::{Owner, Park, Source, Wait};
+use gpuaas_types::{NodeState, RunStatus, TaskId, Timestamp};
+use tokio::task::JoinSet;
+
+use crate::engine::Shared;
+use crate::journal::Journal;
+use crate::perform;
+use crate::reads;
+use crate::site::{CallError, Site};
+
+/// Decisions in one claim before the run is given back. Far above what a real run takes; a
+/// decision that does not move would otherwise hold its worker for ever.
+const MAX_DECISIONS: u32 = 400;
+/// Seconds for which a diagnostics task may wait for its agent.
+const TASK_SECONDS: f64 = 3600.0;
+/// Seconds between looks for runs that another replica made due.
+const IDLE_SECONDS: f64 = 1.0;
+
+/// Claims and works until the engine stops.
+pub async fn run(shared: Arc<Shared>) {
+    let mut working = JoinSet::new();
+    let mut due = shared.store.due_signal();
+    let mut stop = shared.stopping();
+    loop {
+        while working.try_join_next().is_some() {}
+        let free = shared.config.parallel_runs.saturating_sub(working.len());
+        let now = shared.clock.now();
+        let until = now.plus_seconds(shared.config.lease_seconds);
+        due.mark_unchanged();
+        let claimed = if free == 0 {
+            Ok(Vec::new())
+        } else {
+            shared.store.claim(now, until, free.min(CLAIM_BATCH)).await
+        };
+        let claimed = claimed.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot claim work");
+            Vec::new()
+        });
+        let idle = claimed.is_empty();
+        for run in claimed {
+            let shared = Arc::clone(&shared);
+            working.spawn(async move { take_up(&shared, run).await });
+        }
+        if *stop.borrow() {
+            break;
+        }
+        if idle {
+            let at = next_look(&shared, now).await;
+            tokio::select! {
+                _ = due.changed() => {}
+                _ = stop.changed() => break,
+                () = shared.clock.sleep_until(at) => {}
+                Some(_) = working.join_next(), if free == 0 => {}
+            }
+        }
+    }
+    while working.join_next().await.is_some() {}
+}
+
+/// Runs claimed in one statement.
+const CLAIM_BATCH: usize = 64;
+
+async fn next_look(shared: &Shared, now: Timestamp) -> Timestamp {
+    let latest = now.plus_seconds(IDLE_SECONDS * shared.clock.factor());
+    match shared.store.next_due().await {
+        Ok(Some(at)) => at.min(latest),
+        _ => latest,
+    }
+}
+
+async fn take_up(shared: &Shared, claimed: Claimed) {
+    let run_id = claimed.run.id;
+    let node_id = claimed.node.id;
+    match work(shared, claimed).await {
+        Ok(()) => {}
+        Err(StoreError::LeaseLost) => {
+            tracing::info!(%run_id, %node_id, "another worker has the run; nothing was written");
+        }
+        Err(error) => tracing::error!(%run_id, %node_id, %error, "the run could not be recorded"),
+    }
+}
+
+/// Carries one claimed run until it waits, parks or ends.
+///
+/// # Errors
+/// What the store says; the run is then due again when its lease ends.
+async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
+    let (site_id, profile_id, revision) = (
+        claimed.run.site_id,
+        claimed.run.profile_id,
+        claimed.run.profile_revision,
+    );
+    let profile = shared.profile(profile_id, revision).await?;
+    let roce = if profile.enable_phase2_roce {
+        let assigned = shared
+            .store
+            .roce_of_host(site_id, &claimed.node.hostname)
+            .await?;
+        assigned.into_iter().map(|resource| resource.spec).collect()
+    } else {
+        Vec::new()
+    };
+    let site = shared.sites.get(site_id).await;
+    let spec = match &site {
+        Ok(site) => site.record.spec.clone(),
+        Err(_) => shared.store.site(site_id).await?.spec,
+    };
+    let mut journal = Journal::new(claimed, spec, profile, roce);
+    for _ in 0..MAX_DECISIONS {
+        let now = shared.clock.now();
+        let decision = gpuaas_core::decide(&journal.snapshot(now));
+        if step(shared, &site, &mut journal, decision, now).await? == Flow::Released {
+            return Ok(());
+        }
+    }
+    let now = shared.clock.now();
+    let text = format!("{MAX_DECISIONS} decisions in one go did not bring the run to a halt");
+    park(&mut journal, internal_park("decision_loop", text, now));
+    journal.commit(&shared.store, now, true).await
+}
+
+#[derive(PartialEq, Eq)]
+enum Flow {
+    On,
+    Released,
+}
+
+async fn step(
+    shared: &Shared,
+    site: &Result<Arc<Site>, CallError>,
+    journal: &mut Journal,
+    decision: Decision,
+    now: Timestamp,
+) -> Result<Flow, StoreError> {
+    match decision {
+        Decision::Read(read) => match site {
+            Ok(site) => {
+                let run = journal.run.clone();
+                hold(shared, &run, reads::read(shared, site, journal, read)).await;
+            }
+            Err(error) => return unusable_site(shared, journal, error, now).await,
+        },
+        Decision::Do(effect) => match site {
+            Ok(site) => return attempt(shared, site, journal, effect).await,
+            Err(error) => return unusable_site(shared, journal, error, now).await,
+        },
+        Decision::Settle { happened } => settle(journal, happened, now),
+        Decision::Adopt { system_id, origin } => {
+            journal.run.memory.origin = Some(origin);
+            journal.bind(&system_id);
+            return bind(shared, journal, now).await;
+        }
+        Decision::IssueTask(spec) => issue(shared, journal, spec, now),
+        Decision::Advance {
+            to,
+            at,
+            notes,
+            checks,
+        } => {
+            journal.checks(checks);
+            journal.notes(at, notes);
+            journal.advance(to, at, now);
+        }
+        Decision::Wait { wait, recheck_at } => {
+            rest(journal, wait, recheck_at);
+            journal.commit(&shared.store, now, true).await?;
+            return Ok(Flow::Released);
+        }
+        Decision::Park {
+            park: parked,
+            checks,
+        } => {
+            journal.checks(checks);
+            park(journal, parked);
+            journal.commit(&shared.store, now, true).await?;
+            return Ok(Flow::Released);
+        }
+        Decision::Finish {
+            status,
+            notes,
+            checks,
+        } => {
+            journal.checks(checks);
+            journal.notes(now, notes);
+            finish(journal, status, now);
+            journal.commit(&shared.store, now, true).await?;
+            return Ok(Flow::Released);
+        }
+    }
+    Ok(Flow::On)
+}
+
+/// Writes the intent, makes the call, notes the outcome. The outcome is committed with whatever
+/// comes next; if the process dies before that, the intent is probed.
+async fn attempt(
+    shared: &Shared,
+    site: &Site,
+    journal: &mut Journal,
+    effect: Effect,
+) -> Result<Flow, StoreError> {
+    let now = shared.clock.now();
+    let prepared = match perform::prepare(shared, journal, &effect).await {
+        Ok(prepared) => prepared,
+        Err(text) => {
+            park(journal, internal_park("effect_not_prepared", text, now));
+            journal.commit(&shared.store, now, true).await?;
+            return Ok(Flow::Released);
+        }
+    };
+    if matches!(effect, Effect::Deploy { .. }) {
+        journal.note(
+            now,
+            Source::ControlPlane,
+            "deploy_started",
+            "deployment submitted",
+        );
+    }
+    let intent = journal.begin(effect, &*shared.ids, now);
+    journal.run.status = RunStatus::Running;
+    journal.run.wait = None;
+    journal.run.lease_until = now.plus_seconds(shared.config.lease_seconds);
+    journal.commit(&shared.store, now, false).await?;
+    hold(
+        shared,
+        &journal.run.clone(),
+        perform::perform(shared, site, journal, &intent, prepared),
+    )
+    .await;
+    if let Some(outcome) = journal
+        .run
+        .memory
+        .intent
+        .as_ref()
+        .and_then(|i| i.outcome.clone())
+    {
+        note_outcome(journal, &outcome, shared.clock.now());
+    }
+    Ok(Flow::On)
+}
+
+/// Keeps the lease while `work` waits for MAAS, which may hold an answer for minutes (contract
+/// section 3). A lease that is lost meanwhile shows at the next commit.
+async fn hold(shared: &Shared, run: &RunRecord, work: impl Future<Output = ()>) {
+    let mut work = std::pin::pin!(work);
+    loop {
+        let now = shared.clock.now();
+        let renewal = now.plus_seconds(shared.config.lease_seconds / 3.0);
+        tokio::select! {
+            () = &mut work => return,
+            () = shared.clock.sleep_until(renewal) => {}
+        }
+        let now = shared.clock.now();
+        let until = now.plus_seconds(shared.config.lease_seconds);
+        if let Err(error) = shared.store.renew(run.id, run.lease_token, until).await {
+            tracing::warn!(%error, run_id = %run.id, "the lease was not renewed");
+        }
+    }
+}
+
+fn note_outcome(journal: &mut Journal, outcome: &Outcome, now: Timestamp) {
+    let Some(intent) = &journal.run.memory.intent else {
+        return;
+    };
+    let name = intent.effect.name();
+    let (source, code, text) = match outcome {
+        Outcome::Accepted => return,
+        Outcome::Rejected { text, .. } => (
+            Source::Maas,
+            "effect_rejected",
+            format!("MAAS refused {name}: {text}"),
+        ),
+        Outcome::NotSent { text, .. } => (
+            Source::ControlPlane,
+            "effect_not_sent",
+            format!("{name} was not sent: {text}"),
+        ),
+        Outcome::Unknown { text, .. } => (
+            Source::ControlPlane,
+            "unknown_outcome",
+            format!("no answer to {name}, so we will look whether it happened: {text}"),
+        ),
+    };
+    journal.note(now, source, code, text);
+}
+
+fn settle(journal: &mut Journal, happened: bool, now: Timestamp) {
+    let name = journal
+        .run
+        .memory
+        .intent
+        .as_ref()
+        .map_or("effect", |i| i.effect.name());
+    let text = if happened {
+        format!("{name} did happen: the machine shows it")
+    } else {
+        format!("{name} did not happen: the machine is as it was")
+    };
+    journal.note(now, Source::ControlPlane, "outcome_settled", text.clone());
+    if happened {
+        journal.end(Outcome::Accepted, now);
+    } else {
+        let code = "did_not_happen".to_owned();
+        journal.end(Outcome::NotSent { code, text }, now);
+    }
+}
+
+/// Commits a binding at once: the store knows whether another node holds the machine.
+async fn bind(shared: &Shared, journal: &mut Journal, now: Timestamp) -> Result<Flow, StoreError> {
+    match journal.commit(&shared.store, now, false).await {
+        Ok(()) => Ok(Flow::On),
+        Err(StoreError::Conflict { detail, .. }) => {
+            journal.unbind();
+            park(
+                journal,
+                Park {
+                    code: "machine_held".to_owned(),
+                    text: detail,
+                    since: now,
+                    owner: Owner::PlatformOperator,
+                    evidence: Vec::new(),
+                    next_action: "detach the other node first, or correct the host named here"
+                        .to_owned(),
+                },
+            );
+            journal.commit(&shared.store, now, true).await?;
+            Ok(Flow::Released)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn issue(shared: &Shared, journal: &mut Journal, spec: TaskSpec, now: Timestamp) {
+    journal.issue(NewTask {
+        id: TaskId::new(&*shared.ids, now),
+        spec,
+        expires_at: now.plus_seconds(TASK_SECONDS),
+    });
+    journal.note(
+        now,
+        Source::ControlPlane,
+        "diagnostics_issued",
+        "diagnostics task handed to the agent",
+    );
+}
+
+fn rest(journal: &mut Journal, wait: Wait, recheck_at: Timestamp) {
+    journal.run.status = RunStatus::Waiting;
+    journal.run.wait = Some(wait);
+    journal.run.park = None;
+    journal.run.due_at = recheck_at;
+}
+
+fn park(journal: &mut Journal, park: Park) {
+    journal.note(
+        park.since,
+        Source::ControlPlane,
+        "parked",
+        format!("{}: {}", park.code, park.text),
+    );
+    journal.run.status = RunStatus::Parked;
+    journal.run.wait = None;
+    journal.run.park = Some(park);
+    journal.run.due_at = Timestamp::NEVER;
+}
+
+fn finish(journal: &mut Journal, status: RunStatus, now: Timestamp) {
+    journal.run.status = status;
+    journal.run.wait = None;
+    journal.run.park = None;
+    journal.run.ended_at = Some(now.max(journal.run.step_since));
+    journal.run.due_at = Timestamp::NEVER;
+    if status == RunStatus::Succeeded {
+        journal.set_node_state(NodeState::Active);
+    }
+}
+
+fn internal_park(code: &str, text: String, now: Timestamp) -> Park {
+    Park {
+        code: code.to_owned(),
+        text,
+        since: now,
+        owner: Owner::PlatformOperator,
+        evidence: Vec::new(),
+        next_action: "correct what the text names, then resume the run".to_owned(),
+    }
+}
+
+async fn unusable_site(
+    shared: &Shared,
+    journal: &mut Journal,
+    error: &CallError,
+    now: Timestamp,
+) -> Result<Flow, StoreError> {
+    let row = steps::row(journal.run.step);
+    let wait = Wait {
+        code: error.code().to_owned(),
+        text: format!("the site cannot be used: {error}"),
+        since: journal.run.step_since,
+        expected_by: None,
+        deadline: Some(
+            journal
+                .run
+                .step_since
+                .plus_seconds(f64::from(row.deadline_seconds)),
+        ),
+    };
+    rest(journal, wait, now.plus_seconds(60.0));
+    journal.commit(&shared.store, now, true).await?;
+    Ok(Flow::Released)
+}

@@ -1,0 +1,92 @@
+//! Small questions of the engine and of a process that starts.
+
+use gpuaas_core::record::NodeRecord;
+use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
+
+use crate::db::args;
+use crate::error::StoreError;
+use crate::rows::{self, node_columns, node_from};
+use crate::{Db, Store};
+
+impl Store {
+    /// Whether a run of the site is open and not parked.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn has_open_runs(&self, site_id: SiteId) -> Result<bool, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(
+                "SELECT 1 FROM run JOIN node ON node.id = run.node_id \
+                 WHERE node.site_id = $1 AND run.status IN ('running', 'waiting') LIMIT 1",
+                args![site_id.0],
+            )
+            .await?;
+        Ok(row.is_some())
+    }
+
+    /// The node in care that holds a machine of the site.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn node_by_system_id(
+        &self,
+        site_id: SiteId,
+        system_id: &str,
+    ) -> Result<Option<NodeRecord>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            node_columns!(),
+            " FROM ",
+            node_from!(),
+            " WHERE node.site_id = $1 AND node.system_id = $2 \
+             AND node.state NOT IN ('retired', 'detached', 'deleted')"
+        );
+        let row = self.reader().await?.first(SQL, args![site_id.0, system_id]).await?;
+        row.map(|row| rows::node(&mut row.cols())).transpose()
+    }
+
+    /// Bootstrap and enrollment tokens of the node that other runs of it left usable.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn stray_tokens(&self, node_id: NodeId, run_id: RunId) -> Result<i64, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(
+                "SELECT COUNT(*) FROM token JOIN run ON run.id = token.run_id \
+                 WHERE token.node_id = $1 AND token.run_id <> $2 AND token.used_at IS NULL \
+                 AND token.revoked_at IS NULL AND token.purpose = 'enrollment' \
+                 AND run.status IN ('running', 'waiting', 'parked')",
+                args![node_id.0, run_id.0],
+            )
+            .await?;
+        row.map_or(Ok(0), |row| row.cols().next())
+    }
+
+    /// Ends every lease at once, so that the work of a process that died is taken up without
+    /// waiting. Only where no other process can hold one: the embedded database, whose file one
+    /// process owns. On PostgreSQL nothing is done, since other replicas may be at work.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn end_leases_of_dead_owner(&self, now: Timestamp) -> Result<u64, StoreError> {
+        if matches!(self.inner.db, Db::Pg(_)) {
+            return Ok(0);
+        }
+        self.write(move |conn| {
+            Box::pin(async move {
+                conn.execute("UPDATE site_watch SET lease_until = 0", args![]).await?;
+                conn.execute(
+                    "UPDATE run SET lease_until = 0, due_at = $1 WHERE lease_until > 0 \
+                     AND status IN ('running', 'waiting')",
+                    args![now],
+                )
+                .await
+            })
+        })
+        .await
+    }
+}
