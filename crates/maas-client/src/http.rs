@@ -74,6 +74,12 @@ impl HttpTransport {
         }
         let mut answer = outgoing.send().await.map_err(|error| classify(&error))?;
         let mut response = head_of(answer.status().as_u16(), answer.headers());
+        let limit = TransportError::TooLarge {
+            limit_bytes: MAX_BODY_BYTES,
+        };
+        if answer.content_length() > Some(MAX_BODY_BYTES as u64) {
+            return Err(limit);
+        }
         let mut body = BytesMut::new();
         loop {
             let next = tokio::time::timeout(self.read_timeout, answer.chunk());
@@ -82,9 +88,7 @@ impl HttpTransport {
                 break;
             };
             if body.len() + chunk.len() > MAX_BODY_BYTES {
-                return Err(TransportError::TooLarge {
-                    limit_bytes: MAX_BODY_BYTES,
-                });
+                return Err(limit);
             }
             body.extend_from_slice(&chunk);
         }
