@@ -18,10 +18,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>, String> {
             .map_err(|error| format!("cannot read {name}: {error}"))
     };
     let (page, manifest) = (read(PAGE)?, read("Cargo.toml")?);
-    let outside = workspace
-        .crates
-        .iter()
-        .flat_map(|krate| &krate.dependencies);
+    let outside = workspace.crates.iter().flat_map(|krate| &krate.dependencies);
     let used = outside.filter(|d| !d.ours).map(|d| d.name.as_str());
     Ok(compare(&used.collect(), &rows(&page), &offered(&manifest)))
 }
@@ -29,9 +26,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>, String> {
 /// The first cell of each table row that is written as code.
 fn rows(page: &str) -> BTreeSet<&str> {
     let cells = page.lines().filter_map(|line| line.strip_prefix("| `"));
-    cells
-        .filter_map(|rest| rest.split_once('`').map(|(name, _)| name))
-        .collect()
+    cells.filter_map(|rest| rest.split_once('`').map(|(name, _)| name)).collect()
 }
 
 /// The names below `[workspace.dependencies]`.
@@ -41,22 +36,15 @@ fn offered(manifest: &str) -> BTreeSet<&str> {
         .skip_while(|line| *line != "[workspace.dependencies]")
         .skip(1)
         .take_while(|line| !line.starts_with('['));
-    section
-        .filter_map(|line| line.split_once(" = ").map(|(name, _)| name))
-        .collect()
+    section.filter_map(|line| line.split_once(" = ").map(|(name, _)| name)).collect()
 }
 
 fn compare(used: &BTreeSet<&str>, rows: &BTreeSet<&str>, offered: &BTreeSet<&str>) -> Vec<String> {
     let mut broken = Vec::new();
     for name in used.difference(rows) {
-        broken.push(format!(
-            "{PAGE} has no row for `{name}`: say why this one and who keeps it"
-        ));
+        broken.push(format!("{PAGE} has no row for `{name}`: say why this one and who keeps it"));
     }
-    for name in rows
-        .difference(used)
-        .filter(|name| !offered.contains(**name))
-    {
+    for name in rows.difference(used).filter(|name| !offered.contains(**name)) {
         broken.push(format!("{PAGE} speaks of `{name}`, which nothing names"));
     }
     broken

@@ -71,13 +71,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "gpuaas-engine",
-        may_use: &[
-            "gpuaas-artifact",
-            "gpuaas-core",
-            "gpuaas-store",
-            "gpuaas-types",
-            "maas-client",
-        ],
+        may_use: &["gpuaas-artifact", "gpuaas-core", "gpuaas-store", "gpuaas-types", "maas-client"],
         outside: Outside::Without(&["axum"]),
         because: "the engine runs without a server around it",
     },
@@ -144,11 +138,7 @@ pub(crate) fn run() -> Outcome {
     for line in &broken {
         eprintln!("graph: {line}");
     }
-    Ok(if broken.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The graph as text, crates that know most first.
@@ -161,11 +151,7 @@ pub(crate) fn draw(workspace: &Workspace) -> String {
         let below: Vec<&str> = edges[krate.name.as_str()].iter().copied().collect();
         let built = krate.dependencies.iter().filter(|d| !d.dev && !d.ours);
         let outside: BTreeSet<&str> = built.map(|d| d.name.as_str()).collect();
-        let joined = if below.is_empty() {
-            "-".to_owned()
-        } else {
-            below.join(" ")
-        };
+        let joined = if below.is_empty() { "-".to_owned() } else { below.join(" ") };
         let line = format!("{:<18} -> {joined} (+{})", krate.name, outside.len());
         // Writing to a String cannot fail.
         writeln!(text, "{line}").unwrap_or_default();
@@ -187,10 +173,7 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<String> {
     }
     let named = |rule: &&Rule| workspace.crates.iter().all(|krate| krate.name != rule.name);
     for rule in RULES.iter().filter(named) {
-        broken.push(format!(
-            "the table names {}, which is no crate here",
-            rule.name
-        ));
+        broken.push(format!("the table names {}, which is no crate here", rule.name));
     }
     broken.extend(dev_cycles(workspace));
     broken
@@ -198,17 +181,9 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<String> {
 
 fn check_crate(workspace: &Workspace, krate: &Crate, rule: &Rule, broken: &mut Vec<String>) {
     let mut say = |edge: &str, what: &str| {
-        broken.push(format!(
-            "{} -> {edge}: {what} ({})",
-            krate.name, rule.because
-        ));
+        broken.push(format!("{} -> {edge}: {what} ({})", krate.name, rule.because));
     };
-    let built = || {
-        krate
-            .dependencies
-            .iter()
-            .filter(|dependency| !dependency.dev)
-    };
+    let built = || krate.dependencies.iter().filter(|dependency| !dependency.dev);
     for ours in built().filter(|dependency| dependency.ours) {
         if !rule.may_use.contains(&ours.name.as_str()) {
             say(&ours.name, "not allowed");
@@ -260,9 +235,7 @@ type Edges<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 fn own_edges(workspace: &Workspace) -> Edges<'_> {
     let crates = workspace.crates.iter();
-    crates
-        .map(|krate| (krate.name.as_str(), below(krate)))
-        .collect()
+    crates.map(|krate| (krate.name.as_str(), below(krate))).collect()
 }
 
 fn below(krate: &Crate) -> BTreeSet<&str> {
@@ -326,10 +299,8 @@ mod tests {
         let upward = workspace("gpuaas-core", vec![dependency("gpuaas-engine")]);
         assert_eq!(
             check(&upward),
-            [
-                "gpuaas-core -> gpuaas-engine: not allowed (decisions are functions of their \
-                 arguments: no runtime, no I/O, no clock)"
-            ]
+            ["gpuaas-core -> gpuaas-engine: not allowed (decisions are functions of their \
+                 arguments: no runtime, no I/O, no clock)"]
         );
     }
 
@@ -355,10 +326,7 @@ mod tests {
 
     #[test]
     fn tests_look_down_or_sideways_but_never_up() {
-        let dev = |name| Dependency {
-            dev: true,
-            ..dependency(name)
-        };
+        let dev = |name| Dependency { dev: true, ..dependency(name) };
         let sideways = workspace("gpuaas-engine", vec![dev("maas-sim")]);
         assert!(check(&sideways).is_empty());
         let mut up = workspace("gpuaas-store", vec![dev("gpuaas-engine")]);

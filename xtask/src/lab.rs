@@ -11,14 +11,7 @@ use crate::{Outcome, proc};
 pub(crate) fn run(args: &[String]) -> Outcome {
     let workspace = Workspace::load(Depth::Own)?;
     let mut build = proc::cargo();
-    build.args([
-        "build",
-        "--release",
-        "-p",
-        "gpuaas",
-        "-p",
-        "gpuaas-node-agent",
-    ]);
+    build.args(["build", "--release", "-p", "gpuaas", "-p", "gpuaas-node-agent"]);
     let status = proc::status(build.current_dir(&workspace.root))?;
     if !status.success() {
         return Ok(proc::exit_code(status));

@@ -28,9 +28,7 @@ const PARTS: [(&str, Part); 4] = [
 
 pub(crate) fn run(args: &[String]) -> Outcome {
     if let Some(unknown) = args.iter().find(|arg| PARTS.iter().all(|p| p.0 != **arg)) {
-        return Err(format!(
-            "there is no part `{unknown}`; `cargo xtask lint --help` lists them"
-        ));
+        return Err(format!("there is no part `{unknown}`; `cargo xtask lint --help` lists them"));
     }
     let workspace = Workspace::load(Depth::Resolved)?;
     let mut code = ExitCode::SUCCESS;
@@ -60,24 +58,11 @@ fn house_and_decisions(workspace: &Workspace) -> Result<Vec<String>, String> {
 fn fmt(workspace: &Workspace) -> Result<Vec<String>, String> {
     // Names the files; the differences themselves are one `cargo fmt` away.
     let args = ["fmt", "--all", "--", "--check", "-l"];
-    tool(
-        &args,
-        "rustfmt",
-        "run cargo fmt on the files above",
-        workspace,
-    )
+    tool(&args, "rustfmt", "run cargo fmt on the files above", workspace)
 }
 
 fn clippy(workspace: &Workspace) -> Result<Vec<String>, String> {
-    let args = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let args = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     tool(&args, "clippy", "see above", workspace)
 }
 
@@ -88,15 +73,9 @@ fn tool(
     workspace: &Workspace,
 ) -> Result<Vec<String>, String> {
     if !proc::works(proc::cargo().args([args[0], "--version"])) {
-        return Err(format!(
-            "it is not installed: rustup component add {component}"
-        ));
+        return Err(format!("it is not installed: rustup component add {component}"));
     }
     let mut cargo = proc::cargo();
     let status = proc::status(cargo.args(args).current_dir(&workspace.root))?;
-    Ok(if status.success() {
-        Vec::new()
-    } else {
-        vec![advice.to_owned()]
-    })
+    Ok(if status.success() { Vec::new() } else { vec![advice.to_owned()] })
 }

@@ -64,9 +64,7 @@ fn dispatch(args: &[String]) -> Outcome {
         "graph" if help => print_help(graph::HELP),
         "graph" => graph::run(),
         "help" | "--help" | "-h" => print_help(HELP),
-        other => Err(format!(
-            "there is no command `{other}`; `cargo xtask --help` lists them"
-        )),
+        other => Err(format!("there is no command `{other}`; `cargo xtask --help` lists them")),
     }
 }
 

@@ -168,9 +168,7 @@ impl Raw {
 
 impl RawEdge {
     fn builds(&self) -> bool {
-        self.dep_kinds
-            .iter()
-            .any(|kind| kind.kind.as_deref() != Some("dev"))
+        self.dep_kinds.iter().any(|kind| kind.kind.as_deref() != Some("dev"))
     }
 }
 
@@ -180,11 +178,7 @@ impl RawPackage {
             name: self.name.clone(),
             manifest: self.manifest_path.clone(),
             license: self.license.clone(),
-            dependencies: self
-                .dependencies
-                .iter()
-                .map(RawDependency::reduce)
-                .collect(),
+            dependencies: self.dependencies.iter().map(RawDependency::reduce).collect(),
         }
     }
 }

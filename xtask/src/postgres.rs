@@ -60,11 +60,7 @@ impl Server {
     /// A sentence with the last lines of what the server said.
     pub(crate) fn start(bin: PathBuf) -> Result<Self, String> {
         let place = Place::make(bin)?;
-        let server = Self {
-            watchdog: place.watch()?,
-            port: free_port()?,
-            place,
-        };
+        let server = Self { watchdog: place.watch()?, port: free_port()?, place };
         server.initdb()?;
         server.launch()?;
         Ok(server)
@@ -130,11 +126,7 @@ impl Place {
             chown(&folder, Some(account.user), Some(account.group))
                 .map_err(|error| format!("cannot hand over {}: {error}", folder.display()))?;
         }
-        Ok(Self {
-            bin,
-            folder,
-            account,
-        })
+        Ok(Self { bin, folder, account })
     }
 
     fn command(&self, program: &str) -> Command {
@@ -165,9 +157,7 @@ impl Place {
         // In a group of its own, an interrupt from the terminal does not reach it.
         shell.process_group(0).stdin(Stdio::piped());
         shell.stdout(Stdio::null()).stderr(Stdio::null());
-        shell
-            .spawn()
-            .map_err(|error| format!("cannot start /bin/sh: {error}"))
+        shell.spawn().map_err(|error| format!("cannot start /bin/sh: {error}"))
     }
 }
 
@@ -214,14 +204,9 @@ impl Account {
     }
 
     fn find(passwd: &str, name: &str) -> Option<Self> {
-        let line = passwd
-            .lines()
-            .find(|line| line.split(':').next() == Some(name))?;
+        let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
         let mut fields = line.split(':').skip(2);
-        Some(Self {
-            user: fields.next()?.parse().ok()?,
-            group: fields.next()?.parse().ok()?,
-        })
+        Some(Self { user: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
     }
 }
 
@@ -232,10 +217,7 @@ mod tests {
     #[test]
     fn an_account_is_read_from_the_password_file() {
         let passwd = "root:x:0:0:root:/root:/bin/bash\npostgres:x:106:114:Admin:/v:/bin/sh\n";
-        let postgres = Account {
-            user: 106,
-            group: 114,
-        };
+        let postgres = Account { user: 106, group: 114 };
         assert_eq!(Account::find(passwd, "postgres"), Some(postgres));
         assert_eq!(Account::find(passwd, "nobody"), None);
         assert_eq!(Account::find("postgres:x", "postgres"), None);

@@ -7,10 +7,7 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 /// Reads one environment variable; an empty one counts as unset.
 pub(crate) fn env(name: &str) -> Option<OsString> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the executable's argument room"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the executable's argument room")]
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
@@ -67,9 +64,7 @@ pub(crate) fn works(command: &mut Command) -> bool {
 
 /// The exit code a shell would report: 128 and the signal for a killed program.
 pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status
-        .code()
-        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 

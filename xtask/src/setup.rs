@@ -27,10 +27,7 @@ const TOOLS: [Tool; 5] = [
         package: "postgresql",
         present: || postgres::binaries().is_some(),
         // Without this the package starts a cluster of its own on port 5432.
-        guards: &[(
-            "/etc/postgresql-common/createcluster.conf",
-            "create_main_cluster = false\n",
-        )],
+        guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
     },
     Tool {
         name: "cloud-init",
@@ -51,12 +48,7 @@ const TOOLS: [Tool; 5] = [
         present: || proc::works(Command::new("python3").args(["-c", "import ensurepip, venv"])),
         guards: &[],
     },
-    Tool {
-        name: "curl",
-        package: "curl",
-        present: || proc::find("curl").is_some(),
-        guards: &[],
-    },
+    Tool { name: "curl", package: "curl", present: || proc::find("curl").is_some(), guards: &[] },
 ];
 
 /// True for root, who may install packages and may not run a PostgreSQL server.
@@ -76,10 +68,7 @@ pub(crate) fn ensure() {
     }
     let absent: Vec<&Tool> = missing.into_iter().filter(|t| !(t.present)()).collect();
     for tool in &absent {
-        eprintln!(
-            "note: {} is not installed; its tests are skipped",
-            tool.name
-        );
+        eprintln!("note: {} is not installed; its tests are skipped", tool.name);
     }
     if !absent.is_empty() {
         let packages: Vec<&str> = absent.iter().map(|tool| tool.package).collect();

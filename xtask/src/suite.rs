@@ -44,17 +44,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let nextest = proc::works(proc::cargo().args(["nextest", "--version"]));
     let examples = !nextest || !rest.is_empty() || examples_pass(&workspace)?;
 
-    let database = if without_postgres {
-        None
-    } else {
-        start_postgres()?
-    };
+    let database = if without_postgres { None } else { start_postgres()? };
     let mut suite = proc::cargo();
     suite.args(runner(nextest));
-    if !rest
-        .iter()
-        .any(|arg| *arg == "-p" || arg.starts_with("--package"))
-    {
+    if !rest.iter().any(|arg| *arg == "-p" || arg.starts_with("--package")) {
         suite.arg("--workspace");
     }
     suite.args(rest);
@@ -71,11 +64,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 }
 
 fn runner(nextest: bool) -> &'static [&'static str] {
-    if nextest {
-        &["nextest", "run"]
-    } else {
-        &["test"]
-    }
+    if nextest { &["nextest", "run"] } else { &["test"] }
 }
 
 fn environment(
