@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::error::{AuthCause, Error, MAX_TEXT_CHARS, Refusal, UnknownCause};
 use crate::time::parse_http_like;
 use crate::transport::{Response, TransportError};
@@ -82,15 +84,9 @@ fn unknown(cause: UnknownCause, text: String) -> Error {
     Error::UnknownOutcome { cause, text }
 }
 
-/// Form errors are an object of lists; some texts are a bare string per field.
+/// Form errors are an object of lists of texts; other values are kept as they read in JSON.
 fn bad_request(response: &Response, asked: &Asked<'_>) -> Error {
-    #[derive(serde::Deserialize)]
-    #[serde(untagged)]
-    enum Messages {
-        Many(Vec<String>),
-        One(String),
-    }
-    let parsed: Option<BTreeMap<String, Messages>> = match media_type(response) {
+    let parsed: Option<BTreeMap<String, Value>> = match media_type(response) {
         "application/json" => serde_json::from_slice(&response.body).ok(),
         _ => None,
     };
@@ -102,12 +98,15 @@ fn bad_request(response: &Response, asked: &Asked<'_>) -> Error {
             text,
         };
     };
-    let clean = |text: String| cut(&mask(text, asked.secrets));
+    let clean = |value: Value| match value {
+        Value::String(text) => cut(&mask(text, asked.secrets)),
+        other => cut(&mask(other.to_string(), asked.secrets)),
+    };
     let fields: BTreeMap<String, Vec<String>> = parsed
         .into_iter()
-        .map(|(field, messages)| match messages {
-            Messages::Many(many) => (field, many.into_iter().map(clean).collect()),
-            Messages::One(one) => (field, vec![clean(one)]),
+        .map(|(field, value)| match value {
+            Value::Array(many) => (field, many.into_iter().map(clean).collect()),
+            one => (field, vec![clean(one)]),
         })
         .collect();
     let sentences: Vec<String> = fields

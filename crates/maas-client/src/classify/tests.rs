@@ -38,6 +38,13 @@ const ROWS: &[Row] = &[
     ),
     (
         400,
+        JSON,
+        r#"{"x": [{"nested": 1}], "y": null}"#,
+        true,
+        "maas_validation",
+    ),
+    (
+        400,
         "application/json",
         r#"{"x": "one sentence"}"#,
         true,

@@ -32,7 +32,7 @@ pub struct WhoAmI {
     /// Name.
     pub username: String,
     /// Administrators may commission and create with power parameters.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null")]
     pub is_superuser: bool,
     /// E-mail address.
     #[serde(default, deserialize_with = "null")]
