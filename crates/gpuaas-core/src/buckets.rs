@@ -33,26 +33,10 @@ mod tests {
     fn buckets_sum_to_the_wall_clock() {
         let at = Timestamp::from_micros;
         let spans = [
-            StepSpan {
-                step: Step::Accept,
-                from: at(0),
-                until: Some(at(1_500_000)),
-            },
-            StepSpan {
-                step: Step::Discover,
-                from: at(1_500_000),
-                until: Some(at(4_000_000)),
-            },
-            StepSpan {
-                step: Step::PxePreflight,
-                from: at(4_000_000),
-                until: Some(at(4_000_001)),
-            },
-            StepSpan {
-                step: Step::PrepareStorage,
-                from: at(4_000_001),
-                until: None,
-            },
+            StepSpan { step: Step::Accept, from: at(0), until: Some(at(1_500_000)) },
+            StepSpan { step: Step::Discover, from: at(1_500_000), until: Some(at(4_000_000)) },
+            StepSpan { step: Step::PxePreflight, from: at(4_000_000), until: Some(at(4_000_001)) },
+            StepSpan { step: Step::PrepareStorage, from: at(4_000_001), until: None },
         ];
         let buckets = seconds_per_bucket(&spans, at(10_000_000));
         assert_eq!(buckets.len(), 12);

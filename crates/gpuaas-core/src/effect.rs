@@ -101,17 +101,14 @@ impl Effect {
             Self::CreateMachine => true,
             Self::SetBootDisk { block_device_id } => machine.boot_disk_id == Some(*block_device_id),
             Self::SetStorageLayout { root_device, .. } => is_flat(machine, *root_device),
-            Self::UnlinkSubnet {
-                interface_id,
-                link_id,
-            } => !has_link(machine, *interface_id, |link| link.id == *link_id),
-            Self::LinkSubnet {
-                interface_id,
-                ip_address,
-                ..
-            } => has_link(machine, *interface_id, |link| {
-                link.ip_address.as_deref() == Some(ip_address)
-            }),
+            Self::UnlinkSubnet { interface_id, link_id } => {
+                !has_link(machine, *interface_id, |link| link.id == *link_id)
+            }
+            Self::LinkSubnet { interface_id, ip_address, .. } => {
+                has_link(machine, *interface_id, |link| {
+                    link.ip_address.as_deref() == Some(ip_address)
+                })
+            }
             Self::Release { .. } => !matches!(
                 machine.status,
                 status::DEPLOYED
@@ -132,10 +129,7 @@ fn has_link(
     interface_id: i64,
     wanted: impl Fn(&gpuaas_types::machine::Link) -> bool,
 ) -> bool {
-    machine
-        .nics
-        .iter()
-        .any(|nic| nic.id == interface_id && nic.links.iter().any(&wanted))
+    machine.nics.iter().any(|nic| nic.id == interface_id && nic.links.iter().any(&wanted))
 }
 
 /// Whether the machine has the flat layout on the disk: a root filesystem there, nothing of

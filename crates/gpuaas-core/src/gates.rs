@@ -46,10 +46,7 @@ fn maas_deployed(s: &Snapshot<'_>) -> CheckResult {
     let age = s.now.seconds_since(observation.status_at);
     let label = status::label(observation.status);
     let deployed = observation.status == status::DEPLOYED;
-    let synced = observation
-        .machine
-        .as_ref()
-        .is_some_and(|m| m.enable_hw_sync);
+    let synced = observation.machine.as_ref().is_some_and(|m| m.enable_hw_sync);
     if deployed && s.profile.require_hw_sync && !synced {
         return check(
             s,
@@ -58,12 +55,7 @@ fn maas_deployed(s: &Snapshot<'_>) -> CheckResult {
             "MAAS says Deployed, but without the hardware sync that the profile requires",
         );
     }
-    check(
-        s,
-        name,
-        deployed,
-        format!("MAAS said {label} {age:.1} s ago"),
-    )
+    check(s, name, deployed, format!("MAAS said {label} {age:.1} s ago"))
 }
 
 fn bootstrap(s: &Snapshot<'_>, name: &str, phase: Phase) -> CheckResult {
@@ -89,10 +81,7 @@ fn proven_by_agent(s: &Snapshot<'_>, name: &str) -> CheckResult {
             s,
             name,
             true,
-            format!(
-                "no callback came; the agent's heartbeat at {} proves it",
-                report.at
-            ),
+            format!("no callback came; the agent's heartbeat at {} proves it", report.at),
         ),
         None => check(s, name, false, "no callback came and the agent is silent"),
     }
@@ -100,24 +89,16 @@ fn proven_by_agent(s: &Snapshot<'_>, name: &str) -> CheckResult {
 
 fn agent_started(s: &Snapshot<'_>) -> CheckResult {
     match first_heartbeat(s) {
-        Some(report) => check(
-            s,
-            "gate_agent_started",
-            true,
-            format!("heartbeat at {}", report.at),
-        ),
+        Some(report) => check(s, "gate_agent_started", true, format!("heartbeat at {}", report.at)),
         None => check(s, "gate_agent_started", false, "no heartbeat"),
     }
 }
 
 fn first_enrollment(s: &Snapshot<'_>) -> CheckResult {
     match enrolled(s) {
-        Some(report) => check(
-            s,
-            "gate_first_enrollment",
-            true,
-            format!("enrolled at {}", report.at),
-        ),
+        Some(report) => {
+            check(s, "gate_first_enrollment", true, format!("enrolled at {}", report.at))
+        }
         None => check(s, "gate_first_enrollment", false, "not enrolled"),
     }
 }

@@ -7,48 +7,13 @@ use gpuaas_types::NodeState::{
 
 /// Every allowed transition. Whatever is not here is refused.
 pub const ALLOWED: &[(NodeState, &[NodeState])] = &[
-    (
-        Registered,
-        &[BootstrapIssued, Quarantined, Detached, Retired, Deleted],
-    ),
-    (
-        BootstrapIssued,
-        &[
-            Registered,
-            Enrolling,
-            Quarantined,
-            Draining,
-            Detached,
-            Retired,
-        ],
-    ),
-    (
-        Enrolling,
-        &[
-            BootstrapIssued,
-            Active,
-            Quarantined,
-            Draining,
-            Detached,
-            Retired,
-        ],
-    ),
-    (
-        Active,
-        &[BootstrapIssued, Offline, Quarantined, Draining, Detached],
-    ),
-    (
-        Offline,
-        &[BootstrapIssued, Active, Quarantined, Draining, Detached],
-    ),
-    (
-        Quarantined,
-        &[BootstrapIssued, Active, Draining, Detached, Retired],
-    ),
-    (
-        Draining,
-        &[Active, BootstrapIssued, Retired, Quarantined, Detached],
-    ),
+    (Registered, &[BootstrapIssued, Quarantined, Detached, Retired, Deleted]),
+    (BootstrapIssued, &[Registered, Enrolling, Quarantined, Draining, Detached, Retired]),
+    (Enrolling, &[BootstrapIssued, Active, Quarantined, Draining, Detached, Retired]),
+    (Active, &[BootstrapIssued, Offline, Quarantined, Draining, Detached]),
+    (Offline, &[BootstrapIssued, Active, Quarantined, Draining, Detached]),
+    (Quarantined, &[BootstrapIssued, Active, Draining, Detached, Retired]),
+    (Draining, &[Active, BootstrapIssued, Retired, Quarantined, Detached]),
     (Retired, &[Registered, BootstrapIssued, Detached, Deleted]),
     (Detached, &[Deleted]),
     (Deleted, &[]),
@@ -57,10 +22,7 @@ pub const ALLOWED: &[(NodeState, &[NodeState])] = &[
 /// Whether a node may go from one state to another. Staying is always allowed.
 #[must_use]
 pub fn may_become(from: NodeState, to: NodeState) -> bool {
-    from == to
-        || ALLOWED
-            .iter()
-            .any(|(state, next)| *state == from && next.contains(&to))
+    from == to || ALLOWED.iter().any(|(state, next)| *state == from && next.contains(&to))
 }
 
 #[cfg(test)]

@@ -27,11 +27,8 @@ const LARGEST_BOSS_BYTES: u64 = 2_000_000_000_000;
 /// # Errors
 /// A sentence for the operator when no disk is fit.
 pub fn choose_boot_disk(machine: &MachineView) -> Result<BootDisk, String> {
-    let mut fit: Vec<&Disk> = machine
-        .disks
-        .iter()
-        .filter(|d| d.size_bytes >= SMALLEST_BOOT_BYTES)
-        .collect();
+    let mut fit: Vec<&Disk> =
+        machine.disks.iter().filter(|d| d.size_bytes >= SMALLEST_BOOT_BYTES).collect();
     fit.sort_by(|a, b| (a.size_bytes, &a.name, a.id).cmp(&(b.size_bytes, &b.name, b.id)));
     let Some(smallest) = fit.first() else {
         return Err(format!(
@@ -41,49 +38,32 @@ pub fn choose_boot_disk(machine: &MachineView) -> Result<BootDisk, String> {
     };
     let boss: Vec<&&Disk> = fit.iter().filter(|d| is_boss(d)).collect();
     if let (Some(first), true) = (boss.first(), boss.len() <= 2) {
-        return Ok(chosen(
-            first,
-            &format!("boot controller, {} of its disks", boss.len()),
-        ));
+        return Ok(chosen(first, &format!("boot controller, {} of its disks", boss.len())));
     }
-    let same_size = fit
-        .iter()
-        .filter(|d| d.size_bytes == smallest.size_bytes)
-        .count();
+    let same_size = fit.iter().filter(|d| d.size_bytes == smallest.size_bytes).count();
     if fit.len() > 1 && same_size < fit.len() && same_size <= 2 {
-        return Ok(chosen(
-            smallest,
-            &format!("{same_size} of its size, below the data disks"),
-        ));
+        return Ok(chosen(smallest, &format!("{same_size} of its size, below the data disks")));
     }
-    let kept = machine
-        .boot_disk_id
-        .and_then(|id| fit.iter().find(|d| d.id == id));
+    let kept = machine.boot_disk_id.and_then(|id| fit.iter().find(|d| d.id == id));
     Ok(chosen(kept.unwrap_or(smallest), "MAAS' own choice"))
 }
 
 fn is_boss(disk: &Disk) -> bool {
     let model = disk.model.to_ascii_uppercase().replace([' ', '_', '-'], "");
-    let named = ["DELLBOSS", "BOSSN1", "BOSSS", "BOSSVD"]
-        .iter()
-        .any(|name| model.contains(name));
+    let named = ["DELLBOSS", "BOSSN1", "BOSSS", "BOSSVD"].iter().any(|name| model.contains(name));
     named && disk.size_bytes <= LARGEST_BOSS_BYTES
 }
 
 fn chosen(disk: &Disk, why: &str) -> BootDisk {
     BootDisk {
         id: disk.id,
-        evidence: format!(
-            "{} ({}, {} bytes): {why}",
-            disk.name, disk.model, disk.size_bytes
-        ),
+        evidence: format!("{} ({}, {} bytes): {why}", disk.name, disk.model, disk.size_bytes),
     }
 }
 
 /// Series that MAAS knows by a bare word; anything else bare is a custom image.
-const UBUNTU_SERIES: &[&str] = &[
-    "trusty", "xenial", "bionic", "focal", "jammy", "noble", "questing", "resolute",
-];
+const UBUNTU_SERIES: &[&str] =
+    &["trusty", "xenial", "bionic", "focal", "jammy", "noble", "questing", "resolute"];
 
 /// Puts a profile's `distro_series` into MAAS' deploy namespace: `noble` -> `ubuntu/noble`,
 /// `gpuaas-h200-host-ubuntu2404` -> `custom/gpuaas-h200-host-ubuntu2404` (seed 2, "Selecting The
@@ -92,13 +72,11 @@ const UBUNTU_SERIES: &[&str] = &[
 pub fn normalise_distro_series(series: &str) -> String {
     let series = series.trim();
     let is_version = series.len() == 5
-        && series.bytes().enumerate().all(|(i, b)| {
-            if i == 2 {
-                b == b'.'
-            } else {
-                b.is_ascii_digit()
-            }
-        });
+        && series.bytes().enumerate().all(
+            |(i, b)| {
+                if i == 2 { b == b'.' } else { b.is_ascii_digit() }
+            },
+        );
     if series.contains('/') {
         series.to_owned()
     } else if UBUNTU_SERIES.contains(&series) || is_version {
@@ -169,35 +147,23 @@ mod tests {
 
     #[test]
     fn two_halves_of_a_boot_controller_take_the_first_by_name() {
-        let disks = vec![
-            disk(5, "DELL BOSS-N1", T / 2),
-            disk(4, "DELL BOSS-N1", T / 2),
-            disk(1, "X", T),
-        ];
+        let disks =
+            vec![disk(5, "DELL BOSS-N1", T / 2), disk(4, "DELL BOSS-N1", T / 2), disk(1, "X", T)];
         assert_eq!(choice(None, disks), Ok(4));
     }
 
     #[test]
     fn a_large_disk_of_that_model_is_no_boot_disk() {
         assert_eq!(
-            choice(
-                Some(2),
-                vec![disk(1, "DELLBOSS VD", 8 * T), disk(2, "X", 8 * T)]
-            ),
+            choice(Some(2), vec![disk(1, "DELLBOSS VD", 8 * T), disk(2, "X", 8 * T)]),
             Ok(2)
         );
     }
 
     #[test]
     fn without_one_the_lone_small_disk_or_maas_choice() {
-        assert_eq!(
-            choice(Some(1), vec![disk(1, "N", 4 * T), disk(2, "S", T / 2)]),
-            Ok(2)
-        );
-        assert_eq!(
-            choice(Some(2), vec![disk(1, "N", T), disk(2, "N", T)]),
-            Ok(2)
-        );
+        assert_eq!(choice(Some(1), vec![disk(1, "N", 4 * T), disk(2, "S", T / 2)]), Ok(2));
+        assert_eq!(choice(Some(2), vec![disk(1, "N", T), disk(2, "N", T)]), Ok(2));
         assert!(choice(None, vec![disk(1, "usb", 16_000_000_000)]).is_err());
     }
 
@@ -207,14 +173,8 @@ mod tests {
             ("noble", "ubuntu/noble"),
             ("ubuntu/noble", "ubuntu/noble"),
             ("24.04", "ubuntu/24.04"),
-            (
-                "gpuaas-h200-host-ubuntu2404",
-                "custom/gpuaas-h200-host-ubuntu2404",
-            ),
-            (
-                "custom/gpuaas-h200-host-ubuntu2404",
-                "custom/gpuaas-h200-host-ubuntu2404",
-            ),
+            ("gpuaas-h200-host-ubuntu2404", "custom/gpuaas-h200-host-ubuntu2404"),
+            ("custom/gpuaas-h200-host-ubuntu2404", "custom/gpuaas-h200-host-ubuntu2404"),
         ] {
             assert_eq!(normalise_distro_series(given), sent);
         }

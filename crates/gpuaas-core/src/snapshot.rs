@@ -29,6 +29,8 @@ pub struct Snapshot<'a> {
     pub observation: Option<&'a Observation>,
     /// What the node said during this run, oldest first.
     pub reports: &'a [Report],
+    /// Somebody follows the site's event feed, so no change from now on is missed.
+    pub watched: bool,
 }
 
 impl<'a> Snapshot<'a> {
@@ -42,11 +44,7 @@ impl<'a> Snapshot<'a> {
     #[must_use]
     pub fn machine_since(&self, since: Timestamp) -> Option<&'a MachineView> {
         let observation = self.observation?;
-        if observation.read_at >= since {
-            observation.machine.as_ref()
-        } else {
-            None
-        }
+        if observation.read_at >= since { observation.machine.as_ref() } else { None }
     }
 
     /// The first report that `wanted` accepts.
@@ -107,10 +105,7 @@ impl Note {
     /// A note.
     #[must_use]
     pub fn new(code: &'static str, text: impl Into<String>) -> Self {
-        Self {
-            code,
-            text: text.into(),
-        }
+        Self { code, text: text.into() }
     }
 }
 

@@ -83,10 +83,7 @@ pub const ONBOARD: &[StepRow] = rows![
 /// The row of a step.
 #[must_use]
 pub fn row(step: Step) -> &'static StepRow {
-    ONBOARD
-        .iter()
-        .find(|row| row.step == step)
-        .unwrap_or(&ONBOARD[0])
+    ONBOARD.iter().find(|row| row.step == step).unwrap_or(&ONBOARD[0])
 }
 
 #[cfg(test)]
@@ -96,11 +93,7 @@ mod tests {
     #[test]
     fn every_step_has_its_own_row() {
         for step in Step::ALL {
-            assert_eq!(
-                ONBOARD.iter().filter(|row| row.step == *step).count(),
-                1,
-                "{step}"
-            );
+            assert_eq!(ONBOARD.iter().filter(|row| row.step == *step).count(), 1, "{step}");
             assert_eq!(row(*step).step, *step);
             assert!(row(*step).expected_seconds <= row(*step).deadline_seconds);
         }

@@ -26,20 +26,14 @@ pub trait Clock: Send + Sync {
 /// Microseconds since the Unix epoch by the operating system.
 #[must_use]
 pub fn wall_micros() -> i64 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one room where time is read"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the one room where time is read")]
     let now = SystemTime::now();
     now.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
 }
 
 async fn sleep_wall(duration: Duration) {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one room where time is waited for"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the one room where time is waited for")]
     tokio::time::sleep(duration).await;
 }
 
@@ -72,10 +66,7 @@ impl PacedClock {
     /// A clock that agreed with the wall at `epoch` and runs `factor` times as fast since.
     #[must_use]
     pub fn new(epoch: Timestamp, factor: f64) -> Self {
-        Self {
-            epoch,
-            factor: factor.max(1e-3),
-        }
+        Self { epoch, factor: factor.max(1e-3) }
     }
 }
 

@@ -46,10 +46,7 @@ fn id(number: u64) -> i64 {
 
 fn disk(device: &BlockDevice) -> Disk {
     let on_disk = device.filesystem.iter();
-    let on_partitions = device
-        .partitions
-        .iter()
-        .filter_map(|p| p.filesystem.as_ref());
+    let on_partitions = device.partitions.iter().filter_map(|p| p.filesystem.as_ref());
     Disk {
         id: id(device.id),
         name: device.name.clone(),
@@ -57,10 +54,7 @@ fn disk(device: &BlockDevice) -> Disk {
         serial: device.serial.clone(),
         size_bytes: device.size,
         tags: device.tags.clone(),
-        mounts: on_disk
-            .chain(on_partitions)
-            .filter_map(|f| f.mount_point.clone())
-            .collect(),
+        mounts: on_disk.chain(on_partitions).filter_map(|f| f.mount_point.clone()).collect(),
         partitions: u32::try_from(device.partitions.len()).unwrap_or(u32::MAX),
     }
 }

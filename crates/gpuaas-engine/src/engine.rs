@@ -92,10 +92,7 @@ impl Shared {
             return Ok(Arc::clone(spec));
         }
         let spec = Arc::new(self.store.profile_revision(id, revision).await?.spec);
-        self.profiles
-            .lock()
-            .await
-            .insert((id, revision), Arc::clone(&spec));
+        self.profiles.lock().await.insert((id, revision), Arc::clone(&spec));
         Ok(spec)
     }
 }
@@ -115,11 +112,8 @@ impl Engine {
         let (stop, _) = watch::channel(false);
         let mut config = parts.config;
         config.lease_seconds *= parts.clock.factor().max(1.0);
-        let sites = Sites::new(
-            parts.store.clone(),
-            Arc::clone(&parts.clock),
-            Arc::clone(&parts.connect),
-        );
+        let sites =
+            Sites::new(parts.store.clone(), Arc::clone(&parts.clock), Arc::clone(&parts.connect));
         let shared = Arc::new(Shared {
             store: parts.store,
             clock: parts.clock,

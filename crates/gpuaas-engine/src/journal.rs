@@ -19,13 +19,13 @@ use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{AttemptId, IdSource, NodeState, Step, Timestamp};
 
 /// See the module text.
-pub struct Journal {
+pub(crate) struct Journal {
     /// The run, as it will be written.
-    pub run: RunRecord,
+    pub(crate) run: RunRecord,
     /// Its node, as it will be.
-    pub node: NodeRecord,
+    pub(crate) node: NodeRecord,
     /// The latest observation.
-    pub observation: Option<Observation>,
+    pub(crate) observation: Option<Observation>,
     reports: Vec<Report>,
     site: SiteSpec,
     profile: Arc<ProfileSpec>,
@@ -33,6 +33,7 @@ pub struct Journal {
     timeline: Vec<TimelineEvent>,
     transitions: Vec<Transition>,
     attempts: Vec<Intent>,
+    watched: bool,
     node_change: NodeChange,
     read: Option<Observation>,
     tokens: Vec<NewToken>,
@@ -43,11 +44,12 @@ pub struct Journal {
 impl Journal {
     /// Takes up a claimed run.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         claimed: Claimed,
         site: SiteSpec,
         profile: Arc<ProfileSpec>,
         roce: Vec<RoceAssignmentSpec>,
+        watched: bool,
     ) -> Self {
         Self {
             run: claimed.run,
@@ -60,6 +62,7 @@ impl Journal {
             timeline: Vec::new(),
             transitions: Vec::new(),
             attempts: Vec::new(),
+            watched,
             node_change: NodeChange::default(),
             read: None,
             tokens: Vec::new(),
@@ -70,7 +73,7 @@ impl Journal {
 
     /// What a decision may look at.
     #[must_use]
-    pub fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
+    pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
         Snapshot {
             now,
             run: &self.run,
@@ -80,23 +83,30 @@ impl Journal {
             roce: &self.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
+            watched: self.watched,
         }
     }
 
     /// The pinned profile.
     #[must_use]
-    pub fn profile(&self) -> &ProfileSpec {
+    pub(crate) fn profile(&self) -> &ProfileSpec {
         &self.profile
     }
 
     /// The site as written by the operator.
     #[must_use]
-    pub fn site(&self) -> &SiteSpec {
+    pub(crate) fn site(&self) -> &SiteSpec {
         &self.site
     }
 
     /// Adds to the timeline.
-    pub fn note(&mut self, at: Timestamp, source: Source, code: &str, text: impl Into<String>) {
+    pub(crate) fn note(
+        &mut self,
+        at: Timestamp,
+        source: Source,
+        code: &str,
+        text: impl Into<String>,
+    ) {
         self.timeline.push(TimelineEvent {
             at,
             run_id: Some(self.run.id),
@@ -108,14 +118,14 @@ impl Journal {
     }
 
     /// Adds a decision's notes, with the boundary's time.
-    pub fn notes(&mut self, at: Timestamp, notes: Vec<Note>) {
+    pub(crate) fn notes(&mut self, at: Timestamp, notes: Vec<Note>) {
         for note in notes {
             self.note(at, Source::ControlPlane, note.code, note.text);
         }
     }
 
     /// Keeps the latest result of each check.
-    pub fn checks(&mut self, checks: Vec<CheckResult>) {
+    pub(crate) fn checks(&mut self, checks: Vec<CheckResult>) {
         for check in checks {
             self.run.memory.checks.insert(check.name.clone(), check);
         }
@@ -123,14 +133,10 @@ impl Journal {
 
     /// Goes on to the next step as of `at`, clamped into the current step, so that the spans of a
     /// run touch and their sum is its wall time.
-    pub fn advance(&mut self, to: Step, at: Timestamp, now: Timestamp) {
+    pub(crate) fn advance(&mut self, to: Step, at: Timestamp, now: Timestamp) {
         let at = at.clamp(self.run.step_since, now.max(self.run.step_since));
         let cause = format!("{} is done", self.run.step);
-        self.transitions.push(Transition {
-            step: to,
-            at,
-            cause,
-        });
+        self.transitions.push(Transition { step: to, at, cause });
         self.run.step = to;
         self.run.step_since = at;
         self.run.memory.enter(to);
@@ -144,7 +150,7 @@ impl Journal {
     }
 
     /// Changes the node's own state, where the table of transitions allows it.
-    pub fn set_node_state(&mut self, state: NodeState) {
+    pub(crate) fn set_node_state(&mut self, state: NodeState) {
         if state != self.node.state && gpuaas_core::node_state::may_become(self.node.state, state) {
             self.node.state = state;
             self.node_change.state = Some(state);
@@ -152,19 +158,19 @@ impl Journal {
     }
 
     /// Binds the machine to the node.
-    pub fn bind(&mut self, system_id: &str) {
+    pub(crate) fn bind(&mut self, system_id: &str) {
         self.node.system_id = Some(system_id.to_owned());
         self.node_change.system_id = Some(system_id.to_owned());
     }
 
     /// Takes a binding back that the store refused.
-    pub fn unbind(&mut self) {
+    pub(crate) fn unbind(&mut self) {
         self.node.system_id = None;
         self.node_change.system_id = None;
     }
 
     /// Notes a full read of the machine, asked at `asked_at`.
-    pub fn observe(&mut self, machine: MachineView, asked_at: Timestamp) {
+    pub(crate) fn observe(&mut self, machine: MachineView, asked_at: Timestamp) {
         let mut seen = Observation::from_read(machine, asked_at);
         if let Some(old) = &self.observation {
             seen.event_id = old.event_id;
@@ -178,13 +184,13 @@ impl Journal {
     }
 
     /// Notes a whole observation.
-    pub fn observe_as(&mut self, seen: Observation) {
+    pub(crate) fn observe_as(&mut self, seen: Observation) {
         self.read = Some(seen.clone());
         self.observation = Some(seen);
     }
 
     /// Writes an intent into the journal; durable with the next commit.
-    pub fn begin(&mut self, effect: Effect, ids: &dyn IdSource, now: Timestamp) -> Intent {
+    pub(crate) fn begin(&mut self, effect: Effect, ids: &dyn IdSource, now: Timestamp) -> Intent {
         let intent = Intent {
             id: AttemptId::new(ids, now),
             step: self.run.step,
@@ -201,7 +207,7 @@ impl Journal {
     }
 
     /// Completes the current intent.
-    pub fn end(&mut self, outcome: Outcome, now: Timestamp) {
+    pub(crate) fn end(&mut self, outcome: Outcome, now: Timestamp) {
         let Some(intent) = self.run.memory.intent.as_mut() else {
             return;
         };
@@ -213,12 +219,12 @@ impl Journal {
     }
 
     /// Hands secrets to the store with the next commit.
-    pub fn mint(&mut self, tokens: Vec<NewToken>) {
+    pub(crate) fn mint(&mut self, tokens: Vec<NewToken>) {
         self.tokens = tokens;
     }
 
     /// Gives the agent a task with the next commit.
-    pub fn issue(&mut self, task: NewTask) {
+    pub(crate) fn issue(&mut self, task: NewTask) {
         self.run.memory.task_id = Some(task.id);
         self.tasks.push(task);
     }
@@ -227,7 +233,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`] when another worker has the run; nothing was written.
-    pub async fn commit(
+    pub(crate) async fn commit(
         &mut self,
         store: &Store,
         now: Timestamp,

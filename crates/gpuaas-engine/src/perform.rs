@@ -20,7 +20,7 @@ use crate::site::{CallError, Site};
 use crate::tokens;
 
 /// What an effect needs that must exist, and be durable, before the call.
-pub enum Prepared {
+pub(crate) enum Prepared {
     /// Nothing beyond the effect.
     Plain,
     /// The BMC password.
@@ -33,7 +33,7 @@ pub enum Prepared {
 ///
 /// # Errors
 /// A sentence when it cannot be: no call is made then.
-pub async fn prepare(
+pub(crate) async fn prepare(
     shared: &Shared,
     journal: &mut Journal,
     effect: &Effect,
@@ -42,9 +42,7 @@ pub async fn prepare(
         Effect::CreateMachine => {
             let password = shared.store.bmc_password(journal.node.id).await;
             let password = password.map_err(|e| e.to_string())?;
-            Ok(Prepared::Bmc(
-                password.map(|secret| secret.expose().to_owned()),
-            ))
+            Ok(Prepared::Bmc(password.map(|secret| secret.expose().to_owned())))
         }
         Effect::Deploy { .. } => {
             let bootstrap = tokens::mint("gpb").map_err(|e| e.to_string())?;
@@ -102,13 +100,7 @@ pub(crate) fn inputs(
     let bundle: Option<Bundle> = if reference.is_empty() {
         None
     } else {
-        Some(
-            shared
-                .bundles
-                .resolve(reference)
-                .map_err(|e| e.to_string())?
-                .clone(),
-        )
+        Some(shared.bundles.resolve(reference).map_err(|e| e.to_string())?.clone())
     };
     Ok(BootstrapInputs {
         run_id: names.run_id,
@@ -133,7 +125,7 @@ enum Answer {
 }
 
 /// Makes the call of `intent` and notes what came of it.
-pub async fn perform(
+pub(crate) async fn perform(
     shared: &Shared,
     site: &Site,
     journal: &mut Journal,
@@ -143,21 +135,12 @@ pub async fn perform(
     let asked_at = shared.clock.now();
     let request = Request::new(journal, &intent.effect, prepared);
     let result = match request {
-        Ok(request) => {
-            site.call(|client| async move { request.send(&client).await })
-                .await
-        }
+        Ok(request) => site.call(|client| async move { request.send(&client).await }).await,
         Err(text) => Err(CallError::Site(text)),
     };
     let outcome = match result {
         Ok(answer) => {
-            take(
-                journal,
-                &intent.effect,
-                answer,
-                asked_at,
-                shared.clock.now(),
-            );
+            take(journal, &intent.effect, answer, asked_at, shared.clock.now());
             Outcome::Accepted
         }
         Err(error) => outcome_of(&error),
@@ -222,17 +205,11 @@ fn outcome_of(error: &CallError) -> Outcome {
         }
         CallError::Maas(MaasError::Refused { kind, .. }) => {
             let conflict = matches!(kind, Refusal::StateConflict | Refusal::DatabaseConflict);
-            Outcome::Rejected {
-                code,
-                text,
-                conflict,
-            }
+            Outcome::Rejected { code, text, conflict }
         }
-        CallError::Maas(MaasError::Invalid { .. }) => Outcome::Rejected {
-            code,
-            text,
-            conflict: false,
-        },
+        CallError::Maas(MaasError::Invalid { .. }) => {
+            Outcome::Rejected { code, text, conflict: false }
+        }
         CallError::Maas(_) => Outcome::Unknown { code, text },
     }
 }
@@ -240,37 +217,13 @@ fn outcome_of(error: &CallError) -> Outcome {
 /// A call with everything it needs, free of the journal.
 enum Request {
     Create(Box<CreateMachine>),
-    Release {
-        system_id: String,
-        erase: bool,
-    },
-    Commission {
-        system_id: String,
-    },
-    SetBootDisk {
-        system_id: String,
-        block_device_id: i64,
-    },
-    SetStorageLayout {
-        system_id: String,
-        layout: String,
-        root_device: i64,
-    },
-    Unlink {
-        system_id: String,
-        interface_id: i64,
-        link_id: i64,
-    },
-    Link {
-        system_id: String,
-        interface_id: i64,
-        subnet_cidr: String,
-        ip_address: String,
-    },
-    Deploy {
-        system_id: String,
-        options: Box<DeployOptions>,
-    },
+    Release { system_id: String, erase: bool },
+    Commission { system_id: String },
+    SetBootDisk { system_id: String, block_device_id: i64 },
+    SetStorageLayout { system_id: String, layout: String, root_device: i64 },
+    Unlink { system_id: String, interface_id: i64, link_id: i64 },
+    Link { system_id: String, interface_id: i64, subnet_cidr: String, ip_address: String },
+    Deploy { system_id: String, options: Box<DeployOptions> },
 }
 
 impl Request {
@@ -278,49 +231,24 @@ impl Request {
         if let (Effect::CreateMachine, Prepared::Bmc(password)) = (effect, &prepared) {
             return Ok(Self::Create(Box::new(create(journal, password.clone()))));
         }
-        let system_id = journal
-            .node
-            .system_id
-            .clone()
-            .ok_or("the node has no machine yet")?;
+        let system_id = journal.node.system_id.clone().ok_or("the node has no machine yet")?;
         Ok(match effect.clone() {
             Effect::CreateMachine => return Err("the BMC password was not loaded".to_owned()),
             Effect::Release { erase } => Self::Release { system_id, erase },
             Effect::Commission => Self::Commission { system_id },
-            Effect::SetBootDisk { block_device_id } => Self::SetBootDisk {
-                system_id,
-                block_device_id,
-            },
-            Effect::SetStorageLayout {
-                layout,
-                root_device,
-            } => Self::SetStorageLayout {
-                system_id,
-                layout,
-                root_device,
-            },
-            Effect::UnlinkSubnet {
-                interface_id,
-                link_id,
-            } => Self::Unlink {
-                system_id,
-                interface_id,
-                link_id,
-            },
-            Effect::LinkSubnet {
-                interface_id,
-                subnet_cidr,
-                ip_address,
-            } => Self::Link {
-                system_id,
-                interface_id,
-                subnet_cidr,
-                ip_address,
-            },
-            Effect::Deploy {
-                distro_series,
-                enable_hw_sync,
-            } => {
+            Effect::SetBootDisk { block_device_id } => {
+                Self::SetBootDisk { system_id, block_device_id }
+            }
+            Effect::SetStorageLayout { layout, root_device } => {
+                Self::SetStorageLayout { system_id, layout, root_device }
+            }
+            Effect::UnlinkSubnet { interface_id, link_id } => {
+                Self::Unlink { system_id, interface_id, link_id }
+            }
+            Effect::LinkSubnet { interface_id, subnet_cidr, ip_address } => {
+                Self::Link { system_id, interface_id, subnet_cidr, ip_address }
+            }
+            Effect::Deploy { distro_series, enable_hw_sync } => {
                 let Prepared::UserData(user_data) = prepared else {
                     return Err("the user-data was not rendered".to_owned());
                 };
@@ -331,10 +259,7 @@ impl Request {
                     comment: Some(format!("GPUaaS run {}", journal.run.id)),
                     ..DeployOptions::default()
                 };
-                Self::Deploy {
-                    system_id,
-                    options: Box::new(options),
-                }
+                Self::Deploy { system_id, options: Box::new(options) }
             }
         })
     }
@@ -344,53 +269,26 @@ impl Request {
         match self {
             Self::Create(request) => client.create_machine(&request).await.map(machine),
             Self::Release { system_id, erase } => {
-                let options = ReleaseOptions {
-                    erase,
-                    ..ReleaseOptions::default()
-                };
+                let options = ReleaseOptions { erase, ..ReleaseOptions::default() };
                 client.release(&system_id, &options).await.map(machine)
             }
-            Self::Commission { system_id } => client
-                .commission(&system_id, &CommissionOptions::default())
-                .await
-                .map(machine),
-            Self::SetBootDisk {
-                system_id,
-                block_device_id,
-            } => client
+            Self::Commission { system_id } => {
+                client.commission(&system_id, &CommissionOptions::default()).await.map(machine)
+            }
+            Self::SetBootDisk { system_id, block_device_id } => client
                 .set_boot_disk(&system_id, number(block_device_id))
                 .await
                 .map(|()| Answer::Nothing),
-            Self::SetStorageLayout {
-                system_id,
-                layout,
-                root_device,
-            } => {
+            Self::SetStorageLayout { system_id, layout, root_device } => {
                 let root_device = Some(number(root_device));
-                let layout = StorageLayout {
-                    layout,
-                    root_device,
-                    ..StorageLayout::default()
-                };
-                client
-                    .set_storage_layout(&system_id, &layout)
-                    .await
-                    .map(machine)
+                let layout = StorageLayout { layout, root_device, ..StorageLayout::default() };
+                client.set_storage_layout(&system_id, &layout).await.map(machine)
             }
-            Self::Unlink {
-                system_id,
-                interface_id,
-                link_id,
-            } => client
+            Self::Unlink { system_id, interface_id, link_id } => client
                 .unlink_subnet(&system_id, number(interface_id), number(link_id))
                 .await
                 .map(|i| Answer::Interface(Box::new(i))),
-            Self::Link {
-                system_id,
-                interface_id,
-                subnet_cidr,
-                ip_address,
-            } => {
+            Self::Link { system_id, interface_id, subnet_cidr, ip_address } => {
                 let link = LinkSubnet {
                     mode: LinkMode::Static,
                     subnet: Some(format!("cidr:{subnet_cidr}")),
@@ -428,10 +326,7 @@ fn create(journal: &Journal, bmc_password: Option<String>) -> CreateMachine {
         }
     }
     let power_type = hardware.power_type.clone();
-    let power = (!power_type.is_empty()).then_some(PowerSettings {
-        power_type,
-        parameters,
-    });
+    let power = (!power_type.is_empty()).then_some(PowerSettings { power_type, parameters });
     CreateMachine {
         hostname: Some(journal.node.hostname.clone()),
         architecture: hardware.architecture.clone(),

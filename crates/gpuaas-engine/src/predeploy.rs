@@ -14,17 +14,15 @@ use std::time::Duration;
 use crate::engine::Shared;
 use crate::journal::Journal;
 use crate::perform::{Names, inputs};
-use crate::site::Site;
+use crate::site::{Site, Verdict};
 
 /// Wall seconds that one fetch of an own URL may take.
 const FETCH_SECONDS: u64 = 20;
 /// Seconds for which a shared result is good.
 const GOOD_SECONDS: f64 = 60.0;
 
-type Verdict = Result<String, String>;
-
 /// All six, in the seed's order.
-pub async fn checks(shared: &Shared, site: &Site, journal: &Journal) -> Vec<CheckResult> {
+pub(crate) async fn checks(shared: &Shared, site: &Site, journal: &Journal) -> Vec<CheckResult> {
     let verdicts: [Verdict; 6] = [
         once(shared, site, "endpoint", endpoint(shared, site)).await,
         artifacts(shared, site, journal).await,
@@ -77,9 +75,7 @@ async fn endpoint(shared: &Shared, site: &Site) -> Verdict {
         ));
     }
     let health = format!("{url}/bootstrap/v1/health");
-    fetch(shared, &health)
-        .await
-        .map(|_| format!("{health} answered"))
+    fetch(shared, &health).await.map(|_| format!("{health} answered"))
 }
 
 fn is_loopback(url: &str) -> bool {
@@ -89,19 +85,12 @@ fn is_loopback(url: &str) -> bool {
 }
 
 async fn fetch(shared: &Shared, url: &str) -> Result<Vec<u8>, String> {
-    let request = shared
-        .http
-        .get(url)
-        .timeout(Duration::from_secs(FETCH_SECONDS));
+    let request = shared.http.get(url).timeout(Duration::from_secs(FETCH_SECONDS));
     let response = request.send().await.map_err(|e| format!("{url}: {e}"))?;
     if !response.status().is_success() {
         return Err(format!("{url} answered {}", response.status()));
     }
-    response
-        .bytes()
-        .await
-        .map(|b| b.to_vec())
-        .map_err(|e| format!("{url}: {e}"))
+    response.bytes().await.map(|b| b.to_vec()).map_err(|e| format!("{url}: {e}"))
 }
 
 /// The exact artifacts can be fetched, whole, under the address that the node will use.
@@ -109,13 +98,7 @@ async fn artifacts(shared: &Shared, site: &Site, journal: &Journal) -> Verdict {
     let mut wanted = vec![shared.config.agent.clone()];
     let reference = &journal.profile().site_bootstrap_bundle_ref;
     if !reference.is_empty() {
-        wanted.push(
-            shared
-                .bundles
-                .resolve(reference)
-                .map_err(|e| e.to_string())?
-                .clone(),
-        );
+        wanted.push(shared.bundles.resolve(reference).map_err(|e| e.to_string())?.clone());
     }
     let mut seen = Vec::new();
     for artifact in wanted {
@@ -127,12 +110,7 @@ async fn artifacts(shared: &Shared, site: &Site, journal: &Journal) -> Verdict {
             if found != artifact.digest {
                 return Err(format!("{url} has digest {found}"));
             }
-            Ok(format!(
-                "{} {} ({} bytes)",
-                artifact.name,
-                artifact.version,
-                bytes.len()
-            ))
+            Ok(format!("{} {} ({} bytes)", artifact.name, artifact.version, bytes.len()))
         };
         seen.push(once(shared, site, &digest, check).await?);
     }
@@ -157,12 +135,8 @@ async fn token_store(shared: &Shared, journal: &Journal) -> Verdict {
         .map_err(|e| e.to_string())?;
     let ttl = journal.profile().enrollment_token_ttl_seconds;
     match stray {
-        0 => Ok(format!(
-            "no usable token of another run; the next ones live {ttl} s"
-        )),
-        n => Err(format!(
-            "{n} tokens of other runs of this node are still usable"
-        )),
+        0 => Ok(format!("no usable token of another run; the next ones live {ttl} s")),
+        n => Err(format!("{n} tokens of other runs of this node are still usable")),
     }
 }
 
@@ -175,22 +149,14 @@ fn resolve(shared: &Shared, journal: &Journal) -> Verdict {
     };
     let inputs = inputs(shared, journal.site(), journal.profile(), names)?;
     let rendered = render_user_data(&inputs).map_err(|e| e.to_string())?;
-    Ok(format!(
-        "user-data of {} parts, {} bytes",
-        rendered.parts.len(),
-        rendered.bytes.len()
-    ))
+    Ok(format!("user-data of {} parts, {} bytes", rendered.parts.len(), rendered.bytes.len()))
 }
 
 /// MAAS has the image for the machine's architecture, and the site approves it.
 async fn image(site: &Site, journal: &Journal) -> Verdict {
     let wanted = normalise_distro_series(&journal.profile().distro_series);
     let approved = &journal.site().approved_images;
-    if !approved.is_empty()
-        && !approved
-            .iter()
-            .any(|i| normalise_distro_series(i) == wanted)
-    {
+    if !approved.is_empty() && !approved.iter().any(|i| normalise_distro_series(i) == wanted) {
         return Err(format!(
             "{wanted} is not approved for the site; approved: {}",
             approved.join(", ")
@@ -208,10 +174,7 @@ async fn image(site: &Site, journal: &Journal) -> Verdict {
     let mut have: Vec<&str> = images.iter().map(|i| i.name.as_str()).collect();
     have.sort_unstable();
     have.dedup();
-    Err(format!(
-        "MAAS has no {wanted} for {architecture}; it has {}",
-        have.join(", ")
-    ))
+    Err(format!("MAAS has no {wanted} for {architecture}; it has {}", have.join(", ")))
 }
 
 /// An uploaded image shows without its `custom/` (contract section 14); a series may be named by

@@ -17,7 +17,7 @@ use crate::predeploy;
 use crate::site::{CallError, Site};
 
 /// Carries out `read` and notes what it found, or that it failed.
-pub async fn read(shared: &Shared, site: &Site, journal: &mut Journal, read: Read) {
+pub(crate) async fn read(shared: &Shared, site: &Site, journal: &mut Journal, read: Read) {
     let asked_at = shared.clock.now();
     let result = match &read {
         Read::FindMachine => find_machine(shared, site, journal, asked_at).await,
@@ -34,13 +34,7 @@ pub async fn read(shared: &Shared, site: &Site, journal: &mut Journal, read: Rea
     match result {
         Ok(()) => journal.run.memory.read_failure = None,
         Err(error) => {
-            let count = journal
-                .run
-                .memory
-                .read_failure
-                .as_ref()
-                .map_or(0, |f| f.count)
-                + 1;
+            let count = journal.run.memory.read_failure.as_ref().map_or(0, |f| f.count) + 1;
             if count == 1 {
                 let text = format!("{} failed: {error}", read.name());
                 journal.note(now, Source::ControlPlane, error.code(), text);
@@ -63,18 +57,12 @@ async fn read_machine(
     let Some(system_id) = journal.node.system_id.clone() else {
         return Ok(());
     };
-    match site
-        .call(|client| async move { client.machine(&system_id).await })
-        .await
-    {
+    match site.call(|client| async move { client.machine(&system_id).await }).await {
         Ok(machine) => {
             journal.observe(convert::machine(&machine), asked_at);
             Ok(())
         }
-        Err(CallError::Maas(maas_client::Error::Refused {
-            kind: Refusal::NotFound,
-            ..
-        })) => {
+        Err(CallError::Maas(maas_client::Error::Refused { kind: Refusal::NotFound, .. })) => {
             let mut seen = journal.observation.clone().unwrap_or(Observation {
                 status: maas_status::MISSING,
                 status_at: asked_at,
@@ -103,10 +91,7 @@ async fn find_machine(
     let hardware = journal.node.hardware.clone();
     let mut matches: BTreeMap<String, (Candidate, Option<Machine>)> = BTreeMap::new();
     let by_name = MachineFilter::hostname(hostname);
-    for machine in site
-        .call(|client| async move { client.machines(&by_name).await })
-        .await?
-    {
+    for machine in site.call(|client| async move { client.machines(&by_name).await }).await? {
         note_match(&mut matches, machine, "hostname");
     }
     if !hardware.mac_addresses.is_empty() {
@@ -114,10 +99,7 @@ async fn find_machine(
             mac_addresses: hardware.mac_addresses.clone(),
             ..MachineFilter::default()
         };
-        for machine in site
-            .call(|client| async move { client.machines(&by_mac).await })
-            .await?
-        {
+        for machine in site.call(|client| async move { client.machines(&by_mac).await }).await? {
             note_match(&mut matches, machine, "mac_address");
         }
         if let [mac_address] = hardware.mac_addresses.as_slice() {
@@ -126,10 +108,8 @@ async fn find_machine(
                 .filter(|(_, (c, _))| c.matched_by.iter().any(|by| by == "mac_address"))
                 .map(|(id, _)| id.clone())
                 .collect();
-            journal.run.memory.mac_owners = Some(MacOwners {
-                mac_address: mac_address.clone(),
-                system_ids,
-            });
+            journal.run.memory.mac_owners =
+                Some(MacOwners { mac_address: mac_address.clone(), system_ids });
         }
     }
     if let Some(bmc) = &hardware.bmc_address {
@@ -149,11 +129,7 @@ async fn find_machine(
         candidate.held_by = holder(shared, site, journal, &candidate.system_id).await?;
         candidates.push(candidate);
     }
-    journal.run.memory.found = Some(Found {
-        asked_at,
-        candidates,
-        unclaimed_new,
-    });
+    journal.run.memory.found = Some(Found { asked_at, candidates, unclaimed_new });
     Ok(())
 }
 
@@ -168,9 +144,8 @@ fn note_match(
         matched_by: Vec::new(),
         held_by: None,
     };
-    let entry = matches
-        .entry(machine.system_id.clone())
-        .or_insert_with(|| (candidate, Some(machine)));
+    let entry =
+        matches.entry(machine.system_id.clone()).or_insert_with(|| (candidate, Some(machine)));
     entry.0.matched_by.push(by.to_owned());
 }
 
@@ -181,11 +156,7 @@ async fn match_bmc(
 ) -> Result<(), CallError> {
     let all = site.power_parameters().await?;
     for (system_id, parameters) in all.iter() {
-        if parameters
-            .power_address
-            .as_deref()
-            .is_none_or(|address| !same_bmc(address, bmc))
-        {
+        if parameters.power_address.as_deref().is_none_or(|address| !same_bmc(address, bmc)) {
             continue;
         }
         let entry = matches.entry(system_id.clone()).or_insert_with(|| {
@@ -219,10 +190,7 @@ async fn new_machines(
 ) -> Result<Vec<Candidate>, CallError> {
     let filter = MachineFilter::status("new");
     let mut free = Vec::new();
-    for machine in site
-        .call(|client| async move { client.machines(&filter).await })
-        .await?
-    {
+    for machine in site.call(|client| async move { client.machines(&filter).await }).await? {
         let held = holder(shared, site, journal, &machine.system_id).await?;
         if machine.owner.is_none() && held.is_none() {
             free.push(Candidate {
@@ -247,9 +215,7 @@ async fn holder(
         .node_by_system_id(site.record.id, system_id)
         .await
         .map_err(|e| CallError::Site(e.to_string()))?;
-    Ok(held
-        .filter(|node| node.id != journal.node.id)
-        .map(|node| node.hostname))
+    Ok(held.filter(|node| node.id != journal.node.id).map(|node| node.hostname))
 }
 
 async fn mac_owners(
@@ -258,9 +224,7 @@ async fn mac_owners(
     mac_address: &str,
 ) -> Result<(), CallError> {
     let filter = MachineFilter::mac_address(mac_address);
-    let machines = site
-        .call(|client| async move { client.machines(&filter).await })
-        .await?;
+    let machines = site.call(|client| async move { client.machines(&filter).await }).await?;
     journal.run.memory.mac_owners = Some(MacOwners {
         mac_address: mac_address.to_owned(),
         system_ids: machines.into_iter().map(|m| m.system_id).collect(),
@@ -279,12 +243,7 @@ async fn hardware_sync(
     let evidence = format!("MAAS says {region}; the profile says {wanted}");
     let at = shared.clock.now();
     let name = HARDWARE_SYNC_CHECK.to_owned();
-    journal.checks(vec![CheckResult {
-        name,
-        passed,
-        evidence,
-        at,
-    }]);
+    journal.checks(vec![CheckResult { name, passed, evidence, at }]);
     Ok(())
 }
 

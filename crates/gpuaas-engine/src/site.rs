@@ -60,10 +60,7 @@ impl CallError {
     }
 
     fn is_silence(&self) -> bool {
-        matches!(
-            self,
-            Self::Maas(MaasError::Unavailable { .. } | MaasError::UnknownOutcome { .. })
-        )
+        matches!(self, Self::Maas(MaasError::Unavailable { .. } | MaasError::UnknownOutcome { .. }))
     }
 }
 
@@ -81,8 +78,11 @@ pub struct Site {
     bmcs: Shared<BTreeMap<String, PowerParameters>>,
     config: Mutex<HashMap<String, (Timestamp, String)>>,
     /// Results of checks that are the same for all runs of the site, by name.
-    pub(crate) checks: Mutex<HashMap<String, (Timestamp, Result<String, String>)>>,
+    pub(crate) checks: Mutex<HashMap<String, (Timestamp, Verdict)>>,
 }
+
+/// Evidence of a check that passed, or of one that did not.
+pub(crate) type Verdict = Result<String, String>;
 
 impl Site {
     /// Makes one call within the site's bounds.
@@ -93,9 +93,7 @@ impl Site {
     where
         F: Future<Output = Result<T, MaasError>>,
     {
-        self.breaker
-            .permit(self.clock.now())
-            .map_err(CallError::Open)?;
+        self.breaker.permit(self.clock.now()).map_err(CallError::Open)?;
         let _permit = self
             .permits
             .acquire()
@@ -141,12 +139,8 @@ impl Site {
         {
             return Ok(value.clone());
         }
-        let value = self
-            .call(|client| async move { client.get_config(name).await })
-            .await?;
-        let text = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let value = self.call(|client| async move { client.get_config(name).await }).await?;
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         settings.insert(name.to_owned(), (now, text.clone()));
         Ok(text)
     }
@@ -187,12 +181,7 @@ impl Sites {
     /// None connected yet.
     #[must_use]
     pub fn new(store: Store, clock: Arc<dyn Clock>, connect: Arc<dyn Connect>) -> Self {
-        Self {
-            store,
-            clock,
-            connect,
-            connected: Mutex::new(HashMap::new()),
-        }
+        Self { store, clock, connect, connected: Mutex::new(HashMap::new()) }
     }
 
     /// The site, connected; connected again when its row has changed since.
@@ -212,17 +201,10 @@ impl Sites {
         if let Some((_, site)) = known
             && site.record.revision == record.revision
         {
-            self.connected
-                .lock()
-                .await
-                .insert(id, (now, Arc::clone(&site)));
+            self.connected.lock().await.insert(id, (now, Arc::clone(&site)));
             return Ok(site);
         }
-        let secret = self
-            .store
-            .site_api_key(id)
-            .await
-            .map_err(|e| unusable(&e))?;
+        let secret = self.store.site_api_key(id).await.map_err(|e| unusable(&e))?;
         let key: ApiKey = secret.expose().parse().map_err(|e| unusable(&e))?;
         let client = self.connect.connect(&record.spec, key)?;
         let site = Arc::new(Site {
@@ -236,10 +218,7 @@ impl Sites {
             config: Mutex::new(HashMap::new()),
             checks: Mutex::new(HashMap::new()),
         });
-        self.connected
-            .lock()
-            .await
-            .insert(id, (now, Arc::clone(&site)));
+        self.connected.lock().await.insert(id, (now, Arc::clone(&site)));
         Ok(site)
     }
 

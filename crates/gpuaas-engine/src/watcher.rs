@@ -11,8 +11,8 @@
 //! And `next_uri` forgets the cursor on an empty page: the cursor is our own.
 //!
 //! A site without open runs is not looked at. When work begins there again, the cursor jumps to
-//! the newest event: a run starts with reads of its own, so what happened before it does not
-//! matter.
+//! the newest event, and only then may a run leave its first step: it starts with reads of its
+//! own, so what happened before does not matter, and nothing after is missed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const IDLE_LOOKS: u32 = 30;
 const LONGEST_PAUSE_SECONDS: f64 = 30.0;
 
 /// Keeps a watcher running for every site with open work, until the engine stops.
-pub async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut watchers: HashMap<SiteId, JoinHandle<()>> = HashMap::new();
     let mut stop = shared.stopping();
     while !*stop.borrow() {
@@ -58,10 +58,7 @@ pub async fn keep(shared: Arc<Shared>) {
             }
             Err(error) => tracing::warn!(%error, "cannot list the sites"),
         }
-        let at = shared
-            .clock
-            .now()
-            .plus_seconds(KEEPER_SECONDS * shared.clock.factor());
+        let at = shared.clock.now().plus_seconds(KEEPER_SECONDS * shared.clock.factor());
         tokio::select! {
             _ = stop.changed() => {}
             () = shared.clock.sleep_until(at) => {}
@@ -75,8 +72,8 @@ pub async fn keep(shared: Arc<Shared>) {
 }
 
 async fn has_work(shared: &Shared, site_id: SiteId) -> bool {
-    match shared.store.has_open_runs(site_id).await {
-        Ok(open) => open,
+    match shared.store.moving_runs(site_id).await {
+        Ok(runs) => !runs.is_empty(),
         Err(error) => {
             tracing::warn!(%error, %site_id, "cannot count open runs");
             false
@@ -89,10 +86,7 @@ async fn watch(shared: Arc<Shared>, site_id: SiteId) {
     let now = shared.clock.now();
     let holder = shared.ids.uuid(now).to_string();
     let term = WATCH_SECONDS * shared.clock.factor().max(1.0);
-    let claimed = shared
-        .store
-        .claim_watch(now, site_id, &holder, now.plus_seconds(term))
-        .await;
+    let claimed = shared.store.claim_watch(now, site_id, &holder, now.plus_seconds(term)).await;
     let lease = match claimed {
         Ok(Some(lease)) => lease,
         Ok(None) => return,
@@ -139,11 +133,7 @@ impl Watcher {
             self.renew(began).await?;
             let looked = self.look().await?;
             failures = if looked { 0 } else { failures + 1 };
-            idle = if has_work(&self.shared, self.lease.site_id).await {
-                0
-            } else {
-                idle + 1
-            };
+            idle = if has_work(&self.shared, self.lease.site_id).await { 0 } else { idle + 1 };
             let pause = self.shared.config.poll_seconds * 2f64.powi(failures.min(10));
             let pause = pause.min(LONGEST_PAUSE_SECONDS.max(self.shared.config.poll_seconds));
             tokio::select! {
@@ -159,10 +149,7 @@ impl Watcher {
             return Ok(());
         }
         self.renewed_at = now;
-        self.shared
-            .store
-            .renew_watch(&self.lease, now.plus_seconds(self.term))
-            .await
+        self.shared.store.renew_watch(&self.lease, now.plus_seconds(self.term)).await
     }
 
     /// One look at the feed. `false`: MAAS did not answer.
@@ -180,10 +167,12 @@ impl Watcher {
             self.health = health;
         }
         match result {
-            Ok(events) => {
-                if let Some(events) = events {
-                    self.apply(events).await?;
-                }
+            Ok(Some(events)) => {
+                self.apply(events).await?;
+                Ok(true)
+            }
+            Ok(None) => {
+                self.anchor().await?;
                 Ok(true)
             }
             Err(error) => {
@@ -199,25 +188,20 @@ impl Watcher {
         let status = SiteStatus {
             health: health.to_owned(),
             health_detail: detail.to_owned(),
-            answered_at: if health == "ok" {
-                Some(now)
-            } else {
-                site.status.answered_at
-            },
+            answered_at: if health == "ok" { Some(now) } else { site.status.answered_at },
             ..site.status
         };
-        self.shared
-            .store
-            .set_site_status(now, self.lease.site_id, &status)
-            .await
+        self.shared.store.set_site_status(now, self.lease.site_id, &status).await
     }
 
     /// Everything new in the feed, oldest first; none on the first look, which only finds the end.
     async fn read_feed(&mut self, site: &Site) -> Result<Option<Vec<Event>>, CallError> {
         let Some(cursor) = self.cursor else {
+            // In this order: a machine bound after the question was asked changes only later.
+            let newest = newest(site).await?;
             self.cursor = Some(match self.lease.event_cursor {
                 Some(cursor) if self.resumes().await => cursor,
-                _ => newest(site).await?,
+                _ => newest,
             });
             return Ok(None);
         };
@@ -230,9 +214,7 @@ impl Watcher {
                 limit: Some(PAGE),
                 ..EventQuery::default()
             };
-            let page = site
-                .call(|client| async move { client.events(&query).await })
-                .await?;
+            let page = site.call(|client| async move { client.events(&query).await }).await?;
             let full = page.events.len() >= PAGE as usize;
             after = page.events.iter().map(|e| e.id).max().unwrap_or(after);
             fresh.extend(page.events);
@@ -247,12 +229,16 @@ impl Watcher {
 
     /// Whether runs were open when the feed was last read, so that what happened since matters.
     async fn resumes(&self) -> bool {
-        let nodes = self
-            .shared
-            .store
-            .nodes_by_system_id(self.lease.site_id)
-            .await;
+        let nodes = self.shared.store.nodes_by_system_id(self.lease.site_id).await;
         nodes.is_ok_and(|nodes| nodes.values().any(|watched| watched.run_id.is_some()))
+    }
+
+    /// Writes where the feed begins, and lets the runs that wait for it go on.
+    async fn anchor(&self) -> Result<(), StoreError> {
+        let now = self.shared.clock.now();
+        let wakes = self.shared.store.moving_runs(self.lease.site_id).await?;
+        let batch = WatchBatch { event_cursor: self.cursor, wakes, ..WatchBatch::default() };
+        self.shared.store.apply_watch(now, &self.lease, batch).await
     }
 
     async fn apply(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
@@ -260,17 +246,10 @@ impl Watcher {
         if events.is_empty() {
             return Ok(());
         }
-        let nodes = self
-            .shared
-            .store
-            .nodes_by_system_id(self.lease.site_id)
-            .await?;
+        let nodes = self.shared.store.nodes_by_system_id(self.lease.site_id).await?;
         let now = self.shared.clock.now();
         let batch = translate(&events, &nodes, newest, now);
-        self.shared
-            .store
-            .apply_watch(now, &self.lease, batch)
-            .await?;
+        self.shared.store.apply_watch(now, &self.lease, batch).await?;
         self.cursor = newest;
         for event in &events {
             self.remember(event.id);
@@ -291,14 +270,9 @@ impl Watcher {
 }
 
 async fn newest(site: &Site) -> Result<i64, CallError> {
-    let query = EventQuery {
-        level: Some(EventLevel::Debug),
-        limit: Some(1),
-        ..EventQuery::default()
-    };
-    let page = site
-        .call(|client| async move { client.events(&query).await })
-        .await?;
+    let query =
+        EventQuery { level: Some(EventLevel::Debug), limit: Some(1), ..EventQuery::default() };
+    let page = site.call(|client| async move { client.events(&query).await }).await?;
     Ok(page.events.iter().map(id).max().unwrap_or(0))
 }
 
@@ -313,17 +287,12 @@ fn translate(
     cursor: Option<i64>,
     now: Timestamp,
 ) -> WatchBatch {
-    let mut batch = WatchBatch {
-        event_cursor: cursor,
-        ..WatchBatch::default()
-    };
+    let mut batch = WatchBatch { event_cursor: cursor, ..WatchBatch::default() };
     for event in events {
         let Some(watched) = event.node.as_ref().and_then(|node| nodes.get(node)) else {
             continue;
         };
-        let status = event
-            .status_change()
-            .and_then(|c| maas_status::from_label(&c.to));
+        let status = event.status_change().and_then(|c| maas_status::from_label(&c.to));
         let rebooted_at = (event.kind == REBOOTING).then_some(now);
         if status.is_some() || rebooted_at.is_some() {
             batch.events.push(ObservedEvent {
@@ -335,10 +304,7 @@ fn translate(
             });
             batch.wakes.extend(watched.run_id);
         }
-        if matches!(
-            event.level.as_str(),
-            "INFO" | "WARNING" | "ERROR" | "CRITICAL"
-        ) {
+        if matches!(event.level.as_str(), "INFO" | "WARNING" | "ERROR" | "CRITICAL") {
             batch.timeline.push(timeline(event, watched, now));
         }
     }

@@ -13,7 +13,7 @@ use gpuaas_core::steps;
 use gpuaas_store::{Claimed, NewTask, StoreError};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::{Owner, Park, Source, Wait};
-use gpuaas_types::{NodeState, RunStatus, TaskId, Timestamp};
+use gpuaas_types::{NodeState, RunStatus, Step, TaskId, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::engine::Shared;
@@ -31,7 +31,7 @@ const TASK_SECONDS: f64 = 3600.0;
 const IDLE_SECONDS: f64 = 1.0;
 
 /// Claims and works until the engine stops.
-pub async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<Shared>) {
     let mut working = JoinSet::new();
     let mut due = shared.store.due_signal();
     let mut stop = shared.stopping();
@@ -99,17 +99,11 @@ async fn take_up(shared: &Shared, claimed: Claimed) {
 /// # Errors
 /// What the store says; the run is then due again when its lease ends.
 async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
-    let (site_id, profile_id, revision) = (
-        claimed.run.site_id,
-        claimed.run.profile_id,
-        claimed.run.profile_revision,
-    );
+    let (site_id, profile_id, revision) =
+        (claimed.run.site_id, claimed.run.profile_id, claimed.run.profile_revision);
     let profile = shared.profile(profile_id, revision).await?;
     let roce = if profile.enable_phase2_roce {
-        let assigned = shared
-            .store
-            .roce_of_host(site_id, &claimed.node.hostname)
-            .await?;
+        let assigned = shared.store.roce_of_host(site_id, &claimed.node.hostname).await?;
         assigned.into_iter().map(|resource| resource.spec).collect()
     } else {
         Vec::new()
@@ -119,7 +113,9 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
         Ok(site) => site.record.spec.clone(),
         Err(_) => shared.store.site(site_id).await?.spec,
     };
-    let mut journal = Journal::new(claimed, spec, profile, roce);
+    let watched = claimed.run.step != Step::Accept
+        || shared.store.is_watched(site_id, shared.clock.now()).await?;
+    let mut journal = Journal::new(claimed, spec, profile, roce, watched);
     for _ in 0..MAX_DECISIONS {
         let now = shared.clock.now();
         let decision = gpuaas_core::decide(&journal.snapshot(now));
@@ -165,12 +161,7 @@ async fn step(
             return bind(shared, journal, now).await;
         }
         Decision::IssueTask(spec) => issue(shared, journal, spec, now),
-        Decision::Advance {
-            to,
-            at,
-            notes,
-            checks,
-        } => {
+        Decision::Advance { to, at, notes, checks } => {
             journal.checks(checks);
             journal.notes(at, notes);
             journal.advance(to, at, now);
@@ -180,20 +171,13 @@ async fn step(
             journal.commit(&shared.store, now, true).await?;
             return Ok(Flow::Released);
         }
-        Decision::Park {
-            park: parked,
-            checks,
-        } => {
+        Decision::Park { park: parked, checks } => {
             journal.checks(checks);
             park(journal, parked);
             journal.commit(&shared.store, now, true).await?;
             return Ok(Flow::Released);
         }
-        Decision::Finish {
-            status,
-            notes,
-            checks,
-        } => {
+        Decision::Finish { status, notes, checks } => {
             journal.checks(checks);
             journal.notes(now, notes);
             finish(journal, status, now);
@@ -222,31 +206,16 @@ async fn attempt(
         }
     };
     if matches!(effect, Effect::Deploy { .. }) {
-        journal.note(
-            now,
-            Source::ControlPlane,
-            "deploy_started",
-            "deployment submitted",
-        );
+        journal.note(now, Source::ControlPlane, "deploy_started", "deployment submitted");
     }
     let intent = journal.begin(effect, &*shared.ids, now);
     journal.run.status = RunStatus::Running;
     journal.run.wait = None;
     journal.run.lease_until = now.plus_seconds(shared.config.lease_seconds);
     journal.commit(&shared.store, now, false).await?;
-    hold(
-        shared,
-        &journal.run.clone(),
-        perform::perform(shared, site, journal, &intent, prepared),
-    )
-    .await;
-    if let Some(outcome) = journal
-        .run
-        .memory
-        .intent
-        .as_ref()
-        .and_then(|i| i.outcome.clone())
-    {
+    hold(shared, &journal.run.clone(), perform::perform(shared, site, journal, &intent, prepared))
+        .await;
+    if let Some(outcome) = journal.run.memory.intent.as_ref().and_then(|i| i.outcome.clone()) {
         note_outcome(journal, &outcome, shared.clock.now());
     }
     Ok(Flow::On)
@@ -278,16 +247,12 @@ fn note_outcome(journal: &mut Journal, outcome: &Outcome, now: Timestamp) {
     let name = intent.effect.name();
     let (source, code, text) = match outcome {
         Outcome::Accepted => return,
-        Outcome::Rejected { text, .. } => (
-            Source::Maas,
-            "effect_rejected",
-            format!("MAAS refused {name}: {text}"),
-        ),
-        Outcome::NotSent { text, .. } => (
-            Source::ControlPlane,
-            "effect_not_sent",
-            format!("{name} was not sent: {text}"),
-        ),
+        Outcome::Rejected { text, .. } => {
+            (Source::Maas, "effect_rejected", format!("MAAS refused {name}: {text}"))
+        }
+        Outcome::NotSent { text, .. } => {
+            (Source::ControlPlane, "effect_not_sent", format!("{name} was not sent: {text}"))
+        }
         Outcome::Unknown { text, .. } => (
             Source::ControlPlane,
             "unknown_outcome",
@@ -298,12 +263,7 @@ fn note_outcome(journal: &mut Journal, outcome: &Outcome, now: Timestamp) {
 }
 
 fn settle(journal: &mut Journal, happened: bool, now: Timestamp) {
-    let name = journal
-        .run
-        .memory
-        .intent
-        .as_ref()
-        .map_or("effect", |i| i.effect.name());
+    let name = journal.run.memory.intent.as_ref().map_or("effect", |i| i.effect.name());
     let text = if happened {
         format!("{name} did happen: the machine shows it")
     } else {
@@ -411,12 +371,7 @@ async fn unusable_site(
         text: format!("the site cannot be used: {error}"),
         since: journal.run.step_since,
         expected_by: None,
-        deadline: Some(
-            journal
-                .run
-                .step_since
-                .plus_seconds(f64::from(row.deadline_seconds)),
-        ),
+        deadline: Some(journal.run.step_since.plus_seconds(f64::from(row.deadline_seconds))),
     };
     rest(journal, wait, now.plus_seconds(60.0));
     journal.commit(&shared.store, now, true).await?;

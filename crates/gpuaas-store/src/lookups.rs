@@ -9,18 +9,35 @@ use crate::rows::{self, node_columns, node_from};
 use crate::{Db, Store};
 
 impl Store {
-    /// Whether a run of the site is open and not parked.
+    /// Runs of the site that are open and not parked.
     ///
     /// # Errors
     /// The database's.
-    pub async fn has_open_runs(&self, site_id: SiteId) -> Result<bool, StoreError> {
+    pub async fn moving_runs(&self, site_id: SiteId) -> Result<Vec<RunId>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT run.id FROM run JOIN node ON node.id = run.node_id \
+                 WHERE node.site_id = $1 AND run.status IN ('running', 'waiting')",
+                args![site_id.0],
+            )
+            .await?;
+        rows.iter().map(|row| row.cols().id(RunId)).collect()
+    }
+
+    /// Whether somebody watches the site now and knows where its event feed was read to.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn is_watched(&self, site_id: SiteId, now: Timestamp) -> Result<bool, StoreError> {
         let row = self
             .reader()
             .await?
             .first(
-                "SELECT 1 FROM run JOIN node ON node.id = run.node_id \
-                 WHERE node.site_id = $1 AND run.status IN ('running', 'waiting') LIMIT 1",
-                args![site_id.0],
+                "SELECT 1 FROM site_watch WHERE site_id = $1 AND lease_until > $2 \
+                 AND event_cursor IS NOT NULL",
+                args![site_id.0, now],
             )
             .await?;
         Ok(row.is_some())

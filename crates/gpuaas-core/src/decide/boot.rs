@@ -50,10 +50,7 @@ fn lost(s: &Snapshot<'_>) -> Option<Decision> {
     Some(park(
         s,
         "machine_taken",
-        format!(
-            "MAAS says {} while the node was to enroll",
-            status::label(number)
-        ),
+        format!("MAAS says {} while the node was to enroll", status::label(number)),
         Owner::InfraOperator,
         "find out who changed the machine in MAAS, bring it back to Ready, then resume the run",
     ))
@@ -65,16 +62,10 @@ fn failed(s: &Snapshot<'_>, phase: Phase) -> Option<Decision> {
         return None;
     };
     let (code, owner, name) = match phase {
-        Phase::SiteBootstrap => (
-            "site_bootstrap_failed",
-            Owner::BundleOwner,
-            "site bootstrap",
-        ),
-        Phase::NodeBootstrap => (
-            "node_bootstrap_failed",
-            Owner::PlatformOperator,
-            "node bootstrap",
-        ),
+        Phase::SiteBootstrap => ("site_bootstrap_failed", Owner::BundleOwner, "site bootstrap"),
+        Phase::NodeBootstrap => {
+            ("node_bootstrap_failed", Owner::PlatformOperator, "node bootstrap")
+        }
     };
     Some(park(
         s,
@@ -101,12 +92,7 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
     match earliest(&signs) {
         Some(at) => advance(Step::SiteBootstrap, at, Vec::new()),
         None => lost(s).unwrap_or_else(|| {
-            wait(
-                s,
-                "bootstrap_fetch",
-                "the node's bootstrap to call back",
-                LOOK_SECONDS,
-            )
+            wait(s, "bootstrap_fetch", "the node's bootstrap to call back", LOOK_SECONDS)
         }),
     }
 }
@@ -127,14 +113,7 @@ pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
     }
     failed(s, SiteBootstrap)
         .or_else(|| lost(s))
-        .unwrap_or_else(|| {
-            wait(
-                s,
-                "site_bootstrap",
-                "the site bootstrap to end",
-                LOOK_SECONDS,
-            )
-        })
+        .unwrap_or_else(|| wait(s, "site_bootstrap", "the site bootstrap to end", LOOK_SECONDS))
 }
 
 /// Waits for the agent to knock.
@@ -143,16 +122,9 @@ pub fn node_bootstrap(s: &Snapshot<'_>) -> Decision {
     if let Some(report) = enrolled(s) {
         return advance(Step::Enrollment, report.at, Vec::new());
     }
-    failed(s, Phase::NodeBootstrap)
-        .or_else(|| lost(s))
-        .unwrap_or_else(|| {
-            wait(
-                s,
-                "node_bootstrap",
-                "the node bootstrap to start the agent",
-                LOOK_SECONDS,
-            )
-        })
+    failed(s, Phase::NodeBootstrap).or_else(|| lost(s)).unwrap_or_else(|| {
+        wait(s, "node_bootstrap", "the node bootstrap to start the agent", LOOK_SECONDS)
+    })
 }
 
 /// Waits for the first heartbeat.
@@ -161,14 +133,8 @@ pub fn enrollment(s: &Snapshot<'_>) -> Decision {
     if let Some(report) = first_heartbeat(s) {
         return advance(Step::PrereqChecks, report.at, Vec::new());
     }
-    lost(s).unwrap_or_else(|| {
-        wait(
-            s,
-            "first_heartbeat",
-            "the agent's first heartbeat",
-            LOOK_SECONDS,
-        )
-    })
+    lost(s)
+        .unwrap_or_else(|| wait(s, "first_heartbeat", "the agent's first heartbeat", LOOK_SECONDS))
 }
 
 /// Units whose state the diagnostics task reports.
@@ -184,47 +150,29 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
     let done = s.report(
         |kind| matches!(kind, ReportKind::TaskFinished { task_id, .. } if *task_id == task),
     );
-    let Some(Report {
-        at,
-        kind: ReportKind::TaskFinished { result, .. },
-        ..
-    }) = done
-    else {
+    let Some(Report { at, kind: ReportKind::TaskFinished { result, .. }, .. }) = done else {
         return lost(s).unwrap_or_else(|| {
-            wait(
-                s,
-                "diagnostics",
-                "the agent to report its diagnostics",
-                LOOK_SECONDS,
-            )
+            wait(s, "diagnostics", "the agent to report its diagnostics", LOOK_SECONDS)
         });
     };
     let checks = result
         .findings
         .iter()
-        .filter_map(|f| {
-            f.passed
-                .map(|passed| super::check(s, &f.name, passed, f.seen.clone()))
-        })
+        .filter_map(|f| f.passed.map(|passed| super::check(s, &f.name, passed, f.seen.clone())))
         .collect::<Vec<_>>();
     if !result.succeeded {
         return park_with(
             s,
             "diagnostics_failed",
-            format!(
-                "the agent says that its diagnostics failed: {}",
-                result.message
-            ),
+            format!("the agent says that its diagnostics failed: {}", result.message),
             Owner::PlatformOperator,
             "read the agent's log on the host, then resume the run",
             checks,
         );
     }
     if let Some(bad) = checks.iter().find(|c| !c.passed) {
-        let text = format!(
-            "the agent says that {} is not as it should be: {}",
-            bad.name, bad.evidence
-        );
+        let text =
+            format!("the agent says that {} is not as it should be: {}", bad.name, bad.evidence);
         return park_with(
             s,
             "prerequisite_missing",
@@ -234,30 +182,15 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
             checks,
         );
     }
-    let note = Note::new(
-        "diagnostics_reported",
-        format!("{} findings", result.findings.len()),
-    );
-    Decision::Advance {
-        to: Step::Confirmation,
-        at: *at,
-        notes: vec![note],
-        checks,
-    }
+    let note = Note::new("diagnostics_reported", format!("{} findings", result.findings.len()));
+    Decision::Advance { to: Step::Confirmation, at: *at, notes: vec![note], checks }
 }
 
 /// The seven completion gates.
 #[must_use]
 pub fn confirmation(s: &Snapshot<'_>) -> Decision {
-    if s.machine_since(
-        s.run
-            .memory
-            .intended_at
-            .get("deploy")
-            .copied()
-            .unwrap_or(s.run.step_since),
-    )
-    .is_none_or(|m| m.status != status::DEPLOYED)
+    if s.machine_since(s.run.memory.intended_at.get("deploy").copied().unwrap_or(s.run.step_since))
+        .is_none_or(|m| m.status != status::DEPLOYED)
         && s.machine_since(s.run.step_since).is_none()
     {
         return read(s, Read::Machine);

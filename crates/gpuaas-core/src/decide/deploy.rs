@@ -19,19 +19,12 @@ fn effect(s: &Snapshot<'_>) -> Effect {
 
 /// When the current deployment was intended.
 fn intended_at(s: &Snapshot<'_>) -> Timestamp {
-    s.run
-        .memory
-        .intended_at
-        .get("deploy")
-        .copied()
-        .unwrap_or(s.run.step_since)
+    s.run.memory.intended_at.get("deploy").copied().unwrap_or(s.run.step_since)
 }
 
 /// When curtin's reboot of the current deployment was seen.
 fn rebooted_at(s: &Snapshot<'_>) -> Option<Timestamp> {
-    s.observation
-        .and_then(|o| o.rebooted_at)
-        .filter(|at| *at > intended_at(s))
+    s.observation.and_then(|o| o.rebooted_at).filter(|at| *at > intended_at(s))
 }
 
 /// Submits the deployment and follows it to curtin's reboot.
@@ -69,11 +62,9 @@ pub fn first_boot(s: &Snapshot<'_>) -> Decision {
     match s.status() {
         Some(status::DEPLOYED) => deployed(s, None),
         Some(status::FAILED_DEPLOYMENT) => failed(s),
-        Some(status::DEPLOYING) => wait_for_maas(
-            s,
-            "first_boot",
-            "the deployed system to ask MAAS for its user-data",
-        ),
+        Some(status::DEPLOYING) => {
+            wait_for_maas(s, "first_boot", "the deployed system to ask MAAS for its user-data")
+        }
         Some(status::ALLOCATED | status::READY) | None => reverted(s, s.run.step_since),
         Some(other) => taken(s, other),
     }
@@ -90,10 +81,7 @@ fn deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decision {
         at,
         vec![
             Note::new("deploy_finished", "MAAS says Deployed"),
-            Note::new(
-                "first_boot_observed",
-                "the deployed system asked MAAS for its user-data",
-            ),
+            Note::new("first_boot_observed", "the deployed system asked MAAS for its user-data"),
         ],
     )
 }
@@ -146,25 +134,13 @@ fn failed(s: &Snapshot<'_>) -> Decision {
             machine.error_description,
             used + 1
         );
-        return advance(
-            Step::ReleaseForRetry,
-            s.now,
-            vec![Note::new("deploy_failed", text)],
-        );
+        return advance(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
     }
-    let why = if retry {
-        format!(", after {used} retries")
-    } else {
-        String::new()
-    };
+    let why = if retry { format!(", after {used} retries") } else { String::new() };
     park(
         s,
         "deploy_failed",
-        format!(
-            "deployment failed ({}){why}: {}",
-            class.name(),
-            machine.error_description
-        ),
+        format!("deployment failed ({}){why}: {}", class.name(), machine.error_description),
         Owner::InfraOperator,
         "read the installation log in MAAS, mend the cause, release the machine, then resume the run",
     )

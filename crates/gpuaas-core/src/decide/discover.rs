@@ -4,20 +4,20 @@ use gpuaas_types::Step;
 use gpuaas_types::api::Owner;
 use gpuaas_types::machine::maas_status as status;
 
-use super::{advance, drive, fresh_machine, park, read, wait_for_maas};
+use super::{advance, confirmed_machine, drive, fresh_machine, park, read, wait_for_maas};
 use crate::effect::Effect;
 use crate::memory::{Candidate, Found, Origin};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
-/// The request was validated before the run was written; the first claim ends the step.
+/// The request was validated before the run was written. What remains is that somebody follows
+/// the site's event feed: a change made before that could go unnoticed.
 #[must_use]
 pub fn accept(s: &Snapshot<'_>) -> Decision {
+    if !s.watched {
+        return super::wait(s, "watcher_starting", "the site's event feed to be followed", 1.0);
+    }
     let text = format!("profile revision {} pinned", s.run.profile_revision);
-    advance(
-        Step::Discover,
-        s.now,
-        vec![Note::new("workflow_started", text)],
-    )
+    advance(Step::Discover, s.now, vec![Note::new("workflow_started", text)])
 }
 
 /// Finds the machine by hostname, BMC address and MAC; adopts, claims or creates it.
@@ -59,12 +59,7 @@ pub fn discover(s: &Snapshot<'_>) -> Decision {
 
 fn names(candidates: &[Candidate]) -> String {
     let one = |c: &Candidate| {
-        format!(
-            "{} ({}, by {})",
-            c.hostname,
-            c.system_id,
-            c.matched_by.join(" and ")
-        )
+        format!("{} ({}, by {})", c.hostname, c.system_id, c.matched_by.join(" and "))
     };
     candidates.iter().map(one).collect::<Vec<_>>().join("; ")
 }
@@ -74,25 +69,14 @@ fn adopt(s: &Snapshot<'_>, candidate: &Candidate, origin: Origin) -> Decision {
         return park(
             s,
             "machine_held",
-            format!(
-                "machine {} already belongs to node {holder}",
-                candidate.system_id
-            ),
+            format!("machine {} already belongs to node {holder}", candidate.system_id),
             Owner::PlatformOperator,
             "detach that node first, or correct the host named here",
         );
     }
-    let ours = s
-        .run
-        .memory
-        .intent
-        .as_ref()
-        .is_some_and(|i| i.effect == Effect::CreateMachine);
+    let ours = s.run.memory.intent.as_ref().is_some_and(|i| i.effect == Effect::CreateMachine);
     let origin = if ours { Origin::Created } else { origin };
-    Decision::Adopt {
-        system_id: candidate.system_id.clone(),
-        origin,
-    }
+    Decision::Adopt { system_id: candidate.system_id.clone(), origin }
 }
 
 fn claim_or_create(s: &Snapshot<'_>, found: &Found) -> Decision {
@@ -104,11 +88,7 @@ fn claim_or_create(s: &Snapshot<'_>, found: &Found) -> Decision {
                 return park(
                     s,
                     "several_new_machines",
-                    format!(
-                        "{} new machines could be claimed: {}",
-                        several.len(),
-                        names(several)
-                    ),
+                    format!("{} new machines could be claimed: {}", several.len(), names(several)),
                     Owner::InfraOperator,
                     "name the machine's MAC or BMC address, then onboard again",
                 );
@@ -189,13 +169,9 @@ pub(super) fn release_to_ready(s: &Snapshot<'_>, to: Step, text: &str) -> Decisi
         return read(s, Read::Machine);
     };
     match number {
-        status::READY | status::NEW => match fresh_machine(s) {
+        status::READY | status::NEW => match confirmed_machine(s) {
             Ok(machine) if matches!(machine.status, status::READY | status::NEW) => {
-                let to = if machine.status == status::NEW {
-                    Step::Commission
-                } else {
-                    to
-                };
+                let to = if machine.status == status::NEW { Step::Commission } else { to };
                 advance(to, s.now, vec![Note::new("released", text)])
             }
             Ok(_) => wait_for_maas(s, "maas_releasing", "MAAS to finish releasing the machine"),
@@ -232,7 +208,7 @@ pub fn commission(s: &Snapshot<'_>) -> Decision {
         return read(s, Read::Machine);
     };
     match number {
-        status::READY => match fresh_machine(s) {
+        status::READY => match confirmed_machine(s) {
             Ok(machine) if machine.status == status::READY => {
                 let text = format!(
                     "{}, {} disks, {} interfaces",
@@ -240,20 +216,14 @@ pub fn commission(s: &Snapshot<'_>) -> Decision {
                     machine.disks.len(),
                     machine.nics.len()
                 );
-                advance(
-                    Step::PxePreflight,
-                    s.now,
-                    vec![Note::new("commissioned", text)],
-                )
+                advance(Step::PxePreflight, s.now, vec![Note::new("commissioned", text)])
             }
             Ok(_) => wait_for_maas(s, "maas_commissioning", "MAAS to finish commissioning"),
             Err(decision) => decision,
         },
-        status::COMMISSIONING | status::TESTING => wait_for_maas(
-            s,
-            "maas_commissioning",
-            format!("MAAS says {}", status::label(number)),
-        ),
+        status::COMMISSIONING | status::TESTING => {
+            wait_for_maas(s, "maas_commissioning", format!("MAAS says {}", status::label(number)))
+        }
         status::FAILED_COMMISSIONING if tried(s) >= COMMISSION_TRIES => park(
             s,
             "commissioning_failed",
@@ -292,12 +262,7 @@ pub fn commission(s: &Snapshot<'_>) -> Decision {
 const COMMISSION_TRIES: u32 = 2;
 
 fn tried(s: &Snapshot<'_>) -> u32 {
-    s.run
-        .memory
-        .tries
-        .get(Effect::Commission.name())
-        .copied()
-        .unwrap_or(0)
+    s.run.memory.tries.get(Effect::Commission.name()).copied().unwrap_or(0)
 }
 
 /// Whether the last commissioning was taken by MAAS, so that its failure is a new fact.
@@ -306,9 +271,7 @@ fn settled(s: &Snapshot<'_>) -> bool {
         i.outcome == Some(crate::effect::Outcome::Accepted)
             && s.observation.is_some_and(|o| {
                 o.read_at > i.at
-                    && o.machine
-                        .as_ref()
-                        .is_some_and(|m| m.status == status::FAILED_COMMISSIONING)
+                    && o.machine.as_ref().is_some_and(|m| m.status == status::FAILED_COMMISSIONING)
             })
     })
 }
@@ -316,9 +279,7 @@ fn settled(s: &Snapshot<'_>) -> bool {
 /// MAAS took the commissioning but still shows the status from before: either the feed is behind,
 /// or a power failure made MAAS revert it (contract section 3). A read tells.
 fn reverted(s: &Snapshot<'_>, accepted_at: gpuaas_types::Timestamp) -> Decision {
-    if s.machine_since(accepted_at.plus_seconds(0.000_001))
-        .is_none()
-    {
+    if s.machine_since(accepted_at.plus_seconds(0.000_001)).is_none() {
         return read(s, Read::Machine);
     }
     if s.now.seconds_since(accepted_at) < 30.0 {

@@ -97,6 +97,7 @@ pub(crate) struct Case {
     pub(crate) roce: Vec<RoceAssignmentSpec>,
     pub(crate) observation: Option<Observation>,
     pub(crate) reports: Vec<Report>,
+    pub(crate) watched: bool,
 }
 
 impl Case {
@@ -156,6 +157,7 @@ impl Case {
             roce: Vec::new(),
             observation: None,
             reports: Vec::new(),
+            watched: true,
         }
     }
 
@@ -183,11 +185,7 @@ impl Case {
     }
 
     pub(crate) fn report(mut self, kind: ReportKind, seconds: f64) -> Self {
-        self.reports.push(Report {
-            run_id: self.run.id,
-            at: at(seconds),
-            kind,
-        });
+        self.reports.push(Report { run_id: self.run.id, at: at(seconds), kind });
         self
     }
 
@@ -201,6 +199,7 @@ impl Case {
             roce: &self.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
+            watched: self.watched,
         }
     }
 

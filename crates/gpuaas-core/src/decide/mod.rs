@@ -107,10 +107,7 @@ pub(crate) fn park_with(
         ));
     }
     evidence.extend(
-        checks
-            .iter()
-            .filter(|c| !c.passed)
-            .map(|c| format!("check {}: {}", c.name, c.evidence)),
+        checks.iter().filter(|c| !c.passed).map(|c| format!("check {}: {}", c.name, c.evidence)),
     );
     Decision::Park {
         park: Park {
@@ -133,24 +130,14 @@ pub(crate) fn wait(
     seconds: f64,
 ) -> Decision {
     let row = steps::row(s.run.step);
-    let deadline = s
-        .run
-        .step_since
-        .plus_seconds(f64::from(row.deadline_seconds));
-    let recheck_at = s
-        .now
-        .plus_seconds(seconds)
-        .min(deadline.max(s.now.plus_seconds(1.0)));
+    let deadline = s.run.step_since.plus_seconds(f64::from(row.deadline_seconds));
+    let recheck_at = s.now.plus_seconds(seconds).min(deadline.max(s.now.plus_seconds(1.0)));
     Decision::Wait {
         wait: Wait {
             code: code.to_owned(),
             text: text.into(),
             since: s.run.step_since,
-            expected_by: Some(
-                s.run
-                    .step_since
-                    .plus_seconds(f64::from(row.expected_seconds)),
-            ),
+            expected_by: Some(s.run.step_since.plus_seconds(f64::from(row.expected_seconds))),
             deadline: Some(deadline),
         },
         recheck_at,
@@ -159,9 +146,7 @@ pub(crate) fn wait(
 
 /// Waits for MAAS to report a change; reads the machine when the feed has been silent for long.
 pub(crate) fn wait_for_maas(s: &Snapshot<'_>, code: &str, text: impl Into<String>) -> Decision {
-    let heard = s
-        .observation
-        .map_or(s.run.step_since, |o| o.read_at.max(o.status_at));
+    let heard = s.observation.map_or(s.run.step_since, |o| o.read_at.max(o.status_at));
     let quiet = s.now.seconds_since(heard.max(s.run.step_since));
     if quiet >= RECHECK_SECONDS {
         return read(s, Read::Machine);
@@ -184,12 +169,7 @@ pub(crate) fn read(s: &Snapshot<'_>, read: Read) -> Decision {
 
 /// The step is done as of `at`.
 pub(crate) fn advance(to: Step, at: Timestamp, notes: Vec<Note>) -> Decision {
-    Decision::Advance {
-        to,
-        at,
-        notes,
-        checks: Vec::new(),
-    }
+    Decision::Advance { to, at, notes, checks: Vec::new() }
 }
 
 /// Whether a MAAS status is a failure state, in which `error_description` means something.
@@ -212,18 +192,19 @@ pub(crate) fn check(
     passed: bool,
     evidence: impl Into<String>,
 ) -> CheckResult {
-    CheckResult {
-        name: name.to_owned(),
-        passed,
-        evidence: evidence.into(),
-        at: s.now,
-    }
+    CheckResult { name: name.to_owned(), passed, evidence: evidence.into(), at: s.now }
 }
 
 /// The machine as read in this step or later; else says to read it.
 pub(crate) fn fresh_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
-    s.machine_since(s.run.step_since)
-        .ok_or_else(|| read(s, Read::Machine))
+    s.machine_since(s.run.step_since).ok_or_else(|| read(s, Read::Machine))
+}
+
+/// The machine as read in this step and no earlier than the latest word on its status: an event
+/// says that something changed, a read says what is there now.
+pub(crate) fn confirmed_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
+    let heard = s.observation.map_or(s.run.step_since, |o| o.status_at);
+    s.machine_since(heard.max(s.run.step_since)).ok_or_else(|| read(s, Read::Machine))
 }
 
 /// Carries `effect` from intent to a known outcome.
@@ -237,11 +218,9 @@ pub(crate) fn drive<'a>(s: &Snapshot<'a>, effect: Effect) -> Result<&'a Intent, 
     match &intent.outcome {
         Some(Outcome::Accepted) => Ok(intent),
         Some(Outcome::NotSent { text, .. }) => Err(again(s, intent, effect, text)),
-        Some(Outcome::Rejected {
-            text,
-            conflict,
-            code,
-        }) => Err(rejected(s, intent, effect, code, text, *conflict)),
+        Some(Outcome::Rejected { text, conflict, code }) => {
+            Err(rejected(s, intent, effect, code, text, *conflict))
+        }
         None | Some(Outcome::Unknown { .. }) => Err(probe(s, intent)),
     }
 }
@@ -251,10 +230,7 @@ fn again(s: &Snapshot<'_>, intent: &Intent, effect: Effect, text: &str) -> Decis
         return park(
             s,
             "maas_unavailable",
-            format!(
-                "{} could not be sent {MAX_TRIES} times: {text}",
-                effect.name()
-            ),
+            format!("{} could not be sent {MAX_TRIES} times: {text}", effect.name()),
             Owner::InfraOperator,
             "bring MAAS back, then resume the run",
         );
@@ -306,18 +282,10 @@ fn probe(s: &Snapshot<'_>, intent: &Intent) -> Decision {
     };
     let known_at = intent.ended_at.unwrap_or(intent.at);
     let Some(asked_at) = asked_at.filter(|at| *at > known_at) else {
-        return read(
-            s,
-            if created {
-                Read::FindMachine
-            } else {
-                Read::Machine
-            },
-        );
+        return read(s, if created { Read::FindMachine } else { Read::Machine });
     };
     let happened = !created
-        && s.observation
-            .is_some_and(|o| intent.effect.probe(intent.before, o) == Probe::Happened);
+        && s.observation.is_some_and(|o| intent.effect.probe(intent.before, o) == Probe::Happened);
     if happened {
         return Decision::Settle { happened: true };
     }
@@ -338,18 +306,9 @@ fn probe(s: &Snapshot<'_>, intent: &Intent) -> Decision {
     }
     let since = s.now.seconds_since(asked_at);
     if since < PROBE_SECONDS {
-        let text = format!(
-            "whether MAAS took {}: no answer came, so we look",
-            intent.effect.name()
-        );
+        let text =
+            format!("whether MAAS took {}: no answer came, so we look", intent.effect.name());
         return wait(s, "unknown_outcome", text, PROBE_SECONDS - since);
     }
-    read(
-        s,
-        if created {
-            Read::FindMachine
-        } else {
-            Read::Machine
-        },
-    )
+    read(s, if created { Read::FindMachine } else { Read::Machine })
 }

@@ -13,9 +13,7 @@ use crate::snapshot::{Decision, Note, Read, Snapshot};
 /// The machine as known, read in this step or an earlier one: these steps follow each other at
 /// once, and each reads again only what it changed.
 fn machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
-    s.observation
-        .and_then(|o| o.machine.as_ref())
-        .ok_or_else(|| read(s, Read::Machine))
+    s.observation.and_then(|o| o.machine.as_ref()).ok_or_else(|| read(s, Read::Machine))
 }
 
 /// Boot interface: there, linked, connected, on the expected VLAN, its MAC nowhere else.
@@ -29,25 +27,13 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
     };
     let mut checks = vec![boot_interface(s, machine)];
     if let Some(nic) = machine.boot_nic() {
-        let Some(owners) = s
-            .run
-            .memory
-            .mac_owners
-            .as_ref()
-            .filter(|o| o.mac_address == nic.mac_address)
+        let Some(owners) =
+            s.run.memory.mac_owners.as_ref().filter(|o| o.mac_address == nic.mac_address)
         else {
-            return read(
-                s,
-                Read::MacOwners {
-                    mac_address: nic.mac_address.clone(),
-                },
-            );
+            return read(s, Read::MacOwners { mac_address: nic.mac_address.clone() });
         };
-        let others: Vec<_> = owners
-            .system_ids
-            .iter()
-            .filter(|id| **id != machine.system_id)
-            .collect();
+        let others: Vec<_> =
+            owners.system_ids.iter().filter(|id| **id != machine.system_id).collect();
         checks.push(linked(s, nic));
         checks.push(vlan(s, nic));
         checks.push(check(
@@ -63,11 +49,7 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
     }
     let doubts: Vec<&CheckResult> = checks.iter().filter(|c| !c.passed).collect();
     if !doubts.is_empty() && s.profile.strict_pxe_preflight {
-        let text = doubts
-            .iter()
-            .map(|c| c.evidence.clone())
-            .collect::<Vec<_>>()
-            .join("; ");
+        let text = doubts.iter().map(|c| c.evidence.clone()).collect::<Vec<_>>().join("; ");
         return park_with(
             s,
             "pxe_preflight_failed",
@@ -77,52 +59,31 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
             checks,
         );
     }
-    let mut notes: Vec<Note> = doubts
-        .iter()
-        .map(|c| Note::new("pxe_preflight_warning", c.evidence.clone()))
-        .collect();
+    let mut notes: Vec<Note> =
+        doubts.iter().map(|c| Note::new("pxe_preflight_warning", c.evidence.clone())).collect();
     if notes.is_empty() {
-        notes.push(Note::new(
-            "pxe_preflight_passed",
-            format!("{} checks passed", checks.len()),
-        ));
+        notes.push(Note::new("pxe_preflight_passed", format!("{} checks passed", checks.len())));
     }
-    Decision::Advance {
-        to: Step::PrepareStorage,
-        at: s.now,
-        notes,
-        checks,
-    }
+    Decision::Advance { to: Step::PrepareStorage, at: s.now, notes, checks }
 }
 
 fn boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> CheckResult {
     match (machine.boot_interface_id, machine.boot_nic()) {
-        (_, Some(nic)) => check(
-            s,
-            "pxe_boot_interface",
-            true,
-            format!("{} {}", nic.name, nic.mac_address),
-        ),
+        (_, Some(nic)) => {
+            check(s, "pxe_boot_interface", true, format!("{} {}", nic.name, nic.mac_address))
+        }
         (Some(id), None) => check(
             s,
             "pxe_boot_interface",
             false,
             format!("MAAS names boot interface {id} but does not list it"),
         ),
-        (None, None) => check(
-            s,
-            "pxe_boot_interface",
-            false,
-            "MAAS names no boot interface",
-        ),
+        (None, None) => check(s, "pxe_boot_interface", false, "MAAS names no boot interface"),
     }
 }
 
 fn linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
-    let addressed = nic
-        .links
-        .iter()
-        .any(|l| l.mode != "link_up" && l.subnet_id.is_some());
+    let addressed = nic.links.iter().any(|l| l.mode != "link_up" && l.subnet_id.is_some());
     let evidence = match (addressed, nic.link_connected) {
         (true, true) => format!("{} is linked to a subnet and connected", nic.name),
         (false, _) => format!("{} is linked to no subnet", nic.name),
@@ -139,19 +100,9 @@ fn vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
     };
     let seen = nic.vid.map_or_else(
         || "no VLAN".to_owned(),
-        |vid| {
-            format!(
-                "VLAN {vid} of {fabric}, DHCP {}",
-                if nic.dhcp_on { "on" } else { "off" }
-            )
-        },
+        |vid| format!("VLAN {vid} of {fabric}, DHCP {}", if nic.dhcp_on { "on" } else { "off" }),
     );
-    check(
-        s,
-        "pxe_vlan",
-        passed,
-        format!("{} is on {seen}; expected {expected}", nic.name),
-    )
+    check(s, "pxe_vlan", passed, format!("{} is on {seen}; expected {expected}", nic.name))
 }
 
 /// Boot disk and flat layout, asked for only where they differ and read back after.
@@ -183,24 +134,11 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
             checks,
         };
     }
-    let layout = Effect::SetStorageLayout {
-        layout: "flat".to_owned(),
-        root_device: disk.id,
-    };
-    let asked_layout = s
-        .run
-        .memory
-        .intent
-        .as_ref()
-        .is_some_and(|i| i.effect == layout);
+    let layout = Effect::SetStorageLayout { layout: "flat".to_owned(), root_device: disk.id };
+    let asked_layout = s.run.memory.intent.as_ref().is_some_and(|i| i.effect == layout);
     if !asked_layout
         && machine.boot_disk_id != Some(disk.id)
-        && let Err(decision) = drive(
-            s,
-            Effect::SetBootDisk {
-                block_device_id: disk.id,
-            },
-        )
+        && let Err(decision) = drive(s, Effect::SetBootDisk { block_device_id: disk.id })
     {
         return decision;
     }
@@ -212,10 +150,7 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
         Ok(_) => park(
             s,
             "storage_not_as_asked",
-            format!(
-                "MAAS took the flat layout on {} but shows another one",
-                disk.evidence
-            ),
+            format!("MAAS took the flat layout on {} but shows another one", disk.evidence),
             Owner::InfraOperator,
             "look at the machine's storage page in MAAS, then resume the run",
         ),
@@ -236,10 +171,7 @@ pub fn roce_links(s: &Snapshot<'_>) -> Decision {
         return park(
             s,
             "roce_assignments_missing",
-            format!(
-                "the profile asks for RoCE links but {} has no assignment",
-                s.node.hostname
-            ),
+            format!("the profile asks for RoCE links but {} has no assignment", s.node.hostname),
             Owner::PlatformOperator,
             "add them with `gpuaas roce add`, then resume the run",
         );
@@ -281,10 +213,7 @@ pub fn roce_links(s: &Snapshot<'_>) -> Decision {
 }
 
 fn find_nic<'a>(machine: &'a MachineView, name: &str) -> Option<&'a Nic> {
-    machine
-        .nics
-        .iter()
-        .find(|nic| nic.name == name || nic.mac_address.eq_ignore_ascii_case(name))
+    machine.nics.iter().find(|nic| nic.name == name || nic.mac_address.eq_ignore_ascii_case(name))
 }
 
 fn has_address(nic: &Nic, wanted: &RoceAssignmentSpec) -> bool {
@@ -303,10 +232,7 @@ fn link(s: &Snapshot<'_>, nic: &Nic, wanted: &RoceAssignmentSpec) -> Option<Deci
     let current = s.run.memory.intent.as_ref().filter(|i| i.effect == effect);
     let in_the_way = nic.links.iter().find(|l| l.mode != "link_up");
     if let (Some(old), None) = (in_the_way, current) {
-        let unlink = Effect::UnlinkSubnet {
-            interface_id: nic.id,
-            link_id: old.id,
-        };
+        let unlink = Effect::UnlinkSubnet { interface_id: nic.id, link_id: old.id };
         return match drive(s, unlink) {
             Err(decision) => Some(decision),
             Ok(_) => Some(read(s, Read::Machine)),
@@ -320,10 +246,7 @@ fn link(s: &Snapshot<'_>, nic: &Nic, wanted: &RoceAssignmentSpec) -> Option<Deci
         Ok(_) => Some(park(
             s,
             "roce_link_missing",
-            format!(
-                "MAAS took {} on {} but does not show it",
-                wanted.ip_address, nic.name
-            ),
+            format!("MAAS took {} on {} but does not show it", wanted.ip_address, nic.name),
             Owner::InfraOperator,
             "look at the interface in MAAS, then resume the run",
         )),
@@ -339,13 +262,7 @@ pub fn hardware_sync(s: &Snapshot<'_>) -> Decision {
     if !s.profile.require_hw_sync || s.profile.hardware_sync_interval.is_empty() {
         return advance(Step::PredeployChecks, s.now, Vec::new());
     }
-    match s
-        .run
-        .memory
-        .checks
-        .get(HARDWARE_SYNC_CHECK)
-        .filter(|c| c.at >= s.run.step_since)
-    {
+    match s.run.memory.checks.get(HARDWARE_SYNC_CHECK).filter(|c| c.at >= s.run.step_since) {
         None => read(s, Read::HardwareSyncConfig),
         Some(result) if result.passed => advance(Step::PredeployChecks, s.now, Vec::new()),
         Some(result) => park(
@@ -391,21 +308,14 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
             Step::Deploy,
             s.now,
             vec![
-                Note::new(
-                    "predeploy_checks_passed",
-                    format!("all {} passed", results.len()),
-                ),
+                Note::new("predeploy_checks_passed", format!("all {} passed", results.len())),
                 Note::new("image_selected", image),
             ],
         );
     }
     let oldest = results.iter().map(|c| c.at).min().unwrap_or(s.now);
     let since = s.now.seconds_since(oldest);
-    let names = failed
-        .iter()
-        .map(|c| c.name.as_str())
-        .collect::<Vec<_>>()
-        .join(", ");
+    let names = failed.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
     if s.seconds_in_step() < CHECK_PATIENCE_SECONDS {
         if since >= CHECK_AGAIN_SECONDS {
             return read(s, Read::PredeployChecks);

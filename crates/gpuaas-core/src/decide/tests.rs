@@ -45,34 +45,29 @@ fn candidate(system_id: &str) -> Candidate {
 fn discovering(candidates: Vec<Candidate>, unclaimed_new: Vec<Candidate>) -> Case {
     let mut case = Case::new(Step::Discover);
     case.node.system_id = None;
-    case.run.memory.found = Some(Found {
-        asked_at: at(5.0),
-        candidates,
-        unclaimed_new,
-    });
+    case.run.memory.found = Some(Found { asked_at: at(5.0), candidates, unclaimed_new });
     case
 }
 
 fn unknown() -> Option<Outcome> {
-    Some(Outcome::Unknown {
-        code: "gateway_timeout".to_owned(),
-        text: "504".to_owned(),
-    })
+    Some(Outcome::Unknown { code: "gateway_timeout".to_owned(), text: "504".to_owned() })
 }
 
 fn progress(phase: Phase, status: ProgressStatus) -> ReportKind {
-    ReportKind::Progress {
-        phase,
-        status,
-        message: "m".to_owned(),
-    }
+    ReportKind::Progress { phase, status, message: "m".to_owned() }
 }
 
 fn enrolled() -> ReportKind {
-    ReportKind::Enrolled {
-        agent_version: "0.1.0".to_owned(),
-        hostname: "j22u11".to_owned(),
-    }
+    ReportKind::Enrolled { agent_version: "0.1.0".to_owned(), hostname: "j22u11".to_owned() }
+}
+
+#[test]
+fn nothing_begins_before_the_event_feed_is_followed() {
+    let mut case = Case::new(Step::Accept);
+    case.watched = false;
+    assert_eq!(waiting(&case.decide()), "watcher_starting");
+    case.watched = true;
+    assert_eq!(next(&case.decide()).0, Step::Discover);
 }
 
 #[test]
@@ -80,21 +75,12 @@ fn discovery_is_deterministic() {
     let mut case = Case::new(Step::Discover);
     case.node.system_id = None;
     assert_eq!(case.decide(), Decision::Read(Read::FindMachine));
-    let adopt = Decision::Adopt {
-        system_id: "a".to_owned(),
-        origin: Origin::Adopted,
-    };
+    let adopt = Decision::Adopt { system_id: "a".to_owned(), origin: Origin::Adopted };
     assert_eq!(discovering(vec![candidate("a")], vec![]).decide(), adopt);
     let two = discovering(vec![candidate("a"), candidate("b")], vec![]).decide();
     assert_eq!(parked(&two), "two_candidates");
-    let Decision::Park { park, .. } = two else {
-        unreachable!()
-    };
-    assert!(
-        park.text.contains("host-a") && park.text.contains("host-b"),
-        "{}",
-        park.text
-    );
+    let Decision::Park { park, .. } = two else { unreachable!() };
+    assert!(park.text.contains("host-a") && park.text.contains("host-b"), "{}", park.text);
 }
 
 #[test]
@@ -104,18 +90,9 @@ fn a_new_machine_is_claimed_only_where_the_profile_allows() {
     case.profile.auto_claim_single_new_machine = true;
     assert_eq!(
         case.decide(),
-        Decision::Adopt {
-            system_id: "n".to_owned(),
-            origin: Origin::Claimed
-        }
+        Decision::Adopt { system_id: "n".to_owned(), origin: Origin::Claimed }
     );
-    case.run
-        .memory
-        .found
-        .as_mut()
-        .unwrap()
-        .unclaimed_new
-        .push(candidate("o"));
+    case.run.memory.found.as_mut().unwrap().unclaimed_new.push(candidate("o"));
     assert_eq!(parked(&case.decide()), "several_new_machines");
 }
 
@@ -123,19 +100,13 @@ fn a_new_machine_is_claimed_only_where_the_profile_allows() {
 fn a_machine_held_by_another_node_is_not_taken() {
     let mut held = candidate("a");
     held.held_by = Some("j22u15".to_owned());
-    assert_eq!(
-        parked(&discovering(vec![held], vec![]).decide()),
-        "machine_held"
-    );
+    assert_eq!(parked(&discovering(vec![held], vec![]).decide()), "machine_held");
 }
 
 #[test]
 fn create_with_a_lost_answer_is_looked_for_before_it_is_repeated() {
     let mut case = discovering(vec![], vec![]);
-    case.node
-        .hardware
-        .mac_addresses
-        .push("00:16:3e:00:00:01".to_owned());
+    case.node.hardware.mac_addresses.push("00:16:3e:00:00:01".to_owned());
     assert_eq!(case.decide(), Decision::Do(Effect::CreateMachine));
     let mut case = case.intent(Effect::CreateMachine, 6.0, unknown());
     assert_eq!(case.decide(), Decision::Read(Read::FindMachine));
@@ -144,19 +115,10 @@ fn create_with_a_lost_answer_is_looked_for_before_it_is_repeated() {
     case.run.memory.found.as_mut().unwrap().asked_at = at(60.0);
     case.now = at(60.5);
     assert_eq!(case.decide(), Decision::Settle { happened: false });
-    case.run
-        .memory
-        .found
-        .as_mut()
-        .unwrap()
-        .candidates
-        .push(candidate("a"));
+    case.run.memory.found.as_mut().unwrap().candidates.push(candidate("a"));
     assert_eq!(
         case.decide(),
-        Decision::Adopt {
-            system_id: "a".to_owned(),
-            origin: Origin::Created
-        }
+        Decision::Adopt { system_id: "a".to_owned(), origin: Origin::Created }
     );
 }
 
@@ -168,24 +130,13 @@ fn an_adopted_machine_goes_where_its_status_says() {
         (status::DEPLOYED, Step::ReleaseAdopted),
         (status::FAILED_DEPLOYMENT, Step::ReleaseAdopted),
     ] {
-        assert_eq!(
-            next(
-                &Case::new(Step::Discover)
-                    .read(machine(number), 1.0)
-                    .decide()
-            )
-            .0,
-            to
-        );
+        assert_eq!(next(&Case::new(Step::Discover).read(machine(number), 1.0).decide()).0, to);
     }
     let busy = Case::new(Step::Discover).read(machine(status::DEPLOYING), 1.0);
     assert_eq!(parked(&busy.decide()), "machine_busy");
     let mut locked = machine(status::DEPLOYED);
     locked.locked = true;
-    assert_eq!(
-        parked(&Case::new(Step::Discover).read(locked, 1.0).decide()),
-        "machine_locked"
-    );
+    assert_eq!(parked(&Case::new(Step::Discover).read(locked, 1.0).decide()), "machine_locked");
 }
 
 #[test]
@@ -205,9 +156,11 @@ fn commission_waits_probes_and_gives_up() {
 
 #[test]
 fn a_crash_between_intent_and_answer_is_probed_like_a_lost_answer() {
-    let case = Case::new(Step::Commission)
-        .read(machine(status::NEW), 1.0)
-        .intent(Effect::Commission, 2.0, None);
+    let case = Case::new(Step::Commission).read(machine(status::NEW), 1.0).intent(
+        Effect::Commission,
+        2.0,
+        None,
+    );
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let mut case = case.read(machine(status::NEW), 30.0);
     case.now = at(31.0);
@@ -233,9 +186,7 @@ fn strictness_decides_whether_a_pxe_doubt_stops_the_run() {
     let mut case = Case::new(Step::PxePreflight).read(machine(status::READY), 1.0);
     assert_eq!(
         case.decide(),
-        Decision::Read(Read::MacOwners {
-            mac_address: "00:16:3e:00:00:01".to_owned()
-        })
+        Decision::Read(Read::MacOwners { mac_address: "00:16:3e:00:00:01".to_owned() })
     );
     case.run.memory.mac_owners = owners;
     assert_eq!(next(&case.decide()).0, Step::PrepareStorage);
@@ -245,13 +196,7 @@ fn strictness_decides_whether_a_pxe_doubt_stops_the_run() {
     assert_eq!(next(&case.decide()).0, Step::PrepareStorage);
     case.site.pxe_vlan = None;
     case.profile.strict_pxe_preflight = true;
-    case.run
-        .memory
-        .mac_owners
-        .as_mut()
-        .unwrap()
-        .system_ids
-        .push("zzz".to_owned());
+    case.run.memory.mac_owners.as_mut().unwrap().system_ids.push("zzz".to_owned());
     assert_eq!(parked(&case.decide()), "pxe_preflight_failed");
 }
 
@@ -267,10 +212,7 @@ fn storage_is_changed_only_where_it_differs_and_read_back() {
     let boot = Effect::SetBootDisk { block_device_id: 2 };
     assert_eq!(case.decide(), Decision::Do(boot.clone()));
     let case = case.intent(boot, 2.0, Some(Outcome::Accepted));
-    let layout = Effect::SetStorageLayout {
-        layout: "flat".to_owned(),
-        root_device: 2,
-    };
+    let layout = Effect::SetStorageLayout { layout: "flat".to_owned(), root_device: 2 };
     assert_eq!(case.decide(), Decision::Do(layout.clone()));
     let case = case.intent(layout, 3.0, unknown());
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
@@ -291,22 +233,8 @@ fn roce_links_replace_what_is_in_the_way_and_are_read_back() {
         subnet_cidr: "10.9.0.0/24".to_owned(),
         ip_address: "10.9.0.11".to_owned(),
     });
-    assert_eq!(
-        case.decide(),
-        Decision::Do(Effect::UnlinkSubnet {
-            interface_id: 2,
-            link_id: 12
-        })
-    );
-    case.observation
-        .as_mut()
-        .unwrap()
-        .machine
-        .as_mut()
-        .unwrap()
-        .nics[1]
-        .links
-        .clear();
+    assert_eq!(case.decide(), Decision::Do(Effect::UnlinkSubnet { interface_id: 2, link_id: 12 }));
+    case.observation.as_mut().unwrap().machine.as_mut().unwrap().nics[1].links.clear();
     let link = Effect::LinkSubnet {
         interface_id: 2,
         subnet_cidr: "10.9.0.0/24".to_owned(),
@@ -336,12 +264,7 @@ fn predeploy_checks_pass_or_are_repeated_before_they_park() {
         case.run.memory.checks.insert(name.to_owned(), result);
     }
     assert_eq!(next(&case.decide()).0, Step::Deploy);
-    case.run
-        .memory
-        .checks
-        .get_mut("image_available_and_approved")
-        .unwrap()
-        .passed = false;
+    case.run.memory.checks.get_mut("image_available_and_approved").unwrap().passed = false;
     assert_eq!(waiting(&case.decide()), "predeploy_checks_failing");
     case.now = at(20.0);
     assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks));
@@ -350,10 +273,7 @@ fn predeploy_checks_pass_or_are_repeated_before_they_park() {
 }
 
 fn deploy() -> Effect {
-    Effect::Deploy {
-        distro_series: "ubuntu/noble".to_owned(),
-        enable_hw_sync: false,
-    }
+    Effect::Deploy { distro_series: "ubuntu/noble".to_owned(), enable_hw_sync: false }
 }
 
 fn deploying() -> Case {
@@ -379,9 +299,8 @@ fn a_deployment_is_asked_for_once_and_its_edges_are_maas_own() {
 
 #[test]
 fn an_unknown_deploy_is_never_repeated_while_it_may_have_happened() {
-    let case = Case::new(Step::Deploy)
-        .read(machine(status::READY), 1.0)
-        .intent(deploy(), 2.0, unknown());
+    let case =
+        Case::new(Step::Deploy).read(machine(status::READY), 1.0).intent(deploy(), 2.0, unknown());
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let taken = case.read(machine(status::DEPLOYING), 5.0);
     assert_eq!(taken.decide(), Decision::Settle { happened: true });
@@ -448,10 +367,7 @@ fn confirming() -> Case {
     let mut case = Case::new(Step::Confirmation)
         .read(machine(status::DEPLOYED), 1.0)
         .report(progress(Phase::SiteBootstrap, ProgressStatus::Started), 2.0)
-        .report(
-            progress(Phase::SiteBootstrap, ProgressStatus::Succeeded),
-            3.0,
-        )
+        .report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 3.0)
         .report(progress(Phase::NodeBootstrap, ProgressStatus::Started), 3.0)
         .report(enrolled(), 4.0)
         .report(ReportKind::FirstHeartbeat, 5.0);
@@ -463,10 +379,7 @@ fn confirming() -> Case {
 fn all_seven_gates_or_not_active() {
     let waiting_case = confirming();
     assert_eq!(waiting(&waiting_case.decide()), "node_bootstrap_callback");
-    let case = confirming().report(
-        progress(Phase::NodeBootstrap, ProgressStatus::Succeeded),
-        6.0,
-    );
+    let case = confirming().report(progress(Phase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
     match case.decide() {
         Decision::Finish { status, checks, .. } => {
             assert_eq!(status, RunStatus::Succeeded);
@@ -474,24 +387,17 @@ fn all_seven_gates_or_not_active() {
         }
         other => panic!("{other:?}"),
     }
-    let mut other_run = confirming().report(
-        progress(Phase::NodeBootstrap, ProgressStatus::Succeeded),
-        6.0,
-    );
+    let mut other_run =
+        confirming().report(progress(Phase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
     other_run.node.run_id = Some(id(77));
     assert_eq!(parked(&other_run.decide()), "completion_gate_failed");
-    let mut unsynced = confirming().report(
-        progress(Phase::NodeBootstrap, ProgressStatus::Succeeded),
-        6.0,
-    );
+    let mut unsynced =
+        confirming().report(progress(Phase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
     unsynced.profile.require_hw_sync = true;
     assert_eq!(parked(&unsynced.decide()), "completion_gate_failed");
     let mut late = confirming();
     late.now = at(70.0);
-    assert!(
-        matches!(late.decide(), Decision::Finish { .. }),
-        "an absent callback is tolerated"
-    );
+    assert!(matches!(late.decide(), Decision::Finish { .. }), "an absent callback is tolerated");
 }
 
 #[test]
@@ -507,23 +413,13 @@ fn diagnostics_are_issued_once_and_their_failure_parks() {
         findings: Vec::new(),
         facts: serde_json::Value::Null,
     };
-    let good = ReportKind::TaskFinished {
-        task_id: task,
-        result: result(true),
-    };
-    let bad = ReportKind::TaskFinished {
-        task_id: task,
-        result: result(false),
-    };
-    let mut failing = Case::new(Step::PrereqChecks)
-        .read(machine(status::DEPLOYED), 1.0)
-        .report(bad, 4.0);
+    let good = ReportKind::TaskFinished { task_id: task, result: result(true) };
+    let bad = ReportKind::TaskFinished { task_id: task, result: result(false) };
+    let mut failing =
+        Case::new(Step::PrereqChecks).read(machine(status::DEPLOYED), 1.0).report(bad, 4.0);
     failing.run.memory.task_id = Some(task);
     assert_eq!(parked(&failing.decide()), "diagnostics_failed");
-    assert_eq!(
-        next(&case.report(good, 4.0).decide()),
-        (Step::Confirmation, 4.0)
-    );
+    assert_eq!(next(&case.report(good, 4.0).decide()), (Step::Confirmation, 4.0));
 }
 
 #[test]

@@ -1,0 +1,202 @@
+//! A control plane without its HTTP face, against a simulated region over real HTTP.
+//!
+//! The node's side is played here by writing what a node would say straight into the store.
+
+use std::sync::Arc;
+
+use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
+use gpuaas_core::record::{NodeHardware, Report, ReportKind};
+use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, RealClock};
+use gpuaas_store::{Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, Store, sha256};
+use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
+use gpuaas_types::api::{OnboardAccepted, SiteStatus};
+use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::{
+    IdSource, NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step, TokenId,
+};
+use maas_sim::{FirstBoot, Notice, SimHandle, SimOptions, SimServer, ZERO};
+
+pub(crate) struct Harness {
+    pub(crate) store: Store,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) sim: Arc<maas_sim::Shared>,
+    pub(crate) site_id: SiteId,
+    pub(crate) profile_id: ProfileId,
+    pub(crate) hosts: Vec<maas_sim::HostView>,
+    _dir: tempfile::TempDir,
+}
+
+fn now() -> gpuaas_types::Timestamp {
+    RealClock.now()
+}
+
+/// Serves what the checks before a deployment fetch.
+async fn own_urls(artifacts: Arc<ArtifactStore>) -> String {
+    let artifact = move |axum::extract::Path(digest): axum::extract::Path<String>| {
+        let artifacts = Arc::clone(&artifacts);
+        async move { std::fs::read(artifacts.path(&digest.parse().unwrap())).unwrap() }
+    };
+    let app = axum::Router::new()
+        .route("/bootstrap/v1/health", axum::routing::get(|| async { "ok" }))
+        .route("/bootstrap/v1/artifacts/sha256/{digest}", axum::routing::get(artifact));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    url
+}
+
+impl Harness {
+    pub(crate) async fn start(machines: usize, profile: ProfileSpec) -> Self {
+        let options = SimOptions { machines, class: &ZERO, scale: 0.0, ..SimOptions::default() };
+        Self::with(options, profile).await
+    }
+
+    pub(crate) async fn with(options: SimOptions, profile: ProfileSpec) -> Self {
+        // A second test of the process finds the provider installed already.
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let dir = tempfile::tempdir().unwrap();
+        let sim = SimServer::start(options).await.unwrap();
+        let url = dir.path().join("gpuaas.db").to_string_lossy().into_owned();
+        let store = Store::open(&url, MasterKey::from_bytes([7; 32])).await.unwrap();
+        let artifacts = Arc::new(ArtifactStore::open(&dir.path().join("artifacts")).unwrap());
+        let agent = artifacts.put_bytes(b"#!/bin/sh\n").unwrap();
+        let bundles = BundleCatalog::open(&artifacts, None).unwrap();
+        let advertise = own_urls(Arc::clone(&artifacts)).await;
+        let clock: Arc<dyn Clock> = Arc::new(RealClock);
+        let mut config =
+            EngineConfig::new(&advertise, Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent));
+        config.poll_seconds = 0.05;
+        let (site_id, profile_id) = register(&store, &sim, &profile).await;
+        let engine = Engine::start(EngineParts {
+            store: store.clone(),
+            clock: Arc::clone(&clock),
+            ids: Arc::new(RandomIds),
+            connect: Arc::new(HttpConnect::new(clock)),
+            bundles: Arc::new(bundles),
+            artifacts,
+            http: reqwest::Client::new(),
+            config,
+        });
+        let region = Arc::clone(&sim.region);
+        let hosts = region.with(|region| region.hosts());
+        tokio::spawn(play_nodes(store.clone(), sim));
+        Self { store, engine, sim: region, site_id, profile_id, hosts, _dir: dir }
+    }
+
+    pub(crate) async fn onboard(&self, host: &maas_sim::HostView) -> OnboardAccepted {
+        let hardware = NodeHardware {
+            bmc_address: Some(host.bmc_address.clone()),
+            bmc_user: Some("root".to_owned()),
+            power_type: "ipmi".to_owned(),
+            mac_addresses: vec![host.mac_address.clone()],
+            architecture: "amd64/generic".to_owned(),
+        };
+        self.onboard_as(&host.name, hardware).await
+    }
+
+    pub(crate) async fn onboard_as(
+        &self,
+        hostname: &str,
+        hardware: NodeHardware,
+    ) -> OnboardAccepted {
+        let node = NewNode {
+            id: NodeId::new(&RandomIds, now()),
+            site_id: self.site_id,
+            profile_id: self.profile_id,
+            hostname: hostname.to_owned(),
+            hardware,
+            bmc_password: Some(Secret::new("secret".to_owned())),
+        };
+        let run = NewRun {
+            id: RunId::new(&RandomIds, now()),
+            kind: RunKind::Onboard,
+            step: Step::Accept,
+            profile_revision: 1,
+            cause: "onboarding asked for".to_owned(),
+        };
+        let asked = Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None };
+        self.store.onboard(now(), asked).await.unwrap().accepted
+    }
+
+    /// Waits until the run neither runs nor waits.
+    pub(crate) async fn rest(&self, id: RunId) -> gpuaas_core::record::RunRecord {
+        let deadline = now().plus_seconds(30.0);
+        loop {
+            let run = self.store.run(id).await.unwrap();
+            if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) {
+                return run;
+            }
+            assert!(now() < deadline, "still {} in {}: {:?}", run.status, run.step, run.wait);
+            RealClock.sleep_until(now().plus_seconds(0.02)).await;
+        }
+    }
+}
+
+async fn register(store: &Store, sim: &SimHandle, profile: &ProfileSpec) -> (SiteId, ProfileId) {
+    let site_id = SiteId::new(&RandomIds, now());
+    let spec = SiteSpec {
+        name: "lab".to_owned(),
+        url: sim.url(),
+        ca_pem: None,
+        node_ca_pem: None,
+        pxe_vlan: None,
+        approved_images: Vec::new(),
+    };
+    let key = Secret::new(sim.api_key.clone());
+    store.create_site(now(), site_id, spec, SiteStatus::default(), &key).await.unwrap();
+    let profile_id = ProfileId::new(&RandomIds, now());
+    store.create_profile(now(), profile_id, "p", profile, "").await.unwrap();
+    (site_id, profile_id)
+}
+
+async fn play_nodes(store: Store, mut sim: SimHandle) {
+    while let Some(notice) = sim.notices.recv().await {
+        if let Notice::FirstBoot(boot) = notice {
+            tokio::spawn(play_node(store.clone(), boot));
+        }
+    }
+}
+
+/// What the bootstrap and the agent of one node say, in order.
+async fn play_node(store: Store, boot: Box<FirstBoot>) {
+    let inputs = parse_user_data(&boot.user_data).unwrap().inputs;
+    let run_id = inputs.run_id;
+    for (phase, status) in [
+        (Phase::SiteBootstrap, ProgressStatus::Started),
+        (Phase::SiteBootstrap, ProgressStatus::Succeeded),
+        (Phase::NodeBootstrap, ProgressStatus::Started),
+    ] {
+        say(&store, run_id, phase, status).await;
+    }
+    let asked = Enroll {
+        hash: sha256(&inputs.enrollment_token),
+        run_id,
+        agent_version: "0.1.0".to_owned(),
+        hostname: inputs.hostname.clone(),
+        credential_id: TokenId::new(&RandomIds, now()),
+        credential_hash: sha256(&RandomIds.uuid(now()).to_string()),
+        timeline: Vec::new(),
+    };
+    let node_id = store.use_enrollment_token(now(), asked).await.unwrap().node_id;
+    let beat = Heartbeat { node_id, run_id, agent_version: "0.1.0".to_owned(), first: None };
+    store.heartbeat(now(), beat).await.unwrap();
+    say(&store, run_id, Phase::NodeBootstrap, ProgressStatus::Succeeded).await;
+    let task = loop {
+        if let Some(task) = store.pending_tasks(now(), node_id).await.unwrap().pop() {
+            break task;
+        }
+        RealClock.sleep_until(now().plus_seconds(0.02)).await;
+    };
+    let result = TaskResult {
+        succeeded: true,
+        message: String::new(),
+        findings: Vec::new(),
+        facts: serde_json::Value::Null,
+    };
+    store.finish_task(now(), node_id, task.id, result, Vec::new()).await.unwrap();
+}
+
+async fn say(store: &Store, run_id: RunId, phase: Phase, status: ProgressStatus) {
+    let kind = ReportKind::Progress { phase, status, message: String::new() };
+    store.add_report(Report { run_id, at: now(), kind }, Vec::new()).await.unwrap();
+}

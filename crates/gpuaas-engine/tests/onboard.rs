@@ -1,0 +1,32 @@
+//! Whole onboardings against the simulated region.
+
+mod harness;
+
+use gpuaas_core::buckets::seconds_per_bucket;
+use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::{NodeState, RunStatus};
+use harness::Harness;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_servers_become_active_and_every_second_is_counted() {
+    let harness = Harness::start(3, ProfileSpec::default()).await;
+    let mut runs = Vec::new();
+    for host in &harness.hosts {
+        runs.push(harness.onboard(host).await);
+    }
+    for accepted in runs {
+        let run = harness.rest(accepted.run_id).await;
+        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
+        let node = harness.store.node(accepted.node_id).await.unwrap();
+        assert_eq!(node.state, NodeState::Active);
+        let ended = run.ended_at.unwrap();
+        let spans = harness.store.spans(run.id).await.unwrap();
+        let sum: f64 = seconds_per_bucket(&spans, ended).values().sum();
+        let wall = ended.seconds_since(run.created_at);
+        assert!((sum - wall).abs() < 1e-6, "{sum} {wall}: {spans:?}");
+        assert_eq!(run.memory.checks.values().filter(|c| c.name.starts_with("gate_")).count(), 7);
+    }
+    let stats = harness.sim.with(|region| region.stats().clone());
+    eprintln!("{stats:#?}");
+    harness.engine.stop().await;
+}
