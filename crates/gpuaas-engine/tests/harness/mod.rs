@@ -1,18 +1,23 @@
 //! A control plane without its HTTP face, against a simulated region over real HTTP.
 //!
 //! The node's side is played here by writing what a node would say straight into the store.
+//! The engine's clock may run ahead of the wall, so that its patience costs a test little.
+
+#![expect(clippy::unwrap_used, reason = "a test harness")]
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::sync::Arc;
 
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
-use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, RealClock};
+use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
 use gpuaas_store::{Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, Store, sha256};
 use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
-    IdSource, NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step, TokenId,
+    IdSource, NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
+    TokenId,
 };
 use maas_sim::{FirstBoot, Notice, SimHandle, SimOptions, SimServer, ZERO};
 
@@ -23,11 +28,8 @@ pub(crate) struct Harness {
     pub(crate) site_id: SiteId,
     pub(crate) profile_id: ProfileId,
     pub(crate) hosts: Vec<maas_sim::HostView>,
+    clock: Arc<dyn Clock>,
     _dir: tempfile::TempDir,
-}
-
-fn now() -> gpuaas_types::Timestamp {
-    RealClock.now()
 }
 
 /// Serves what the checks before a deployment fetch.
@@ -48,10 +50,10 @@ async fn own_urls(artifacts: Arc<ArtifactStore>) -> String {
 impl Harness {
     pub(crate) async fn start(machines: usize, profile: ProfileSpec) -> Self {
         let options = SimOptions { machines, class: &ZERO, scale: 0.0, ..SimOptions::default() };
-        Self::with(options, profile).await
+        Self::with(options, profile, 1.0).await
     }
 
-    pub(crate) async fn with(options: SimOptions, profile: ProfileSpec) -> Self {
+    pub(crate) async fn with(options: SimOptions, profile: ProfileSpec, factor: f64) -> Self {
         // A second test of the process finds the provider installed already.
         rustls::crypto::ring::default_provider().install_default().ok();
         let dir = tempfile::tempdir().unwrap();
@@ -62,16 +64,16 @@ impl Harness {
         let agent = artifacts.put_bytes(b"#!/bin/sh\n").unwrap();
         let bundles = BundleCatalog::open(&artifacts, None).unwrap();
         let advertise = own_urls(Arc::clone(&artifacts)).await;
-        let clock: Arc<dyn Clock> = Arc::new(RealClock);
+        let clock: Arc<dyn Clock> = Arc::new(PacedClock::new(RealClock.now(), factor));
         let mut config =
             EngineConfig::new(&advertise, Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent));
-        config.poll_seconds = 0.05;
-        let (site_id, profile_id) = register(&store, &sim, &profile).await;
+        config.poll_seconds = 0.05 * factor;
+        let (site_id, profile_id) = register(&store, &sim, &profile, clock.now()).await;
         let engine = Engine::start(EngineParts {
             store: store.clone(),
             clock: Arc::clone(&clock),
             ids: Arc::new(RandomIds),
-            connect: Arc::new(HttpConnect::new(clock)),
+            connect: Arc::new(HttpConnect::new(Arc::clone(&clock))),
             bundles: Arc::new(bundles),
             artifacts,
             http: reqwest::Client::new(),
@@ -79,8 +81,8 @@ impl Harness {
         });
         let region = Arc::clone(&sim.region);
         let hosts = region.with(|region| region.hosts());
-        tokio::spawn(play_nodes(store.clone(), sim));
-        Self { store, engine, sim: region, site_id, profile_id, hosts, _dir: dir }
+        tokio::spawn(play_nodes(store.clone(), sim, Arc::clone(&clock)));
+        Self { store, engine, sim: region, site_id, profile_id, hosts, clock, _dir: dir }
     }
 
     pub(crate) async fn onboard(&self, host: &maas_sim::HostView) -> OnboardAccepted {
@@ -100,7 +102,7 @@ impl Harness {
         hardware: NodeHardware,
     ) -> OnboardAccepted {
         let node = NewNode {
-            id: NodeId::new(&RandomIds, now()),
+            id: NodeId::new(&RandomIds, self.clock.now()),
             site_id: self.site_id,
             profile_id: self.profile_id,
             hostname: hostname.to_owned(),
@@ -108,32 +110,54 @@ impl Harness {
             bmc_password: Some(Secret::new("secret".to_owned())),
         };
         let run = NewRun {
-            id: RunId::new(&RandomIds, now()),
+            id: RunId::new(&RandomIds, self.clock.now()),
             kind: RunKind::Onboard,
             step: Step::Accept,
             profile_revision: 1,
             cause: "onboarding asked for".to_owned(),
         };
         let asked = Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None };
-        self.store.onboard(now(), asked).await.unwrap().accepted
+        self.store.onboard(self.clock.now(), asked).await.unwrap().accepted
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// MAC address of the boot interface of a machine in the region.
+    pub(crate) fn mac_of(&self, system_id: &str) -> String {
+        let hosts = self.sim.with(|region| region.hosts());
+        let host = hosts.iter().find(|h| h.system_id.as_deref() == Some(system_id));
+        host.unwrap().mac_address.clone()
     }
 
     /// Waits until the run neither runs nor waits.
     pub(crate) async fn rest(&self, id: RunId) -> gpuaas_core::record::RunRecord {
-        let deadline = now().plus_seconds(30.0);
+        let deadline = RealClock.now().plus_seconds(30.0);
         loop {
             let run = self.store.run(id).await.unwrap();
             if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) {
                 return run;
             }
-            assert!(now() < deadline, "still {} in {}: {:?}", run.status, run.step, run.wait);
-            RealClock.sleep_until(now().plus_seconds(0.02)).await;
+            assert!(
+                RealClock.now() < deadline,
+                "still {} in {}: {:?}",
+                run.status,
+                run.step,
+                run.wait
+            );
+            RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
         }
     }
 }
 
-async fn register(store: &Store, sim: &SimHandle, profile: &ProfileSpec) -> (SiteId, ProfileId) {
-    let site_id = SiteId::new(&RandomIds, now());
+async fn register(
+    store: &Store,
+    sim: &SimHandle,
+    profile: &ProfileSpec,
+    now: Timestamp,
+) -> (SiteId, ProfileId) {
+    let site_id = SiteId::new(&RandomIds, now);
     let spec = SiteSpec {
         name: "lab".to_owned(),
         url: sim.url(),
@@ -143,22 +167,23 @@ async fn register(store: &Store, sim: &SimHandle, profile: &ProfileSpec) -> (Sit
         approved_images: Vec::new(),
     };
     let key = Secret::new(sim.api_key.clone());
-    store.create_site(now(), site_id, spec, SiteStatus::default(), &key).await.unwrap();
-    let profile_id = ProfileId::new(&RandomIds, now());
-    store.create_profile(now(), profile_id, "p", profile, "").await.unwrap();
+    store.create_site(now, site_id, spec, SiteStatus::default(), &key).await.unwrap();
+    let profile_id = ProfileId::new(&RandomIds, now);
+    store.create_profile(now, profile_id, "p", profile, "").await.unwrap();
     (site_id, profile_id)
 }
 
-async fn play_nodes(store: Store, mut sim: SimHandle) {
+async fn play_nodes(store: Store, mut sim: SimHandle, clock: Arc<dyn Clock>) {
     while let Some(notice) = sim.notices.recv().await {
         if let Notice::FirstBoot(boot) = notice {
-            tokio::spawn(play_node(store.clone(), boot));
+            tokio::spawn(play_node(store.clone(), boot, Arc::clone(&clock)));
         }
     }
 }
 
 /// What the bootstrap and the agent of one node say, in order.
-async fn play_node(store: Store, boot: Box<FirstBoot>) {
+async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>) {
+    let now = || clock.now();
     let inputs = parse_user_data(&boot.user_data).unwrap().inputs;
     let run_id = inputs.run_id;
     for (phase, status) in [
@@ -166,7 +191,7 @@ async fn play_node(store: Store, boot: Box<FirstBoot>) {
         (Phase::SiteBootstrap, ProgressStatus::Succeeded),
         (Phase::NodeBootstrap, ProgressStatus::Started),
     ] {
-        say(&store, run_id, phase, status).await;
+        say(&store, now(), run_id, phase, status).await;
     }
     let asked = Enroll {
         hash: sha256(&inputs.enrollment_token),
@@ -180,12 +205,12 @@ async fn play_node(store: Store, boot: Box<FirstBoot>) {
     let node_id = store.use_enrollment_token(now(), asked).await.unwrap().node_id;
     let beat = Heartbeat { node_id, run_id, agent_version: "0.1.0".to_owned(), first: None };
     store.heartbeat(now(), beat).await.unwrap();
-    say(&store, run_id, Phase::NodeBootstrap, ProgressStatus::Succeeded).await;
+    say(&store, now(), run_id, Phase::NodeBootstrap, ProgressStatus::Succeeded).await;
     let task = loop {
         if let Some(task) = store.pending_tasks(now(), node_id).await.unwrap().pop() {
             break task;
         }
-        RealClock.sleep_until(now().plus_seconds(0.02)).await;
+        RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
     };
     let result = TaskResult {
         succeeded: true,
@@ -196,7 +221,7 @@ async fn play_node(store: Store, boot: Box<FirstBoot>) {
     store.finish_task(now(), node_id, task.id, result, Vec::new()).await.unwrap();
 }
 
-async fn say(store: &Store, run_id: RunId, phase: Phase, status: ProgressStatus) {
+async fn say(store: &Store, at: Timestamp, run_id: RunId, phase: Phase, status: ProgressStatus) {
     let kind = ReportKind::Progress { phase, status, message: String::new() };
-    store.add_report(Report { run_id, at: now(), kind }, Vec::new()).await.unwrap();
+    store.add_report(Report { run_id, at, kind }, Vec::new()).await.unwrap();
 }

@@ -1,0 +1,152 @@
+//! A region that loses answers, refuses, fails and is changed by people.
+
+mod harness;
+
+use gpuaas_core::record::{NodeHardware, RunRecord};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
+use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunStatus};
+use harness::Harness;
+use maas_sim::{Fault, FaultKind, HumanAction, MachineSpec, SimOptions, Status, ZERO};
+
+/// Every mutation of an onboarding, by the simulator's name of its endpoint.
+const MUTATIONS: [&str; 7] = [
+    "machines.create",
+    "machine.commission",
+    "blockdevice.set_boot_disk",
+    "machine.set_storage_layout",
+    "interface.link_subnet",
+    "machine.deploy",
+    "machine.release",
+];
+
+/// Ways in which an answer is lost, after the effect and before it.
+const LOSSES: [FaultKind; 5] = [
+    FaultKind::Accepted504,
+    FaultKind::Refused504,
+    FaultKind::ResetAfterAccept,
+    FaultKind::ResetBefore,
+    FaultKind::Unavailable503,
+];
+
+fn zero(machines: usize) -> SimOptions {
+    SimOptions { machines, class: &ZERO, scale: 0.0, ..SimOptions::default() }
+}
+
+fn parked(run: &RunRecord) -> &str {
+    assert_eq!(run.status, RunStatus::Parked, "{run:?}");
+    run.park.as_ref().map_or("", |park| &park.code)
+}
+
+/// One machine per mutation and kind of loss; each loses that one answer once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_to_any_mutation_loses_no_machine_and_deploys_none_twice() {
+    let profile = ProfileSpec { enable_phase2_roce: true, ..ProfileSpec::default() };
+    let cases: Vec<(&str, FaultKind)> =
+        MUTATIONS.iter().flat_map(|m| LOSSES.iter().map(move |l| (*m, *l))).collect();
+    let harness = Harness::with(zero(cases.len()), profile, 40.0).await;
+    let mut runs = Vec::new();
+    for (host, (endpoint, kind)) in harness.hosts.iter().zip(&cases) {
+        harness.sim.with(|region| {
+            if *endpoint == "machine.release" {
+                region.add_machine(MachineSpec::new(&host.name, Status::Deployed));
+            }
+            region.inject(Fault::new(*kind).on(&host.name).at(endpoint).times(1))
+        });
+        let spec = RoceAssignmentSpec {
+            site: "lab".to_owned(),
+            hostname: host.name.clone(),
+            interface: "ens108np0".to_owned(),
+            subnet_cidr: "10.101.0.0/16".to_owned(),
+            ip_address: format!("10.101.7.{}", runs.len() + 1),
+        };
+        let id = RoceAssignmentId::new(&RandomIds, harness.now());
+        let store = &harness.store;
+        store.add_roce(harness.now(), id, harness.site_id, spec).await.unwrap();
+        runs.push((host.name.clone(), *endpoint, *kind, harness.onboard(host).await));
+    }
+    for (name, endpoint, kind, accepted) in runs {
+        let run = harness.rest(accepted.run_id).await;
+        assert_eq!(run.status, RunStatus::Succeeded, "{endpoint} {kind:?}: {:?}", run.park);
+        let stats = harness.sim.with(|region| region.stats().machines[&name].clone());
+        assert_eq!((stats.deploys, stats.double_deploys), (1, 0), "{endpoint} {kind:?}");
+        assert!(stats.creates <= 1 && stats.commissions <= 1, "{endpoint} {kind:?}: {stats:?}");
+        let timeline = harness.store.timeline_of_run(run.id, 0, 1000).await.unwrap();
+        let seen = timeline.iter().any(|row| row.event.code == "unknown_outcome");
+        assert!(seen, "{endpoint} {kind:?}: the timeline does not tell of the lost answer");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_datasource_failure_is_retried_within_the_policy() {
+    let harness = Harness::with(zero(2), ProfileSpec::default(), 40.0).await;
+    let [once, always] = [&harness.hosts[0], &harness.hosts[1]];
+    harness.sim.with(|region| {
+        region.inject(Fault::new(FaultKind::DatasourceFailure).on(&once.name).times(1));
+        region.inject(Fault::new(FaultKind::DatasourceFailure).on(&always.name));
+    });
+    let (first, second) = (harness.onboard(once).await, harness.onboard(always).await);
+    let run = harness.rest(first.run_id).await;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
+    let deploys = |name: &str| harness.sim.with(|region| region.stats().machines[name].deploys);
+    assert_eq!(deploys(&once.name), 2);
+    let run = harness.rest(second.run_id).await;
+    assert_eq!(parked(&run), "deploy_failed");
+    assert!(run.park.unwrap().text.contains("datasource"));
+    assert_eq!(deploys(&always.name), 3, "one deployment and two retries");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_candidates_park_the_run_and_name_both_and_change_nothing() {
+    let harness = Harness::start(1, ProfileSpec::default()).await;
+    let host = &harness.hosts[0];
+    let other = harness.sim.with(|region| {
+        region.add_machine(MachineSpec::new(&host.name, Status::New));
+        region.add_machine(MachineSpec::new("impostor", Status::Ready))
+    });
+    let hardware =
+        NodeHardware { mac_addresses: vec![harness.mac_of(&other)], ..NodeHardware::default() };
+    let accepted = harness.onboard_as(&host.name, hardware).await;
+    let run = harness.rest(accepted.run_id).await;
+    assert_eq!(parked(&run), "two_candidates");
+    let text = run.park.unwrap().text;
+    assert!(text.contains(&host.name) && text.contains("impostor"), "{text}");
+    let calls = harness.sim.with(|region| region.stats().endpoints.clone());
+    let changed =
+        calls.keys().any(|label| label.contains("create") || label.contains("commission"));
+    assert!(!changed, "{calls:?}");
+    let node = harness.store.node(accepted.node_id).await.unwrap();
+    assert_eq!((node.state, node.system_id), (NodeState::Registered, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_single_new_machine_is_claimed_where_the_profile_allows() {
+    let profile = ProfileSpec { auto_claim_single_new_machine: true, ..ProfileSpec::default() };
+    let harness = Harness::start(1, profile).await;
+    harness.sim.with(|region| region.add_machine(MachineSpec::new("fresh", Status::New)));
+    let accepted = harness.onboard_as("renamed-later", NodeHardware::default()).await;
+    let run = harness.rest(accepted.run_id).await;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_and_hardware_in_the_way_park_with_the_next_action() {
+    let harness = Harness::with(zero(3), ProfileSpec::default(), 40.0).await;
+    let [wrong_nic, no_nic, locked] = [&harness.hosts[0], &harness.hosts[1], &harness.hosts[2]];
+    harness.sim.with(|region| {
+        region.inject(Fault::new(FaultKind::WrongPxeNic).on(&wrong_nic.name));
+        region.inject(Fault::new(FaultKind::NoBootInterface).on(&no_nic.name));
+        region.add_machine(MachineSpec::new(&locked.name, Status::Deployed));
+        let machine = locked.name.clone();
+        region.human(0, &HumanAction::Lock { machine }).unwrap();
+    });
+    for (host, code) in [
+        (wrong_nic, "pxe_preflight_failed"),
+        (no_nic, "pxe_preflight_failed"),
+        (locked, "machine_locked"),
+    ] {
+        let accepted = harness.onboard(host).await;
+        let run = harness.rest(accepted.run_id).await;
+        assert_eq!(parked(&run), code, "{}", host.name);
+        assert!(!run.park.unwrap().next_action.is_empty());
+    }
+}
