@@ -29,7 +29,52 @@ pub(crate) struct Harness {
     pub(crate) profile_id: ProfileId,
     pub(crate) hosts: Vec<maas_sim::HostView>,
     clock: Arc<dyn Clock>,
+    pub(crate) kit: Kit,
     _dir: tempfile::TempDir,
+}
+
+/// What it takes to start another engine on the same state.
+#[derive(Clone)]
+pub(crate) struct Kit {
+    url: String,
+    clock: Arc<dyn Clock>,
+    bundles: Arc<BundleCatalog>,
+    artifacts: Arc<ArtifactStore>,
+    config: EngineConfig,
+}
+
+impl Kit {
+    pub(crate) fn engine(&self, store: Store) -> Arc<Engine> {
+        Engine::start(EngineParts {
+            store,
+            clock: Arc::clone(&self.clock),
+            ids: Arc::new(RandomIds),
+            connect: Arc::new(HttpConnect::new(Arc::clone(&self.clock))),
+            bundles: Arc::clone(&self.bundles),
+            artifacts: Arc::clone(&self.artifacts),
+            http: reqwest::Client::new(),
+            config: self.config.clone(),
+        })
+    }
+
+    /// Runs a whole control plane for `milliseconds`, then drops it wherever it is: between a
+    /// call and its record, in the middle of a request, with leases held.
+    pub(crate) fn run_and_crash(&self, milliseconds: u64) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let kit = self.clone();
+        runtime.block_on(async move {
+            let store = Store::open(&kit.url, MasterKey::from_bytes([7; 32])).await.unwrap();
+            store.end_leases_of_dead_owner(kit.clock.now()).await.unwrap();
+            let _engine = kit.engine(store);
+            let until = RealClock.now().plus_seconds(milliseconds as f64 / 1000.0);
+            RealClock.sleep_until(until).await;
+        });
+        runtime.shutdown_background();
+    }
 }
 
 /// Serves what the checks before a deployment fetch.
@@ -69,20 +114,13 @@ impl Harness {
             EngineConfig::new(&advertise, Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent));
         config.poll_seconds = 0.05 * factor;
         let (site_id, profile_id) = register(&store, &sim, &profile, clock.now()).await;
-        let engine = Engine::start(EngineParts {
-            store: store.clone(),
-            clock: Arc::clone(&clock),
-            ids: Arc::new(RandomIds),
-            connect: Arc::new(HttpConnect::new(Arc::clone(&clock))),
-            bundles: Arc::new(bundles),
-            artifacts,
-            http: reqwest::Client::new(),
-            config,
-        });
+        let kit =
+            Kit { url, clock: Arc::clone(&clock), bundles: Arc::new(bundles), artifacts, config };
+        let engine = kit.engine(store.clone());
         let region = Arc::clone(&sim.region);
         let hosts = region.with(|region| region.hosts());
         tokio::spawn(play_nodes(store.clone(), sim, Arc::clone(&clock)));
-        Self { store, engine, sim: region, site_id, profile_id, hosts, clock, _dir: dir }
+        Self { store, engine, sim: region, site_id, profile_id, hosts, clock, kit, _dir: dir }
     }
 
     pub(crate) async fn onboard(&self, host: &maas_sim::HostView) -> OnboardAccepted {
