@@ -47,24 +47,14 @@ pub(crate) async fn append_report(
         .execute(
             "INSERT INTO report (run_id, kind, body, at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT DO NOTHING",
-            vec![
-                run_id.0.into(),
-                kind_of(kind).into(),
-                Val::json(kind)?,
-                now.into(),
-            ],
+            vec![run_id.0.into(), kind_of(kind).into(), Val::json(kind)?, now.into()],
         )
         .await?;
     Ok(added == 1)
 }
 
 async fn beat(conn: &mut Conn, now: Timestamp, heartbeat: &Heartbeat) -> Result<bool, StoreError> {
-    let Heartbeat {
-        node_id,
-        run_id,
-        agent_version,
-        first,
-    } = heartbeat;
+    let Heartbeat { node_id, run_id, agent_version, first } = heartbeat;
     let known = conn
         .execute(
             "UPDATE heartbeat SET at = $3, agent_version = $4 \
@@ -124,11 +114,7 @@ async fn finish(
 }
 
 fn task(mut cols: Cols<'_>) -> Result<(Task, bool), StoreError> {
-    let task = Task {
-        id: cols.id(TaskId)?,
-        spec: cols.json()?,
-        expires_at: cols.at()?,
-    };
+    let task = Task { id: cols.id(TaskId)?, spec: cols.json()?, expires_at: cols.at()? };
     Ok((task, cols.opt_at()?.is_some()))
 }
 
@@ -160,11 +146,7 @@ impl Store {
     /// The database's.
     pub async fn reports(&self, run_id: RunId) -> Result<Vec<Report>, StoreError> {
         let mut conn = self.reader().await?;
-        Ok(self
-            .reports_of(&mut conn, [run_id])
-            .await?
-            .remove(&run_id)
-            .unwrap_or_default())
+        Ok(self.reports_of(&mut conn, [run_id]).await?.remove(&run_id).unwrap_or_default())
     }
 
     pub(crate) async fn reports_of(
@@ -178,10 +160,7 @@ impl Store {
                 "SELECT {REPORT_COLUMNS} FROM report WHERE run_id IN ({{LIST}}) ORDER BY id"
             );
             let sql = with_list(&text, 1, ids.len());
-            for row in conn
-                .all(sql, ids.into_iter().map(Val::from).collect())
-                .await?
-            {
+            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
                 let report = rows::report(&mut row.cols())?;
                 reports.entry(report.run_id).or_default().push(report);
             }
@@ -228,10 +207,8 @@ impl Store {
                 args![node_id.0, now],
             )
             .await?;
-        let tasks: Vec<(Task, bool)> = rows
-            .iter()
-            .map(|row| task(row.cols()))
-            .collect::<Result<_, _>>()?;
+        let tasks: Vec<(Task, bool)> =
+            rows.iter().map(|row| task(row.cols())).collect::<Result<_, _>>()?;
         if tasks.iter().any(|(_, delivered)| !delivered) {
             self.write(move |conn| {
                 Box::pin(async move {

@@ -79,10 +79,7 @@ pub(crate) async fn replay<T: DeserializeOwned + 'static>(
     if hash == key.request_hash {
         return cols.json().map(Some);
     }
-    let detail = format!(
-        "the idempotency key {:?} was used for another request",
-        key.key
-    );
+    let detail = format!("the idempotency key {:?} was used for another request", key.key);
     Err(StoreError::conflict("idempotency_key_reused", detail))
 }
 
@@ -98,12 +95,7 @@ pub(crate) async fn keep<T: Serialize>(
         .execute(
             "INSERT INTO idempotency_record (key, request_hash, response, created_at) \
              VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-            vec![
-                (&key.key).into(),
-                (&key.request_hash).into(),
-                Val::json(response)?,
-                now.into(),
-            ],
+            vec![(&key.key).into(), (&key.request_hash).into(), Val::json(response)?, now.into()],
         )
         .await?;
     Ok(made == 1)
@@ -115,8 +107,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub async fn audit(&self, now: Timestamp, entry: NewAudit) -> Result<(), StoreError> {
-        self.write(move |conn| Box::pin(async move { append(conn, now, &entry).await }))
-            .await
+        self.write(move |conn| Box::pin(async move { append(conn, now, &entry).await })).await
     }
 
     /// What was written down, oldest first, after position `after`.

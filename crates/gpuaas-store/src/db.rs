@@ -162,11 +162,7 @@ fn in_dialect(sql: Sql, postgres: bool) -> Sql {
     if !sql.contains('{') {
         return sql;
     }
-    let (skip, lock) = if postgres {
-        ("FOR UPDATE SKIP LOCKED", "FOR UPDATE")
-    } else {
-        ("", "")
-    };
+    let (skip, lock) = if postgres { ("FOR UPDATE SKIP LOCKED", "FOR UPDATE") } else { ("", "") };
     Cow::Owned(sql.replace("{SKIP}", skip).replace("{LOCK}", lock))
 }
 
@@ -286,8 +282,7 @@ impl Conn {
                 }
                 sql.push(')');
             }
-            self.execute(sql, chunk.into_iter().flatten().collect())
-                .await?;
+            self.execute(sql, chunk.into_iter().flatten().collect()).await?;
         }
         Ok(())
     }
@@ -369,8 +364,7 @@ impl Cols<'_> {
         T::Err: std::fmt::Display,
     {
         let text: String = self.next()?;
-        text.parse()
-            .map_err(|error| StoreError::corrupt("word", error))
+        text.parse().map_err(|error| StoreError::corrupt("word", error))
     }
 
     /// The next column, a word of an enumeration or null.
@@ -379,11 +373,8 @@ impl Cols<'_> {
         T::Err: std::fmt::Display,
     {
         let text: Option<String> = self.next()?;
-        text.map(|text| {
-            text.parse()
-                .map_err(|error| StoreError::corrupt("word", error))
-        })
-        .transpose()
+        text.map(|text| text.parse().map_err(|error| StoreError::corrupt("word", error)))
+            .transpose()
     }
 
     /// The next column, JSON.

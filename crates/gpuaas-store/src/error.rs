@@ -78,30 +78,19 @@ impl StoreError {
     }
 
     pub(crate) fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::Conflict {
-            code,
-            detail: detail.into(),
-        }
+        Self::Conflict { code, detail: detail.into() }
     }
 
     pub(crate) fn not_found(what: &'static str, key: impl ToString) -> Self {
-        Self::NotFound {
-            what,
-            key: key.to_string(),
-        }
+        Self::NotFound { what, key: key.to_string() }
     }
 
     pub(crate) fn corrupt(what: impl Into<String>, detail: impl ToString) -> Self {
-        Self::Corrupt {
-            what: what.into(),
-            detail: detail.to_string(),
-        }
+        Self::Corrupt { what: what.into(), detail: detail.to_string() }
     }
 
     pub(crate) fn unavailable(detail: impl ToString) -> Self {
-        Self::Unavailable {
-            detail: detail.to_string(),
-        }
+        Self::Unavailable { detail: detail.to_string() }
     }
 
     pub(crate) fn open(
@@ -109,11 +98,7 @@ impl StoreError {
         detail: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self::Open {
-            code,
-            detail: detail.into(),
-            hint: hint.into(),
-        }
+        Self::Open { code, detail: detail.into(), hint: hint.into() }
     }
 }
 

@@ -35,6 +35,7 @@ mod agent;
 mod audit;
 mod db;
 mod error;
+mod journal;
 mod lookups;
 mod node;
 mod open;
@@ -157,9 +158,7 @@ impl Store {
     }
 
     pub(crate) fn signal_due(&self) {
-        self.inner
-            .due
-            .send_modify(|count| *count = count.wrapping_add(1));
+        self.inner.due.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     pub(crate) fn signal_task(&self, node_id: NodeId) {

@@ -202,10 +202,7 @@ async fn in_the_way(conn: &mut Conn, node: &NewNode) -> Result<StoreError, Store
         let detail = format!("BMC address {address} belongs to node {holder} ({id})");
         return Ok(StoreError::conflict("bmc_address_taken", detail));
     }
-    Ok(StoreError::conflict(
-        "already_exists",
-        format!("node {} exists", node.id),
-    ))
+    Ok(StoreError::conflict("already_exists", format!("node {} exists", node.id)))
 }
 
 async fn insert_node(
@@ -235,17 +232,9 @@ async fn insert_node(
     if made == 0 {
         return Err(in_the_way(conn, node).await?);
     }
-    let macs = node
-        .hardware
-        .mac_addresses
-        .iter()
-        .collect::<std::collections::BTreeSet<_>>();
-    let rows = macs
-        .into_iter()
-        .map(|mac| args![&mac.to_ascii_lowercase(), node.id.0])
-        .collect();
-    conn.insert_rows("INSERT INTO node_mac (mac_address, node_id)", rows)
-        .await
+    let macs = node.hardware.mac_addresses.iter().collect::<std::collections::BTreeSet<_>>();
+    let rows = macs.into_iter().map(|mac| args![&mac.to_ascii_lowercase(), node.id.0]).collect();
+    conn.insert_rows("INSERT INTO node_mac (mac_address, node_id)", rows).await
 }
 
 async fn insert_run(
@@ -283,21 +272,14 @@ async fn insert_run(
             )
             .await?;
         let Some(open) = open else {
-            return Err(StoreError::conflict(
-                "already_exists",
-                format!("run {} exists", run.id),
-            ));
+            return Err(StoreError::conflict("already_exists", format!("run {} exists", run.id)));
         };
         let mut cols = open.cols();
         let (id, step) = (cols.id(RunId)?, cols.word::<Step>()?);
         let detail = format!("run {id} of the node is open, at {step}");
         return Err(StoreError::conflict("node_has_open_run", detail));
     }
-    let first = Transition {
-        step: run.step,
-        at: now,
-        cause: run.cause.clone(),
-    };
+    let first = Transition { step: run.step, at: now, cause: run.cause.clone() };
     append_transitions(conn, run.id, &[first]).await
 }
 
@@ -308,20 +290,14 @@ async fn onboard(
     sealed: Option<Vec<u8>>,
 ) -> Result<Onboarded, StoreError> {
     let Onboard { node, run, .. } = asked;
-    let accepted = OnboardAccepted {
-        node_id: node.id,
-        run_id: run.id,
-    };
-    if let Some(key) = &asked.idempotency {
-        if !audit::keep(conn, now, key, &accepted).await? {
-            let earlier = audit::replay(conn, key).await?;
-            let accepted =
-                earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"))?;
-            return Ok(Onboarded {
-                accepted,
-                replayed: true,
-            });
-        }
+    let accepted = OnboardAccepted { node_id: node.id, run_id: run.id };
+    if let Some(key) = &asked.idempotency
+        && !audit::keep(conn, now, key, &accepted).await?
+    {
+        let earlier = audit::replay(conn, key).await?;
+        let accepted =
+            earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"))?;
+        return Ok(Onboarded { accepted, replayed: true });
     }
     insert_node(conn, now, node, run.id).await?;
     insert_run(conn, now, node.id, (node.site_id, node.profile_id), run).await?;
@@ -332,10 +308,7 @@ async fn onboard(
     if let Some(entry) = &asked.audit {
         audit::append(conn, now, entry).await?;
     }
-    Ok(Onboarded {
-        accepted,
-        replayed: false,
-    })
+    Ok(Onboarded { accepted, replayed: false })
 }
 
 impl Store {
@@ -371,10 +344,7 @@ impl Store {
         self.write(move |conn| {
             Box::pin(async move {
                 let row = conn
-                    .first(
-                        "SELECT site_id, profile_id FROM node WHERE id = $1",
-                        args![node_id.0],
-                    )
+                    .first("SELECT site_id, profile_id FROM node WHERE id = $1", args![node_id.0])
                     .await?
                     .ok_or_else(|| StoreError::not_found("node", node_id))?;
                 let mut cols = row.cols();
@@ -399,13 +369,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or the database's.
     pub async fn node(&self, id: NodeId) -> Result<NodeRecord, StoreError> {
-        const SQL: &str = concat!(
-            "SELECT ",
-            node_columns!(),
-            " FROM ",
-            node_from!(),
-            " WHERE node.id = $1"
-        );
+        const SQL: &str =
+            concat!("SELECT ", node_columns!(), " FROM ", node_from!(), " WHERE node.id = $1");
         let row = self.reader().await?.first(SQL, args![id.0]).await?;
         rows::node(&mut row.ok_or_else(|| StoreError::not_found("node", id))?.cols())
     }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 use tokio::sync::{broadcast, watch};
+use tokio::time::timeout;
 
 use crate::db::args;
 use crate::error::StoreError;
@@ -44,15 +45,7 @@ impl Store {
         };
         let (due, _) = watch::channel(0);
         let (tasks, _) = broadcast::channel(1024);
-        let store = Self {
-            inner: Arc::new(Inner {
-                db,
-                key,
-                written,
-                due,
-                tasks,
-            }),
-        };
+        let store = Self { inner: Arc::new(Inner { db, key, written, due, tasks }) };
         store.check_key().await?;
         Ok(store)
     }
@@ -72,10 +65,7 @@ impl Store {
                     )
                     .await?;
                     let row = conn
-                        .first(
-                            "SELECT value FROM store_meta WHERE name = 'master_key_id'",
-                            args![],
-                        )
+                        .first("SELECT value FROM store_meta WHERE name = 'master_key_id'", args![])
                         .await?;
                     row.ok_or_else(|| StoreError::corrupt("master key id", "it is missing"))?
                         .cols()
@@ -108,14 +98,10 @@ impl Place {
                 let detail = "the PostgreSQL URL cannot be read".to_owned();
                 StoreError::open("database_url_invalid", detail, hint)
             })?;
-            let options = options
-                .statement_cache_capacity(STATEMENTS)
-                .application_name("gpuaas");
+            let options = options.statement_cache_capacity(STATEMENTS).application_name("gpuaas");
             return Ok(Self::Postgres(Box::new(options)));
         }
-        let path = url
-            .strip_prefix("sqlite://")
-            .or_else(|| url.strip_prefix("sqlite:"));
+        let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
         let path = path.unwrap_or(url);
         if path.contains("://") {
             let scheme = path.split("://").next().unwrap_or_default();
@@ -132,19 +118,26 @@ impl Place {
 
 async fn postgres(options: PgConnectOptions) -> Result<PgPool, StoreError> {
     let place = format!("{}:{}", options.get_host(), options.get_port());
+    let unreachable = |why: &dyn std::fmt::Display| {
+        StoreError::open(
+            "database_unreachable",
+            format!("PostgreSQL at {place} did not take the connection: {why}"),
+            "check that the server runs there, that the database exists, and the user name \
+             and password",
+        )
+    };
+    // A pool tries again until its patience ends; a first connection of our own tells at once.
+    match timeout(PATIENCE, options.connect()).await {
+        Err(_) => return Err(unreachable(&"it does not answer")),
+        Ok(Err(error)) => return Err(unreachable(&error)),
+        Ok(Ok(connection)) => connection.close().await?,
+    }
     let pool = PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS)
         .acquire_timeout(PATIENCE)
         .connect_with(options)
         .await
-        .map_err(|error| {
-            StoreError::open(
-                "database_unreachable",
-                format!("PostgreSQL at {place} did not take the connection: {error}"),
-                "check that the server runs there, that the database exists, and the user name \
-                 and password",
-            )
-        })?;
+        .map_err(|error| unreachable(&error))?;
     POSTGRES.run(&pool).await.map_err(migration_failed)?;
     Ok(pool)
 }
@@ -158,14 +151,8 @@ async fn sqlite(path: &Path, written: Arc<Written>) -> Result<Db, StoreError> {
         .foreign_keys(true)
         .busy_timeout(PATIENCE)
         .statement_cache_capacity(STATEMENTS);
-    let mut connection = options
-        .connect()
-        .await
-        .map_err(|error| unwritable(path, &error))?;
-    SQLITE
-        .run(&mut connection)
-        .await
-        .map_err(migration_failed)?;
+    let mut connection = options.connect().await.map_err(|error| unwritable(path, &error))?;
+    SQLITE.run(&mut connection).await.map_err(migration_failed)?;
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)
         .acquire_timeout(PATIENCE)
@@ -191,10 +178,7 @@ fn make_private(path: &Path) -> Result<(), StoreError> {
 fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
     StoreError::open(
         "database_unwritable",
-        format!(
-            "the database file {} cannot be opened: {error}",
-            path.display()
-        ),
+        format!("the database file {} cannot be opened: {error}", path.display()),
         "make its folder, and let this user write there; or name another file",
     )
 }

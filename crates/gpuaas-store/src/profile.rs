@@ -40,10 +40,7 @@ fn profile(mut cols: Cols<'_>) -> Result<ProfileResource, StoreError> {
     Ok(Resource {
         id: cols.id(ProfileId)?,
         spec: cols.json()?,
-        status: ProfileStatus {
-            name: cols.next()?,
-            site_bootstrap_bundle_digest: cols.next()?,
-        },
+        status: ProfileStatus { name: cols.next()?, site_bootstrap_bundle_digest: cols.next()? },
         revision: cols.next()?,
         created_at: cols.at()?,
         updated_at: cols.at()?,
@@ -61,13 +58,7 @@ async fn add_revision(
     conn.execute(
         "INSERT INTO profile_revision (profile_id, revision, spec, bundle_digest, created_at) \
          VALUES ($1, $2, $3, $4, $5)",
-        vec![
-            id.0.into(),
-            revision.into(),
-            spec,
-            bundle_digest.into(),
-            now.into(),
-        ],
+        vec![id.0.into(), revision.into(), spec, bundle_digest.into(), now.into()],
     )
     .await
     .map(drop)
@@ -147,10 +138,7 @@ impl Store {
     pub async fn profile(&self, id: ProfileId) -> Result<ProfileResource, StoreError> {
         let sql = profile_select!("WHERE profile.id = $1");
         let row = self.reader().await?.first(sql, args![id.0]).await?;
-        profile(
-            row.ok_or_else(|| StoreError::not_found("profile", id))?
-                .cols(),
-        )
+        profile(row.ok_or_else(|| StoreError::not_found("profile", id))?.cols())
     }
 
     /// A profile at its newest revision, by name.
@@ -160,10 +148,7 @@ impl Store {
     pub async fn profile_by_name(&self, name: &str) -> Result<ProfileResource, StoreError> {
         let sql = profile_select!("WHERE profile.name = $1");
         let row = self.reader().await?.first(sql, args![name]).await?;
-        profile(
-            row.ok_or_else(|| StoreError::not_found("profile", name))?
-                .cols(),
-        )
+        profile(row.ok_or_else(|| StoreError::not_found("profile", name))?.cols())
     }
 
     /// All profiles at their newest revisions, by name.

@@ -80,11 +80,7 @@ impl Store {
                     )
                     .await?;
                 let Some(holder) = holder else {
-                    let RoceAssignmentSpec {
-                        hostname,
-                        interface,
-                        ..
-                    } = &asked;
+                    let RoceAssignmentSpec { hostname, interface, .. } = &asked;
                     let detail = format!("{interface} of {hostname} has an address already");
                     return Err(StoreError::conflict("roce_interface_taken", detail));
                 };
@@ -97,14 +93,7 @@ impl Store {
         })
         .await?;
         let status = RoceStatus::default();
-        Ok(Resource {
-            id,
-            spec,
-            status,
-            revision: 1,
-            created_at: now,
-            updated_at: now,
-        })
+        Ok(Resource { id, spec, status, revision: 1, created_at: now, updated_at: now })
     }
 
     /// All fabric addresses, by site, hostname and interface.
@@ -131,11 +120,7 @@ impl Store {
             "WHERE roce_assignment.site_id = $1 AND roce_assignment.hostname = $2 \
              ORDER BY roce_assignment.interface"
         );
-        let rows = self
-            .reader()
-            .await?
-            .all(sql, args![site_id.0, hostname])
-            .await?;
+        let rows = self.reader().await?.all(sql, args![site_id.0, hostname]).await?;
         rows.iter().map(|row| assignment(row.cols())).collect()
     }
 }

@@ -109,11 +109,7 @@ pub(crate) fn observation(cols: &mut Cols<'_>) -> Result<Option<Observation>, St
 pub(crate) const REPORT_COLUMNS: &str = "report.run_id, report.at, report.body";
 
 pub(crate) fn report(cols: &mut Cols<'_>) -> Result<Report, StoreError> {
-    Ok(Report {
-        run_id: cols.id(RunId)?,
-        at: cols.at()?,
-        kind: cols.json()?,
-    })
+    Ok(Report { run_id: cols.id(RunId)?, at: cols.at()?, kind: cols.json()? })
 }
 
 pub(crate) fn site(cols: &mut Cols<'_>) -> Result<SiteResource, StoreError> {
@@ -142,10 +138,7 @@ pub(crate) fn timeline_event(cols: &mut Cols<'_>) -> Result<TimelineEvent, Store
 pub(crate) fn word_of<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => Ok(word),
-        Ok(other) => Err(StoreError::corrupt(
-            "word",
-            format!("{other} is not a word"),
-        )),
+        Ok(other) => Err(StoreError::corrupt("word", format!("{other} is not a word"))),
         Err(error) => Err(StoreError::corrupt("word", error)),
     }
 }

@@ -1,11 +1,12 @@
-//! Runs: handing them out, taking their results back, reading them.
+//! Runs: handing them out, waking them, taking their results back. The rules are told in the
+//! text of the crate.
 
-use gpuaas_core::effect::{Intent, Outcome};
+use gpuaas_core::effect::Intent;
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_types::agent::TaskSpec;
-use gpuaas_types::api::{AttemptView, StepSpan, TimelineEvent};
+use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::machine::Observation;
-use gpuaas_types::{NodeId, NodeState, ProfileId, RunId, Step, TaskId, Timestamp};
+use gpuaas_types::{NodeId, NodeState, RunId, Step, TaskId, Timestamp};
 
 use crate::audit::NewAudit;
 use crate::db::{Conn, Val, args, padded, with_list};
@@ -174,9 +175,7 @@ pub(crate) async fn wake_one(
             args![now, run_id.0],
         )
         .await?;
-    row.ok_or_else(|| StoreError::not_found("run", run_id))?
-        .cols()
-        .id(NodeId)
+    row.ok_or_else(|| StoreError::not_found("run", run_id))?.cols().id(NodeId)
 }
 
 /// Appends step boundaries.
@@ -189,8 +188,7 @@ pub(crate) async fn append_transitions(
         .iter()
         .map(|change| args![run_id.0, change.step.as_str(), change.at, &change.cause])
         .collect();
-    conn.insert_rows("INSERT INTO transition (run_id, step, at, cause)", rows)
-        .await
+    conn.insert_rows("INSERT INTO transition (run_id, step, at, cause)", rows).await
 }
 
 async fn write_run(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<bool, StoreError> {
@@ -251,10 +249,7 @@ async fn change_node(
         .await;
     match changed {
         // Another node took the machine between the look and the write.
-        Err(StoreError::Conflict {
-            code: "already_exists",
-            ..
-        }) => {
+        Err(StoreError::Conflict { code: "already_exists", .. }) => {
             let system_id = change.system_id.as_deref().unwrap_or_default();
             let detail = format!("machine {system_id} was just taken by another node");
             Err(StoreError::conflict("machine_held", detail))
@@ -353,9 +348,7 @@ impl Store {
             .write(move |conn| {
                 Box::pin(async move {
                     let rows = conn.all(CLAIM, args![now, lease_until, limit]).await?;
-                    rows.iter()
-                        .map(|row| rows::run(&mut row.cols()))
-                        .collect::<Result<Vec<_>, _>>()
+                    rows.iter().map(|row| rows::run(&mut row.cols())).collect::<Result<Vec<_>, _>>()
                 })
             })
             .await?;
@@ -370,30 +363,20 @@ impl Store {
         let mut nodes = std::collections::HashMap::new();
         for ids in padded(runs.iter().map(|run| run.node_id.0)) {
             let sql = with_list(CLAIMED_NODES, 1, ids.len());
-            for row in conn
-                .all(sql, ids.into_iter().map(Val::from).collect())
-                .await?
-            {
+            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
                 let mut cols = row.cols();
                 let node = rows::node(&mut cols)?;
                 nodes.insert(node.id, (node, rows::observation(&mut cols)?));
             }
         }
-        let mut reports = self
-            .reports_of(&mut conn, runs.iter().map(|run| run.id))
-            .await?;
+        let mut reports = self.reports_of(&mut conn, runs.iter().map(|run| run.id)).await?;
         runs.into_iter()
             .map(|run| {
                 let (node, observation) = nodes
                     .remove(&run.node_id)
                     .ok_or_else(|| StoreError::corrupt("run", "its node is missing"))?;
                 let reports = reports.remove(&run.id).unwrap_or_default();
-                Ok(Claimed {
-                    run,
-                    node,
-                    observation,
-                    reports,
-                })
+                Ok(Claimed { run, node, observation, reports })
             })
             .collect()
     }
@@ -437,11 +420,7 @@ impl Store {
                         args![run_id.0, lease_token, until],
                     )
                     .await?;
-                if renewed == 0 {
-                    Err(StoreError::LeaseLost)
-                } else {
-                    Ok(())
-                }
+                if renewed == 0 { Err(StoreError::LeaseLost) } else { Ok(()) }
             })
         })
         .await
@@ -453,8 +432,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub async fn wake(&self, now: Timestamp, run_ids: Vec<RunId>) -> Result<(), StoreError> {
-        self.write(move |conn| Box::pin(async move { wake(conn, now, run_ids).await }))
-            .await?;
+        self.write(move |conn| Box::pin(async move { wake(conn, now, run_ids).await })).await?;
         self.signal_due();
         Ok(())
     }
@@ -507,9 +485,7 @@ impl Store {
                     return audit::append(conn, now, &entry).await;
                 }
                 let row = conn.first("SELECT status FROM run WHERE id = $1", args![run_id.0]);
-                let row = row
-                    .await?
-                    .ok_or_else(|| StoreError::not_found("run", run_id))?;
+                let row = row.await?.ok_or_else(|| StoreError::not_found("run", run_id))?;
                 let status: String = row.cols().next()?;
                 let detail = format!("run {run_id} is {status}, not parked");
                 Err(StoreError::conflict("run_not_parked", detail))
@@ -518,148 +494,5 @@ impl Store {
         .await?;
         self.signal_due();
         Ok(())
-    }
-
-    /// A run.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
-    pub async fn run(&self, id: RunId) -> Result<RunRecord, StoreError> {
-        const SQL: &str = concat!(
-            "SELECT ",
-            run_columns!("run.due_at"),
-            " FROM run WHERE id = $1"
-        );
-        let row = self.reader().await?.first(SQL, args![id.0]).await?;
-        rows::run(&mut row.ok_or_else(|| StoreError::not_found("run", id))?.cols())
-    }
-
-    /// The runs of a node, newest first.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn runs_of_node(&self, node_id: NodeId) -> Result<Vec<RunRecord>, StoreError> {
-        const SQL: &str = concat!(
-            "SELECT ",
-            run_columns!("run.due_at"),
-            " FROM run WHERE node_id = $1 ORDER BY created_at DESC, id DESC"
-        );
-        let rows = self.reader().await?.all(SQL, args![node_id.0]).await?;
-        rows.iter().map(|row| rows::run(&mut row.cols())).collect()
-    }
-
-    /// How many open runs of a profile are in one of `steps`; for its `batch_max_parallel`.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn open_runs_in(
-        &self,
-        profile_id: ProfileId,
-        steps: &[Step],
-    ) -> Result<i64, StoreError> {
-        let sql = with_list(
-            "SELECT COUNT(*) FROM run WHERE status IN ('running', 'waiting', 'parked') \
-             AND profile_id = $1 AND step IN ({LIST})",
-            2,
-            steps.len(),
-        );
-        let mut values = args![profile_id.0];
-        values.extend(steps.iter().map(|step| Val::from(step.as_str())));
-        let row = self.reader().await?.first(sql, values).await?;
-        row.map_or(Ok(0), |row| row.cols().next())
-    }
-
-    /// Step boundaries of a run, oldest first.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn transitions(&self, run_id: RunId) -> Result<Vec<Transition>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(
-                "SELECT step, at, cause FROM transition WHERE run_id = $1 ORDER BY id",
-                args![run_id.0],
-            )
-            .await?;
-        rows.iter()
-            .map(|row| {
-                let mut cols = row.cols();
-                Ok(Transition {
-                    step: cols.word()?,
-                    at: cols.at()?,
-                    cause: cols.next()?,
-                })
-            })
-            .collect()
-    }
-
-    /// The stretches of a run, oldest first: each ends where the next begins, the last where the
-    /// run ended.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
-    pub async fn spans(&self, run_id: RunId) -> Result<Vec<StepSpan>, StoreError> {
-        let ended_at = self.run(run_id).await?.ended_at;
-        let changes = self.transitions(run_id).await?;
-        let ends = changes
-            .iter()
-            .skip(1)
-            .map(|next| Some(next.at))
-            .chain([ended_at]);
-        Ok(changes
-            .iter()
-            .zip(ends)
-            .map(|(change, until)| StepSpan {
-                step: change.step,
-                from: change.at,
-                until,
-            })
-            .collect())
-    }
-
-    /// Everything a run tried, oldest first.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn attempts(&self, run_id: RunId) -> Result<Vec<AttemptView>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(
-                "SELECT step, effect, number, at, outcome, ended_at FROM effect_attempt \
-                 WHERE run_id = $1 ORDER BY at, id",
-                args![run_id.0],
-            )
-            .await?;
-        rows.iter()
-            .map(|row| {
-                let mut cols = row.cols();
-                let step = cols.word()?;
-                let effect: gpuaas_core::effect::Effect = cols.json()?;
-                let number: i64 = cols.next()?;
-                let intended_at = cols.at()?;
-                let outcome: Option<Outcome> = cols.opt_json()?;
-                Ok(AttemptView {
-                    step,
-                    effect: effect.name().to_owned(),
-                    number: u32::try_from(number)
-                        .map_err(|error| StoreError::corrupt("attempt number", error))?,
-                    intended_at,
-                    ended_at: cols.opt_at()?,
-                    outcome: outcome.as_ref().map(|outcome| outcome.name().to_owned()),
-                    detail: outcome.map_or_else(String::new, detail_of),
-                })
-            })
-            .collect()
-    }
-}
-
-fn detail_of(outcome: Outcome) -> String {
-    match outcome {
-        Outcome::Accepted => String::new(),
-        Outcome::Rejected { text, .. }
-        | Outcome::NotSent { text, .. }
-        | Outcome::Unknown { text, .. } => text,
     }
 }

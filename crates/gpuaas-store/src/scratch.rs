@@ -34,14 +34,9 @@ impl ScratchDatabase {
     /// [`StoreError::Open`] with code `database_url_invalid`.
     pub fn existing(url: &str, name: &str) -> Result<Self, StoreError> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        let (base, query) = url
-            .split_once('?')
-            .map_or((url, None), |(base, q)| (base, Some(q)));
+        let (base, query) = url.split_once('?').map_or((url, None), |(base, q)| (base, Some(q)));
         let authority = base.find("://").map_or(0, |at| at + 3);
-        let Some(slash) = base[authority..]
-            .find('/')
-            .filter(|_| name.chars().all(plain))
-        else {
+        let Some(slash) = base[authority..].find('/').filter(|_| name.chars().all(plain)) else {
             return Err(StoreError::open(
                 "database_url_invalid",
                 "the PostgreSQL URL names no database to start from".to_owned(),
@@ -67,11 +62,7 @@ impl ScratchDatabase {
     /// # Errors
     /// [`StoreError::Open`] with code `database_unreachable`.
     pub async fn drop_it(&self) -> Result<(), StoreError> {
-        self.execute(format!(
-            "DROP DATABASE IF EXISTS {} WITH (FORCE)",
-            self.name
-        ))
-        .await
+        self.execute(format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)).await
     }
 
     async fn execute(&self, statement: String) -> Result<(), StoreError> {
@@ -88,10 +79,7 @@ impl ScratchDatabase {
             let hint = "use postgres://USER:PASSWORD@HOST:PORT/DATABASE";
             StoreError::open("database_url_invalid", detail, hint)
         })?;
-        let pool = PgPoolOptions::new()
-            .max_connections(1)
-            .connect_with(options)
-            .await;
+        let pool = PgPoolOptions::new().max_connections(1).connect_with(options).await;
         pool.map_err(|error| refused(&error))
     }
 }

@@ -92,11 +92,7 @@ impl MasterKey {
         match fs::read_to_string(path) {
             Ok(text) => Self::check_mode(path).and_then(|()| Self::parse(path, text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::create(path),
-            Err(error) => Err(unreadable(
-                path,
-                &error,
-                "check the path and its permissions",
-            )),
+            Err(error) => Err(unreadable(path, &error, "check the path and its permissions")),
         }
     }
 
@@ -113,11 +109,7 @@ impl MasterKey {
         if valid {
             Ok(Self(key))
         } else {
-            Err(unreadable(
-                path,
-                &"it is not 64 hexadecimal digits",
-                "restore it from a backup",
-            ))
+            Err(unreadable(path, &"it is not 64 hexadecimal digits", "restore it from a backup"))
         }
     }
 
@@ -130,11 +122,7 @@ impl MasterKey {
             return Ok(());
         }
         let hint = format!("chmod 600 {}", path.display());
-        Err(unreadable(
-            path,
-            &format!("its mode is {:o}", mode & 0o777),
-            &hint,
-        ))
+        Err(unreadable(path, &format!("its mode is {:o}", mode & 0o777), &hint))
     }
 
     /// Writes a new key beside `path` and links it there: of two processes that start at once,
@@ -152,10 +140,7 @@ impl MasterKey {
             .create_new(true)
             .mode(0o600)
             .open(&draft)
-            .and_then(|mut file| {
-                file.write_all(hex.as_bytes())
-                    .and_then(|()| file.sync_all())
-            })
+            .and_then(|mut file| file.write_all(hex.as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| fs::hard_link(&draft, path));
         fs::remove_file(&draft).ok();
         match written {
@@ -165,11 +150,9 @@ impl MasterKey {
                     .map_err(|error| unreadable(path, &error, "check the path"))?;
                 Self::parse(path, text)
             }
-            Err(error) => Err(unreadable(
-                path,
-                &error,
-                "make its folder, and let this user write there",
-            )),
+            Err(error) => {
+                Err(unreadable(path, &error, "make its folder, and let this user write there"))
+            }
         }
     }
 
@@ -204,9 +187,8 @@ impl MasterKey {
     /// Opens what [`Self::seal`] made for the same owner.
     pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Result<Secret, StoreError> {
         let refuse = |why: &str| StoreError::corrupt(format!("secret {owner}"), why);
-        let (head, body) = sealed
-            .split_at_checked(HEAD_BYTES)
-            .ok_or_else(|| refuse("it is too short"))?;
+        let (head, body) =
+            sealed.split_at_checked(HEAD_BYTES).ok_or_else(|| refuse("it is too short"))?;
         let (version, rest) = head.split_at(1);
         let (key_id, rest) = rest.split_at(KEY_ID_BYTES);
         let (outer, rest) = rest.split_at(NONCE_BYTES);
@@ -225,24 +207,19 @@ impl MasterKey {
 }
 
 fn unreadable(path: &Path, why: &dyn fmt::Display, hint: &str) -> StoreError {
-    let detail = format!(
-        "the master key file {} cannot be used: {why}",
-        path.display()
-    );
+    let detail = format!("the master key file {} cannot be used: {why}", path.display());
     StoreError::open("master_key_unreadable", detail, hint)
 }
 
 fn random<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut bytes = [0; N];
-    rand::rngs::OsRng
-        .try_fill_bytes(&mut bytes)
-        .map_err(|error| {
-            StoreError::open(
-                "random_unavailable",
-                format!("the operating system gives no randomness: {error}"),
-                "check /dev/urandom",
-            )
-        })?;
+    rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|error| {
+        StoreError::open(
+            "random_unavailable",
+            format!("the operating system gives no randomness: {error}"),
+            "check /dev/urandom",
+        )
+    })?;
     Ok(bytes)
 }
 
@@ -253,13 +230,7 @@ fn encrypt(
     plain: &[u8],
 ) -> Result<Vec<u8>, StoreError> {
     Aes256GcmSiv::new(key.into())
-        .encrypt(
-            &Nonce::from(nonce),
-            Payload {
-                msg: plain,
-                aad: owner.as_bytes(),
-            },
-        )
+        .encrypt(&Nonce::from(nonce), Payload { msg: plain, aad: owner.as_bytes() })
         .map_err(|_| StoreError::corrupt(format!("secret {owner}"), "it is too long to seal"))
 }
 
@@ -267,13 +238,7 @@ fn decrypt(key: &[u8], nonce: &[u8], owner: &str, sealed: &[u8]) -> Option<Zeroi
     let nonce: [u8; NONCE_BYTES] = nonce.try_into().ok()?;
     Aes256GcmSiv::new_from_slice(key)
         .ok()?
-        .decrypt(
-            &Nonce::from(nonce),
-            Payload {
-                msg: sealed,
-                aad: owner.as_bytes(),
-            },
-        )
+        .decrypt(&Nonce::from(nonce), Payload { msg: sealed, aad: owner.as_bytes() })
         .ok()
         .map(Zeroizing::new)
 }
@@ -291,18 +256,9 @@ mod tests {
         let secret = Secret::new("consumer:token:secret".to_owned());
         let sealed = key().seal("site/1", &secret).unwrap();
         assert_eq!(key().open("site/1", &sealed).unwrap(), secret);
-        assert_eq!(
-            key().open("site/2", &sealed).unwrap_err().code(),
-            "stored_data_corrupt"
-        );
+        assert_eq!(key().open("site/2", &sealed).unwrap_err().code(), "stored_data_corrupt");
         let other = MasterKey::from_bytes([8; 32]);
-        assert!(
-            other
-                .open("site/1", &sealed)
-                .unwrap_err()
-                .to_string()
-                .contains("another master")
-        );
+        assert!(other.open("site/1", &sealed).unwrap_err().to_string().contains("another master"));
         let mut bent = sealed;
         *bent.last_mut().unwrap() ^= 1;
         assert!(key().open("site/1", &bent).is_err());
@@ -320,10 +276,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("master.key");
         let made = MasterKey::load_or_create(&path).unwrap();
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(MasterKey::load_or_create(&path).unwrap().0, made.0);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
@@ -332,9 +285,6 @@ mod tests {
         assert!(refused.hint().starts_with("chmod 600"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "short").unwrap();
-        assert_eq!(
-            MasterKey::load_or_create(&path).unwrap_err().code(),
-            "master_key_unreadable"
-        );
+        assert_eq!(MasterKey::load_or_create(&path).unwrap_err().code(), "master_key_unreadable");
     }
 }

@@ -15,10 +15,7 @@ const API_KEY: &str = "maas_api_key";
 
 macro_rules! site_select {
     ($rest:literal) => {
-        concat!(
-            "SELECT id, spec, status, revision, created_at, updated_at FROM site ",
-            $rest
-        )
+        concat!("SELECT id, spec, status, revision, created_at, updated_at FROM site ", $rest)
     };
 }
 
@@ -60,14 +57,7 @@ impl Store {
             })
         })
         .await?;
-        Ok(SiteResource {
-            id,
-            spec,
-            status,
-            revision: 1,
-            created_at: now,
-            updated_at: now,
-        })
+        Ok(SiteResource { id, spec, status, revision: 1, created_at: now, updated_at: now })
     }
 
     /// A site by identifier.
@@ -75,11 +65,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or the database's.
     pub async fn site(&self, id: SiteId) -> Result<SiteResource, StoreError> {
-        let row = self
-            .reader()
-            .await?
-            .first(site_select!("WHERE id = $1"), args![id.0])
-            .await?;
+        let row = self.reader().await?.first(site_select!("WHERE id = $1"), args![id.0]).await?;
         let row = row.ok_or_else(|| StoreError::not_found("site", id))?;
         rows::site(&mut row.cols())
     }
@@ -89,11 +75,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or the database's.
     pub async fn site_by_name(&self, name: &str) -> Result<SiteResource, StoreError> {
-        let row = self
-            .reader()
-            .await?
-            .first(site_select!("WHERE name = $1"), args![name])
-            .await?;
+        let row = self.reader().await?.first(site_select!("WHERE name = $1"), args![name]).await?;
         let row = row.ok_or_else(|| StoreError::not_found("site", name))?;
         rows::site(&mut row.cols())
     }
@@ -103,11 +85,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub async fn sites(&self) -> Result<Vec<SiteResource>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(site_select!("ORDER BY name"), args![])
-            .await?;
+        let rows = self.reader().await?.all(site_select!("ORDER BY name"), args![]).await?;
         rows.iter().map(|row| rows::site(&mut row.cols())).collect()
     }
 
@@ -130,11 +108,7 @@ impl Store {
                         vec![id.0.into(), status, now.into()],
                     )
                     .await?;
-                if changed == 0 {
-                    Err(StoreError::not_found("site", id))
-                } else {
-                    Ok(())
-                }
+                if changed == 0 { Err(StoreError::not_found("site", id)) } else { Ok(()) }
             })
         })
         .await
@@ -167,16 +141,11 @@ impl Store {
         let row = self
             .reader()
             .await?
-            .first(
-                "SELECT sealed FROM secret WHERE owner = $1 AND name = $2",
-                args![owner, name],
-            )
+            .first("SELECT sealed FROM secret WHERE owner = $1 AND name = $2", args![owner, name])
             .await?;
         let Some(row) = row else { return Ok(None) };
         let sealed: Vec<u8> = row.cols().next()?;
-        self.key()
-            .open(&format!("{owner}/{name}"), &sealed)
-            .map(Some)
+        self.key().open(&format!("{owner}/{name}"), &sealed).map(Some)
     }
 }
 

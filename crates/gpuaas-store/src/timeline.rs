@@ -66,8 +66,7 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<TimelineRow>, StoreError> {
-        self.timeline(timeline_select!("node_id = $1"), node_id.0, after, limit)
-            .await
+        self.timeline(timeline_select!("node_id = $1"), node_id.0, after, limit).await
     }
 
     /// History of a run; otherwise as [`Self::timeline_of_node`].
@@ -80,8 +79,7 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<TimelineRow>, StoreError> {
-        self.timeline(timeline_select!("run_id = $1"), run_id.0, after, limit)
-            .await
+        self.timeline(timeline_select!("run_id = $1"), run_id.0, after, limit).await
     }
 
     async fn timeline(
@@ -91,18 +89,11 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<TimelineRow>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(sql, crate::db::args![key, after, limit])
-            .await?;
+        let rows = self.reader().await?.all(sql, crate::db::args![key, after, limit]).await?;
         rows.iter()
             .map(|row| {
                 let mut cols = row.cols();
-                Ok(TimelineRow {
-                    id: cols.next()?,
-                    event: timeline_event(&mut cols)?,
-                })
+                Ok(TimelineRow { id: cols.next()?, event: timeline_event(&mut cols)? })
             })
             .collect()
     }

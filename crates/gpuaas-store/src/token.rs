@@ -276,18 +276,13 @@ impl Stored {
 async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrolled, StoreError> {
     let unknown = || StoreError::Token(TokenFault::Unknown);
     // The run first, as everywhere; that also lets enrollments of a run in one by one.
-    let locked = conn.first(
-        "SELECT node_id FROM run WHERE id = $1 {LOCK}",
-        args![asked.run_id.0],
-    );
+    let locked = conn.first("SELECT node_id FROM run WHERE id = $1 {LOCK}", args![asked.run_id.0]);
     locked.await?.ok_or_else(unknown)?;
     let token = stored(conn, &asked.hash).await?.ok_or_else(unknown)?;
     if token.grant.run_id != Some(asked.run_id) {
         return Err(unknown());
     }
-    token
-        .check(now, TokenPurpose::Enrollment)
-        .map_err(StoreError::Token)?;
+    token.check(now, TokenPurpose::Enrollment).map_err(StoreError::Token)?;
     let node_id = token.grant.node_id.ok_or_else(unknown)?;
 
     // Whoever was the node's agent before is not any more.
@@ -297,11 +292,8 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
         args![node_id.0, now],
     )
     .await?;
-    conn.execute(
-        "UPDATE token SET used_at = $2 WHERE id = $1",
-        args![token.grant.id.0, now],
-    )
-    .await?;
+    conn.execute("UPDATE token SET used_at = $2 WHERE id = $1", args![token.grant.id.0, now])
+        .await?;
     let credential = NewToken {
         id: asked.credential_id,
         hash: asked.credential_hash,
@@ -309,7 +301,8 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
         node_id: Some(node_id),
         run_id: Some(asked.run_id),
         single_use: false,
-        usable_from: now,
+        // Another replica's clock may be behind ours.
+        usable_from: Timestamp::EPOCH,
         expires_at: None,
     };
     insert(conn, now, &[credential]).await?;
@@ -320,11 +313,7 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
     agent::append_report(conn, now, asked.run_id, &kind).await?;
     run::wake_one(conn, now, asked.run_id).await?;
     timeline::append(conn, asked.timeline.iter().map(|event| (node_id, event))).await?;
-    Ok(Enrolled {
-        node_id,
-        run_id: asked.run_id,
-        again: token.used_at.is_some(),
-    })
+    Ok(Enrolled { node_id, run_id: asked.run_id, again: token.used_at.is_some() })
 }
 
 impl Store {
@@ -333,8 +322,7 @@ impl Store {
     /// # Errors
     /// `already_exists`, or the database's.
     pub async fn add_token(&self, now: Timestamp, token: NewToken) -> Result<(), StoreError> {
-        self.write(move |conn| Box::pin(async move { insert(conn, now, &[token]).await }))
-            .await
+        self.write(move |conn| Box::pin(async move { insert(conn, now, &[token]).await })).await
     }
 
     /// Withdraws a credential.
@@ -350,11 +338,7 @@ impl Store {
                         args![id.0, now],
                     )
                     .await?;
-                if found == 0 {
-                    Err(StoreError::not_found("token", id))
-                } else {
-                    Ok(())
-                }
+                if found == 0 { Err(StoreError::not_found("token", id)) } else { Ok(()) }
             })
         })
         .await
@@ -367,10 +351,10 @@ impl Store {
     pub async fn check_token(
         &self,
         now: Timestamp,
-        hash: &[u8; 32],
+        hash: [u8; 32],
         purpose: TokenPurpose,
     ) -> Result<TokenGrant, StoreError> {
-        let token = stored(&mut self.reader().await?, hash).await?;
+        let token = stored(&mut self.reader().await?, &hash).await?;
         let token = token.ok_or(StoreError::Token(TokenFault::Unknown))?;
         token.check(now, purpose).map_err(StoreError::Token)?;
         Ok(token.grant)

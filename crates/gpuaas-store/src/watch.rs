@@ -111,13 +111,7 @@ pub(crate) async fn put_read(
 }
 
 async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreError> {
-    let ObservedEvent {
-        node_id,
-        event_id,
-        status,
-        at,
-        rebooted_at,
-    } = event;
+    let ObservedEvent { node_id, event_id, status, at, rebooted_at } = event;
     if let Some(status) = *status {
         conn.execute(
             "INSERT INTO observation (node_id, status, status_at, event_id, read_at, vanished, \
@@ -166,14 +160,7 @@ async fn write_batch(
     for event in &batch.events {
         put_event(conn, event).await?;
     }
-    timeline::append(
-        conn,
-        batch
-            .timeline
-            .iter()
-            .map(|(node_id, event)| (*node_id, event)),
-    )
-    .await?;
+    timeline::append(conn, batch.timeline.iter().map(|(node_id, event)| (*node_id, event))).await?;
     if batch.event_cursor.is_some() {
         conn.execute(
             "UPDATE site_watch SET event_cursor = $2 WHERE site_id = $1",
@@ -211,11 +198,7 @@ impl Store {
                     .await?;
                 let Some(row) = row else { return Ok(None) };
                 let mut cols = row.cols();
-                Ok(Some(WatchLease {
-                    site_id,
-                    token: cols.next()?,
-                    event_cursor: cols.next()?,
-                }))
+                Ok(Some(WatchLease { site_id, token: cols.next()?, event_cursor: cols.next()? }))
             })
         })
         .await
@@ -256,11 +239,7 @@ impl Store {
                         args![site_id.0, token, until],
                     )
                     .await?;
-                if kept == 0 {
-                    Err(StoreError::LeaseLost)
-                } else {
-                    Ok(())
-                }
+                if kept == 0 { Err(StoreError::LeaseLost) } else { Ok(()) }
             })
         })
         .await
@@ -274,14 +253,9 @@ impl Store {
         let row = self
             .reader()
             .await?
-            .first(
-                "SELECT event_cursor FROM site_watch WHERE site_id = $1",
-                args![site_id.0],
-            )
+            .first("SELECT event_cursor FROM site_watch WHERE site_id = $1", args![site_id.0])
             .await?;
-        row.ok_or_else(|| StoreError::not_found("site", site_id))?
-            .cols()
-            .next()
+        row.ok_or_else(|| StoreError::not_found("site", site_id))?.cols().next()
     }
 
     /// Writes what a look found.
@@ -332,10 +306,7 @@ impl Store {
             .map(|row| {
                 let mut cols = row.cols();
                 let system_id: String = cols.next()?;
-                let watched = Watched {
-                    node_id: cols.id(NodeId)?,
-                    run_id: cols.opt_id(RunId)?,
-                };
+                let watched = Watched { node_id: cols.id(NodeId)?, run_id: cols.opt_id(RunId)? };
                 Ok((system_id, watched))
             })
             .collect()

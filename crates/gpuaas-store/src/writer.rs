@@ -90,11 +90,7 @@ impl Writer {
         written: Arc<Written>,
     ) -> Self {
         let (queue, inbox) = mpsc::channel(QUEUE);
-        let task = Task {
-            options,
-            conn: Conn::Lite(Box::new(connection)),
-            written,
-        };
+        let task = Task { options, conn: Conn::Lite(Box::new(connection)), written };
         tokio::spawn(task.run(inbox));
         Self { queue }
     }
@@ -113,10 +109,7 @@ impl Writer {
                 Ran { ok, answer }
             })
         });
-        self.queue
-            .send(Message::Job(job))
-            .await
-            .map_err(|_| stopped())?;
+        self.queue.send(Message::Job(job)).await.map_err(|_| stopped())?;
         receiver.await.map_err(|_| stopped())?
     }
 
@@ -155,10 +148,10 @@ impl Task {
                 self.group(group).await;
             }
         }
-        if let Conn::Lite(connection) = self.conn {
-            if let Err(error) = connection.close().await {
-                tracing::warn!(%error, "closing the database file failed");
-            }
+        if let Conn::Lite(connection) = self.conn
+            && let Err(error) = connection.close().await
+        {
+            tracing::warn!(%error, "closing the database file failed");
         }
         for done in closing {
             done.send(()).ok();

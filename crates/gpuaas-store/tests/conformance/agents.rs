@@ -1,1 +1,120 @@
-//! agents
+//! Reports, heartbeats, tasks.
+
+use gpuaas_core::record::{Report, ReportKind};
+use gpuaas_store::{Heartbeat, NewTask, RunWrite};
+use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult, TaskSpec};
+use gpuaas_types::{NodeId, RunId, TaskId};
+
+use crate::rig::{NOON, World, at, code, event, id, on_each};
+
+fn progress(run_id: RunId, message: &str) -> Report {
+    Report {
+        run_id,
+        at: at(5.0),
+        kind: ReportKind::Progress {
+            phase: Phase::SiteBootstrap,
+            status: ProgressStatus::Started,
+            message: message.to_owned(),
+        },
+    }
+}
+
+fn heartbeat(node_id: NodeId, run_id: RunId) -> Heartbeat {
+    let first = Some(event(Some(run_id), "first_heartbeat"));
+    Heartbeat { node_id, run_id, agent_version: "1.0".to_owned(), first }
+}
+
+#[test]
+fn a_report_wakes_its_run() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let claimed = world.claim_one(NOON).await;
+        world.give_back(NOON, &claimed, at(900.0)).await.unwrap();
+        let mut signal = world.store.due_signal();
+        signal.mark_unchanged();
+        let report = progress(run_id, "with a \u{0} byte");
+        let history = vec![event(Some(run_id), "site_bootstrap_started")];
+        world.store.add_report(report, history).await.unwrap();
+        assert!(signal.has_changed().unwrap());
+
+        let claimed = world.claim_one(at(5.0)).await;
+        assert_eq!(claimed.reports, vec![progress(run_id, "with a \u{fffd} byte")]);
+        assert_eq!(claimed.reports, world.store.reports(run_id).await.unwrap());
+        let history = world.store.timeline_of_node(node_id, 0, 10).await.unwrap();
+        assert_eq!(history[1].event.code, "site_bootstrap_started");
+        let unknown = progress(RunId(id()), "");
+        assert_eq!(code(world.store.add_report(unknown, vec![]).await), "not_found");
+    });
+}
+
+#[test]
+fn only_the_first_heartbeat_of_a_run_wakes_it() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let beat = |seconds| world.store.heartbeat(at(seconds), heartbeat(node_id, run_id));
+        assert!(beat(1.0).await.unwrap());
+        assert!(!beat(2.0).await.unwrap());
+        assert!(!beat(3.0).await.unwrap());
+        let claimed = world.claim_one(at(3.0)).await;
+        assert_eq!(claimed.node.heartbeat_at, Some(at(3.0)));
+        assert_eq!(claimed.node.revision, 1);
+        assert_eq!(claimed.run.wake_seq, 1);
+        let first = Report { run_id, at: at(1.0), kind: ReportKind::FirstHeartbeat };
+        assert_eq!(claimed.reports, vec![first]);
+        let history = world.store.timeline_of_run(run_id, 0, 10).await.unwrap();
+        assert_eq!(history.len(), 1);
+        let unknown = heartbeat(node_id, RunId(id()));
+        assert_eq!(code(world.store.heartbeat(at(4.0), unknown).await), "not_found");
+    });
+}
+
+#[test]
+fn a_task_is_done_once() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let mut tasks = store.task_signal();
+        let spec = TaskSpec::Diagnostics { units: vec!["docker.service".to_owned()] };
+        let task =
+            |seconds| NewTask { id: TaskId(id()), spec: spec.clone(), expires_at: at(seconds) };
+        let (short, long) = (task(10.0), task(100.0));
+        let mut write = RunWrite::new(world.claim_one(NOON).await.run).releasing();
+        write.run.due_at = at(900.0);
+        write.tasks = vec![short.clone(), long.clone()];
+        store.commit(NOON, write).await.unwrap();
+        assert_eq!(tasks.try_recv().unwrap(), node_id);
+
+        let pending = store.pending_tasks(at(1.0), node_id).await.unwrap();
+        assert_eq!(pending.len(), 2);
+        assert_eq!(pending[0].spec, spec);
+        let again = store.pending_tasks(at(2.0), node_id).await.unwrap();
+        assert_eq!(again, pending, "a task stays until it is finished");
+        let left = store.pending_tasks(at(10.0), node_id).await.unwrap();
+        assert_eq!(left.iter().map(|task| task.id).collect::<Vec<_>>(), [long.id]);
+        assert!(store.pending_tasks(at(1.0), NodeId(id())).await.unwrap().is_empty());
+
+        let result = TaskResult {
+            succeeded: true,
+            message: String::new(),
+            findings: vec![],
+            facts: serde_json::json!({ "gpus": 8 }),
+        };
+        let history = vec![event(Some(run_id), "diagnostics_finished")];
+        let finish = |result: &TaskResult| {
+            store.finish_task(at(11.0), node_id, long.id, result.clone(), history.clone())
+        };
+        assert!(finish(&result).await.unwrap());
+        let other = TaskResult { succeeded: false, ..result.clone() };
+        assert!(!finish(&other).await.unwrap());
+        assert!(store.pending_tasks(at(11.0), node_id).await.unwrap().is_empty());
+        let claimed = world.claim_one(at(11.0)).await;
+        let kind = ReportKind::TaskFinished { task_id: long.id, result: result.clone() };
+        assert_eq!(claimed.reports, vec![Report { run_id, at: at(11.0), kind }]);
+        assert_eq!(store.timeline_of_run(run_id, 0, 10).await.unwrap().len(), 1);
+        let stranger = store.finish_task(at(11.0), NodeId(id()), long.id, result, vec![]);
+        assert_eq!(code(stranger.await), "not_found");
+    });
+}

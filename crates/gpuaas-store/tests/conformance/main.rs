@@ -4,6 +4,12 @@
 //! `postgres://postgres@127.0.0.1:5432/postgres`; each test makes a database there and drops it
 //! when it passed. Elsewhere each test says that it skipped PostgreSQL.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "the whole of this program is tests; clippy's exception sees test functions only"
+)]
+
 mod agents;
 mod nodes;
 mod rig;

@@ -1,1 +1,164 @@
-//! nodes
+//! Onboarding, finding and listing nodes.
+
+use futures::future::join_all;
+use gpuaas_store::{IdempotencyKey, NewAudit, NodeChange, NodeFilter, RunWrite};
+use gpuaas_types::spec::RoceAssignmentSpec;
+use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunStatus, SiteId};
+
+use crate::rig::{NOON, World, at, code, event, id, on_each};
+
+#[test]
+fn a_name_and_a_bmc_belong_to_one_node() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let refused = world.store.onboard(NOON, world.onboarding("j22u11")).await.unwrap_err();
+        assert_eq!(refused.code(), "hostname_taken");
+        assert!(refused.to_string().contains(&node_id.to_string()), "{refused}");
+        let mut other = world.onboarding("j22u15");
+        other.node.hardware.bmc_address = Some("bmc-j22u11".to_owned());
+        let refused = world.store.onboard(NOON, other.clone()).await.unwrap_err();
+        assert_eq!(refused.code(), "bmc_address_taken");
+        assert!(refused.to_string().contains("node j22u11"), "{refused}");
+        assert_eq!(world.store.list_nodes(NodeFilter::default()).await.unwrap().len(), 1);
+
+        // A node that left gives both up.
+        let mut write = RunWrite::new(world.claim_one(NOON).await.run).releasing();
+        assert_eq!(write.run.id, run_id);
+        (write.run.status, write.run.ended_at) = (RunStatus::Cancelled, Some(at(1.0)));
+        write.node = Some(NodeChange { state: Some(NodeState::Detached), system_id: None });
+        world.store.commit(at(1.0), write).await.unwrap();
+        world.store.onboard(at(2.0), other).await.unwrap();
+        let again = world.onboarding("j22u11");
+        let mut again_without_bmc = again.clone();
+        again_without_bmc.node.hardware.bmc_address = None;
+        again_without_bmc.node.bmc_password = None;
+        let made = world.store.onboard(at(2.0), again_without_bmc).await.unwrap();
+        assert_eq!(world.store.bmc_password(made.accepted.node_id).await.unwrap(), None);
+        let found = world.store.find_nodes("j22u11").await.unwrap();
+        let ids: Vec<NodeId> = found.iter().map(|node| node.id).collect();
+        assert_eq!(ids, [made.accepted.node_id, node_id], "nodes in service come first");
+    });
+}
+
+#[test]
+fn of_many_at_once_one_gets_the_name() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let asked = (0..8).map(|_| world.onboarding("j22u11"));
+        let made = join_all(asked.map(|asked| world.store.onboard(NOON, asked))).await;
+        assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
+        assert_eq!(world.claim(NOON).await.len(), 1);
+    });
+}
+
+#[test]
+fn a_repeated_request_gets_the_first_answer() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let asked = |hash: u8| {
+            let mut asked = world.onboarding("j22u11");
+            let key = "onboard:1".to_owned();
+            asked.idempotency = Some(IdempotencyKey { key, request_hash: [hash; 32] });
+            asked.audit = Some(NewAudit {
+                actor: "ada".to_owned(),
+                action: "node.onboard".to_owned(),
+                subject: "j22u11".to_owned(),
+                detail: serde_json::Value::Null,
+            });
+            world.store.onboard(NOON, asked)
+        };
+        let all = join_all([asked(1), asked(1), asked(1)]).await;
+        let all: Vec<_> = all.into_iter().map(Result::unwrap).collect();
+        assert_eq!(all.iter().filter(|made| !made.replayed).count(), 1);
+        assert!(all.iter().all(|made| made.accepted == all[0].accepted));
+        assert_eq!(code(asked(2).await), "idempotency_key_reused");
+        assert_eq!(world.store.audit_entries(0, 10).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn anything_finds_a_node() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let mut write = RunWrite::new(world.claim_one(NOON).await.run).releasing();
+        write.node = Some(NodeChange { state: None, system_id: Some("abc123".to_owned()) });
+        world.store.commit(NOON, write).await.unwrap();
+        let spec = RoceAssignmentSpec {
+            site: "north".to_owned(),
+            hostname: "j22u11".to_owned(),
+            interface: "rdma0".to_owned(),
+            subnet_cidr: "10.8.0.0/24".to_owned(),
+            ip_address: "10.8.0.1".to_owned(),
+        };
+        let roce_id = RoceAssignmentId(id());
+        world.store.add_roce(NOON, roce_id, world.site_id, spec).await.unwrap();
+        let (by_node, by_run) = (node_id.to_string(), run_id.to_string());
+        for text in [
+            by_node.as_str(),
+            &by_run,
+            "j22u11",
+            "abc123",
+            "52:54:00:ab:cd:01",
+            "52:54:00:AB:CD:01",
+            "bmc-j22u11",
+            "10.8.0.1",
+        ] {
+            let found = world.store.find_nodes(text).await.unwrap();
+            assert_eq!(found.len(), 1, "{text}");
+            assert_eq!(found[0], world.store.node(node_id).await.unwrap(), "{text}");
+        }
+        assert!(world.store.find_nodes("j22").await.unwrap().is_empty());
+        assert_eq!(code(world.store.node(NodeId(id())).await), "not_found");
+    });
+}
+
+#[test]
+fn lists_show_names_and_runs() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (second, _) = world.node("b").await;
+        let (first, run_id) = world.node("a").await;
+        let list = |filter| world.store.list_nodes(filter);
+        let all = list(NodeFilter::default()).await.unwrap();
+        assert_eq!(all.iter().map(|node| node.node.id).collect::<Vec<_>>(), [first, second]);
+        assert_eq!((all[0].site.as_str(), all[0].profile.as_str()), ("north", "h200"));
+        assert_eq!(all[0].run.as_ref().unwrap().id, run_id);
+        assert_eq!(all[0].maas_status, None);
+        assert_eq!(world.store.listed_node(first).await.unwrap(), all[0]);
+        assert_eq!(code(world.store.listed_node(NodeId(id())).await), "not_found");
+
+        let count = async |filter| list(filter).await.unwrap().len();
+        let none = NodeFilter::default();
+        assert_eq!(count(NodeFilter { site_id: Some(world.site_id), ..none }).await, 2);
+        assert_eq!(count(NodeFilter { site_id: Some(SiteId(id())), ..none }).await, 0);
+        assert_eq!(count(NodeFilter { state: Some(NodeState::Active), ..none }).await, 0);
+        assert_eq!(count(NodeFilter { state: Some(NodeState::Registered), ..none }).await, 2);
+        assert_eq!(count(NodeFilter { run_status: Some(RunStatus::Parked), ..none }).await, 0);
+        assert_eq!(count(NodeFilter { run_status: Some(RunStatus::Running), ..none }).await, 2);
+    });
+}
+
+#[test]
+fn history_pages_by_node_and_by_run() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let mut write = RunWrite::new(world.claim_one(NOON).await.run);
+        write.timeline = (0..150).map(|n| event(Some(run_id), &format!("e{n}"))).collect();
+        world.store.commit(NOON, write).await.unwrap();
+        let mut codes = Vec::new();
+        let mut after = 0;
+        loop {
+            let page = world.store.timeline_of_run(run_id, after, 40).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = last.id;
+            codes.extend(page.into_iter().map(|row| row.event.code));
+        }
+        assert_eq!(codes, (0..150).map(|n| format!("e{n}")).collect::<Vec<_>>());
+        let all = world.store.timeline_of_node(node_id, 0, 1000).await.unwrap();
+        assert_eq!(all.len(), 151);
+        assert_eq!(all[0].event, event(None, "accepted"));
+    });
+}

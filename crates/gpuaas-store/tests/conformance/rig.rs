@@ -57,11 +57,8 @@ where
     F: Fn(Place) -> Fut,
     Fut: Future<Output = ()>,
 {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("gpuaas.db").display());
@@ -73,14 +70,9 @@ where
     });
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests are configured by the environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "tests are configured by the environment")]
 fn postgres_server() -> Option<String> {
-    std::env::var("GPUAAS_TEST_POSTGRES")
-        .ok()
-        .filter(|url| !url.is_empty())
+    std::env::var("GPUAAS_TEST_POSTGRES").ok().filter(|url| !url.is_empty())
 }
 
 async fn on_postgres<F, Fut>(server: &str, test: &F)
@@ -89,28 +81,18 @@ where
     Fut: Future<Output = ()>,
 {
     let options = PgConnectOptions::from_str(server).unwrap();
-    let admin = PgPoolOptions::new()
-        .max_connections(1)
-        .connect_with(options)
-        .await
-        .unwrap();
+    let admin = PgPoolOptions::new().max_connections(1).connect_with(options).await.unwrap();
     let name = format!("gpuaas_test_{}", Uuid::new_v4().simple());
     sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}")))
         .execute(&admin)
         .await
         .unwrap();
     let (base, _) = server.rsplit_once('/').unwrap();
-    test(Place {
-        url: format!("{base}/{name}"),
-        folder: tempfile::tempdir().unwrap(),
-    })
-    .await;
-    sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
-        "DROP DATABASE {name} WITH (FORCE)"
-    )))
-    .execute(&admin)
-    .await
-    .unwrap();
+    test(Place { url: format!("{base}/{name}"), folder: tempfile::tempdir().unwrap() }).await;
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)")))
+        .execute(&admin)
+        .await
+        .unwrap();
 }
 
 /// A store with a site and a profile.
@@ -127,25 +109,11 @@ impl World {
         let (site_id, profile_id) = (SiteId(id()), ProfileId(id()));
         let api_key = Secret::new(API_KEY.to_owned());
         store
-            .create_site(
-                NOON,
-                site_id,
-                site_spec("north"),
-                Default::default(),
-                &api_key,
-            )
+            .create_site(NOON, site_id, site_spec("north"), Default::default(), &api_key)
             .await
             .unwrap();
-        store
-            .create_profile(NOON, profile_id, "h200", &ProfileSpec::default(), "")
-            .await
-            .unwrap();
-        Self {
-            store,
-            site_id,
-            profile_id,
-            place,
-        }
+        store.create_profile(NOON, profile_id, "h200", &ProfileSpec::default(), "").await.unwrap();
+        Self { store, site_id, profile_id, place }
     }
 
     pub(crate) fn onboarding(&self, hostname: &str) -> Onboard {
@@ -173,20 +141,13 @@ impl World {
 
     /// A node and its run, due at noon.
     pub(crate) async fn node(&self, hostname: &str) -> (NodeId, RunId) {
-        let made = self
-            .store
-            .onboard(NOON, self.onboarding(hostname))
-            .await
-            .unwrap();
+        let made = self.store.onboard(NOON, self.onboarding(hostname)).await.unwrap();
         (made.accepted.node_id, made.accepted.run_id)
     }
 
     /// Claims everything due at `now`, until a minute later.
     pub(crate) async fn claim(&self, now: Timestamp) -> Vec<Claimed> {
-        self.store
-            .claim(now, now.plus_seconds(60.0), 100)
-            .await
-            .unwrap()
+        self.store.claim(now, now.plus_seconds(60.0), 100).await.unwrap()
     }
 
     /// Claims the one run that is due.

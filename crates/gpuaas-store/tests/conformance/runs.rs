@@ -24,10 +24,7 @@ fn intent(outcome: Option<Outcome>) -> Intent {
     Intent {
         id: AttemptId(id()),
         step: Step::Deploy,
-        effect: Effect::Deploy {
-            distro_series: "ubuntu/noble".to_owned(),
-            enable_hw_sync: true,
-        },
+        effect: Effect::Deploy { distro_series: "ubuntu/noble".to_owned(), enable_hw_sync: true },
         number: 1,
         at: at(1.0),
         before: Some(4),
@@ -76,47 +73,22 @@ fn a_stale_token_writes_nothing_at_all() {
             system_id: Some("abc123".to_owned()),
         });
         write.timeline = vec![event(Some(run_id), "stale")];
-        write.transitions = vec![Transition {
-            step: Step::Deploy,
-            at: NOON,
-            cause: "stale".to_owned(),
-        }];
+        write.transitions =
+            vec![Transition { step: Step::Deploy, at: NOON, cause: "stale".to_owned() }];
         write.attempts = vec![intent(None)];
+        assert_eq!(code(world.store.commit(at(61.0), write.clone()).await), "lease_lost");
         assert_eq!(
-            code(world.store.commit(at(61.0), write.clone()).await),
-            "lease_lost"
-        );
-        assert_eq!(
-            code(
-                world
-                    .store
-                    .renew(run_id, stale.run.lease_token, at(99.0))
-                    .await
-            ),
+            code(world.store.renew(run_id, stale.run.lease_token, at(99.0)).await),
             "lease_lost"
         );
 
         let run = world.store.run(run_id).await.unwrap();
-        assert_eq!(
-            (run.step, run.lease_token),
-            (Step::Accept, fresh.run.lease_token)
-        );
+        assert_eq!((run.step, run.lease_token), (Step::Accept, fresh.run.lease_token));
         let node = world.store.node(node_id).await.unwrap();
-        assert_eq!(
-            (node.state, node.system_id, node.revision),
-            (NodeState::Registered, None, 1)
-        );
+        assert_eq!((node.state, node.system_id, node.revision), (NodeState::Registered, None, 1));
         assert_eq!(world.store.transitions(run_id).await.unwrap().len(), 1);
         assert!(world.store.attempts(run_id).await.unwrap().is_empty());
-        assert_eq!(
-            world
-                .store
-                .timeline_of_node(node_id, 0, 10)
-                .await
-                .unwrap()
-                .len(),
-            1
-        );
+        assert_eq!(world.store.timeline_of_node(node_id, 0, 10).await.unwrap().len(), 1);
 
         write.run = fresh.run.clone();
         write.run.step = Step::Deploy;
@@ -141,10 +113,7 @@ fn an_event_during_the_work_is_not_lost() {
         let (_, run_id) = world.node("j22u11").await;
         let claimed = world.claim_one(NOON).await;
         world.store.wake(at(1.0), vec![run_id]).await.unwrap();
-        assert!(
-            world.claim(at(2.0)).await.is_empty(),
-            "an event does not break a lease"
-        );
+        assert!(world.claim(at(2.0)).await.is_empty(), "an event does not break a lease");
         world.give_back(at(3.0), &claimed, at(900.0)).await.unwrap();
 
         let again = world.claim_one(at(3.0)).await;
@@ -154,11 +123,7 @@ fn an_event_during_the_work_is_not_lost() {
         assert_eq!((run.handled_seq, run.due_at), (1, at(900.0)));
         assert!(world.claim(at(5.0)).await.is_empty());
 
-        world
-            .store
-            .wake(at(6.0), vec![run_id, run_id])
-            .await
-            .unwrap();
+        world.store.wake(at(6.0), vec![run_id, run_id]).await.unwrap();
         assert_eq!(world.claim_one(at(6.0)).await.run.due_at, at(6.0));
     });
 }
@@ -181,17 +146,9 @@ fn keeping_the_lease_keeps_others_away() {
         let mut claimed = world.claim_one(NOON).await;
         claimed.run.lease_until = at(120.0);
         claimed.run.memory.visits.insert(Step::Discover, 3);
-        world
-            .store
-            .commit(at(1.0), RunWrite::new(claimed.run.clone()))
-            .await
-            .unwrap();
+        world.store.commit(at(1.0), RunWrite::new(claimed.run.clone())).await.unwrap();
         assert!(world.claim(at(100.0)).await.is_empty());
-        world
-            .store
-            .renew(run_id, claimed.run.lease_token, at(300.0))
-            .await
-            .unwrap();
+        world.store.renew(run_id, claimed.run.lease_token, at(300.0)).await.unwrap();
         assert!(world.claim(at(299.0)).await.is_empty());
         let again = world.claim_one(at(300.0)).await;
         assert_eq!(again.run.memory.visits(Step::Discover), 3);
@@ -238,39 +195,22 @@ fn a_parked_run_counts_events_and_waits_for_a_person() {
         let claimed = world.claim_one(NOON).await;
         let mut run = claimed.run.clone();
         (run.status, run.park) = (RunStatus::Parked, Some(park()));
-        world
-            .store
-            .commit(at(1.0), RunWrite::new(run).releasing())
-            .await
-            .unwrap();
+        world.store.commit(at(1.0), RunWrite::new(run).releasing()).await.unwrap();
         assert_eq!(world.store.next_due().await.unwrap(), None);
         world.store.wake(at(2.0), vec![run_id]).await.unwrap();
         assert!(world.claim(Timestamp::NEVER).await.is_empty());
         let run = world.store.run(run_id).await.unwrap();
         assert_eq!((run.wake_seq, run.park), (1, Some(park())));
 
-        world
-            .store
-            .resume(at(3.0), run_id, "ada", "renamed it")
-            .await
-            .unwrap();
+        world.store.resume(at(3.0), run_id, "ada", "renamed it").await.unwrap();
         let claimed = world.claim_one(at(3.0)).await;
-        assert_eq!(
-            (claimed.run.status, claimed.run.park),
-            (RunStatus::Running, None)
-        );
+        assert_eq!((claimed.run.status, claimed.run.park), (RunStatus::Running, None));
         let entries = world.store.audit_entries(0, 10).await.unwrap();
         assert_eq!(entries[0].entry.actor, "ada");
         assert_eq!(entries[0].entry.detail["reason"], "renamed it");
-        assert_eq!(
-            code(world.store.resume(at(4.0), run_id, "ada", "").await),
-            "run_not_parked"
-        );
+        assert_eq!(code(world.store.resume(at(4.0), run_id, "ada", "").await), "run_not_parked");
         let unknown = gpuaas_types::RunId(id());
-        assert_eq!(
-            code(world.store.resume(at(4.0), unknown, "ada", "").await),
-            "not_found"
-        );
+        assert_eq!(code(world.store.resume(at(4.0), unknown, "ada", "").await), "not_found");
     });
 }
 
@@ -281,20 +221,9 @@ fn resuming_fences_the_worker_that_parked() {
         let (_, run_id) = world.node("j22u11").await;
         let mut claimed = world.claim_one(NOON).await;
         claimed.run.status = RunStatus::Parked;
-        world
-            .store
-            .commit(at(1.0), RunWrite::new(claimed.run.clone()))
-            .await
-            .unwrap();
-        world
-            .store
-            .resume(at(2.0), run_id, "ada", "")
-            .await
-            .unwrap();
-        assert_eq!(
-            code(world.give_back(at(3.0), &claimed, at(9.0)).await),
-            "lease_lost"
-        );
+        world.store.commit(at(1.0), RunWrite::new(claimed.run.clone())).await.unwrap();
+        world.store.resume(at(2.0), run_id, "ada", "").await.unwrap();
+        assert_eq!(code(world.give_back(at(3.0), &claimed, at(9.0)).await), "lease_lost");
     });
 }
 
@@ -309,18 +238,11 @@ fn a_machine_belongs_to_one_node() {
         let bind = |claimed: &gpuaas_store::Claimed| {
             let mut write = RunWrite::new(claimed.run.clone());
             write.run.step = Step::Commission;
-            write.node = Some(NodeChange {
-                state: None,
-                system_id: Some("abc".to_owned()),
-            });
+            write.node = Some(NodeChange { state: None, system_id: Some("abc".to_owned()) });
             write
         };
         world.store.commit(at(1.0), bind(&first)).await.unwrap();
-        let refused = world
-            .store
-            .commit(at(1.0), bind(&second))
-            .await
-            .unwrap_err();
+        let refused = world.store.commit(at(1.0), bind(&second)).await.unwrap_err();
         assert_eq!(refused.code(), "machine_held");
         assert!(refused.to_string().contains("first"), "{refused}");
         let run = world.store.run(second.run.id).await.unwrap();
@@ -343,15 +265,9 @@ fn an_outcome_is_written_once() {
         };
         commit(&attempt).await.unwrap();
         let seen = world.store.attempts(run_id).await.unwrap();
-        assert_eq!(
-            (seen[0].effect.as_str(), seen[0].outcome.clone()),
-            ("deploy", None)
-        );
+        assert_eq!((seen[0].effect.as_str(), seen[0].outcome.clone()), ("deploy", None));
 
-        attempt.outcome = Some(Outcome::Unknown {
-            code: "timeout".into(),
-            text: "504".into(),
-        });
+        attempt.outcome = Some(Outcome::Unknown { code: "timeout".into(), text: "504".into() });
         attempt.ended_at = Some(at(31.0));
         commit(&attempt).await.unwrap();
         attempt.outcome = Some(Outcome::Accepted);
@@ -359,10 +275,7 @@ fn an_outcome_is_written_once() {
         let seen = world.store.attempts(run_id).await.unwrap();
         assert_eq!(seen.len(), 1);
         assert_eq!(seen[0].outcome.as_deref(), Some("unknown"));
-        assert_eq!(
-            (seen[0].detail.as_str(), seen[0].ended_at),
-            ("504", Some(at(31.0)))
-        );
+        assert_eq!((seen[0].detail.as_str(), seen[0].ended_at), ("504", Some(at(31.0))));
     });
 }
 
@@ -371,37 +284,19 @@ fn a_node_has_one_open_run() {
     on_each(|place| async move {
         let world = World::new(place).await;
         let (node_id, run_id) = world.node("j22u11").await;
-        let refused = world
-            .store
-            .start_run(at(1.0), node_id, new_run(), vec![])
-            .await
-            .unwrap_err();
+        let refused = world.store.start_run(at(1.0), node_id, new_run(), vec![]).await.unwrap_err();
         assert_eq!(refused.code(), "node_has_open_run");
         assert!(refused.to_string().contains(&run_id.to_string()));
 
         let mut run = world.claim_one(at(1.0)).await.run;
         (run.status, run.ended_at) = (RunStatus::Failed, Some(at(2.0)));
-        world
-            .store
-            .commit(at(2.0), RunWrite::new(run).releasing())
-            .await
-            .unwrap();
+        world.store.commit(at(2.0), RunWrite::new(run).releasing()).await.unwrap();
         assert_eq!(world.store.next_due().await.unwrap(), None);
         let next = new_run();
-        world
-            .store
-            .start_run(at(3.0), node_id, next.clone(), vec![])
-            .await
-            .unwrap();
-        assert_eq!(
-            world.store.node(node_id).await.unwrap().run_id,
-            Some(next.id)
-        );
+        world.store.start_run(at(3.0), node_id, next.clone(), vec![]).await.unwrap();
+        assert_eq!(world.store.node(node_id).await.unwrap().run_id, Some(next.id));
         let runs = world.store.runs_of_node(node_id).await.unwrap();
-        assert_eq!(
-            runs.iter().map(|run| run.id).collect::<Vec<_>>(),
-            vec![next.id, run_id]
-        );
+        assert_eq!(runs.iter().map(|run| run.id).collect::<Vec<_>>(), vec![next.id, run_id]);
     });
 }
 
@@ -420,19 +315,12 @@ fn spans_meet_and_end_with_the_run() {
             expected_by: None,
             deadline: Some(at(99.0)),
         });
-        let step = |step, seconds| Transition {
-            step,
-            at: at(seconds),
-            cause: String::new(),
-        };
+        let step = |step, seconds| Transition { step, at: at(seconds), cause: String::new() };
         write.transitions = vec![step(Step::Discover, 2.0), step(Step::Commission, 5.0)];
         let wait = write.run.wait.clone();
         world.store.commit(at(9.0), write).await.unwrap();
         let spans = world.store.spans(run_id).await.unwrap();
-        let edges: Vec<_> = spans
-            .iter()
-            .map(|span| (span.step, span.from, span.until))
-            .collect();
+        let edges: Vec<_> = spans.iter().map(|span| (span.step, span.from, span.until)).collect();
         assert_eq!(
             edges,
             vec![
@@ -443,30 +331,9 @@ fn spans_meet_and_end_with_the_run() {
         );
         assert_eq!(world.store.run(run_id).await.unwrap().wait, wait);
         let steps = [Step::Accept, Step::Deploy];
-        assert_eq!(
-            world
-                .store
-                .open_runs_in(world.profile_id, &steps)
-                .await
-                .unwrap(),
-            0
-        );
+        assert_eq!(world.store.open_runs_in(world.profile_id, &steps).await.unwrap(), 0);
         world.node("other").await;
-        assert_eq!(
-            world
-                .store
-                .open_runs_in(world.profile_id, &steps)
-                .await
-                .unwrap(),
-            1
-        );
-        assert_eq!(
-            world
-                .store
-                .open_runs_in(world.profile_id, &[Step::Deploy])
-                .await
-                .unwrap(),
-            0
-        );
+        assert_eq!(world.store.open_runs_in(world.profile_id, &steps).await.unwrap(), 1);
+        assert_eq!(world.store.open_runs_in(world.profile_id, &[Step::Deploy]).await.unwrap(), 0);
     });
 }

@@ -1,1 +1,223 @@
-//! setup
+//! Opening, sites, profiles, fabric addresses, audit.
+
+use std::path::Path;
+
+use gpuaas_store::{IdempotencyKey, MasterKey, NewAudit, Secret, Store, StoreError};
+use gpuaas_types::api::SiteStatus;
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
+use gpuaas_types::{ProfileId, RoceAssignmentId, SiteId};
+use sqlx::{Connection as _, Row as _};
+
+use crate::rig::{API_KEY, BMC_PASSWORD, NOON, World, at, code, id, key, on_each, site_spec};
+
+#[test]
+fn what_was_written_is_there_after_reopening() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (node_id, run_id) = world.node("j22u11").await;
+        world.store.close().await;
+
+        let store = world.place.open().await;
+        assert_eq!(store.node(node_id).await.unwrap().hostname, "j22u11");
+        let claimed = store.claim(NOON, at(60.0), 10).await.unwrap();
+        assert_eq!(claimed[0].run.id, run_id);
+        assert_eq!(store.site_api_key(world.site_id).await.unwrap().expose(), API_KEY);
+        let password = store.bmc_password(node_id).await.unwrap().unwrap();
+        assert_eq!(password.expose(), BMC_PASSWORD);
+        store.close().await;
+    });
+}
+
+#[test]
+fn another_master_key_is_refused() {
+    on_each(|place| async move {
+        place.open().await.close().await;
+        let other = MasterKey::from_bytes([9; 32]);
+        let refused = Store::open(&place.url, other).await.unwrap_err();
+        assert_eq!(refused.code(), "master_key_wrong");
+        assert!(!refused.hint().is_empty());
+        Store::open(&place.url, key()).await.unwrap().close().await;
+    });
+}
+
+fn hold(folder: &Path, secrets: &[&str]) -> bool {
+    std::fs::read_dir(folder).unwrap().any(|entry| {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        secrets
+            .iter()
+            .any(|secret| bytes.windows(secret.len()).any(|window| window == secret.as_bytes()))
+    })
+}
+
+#[test]
+fn secrets_are_not_in_the_database_in_clear() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        world.node("j22u11").await;
+        if world.store.engine() == "sqlite" {
+            let folder = world.place.folder.path();
+            assert!(hold(folder, &["j22u11"]), "the search should find what is in clear");
+            assert!(!hold(folder, &[API_KEY, BMC_PASSWORD]));
+            world.store.close().await;
+            assert!(!hold(folder, &[API_KEY, BMC_PASSWORD]));
+        } else {
+            let mut direct = sqlx::PgConnection::connect(&world.place.url).await.unwrap();
+            let dump = sqlx::query(
+                "SELECT (SELECT string_agg(t::text, '') FROM secret t) \
+                 || (SELECT string_agg(t::text, '') FROM site t) \
+                 || (SELECT string_agg(t::text, '') FROM node t)",
+            );
+            let dump: String = dump.fetch_one(&mut direct).await.unwrap().get(0);
+            assert!(dump.contains("j22u11"));
+            for secret in [API_KEY, BMC_PASSWORD] {
+                let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+                assert!(!dump.contains(secret) && !dump.contains(&hex));
+            }
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_bad_place_is_refused_with_a_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("no/such/folder/gpuaas.db");
+    for (url, expected) in [
+        ("mysql://root@localhost/x", "database_url_invalid"),
+        ("sqlite::memory:", "database_url_invalid"),
+        ("", "database_url_invalid"),
+        ("postgres://user:hush@host:notaport/x", "database_url_invalid"),
+        ("postgres://user:hush@127.0.0.1:1/x", "database_unreachable"),
+        (missing.to_str().unwrap(), "database_unwritable"),
+    ] {
+        let refused = Store::open(url, key()).await.unwrap_err();
+        assert_eq!(refused.code(), expected, "{url}");
+        assert!(!refused.hint().is_empty(), "{url}");
+        assert!(!refused.to_string().contains("hush"), "{refused}");
+    }
+    let not_ours = folder.path().join("text.db");
+    std::fs::write(&not_ours, "this is no database, but long enough to be taken for one").unwrap();
+    let refused = Store::open(not_ours.to_str().unwrap(), key()).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Open { .. }), "{refused:?}");
+}
+
+#[test]
+fn sites_have_unique_names_and_a_status() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let secret = Secret::new("x".to_owned());
+        let status = SiteStatus::default();
+        let again = world.store.create_site(
+            NOON,
+            SiteId(id()),
+            site_spec("north"),
+            status.clone(),
+            &secret,
+        );
+        assert_eq!(code(again.await), "site_name_taken");
+        let south = SiteId(id());
+        world.store.create_site(NOON, south, site_spec("south"), status, &secret).await.unwrap();
+        let names: Vec<String> =
+            world.store.sites().await.unwrap().into_iter().map(|site| site.spec.name).collect();
+        assert_eq!(names, ["north", "south"]);
+
+        let status = SiteStatus { health: "ok".to_owned(), ..SiteStatus::default() };
+        world.store.set_site_status(at(5.0), south, &status).await.unwrap();
+        let site = world.store.site_by_name("south").await.unwrap();
+        assert_eq!((&site.status, site.revision, site.updated_at), (&status, 1, at(5.0)));
+        assert_eq!(world.store.site(south).await.unwrap(), site);
+        assert_eq!(code(world.store.site_by_name("west").await), "not_found");
+        assert_eq!(code(world.store.site_api_key(SiteId(id())).await), "not_found");
+        let missing = world.store.set_site_status(at(5.0), SiteId(id()), &status).await;
+        assert_eq!(code(missing), "not_found");
+    });
+}
+
+#[test]
+fn a_profile_revision_never_changes() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let first = ProfileSpec::default();
+        let second = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
+        let profile = world.store.set_profile(at(1.0), "h200", &second, "sha256:2").await.unwrap();
+        assert_eq!((profile.id, profile.revision), (world.profile_id, 2));
+        assert_eq!(profile.status.site_bootstrap_bundle_digest, "sha256:2");
+        assert_eq!(world.store.profile(world.profile_id).await.unwrap(), profile);
+        assert_eq!(world.store.profiles().await.unwrap(), vec![profile]);
+
+        let old = world.store.profile_revision(world.profile_id, 1).await.unwrap();
+        assert_eq!((old.spec, old.name.as_str(), old.bundle_digest.as_str()), (first, "h200", ""));
+        let new = world.store.profile_revision(world.profile_id, 2).await.unwrap();
+        assert_eq!(new.spec, second);
+        assert_eq!(code(world.store.profile_revision(world.profile_id, 3).await), "not_found");
+        assert_eq!(code(world.store.set_profile(NOON, "h100", &second, "").await), "not_found");
+        let again = world.store.create_profile(NOON, ProfileId(id()), "h200", &second, "");
+        assert_eq!(code(again.await), "profile_name_taken");
+    });
+}
+
+fn roce(hostname: &str, interface: &str, ip_address: &str) -> RoceAssignmentSpec {
+    RoceAssignmentSpec {
+        site: "north".to_owned(),
+        hostname: hostname.to_owned(),
+        interface: interface.to_owned(),
+        subnet_cidr: "10.8.0.0/24".to_owned(),
+        ip_address: ip_address.to_owned(),
+    }
+}
+
+#[test]
+fn a_fabric_address_is_given_once() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let add = |spec| world.store.add_roce(NOON, RoceAssignmentId(id()), world.site_id, spec);
+        let first = add(roce("j22u11", "rdma1", "10.8.0.2")).await.unwrap();
+        let second = add(roce("j22u11", "rdma0", "10.8.0.1")).await.unwrap();
+        let other = add(roce("j22u15", "rdma0", "10.8.0.3")).await.unwrap();
+        assert_eq!(code(add(roce("j22u11", "rdma1", "10.8.0.9")).await), "roce_interface_taken");
+        let taken = add(roce("j27u15", "rdma0", "10.8.0.2")).await.unwrap_err();
+        assert_eq!(taken.code(), "roce_address_taken");
+        assert!(taken.to_string().contains("rdma1 of j22u11"), "{taken}");
+        let host = world.store.roce_of_host(world.site_id, "j22u11").await.unwrap();
+        assert_eq!(host, vec![second.clone(), first.clone()]);
+        let all = world.store.roce_assignments().await.unwrap();
+        assert_eq!(all, vec![second, first, other]);
+    });
+}
+
+#[test]
+fn a_key_stands_for_one_request() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let key = IdempotencyKey { key: "site:1".to_owned(), request_hash: [1; 32] };
+        assert_eq!(world.store.replayed::<String>(&key).await.unwrap(), None);
+        assert!(world.store.keep_response(NOON, key.clone(), "made".to_owned()).await.unwrap());
+        assert!(!world.store.keep_response(NOON, key.clone(), "twice".to_owned()).await.unwrap());
+        let kept = world.store.replayed::<String>(&key).await.unwrap();
+        assert_eq!(kept.as_deref(), Some("made"));
+        let other = IdempotencyKey { request_hash: [2; 32], ..key };
+        assert_eq!(code(world.store.replayed::<String>(&other).await), "idempotency_key_reused");
+    });
+}
+
+#[test]
+fn the_audit_log_pages() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        for n in 0..5 {
+            let entry = NewAudit {
+                actor: "ada".to_owned(),
+                action: "site.add".to_owned(),
+                subject: format!("s{n}"),
+                detail: serde_json::json!({ "with": "a \u{0} byte" }),
+            };
+            world.store.audit(at(f64::from(n)), entry).await.unwrap();
+        }
+        let page = world.store.audit_entries(0, 3).await.unwrap();
+        let rest = world.store.audit_entries(page[2].id, 3).await.unwrap();
+        let subjects: Vec<&str> =
+            page.iter().chain(&rest).map(|entry| entry.entry.subject.as_str()).collect();
+        assert_eq!(subjects, ["s0", "s1", "s2", "s3", "s4"]);
+        assert_eq!(page[1].at, at(1.0));
+        assert_eq!(page[0].entry.detail["with"], "a \u{fffd} byte");
+    });
+}

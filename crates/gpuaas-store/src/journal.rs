@@ -1,0 +1,141 @@
+//! Reading runs, and what is written down about them.
+
+use gpuaas_core::effect::{Effect, Outcome};
+use gpuaas_core::record::RunRecord;
+use gpuaas_types::api::{AttemptView, StepSpan};
+use gpuaas_types::{NodeId, ProfileId, RunId, Step};
+
+use crate::Store;
+use crate::db::{Val, args, with_list};
+use crate::error::StoreError;
+use crate::rows::{self, run_columns};
+use crate::run::Transition;
+
+impl Store {
+    /// A run.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn run(&self, id: RunId) -> Result<RunRecord, StoreError> {
+        const SQL: &str = concat!("SELECT ", run_columns!("run.due_at"), " FROM run WHERE id = $1");
+        let row = self.reader().await?.first(SQL, args![id.0]).await?;
+        rows::run(&mut row.ok_or_else(|| StoreError::not_found("run", id))?.cols())
+    }
+
+    /// The runs of a node, newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn runs_of_node(&self, node_id: NodeId) -> Result<Vec<RunRecord>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            run_columns!("run.due_at"),
+            " FROM run WHERE node_id = $1 ORDER BY created_at DESC, id DESC"
+        );
+        let rows = self.reader().await?.all(SQL, args![node_id.0]).await?;
+        rows.iter().map(|row| rows::run(&mut row.cols())).collect()
+    }
+
+    /// How many open runs of a profile are in one of `steps`; for its `batch_max_parallel`.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn open_runs_in(
+        &self,
+        profile_id: ProfileId,
+        steps: &[Step],
+    ) -> Result<i64, StoreError> {
+        let sql = with_list(
+            "SELECT COUNT(*) FROM run WHERE status IN ('running', 'waiting', 'parked') \
+             AND profile_id = $1 AND step IN ({LIST})",
+            2,
+            steps.len(),
+        );
+        let mut values = args![profile_id.0];
+        values.extend(steps.iter().map(|step| Val::from(step.as_str())));
+        let row = self.reader().await?.first(sql, values).await?;
+        row.map_or(Ok(0), |row| row.cols().next())
+    }
+
+    /// Step boundaries of a run, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn transitions(&self, run_id: RunId) -> Result<Vec<Transition>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT step, at, cause FROM transition WHERE run_id = $1 ORDER BY id",
+                args![run_id.0],
+            )
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let mut cols = row.cols();
+                Ok(Transition { step: cols.word()?, at: cols.at()?, cause: cols.next()? })
+            })
+            .collect()
+    }
+
+    /// The stretches of a run, oldest first: each ends where the next begins, the last where the
+    /// run ended.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn spans(&self, run_id: RunId) -> Result<Vec<StepSpan>, StoreError> {
+        let ended_at = self.run(run_id).await?.ended_at;
+        let changes = self.transitions(run_id).await?;
+        let ends = changes.iter().skip(1).map(|next| Some(next.at)).chain([ended_at]);
+        Ok(changes
+            .iter()
+            .zip(ends)
+            .map(|(change, until)| StepSpan { step: change.step, from: change.at, until })
+            .collect())
+    }
+
+    /// Everything a run tried, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn attempts(&self, run_id: RunId) -> Result<Vec<AttemptView>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT step, effect, number, at, outcome, ended_at FROM effect_attempt \
+                 WHERE run_id = $1 ORDER BY at, id",
+                args![run_id.0],
+            )
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let mut cols = row.cols();
+                let step = cols.word()?;
+                let effect: Effect = cols.json()?;
+                let number: i64 = cols.next()?;
+                let intended_at = cols.at()?;
+                let outcome: Option<Outcome> = cols.opt_json()?;
+                Ok(AttemptView {
+                    step,
+                    effect: effect.name().to_owned(),
+                    number: u32::try_from(number)
+                        .map_err(|error| StoreError::corrupt("attempt number", error))?,
+                    intended_at,
+                    ended_at: cols.opt_at()?,
+                    outcome: outcome.as_ref().map(|outcome| outcome.name().to_owned()),
+                    detail: outcome.map_or_else(String::new, detail_of),
+                })
+            })
+            .collect()
+    }
+}
+
+fn detail_of(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Accepted => String::new(),
+        Outcome::Rejected { text, .. }
+        | Outcome::NotSent { text, .. }
+        | Outcome::Unknown { text, .. } => text,
+    }
+}
