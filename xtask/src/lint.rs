@@ -62,7 +62,16 @@ fn fmt(workspace: &Workspace) -> Result<Vec<String>, String> {
 }
 
 fn clippy(workspace: &Workspace) -> Result<Vec<String>, String> {
-    let args = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    let args = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--keep-going",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ];
     tool(&args, "clippy", "see above", workspace)
 }
 
