@@ -1,10 +1,10 @@
 //! A control plane that dies at random moments and starts again.
 
-mod harness;
+mod common;
 
 use gpuaas_types::RunStatus;
 use gpuaas_types::spec::ProfileSpec;
-use harness::Harness;
+use common::Harness;
 use maas_sim::{H200, SimOptions};
 use rand::{Rng as _, SeedableRng as _};
 

@@ -1,11 +1,11 @@
 //! A region that loses answers, refuses, fails and is changed by people.
 
-mod harness;
+mod common;
 
 use gpuaas_core::record::{NodeHardware, RunRecord};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
 use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunStatus};
-use harness::Harness;
+use common::Harness;
 use maas_sim::{Fault, FaultKind, HumanAction, MachineSpec, SimOptions, Status, ZERO};
 
 /// Every mutation of an onboarding, by the simulator's name of its endpoint.

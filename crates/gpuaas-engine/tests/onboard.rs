@@ -1,11 +1,11 @@
 //! Whole onboardings against the simulated region.
 
-mod harness;
+mod common;
 
 use gpuaas_core::buckets::seconds_per_bucket;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{NodeState, RunStatus};
-use harness::Harness;
+use common::Harness;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_become_active_and_every_second_is_counted() {
