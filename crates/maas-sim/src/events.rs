@@ -257,19 +257,24 @@ impl EventLog {
             .last()
             .map(|e| e.id)
             .or_else(|| query.after.map(|a| a + 1));
+        // Neighbours mostly share a second.
+        let mut stamp = (i64::MIN, String::new());
         let mut j = Json::at(0, 256 + events.len() * 280);
         j.object(|j| {
             j.int("count", events.len() as i64);
             j.list("events", |j| {
                 for event in &events {
                     let (node, hostname) = name(event.node).unwrap_or(("", ""));
+                    if stamp.0 != event.at_us / 1_000_000 {
+                        stamp = (event.at_us / 1_000_000, times::event(event.at_us));
+                    }
                     j.item(|j| {
                         j.str("username", event.user.as_deref().unwrap_or("unknown"));
                         j.str("node", node);
                         j.str("hostname", hostname);
                         j.int("id", event.id);
                         j.str("level", event.level.word());
-                        j.str("created", &times::event(event.at_us));
+                        j.str("created", &stamp.1);
                         j.str("type", event.kind);
                         j.str("description", &event.text);
                     });

@@ -452,6 +452,7 @@ fn blank(key: u32, host: usize, system_id: String, new: NewMachine, nics: Vec<Ni
         drawn: Drawn::default(),
         options: CommissionOptions::default(),
         was_deployed: false,
+        only_tests: false,
         body: [None, None],
     }
 }

@@ -112,6 +112,14 @@ impl Json {
         self.quoted(value);
     }
 
+    /// A text made of parts that need no escaping.
+    pub(crate) fn fmt(&mut self, key: &str, value: std::fmt::Arguments<'_>) {
+        self.name(key);
+        self.out.push('"');
+        self.out.write_fmt(value).ok();
+        self.out.push('"');
+    }
+
     pub(crate) fn opt_str(&mut self, key: &str, value: Option<&str>) {
         match value {
             Some(text) => self.str(key, text),
@@ -154,9 +162,21 @@ impl Json {
     }
 
     fn digits(&mut self, value: i64) {
-        if write!(self.out, "{value}").is_err() {
-            self.out.push('0');
+        let mut buffer = [0_u8; 20];
+        let mut at = buffer.len();
+        let mut rest = value.unsigned_abs();
+        loop {
+            at -= 1;
+            buffer[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
         }
+        if value < 0 {
+            self.out.push('-');
+        }
+        self.out.extend(buffer[at..].iter().map(|b| char::from(*b)));
     }
 
     fn quoted(&mut self, value: &str) {

@@ -327,6 +327,8 @@ pub(crate) struct Machine {
     pub(crate) drawn: Drawn,
     pub(crate) options: CommissionOptions,
     pub(crate) was_deployed: bool,
+    /// The tests under way were asked for by themselves, not with a commissioning.
+    pub(crate) only_tests: bool,
     /// Rendered body at nesting depth 0 and 1.
     pub(crate) body: [Option<Bytes>; 2],
 }
@@ -350,6 +352,16 @@ impl Machine {
     /// The power type answers questions.
     pub(crate) fn has_bmc(&self) -> bool {
         !matches!(self.power_type.as_str(), "" | "manual")
+    }
+
+    /// Where tests lead that pass or are given up.
+    pub(crate) fn after_tests(&self) -> Status {
+        let back = self.previous;
+        if self.only_tests && Status::Testing.may_become(back) {
+            back
+        } else {
+            Status::Ready
+        }
     }
 
     pub(crate) fn touch(&mut self) {

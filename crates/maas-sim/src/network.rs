@@ -339,7 +339,10 @@ impl Network {
         j.str("name", &v.name);
         j.opt_str("primary_rack", v.dhcp.then_some(RACK));
         j.str("space", v.space);
-        j.str("resource_uri", &format!("/MAAS/api/2.0/vlans/{}/", v.id));
+        j.fmt(
+            "resource_uri",
+            format_args!("/MAAS/api/2.0/vlans/{}/", v.id),
+        );
     }
 
     /// Writes the members of a subnet object.
@@ -366,7 +369,10 @@ impl Network {
             "space",
             self.vlan_by_id(s.vlan).map_or("undefined", |v| v.space),
         );
-        j.str("resource_uri", &format!("/MAAS/api/2.0/subnets/{}/", s.id));
+        j.fmt(
+            "resource_uri",
+            format_args!("/MAAS/api/2.0/subnets/{}/", s.id),
+        );
     }
 
     fn value(body: impl FnOnce(&mut Json)) -> Value {

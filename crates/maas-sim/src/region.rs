@@ -386,6 +386,16 @@ impl Region {
         self.vanish_on(key, next);
     }
 
+    /// Back to `to` where MAAS's table has that way, else to the failed status.
+    pub(crate) fn revert(&mut self, key: u32, to: Status, failed: Status) {
+        let back = if self.status(key).may_become(to) {
+            to
+        } else {
+            failed
+        };
+        self.set_status(key, back);
+    }
+
     /// The transition, or the 409 of MAAS's table.
     pub(crate) fn check_transition(&self, key: u32, next: Status) -> Result<(), Response> {
         let from = self.status(key);

@@ -54,13 +54,13 @@ fn partition(j: &mut Json, disk: &Disk, number: usize, part: &Partition, system_
     j.int("id", part.id);
     filesystem(j, part.fs.as_ref());
     j.str("system_id", system_id);
-    j.str(
+    j.fmt(
         "path",
-        &format!("/dev/disk/by-dname/{}-part{number}", disk.name),
+        format_args!("/dev/disk/by-dname/{}-part{number}", disk.name),
     );
-    j.str(
+    j.fmt(
         "resource_uri",
-        &format!(
+        format_args!(
             "/MAAS/api/2.0/nodes/{system_id}/blockdevices/{}/partition/{}",
             disk.id, part.id
         ),
@@ -73,13 +73,19 @@ pub(crate) fn disk(j: &mut Json, disk: &Disk, system_id: &str) {
     if physical {
         j.null("firmware_version");
     }
+    listed_disk(j, disk, system_id);
+}
+
+/// The same as `blockdevices/` lists it, which leaves the firmware out.
+pub(crate) fn listed_disk(j: &mut Json, disk: &Disk, system_id: &str) {
+    let physical = disk.logical.is_none();
     j.opt_str(
         "id_path",
         physical.then(|| format!("/dev/{}", disk.name)).as_deref(),
     );
     j.int("size", disk.size as i64);
     j.int("used_size", disk.used() as i64);
-    j.str("path", &format!("/dev/disk/by-dname/{}", disk.name));
+    j.fmt("path", format_args!("/dev/disk/by-dname/{}", disk.name));
     j.null("storage_pool");
     j.str("type", if physical { "physical" } else { "virtual" });
     j.int("id", disk.id);
@@ -104,9 +110,9 @@ pub(crate) fn disk(j: &mut Json, disk: &Disk, system_id: &str) {
     j.opt_str("uuid", disk.logical.as_ref().map(|(uuid, _)| uuid.as_str()));
     j.opt_str("serial", physical.then_some(disk.serial.as_str()));
     j.int("available_size", disk.available() as i64);
-    j.str(
+    j.fmt(
         "resource_uri",
-        &format!("/MAAS/api/2.0/nodes/{system_id}/blockdevices/{}/", disk.id),
+        format_args!("/MAAS/api/2.0/nodes/{system_id}/blockdevices/{}/", disk.id),
     );
 }
 
@@ -168,9 +174,9 @@ pub(crate) fn nic(j: &mut Json, nic: &Nic, system_id: &str, net: &Network) {
     }
     j.bool("enabled", true);
     j.strs("parents", nic.parents.iter().map(String::as_str));
-    j.str(
+    j.fmt(
         "resource_uri",
-        &format!("/MAAS/api/2.0/nodes/{system_id}/interfaces/{}/", nic.id),
+        format_args!("/MAAS/api/2.0/nodes/{system_id}/interfaces/{}/", nic.id),
     );
 }
 
@@ -187,7 +193,12 @@ fn states(j: &mut Json, m: &Machine) {
     }
 }
 
-const HARDWARE_INFO: &[&str] = &[
+/// Members of `hardware_info` that this simulator knows nothing about come after the first four.
+pub(crate) const HARDWARE_KEYS: &[&str] = &[
+    "system_vendor",
+    "system_product",
+    "system_serial",
+    "cpu_model",
     "system_family",
     "system_version",
     "system_sku",
@@ -211,7 +222,9 @@ fn hardware_info(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
         j.str("system_product", known(at.class.product));
         j.str("system_serial", known(at.serial));
         j.str("cpu_model", known(at.class.cpu_model));
-        HARDWARE_INFO.iter().for_each(|key| j.str(key, "Unknown"));
+        HARDWARE_KEYS[4..]
+            .iter()
+            .for_each(|key| j.str(key, "Unknown"));
     });
 }
 
@@ -282,7 +295,7 @@ pub(crate) fn machine(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
     let id = m.system_id.as_str();
     j.str("system_id", id);
     j.str("hostname", &m.hostname);
-    j.str("fqdn", &format!("{}.maas", m.hostname));
+    j.fmt("fqdn", format_args!("{}.maas", m.hostname));
     identity(j, m);
     states(j, m);
     storage(j, m);
@@ -329,7 +342,7 @@ pub(crate) fn machine(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
     for key in ["owner_data", "workload_annotations"] {
         j.obj(key, |j| m.annotations.iter().for_each(|(k, v)| j.str(k, v)));
     }
-    j.str("resource_uri", &format!("/MAAS/api/2.0/machines/{id}/"));
+    j.fmt("resource_uri", format_args!("/MAAS/api/2.0/machines/{id}/"));
 }
 
 fn identity(j: &mut Json, m: &Machine) {
@@ -416,7 +429,7 @@ pub(crate) fn enlisted(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
     j.str("architecture", &m.architecture);
     j.str("power_state", Power::Unknown.word());
     j.str("status_name", m.status.label());
-    j.str("fqdn", &format!("{}.maas", m.hostname));
+    j.fmt("fqdn", format_args!("{}.maas", m.hostname));
     j.str("hostname", &m.hostname);
     j.opt_str("status_action", m.status_action);
     j.int("node_type", 0);
@@ -436,8 +449,8 @@ pub(crate) fn enlisted(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
     j.opt_str("status_message", m.status_message.as_deref());
     j.str("system_id", &m.system_id);
     j.str("power_type", &m.power_type);
-    j.str(
+    j.fmt(
         "resource_uri",
-        &format!("/MAAS/api/2.0/machines/{}/", m.system_id),
+        format_args!("/MAAS/api/2.0/machines/{}/", m.system_id),
     );
 }

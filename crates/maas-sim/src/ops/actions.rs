@@ -191,7 +191,9 @@ pub(super) fn test(region: &mut Region, call: &Call<'_>) -> Answer {
     }
     region.start_testing(key, &call.user, tests);
     if let Some(refusal) = region.power_failure(key, QUERY_FAILED) {
-        let back = region.machine(key).map_or(Status::Ready, |m| m.previous);
+        let back = region
+            .machine(key)
+            .map_or(Status::Ready, Machine::after_tests);
         region.new_work(key);
         region.set_status(key, back);
         return Err(refusal);
@@ -244,12 +246,9 @@ pub(super) fn abort(region: &mut Region, call: &Call<'_>) -> Answer {
             )
         }
         Status::Testing => {
-            let previous = region.machine(key).map_or(Status::Ready, |m| m.previous);
-            let back = if previous == Status::Deployed {
-                previous
-            } else {
-                Status::Ready
-            };
+            let back = region
+                .machine(key)
+                .map_or(Status::Ready, crate::model::Machine::after_tests);
             ("User aborting node testing", "Aborted testing", back)
         }
         Status::Deploying => (
@@ -443,7 +442,7 @@ pub(super) fn rescue_mode(region: &mut Region, call: &Call<'_>) -> Answer {
     region.set_status(key, Status::EnteringRescueMode);
     region.say(key, Level::Info, "Entering rescue mode", "");
     if let Some(refusal) = region.power_failure(key, OFF_FAILED) {
-        region.set_status(key, from);
+        region.revert(key, from, Status::FailedEnteringRescueMode);
         return Err(refusal);
     }
     let answer = region.show(key);

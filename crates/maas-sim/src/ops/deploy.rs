@@ -23,7 +23,11 @@ pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> Answer {
         }
     }
     let dry_run = form.string_bool("dry_run", false)?;
-    let candidates = super::machines::select(region, form, call)?;
+    let mut constraints = Params::default();
+    for (name, value) in form.iter().filter(|(k, _)| !EXTRAS.contains(k)) {
+        constraints.push(name, value);
+    }
+    let candidates = super::machines::select(region, &constraints, call)?;
     let free = candidates.into_iter().find(|k| {
         region
             .machine(*k)
@@ -370,7 +374,7 @@ pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Ans
     }
     if let Some(refusal) = region.power_failure(key, actions::OFF_FAILED) {
         // Committed and then reverted: what release took away stays away (contract, section 3).
-        region.set_status(key, status);
+        region.revert(key, status, Status::FailedReleasing);
         return Err(refusal);
     }
     let answer = region.show(key);

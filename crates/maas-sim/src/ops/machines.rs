@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::forms::{architecture, create_errors, hostname_error, is_mac, power, same_bmc};
 use super::{Answer, Call, actions};
 use crate::hardware::NewMachine;
 use crate::model::{Machine, ScriptState, SetKind};
@@ -62,14 +63,6 @@ pub(super) fn is_constraint(name: &str) -> bool {
         bare
     };
     FILTERS.contains(&bare) || ACCEPTED.contains(&bare)
-}
-
-fn is_mac(text: &str) -> bool {
-    let pieces: Vec<&str> = text.split([':', '-']).collect();
-    pieces.len() == 6
-        && pieces
-            .iter()
-            .all(|p| p.len() == 2 && p.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
 fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), Response> {
@@ -257,209 +250,10 @@ pub(super) fn token(region: &mut Region, call: &Call<'_>) -> Answer {
     Ok(Response::json(&Value::Null))
 }
 
-/// `(power type, required parameters)`.
-const POWER_TYPES: &[(&str, &[&str])] = &[
-    ("manual", &[]),
-    ("ipmi", &["power_address"]),
-    ("redfish", &["power_address", "power_user", "power_pass"]),
-    ("virsh", &["power_address", "power_id"]),
-    ("lxd", &["power_address", "instance_name", "project"]),
-    (
-        "webhook",
-        &["power_on_uri", "power_off_uri", "power_query_uri"],
-    ),
-    ("openbmc", &["power_address", "power_user", "power_pass"]),
-    ("amt", &["power_address"]),
-    ("apc", &["power_address", "node_outlet"]),
-    ("dli", &["power_address"]),
-    ("eaton", &["power_address", "node_outlet"]),
-    ("hmc", &["power_address", "server_name", "lpar"]),
-    ("hmcz", &["power_address", "power_partition_name"]),
-    ("moonshot", &["power_address", "power_hwaddress"]),
-    ("mscm", &["power_address", "node_id"]),
-    ("msftocs", &["power_address", "blade_id"]),
-    ("nova", &["nova_id"]),
-    ("proxmox", &["power_address", "power_user", "power_vm_name"]),
-    ("raritan", &["power_address", "node_outlet"]),
-    ("recs_box", &["power_address", "node_id"]),
-    ("sm15k", &["power_address", "system_id"]),
-    ("ucsm", &["power_address", "uuid"]),
-    ("vmware", &["power_address", "power_vm_name"]),
-    ("wedge", &["power_address"]),
-];
-
-/// Types of which two machines cannot have the same BMC row (contract, section 5).
-const OWN_BMC: &[&str] = &["ipmi", "amt", "openbmc", "webhook", "wedge"];
-const SECRETS: &[&str] = &["power_pass", "k_g", "power_token"];
-
-const IPMI_DEFAULTS: &[(&str, &str)] = &[
-    ("power_driver", "LAN_2_0"),
-    ("power_user", ""),
-    ("power_off_mode", "hard"),
-    ("cipher_suite_id", "3"),
-    ("power_boot_type", "auto"),
-    ("privilege_level", "OPERATOR"),
-    ("k_g", ""),
-    ("power_pass", ""),
-    ("mac_address", ""),
-];
-
-fn given_power_parameters(params: &Params) -> Map<String, Value> {
-    let mut out = Map::new();
-    if let Some(Value::Object(map)) = params
-        .filled("power_parameters")
-        .and_then(|t| serde_json::from_str(t).ok())
-    {
-        out.extend(map);
-    }
-    for (key, value) in params.iter() {
-        if let Some(name) = key
-            .strip_prefix("power_parameters_")
-            .filter(|n| *n != "skip_check")
-        {
-            out.insert(name.to_owned(), Value::from(value));
-        }
-    }
-    out
-}
-
-/// Power type and stored parameters.
-type Power = (String, Map<String, Value>);
-/// Field and message.
-type FormError = (&'static str, String);
-
-/// The stored power parameters after this request, or the form's refusal.
-fn power(params: &Params, old_type: &str, old: &Map<String, Value>) -> Result<Power, FormError> {
-    let kind = params.filled("power_type").unwrap_or(old_type).to_owned();
-    let Some((_, required)) = POWER_TYPES.iter().find(|(name, _)| *name == kind) else {
-        if kind.is_empty() {
-            return Ok((kind, Map::new()));
-        }
-        let text = format!("Select a valid choice. {kind} is not one of the available choices.");
-        return Err(("power_type", text));
-    };
-    let mut all = if kind == old_type {
-        old.clone()
-    } else {
-        Map::new()
-    };
-    all.extend(given_power_parameters(params));
-    let skip = params.django_bool("power_parameters_skip_check");
-    let missing = required.iter().any(|r| {
-        all.get(*r)
-            .and_then(Value::as_str)
-            .is_none_or(str::is_empty)
-    });
-    if missing && !skip {
-        return Err(("power_parameters", "This field is required.".to_owned()));
-    }
-    if kind == "ipmi" {
-        for (name, value) in IPMI_DEFAULTS {
-            all.entry(*name).or_insert_with(|| Value::from(*value));
-        }
-        all.entry("workaround_flags")
-            .or_insert_with(|| Value::from(vec!["opensesspriv"]));
-    }
-    Ok((kind, all))
-}
-
-fn architecture(text: &str) -> Result<String, Response> {
-    let full = if text.contains('/') {
-        text.to_owned()
-    } else {
-        format!("{text}/generic")
-    };
-    if full
-        .split('/')
-        .nth(1)
-        .is_some_and(|s| s.starts_with("hwe-") || s.starts_with("ga-"))
-    {
-        return Err(Response::text(
-            400,
-            "hwe kernel must be specified using the min_hwe_kernel argument.",
-        ));
-    }
-    if matches!(full.as_str(), "amd64/generic" | "arm64/generic") {
-        return Ok(full);
-    }
-    let text = format!(
-        "'{text}' is not a valid architecture.  It should be one of: 'amd64/generic', 'arm64/generic'."
-    );
-    Err(Response::invalid("architecture", text))
-}
-
-fn hostname_error(region: &Region, name: &str, but: Option<u32>) -> Option<String> {
-    if name.contains('_') {
-        return Some(format!("Host label cannot contain underscore: '{name}'."));
-    }
-    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-        || name.starts_with('-')
-        || name.ends_with('-')
-    {
-        return Some("Enter a valid hostname.".to_owned());
-    }
-    let taken = region
-        .machines
-        .values()
-        .any(|m| m.hostname == name && Some(m.key) != but);
-    taken.then(|| "Node with this Hostname already exists.".to_owned())
-}
-
-/// Everything a create form complains about.
-fn create_errors(region: &Region, params: &Params, macs: &[String]) -> Vec<(&'static str, String)> {
-    let mut errors = Vec::new();
-    let required = || "This field is required.".to_owned();
-    if params.filled("architecture").is_none() {
-        errors.push(("architecture", required()));
-    }
-    if macs.is_empty() && matches!(params.filled("power_type"), None | Some("manual")) {
-        errors.push(("mac_addresses", required()));
-    }
-    for mac in macs {
-        if !is_mac(mac) {
-            errors.push((
-                "mac_addresses",
-                format!("'{mac}' is not a valid MAC address."),
-            ));
-        } else if let Some(m) = region
-            .machines
-            .values()
-            .find(|m| m.nics.iter().any(|n| n.mac == *mac))
-        {
-            errors.push((
-                "mac_addresses",
-                format!("MAC address {mac} already in use on {}.", m.hostname),
-            ));
-        }
-    }
-    if let Some(text) = params
-        .filled("hostname")
-        .and_then(|h| hostname_error(region, h, None))
-    {
-        errors.push(("hostname", text));
-    }
-    errors
-}
-
 /// The page of a database conflict that retrying never cures (contract, section 5).
 fn conflict_page() -> Response {
     const PAGE: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Transitional//EN\" \"http://www.w3.org/TR/xhtml1/DTD/xhtml1-transitional.dtd\">\n<html xmlns=\"http://www.w3.org/1999/xhtml\" xml:lang=\"en\" lang=\"en\">\n  <head>\n    <title>Error: Conflict Error</title>\n  </head>\n  <body>\n    <h2 class=\"p-heading--four\">\n      Conflict error. Try your request again, as it will most likely succeed.\n    </h2>\n  </body>\n</html>\n";
     Response::new(409, HTML, PAGE).header("Retry-After", "5")
-}
-
-fn same_bmc(region: &Region, kind: &str, parameters: &Map<String, Value>) -> bool {
-    let open = |map: &Map<String, Value>| -> Map<String, Value> {
-        map.iter()
-            .filter(|(k, _)| !SECRETS.contains(&k.as_str()))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect()
-    };
-    let mine = open(parameters);
-    OWN_BMC.contains(&kind)
-        && region
-            .machines
-            .values()
-            .any(|m| m.power_type == kind && open(&m.power_parameters) == mine)
 }
 
 /// `POST machines/`: 200, and the machine boots right away unless `commission` is false.

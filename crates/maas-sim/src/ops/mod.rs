@@ -6,9 +6,11 @@
 mod actions;
 mod deploy;
 pub(crate) mod describe;
+mod forms;
 mod images;
 mod interfaces;
 pub(crate) mod machines;
+mod networks;
 mod results;
 mod scripts;
 mod site;

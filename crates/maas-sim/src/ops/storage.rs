@@ -17,7 +17,7 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
     j.array(|j| {
         m.disks
             .iter()
-            .for_each(|d| j.item(|j| render::disk(j, d, &m.system_id)))
+            .for_each(|d| j.item(|j| render::listed_disk(j, d, &m.system_id)))
     });
     Ok(Response::new(200, JSON, j.finish()))
 }

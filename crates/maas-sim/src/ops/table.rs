@@ -4,7 +4,7 @@ use super::{
     Access, Action, Answer, Call, Resource, actions, deploy, describe, images, interfaces,
     machines, results,
 };
-use super::{scripts, site, storage};
+use super::{networks, scripts, site, storage};
 use crate::region::Region;
 
 type Run = fn(&mut Region, &Call<'_>) -> Answer;
@@ -395,89 +395,89 @@ pub(crate) const RESOURCES: &[Resource] = &[
     at(
         "DomainsHandler",
         "domains/",
-        &[read("domains.list", site::domains)],
+        &[read("domains.list", networks::domains)],
     ),
     at(
         "FabricsHandler",
         "fabrics/",
-        &[read("fabrics.list", site::fabrics)],
+        &[read("fabrics.list", networks::fabrics)],
     ),
     at(
         "FabricHandler",
         "fabrics/{id}/",
-        &[read("fabric.read", site::fabric)],
+        &[read("fabric.read", networks::fabric)],
     ),
     at(
         "VlansHandler",
         "fabrics/{fabric_id}/vlans/",
-        &[read("vlans.list", site::vlans)],
+        &[read("vlans.list", networks::vlans)],
     ),
     at(
         "VlanHandler",
         "fabrics/{fabric_id}/vlans/{vid}/",
-        &[read("vlan.read", site::vlan)],
+        &[read("vlan.read", networks::vlan)],
     ),
     at(
         "VlanByIdHandler",
         "vlans/{id}/",
-        &[read("vlan.read_by_id", site::vlan_by_id)],
+        &[read("vlan.read_by_id", networks::vlan_by_id)],
     ),
     at(
         "SpacesHandler",
         "spaces/",
-        &[read("spaces.list", site::spaces)],
+        &[read("spaces.list", networks::spaces)],
     ),
     at(
         "SubnetsHandler",
         "subnets/",
-        &[read("subnets.list", site::subnets)],
+        &[read("subnets.list", networks::subnets)],
     ),
     at(
         "SubnetHandler",
         "subnets/{id}/",
         &[
-            read("subnet.read", site::subnet),
-            get("reserved_ip_ranges", "subnet.reserved", site::reserved),
+            read("subnet.read", networks::subnet),
+            get("reserved_ip_ranges", "subnet.reserved", networks::reserved),
             get(
                 "unreserved_ip_ranges",
                 "subnet.unreserved",
-                site::unreserved,
+                networks::unreserved,
             ),
-            get("statistics", "subnet.statistics", site::statistics),
+            get("statistics", "subnet.statistics", networks::statistics),
         ],
     ),
     at(
         "IPRangesHandler",
         "ipranges/",
-        &[read("ipranges.list", site::ranges)],
+        &[read("ipranges.list", networks::ranges)],
     ),
     at(
         "DiscoveriesHandler",
         "discovery/",
         &[
-            read("discovery.list", site::discoveries),
+            read("discovery.list", networks::discoveries),
             get(
                 "by_unknown_mac",
                 "discovery.by_unknown_mac",
-                site::discoveries,
+                networks::discoveries,
             ),
             get(
                 "by_unknown_ip",
                 "discovery.by_unknown_ip",
-                site::discoveries,
+                networks::discoveries,
             ),
             get(
                 "by_unknown_ip_and_mac",
                 "discovery.by_unknown_ip_and_mac",
-                site::discoveries,
+                networks::discoveries,
             ),
-            post("scan", "discovery.scan", site::scan),
+            post("scan", "discovery.scan", networks::scan),
         ],
     ),
     at(
         "RackControllersHandler",
         "rackcontrollers/",
-        &[read("rackcontrollers.list", site::racks)],
+        &[read("rackcontrollers.list", networks::racks)],
     ),
     at(
         "BootResourcesHandler",

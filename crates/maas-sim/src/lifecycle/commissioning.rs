@@ -1,0 +1,206 @@
+//! Commissioning and tests.
+
+use super::{COMMISSIONING_SCRIPTS, Tick};
+use crate::events::Level;
+use crate::faults::FaultKind;
+use crate::model::{Drawn, Power, ScriptState, SetKind};
+use crate::region::Region;
+use crate::status::Status;
+
+impl Region {
+    pub(crate) fn start_commissioning(&mut self, key: u32, user: &str) {
+        self.new_work(key);
+        self.user_event(key, user, "User starting node commissioning", None);
+        let options = self
+            .machine(key)
+            .map(|m| m.options.clone())
+            .unwrap_or_default();
+        self.clear_configuration(key, !options.skip_networking, !options.skip_storage);
+        let scripts = COMMISSIONING_SCRIPTS
+            .iter()
+            .map(|s| (*s).to_owned())
+            .collect();
+        let set = self.new_set(key, SetKind::Commissioning, scripts);
+        let tests = (!options.tests.is_empty())
+            .then(|| self.new_set(key, SetKind::Testing, options.tests.clone()));
+        self.edit(key, |m| {
+            m.previous = m.status;
+            m.owner = Some(user.to_owned());
+            m.status_action = Some("");
+            m.only_tests = false;
+            m.commissioning_state = ScriptState::Pending;
+            m.current_commissioning = Some(set);
+            m.testing_state = if tests.is_some() {
+                ScriptState::Pending
+            } else {
+                ScriptState::Unknown
+            };
+            m.storage_test_state = m.testing_state;
+            m.current_testing = tests.or(m.current_testing);
+            if m.power == Power::Unknown && m.has_bmc() {
+                m.power = Power::Off;
+            }
+        });
+        self.say(key, Level::Info, "Commissioning", "");
+        self.set_status(key, Status::Commissioning);
+        let work = self.draw(key, |c| c.times.scripts)
+            + if tests.is_some() {
+                self.draw(key, |c| c.times.tests)
+            } else {
+                0
+            };
+        let drawn = Drawn {
+            bmc: self.draw(key, |c| c.times.bmc),
+            post: self.draw(key, |c| c.times.post),
+            ephemeral: self.draw(key, |c| c.times.ephemeral),
+            work,
+            ..Drawn::default()
+        };
+        self.begin(key, "commission", drawn);
+        self.after(key, drawn.bmc, Tick::PowerOn);
+    }
+
+    /// The hook that runs when a power action of a fresh activity fails.
+    pub(crate) fn revert_commissioning(&mut self, key: u32, user: &str) {
+        self.new_work(key);
+        let back = self.machine(key).map_or(Status::New, |m| m.previous);
+        let text = format!(
+            "({user}) - Aborting COMMISSIONING and reverting to {}. Unable to power control the node. Please check power credentials.",
+            back.word().to_uppercase()
+        );
+        self.say(key, Level::Warning, "Failed to query node's BMC", text);
+        let set = self.machine(key).and_then(|m| m.current_commissioning);
+        self.end_set(key, set, ScriptState::Aborted);
+        self.edit(key, |m| m.commissioning_state = ScriptState::Unknown);
+        self.set_status(key, back);
+    }
+
+    pub(super) fn script_events(&mut self, key: u32, scripts: &[String], last: &'static str) {
+        for (i, name) in scripts.iter().enumerate() {
+            let end = if i + 1 == scripts.len() {
+                last
+            } else {
+                "Passed"
+            };
+            for (a, b) in [("Pending", "Running"), ("Running", end)] {
+                let text = format!("{name} changed status from '{a}' to '{b}'");
+                self.say(key, Level::Debug, "Script result", text);
+            }
+        }
+    }
+
+    pub(super) fn scripts_done(&mut self, key: u32) {
+        let scripts: Vec<String> = COMMISSIONING_SCRIPTS
+            .iter()
+            .map(|s| (*s).to_owned())
+            .collect();
+        let set = self.machine(key).and_then(|m| m.current_commissioning);
+        if self
+            .strike(key, &[FaultKind::CommissioningFailed])
+            .is_some()
+        {
+            self.script_events(key, &scripts, "Failed");
+            self.end_set(key, set, ScriptState::Failed);
+            self.edit(key, |m| m.commissioning_state = ScriptState::Failed);
+            self.new_work(key);
+            self.set_status(key, Status::FailedCommissioning);
+            self.say(key, Level::Info, "Failed commissioning", "");
+            return;
+        }
+        self.script_events(key, &scripts, "Passed");
+        self.end_set(key, set, ScriptState::Passed);
+        self.edit(key, |m| m.commissioning_state = ScriptState::Passed);
+        self.probe(key);
+        let tests = self
+            .machine(key)
+            .map(|m| (m.options.tests.len(), m.drawn.work))
+            .filter(|(n, _)| *n > 0);
+        match tests {
+            Some((_, work)) => {
+                self.say(key, Level::Info, "Testing", "");
+                self.set_status(key, Status::Testing);
+                self.edit(key, |m| m.testing_state = ScriptState::Running);
+                self.after(key, work - work * 5 / 8, Tick::TestsDone);
+            }
+            None => self.ready(key),
+        }
+    }
+
+    pub(super) fn ready(&mut self, key: u32) {
+        self.new_work(key);
+        self.edit(key, |m| m.owner = None);
+        self.say(key, Level::Info, "Ready", "");
+        self.set_status(key, Status::Ready);
+        if self.strike(key, &[FaultKind::FlappingPower]).is_some() {
+            self.after(key, 0, Tick::Flap(6));
+        } else {
+            let off = self.draw(key, |c| c.times.bmc);
+            self.after(key, off, Tick::PowerOffIdle);
+        }
+    }
+
+    pub(super) fn flap(&mut self, key: u32, left: u8) {
+        if left == 0 {
+            return self.power_off_now(key);
+        }
+        let power = [Power::On, Power::Error, Power::Off][usize::from(left) % 3];
+        self.edit(key, |m| m.power = power);
+        self.after(key, 10_000_000, Tick::Flap(left - 1));
+    }
+
+    pub(super) fn tests_done(&mut self, key: u32) {
+        let Some(m) = self.machine(key) else { return };
+        let (scripts, set, back) = (m.options.tests.clone(), m.current_testing, m.after_tests());
+        if self.strike(key, &[FaultKind::TestingFailed]).is_some() {
+            self.script_events(key, &scripts, "Failed");
+            self.end_set(key, set, ScriptState::Failed);
+            self.edit(key, |m| {
+                (m.testing_state, m.storage_test_state) = (ScriptState::Failed, ScriptState::Failed)
+            });
+            self.new_work(key);
+            self.set_status(key, Status::FailedTesting);
+            self.say(key, Level::Info, "Failed testing", "");
+            return;
+        }
+        self.script_events(key, &scripts, "Passed");
+        self.end_set(key, set, ScriptState::Passed);
+        self.edit(key, |m| {
+            (m.testing_state, m.storage_test_state) = (ScriptState::Passed, ScriptState::Passed)
+        });
+        if back == Status::Ready {
+            self.ready(key);
+        } else {
+            self.new_work(key);
+            self.set_status(key, back);
+        }
+    }
+
+    pub(crate) fn start_testing(&mut self, key: u32, user: &str, tests: Vec<String>) {
+        self.new_work(key);
+        self.user_event(key, user, "User starting node testing", None);
+        let set = self.new_set(key, SetKind::Testing, tests.clone());
+        self.edit(key, |m| {
+            m.previous = m.status;
+            m.only_tests = true;
+            m.options.tests = tests;
+            m.current_testing = Some(set);
+            m.testing_state = ScriptState::Pending;
+            m.storage_test_state = ScriptState::Pending;
+            m.status_action = Some("");
+            if m.owner.is_none() {
+                m.owner = Some(user.to_owned());
+            }
+        });
+        self.say(key, Level::Info, "Testing", "");
+        self.set_status(key, Status::Testing);
+        let drawn = Drawn {
+            bmc: self.draw(key, |c| c.times.bmc),
+            post: self.draw(key, |c| c.times.post),
+            ephemeral: self.draw(key, |c| c.times.ephemeral),
+            work: self.draw(key, |c| c.times.tests),
+            ..Drawn::default()
+        };
+        self.begin(key, "test", drawn);
+        self.after(key, drawn.bmc, Tick::PowerOn);
+    }
+}

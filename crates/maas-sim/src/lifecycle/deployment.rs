@@ -1,0 +1,289 @@
+//! Deploying, from the first power-on to the moment that the deployed system asks for its
+//! user-data, and the ways back: release and erase.
+
+use super::{INSTALL_FAILED, MINUTE, Tick};
+use crate::events::Level;
+use crate::faults::FaultKind;
+use crate::model::{Drawn, Mode, ScriptState};
+use crate::network::{Subnet, ip};
+use crate::notice::{FirstBoot, Metadata, Notice};
+use crate::region::Region;
+use crate::status::Status;
+use crate::wire::Response;
+
+impl Region {
+    /// Status is Deploying already; gives addresses and starts the hardware.
+    pub(crate) fn start_deploying(&mut self, key: u32) -> Result<(), Response> {
+        self.assign_addresses(key)?;
+        let drawn = Drawn {
+            bmc: self.draw(key, |c| c.times.bmc),
+            post: self.draw(key, |c| c.times.post),
+            ephemeral: self.draw(key, |c| c.times.ephemeral),
+            work: self.draw(key, |c| c.times.image),
+            reboot: self.draw(key, |c| c.times.post),
+            first_boot: self.draw(key, |c| c.times.first_boot),
+        };
+        self.begin(key, "deploy", drawn);
+        self.after(key, drawn.bmc, Tick::PowerOn);
+        Ok(())
+    }
+
+    /// As [`Self::assign_addresses`], where running out of addresses does not matter.
+    pub(crate) fn give_addresses(&mut self, key: u32) {
+        self.assign_addresses(key).ok();
+    }
+
+    pub(super) fn assign_addresses(&mut self, key: u32) -> Result<(), Response> {
+        let Some(m) = self.machine(key) else {
+            return Ok(());
+        };
+        let wanted: Vec<(i64, i64)> = m
+            .nics
+            .iter()
+            .flat_map(|n| &n.links)
+            .filter(|l| l.mode == Mode::Auto && l.address.is_none())
+            .filter_map(|l| l.subnet.map(|s| (l.id, s)))
+            .collect();
+        for (link, subnet) in wanted {
+            let Some(address) = self.net.pick(subnet) else {
+                let cidr = self
+                    .net
+                    .subnet_by_id(subnet)
+                    .map(Subnet::cidr)
+                    .unwrap_or_default();
+                return Err(Response::new(
+                    503,
+                    "text/plain",
+                    format!("No more IPs available in subnet: {cidr}."),
+                ));
+            };
+            self.edit(key, |m| {
+                if let Some(l) = m
+                    .nics
+                    .iter_mut()
+                    .flat_map(|n| &mut n.links)
+                    .find(|l| l.id == link)
+                {
+                    l.address = Some(address);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn drop_addresses(&mut self, key: u32) {
+        let freed: Vec<(i64, u32)> = self
+            .edit(key, |m| {
+                let links = m
+                    .nics
+                    .iter_mut()
+                    .flat_map(|n| &mut n.links)
+                    .filter(|l| l.mode == Mode::Auto);
+                links
+                    .filter_map(|l| l.subnet.zip(l.address.take()))
+                    .collect()
+            })
+            .unwrap_or_default();
+        freed
+            .into_iter()
+            .for_each(|(subnet, address)| self.net.give_back(subnet, address));
+    }
+
+    pub(super) fn image_done(&mut self, key: u32) {
+        if let Some(fault) = self.strike(key, &[FaultKind::DeployFailed]) {
+            self.say(
+                key,
+                Level::Error,
+                "Node installation failure",
+                "'curtin' curtin command install",
+            );
+            return self.fail_deployment(key, fault.message.as_deref().unwrap_or(INSTALL_FAILED));
+        }
+        let Some(m) = self.machine(key) else { return };
+        let (drawn, set) = (m.drawn, m.current_installation);
+        let text = format!(
+            "deployed {}/{}/{}",
+            m.osystem, m.distro_series, m.architecture
+        );
+        self.end_set(key, set, ScriptState::Passed);
+        self.edit(key, |m| m.netboot = false);
+        self.say(key, Level::Info, "Configuring OS", "");
+        self.say(key, Level::Info, "Image Deployed", text);
+        self.say(key, Level::Info, "Rebooting", "");
+        match self.strike(key, &[FaultKind::DatasourceFailure]) {
+            None => self.after(key, drawn.reboot + drawn.first_boot, Tick::UserData),
+            Some(fault) => {
+                self.after(key, drawn.reboot + drawn.first_boot, Tick::NoDatasource);
+                let spent = drawn.bmc + drawn.post + drawn.ephemeral + drawn.work;
+                let left =
+                    (self.node_timeout() - spent).max(drawn.reboot + drawn.first_boot + MINUTE);
+                self.expire_after(key, left, &fault);
+            }
+        }
+    }
+
+    pub(super) fn no_datasource(&mut self, key: u32) {
+        let text = "'cloudinit' searching for network data from DataSourceMAAS";
+        self.say(key, Level::Error, "Node post-installation failure", text);
+    }
+
+    pub(crate) fn fail_deployment(&mut self, key: u32, text: &str) {
+        self.new_work(key);
+        let set = self.machine(key).and_then(|m| m.current_installation);
+        self.end_set(key, set, ScriptState::Failed);
+        self.edit(key, |m| m.hw_sync = false);
+        self.mark_failed(key, Status::FailedDeployment, text);
+    }
+
+    /// The deployed system's cloud-init asks for its user-data: this, and nothing earlier, is
+    /// what makes MAAS say Deployed.
+    pub(super) fn user_data_fetched(&mut self, key: u32) {
+        self.new_work(key);
+        let now = self.now;
+        self.edit(key, |m| {
+            m.last_sync_us = m.hw_sync.then_some(now);
+            m.was_deployed = true;
+        });
+        self.set_status(key, Status::Deployed);
+        self.say(key, Level::Info, "Deployed", "");
+        let Some(host) = self.host_ref(key) else {
+            return;
+        };
+        let Some(m) = self.machine(key) else { return };
+        let links = || m.nics.iter().flat_map(|n| &n.links);
+        let boot = m
+            .boot_interface()
+            .and_then(|n| n.links.iter().find_map(|l| l.address));
+        let notice = FirstBoot {
+            user_data: m.user_data.clone(),
+            ip: boot.or_else(|| links().find_map(|l| l.address)).map(ip),
+            metadata: Metadata {
+                instance_id: m.system_id.clone(),
+                local_hostname: m.hostname.clone(),
+                public_keys: self.settings.ssh_keys_of(m.owner.as_deref()),
+                osystem: m.osystem.clone(),
+                distro_series: m.distro_series.clone(),
+            },
+            host,
+        };
+        let (name, interval) = (
+            self.hosts[m.host].name.clone(),
+            m.sync_interval.filter(|_| m.hw_sync),
+        );
+        self.notices.push(Notice::FirstBoot(Box::new(notice)));
+        self.stats.machine(&name).deployed_unreleased = true;
+        if let Some(seconds) = interval {
+            self.after(key, seconds * 1_000_000, Tick::HwSync);
+        }
+    }
+
+    pub(super) fn hw_sync(&mut self, key: u32) {
+        let now = self.now;
+        if self.status(key) != Status::Deployed {
+            return;
+        }
+        let on = self.machine(key).is_some_and(|m| self.hosts[m.host].on);
+        if on {
+            self.edit(key, |m| m.last_sync_us = Some(now));
+        }
+        if let Some(seconds) = self.machine(key).and_then(|m| m.sync_interval) {
+            self.after(key, seconds * 1_000_000, Tick::HwSync);
+        }
+    }
+
+    /// What release, mark_broken and a given-up deployment take away from a machine.
+    pub(crate) fn strip_deployment(&mut self, key: u32) {
+        self.edit(key, |m| {
+            m.osystem.clear();
+            m.distro_series.clear();
+            m.hwe_kernel = None;
+            m.ephemeral_deploy = false;
+            m.hw_sync = false;
+            m.crash_dump = false;
+            m.sync_interval = None;
+            m.last_sync_us = None;
+            m.netboot = true;
+            m.locked = false;
+            m.agent_name.clear();
+            m.status_action = Some("");
+        });
+    }
+
+    /// Status is Releasing already; the power goes off `bmc` later. Returns that wait.
+    pub(crate) fn start_power_off(&mut self, key: u32) -> i64 {
+        let bmc = self.draw(key, |c| c.times.bmc);
+        self.begin(
+            key,
+            "release",
+            Drawn {
+                bmc,
+                ..Drawn::default()
+            },
+        );
+        if let Some(fault) = self.strike(key, &[FaultKind::StuckReleasing]) {
+            let us = fault.seconds.map_or(5 * MINUTE, |s| (s * 1e6) as i64);
+            self.after(key, us, Tick::Timeout);
+        } else {
+            self.after(key, bmc, Tick::Released);
+        }
+        bmc
+    }
+
+    pub(crate) fn released(&mut self, key: u32) {
+        self.new_work(key);
+        let Some(m) = self.machine(key) else { return };
+        let manual = !m.has_bmc();
+        let power = m.power;
+        let next = if m.commissioning_state == ScriptState::Passed {
+            Status::Ready
+        } else {
+            Status::New
+        };
+        if m.deployment > 0 {
+            self.notify(key, Notice::Released);
+        }
+        self.power_off_now(key);
+        self.drop_addresses(key);
+        self.edit(key, |m| {
+            m.owner = None;
+            m.annotations.clear();
+            m.user_data.clear();
+            m.was_deployed = false;
+            if manual {
+                m.power = power;
+            }
+        });
+        self.set_status(key, next);
+        self.say(key, Level::Info, "Released", "");
+    }
+
+    pub(crate) fn start_erasing(&mut self, key: u32) -> i64 {
+        let drawn = Drawn {
+            bmc: self.draw(key, |c| c.times.bmc),
+            post: self.draw(key, |c| c.times.post),
+            ephemeral: self.draw(key, |c| c.times.ephemeral),
+            work: self.draw(key, |c| c.times.erase),
+            ..Drawn::default()
+        };
+        self.begin(key, "erase", drawn);
+        if self.machine(key).is_some_and(|m| m.deployment > 0) {
+            self.notify(key, Notice::Released);
+        }
+        self.after(key, drawn.bmc, Tick::PowerOn);
+        drawn.bmc
+    }
+
+    pub(super) fn erase_done(&mut self, key: u32) {
+        self.new_work(key);
+        self.strip_deployment(key);
+        self.set_status(key, Status::Releasing);
+        self.say(key, Level::Info, "Releasing", "");
+        self.start_power_off(key);
+    }
+
+    pub(crate) fn fail_erasing(&mut self, key: u32) {
+        self.new_work(key);
+        self.power_off_now(key);
+        self.mark_failed(key, Status::FailedDiskErasing, "Failed to erase disks.");
+    }
+}
