@@ -278,7 +278,7 @@ fn inner_ids(
     stage: &mut Stage,
     exchange: &Exchange,
     path: &mut String,
-    form: &mut Vec<(String, String)>,
+    form: &mut [(String, String)],
 ) {
     let Some((_, id)) = stage.ids.first().cloned() else {
         return;
