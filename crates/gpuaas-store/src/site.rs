@@ -114,6 +114,44 @@ impl Store {
         .await
     }
 
+    /// Writes what an operator changed: the specification, what MAAS said to it, and another API
+    /// key where one is given. The name stays; the revision grows in any case, so that whoever
+    /// holds a connection to the site makes a new one.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn update_site(
+        &self,
+        now: Timestamp,
+        id: SiteId,
+        spec: SiteSpec,
+        status: SiteStatus,
+        api_key: Option<&Secret>,
+    ) -> Result<SiteResource, StoreError> {
+        let sealed = api_key.map(|key| self.seal(id.0, API_KEY, key)).transpose()?;
+        let values = (Val::json(&spec)?, Val::json(&status)?);
+        self.write(move |conn| {
+            Box::pin(async move {
+                let changed = conn
+                    .execute(
+                        "UPDATE site SET spec = $2, status = $3, revision = revision + 1, \
+                         updated_at = $4 WHERE id = $1",
+                        vec![id.0.into(), values.0, values.1, now.into()],
+                    )
+                    .await?;
+                if changed == 0 {
+                    return Err(StoreError::not_found("site", id));
+                }
+                match sealed {
+                    Some(sealed) => put_secret(conn, id.0, API_KEY, sealed).await,
+                    None => Ok(()),
+                }
+            })
+        })
+        .await?;
+        self.site(id).await
+    }
+
     /// The site's MAAS API key.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpuaas_store::{IdempotencyKey, MasterKey, NewAudit, Secret, Store, StoreError};
 use gpuaas_types::api::SiteStatus;
-use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{ProfileId, RoceAssignmentId, SiteId};
 use sqlx::{Connection as _, Row as _};
 
@@ -128,6 +128,28 @@ fn sites_have_unique_names_and_a_status() {
         assert_eq!(code(world.store.site_by_name("west").await), "not_found");
         assert_eq!(code(world.store.site_api_key(SiteId(id())).await), "not_found");
         let missing = world.store.set_site_status(at(5.0), SiteId(id()), &status).await;
+        assert_eq!(code(missing), "not_found");
+    });
+}
+
+#[test]
+fn an_operator_changes_a_site_and_its_key() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (store, site_id) = (&world.store, world.site_id);
+        let spec = SiteSpec { pxe_vlan: Some(7), ..site_spec("north") };
+        let status = SiteStatus { maas_user: "ann".to_owned(), ..SiteStatus::default() };
+        let changed = store.update_site(at(5.0), site_id, spec.clone(), status.clone(), None);
+        let changed = changed.await.unwrap();
+        assert_eq!((changed.revision, changed.updated_at), (2, at(5.0)));
+        assert_eq!((&changed.spec, &changed.status), (&spec, &status));
+        assert_eq!(store.site_api_key(site_id).await.unwrap().expose(), API_KEY);
+        let key = Secret::new("a:b:c".to_owned());
+        let changed =
+            store.update_site(at(6.0), site_id, spec.clone(), status.clone(), Some(&key)).await;
+        assert_eq!(changed.unwrap().revision, 3);
+        assert_eq!(store.site_api_key(site_id).await.unwrap(), key);
+        let missing = store.update_site(at(6.0), SiteId(id()), spec, status, Some(&key)).await;
         assert_eq!(code(missing), "not_found");
     });
 }
