@@ -1,1 +1,238 @@
-//! gpuaas-api
+//! HTTP of the control plane: the admin API, and the bootstrap and agent API.
+//!
+//! # Shape of a request
+//! `guard` (span, time limit, panics) -> credential -> body (`strict`: a mistake is named with its
+//! place) -> checks (`check`: pure) -> one call of the store -> a type of `gpuaas_types`. Every
+//! failure is an RFC 9457 problem from the one table in `problem`.
+//!
+//! # Who may do what
+//! | path | credential |
+//! |---|---|
+//! | `/api/v1/health`, `/api/v1/version` | none |
+//! | `/api/v1/...` | admin token |
+//! | `/bootstrap/v1/...`, `/agent/v1/...` | see `gpuaas_types::agent` |
+//!
+//! The admin credential is checked by a layer around all admin routes, so a new route cannot
+//! forget it. A good credential on another's endpoint is refused as what it is
+//! (`token_wrong_purpose`), never taken.
+
+mod agent;
+mod auth;
+mod body;
+mod bootstrap;
+mod check;
+pub mod explain;
+mod guard;
+mod hub;
+mod nodes;
+mod probe;
+pub mod problem;
+mod profiles;
+mod roce;
+mod runs;
+mod sites;
+mod strict;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use gpuaas_artifact::{ArtifactStore, BundleCatalog};
+use gpuaas_engine::{Clock, Connect};
+use gpuaas_store::Store;
+use gpuaas_types::{IdSource, Timestamp};
+use serde::{Deserialize, Serialize};
+
+pub use auth::ensure_admin_token;
+use hub::TaskHub;
+use problem::{Answer, Refusal, problem};
+
+/// Largest body of an admin request, an enrollment or a callback, in bytes.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+/// Largest body of a task result, in bytes.
+pub const MAX_RESULT_BYTES: usize = 4 << 20;
+/// Longest task poll, in seconds.
+pub const MAX_POLL_SECONDS: u32 = 30;
+
+/// Longer than the probe of a MAAS region.
+const ADMIN_LIMIT: Duration = Duration::from_secs(60);
+/// Longer than a poll.
+const AGENT_LIMIT: Duration = Duration::from_secs(45);
+
+/// What may be set.
+#[derive(Debug, Clone)]
+pub struct ApiSettings {
+    /// Version of the control plane, as it says of itself.
+    pub version: String,
+    /// How often agents send a heartbeat, in seconds.
+    pub heartbeat_interval_seconds: u32,
+    /// How long agents' polls wait, in seconds; at most [`MAX_POLL_SECONDS`].
+    pub poll_seconds: u32,
+}
+
+impl Default for ApiSettings {
+    fn default() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            heartbeat_interval_seconds: 30,
+            poll_seconds: 25,
+        }
+    }
+}
+
+/// What the handlers work with.
+#[derive(Clone)]
+pub struct ApiState {
+    /// Everything that lasts.
+    pub store: Store,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where identifiers come from.
+    pub ids: Arc<dyn IdSource>,
+    /// Makes clients for MAAS.
+    pub connect: Arc<dyn Connect>,
+    /// Bundles that a profile may name.
+    pub bundles: Arc<BundleCatalog>,
+    /// What nodes fetch by digest.
+    pub artifacts: Arc<ArtifactStore>,
+    /// Tells the engine that a run is due.
+    pub wake: Arc<dyn Fn() + Send + Sync>,
+    /// What may be set.
+    pub settings: ApiSettings,
+}
+
+struct Inner {
+    state: ApiState,
+    hub: Arc<TaskHub>,
+}
+
+/// What every handler gets.
+#[derive(Clone)]
+struct Ctx(Arc<Inner>);
+
+impl std::ops::Deref for Ctx {
+    type Target = ApiState;
+
+    fn deref(&self) -> &ApiState {
+        &self.0.state
+    }
+}
+
+impl Ctx {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn hub(&self) -> &Arc<TaskHub> {
+        &self.0.hub
+    }
+
+    fn wake_engine(&self) {
+        (self.wake)();
+    }
+
+    /// Writes down what an operator did. The deed is done by then, so a failure is only logged.
+    async fn audit(&self, action: &str, subject: &str, detail: serde_json::Value) {
+        let entry = gpuaas_store::NewAudit {
+            actor: auth::ADMIN.to_owned(),
+            action: action.to_owned(),
+            subject: subject.to_owned(),
+            detail,
+        };
+        if let Err(error) = self.store.audit(self.now(), entry).await {
+            tracing::error!(%error, action, subject, "an action was not written down");
+        }
+    }
+}
+
+/// Answer of `GET /api/v1/health` and `GET /bootstrap/v1/health`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// `ok`; anything else is a problem body.
+    pub status: String,
+}
+
+/// Answer of `GET /api/v1/version`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Version of the control plane.
+    pub version: String,
+    /// `sqlite` or `postgresql`.
+    pub database: String,
+    /// What the control plane believes the time is.
+    pub now: Timestamp,
+}
+
+/// All routes. Call it inside a tokio runtime: it starts the listener that wakes task polls.
+pub fn router(state: ApiState) -> Router {
+    let hub = TaskHub::start(&state.store);
+    let ctx = Ctx(Arc::new(Inner { state, hub }));
+    Router::new()
+        .merge(admin(&ctx))
+        .merge(node_side())
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(ctx)
+}
+
+fn admin(ctx: &Ctx) -> Router<Ctx> {
+    let open =
+        Router::new().route("/api/v1/health", get(health)).route("/api/v1/version", get(version));
+    Router::new()
+        .route("/api/v1/sites", post(sites::create).get(sites::list))
+        .route("/api/v1/sites/{name}", get(sites::show).patch(sites::change))
+        .route("/api/v1/profiles", post(profiles::create).get(profiles::list))
+        .route("/api/v1/profiles/{name}", get(profiles::show).patch(profiles::change))
+        .route("/api/v1/roce-assignments", post(roce::create).get(roce::list))
+        .route("/api/v1/nodes", post(nodes::onboard).get(nodes::list))
+        .route("/api/v1/nodes/{node}", get(nodes::show))
+        .route("/api/v1/nodes/{node}/explain", get(explain::explain))
+        .route("/api/v1/runs/{run}", get(runs::show))
+        .route("/api/v1/runs/{run}/resume", post(runs::resume))
+        .route_layer(middleware::from_fn_with_state(ctx.clone(), auth::require_admin))
+        .merge(open)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(ADMIN_LIMIT, guard::guard))
+}
+
+fn node_side() -> Router<Ctx> {
+    let result = post(agent::task_result).layer(DefaultBodyLimit::max(MAX_RESULT_BYTES));
+    Router::new()
+        .route("/bootstrap/v1/health", get(alive))
+        .route("/bootstrap/v1/artifacts/sha256/{digest}", get(bootstrap::artifact))
+        .route("/bootstrap/v1/runs/{run}/progress", post(bootstrap::progress))
+        .route("/agent/v1/enroll", post(agent::enroll))
+        .route("/agent/v1/heartbeat", post(agent::heartbeat))
+        .route("/agent/v1/tasks", get(agent::tasks))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .route("/agent/v1/tasks/{task}/result", result)
+        .layer(middleware::from_fn_with_state(AGENT_LIMIT, guard::guard))
+}
+
+async fn alive() -> Json<Health> {
+    Json(Health { status: "ok".to_owned() })
+}
+
+async fn health(axum::extract::State(ctx): axum::extract::State<Ctx>) -> Answer<Json<Health>> {
+    ctx.store.next_due().await?;
+    Ok(alive().await)
+}
+
+async fn version(axum::extract::State(ctx): axum::extract::State<Ctx>) -> Json<Version> {
+    Json(Version {
+        version: ctx.settings.version.clone(),
+        database: ctx.store.engine().to_owned(),
+        now: ctx.now(),
+    })
+}
+
+async fn not_found(uri: axum::http::Uri) -> Refusal {
+    problem("not_found").with_detail(format!("there is nothing at {}", uri.path())).into()
+}
+
+async fn method_not_allowed(method: axum::http::Method, uri: axum::http::Uri) -> Refusal {
+    let detail = format!("{} does not take {method}", uri.path());
+    problem("method_not_allowed").with_detail(detail).into()
+}

@@ -1,0 +1,174 @@
+//! What an agent does: enroll, say that it lives, ask for tasks, hand in results.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use gpuaas_store::{Enroll, Heartbeat as Beat, sha256};
+use gpuaas_types::agent::{EnrollRequest, EnrollResponse, Heartbeat, TaskBatch, TaskResult};
+use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::{RunId, Step, TaskId, Timestamp, TokenId};
+use serde::Deserialize;
+
+use crate::auth::{Agent, Newcomer, other_run};
+use crate::body::{Asked, Body, Key};
+use crate::bootstrap::Accepted;
+use crate::hub::TaskHub;
+use crate::problem::{Answer, problem};
+use crate::{Ctx, MAX_POLL_SECONDS, auth, check};
+
+const VERSION_CHARS: usize = 64;
+const HOSTNAME_CHARS: usize = 253;
+const MESSAGE_CHARS: usize = 500;
+
+fn event(
+    at: Timestamp,
+    run_id: RunId,
+    step: Option<Step>,
+    code: &str,
+    text: String,
+) -> TimelineEvent {
+    let (run_id, code) = (Some(run_id), code.to_owned());
+    TimelineEvent { at, run_id, step, source: Source::Agent, code, text }
+}
+
+/// `POST /agent/v1/enroll`.
+pub(crate) async fn enroll(
+    State(ctx): State<Ctx>,
+    Newcomer { hash, run_id }: Newcomer,
+    Body(asked): Body<EnrollRequest>,
+) -> Answer<Json<EnrollResponse>> {
+    if asked.run_id != run_id {
+        return Err(other_run(asked.run_id).into());
+    }
+    let begun = ctx.now();
+    let step = Some(ctx.store.run(run_id).await?.step);
+    let hostname = check::plain_text(&asked.hostname, HOSTNAME_CHARS);
+    let agent_version = check::plain_text(&asked.agent_version, VERSION_CHARS);
+    let credential = auth::mint("gpagent")?;
+    let now = ctx.now();
+    let started = format!(
+        "the agent says that it is version {agent_version} on {hostname}, started at {} by its clock",
+        asked.started_at
+    );
+    let timeline = vec![
+        event(begun, run_id, step, "enrollment_started", started),
+        event(
+            now,
+            run_id,
+            step,
+            "enrollment_finished",
+            "the agent has a credential of its own".to_owned(),
+        ),
+    ];
+    let enroll = Enroll {
+        hash,
+        run_id,
+        agent_version,
+        hostname,
+        credential_id: TokenId::new(&*ctx.ids, now),
+        credential_hash: sha256(&credential),
+        timeline,
+    };
+    let enrolled = ctx.store.use_enrollment_token(now, enroll).await?;
+    ctx.wake_engine();
+    if enrolled.again {
+        tracing::info!(run = %enrolled.run_id, "an agent enrolled again before its first heartbeat");
+    }
+    Ok(Json(EnrollResponse {
+        node_id: enrolled.node_id,
+        credential,
+        heartbeat_interval_seconds: ctx.settings.heartbeat_interval_seconds,
+        poll_seconds: ctx.settings.poll_seconds.min(MAX_POLL_SECONDS),
+    }))
+}
+
+/// `POST /agent/v1/heartbeat`.
+pub(crate) async fn heartbeat(
+    State(ctx): State<Ctx>,
+    agent: Agent,
+    Body(said): Body<Heartbeat>,
+) -> Answer<Json<Accepted>> {
+    if said.run_id != agent.run_id {
+        let detail = format!("the credential was given in run {}", agent.run_id);
+        return Err(problem("run_mismatch").with_detail(detail).into());
+    }
+    let now = ctx.now();
+    let agent_version = check::plain_text(&said.agent_version, VERSION_CHARS);
+    let uptime = said.uptime_seconds.max(0.0);
+    let text = format!("the agent says that it lives, {uptime:.0} s after the host booted");
+    let beat = Beat {
+        node_id: agent.node_id,
+        run_id: agent.run_id,
+        agent_version,
+        first: Some(event(now, agent.run_id, None, "first_heartbeat", text)),
+    };
+    let new = ctx.store.heartbeat(now, beat).await?;
+    if new {
+        ctx.wake_engine();
+    }
+    Ok(Json(Accepted { new }))
+}
+
+/// The query of a poll.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Poll {
+    /// How long to wait for a task, in seconds.
+    #[serde(default)]
+    wait_seconds: u32,
+}
+
+/// `GET /agent/v1/tasks?wait_seconds=N`. Waits in wall time, whatever clock the runs live on: the
+/// limit is about the HTTP connection.
+pub(crate) async fn tasks(
+    State(ctx): State<Ctx>,
+    agent: Agent,
+    Asked(poll): Asked<Poll>,
+) -> Answer<Json<TaskBatch>> {
+    let wait = Duration::from_secs(u64::from(poll.wait_seconds.min(MAX_POLL_SECONDS)));
+    let patience = TaskHub::patience(&ctx.store);
+    let seat = ctx.hub().join(agent.node_id);
+    let mut slept = Duration::ZERO;
+    loop {
+        let signal = seat.notify.notified();
+        tokio::pin!(signal);
+        signal.as_mut().enable();
+        let tasks = ctx.store.pending_tasks(ctx.now(), agent.node_id).await?;
+        if !tasks.is_empty() || slept >= wait {
+            return Ok(Json(TaskBatch { tasks }));
+        }
+        let nap = patience.min(wait - slept);
+        // Ended by a signal or by time, the answer is to look again.
+        slept = match tokio::time::timeout(nap, signal).await {
+            Ok(()) => slept,
+            Err(_) => slept + nap,
+        };
+    }
+}
+
+/// `POST /agent/v1/tasks/TASK/result`.
+pub(crate) async fn task_result(
+    State(ctx): State<Ctx>,
+    Key(task): Key,
+    agent: Agent,
+    Body(result): Body<TaskResult>,
+) -> Answer<Json<Accepted>> {
+    let task_id: TaskId = task.parse().map_err(|_| {
+        problem("task_not_found").with_detail("the address names no task identifier")
+    })?;
+    let now = ctx.now();
+    let step = ctx.store.run(agent.run_id).await?.step;
+    let text = if result.succeeded {
+        format!("the agent says that it finished a task with {} findings", result.findings.len())
+    } else {
+        let message = check::plain_text(&result.message, MESSAGE_CHARS);
+        format!("the agent says that it could not do a task: {message}")
+    };
+    let history = vec![event(now, agent.run_id, Some(step), "task_finished", text)];
+    let new = ctx.store.finish_task(now, agent.node_id, task_id, result, history).await?;
+    if new {
+        ctx.wake_engine();
+    }
+    Ok(Json(Accepted { new }))
+}

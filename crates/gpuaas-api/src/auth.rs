@@ -1,0 +1,169 @@
+//! Credentials of requests.
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::Response;
+use gpuaas_engine::tokens;
+use gpuaas_store::{NewToken, Store, StoreError, TokenFault, TokenGrant, TokenPurpose, sha256};
+use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
+use uuid::Uuid;
+
+use crate::Ctx;
+use crate::problem::{Answer, Refusal, problem};
+
+/// Who acts with the admin token, in the audit.
+pub(crate) const ADMIN: &str = "admin";
+
+/// The first admin token has this identifier, so that of several control planes that start on one
+/// database at once, one makes it.
+const FIRST_ADMIN: TokenId = TokenId(Uuid::from_u128(0x7a0_8000_0000_0000_0001));
+
+/// Makes the first admin token of a new database. Answers the token when it was made now, and
+/// nothing when there was one: it is stored as a hash and cannot be shown again.
+///
+/// # Errors
+/// The database's, or `internal` when the operating system gives no random bytes.
+pub async fn ensure_admin_token(
+    store: &Store,
+    now: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    let token = mint("gpadmin").map_err(|_| StoreError::Unavailable {
+        detail: "the operating system gives no random bytes".to_owned(),
+    })?;
+    let new = NewToken {
+        id: FIRST_ADMIN,
+        hash: sha256(&token),
+        purpose: TokenPurpose::Admin,
+        node_id: None,
+        run_id: None,
+        single_use: false,
+        usable_from: now,
+        expires_at: None,
+    };
+    match store.add_token(now, new).await {
+        Ok(()) => Ok(Some(token)),
+        Err(StoreError::Conflict { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A new credential.
+pub(crate) fn mint(prefix: &str) -> Result<String, Problem> {
+    tokens::mint(prefix).map_err(|error| {
+        tracing::error!(%error, "no random bytes");
+        problem("internal")
+    })
+}
+
+/// Lets only the admin token through.
+pub(crate) async fn require_admin(
+    State(ctx): State<Ctx>,
+    request: Request,
+    next: Next,
+) -> Answer<Response> {
+    check(&ctx, request.headers(), TokenPurpose::Admin).await?;
+    Ok(next.run(request).await)
+}
+
+/// An agent with a good credential. As all of these extractors it stands before the body in a
+/// handler's arguments, so that nothing is read for strangers.
+pub(crate) struct Agent {
+    /// Its node.
+    pub(crate) node_id: NodeId,
+    /// The run that it enrolled in.
+    pub(crate) run_id: RunId,
+}
+
+impl FromRequestParts<Ctx> for Agent {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
+        let grant = check(ctx, &parts.headers, TokenPurpose::Agent).await?;
+        match (grant.node_id, grant.run_id) {
+            (Some(node_id), Some(run_id)) => Ok(Self { node_id, run_id }),
+            _ => Err(problem("token_unknown").into()),
+        }
+    }
+}
+
+/// A bootstrap with a good token of this run.
+pub(crate) struct Bootstrap(pub(crate) RunId);
+
+impl FromRequestParts<Ctx> for Bootstrap {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
+        let grant = check(ctx, &parts.headers, TokenPurpose::Bootstrap).await?;
+        grant.run_id.map(Self).ok_or_else(|| problem("token_unknown").into())
+    }
+}
+
+/// An agent to be, with an enrollment token that is good for this run. Not used up yet.
+pub(crate) struct Newcomer {
+    /// Hash of the token.
+    pub(crate) hash: [u8; 32],
+    /// The run that it was made for.
+    pub(crate) run_id: RunId,
+}
+
+impl FromRequestParts<Ctx> for Newcomer {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
+        let grant = check(ctx, &parts.headers, TokenPurpose::Enrollment).await?;
+        let hash = sha256(bearer(&parts.headers)?);
+        let run_id = grant.run_id.ok_or_else(|| problem("token_unknown"))?;
+        Ok(Self { hash, run_id })
+    }
+}
+
+/// A good token in the wrong run.
+pub(crate) fn other_run(run: impl std::fmt::Display) -> Problem {
+    problem("token_wrong_purpose").with_detail(format!("this token is for another run than {run}"))
+}
+
+/// The credential of a request.
+fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+    let missing = || problem("token_missing");
+    let value = headers.get(AUTHORIZATION).ok_or_else(missing)?;
+    let (scheme, token) =
+        value.to_str().ok().and_then(|v| v.split_once(' ')).ok_or_else(missing)?;
+    let token = token.trim();
+    if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() {
+        Ok(token)
+    } else {
+        Err(missing())
+    }
+}
+
+/// What the credential of a request stands for, if it is good for `purpose`.
+async fn check(ctx: &Ctx, headers: &HeaderMap, purpose: TokenPurpose) -> Answer<TokenGrant> {
+    let hash = sha256(bearer(headers)?);
+    match ctx.store.check_token(ctx.now(), hash, purpose).await {
+        Ok(grant) => Ok(grant),
+        Err(StoreError::Token(TokenFault::Unknown)) => Err(why_unknown(ctx, &hash, purpose).await),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A credential that is unknown for one purpose may be known for another; saying so costs three
+/// reads on a path that no healthy client takes.
+async fn why_unknown(ctx: &Ctx, hash: &[u8; 32], purpose: TokenPurpose) -> Refusal {
+    use TokenPurpose::{Admin, Agent, Bootstrap, Enrollment};
+    for other in [Admin, Agent, Bootstrap, Enrollment].into_iter().filter(|p| *p != purpose) {
+        match ctx.store.check_token(ctx.now(), *hash, other).await {
+            Err(StoreError::Token(TokenFault::Unknown)) => {}
+            Ok(_) | Err(StoreError::Token(_)) => {
+                let (is, wanted) = (other.as_str(), purpose.as_str());
+                return problem("token_wrong_purpose")
+                    .with_detail(format!("this is a credential for {is}; {wanted} is wanted here"))
+                    .into();
+            }
+            Err(error) => return error.into(),
+        }
+    }
+    problem("token_unknown").into()
+}

@@ -1,0 +1,79 @@
+//! Extractors that refuse with a problem.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use crate::problem::{Refusal, problem};
+use crate::strict;
+
+/// The bytes of a JSON body.
+pub(crate) struct JsonBytes(pub(crate) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBytes {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if let Some(kind) = kind.filter(|kind| !is_json(kind)) {
+            let kind: String = kind.chars().take(100).collect();
+            return Err(problem("unsupported_media_type").with_detail(kind).into());
+        }
+        match Bytes::from_request(request, state).await {
+            Ok(bytes) => Ok(Self(bytes)),
+            Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                Err(problem("body_too_large").into())
+            }
+            Err(_) => {
+                let detail = "the connection broke before the body was complete";
+                Err(problem("malformed_json").with_detail(detail).into())
+            }
+        }
+    }
+}
+
+fn is_json(kind: &str) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || kind.ends_with("+json")
+}
+
+/// A JSON body of type `T`.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let JsonBytes(bytes) = JsonBytes::from_request(request, state).await?;
+        Ok(Self(strict::from_slice(&bytes)?))
+    }
+}
+
+/// The one parameter of the path, as text.
+pub(crate) struct Key(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Key {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(text)| Self(text))
+            .map_err(|_| problem("not_found").with_detail("the address is not UTF-8").into())
+    }
+}
+
+/// The query of the URL.
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        Query::<T>::try_from_uri(&parts.uri)
+            .map(|Query(asked)| Self(asked))
+            .map_err(|rejection| problem("invalid_query").with_detail(rejection.body_text()).into())
+    }
+}

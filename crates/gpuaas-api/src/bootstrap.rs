@@ -1,0 +1,137 @@
+//! What a node asks for before its agent lives: artifacts by digest, and progress callbacks.
+
+use axum::Json;
+use axum::body::Body as Stream;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gpuaas_artifact::Digest;
+use gpuaas_core::record::{Report, ReportKind};
+use gpuaas_types::agent::{Phase, Progress, ProgressStatus};
+use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::{RunId, Timestamp};
+use serde::Serialize;
+use tokio_util::io::ReaderStream;
+
+use crate::auth::{Bootstrap, other_run};
+use crate::body::{Body, Key};
+use crate::problem::{Answer, problem};
+use crate::{Ctx, check};
+
+/// Characters of a callback's message that are kept.
+const MESSAGE_CHARS: usize = 2_000;
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Answer to a callback, a heartbeat or a result.
+#[derive(Debug, Serialize)]
+pub(crate) struct Accepted {
+    /// False where the same had been said before.
+    pub(crate) new: bool,
+}
+
+/// `GET /bootstrap/v1/artifacts/sha256/DIGEST`.
+pub(crate) async fn artifact(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let digest: Digest = text.parse().map_err(|error: gpuaas_artifact::digest::DigestError| {
+        problem("artifact_not_found").with_detail(error.to_string())
+    })?;
+    let etag = format!("\"sha256:{digest}\"");
+    let asked = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let forever = (CACHE_CONTROL, "public, max-age=31536000, immutable".to_owned());
+    if asked.is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == etag)) {
+        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, etag), forever]).into_response());
+    }
+    let artifacts = std::sync::Arc::clone(&ctx.artifacts);
+    let opened = tokio::task::spawn_blocking(move || artifacts.get(&digest)).await;
+    let file = match opened {
+        Ok(Ok(file)) => file,
+        Ok(Err(error)) => {
+            tracing::error!(%error, %digest, "an artifact cannot be read");
+            return Err(problem("internal").into());
+        }
+        Err(_) => return Err(problem("internal").into()),
+    };
+    let (file, size_bytes) = file.ok_or_else(|| {
+        problem("artifact_not_found").with_detail(format!("there is no artifact {digest}"))
+    })?;
+    let stream = ReaderStream::with_capacity(tokio::fs::File::from_std(file), CHUNK_BYTES);
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (CONTENT_LENGTH, size_bytes.to_string()),
+        (ETAG, etag),
+        forever,
+    ];
+    Ok((headers, Stream::from_stream(stream)).into_response())
+}
+
+/// `POST /bootstrap/v1/runs/RUN/progress`. Saying the same again is taken and changes nothing; a
+/// callback that came before the run's latest deployment counts as another one.
+pub(crate) async fn progress(
+    State(ctx): State<Ctx>,
+    Key(run): Key,
+    Bootstrap(run_id): Bootstrap,
+    Body(said): Body<Progress>,
+) -> Answer<Json<Accepted>> {
+    if run.parse::<RunId>().ok() != Some(run_id) {
+        return Err(other_run(run).into());
+    }
+    let record = ctx.store.run(run_id).await?;
+    let since = record.memory.intended_at.get("deploy").copied().unwrap_or(Timestamp::EPOCH);
+    let reports = ctx.store.reports(run_id).await?;
+    let again = reports.iter().any(|report| report.at >= since && is_same(&report.kind, &said));
+    if again {
+        return Ok(Json(Accepted { new: false }));
+    }
+    let message = check::plain_text(&said.message, MESSAGE_CHARS);
+    let now = ctx.now();
+    let event = TimelineEvent {
+        at: now,
+        run_id: Some(run_id),
+        step: Some(record.step),
+        source: Source::Bootstrap,
+        code: code(&said).to_owned(),
+        text: text(&said, &message),
+    };
+    let kind = ReportKind::Progress { phase: said.phase, status: said.status, message };
+    ctx.store.add_report(Report { run_id, at: now, kind }, vec![event]).await?;
+    ctx.wake_engine();
+    Ok(Json(Accepted { new: true }))
+}
+
+fn is_same(kind: &ReportKind, said: &Progress) -> bool {
+    matches!(kind, ReportKind::Progress { phase, status, .. }
+        if *phase == said.phase && *status == said.status)
+}
+
+fn code(said: &Progress) -> &'static str {
+    use ProgressStatus::{Failed, Started, Succeeded};
+    match (said.phase, said.status) {
+        (Phase::SiteBootstrap, Started) => "site_bootstrap_started",
+        (Phase::SiteBootstrap, Succeeded) => "site_bootstrap_finished",
+        (Phase::SiteBootstrap, Failed) => "site_bootstrap_failed",
+        (Phase::NodeBootstrap, Started) => "node_bootstrap_started",
+        (Phase::NodeBootstrap, Succeeded) => "node_bootstrap_finished",
+        (Phase::NodeBootstrap, Failed) => "node_bootstrap_failed",
+    }
+}
+
+fn text(said: &Progress, message: &str) -> String {
+    let phase = match said.phase {
+        Phase::SiteBootstrap => "site bootstrap",
+        Phase::NodeBootstrap => "node bootstrap",
+    };
+    let status = match said.status {
+        ProgressStatus::Started => "started",
+        ProgressStatus::Succeeded => "succeeded",
+        ProgressStatus::Failed => "failed",
+    };
+    if message.is_empty() {
+        format!("the {phase} says that it {status}")
+    } else {
+        format!("the {phase} says that it {status}: {message}")
+    }
+}

@@ -1,0 +1,379 @@
+//! Is what an operator wrote well-formed? Pure functions; each answers the normal form.
+
+use std::net::IpAddr;
+
+use gpuaas_artifact::BundleCatalog;
+use gpuaas_core::record::NodeHardware;
+use gpuaas_types::Problem;
+use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
+
+use crate::problem::{invalid, problem};
+
+/// Shortest life of an enrollment token, in seconds.
+const MIN_TTL_SECONDS: u32 = 60;
+/// Longest life of an enrollment token, in seconds.
+const MAX_TTL_SECONDS: u32 = 7 * 86_400;
+const MAX_DEPLOY_RETRIES: u32 = 20;
+
+/// Whether `text` is a label of RFC 1123 section 2.1: 1 to 63 letters, digits and hyphens, none
+/// of them at an end.
+fn is_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// The name of a site or profile.
+pub(crate) fn name(field: &str, text: &str) -> Result<(), Problem> {
+    if is_label(text) && !text.bytes().any(|b| b.is_ascii_uppercase()) {
+        return Ok(());
+    }
+    Err(invalid(field, "a name is 1 to 63 of a-z, 0-9 and -, with no - at an end"))
+}
+
+/// A short hostname, lower case.
+pub(crate) fn hostname(field: &str, text: &str) -> Result<String, Problem> {
+    if is_label(text) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    if text.split('.').count() > 1 && text.split('.').all(is_label) {
+        return Err(invalid(field, "a short hostname is wanted")
+            .with_hint("leave the domain away: everything from the first dot on"));
+    }
+    Err(invalid(field, "a hostname is 1 to 63 letters, digits and -, with no - at an end"))
+}
+
+/// A MAC address as six lower-case pairs joined by colons; dashes are taken too.
+pub(crate) fn mac(field: &str, text: &str) -> Result<String, Problem> {
+    let text = text.trim().to_ascii_lowercase().replace('-', ":");
+    let pairs: Vec<&str> = text.split(':').collect();
+    let is_pair = |pair: &&str| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit());
+    if pairs.len() != 6 || !pairs.iter().all(is_pair) {
+        return Err(invalid(field, "a MAC address is six pairs of hexadecimal digits")
+            .with_hint("write it as 3c:ec:ef:00:11:22"));
+    }
+    if text == "00:00:00:00:00:00" || text == "ff:ff:ff:ff:ff:ff" {
+        return Err(invalid(field, "this address belongs to no interface"));
+    }
+    Ok(text)
+}
+
+/// The address of a BMC: an IP address or a DNS name.
+fn bmc_address(text: &str) -> Result<String, Problem> {
+    let text = text.trim();
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address.to_string());
+    }
+    let looks_like_v4 = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if !looks_like_v4 && text.len() <= 253 && text.split('.').all(is_label) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err(invalid("bmc_address", "an IP address or a DNS name is wanted")
+        .with_hint("give the address alone, without http:// and without a port"))
+}
+
+fn word(field: &str, text: &str, extra: &str) -> Result<(), Problem> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || extra.contains(c);
+    if (1..=128).contains(&text.len()) && text.chars().all(fits) {
+        return Ok(());
+    }
+    Err(invalid(field, format!("1 to 128 of letters, digits and {extra} are wanted")))
+}
+
+/// What an onboarding says of the hardware, in normal form, and its hostname.
+pub(crate) fn onboard(request: &OnboardRequest) -> Result<(String, NodeHardware), Problem> {
+    let hostname = hostname("hostname", &request.hostname)?;
+    let bmc = request.bmc_address.as_deref().map(bmc_address).transpose()?;
+    if bmc.is_none() {
+        let given = [
+            ("bmc_user", request.bmc_user.is_some()),
+            ("bmc_password", request.bmc_password.is_some()),
+        ];
+        if let Some((field, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(invalid(field, "it needs bmc_address as well"));
+        }
+    }
+    let texts = [("bmc_user", &request.bmc_user), ("bmc_password", &request.bmc_password)];
+    for (field, text) in texts {
+        if text.as_ref().is_some_and(|t| t.is_empty() || t.chars().any(char::is_control)) {
+            return Err(invalid(field, "it is empty or holds a control character"));
+        }
+    }
+    let mut mac_addresses = Vec::new();
+    for (index, text) in request.mac_addresses.iter().enumerate() {
+        let address = mac(&format!("mac_addresses.{index}"), text)?;
+        if !mac_addresses.contains(&address) {
+            mac_addresses.push(address);
+        }
+    }
+    let default_power = if bmc.is_some() { "ipmi" } else { "manual" };
+    let power_type = request.power_type.clone().unwrap_or_else(|| default_power.to_owned());
+    word("power_type", &power_type, "_-")?;
+    let architecture = request.architecture.clone().unwrap_or_else(|| "amd64/generic".to_owned());
+    word("architecture", &architecture, "/_-.")?;
+    if architecture.split('/').count() != 2 || architecture.split('/').any(str::is_empty) {
+        return Err(invalid("architecture", "write it as amd64/generic"));
+    }
+    let hardware = NodeHardware {
+        bmc_address: bmc,
+        bmc_user: request.bmc_user.clone(),
+        power_type,
+        mac_addresses,
+        architecture,
+    };
+    Ok((hostname, hardware))
+}
+
+/// A site as written. `prefix`: path of the specification in the request.
+pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
+    let at = |field: &str| format!("{prefix}{field}");
+    name(&at("name"), &spec.name)?;
+    if !spec.url.starts_with("http://") && !spec.url.starts_with("https://") {
+        return Err(invalid(&at("url"), "it begins with neither http:// nor https://")
+            .with_hint("give the base URL of MAAS, such as http://maas.example:5240/MAAS"));
+    }
+    for (field, pem) in [("ca_pem", &spec.ca_pem), ("node_ca_pem", &spec.node_ca_pem)] {
+        if let Some(pem) = pem {
+            gpuaas_artifact::validate_ca_bundle(pem)
+                .map_err(|error| invalid(&at(field), error.to_string()))?;
+        }
+    }
+    if spec.pxe_vlan.is_some_and(|tag| !(0..=4094).contains(&tag)) {
+        return Err(invalid(&at("pxe_vlan"), "a VLAN tag is 0 (untagged) to 4094"));
+    }
+    for (index, image) in spec.approved_images.iter().enumerate() {
+        word(&at(&format!("approved_images.{index}")), image, "/._-:+")?;
+    }
+    Ok(())
+}
+
+/// A profile as written; answers the digest of its bundle, empty without one.
+pub(crate) fn profile(
+    prefix: &str,
+    spec: &ProfileSpec,
+    bundles: &BundleCatalog,
+) -> Result<String, Problem> {
+    let at = |field: &str| format!("{prefix}{field}");
+    if !spec.hardware_sync_interval.is_empty() && !is_interval(&spec.hardware_sync_interval) {
+        return Err(invalid(&at("hardware_sync_interval"), "an interval such as 15m is wanted")
+            .with_hint("write hours, minutes and seconds in this order: 15m, 1h30m, 90s"));
+    }
+    let ttl = spec.enrollment_token_ttl_seconds;
+    if !(MIN_TTL_SECONDS..=MAX_TTL_SECONDS).contains(&ttl) {
+        let message = format!("{MIN_TTL_SECONDS} to {MAX_TTL_SECONDS} seconds are wanted");
+        return Err(invalid(&at("enrollment_token_ttl_seconds"), message));
+    }
+    if spec.max_deploy_retry_attempts > MAX_DEPLOY_RETRIES {
+        let message = format!("at most {MAX_DEPLOY_RETRIES} further deployments are allowed");
+        return Err(invalid(&at("max_deploy_retry_attempts"), message));
+    }
+    word(&at("distro_series"), &spec.distro_series, "/._-:+")?;
+    let user = &spec.deploy_user;
+    let is_user = user.len() <= 32
+        && user.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && user.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b));
+    if !user.is_empty() && !is_user {
+        return Err(invalid(&at("deploy_user"), "a Linux user name is wanted"));
+    }
+    bundle_digest(prefix, spec, bundles)
+}
+
+/// The digest that the profile's bundle reference resolves to; empty without one.
+pub(crate) fn bundle_digest(
+    prefix: &str,
+    spec: &ProfileSpec,
+    bundles: &BundleCatalog,
+) -> Result<String, Problem> {
+    let reference = &spec.site_bootstrap_bundle_ref;
+    if reference.is_empty() {
+        return Ok(String::new());
+    }
+    bundles.resolve(reference).map(|bundle| bundle.digest.to_string()).map_err(|error| {
+        problem(error.code())
+            .with_detail(error.to_string())
+            .with_hint(error.hint())
+            .with_field(format!("{prefix}site_bootstrap_bundle_ref"), error.to_string())
+    })
+}
+
+/// Hours, minutes and seconds in this order, at least one of them, more than nothing in all.
+fn is_interval(text: &str) -> bool {
+    let mut rest = text;
+    let mut total = 0u64;
+    for unit in ['h', 'm', 's'] {
+        let Some((number, tail)) = rest.split_once(unit) else {
+            continue;
+        };
+        let digits = (1..=6).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
+        if !digits {
+            return false;
+        }
+        total += number.parse::<u64>().unwrap_or(0);
+        rest = tail;
+    }
+    rest.is_empty() && total > 0
+}
+
+/// A fabric address as written, in normal form.
+pub(crate) fn roce(spec: RoceAssignmentSpec) -> Result<RoceAssignmentSpec, Problem> {
+    let hostname = hostname("hostname", &spec.hostname)?;
+    let interface = spec.interface.trim().to_owned();
+    if interface.is_empty() {
+        return Err(invalid("interface", "the name or the MAC address of an interface is wanted"));
+    }
+    let interface = if interface.contains(':') { mac("interface", &interface)? } else { interface };
+    word("interface", &interface, ":._-")?;
+    let (network, prefix) = cidr(&spec.subnet_cidr)?;
+    let address: IpAddr = spec
+        .ip_address
+        .trim()
+        .parse()
+        .map_err(|_| invalid("ip_address", "an IP address is wanted"))?;
+    if address.is_ipv4() != network.is_ipv4() || masked(address, prefix) != number(network) {
+        let message = format!("{address} is not in {network}/{prefix}");
+        return Err(invalid("ip_address", message)
+            .with_hint("give an address inside subnet_cidr, or the subnet that holds it"));
+    }
+    let host_bits = width(address) - prefix;
+    let all_ones = number(network) | ones(host_bits);
+    let reserved = address.is_ipv4() && host_bits > 1;
+    if reserved && (address == network || number(address) == all_ones) {
+        return Err(invalid("ip_address", format!("{address} is the network's own address")));
+    }
+    Ok(RoceAssignmentSpec {
+        site: spec.site,
+        hostname,
+        interface,
+        subnet_cidr: format!("{network}/{prefix}"),
+        ip_address: address.to_string(),
+    })
+}
+
+fn cidr(text: &str) -> Result<(IpAddr, u32), Problem> {
+    let wanted = || {
+        invalid("subnet_cidr", "a subnet is wanted, such as 10.20.0.0/24")
+            .with_hint("write it as MAAS shows it")
+    };
+    let (address, prefix) = text.trim().split_once('/').ok_or_else(wanted)?;
+    let address: IpAddr = address.parse().map_err(|_| wanted())?;
+    let prefix: u32 = prefix.parse().map_err(|_| wanted())?;
+    if prefix > width(address) {
+        return Err(wanted());
+    }
+    if masked(address, prefix) != number(address) {
+        return Err(invalid("subnet_cidr", format!("{address} has bits set beyond /{prefix}"))
+            .with_hint("give the network's own address, such as 10.20.0.0/24"));
+    }
+    Ok((address, prefix))
+}
+
+fn width(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+/// The lowest `bits` bits set.
+fn ones(bits: u32) -> u128 {
+    1u128.checked_shl(bits).map_or(u128::MAX, |bit| bit - 1)
+}
+
+/// The network part of an address.
+fn masked(address: IpAddr, prefix: u32) -> u128 {
+    number(address) & !ones(width(address).saturating_sub(prefix))
+}
+
+/// At most `limit` characters of `text`, without control characters; line breaks become spaces.
+pub(crate) fn plain_text(text: &str, limit: usize) -> String {
+    text.chars()
+        .map(|c| if matches!(c, '\n' | '\t' | '\r') { ' ' } else { c })
+        .filter(|c| !c.is_control())
+        .take(limit)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(problem: Problem) -> String {
+        assert_eq!(problem.code, "invalid_field");
+        problem.errors[0].field.clone()
+    }
+
+    #[test]
+    fn hostnames() {
+        assert_eq!(hostname("h", "J22u11").unwrap(), "j22u11");
+        for bad in ["", "-a", "a-", "a_b", "a b", &"a".repeat(64), "a..b", "é"] {
+            assert!(hostname("h", bad).is_err(), "{bad}");
+        }
+        assert!(hostname("h", "a.b.c").unwrap_err().hint.contains("domain"));
+    }
+
+    #[test]
+    fn macs_have_one_form() {
+        assert_eq!(mac("m", "3C-EC-EF-00-11-22").unwrap(), "3c:ec:ef:00:11:22");
+        for bad in ["", "3c:ec:ef:00:11", "3c:ec:ef:00:11:2g", "3cecef001122", "00:00:00:00:00:00"]
+        {
+            assert!(mac("m", bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn bmc_addresses() {
+        assert_eq!(bmc_address("10.0.0.7").unwrap(), "10.0.0.7");
+        assert_eq!(bmc_address("2001:DB8::1").unwrap(), "2001:db8::1");
+        assert_eq!(bmc_address("BMC-7.example").unwrap(), "bmc-7.example");
+        for bad in ["", "10.0.0.256", "10.0.0", "http://10.0.0.7", "10.0.0.7:623", "a b"] {
+            assert!(bmc_address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn intervals() {
+        for good in ["15m", "1h", "1h30m", "90s", "1h1m1s"] {
+            assert!(is_interval(good), "{good}");
+        }
+        for bad in ["15", "m", "0m", "15 m", "30m1h", "-1m", "15d"] {
+            assert!(!is_interval(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn fabric_addresses_are_inside_their_subnet() {
+        let spec = |interface: &str, cidr: &str, ip: &str| RoceAssignmentSpec {
+            site: "s".into(),
+            hostname: "H1".into(),
+            interface: interface.into(),
+            subnet_cidr: cidr.into(),
+            ip_address: ip.into(),
+        };
+        let good = roce(spec(" AA-bb:cc:dd:ee:ff ", "10.0.0.0/24", "10.0.0.9")).unwrap();
+        assert_eq!((good.hostname.as_str(), good.interface.as_str()), ("h1", "aa:bb:cc:dd:ee:ff"));
+        assert!(roce(spec("eth0", "fd00::/64", "fd00::1")).is_ok());
+        assert!(roce(spec("eth0", "10.0.0.4/31", "10.0.0.5")).is_ok());
+        for (bad, at) in [
+            (spec("", "10.0.0.0/24", "10.0.0.9"), "interface"),
+            (spec("eth0", "10.0.0.1/24", "10.0.0.9"), "subnet_cidr"),
+            (spec("eth0", "10.0.0.0/33", "10.0.0.9"), "subnet_cidr"),
+            (spec("eth0", "10.0.0.0/24", "10.0.1.9"), "ip_address"),
+            (spec("eth0", "10.0.0.0/24", "fd00::1"), "ip_address"),
+            (spec("eth0", "10.0.0.0/24", "10.0.0.255"), "ip_address"),
+            (spec("eth0", "10.0.0.0/24", "x"), "ip_address"),
+        ] {
+            assert_eq!(field(roce(bad).unwrap_err()), at);
+        }
+    }
+
+    #[test]
+    fn messages_are_cut_and_cleaned() {
+        assert_eq!(plain_text("a\u{1b}[31m\nb\0", 10), "a[31m b");
+        assert_eq!(plain_text(&"é".repeat(3000), 2000).chars().count(), 2000);
+    }
+}

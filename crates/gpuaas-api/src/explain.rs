@@ -1,0 +1,333 @@
+//! What does a node wait for, since when, until when, and what may be done?
+//!
+//! Everything here is read from data that the decisions left: the run's wait or park, its latest
+//! attempts and checks, MAAS' last word and its age, the agent's last sign of life. Each sentence
+//! says whose view it is.
+
+use axum::Json;
+use axum::extract::State;
+use gpuaas_core::steps;
+use gpuaas_types::api::{
+    AttemptView, CheckResult, MaasView, NodeView, Owner, RunSummary, StepSpan,
+};
+use gpuaas_types::{NodeId, NodeState, RunStatus, Step, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::Ctx;
+use crate::body::Key;
+use crate::nodes;
+use crate::problem::Answer;
+
+/// Attempts named as evidence.
+const LATEST_ATTEMPTS: usize = 3;
+
+/// The node that is explained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedNode {
+    /// Identifier.
+    pub id: NodeId,
+    /// Short hostname.
+    pub hostname: String,
+    /// Site name.
+    pub site: String,
+    /// GPUaaS' own view.
+    pub state: NodeState,
+}
+
+/// Answer of `GET /api/v1/nodes/NODE/explain`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The node.
+    pub node: ExplainedNode,
+    /// The open run, or the latest one.
+    pub run: Option<RunSummary>,
+    /// Where the open run is.
+    pub step: Option<Step>,
+    /// What it waits for, one sentence; none: for nothing.
+    pub waiting_for: Option<String>,
+    /// Stable code of the wait or of the reason that it stopped.
+    pub code: Option<String>,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// When it should have happened.
+    pub expected_by: Option<Timestamp>,
+    /// When the run gives up and parks.
+    pub deadline: Option<Timestamp>,
+    /// Who has to act; none: nobody, for now.
+    pub owner: Option<Owner>,
+    /// What may be done next.
+    pub next_action: String,
+    /// What was seen and tried.
+    pub evidence: Vec<String>,
+    /// What MAAS says.
+    pub maas: MaasView,
+    /// The same for a person, a sentence per line, each saying whose view it is.
+    pub text: Vec<String>,
+}
+
+/// `GET /api/v1/nodes/NODE/explain`.
+pub(crate) async fn explain(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<Explanation>> {
+    let id = nodes::find(&ctx, &text).await?;
+    let listed = ctx.store.listed_node(id).await?;
+    let mut facts = Facts::default();
+    if let Some(run) = &listed.run {
+        facts.steps = ctx.store.spans(run.id).await?;
+        facts.attempts = ctx.store.attempts(run.id).await?;
+        facts.checks = ctx.store.run(run.id).await?.memory.checks.into_values().collect();
+    }
+    let now = ctx.now();
+    Ok(Json(explanation(nodes::view(listed, Vec::new(), now), &facts, now)))
+}
+
+/// What is known besides the node's view.
+#[derive(Debug, Default)]
+struct Facts {
+    steps: Vec<StepSpan>,
+    attempts: Vec<AttemptView>,
+    checks: Vec<CheckResult>,
+}
+
+fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
+    let open = node.run.as_ref().filter(|run| run.status.is_open());
+    let step = open.map(|run| run.step);
+    let step_since = facts.steps.last().map(|span| span.from);
+    let row = step.map(steps::row);
+    let limit = |seconds: u32| step_since.map(|at| at.plus_seconds(f64::from(seconds)));
+    let (wait, park) = (node.wait.as_ref(), node.park.as_ref());
+    let parked = park.is_some();
+    let expected_by = wait
+        .map_or_else(|| row.and_then(|row| limit(row.expected_seconds)), |wait| wait.expected_by)
+        .filter(|_| !parked);
+    let deadline = wait
+        .map_or_else(|| row.and_then(|row| limit(row.deadline_seconds)), |wait| wait.deadline)
+        .filter(|_| !parked);
+    let late = expected_by.is_some_and(|at| now > at);
+    let mut text = vec![we_believe(&node, facts, now)];
+    match (park, wait) {
+        (Some(park), _) => text.push(format!("We believe: it stopped because {}.", park.text)),
+        (None, Some(wait)) => text.push(format!("We believe: it waits for {}.", wait.text)),
+        (None, None) => {}
+    }
+    text.extend(limits(expected_by, deadline, now));
+    text.push(maas_says(&node.maas));
+    text.push(agent_says(&node, now));
+    let next_action = next_action(&node, late);
+    text.push(format!("Next: {next_action}."));
+    Explanation {
+        step,
+        waiting_for: node.waiting_for.clone(),
+        code: park.map(|park| park.code.clone()).or_else(|| wait.map(|wait| wait.code.clone())),
+        since: park
+            .map(|park| park.since)
+            .or(wait.map(|wait| wait.since))
+            .or(step_since.filter(|_| open.is_some())),
+        expected_by,
+        deadline,
+        owner: park.map(|park| park.owner),
+        next_action,
+        evidence: evidence(&node, facts),
+        text,
+        node: ExplainedNode {
+            id: node.id,
+            hostname: node.hostname,
+            site: node.site,
+            state: node.state,
+        },
+        run: node.run,
+        maas: node.maas,
+    }
+}
+
+fn we_believe(node: &NodeView, facts: &Facts, now: Timestamp) -> String {
+    let name = format!("{} of site {} is {}", node.hostname, node.site, node.state);
+    let Some(run) = &node.run else {
+        return format!("We believe: {name}; it never had a run.");
+    };
+    let place = match facts.steps.last() {
+        Some(span) if run.status.is_open() => {
+            let bucket = steps::row(run.step).bucket;
+            let time = duration(now.seconds_since(span.from));
+            format!("{} at step {} (bucket {bucket}) for {time}", run.status, run.step)
+        }
+        _ => format!("{} at step {}", run.status, run.step),
+    };
+    format!("We believe: {name}; its {} run is {place}.", run.kind)
+}
+
+fn limits(
+    expected_by: Option<Timestamp>,
+    deadline: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<String> {
+    let expected_by = expected_by?;
+    let ahead = expected_by.seconds_since(now);
+    let mut text = if ahead >= 0.0 {
+        format!("We believe: it should happen within {}", duration(ahead))
+    } else {
+        format!("We believe: it is {} late", duration(-ahead))
+    };
+    if let Some(deadline) = deadline {
+        let left = deadline.seconds_since(now).max(0.0);
+        text.push_str(&format!("; the run parks in {}", duration(left)));
+    }
+    text.push('.');
+    Some(text)
+}
+
+fn maas_says(maas: &MaasView) -> String {
+    match (&maas.system_id, &maas.status_name, maas.observed_seconds_ago) {
+        (Some(id), Some(status), Some(age)) => {
+            format!("MAAS says: {status} (machine {id}), as of {} ago.", duration(age))
+        }
+        (Some(id), _, _) => format!("MAAS says: nothing yet of machine {id}."),
+        (None, _, _) => "MAAS says: nothing, no machine is bound to the node yet.".to_owned(),
+    }
+}
+
+fn agent_says(node: &NodeView, now: Timestamp) -> String {
+    node.heartbeat_at.map_or_else(
+        || "The agent says: nothing yet.".to_owned(),
+        |at| format!("The agent says: it lives, {} ago.", duration(now.seconds_since(at))),
+    )
+}
+
+fn next_action(node: &NodeView, late: bool) -> String {
+    if let Some(park) = &node.park {
+        return park.next_action.clone();
+    }
+    let status = node.run.as_ref().map(|run| run.status);
+    match status {
+        Some(status) if status.is_open() && late => {
+            "look at the machine in MAAS and at its console; the run goes on by itself when the \
+             machine does"
+                .to_owned()
+        }
+        Some(status) if status.is_open() => "nothing to do, the run goes on by itself".to_owned(),
+        Some(RunStatus::Failed | RunStatus::Cancelled) => {
+            "read the timeline, mend the cause, then onboard the node again".to_owned()
+        }
+        _ => "nothing to do".to_owned(),
+    }
+}
+
+fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
+    let parked = node.park.iter().flat_map(|park| park.evidence.iter().cloned());
+    let failed = facts
+        .checks
+        .iter()
+        .filter(|check| !check.passed)
+        .map(|check| format!("check {} does not pass: {}", check.name, check.evidence));
+    let skipped = facts.attempts.len().saturating_sub(LATEST_ATTEMPTS);
+    let tried = facts.attempts.iter().skip(skipped).map(|attempt| {
+        let outcome = attempt.outcome.as_deref().unwrap_or("in flight");
+        let detail =
+            if attempt.detail.is_empty() { String::new() } else { format!(", {}", attempt.detail) };
+        format!(
+            "{} at step {}, try {}, {}: {outcome}{detail}",
+            attempt.effect, attempt.step, attempt.number, attempt.intended_at
+        )
+    });
+    parked.chain(failed).chain(tried).collect()
+}
+
+/// Seconds as a person says them.
+fn duration(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts saturate")]
+    let whole = whole as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s} s"),
+        (h, m, _) => format!("{h} h {m} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuaas_types::api::{Park, Wait};
+    use gpuaas_types::{RunId, RunKind};
+
+    fn at(seconds: f64) -> Timestamp {
+        Timestamp::EPOCH.plus_seconds(seconds)
+    }
+
+    fn node(status: RunStatus) -> NodeView {
+        let id = uuid::Uuid::nil();
+        NodeView {
+            id: NodeId(id),
+            hostname: "j22u11".to_owned(),
+            site: "lab".to_owned(),
+            profile: "h200".to_owned(),
+            state: NodeState::BootstrapIssued,
+            run: Some(RunSummary {
+                id: RunId(id),
+                kind: RunKind::Onboard,
+                step: Step::Deploy,
+                status,
+            }),
+            waiting_for: None,
+            wait: None,
+            park: None,
+            maas: MaasView {
+                system_id: Some("abc123".to_owned()),
+                status_name: Some("Deploying".to_owned()),
+                observed_seconds_ago: Some(4.0),
+            },
+            heartbeat_at: None,
+            revision: 1,
+            created_at: at(0.0),
+            updated_at: at(0.0),
+            timeline: Vec::new(),
+        }
+    }
+
+    fn facts() -> Facts {
+        Facts {
+            steps: vec![StepSpan { step: Step::Deploy, from: at(100.0), until: None }],
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn a_waiting_run() {
+        let mut node = node(RunStatus::Waiting);
+        node.wait = Some(Wait {
+            code: "maas_deploying".to_owned(),
+            text: "MAAS to write the image".to_owned(),
+            since: at(100.0),
+            expected_by: Some(at(1900.0)),
+            deadline: Some(at(10900.0)),
+        });
+        let said = explanation(node.clone(), &facts(), at(400.0));
+        insta::assert_snapshot!(said.text.join("\n"), @r"
+        We believe: j22u11 of site lab is bootstrap_issued; its onboard run is waiting at step deploy (bucket image_deploy) for 5 min 0 s.
+        We believe: it waits for MAAS to write the image.
+        We believe: it should happen within 25 min 0 s; the run parks in 2 h 55 min.
+        MAAS says: Deploying (machine abc123), as of 4 s ago.
+        The agent says: nothing yet.
+        Next: nothing to do, the run goes on by itself.
+        ");
+        let late = explanation(node, &facts(), at(2000.0));
+        assert!(late.text[2].starts_with("We believe: it is 1 min 40 s late;"), "{}", late.text[2]);
+        assert!(late.next_action.starts_with("look at the machine"));
+    }
+
+    #[test]
+    fn a_parked_run() {
+        let mut node = node(RunStatus::Parked);
+        node.park = Some(Park {
+            code: "deploy_failed".to_owned(),
+            text: "MAAS failed to deploy 3 times".to_owned(),
+            since: at(300.0),
+            owner: Owner::InfraOperator,
+            evidence: vec!["curtin: no disk".to_owned()],
+            next_action: "mend the disk, then resume the run".to_owned(),
+        });
+        let said = explanation(node, &facts(), at(400.0));
+        assert_eq!((said.owner, said.deadline), (Some(Owner::InfraOperator), None));
+        assert_eq!(said.since, Some(at(300.0)));
+        assert_eq!(said.evidence, ["curtin: no disk"]);
+        assert_eq!(said.text.last().unwrap(), "Next: mend the disk, then resume the run.");
+    }
+}

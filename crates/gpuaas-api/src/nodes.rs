@@ -1,0 +1,275 @@
+//! `/api/v1/nodes`: onboarding, finding, listing.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use gpuaas_store::{
+    IdempotencyKey, ListedNode, NewAudit, NewNode, NewRun, NodeFilter, Onboard, Secret, StoreError,
+    sha256,
+};
+use gpuaas_types::api::{
+    List, MaasView, NodeView, OnboardAccepted, RunSummary, Source, TimelineEvent,
+};
+use gpuaas_types::machine::maas_status;
+use gpuaas_types::spec::OnboardRequest;
+use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunKind, RunStatus, Step, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::body::{Asked, JsonBytes, Key};
+use crate::problem::{Answer, Refusal, problem};
+use crate::{Ctx, auth, check, strict};
+
+/// Lines of history in one answer.
+const TIMELINE_LINES: i64 = 10_000;
+const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
+
+/// `POST /api/v1/nodes`.
+pub(crate) async fn onboard(
+    State(ctx): State<Ctx>,
+    headers: HeaderMap,
+    JsonBytes(bytes): JsonBytes,
+) -> Answer<(StatusCode, Json<OnboardAccepted>)> {
+    let request: OnboardRequest = strict::from_slice(&bytes)?;
+    let key = idempotency(&headers, &bytes)?;
+    if let Some(key) = &key
+        && let Some(accepted) = ctx.store.replayed(key).await?
+    {
+        return Ok((StatusCode::ACCEPTED, Json(accepted)));
+    }
+    let onboard = plan(&ctx, request, key).await?;
+    let wanted = onboard.node.clone();
+    let onboarded = match ctx.store.onboard(ctx.now(), onboard).await {
+        Ok(onboarded) => onboarded,
+        Err(StoreError::Conflict { code: "hostname_taken" | "bmc_address_taken", detail }) => {
+            return Err(node_exists(&ctx, &wanted, detail).await);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    ctx.wake_engine();
+    Ok((StatusCode::ACCEPTED, Json(onboarded.accepted)))
+}
+
+/// Checks everything that can be checked without MAAS.
+async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -> Answer<Onboard> {
+    let (hostname, hardware) = check::onboard(&request)?;
+    let site = ctx.store.site_by_name(&request.site).await?;
+    let profile = ctx.store.profile_by_name(&request.profile).await?;
+    check::bundle_digest("profile ", &profile.spec, &ctx.bundles)?;
+    let now = ctx.now();
+    let (node_id, run_id) = (NodeId::new(&*ctx.ids, now), RunId::new(&*ctx.ids, now));
+    let text = format!(
+        "{} asked for {hostname} at site {} with profile {} revision {}",
+        auth::ADMIN,
+        request.site,
+        request.profile,
+        profile.revision
+    );
+    let accepted = TimelineEvent {
+        at: now,
+        run_id: Some(run_id),
+        step: Some(Step::Accept),
+        source: Source::Operator,
+        code: "onboard_accepted".to_owned(),
+        text: text.clone(),
+    };
+    let audit = NewAudit {
+        actor: auth::ADMIN.to_owned(),
+        action: "node.onboard".to_owned(),
+        subject: node_id.to_string(),
+        detail: json!({
+            "hostname": hostname, "site": request.site, "profile": request.profile, "run": run_id,
+        }),
+    };
+    Ok(Onboard {
+        node: NewNode {
+            id: node_id,
+            site_id: site.id,
+            profile_id: profile.id,
+            hostname,
+            hardware,
+            bmc_password: request.bmc_password.map(Secret::new),
+        },
+        run: NewRun {
+            id: run_id,
+            kind: RunKind::Onboard,
+            step: Step::Accept,
+            profile_revision: profile.revision,
+            cause: text,
+        },
+        timeline: vec![accepted],
+        audit: Some(audit),
+        idempotency: key,
+    })
+}
+
+/// The key of a request that may be repeated, with a hash of what it asks. The BMC password is
+/// left out of the hash: hashes are stored, and a short password could be found from one.
+fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<IdempotencyKey>, Problem> {
+    let Some(value) = KEY_HEADERS.iter().find_map(|name| headers.get(*name)) else {
+        return Ok(None);
+    };
+    let refused = || problem("invalid_idempotency_key");
+    let key = value.to_str().map_err(|_| refused())?.trim();
+    if !(1..=200).contains(&key.len()) || !key.bytes().all(|b| (0x20..0x7f).contains(&b)) {
+        return Err(refused());
+    }
+    let mut body: Value = serde_json::from_slice(body).map_err(|_| problem("malformed_json"))?;
+    if let Some(password) = body.get_mut("bmc_password") {
+        *password = Value::Bool(true);
+    }
+    Ok(Some(IdempotencyKey {
+        key: format!("onboard:{key}"),
+        request_hash: sha256(&body.to_string()),
+    }))
+}
+
+/// Names the node that is in the way, its state and its run.
+async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
+    let all = match ctx
+        .store
+        .list_nodes(NodeFilter { site_id: Some(wanted.site_id), ..NodeFilter::default() })
+        .await
+    {
+        Ok(all) => all,
+        Err(error) => return error.into(),
+    };
+    let same_bmc = |node: &ListedNode| {
+        wanted.hardware.bmc_address.is_some()
+            && node.node.hardware.bmc_address == wanted.hardware.bmc_address
+    };
+    let live = |node: &&ListedNode| is_live(node.node.state);
+    let there = all
+        .iter()
+        .filter(live)
+        .find(|node| node.node.hostname == wanted.hostname)
+        .or_else(|| all.iter().filter(live).find(|node| same_bmc(node)));
+    let Some(there) = there else {
+        return problem("node_exists").with_detail(detail).into();
+    };
+    let hostname = &there.node.hostname;
+    let run = there.run.as_ref().map_or_else(String::new, |run| {
+        format!("; its {} run {} is {} at step {}", run.kind, run.id, run.status, run.step)
+    });
+    let hint = match there.run.as_ref().map(|run| run.status) {
+        Some(RunStatus::Parked) => format!(
+            "gpuaas explain {hostname} says why it stopped; resume the run when that is mended"
+        ),
+        Some(status) if status.is_open() => format!("gpuaas explain {hostname} says how far it is"),
+        _ => format!("gpuaas node show {hostname} shows it"),
+    };
+    problem("node_exists").with_detail(format!("{detail}{run}")).with_hint(hint).into()
+}
+
+fn is_live(state: NodeState) -> bool {
+    !matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted)
+}
+
+/// Which nodes to list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Filter {
+    /// Of this site.
+    site: Option<String>,
+    /// In this state.
+    state: Option<String>,
+    /// Whose latest run stands like this.
+    run_status: Option<String>,
+}
+
+/// `GET /api/v1/nodes?site=&state=&run_status=`.
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    Asked(filter): Asked<Filter>,
+) -> Answer<Json<List<NodeView>>> {
+    let site_id = match &filter.site {
+        Some(name) => Some(ctx.store.site_by_name(name).await?.id),
+        None => None,
+    };
+    let state = word(filter.state.as_deref(), NodeState::ALL, NodeState::as_str)?;
+    let run_status = word(filter.run_status.as_deref(), RunStatus::ALL, RunStatus::as_str)?;
+    let nodes = ctx.store.list_nodes(NodeFilter { site_id, state, run_status }).await?;
+    let now = ctx.now();
+    let items = nodes.into_iter().map(|node| view(node, Vec::new(), now)).collect();
+    Ok(Json(List { items }))
+}
+
+fn word<T: Copy>(
+    text: Option<&str>,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Result<Option<T>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    all.iter().copied().find(|value| name(*value) == text).map(Some).ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|value| name(*value)).collect();
+        problem("invalid_query")
+            .with_detail(format!("{text:?} is not one of the values"))
+            .with_hint(format!("use one of: {}", known.join(", ")))
+    })
+}
+
+/// `GET /api/v1/nodes/NODE`.
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<NodeView>> {
+    let id = find(&ctx, &text).await?;
+    let node = ctx.store.listed_node(id).await?;
+    let timeline = ctx.store.timeline_of_node(id, 0, TIMELINE_LINES).await?;
+    let timeline = timeline.into_iter().map(|row| row.event).collect();
+    Ok(Json(view(node, timeline, ctx.now())))
+}
+
+/// The one node that answers to `text`. Nodes that left service count only where no other does,
+/// and then the newest.
+pub(crate) async fn find(ctx: &Ctx, text: &str) -> Answer<NodeId> {
+    let normal = check::mac("node", text).unwrap_or_else(|_| text.trim().to_ascii_lowercase());
+    let found = ctx.store.find_nodes(&normal).await?;
+    let first = found.first().ok_or_else(|| {
+        problem("node_not_found").with_detail(format!("nothing answers to {text:?}"))
+    })?;
+    let live: Vec<_> = found.iter().filter(|node| is_live(node.state)).collect();
+    if live.len() > 1 {
+        let names: Vec<String> =
+            live.iter().map(|node| format!("{} ({})", node.id, node.hostname)).collect();
+        let detail = format!("{text:?} names {}", names.join(", "));
+        return Err(problem("node_ambiguous").with_detail(detail).into());
+    }
+    Ok(first.id)
+}
+
+/// A node as answers show it.
+pub(crate) fn view(listed: ListedNode, timeline: Vec<TimelineEvent>, now: Timestamp) -> NodeView {
+    let ListedNode { node, site, profile, run, maas_status, maas_status_at } = listed;
+    let open = run.as_ref().filter(|run| run.status.is_open());
+    let wait = open.and_then(|run| run.wait.clone());
+    let park = open.and_then(|run| run.park.clone());
+    let waiting_for = open.map(|run| match (&park, &wait) {
+        (Some(park), _) => park.text.clone(),
+        (None, Some(wait)) => wait.text.clone(),
+        (None, None) => format!("the control plane, at step {}", run.step),
+    });
+    NodeView {
+        id: node.id,
+        hostname: node.hostname,
+        site,
+        profile,
+        state: node.state,
+        run: run.as_ref().map(|run| RunSummary {
+            id: run.id,
+            kind: run.kind,
+            step: run.step,
+            status: run.status,
+        }),
+        waiting_for,
+        wait,
+        park,
+        maas: MaasView {
+            system_id: node.system_id,
+            status_name: maas_status.map(|number| maas_status::label(number).to_owned()),
+            observed_seconds_ago: maas_status_at.map(|at| now.seconds_since(at).max(0.0)),
+        },
+        heartbeat_at: node.heartbeat_at,
+        revision: node.revision,
+        created_at: node.created_at,
+        updated_at: node.updated_at,
+        timeline,
+    }
+}

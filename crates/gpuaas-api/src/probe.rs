@@ -1,0 +1,103 @@
+//! Is a site what its operator says? Asked of MAAS before anything is stored.
+
+use std::time::Duration;
+
+use gpuaas_types::api::SiteStatus;
+use gpuaas_types::spec::SiteSpec;
+use gpuaas_types::{Problem, Timestamp};
+use maas_client::{ApiKey, AuthCause, Client, Error, Refusal};
+
+use crate::ApiState;
+use crate::problem::{invalid, problem};
+
+/// For both questions together, in wall time.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// MAAS refuses a timestamp that is further behind, in seconds (contract section 2).
+const ALLOWED_SECONDS: u32 = 300;
+const OLDEST: (u32, u32) = (3, 4);
+
+/// Asks the region for its version and for the owner of the key.
+///
+/// # Errors
+/// `maas_unreachable`, `not_a_maas`, `maas_version_unsupported`, `clock_skew`,
+/// `maas_key_refused`, `maas_not_admin`, or `invalid_field`.
+pub(crate) async fn probe(
+    api: &ApiState,
+    spec: &SiteSpec,
+    api_key: &str,
+) -> Result<SiteStatus, Problem> {
+    let key: ApiKey = api_key.trim().parse().map_err(|_| {
+        invalid("api_key", "a MAAS API key has three parts joined by colons")
+            .with_hint("print it on the region: maas apikey --username=NAME")
+    })?;
+    let client = api.connect.connect(spec, key).map_err(|error| explain(&error, Asked::Version))?;
+    let asked = tokio::time::timeout(PATIENCE, ask(&client)).await;
+    asked
+        .unwrap_or_else(|_| {
+            let seconds = PATIENCE.as_secs();
+            Err(problem("maas_unreachable").with_detail(format!("no answer within {seconds} s")))
+        })
+        .map(|(version, user)| status(version, user, api.clock.now()))
+}
+
+fn status(maas_version: String, maas_user: String, now: Timestamp) -> SiteStatus {
+    SiteStatus {
+        maas_version,
+        maas_user,
+        health: "ok".to_owned(),
+        health_detail: String::new(),
+        answered_at: Some(now),
+    }
+}
+
+async fn ask(client: &Client) -> Result<(String, String), Problem> {
+    let version = client.version().await.map_err(|error| explain(&error, Asked::Version))?;
+    let release = version
+        .release()
+        .ok_or_else(|| problem("not_a_maas").with_detail("the answer names no version of MAAS"))?;
+    if release < OLDEST {
+        let detail = format!("MAAS says that it is {}", version.version);
+        return Err(problem("maas_version_unsupported").with_detail(detail));
+    }
+    let user = client.whoami().await.map_err(|error| explain(&error, Asked::Key))?;
+    if !user.is_superuser {
+        let detail = format!("MAAS says that {} is not an administrator", user.username);
+        return Err(problem("maas_not_admin").with_detail(detail));
+    }
+    Ok((version.version, user.username))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Version,
+    Key,
+}
+
+fn explain(error: &Error, asked: Asked) -> Problem {
+    match error {
+        Error::Unavailable { text, .. } | Error::UnknownOutcome { text, .. } => {
+            problem("maas_unreachable").with_detail(text)
+        }
+        Error::ServerError { .. } => problem("maas_unreachable").with_detail(error.to_string()),
+        Error::Malformed { text, .. } => problem("not_a_maas").with_detail(text),
+        Error::Invalid { text } => invalid("spec.url", text),
+        Error::Refused { kind: Refusal::Unauthorized { cause }, text, .. } => match cause {
+            AuthCause::ClockSkew { seconds_behind } => clock_skew(*seconds_behind),
+            _ => problem("maas_key_refused").with_detail(text),
+        },
+        Error::Refused { kind: Refusal::Forbidden, text, .. } if asked == Asked::Key => {
+            problem("maas_key_refused").with_detail(text)
+        }
+        Error::Refused { .. } => problem("not_a_maas").with_detail(error.to_string()),
+    }
+}
+
+fn clock_skew(seconds_behind: Option<i64>) -> Problem {
+    let detail = match seconds_behind {
+        Some(seconds) => format!("this host's clock is {seconds} s behind MAAS's"),
+        None => format!("this host's clock is more than {ALLOWED_SECONDS} s behind MAAS's"),
+    };
+    problem("clock_skew").with_detail(detail).with_hint(format!(
+        "MAAS allows {ALLOWED_SECONDS} s: set this host's clock (chronyc makestep), then try again"
+    ))
+}

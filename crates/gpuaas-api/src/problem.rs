@@ -1,0 +1,279 @@
+//! Every error that this crate can answer, in one table, and how it becomes a response.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use gpuaas_store::StoreError;
+use gpuaas_types::Problem;
+
+/// Code, HTTP status, title, and what to do where the place that raises it knows nothing better.
+pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
+    ("malformed_json", 400, "The body is not JSON", ""),
+    ("unknown_field", 400, "The request has a field that does not exist", ""),
+    ("missing_field", 400, "A field of the request is missing", ""),
+    ("invalid_field", 400, "A field of the request cannot be taken as it is", ""),
+    ("invalid_query", 400, "The query of the URL cannot be understood", ""),
+    (
+        "invalid_idempotency_key",
+        400,
+        "The idempotency key cannot be used",
+        "send 1 to 200 printable ASCII characters, such as a UUID",
+    ),
+    ("bundle_not_found", 400, "The bundle reference does not resolve", ""),
+    ("bundle_ref_invalid", 400, "The bundle reference cannot be understood", ""),
+    (
+        "token_missing",
+        401,
+        "The request carries no credential",
+        "send it as Authorization: Bearer TOKEN",
+    ),
+    (
+        "token_unknown",
+        401,
+        "The credential is not known",
+        "check that it was copied whole and belongs to this control plane",
+    ),
+    (
+        "token_used",
+        401,
+        "The token was used before",
+        "an enrollment token works once: onboard the node again for a new one",
+    ),
+    ("token_expired", 401, "The token has expired", "onboard the node again for a new one"),
+    ("token_revoked", 401, "The credential was revoked", "onboard the node again for a new one"),
+    ("token_wrong_purpose", 403, "The credential is for something else", ""),
+    (
+        "token_not_yet_usable",
+        403,
+        "The token cannot be used yet",
+        "it becomes usable when MAAS reports the machine as deployed: try again",
+    ),
+    ("run_over", 409, "The run is over", "onboard the node again"),
+    ("not_found", 404, "There is nothing at this address", ""),
+    (
+        "site_not_found",
+        404,
+        "There is no such site",
+        "gpuaas site list shows the sites; gpuaas site add makes one",
+    ),
+    (
+        "profile_not_found",
+        404,
+        "There is no such profile",
+        "gpuaas profile list shows the profiles; gpuaas profile add makes one",
+    ),
+    (
+        "node_not_found",
+        404,
+        "There is no such node",
+        "gpuaas node list shows the nodes; a node is found by id, hostname, MAAS system id, MAC or BMC address",
+    ),
+    ("run_not_found", 404, "There is no such run", "gpuaas node show NODE names its run"),
+    ("task_not_found", 404, "There is no such task for this node", ""),
+    ("artifact_not_found", 404, "There is no artifact with this digest", ""),
+    ("method_not_allowed", 405, "This address does not take this method", ""),
+    (
+        "request_timeout",
+        504,
+        "The request took too long",
+        "whether it took effect is not known: look before asking again; repeat a POST with the same Idempotency-Key",
+    ),
+    ("node_exists", 409, "The node is already under care", ""),
+    ("node_ambiguous", 409, "More than one node matches", "name it by its id"),
+    (
+        "node_has_open_run",
+        409,
+        "The node has an open run",
+        "gpuaas explain NODE says how far it is",
+    ),
+    (
+        "run_mismatch",
+        409,
+        "The agent belongs to another run",
+        "restart the agent; if that does not help, onboard the node again",
+    ),
+    (
+        "idempotency_key_reused",
+        409,
+        "The idempotency key was used with another request",
+        "use a new key for a new request",
+    ),
+    (
+        "idempotency_key_in_use",
+        409,
+        "A request with this idempotency key is under way",
+        "send it again in a moment",
+    ),
+    (
+        "roce_interface_taken",
+        409,
+        "The interface has a fabric address",
+        "gpuaas roce list shows the fabric addresses",
+    ),
+    (
+        "roce_address_taken",
+        409,
+        "The fabric address belongs to another interface",
+        "gpuaas roce list shows the fabric addresses",
+    ),
+    (
+        "site_name_taken",
+        409,
+        "There is a site of this name",
+        "choose another name, or change the site with PATCH",
+    ),
+    (
+        "profile_name_taken",
+        409,
+        "There is a profile of this name",
+        "choose another name, or change the profile: gpuaas profile set",
+    ),
+    ("run_not_parked", 409, "The run is not parked", "only a parked run can be resumed"),
+    ("body_too_large", 413, "The body is too large", ""),
+    (
+        "unsupported_media_type",
+        415,
+        "The body has a type that is not taken",
+        "send JSON with Content-Type: application/json",
+    ),
+    (
+        "maas_unreachable",
+        502,
+        "MAAS does not answer",
+        "check the URL and that this host can reach it: curl URL/api/2.0/version/",
+    ),
+    (
+        "not_a_maas",
+        502,
+        "What answers at this URL is not MAAS",
+        "give the base URL of a region, such as http://maas.example:5240/MAAS",
+    ),
+    (
+        "maas_key_refused",
+        422,
+        "MAAS refuses the API key",
+        "print the key of an administrator: maas apikey --username=NAME",
+    ),
+    (
+        "maas_not_admin",
+        422,
+        "The API key is not an administrator's",
+        "give the key of a MAAS administrator",
+    ),
+    (
+        "maas_version_unsupported",
+        422,
+        "This version of MAAS is not supported",
+        "GPUaaS speaks to MAAS 3.4 to 3.7",
+    ),
+    ("clock_skew", 422, "The clocks of MAAS and of this host differ", ""),
+    (
+        "database_unavailable",
+        503,
+        "The database does not answer",
+        "try again; the log of the control plane names the cause",
+    ),
+    (
+        "internal",
+        500,
+        "The control plane failed",
+        "this is a bug: the log of the control plane has the cause",
+    ),
+];
+
+/// A problem of the catalogue; a code that is not in it is an internal error.
+pub(crate) fn problem(code: &str) -> Problem {
+    match CATALOGUE.iter().find(|row| row.0 == code) {
+        Some((code, status, title, hint)) => Problem::new(*status, code, title).with_hint(*hint),
+        None => Problem::new(500, code, "The control plane failed"),
+    }
+}
+
+/// A problem on its way out.
+#[derive(Debug)]
+pub(crate) struct Refusal(pub(crate) Box<Problem>);
+
+/// What a handler answers.
+pub(crate) type Answer<T> = Result<T, Refusal>;
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        from_store(&error).into()
+    }
+}
+
+/// A refused field.
+pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Problem {
+    let message = message.into();
+    problem("invalid_field").with_detail(format!("{field}: {message}")).with_field(field, message)
+}
+
+fn from_store(error: &StoreError) -> Problem {
+    match error {
+        StoreError::Conflict { code, detail } => match problem(code) {
+            known if known.status != 500 => known.with_detail(detail),
+            _ => Problem::new(409, code, "This does not fit what is there").with_detail(detail),
+        },
+        StoreError::NotFound { what, key } => {
+            let code = match *what {
+                "site" => "site_not_found",
+                "profile" => "profile_not_found",
+                "node" => "node_not_found",
+                "run" => "run_not_found",
+                "task" => "task_not_found",
+                _ => "not_found",
+            };
+            problem(code).with_detail(format!("there is no {what} {key}"))
+        }
+        StoreError::Token(fault) => problem(fault.code()).with_detail(fault.to_string()),
+        StoreError::Unavailable { .. } => {
+            tracing::warn!(%error, "the database failed a request");
+            problem("database_unavailable")
+        }
+        other => {
+            tracing::error!(error = %other, "a request met a bug");
+            problem("internal")
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status =
+            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_stand_once_and_read_as_codes() {
+        for (index, (code, status, title, _)) in CATALOGUE.iter().enumerate() {
+            assert!(code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{code}");
+            assert!((400..=599).contains(status) && !title.ends_with('.'), "{code}");
+            assert!(!CATALOGUE[index + 1..].iter().any(|row| row.0 == *code), "{code} twice");
+        }
+    }
+}

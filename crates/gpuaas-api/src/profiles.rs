@@ -1,0 +1,58 @@
+//! `/api/v1/profiles`. Every change makes a new revision; runs keep the one that they pinned.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use gpuaas_types::ProfileId;
+use gpuaas_types::api::{List, ProfileCreate, ProfileResource};
+use gpuaas_types::spec::ProfileSpec;
+use serde_json::{Map, Value, json};
+
+use crate::body::{Body, Key};
+use crate::problem::{Answer, problem};
+use crate::{Ctx, check, strict};
+
+/// `POST /api/v1/profiles`.
+pub(crate) async fn create(
+    State(ctx): State<Ctx>,
+    Body(asked): Body<ProfileCreate>,
+) -> Answer<(StatusCode, Json<ProfileResource>)> {
+    check::name("name", &asked.name)?;
+    let digest = check::profile("spec.", &asked.spec, &ctx.bundles)?;
+    let now = ctx.now();
+    let id = ProfileId::new(&*ctx.ids, now);
+    let made = ctx.store.create_profile(now, id, &asked.name, &asked.spec, &digest).await?;
+    ctx.audit("profile.create", &asked.name, json!({ "revision": made.revision })).await;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// `GET /api/v1/profiles`.
+pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<ProfileResource>>> {
+    Ok(Json(List { items: ctx.store.profiles().await? }))
+}
+
+/// `GET /api/v1/profiles/NAME`.
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(name): Key) -> Answer<Json<ProfileResource>> {
+    Ok(Json(ctx.store.profile_by_name(&name).await?))
+}
+
+/// `PATCH /api/v1/profiles/NAME`: the given fields, `null` for the default. A patch that changes
+/// nothing makes no revision.
+pub(crate) async fn change(
+    State(ctx): State<Ctx>,
+    Key(name): Key,
+    Body(patch): Body<Map<String, Value>>,
+) -> Answer<Json<ProfileResource>> {
+    let current = ctx.store.profile_by_name(&name).await?;
+    let fields: Vec<String> = patch.keys().cloned().collect();
+    let defaults = serde_json::to_value(ProfileSpec::default()).map_err(|_| problem("internal"))?;
+    let spec: ProfileSpec = strict::merge(&current.spec, &defaults, patch)?;
+    let digest = check::profile("", &spec, &ctx.bundles)?;
+    if spec == current.spec && digest == current.status.site_bootstrap_bundle_digest {
+        return Ok(Json(current));
+    }
+    let changed = ctx.store.set_profile(ctx.now(), &name, &spec, &digest).await?;
+    let detail = json!({ "fields": fields, "revision": changed.revision });
+    ctx.audit("profile.change", &name, detail).await;
+    Ok(Json(changed))
+}

@@ -1,0 +1,56 @@
+//! `/api/v1/roce-assignments`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use gpuaas_types::RoceAssignmentId;
+use gpuaas_types::api::{List, RoceResource};
+use gpuaas_types::spec::RoceAssignmentSpec;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::Ctx;
+use crate::body::{Asked, Body};
+use crate::check;
+use crate::problem::Answer;
+
+/// `POST /api/v1/roce-assignments`.
+pub(crate) async fn create(
+    State(ctx): State<Ctx>,
+    Body(asked): Body<RoceAssignmentSpec>,
+) -> Answer<(StatusCode, Json<RoceResource>)> {
+    let spec = check::roce(asked)?;
+    let site = ctx.store.site_by_name(&spec.site).await?;
+    let now = ctx.now();
+    let id = RoceAssignmentId::new(&*ctx.ids, now);
+    let made = ctx.store.add_roce(now, id, site.id, spec).await?;
+    ctx.audit("roce.add", &made.id.to_string(), json!(made.spec)).await;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// Which assignments to list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Filter {
+    /// Of this site.
+    site: Option<String>,
+    /// Of this host.
+    hostname: Option<String>,
+}
+
+/// `GET /api/v1/roce-assignments?site=&hostname=`.
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    Asked(filter): Asked<Filter>,
+) -> Answer<Json<List<RoceResource>>> {
+    if let Some(site) = &filter.site {
+        ctx.store.site_by_name(site).await?;
+    }
+    let hostname = filter.hostname.map(|name| name.to_ascii_lowercase());
+    let mut items = ctx.store.roce_assignments().await?;
+    items.retain(|item| {
+        filter.site.as_ref().is_none_or(|site| *site == item.spec.site)
+            && hostname.as_ref().is_none_or(|name| *name == item.spec.hostname)
+    });
+    Ok(Json(List { items }))
+}

@@ -1,0 +1,86 @@
+//! `/api/v1/sites`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use gpuaas_store::{Secret, StoreError};
+use gpuaas_types::SiteId;
+use gpuaas_types::api::{List, SiteCreate, SiteResource};
+use gpuaas_types::spec::SiteSpec;
+use serde_json::{Map, Value, json};
+
+use crate::body::{Body, Key};
+use crate::problem::{Answer, invalid, problem};
+use crate::{Ctx, check, probe, strict};
+
+/// `POST /api/v1/sites`. Nothing is stored before MAAS has been asked.
+pub(crate) async fn create(
+    State(ctx): State<Ctx>,
+    Body(asked): Body<SiteCreate>,
+) -> Answer<(StatusCode, Json<SiteResource>)> {
+    let SiteCreate { spec, api_key } = asked;
+    let key = Secret::new(api_key.trim().to_owned());
+    check::site("spec.", &spec)?;
+    match ctx.store.site_by_name(&spec.name).await {
+        Err(StoreError::NotFound { .. }) => {}
+        Ok(_) => {
+            let detail = format!("a site named {} exists", spec.name);
+            return Err(problem("site_name_taken").with_detail(detail).into());
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let id = SiteId::new(&*ctx.ids, ctx.now());
+    let status = probe::probe(&ctx, &spec, key.expose()).await?;
+    let made = ctx.store.create_site(ctx.now(), id, spec, status, &key).await?;
+    ctx.audit("site.create", &made.spec.name, json!({ "url": made.spec.url })).await;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// `GET /api/v1/sites`.
+pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<SiteResource>>> {
+    Ok(Json(List { items: ctx.store.sites().await? }))
+}
+
+/// `GET /api/v1/sites/NAME`.
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(name): Key) -> Answer<Json<SiteResource>> {
+    Ok(Json(ctx.store.site_by_name(&name).await?))
+}
+
+/// `PATCH /api/v1/sites/NAME`: the given fields of the specification, `null` for the default, and
+/// `api_key` for another key. What MAAS has a say in is asked of MAAS first.
+pub(crate) async fn change(
+    State(ctx): State<Ctx>,
+    Key(name): Key,
+    Body(mut patch): Body<Map<String, Value>>,
+) -> Answer<Json<SiteResource>> {
+    let site = ctx.store.site_by_name(&name).await?;
+    let new_key = match patch.remove("api_key") {
+        None => None,
+        Some(Value::String(text)) => Some(Secret::new(text.trim().to_owned())),
+        Some(_) => return Err(invalid("api_key", "expected a string").into()),
+    };
+    if patch.is_empty() && new_key.is_none() {
+        return Ok(Json(site));
+    }
+    let fields: Vec<String> = patch.keys().cloned().collect();
+    let defaults =
+        json!({ "ca_pem": null, "node_ca_pem": null, "pxe_vlan": null, "approved_images": [] });
+    let spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
+    check::site("", &spec)?;
+    if spec.name != site.spec.name {
+        return Err(invalid("name", "the name of a site cannot change").into());
+    }
+    let mut status = site.status;
+    if new_key.is_some() || spec.url != site.spec.url || spec.ca_pem != site.spec.ca_pem {
+        let key = match &new_key {
+            Some(key) => key.clone(),
+            None => ctx.store.site_api_key(site.id).await?,
+        };
+        status = probe::probe(&ctx, &spec, key.expose()).await?;
+    }
+    let now = ctx.now();
+    let changed = ctx.store.update_site(now, site.id, spec, status, new_key.as_ref()).await?;
+    let detail = json!({ "fields": fields, "api_key": new_key.is_some() });
+    ctx.audit("site.change", &name, detail).await;
+    Ok(Json(changed))
+}

@@ -1,0 +1,263 @@
+//! Bootstrap, enrollment, heartbeats, tasks, and which credential opens what.
+
+use std::time::Duration;
+
+use gpuaas_store::{NewTask, RunWrite, TokenPurpose};
+use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::api::OnboardAccepted;
+use gpuaas_types::{RandomIds, RunId, RunStatus, TaskId};
+use serde_json::{Value, json};
+
+use crate::rig::Rig;
+
+fn enroll(run: RunId) -> Value {
+    json!({
+        "run_id": run, "hostname": "j22u11", "agent_version": "0.1.0",
+        "started_at": "2026-11-20T16:00:00Z", "facts": {},
+    })
+}
+
+fn beat(run: RunId) -> Value {
+    json!({ "run_id": run, "agent_version": "0.1.0", "uptime_seconds": 12.5 })
+}
+
+async fn codes(rig: &Rig, run: RunId) -> Vec<String> {
+    let rows = rig.store.timeline_of_run(run, 0, 100).await.unwrap();
+    rows.into_iter().map(|row| row.event.code).collect()
+}
+
+async fn end_run(rig: &Rig, run: RunId) {
+    let now = gpuaas_engine::Clock::now(&*rig.clock);
+    let mut claimed = rig.store.claim(now, now.plus_seconds(30.0), 10).await.unwrap();
+    let position = claimed.iter().position(|claimed| claimed.run.id == run).unwrap();
+    let mut record = claimed.remove(position).run;
+    record.status = RunStatus::Cancelled;
+    record.ended_at = Some(now);
+    rig.store.commit(now, RunWrite::new(record).releasing()).await.unwrap();
+}
+
+async fn give_task(rig: &Rig, run: RunId) -> TaskId {
+    let now = gpuaas_engine::Clock::now(&*rig.clock);
+    let claimed = rig.store.claim(now, now.plus_seconds(30.0), 10).await.unwrap();
+    let record = claimed.into_iter().map(|claimed| claimed.run).find(|r| r.id == run).unwrap();
+    let task = NewTask {
+        id: TaskId::new(&RandomIds, now),
+        spec: TaskSpec::Diagnostics { units: vec!["ssh.service".to_owned()] },
+        expires_at: now.plus_seconds(600.0),
+    };
+    let id = task.id;
+    let mut write = RunWrite::new(record).releasing();
+    write.tasks = vec![task];
+    rig.store.commit(now, write).await.unwrap();
+    id
+}
+
+async fn ready() -> (Rig, OnboardAccepted, String) {
+    let rig = Rig::with_site().await;
+    let node = rig.onboard("j22u11").await;
+    let token = rig.token(TokenPurpose::Enrollment, node.node_id, node.run_id, Some(3600)).await;
+    (rig, node, token)
+}
+
+async fn enrolled() -> (Rig, OnboardAccepted, String) {
+    let (rig, node, token) = ready().await;
+    let answer =
+        rig.call("POST", "/agent/v1/enroll", Some(&token), Some(enroll(node.run_id))).await.ok();
+    (rig, node, answer["credential"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn an_agent_enrolls_lives_and_works() {
+    let (rig, node, credential) = enrolled().await;
+    let said =
+        rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat(node.run_id))).await;
+    assert_eq!(said.ok()["new"], true);
+    let said =
+        rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat(node.run_id))).await;
+    assert_eq!(said.ok()["new"], false);
+    let tasks = rig.call("GET", "/agent/v1/tasks", Some(&credential), None).await.ok();
+    assert_eq!(tasks["tasks"], json!([]));
+    let task = give_task(&rig, node.run_id).await;
+    let tasks =
+        rig.call("GET", "/agent/v1/tasks?wait_seconds=30", Some(&credential), None).await.ok();
+    assert_eq!(tasks["tasks"][0]["id"], task.to_string());
+    assert_eq!(tasks["tasks"][0]["spec"]["kind"], "diagnostics");
+    let result =
+        json!({ "succeeded": true, "findings": [{ "name": "a", "passed": true, "seen": "b" }] });
+    let path = format!("/agent/v1/tasks/{task}/result");
+    assert_eq!(
+        rig.call("POST", &path, Some(&credential), Some(result.clone())).await.ok()["new"],
+        true
+    );
+    assert_eq!(
+        rig.call("POST", &path, Some(&credential), Some(result.clone())).await.ok()["new"],
+        false
+    );
+    let elsewhere = format!("/agent/v1/tasks/{}/result", node.run_id);
+    let answer = rig.call("POST", &elsewhere, Some(&credential), Some(result)).await;
+    assert_eq!(answer.code(), "task_not_found");
+    assert_eq!(
+        codes(&rig, node.run_id).await,
+        [
+            "onboard_accepted",
+            "enrollment_started",
+            "enrollment_finished",
+            "first_heartbeat",
+            "task_finished"
+        ]
+    );
+    assert_eq!(rig.store.reports(node.run_id).await.unwrap().len(), 3);
+    let view = rig.get("/api/v1/nodes/j22u11").await;
+    assert!(!String::from_utf8_lossy(&view.bytes).contains(&credential));
+    assert!(view.ok()["heartbeat_at"].is_string());
+    let other = rig.onboard("j22u15").await;
+    let answer =
+        rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat(other.run_id))).await;
+    assert_eq!(answer.code(), "run_mismatch");
+}
+
+#[tokio::test]
+async fn a_waiting_poll_is_woken_by_a_task() {
+    let (rig, node, credential) = enrolled().await;
+    let rig = std::sync::Arc::new(rig);
+    let poller = std::sync::Arc::clone(&rig);
+    let poll = tokio::spawn(async move {
+        let path = "/agent/v1/tasks?wait_seconds=30";
+        poller.call("GET", path, Some(&credential), None).await.ok()
+    });
+    let task = give_task(&rig, node.run_id).await;
+    // Well before a poll looks again by itself.
+    let tasks = tokio::time::timeout(Duration::from_secs(10), poll).await.unwrap().unwrap();
+    assert_eq!(tasks["tasks"][0]["id"], task.to_string());
+}
+
+#[tokio::test]
+async fn an_enrollment_token_works_once() {
+    let (rig, node, token) = ready().await;
+    let go = async |token: &str| {
+        rig.call("POST", "/agent/v1/enroll", Some(token), Some(enroll(node.run_id))).await
+    };
+    let first = go(&token).await.ok();
+    // The agent died before it saved its credential: allowed until the first heartbeat.
+    let second = go(&token).await.ok();
+    let old = first["credential"].as_str().unwrap();
+    let new = second["credential"].as_str().unwrap();
+    let path = "/agent/v1/heartbeat";
+    let refused = rig.call("POST", path, Some(old), Some(beat(node.run_id))).await;
+    assert_eq!((refused.status, refused.code().as_str()), (401, "token_revoked"));
+    rig.call("POST", path, Some(new), Some(beat(node.run_id))).await.ok();
+    let third = go(&token).await;
+    assert_eq!((third.status, third.code().as_str()), (401, "token_used"));
+    let reports = rig.store.reports(node.run_id).await.unwrap().len();
+    assert_eq!(reports, 3);
+}
+
+#[tokio::test]
+async fn every_token_failure_has_its_code() {
+    let (rig, node, token) = ready().await;
+    let go = async |token: Option<&str>, run: RunId| {
+        rig.call("POST", "/agent/v1/enroll", token, Some(enroll(run))).await.code()
+    };
+    assert_eq!(go(None, node.run_id).await, "token_missing");
+    assert_eq!(go(Some("guess"), node.run_id).await, "token_unknown");
+    let other = rig.onboard("j22u15").await;
+    assert_eq!(go(Some(&token), other.run_id).await, "token_wrong_purpose");
+    let bootstrap = rig.token(TokenPurpose::Bootstrap, node.node_id, node.run_id, None).await;
+    assert_eq!(go(Some(&bootstrap), node.run_id).await, "token_wrong_purpose");
+    assert_eq!(go(Some(&rig.admin), node.run_id).await, "token_wrong_purpose");
+    rig.advance(3601);
+    assert_eq!(go(Some(&token), node.run_id).await, "token_expired");
+    let late = rig.token(TokenPurpose::Enrollment, other.node_id, other.run_id, None).await;
+    end_run(&rig, other.run_id).await;
+    assert_eq!(go(Some(&late), other.run_id).await, "run_over");
+    assert!(rig.store.reports(node.run_id).await.unwrap().is_empty());
+    assert_eq!(codes(&rig, node.run_id).await, ["onboard_accepted"]);
+
+    for (method, path) in [
+        ("POST", "/agent/v1/heartbeat"),
+        ("GET", "/agent/v1/tasks"),
+        ("POST", "/agent/v1/tasks/x/result"),
+    ] {
+        assert_eq!(rig.call(method, path, None, None).await.code(), "token_missing");
+        for token in [&bootstrap, &token, &rig.admin] {
+            let answer = rig.call(method, path, Some(token), None).await;
+            assert_eq!(
+                (answer.status, answer.code().as_str()),
+                (403, "token_wrong_purpose"),
+                "{path}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn callbacks_are_kept_once_and_cleaned() {
+    let rig = Rig::with_site().await;
+    let node = rig.onboard("j22u11").await;
+    let token = rig.token(TokenPurpose::Bootstrap, node.node_id, node.run_id, None).await;
+    let path = format!("/bootstrap/v1/runs/{}/progress", node.run_id);
+    let say = async |phase: &str, status: &str, message: &str| {
+        let body = json!({ "phase": phase, "status": status, "message": message });
+        rig.call("POST", &path, Some(&token), Some(body)).await.ok()["new"].clone()
+    };
+    assert_eq!(say("site_bootstrap", "started", "").await, true);
+    assert_eq!(say("site_bootstrap", "started", "again").await, false);
+    assert_eq!(say("site_bootstrap", "succeeded", "").await, true);
+    assert_eq!(say("node_bootstrap", "started", "").await, true);
+    let long = format!("\u{1b}[31mno\0 disk\n{}", "x".repeat(5000));
+    assert_eq!(say("node_bootstrap", "failed", &long).await, true);
+    assert_eq!(
+        codes(&rig, node.run_id).await,
+        [
+            "onboard_accepted",
+            "site_bootstrap_started",
+            "site_bootstrap_finished",
+            "node_bootstrap_started",
+            "node_bootstrap_failed"
+        ]
+    );
+    let reports = rig.store.reports(node.run_id).await.unwrap();
+    assert_eq!(reports.len(), 4);
+    let kept =
+        serde_json::to_value(&reports[3].kind).unwrap()["message"].as_str().unwrap().to_owned();
+    assert_eq!(kept.chars().count(), 2000);
+    assert!(kept.starts_with("[31mno disk xxx"), "{}", &kept[..20]);
+
+    let other = rig.onboard("j22u15").await;
+    let elsewhere = format!("/bootstrap/v1/runs/{}/progress", other.run_id);
+    let body = json!({ "phase": "site_bootstrap", "status": "started" });
+    let answer = rig.call("POST", &elsewhere, Some(&token), Some(body.clone())).await;
+    assert_eq!((answer.status, answer.code().as_str()), (403, "token_wrong_purpose"));
+    assert!(rig.store.reports(other.run_id).await.unwrap().is_empty());
+    let answer = rig
+        .call("POST", &path, Some(&token), Some(json!({ "phase": "x", "status": "started" })))
+        .await;
+    assert_eq!(answer.code(), "invalid_field");
+    end_run(&rig, node.run_id).await;
+    assert_eq!(rig.call("POST", &path, Some(&token), Some(body)).await.code(), "run_over");
+}
+
+#[tokio::test]
+async fn artifacts_are_served_by_digest() {
+    let rig = Rig::new().await;
+    let bytes: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+    let stored = rig.artifacts.put_bytes(&bytes).unwrap();
+    let path = format!("/bootstrap/v1/artifacts/sha256/{}", stored.digest);
+    let answer = rig.call("GET", &path, None, None).await;
+    assert_eq!((answer.status, &answer.bytes), (200, &bytes));
+    assert_eq!(answer.headers["content-length"], "300000");
+    assert!(answer.headers["cache-control"].to_str().unwrap().contains("immutable"));
+    let head = rig.call("HEAD", &path, None, None).await;
+    assert_eq!((head.status, head.bytes.len()), (200, 0));
+    let request = axum::http::Request::get(&path)
+        .header("if-none-match", answer.headers["etag"].clone())
+        .body(axum::body::Body::empty())
+        .unwrap();
+    assert_eq!(rig.send(request).await.status, 304);
+    let missing = format!("/bootstrap/v1/artifacts/sha256/{}", "0".repeat(64));
+    for path in [missing.as_str(), "/bootstrap/v1/artifacts/sha256/..%2f..%2fgpuaas.db"] {
+        let answer = rig.call("GET", path, None, None).await;
+        assert_eq!((answer.status, answer.code().as_str()), (404, "artifact_not_found"));
+    }
+    assert_eq!(rig.call("GET", "/bootstrap/v1/health", None, None).await.ok()["status"], "ok");
+}

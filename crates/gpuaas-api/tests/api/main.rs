@@ -1,0 +1,9 @@
+//! The API as its clients see it: real router, real store, a MAAS that answers as told.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod agents;
+mod http;
+mod nodes;
+mod operators;
+mod rig;

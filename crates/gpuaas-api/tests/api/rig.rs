@@ -1,0 +1,241 @@
+//! A router on an embedded store in a folder of its own, a clock that stands still, and a MAAS
+//! that answers as told.
+
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request};
+use gpuaas_api::{ApiSettings, ApiState, ensure_admin_token, router};
+use gpuaas_artifact::{ArtifactStore, BundleCatalog};
+use gpuaas_engine::{Clock, Connect};
+use gpuaas_store::{MasterKey, NewToken, Store, TokenPurpose, sha256};
+use gpuaas_types::api::OnboardAccepted;
+use gpuaas_types::spec::SiteSpec;
+use gpuaas_types::{IdSource, NodeId, RandomIds, RunId, Timestamp, TokenId};
+use maas_client::{
+    ApiKey, Client, Config, Error as MaasError, Request as MaasRequest, Response as MaasResponse,
+    Transport, TransportError,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt as _;
+
+/// The present, in microseconds since the epoch, moved by hand.
+pub(crate) struct HandClock(AtomicI64);
+
+#[async_trait::async_trait]
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        self.0.fetch_max(at.as_micros(), Ordering::SeqCst);
+    }
+}
+
+pub(crate) type Reply = Result<MaasResponse, TransportError>;
+
+/// What MAAS answers to its two questions.
+pub(crate) struct FakeMaas {
+    pub(crate) version: Mutex<Reply>,
+    pub(crate) whoami: Mutex<Reply>,
+}
+
+pub(crate) fn reply(status: u16, content_type: &str, body: &str) -> Reply {
+    Ok(MaasResponse {
+        status,
+        content_type: Some(content_type.to_owned()),
+        body: body.to_owned().into(),
+        ..MaasResponse::default()
+    })
+}
+
+struct FakeTransport(Arc<FakeMaas>);
+
+#[async_trait::async_trait]
+impl Transport for FakeTransport {
+    async fn send(&self, request: MaasRequest, _: Duration) -> Reply {
+        let slot = if request.path_and_query.contains("version/") {
+            assert!(request.header("authorization").is_none());
+            &self.0.version
+        } else {
+            &self.0.whoami
+        };
+        slot.lock().unwrap().clone()
+    }
+}
+
+struct FakeConnect(Arc<FakeMaas>);
+
+impl Connect for FakeConnect {
+    fn connect(&self, site: &SiteSpec, key: ApiKey) -> Result<Client, MaasError> {
+        let transport = Arc::new(FakeTransport(Arc::clone(&self.0)));
+        Client::with_transport(&Config::new(&site.url, key), transport, Arc::new(|| 1_795_190_400))
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or(Value::Null)
+    }
+
+    /// The code of a problem; fails where the answer is none.
+    #[track_caller]
+    pub(crate) fn code(&self) -> String {
+        assert_eq!(self.headers["content-type"], "application/problem+json", "{self:?}");
+        let body = self.json();
+        assert_eq!(body["status"], self.status, "{body}");
+        body["code"].as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(self) -> Value {
+        assert!((200..300).contains(&self.status), "{} {}", self.status, self.json());
+        self.json()
+    }
+}
+
+pub(crate) struct Rig {
+    pub(crate) store: Store,
+    pub(crate) router: Router,
+    pub(crate) clock: Arc<HandClock>,
+    pub(crate) maas: Arc<FakeMaas>,
+    pub(crate) artifacts: Arc<ArtifactStore>,
+    pub(crate) wakes: Arc<AtomicUsize>,
+    pub(crate) admin: String,
+    _folder: TempDir,
+}
+
+pub(crate) const KEY: &str = "consumer:token:verysecret";
+pub(crate) const VERSION: &str = r#"{"capabilities":[],"version":"3.7.3","subversion":""}"#;
+pub(crate) const ADMIN: &str = r#"{"username":"admin","is_superuser":true,"email":"a@b"}"#;
+
+impl Rig {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("gpuaas.db");
+        let store =
+            Store::open(database.to_str().unwrap(), MasterKey::from_bytes([7; 32])).await.unwrap();
+        let clock = Arc::new(HandClock(AtomicI64::new(1_795_190_400_000_000)));
+        let maas = Arc::new(FakeMaas {
+            version: Mutex::new(reply(200, "application/json", VERSION)),
+            whoami: Mutex::new(reply(200, "application/json", ADMIN)),
+        });
+        let artifacts = Arc::new(ArtifactStore::open(folder.path()).unwrap());
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&wakes);
+        let admin = ensure_admin_token(&store, clock.now()).await.unwrap().unwrap();
+        assert_eq!(ensure_admin_token(&store, clock.now()).await.unwrap(), None);
+        let router = router(ApiState {
+            store: store.clone(),
+            clock: clock.clone(),
+            ids: Arc::new(RandomIds),
+            connect: Arc::new(FakeConnect(Arc::clone(&maas))),
+            bundles: Arc::new(BundleCatalog::open(&artifacts, None).unwrap()),
+            artifacts: Arc::clone(&artifacts),
+            wake: Arc::new(move || {
+                counter.fetch_add(1, Ordering::SeqCst);
+            }),
+            settings: ApiSettings::default(),
+        });
+        Self { store, router, clock, maas, artifacts, wakes, admin, _folder: folder }
+    }
+
+    /// With a site `lab` and a profile `h200`.
+    pub(crate) async fn with_site() -> Self {
+        let rig = Self::new().await;
+        rig.post("/api/v1/sites", site("lab")).await.ok();
+        let profile =
+            json!({ "name": "h200", "spec": { "site_bootstrap_bundle_ref": "site-base@1.0.0" } });
+        rig.post("/api/v1/profiles", profile).await.ok();
+        rig
+    }
+
+    pub(crate) fn advance(&self, seconds: i64) {
+        self.clock.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, bytes }
+    }
+
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        body: Option<Value>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.send(request.body(body).unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path, Some(&self.admin), None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.call("POST", path, Some(&self.admin), Some(body)).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.call("PATCH", path, Some(&self.admin), Some(body)).await
+    }
+
+    /// Onboards `hostname` at `lab`.
+    pub(crate) async fn onboard(&self, hostname: &str) -> OnboardAccepted {
+        let body = json!({ "hostname": hostname, "site": "lab", "profile": "h200" });
+        serde_json::from_value(self.post("/api/v1/nodes", body).await.ok()).unwrap()
+    }
+
+    /// A token for a node's run.
+    pub(crate) async fn token(
+        &self,
+        purpose: TokenPurpose,
+        node: NodeId,
+        run: RunId,
+        ttl: Option<i64>,
+    ) -> String {
+        let secret = format!("t_{}", RandomIds.uuid(self.clock.now()).simple());
+        let now = self.clock.now();
+        let token = NewToken {
+            id: TokenId::new(&RandomIds, now),
+            hash: sha256(&secret),
+            purpose,
+            node_id: Some(node),
+            run_id: Some(run),
+            single_use: purpose == TokenPurpose::Enrollment,
+            usable_from: now,
+            expires_at: ttl
+                .map(|seconds| Timestamp::from_micros(now.as_micros() + seconds * 1_000_000)),
+        };
+        self.store.add_token(now, token).await.unwrap();
+        secret
+    }
+}
+
+pub(crate) fn site(name: &str) -> Value {
+    json!({
+        "spec": { "name": name, "url": "http://maas.example:5240/MAAS" },
+        "api_key": KEY,
+    })
+}
