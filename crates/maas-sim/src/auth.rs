@@ -60,10 +60,7 @@ fn header_fields(header: &str) -> Option<HashMap<String, String>> {
 
 impl Accounts {
     pub(crate) fn of(users: Vec<User>) -> Self {
-        Self {
-            users,
-            ..Self::default()
-        }
+        Self { users, ..Self::default() }
     }
 
     pub(crate) fn anonymous_refusal() -> Response {
@@ -140,9 +137,7 @@ impl Accounts {
 
     /// A user by name and password.
     pub(crate) fn login(&self, name: &str, password: &str) -> Option<usize> {
-        self.users
-            .iter()
-            .position(|u| u.name == name && u.password.as_deref() == Some(password))
+        self.users.iter().position(|u| u.name == name && u.password.as_deref() == Some(password))
     }
 }
 
@@ -158,10 +153,7 @@ mod tests {
             admin: true,
             keys: vec!["ck:tk:ts".into()],
         };
-        Accounts {
-            users: vec![user],
-            ..Accounts::default()
-        }
+        Accounts { users: vec![user], ..Accounts::default() }
     }
 
     fn header(nonce: &str, stamp: i64) -> String {
@@ -182,10 +174,7 @@ mod tests {
         let mut a = accounts();
         assert_eq!(a.check(Some(&header("n1", 1000)), 1000).ok(), Some(0));
         assert_eq!(
-            text(
-                a.check(Some(&header("n1", 1000)), 1001)
-                    .expect_err("replay")
-            ),
+            text(a.check(Some(&header("n1", 1000)), 1001).expect_err("replay")),
             "Authorization Error: 'Nonce already used: n1'"
         );
         assert_eq!(
@@ -193,9 +182,6 @@ mod tests {
             "Authorization Error: 'Expired timestamp: given 600 and now 1000 has a greater difference than threshold 300'"
         );
         assert!(a.check(Some(&header("n3", 9000)), 1000).is_ok());
-        assert_eq!(
-            text(a.check(Some("Basic x"), 1000).expect_err("basic")),
-            "anonymous"
-        );
+        assert_eq!(text(a.check(Some("Basic x"), 1000).expect_err("basic")), "anonymous");
     }
 }

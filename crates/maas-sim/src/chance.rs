@@ -16,10 +16,8 @@ impl Chance {
     /// The stream of `name` under `seed`.
     #[must_use]
     pub fn of(seed: u64, name: &str) -> Self {
-        let digest = Sha256::new()
-            .chain_update(seed.to_be_bytes())
-            .chain_update(name.as_bytes())
-            .finalize();
+        let digest =
+            Sha256::new().chain_update(seed.to_be_bytes()).chain_update(name.as_bytes()).finalize();
         let mut key = [0_u8; 32];
         key.copy_from_slice(&digest);
         Self(ChaCha8Rng::from_seed(key))
@@ -32,20 +30,14 @@ impl Chance {
 
     /// Uniform in `0..bound`; 0 for a bound of 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 {
-            0
-        } else {
-            self.0.random_range(0..bound)
-        }
+        if bound == 0 { 0 } else { self.0.random_range(0..bound) }
     }
 
     /// Six letters as MAAS draws a `system_id`.
     pub fn system_id(&mut self) -> String {
         // MAAS leaves out letters that are easily confused.
         const LETTERS: &[u8] = b"abcdefghkmnpqrstwxy34678";
-        (0..6)
-            .map(|_| LETTERS[self.below(LETTERS.len())] as char)
-            .collect()
+        (0..6).map(|_| LETTERS[self.below(LETTERS.len())] as char).collect()
     }
 
     /// A version 4 UUID as text.
@@ -54,14 +46,7 @@ impl Chance {
         b[6] = (b[6] & 0x0f) | 0x40;
         b[8] = (b[8] & 0x3f) | 0x80;
         let hex: String = b.iter().map(|x| format!("{x:02x}")).collect();
-        format!(
-            "{}-{}-{}-{}-{}",
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..]
-        )
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
     /// One draw of a duration, in microseconds, before scaling.
@@ -87,10 +72,7 @@ impl Span {
     /// A duration with this median and spread.
     #[must_use]
     pub const fn new(median_seconds: f64, spread: f64) -> Self {
-        Self {
-            median_seconds,
-            spread,
-        }
+        Self { median_seconds, spread }
     }
 }
 
@@ -107,10 +89,6 @@ mod tests {
         let median = Span::new(100.0, 0.1);
         let mut draws: Vec<i64> = (0..501).map(|_| c.draw_us(median)).collect();
         draws.sort_unstable();
-        assert!(
-            (95_000_000..105_000_000).contains(&draws[250]),
-            "{}",
-            draws[250]
-        );
+        assert!((95_000_000..105_000_000).contains(&draws[250]), "{}", draws[250]);
     }
 }

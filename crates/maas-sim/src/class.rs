@@ -133,11 +133,7 @@ const PXE: NicPart = NicPart {
     numa: 0,
 };
 
-const SECOND: NicPart = NicPart {
-    name: "eno8403",
-    network: None,
-    ..PXE
-};
+const SECOND: NicPart = NicPart { name: "eno8403", network: None, ..PXE };
 
 /// Times of real hardware.
 const SERVER: Times = Times {
@@ -222,10 +218,7 @@ pub const ETHERNET: HardwareClass = HardwareClass {
     disks: &[nvme("nvme0n1", 0), nvme("nvme1n1", 1), BOSS],
     nics: &[PXE, SECOND],
     tags: &[],
-    times: Times {
-        post: Span::new(150.0, 0.1),
-        ..SERVER
-    },
+    times: Times { post: Span::new(150.0, 0.1), ..SERVER },
     ..H200
 };
 

@@ -34,30 +34,17 @@ pub struct PacedClock {
 impl PacedClock {
     /// A clock that begins now.
     #[must_use]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the simulator's own clock"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the simulator's own clock")]
     pub fn new(factor: f64) -> Self {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let epoch_us = i64::try_from(wall.as_micros()).unwrap_or(i64::MAX);
-        Self {
-            epoch_us,
-            factor,
-            origin: Instant::now(),
-            wall_origin: epoch_us,
-        }
+        Self { epoch_us, factor, origin: Instant::now(), wall_origin: epoch_us }
     }
 
     /// A clock that begins at a given simulated time.
     #[must_use]
     pub fn starting_at(epoch_us: i64, factor: f64) -> Self {
-        Self {
-            epoch_us,
-            ..Self::new(factor)
-        }
+        Self { epoch_us, ..Self::new(factor) }
     }
 }
 
@@ -70,10 +57,7 @@ impl SimClock for PacedClock {
         self.wall_origin / 1_000_000 + i64::try_from(self.origin.elapsed().as_secs()).unwrap_or(0)
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the simulator's own clock"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the simulator's own clock")]
     fn wait_until(&self, at_us: i64) -> Wait<'_> {
         let left = (at_us - self.now_us()).max(0) as f64 / 1e6 / self.factor.max(1e-9);
         Box::pin(tokio::time::sleep(Duration::from_secs_f64(left.min(1e9))))

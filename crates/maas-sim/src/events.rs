@@ -80,16 +80,8 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Filters that name machines.
-pub(crate) const NODE_FILTERS: &[&str] = &[
-    "id",
-    "hostname",
-    "mac_address",
-    "zone",
-    "domain",
-    "pool",
-    "agent_name",
-    "owner",
-];
+pub(crate) const NODE_FILTERS: &[&str] =
+    &["id", "hostname", "mac_address", "zone", "domain", "pool", "agent_name", "owner"];
 
 fn integer(params: &Params, key: &str) -> Result<Option<i64>, Response> {
     let Some(text) = params.filled(key) else {
@@ -112,10 +104,7 @@ impl Query {
             "ERROR" => Some(40),
             "CRITICAL" => Some(50),
             other => {
-                return Err(Response::text(
-                    400,
-                    format!("Unrecognised log level: {other}"),
-                ));
+                return Err(Response::text(400, format!("Unrecognised log level: {other}")));
             }
         };
         let limit = integer(params, "limit")?.unwrap_or(100);
@@ -131,13 +120,7 @@ impl Query {
                 "There is undetermined behaviour when both `after` and `before` are specified.";
             return Err(Response::text(400, text));
         }
-        Ok(Self {
-            level,
-            limit: usize::try_from(limit).unwrap_or(0),
-            after,
-            before,
-            nodes: None,
-        })
+        Ok(Self { level, limit: usize::try_from(limit).unwrap_or(0), after, before, nodes: None })
     }
 }
 
@@ -157,15 +140,7 @@ impl EventLog {
         self.last_id += 1;
         if recorded {
             self.by_node.entry(node).or_default().push(self.list.len());
-            self.list.push(Event {
-                id: self.last_id,
-                at_us,
-                level,
-                kind,
-                text,
-                node,
-                user,
-            });
+            self.list.push(Event { id: self.last_id, at_us, level, kind, text, node, user });
         }
     }
 
@@ -183,29 +158,19 @@ impl EventLog {
     fn select(&self, query: &Query) -> Vec<&Event> {
         let wanted = |e: &&Event| query.level.is_some_and(|floor| e.level as i64 >= floor);
         let mut indexes: Option<Vec<usize>> = query.nodes.as_ref().map(|nodes| {
-            nodes
-                .iter()
-                .filter_map(|n| self.by_node.get(n))
-                .flatten()
-                .copied()
-                .collect()
+            nodes.iter().filter_map(|n| self.by_node.get(n)).flatten().copied().collect()
         });
         if let Some(list) = &mut indexes {
             list.sort_unstable();
         }
-        let from = query
-            .after
-            .map_or(0, |id| self.list.partition_point(|e| e.id <= id));
-        let to = query.before.map_or(self.list.len(), |id| {
-            self.list.partition_point(|e| e.id < id)
-        });
+        let from = query.after.map_or(0, |id| self.list.partition_point(|e| e.id <= id));
+        let to =
+            query.before.map_or(self.list.len(), |id| self.list.partition_point(|e| e.id < id));
         let forward = query.after.is_some();
         let mut out: Vec<&Event> = match indexes {
             Some(list) => {
-                let inside = list
-                    .into_iter()
-                    .filter(|i| (from..to).contains(i))
-                    .map(|i| &self.list[i]);
+                let inside =
+                    list.into_iter().filter(|i| (from..to).contains(i)).map(|i| &self.list[i]);
                 if forward {
                     inside.filter(wanted).take(query.limit).collect()
                 } else {
@@ -242,21 +207,13 @@ impl EventLog {
             .filter(|(k, _)| KNOWN.contains(k) && *k != "after" && *k != "before")
             .collect();
         let uri = |extra: Option<(&str, i64)>| {
-            let mut text: Vec<String> = known
-                .iter()
-                .map(|(k, v)| format!("{k}={}", quote_plus(v)))
-                .collect();
+            let mut text: Vec<String> =
+                known.iter().map(|(k, v)| format!("{k}={}", quote_plus(v))).collect();
             text.extend(extra.map(|(k, v)| format!("{k}={v}")));
             format!("/MAAS/api/2.0/events/?{}", text.join("&"))
         };
-        let next = events
-            .first()
-            .map(|e| e.id)
-            .or_else(|| query.before.map(|b| b - 1));
-        let prev = events
-            .last()
-            .map(|e| e.id)
-            .or_else(|| query.after.map(|a| a + 1));
+        let next = events.first().map(|e| e.id).or_else(|| query.before.map(|b| b - 1));
+        let prev = events.last().map(|e| e.id).or_else(|| query.after.map(|a| a + 1));
         // Neighbours mostly share a second.
         let mut stamp = (i64::MIN, String::new());
         let mut j = Json::at(0, 256 + events.len() * 280);
@@ -297,11 +254,7 @@ mod tests {
     fn log(n: usize) -> EventLog {
         let mut log = EventLog::default();
         for i in 0..n {
-            let level = if i % 2 == 0 {
-                Level::Debug
-            } else {
-                Level::Info
-            };
+            let level = if i % 2 == 0 { Level::Debug } else { Level::Info };
             log.push(i as i64, level, "Ready", String::new(), 1, None, true);
         }
         log
@@ -325,19 +278,13 @@ mod tests {
     fn pages_forward_from_a_cursor() {
         let log = log(10);
         assert_eq!(ids(&log, "op=query&level=DEBUG&limit=3").0, [10, 9, 8]);
-        assert_eq!(
-            ids(&log, "op=query&level=DEBUG&after=2&limit=3").0,
-            [5, 4, 3]
-        );
+        assert_eq!(ids(&log, "op=query&level=DEBUG&after=2&limit=3").0, [5, 4, 3]);
         assert_eq!(ids(&log, "op=query&level=DEBUG&before=3&limit=3").0, [2, 1]);
         assert_eq!(ids(&log, "op=query&limit=2").0, [10, 8]);
         let (empty, page) = ids(&log, "op=query&after=99");
         assert!(empty.is_empty());
         assert_eq!(page["next_uri"], "/MAAS/api/2.0/events/?op=query");
-        assert_eq!(
-            page["prev_uri"],
-            "/MAAS/api/2.0/events/?op=query&before=100"
-        );
+        assert_eq!(page["prev_uri"], "/MAAS/api/2.0/events/?op=query&before=100");
     }
 
     #[test]

@@ -201,10 +201,7 @@ pub(crate) struct Faults {
 
 impl Faults {
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self {
-            seed,
-            ..Self::default()
-        }
+        Self { seed, ..Self::default() }
     }
 
     pub(crate) fn add(&mut self, mut fault: Fault) -> u64 {
@@ -238,11 +235,10 @@ fn matches(fault: &Fault, at: Occasion<'_>) -> bool {
         .as_deref()
         .is_none_or(|m| [at.hostname, at.system_id, at.host].contains(&Some(m)));
     let endpoint = fault.endpoint.as_deref().is_none_or(|want| {
-        at.endpoint
-            .is_some_and(|label| match want.strip_suffix('*') {
-                Some(prefix) => label.starts_with(prefix),
-                None => label == want,
-            })
+        at.endpoint.is_some_and(|label| match want.strip_suffix('*') {
+            Some(prefix) => label.starts_with(prefix),
+            None => label == want,
+        })
     });
     machine && endpoint
 }

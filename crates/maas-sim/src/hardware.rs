@@ -52,9 +52,7 @@ impl Region {
     pub fn rack(&mut self, name: &str, class: &'static HardwareClass) -> HostView {
         let index = self.hosts.len();
         let mut chance = Chance::of(self.cfg.seed, name);
-        let macs = (0..class.nics.len().max(1))
-            .map(|_| mac(&mut chance))
-            .collect();
+        let macs = (0..class.nics.len().max(1)).map(|_| mac(&mut chance)).collect();
         // 198.18.0.0/15 is set aside for tests (RFC 2544).
         let bmc = ip(u32::from_be_bytes([198, 18, 0, 0]) + index as u32 + 1);
         self.new_host(name, class, macs, bmc, chance);
@@ -114,11 +112,7 @@ impl Region {
 
     /// The racked machine that a create is about: by MAC, else by BMC address, else a new one.
     fn host_for(&mut self, new: &NewMachine) -> usize {
-        let bmc = new
-            .power_parameters
-            .get("power_address")
-            .and_then(Value::as_str)
-            .unwrap_or("");
+        let bmc = new.power_parameters.get("power_address").and_then(Value::as_str).unwrap_or("");
         let known = new
             .macs
             .iter()
@@ -147,11 +141,7 @@ impl Region {
         }
         let mut nics = Vec::new();
         for (i, mac) in new.macs.iter().enumerate() {
-            nics.push(Nic::bare(
-                self.next_id("interface"),
-                format!("eth{i}"),
-                mac.clone(),
-            ));
+            nics.push(Nic::bare(self.next_id("interface"), format!("eth{i}"), mac.clone()));
         }
         let machine = blank(key, host, system_id.clone(), new, nics);
         self.hosts[host].machine = Some(key);
@@ -159,10 +149,7 @@ impl Region {
         let stats = self.stats.machine(&name);
         stats.system_id.clone_from(&system_id);
         stats.creates += 1;
-        stats.log.push(LogEntry::Status {
-            at_us: self.now,
-            name: Status::New.label(),
-        });
+        stats.log.push(LogEntry::Status { at_us: self.now, name: Status::New.label() });
         self.by_id.insert(system_id, key);
         self.machines.insert(key, machine);
         key
@@ -180,12 +167,7 @@ impl Region {
 
     pub(crate) fn drop_links(&mut self, key: u32) {
         let links: Vec<Link> = self
-            .edit(key, |m| {
-                m.nics
-                    .iter_mut()
-                    .flat_map(|n| std::mem::take(&mut n.links))
-                    .collect()
-            })
+            .edit(key, |m| m.nics.iter_mut().flat_map(|n| std::mem::take(&mut n.links)).collect())
             .unwrap_or_default();
         self.edit(key, |m| (m.gateway, m.gateway_link) = (None, None));
         for link in links {
@@ -213,8 +195,7 @@ impl Region {
             self.probe_disks(key, class);
         }
         if first || !options.skip_storage {
-            self.apply_layout(key, "flat", &crate::wire::Params::default())
-                .ok();
+            self.apply_layout(key, "flat", &crate::wire::Params::default()).ok();
         }
         for tag in class.tags {
             self.settings.ensure_tag(tag);
@@ -240,17 +221,14 @@ impl Region {
                 .and_then(|m| m.nics.iter().find(|n| n.mac == *mac))
                 .map(|n| (n.id, n.vlan));
             let vlan = known.and_then(|(_, vlan)| vlan).or_else(|| {
-                let network = part
-                    .network
-                    .and_then(|name| self.net.subnet_named(name))
-                    .map(|s| s.vlan);
+                let network =
+                    part.network.and_then(|name| self.net.subnet_named(name)).map(|s| s.vlan);
                 network.or_else(|| Some(self.net.unknown_fabric()))
             });
             let id = known.map_or_else(|| self.next_id("interface"), |(id, _)| id);
             self.edit(key, |m| {
                 if m.nic(id).is_none() {
-                    m.nics
-                        .push(Nic::bare(id, part.name.to_owned(), mac.clone()));
+                    m.nics.push(Nic::bare(id, part.name.to_owned(), mac.clone()));
                 }
                 let Some(nic) = m.nics.iter_mut().find(|n| n.id == id) else {
                     return;
@@ -289,19 +267,10 @@ impl Region {
             .collect();
         for (nic, subnet) in plan {
             let id = self.next_id("link");
-            let mode = if subnet.is_some() {
-                Mode::Auto
-            } else {
-                Mode::LinkUp
-            };
+            let mode = if subnet.is_some() { Mode::Auto } else { Mode::LinkUp };
             self.edit(key, |m| {
                 if let Some(nic) = m.nics.iter_mut().find(|n| n.id == nic) {
-                    nic.links = vec![Link {
-                        id,
-                        mode,
-                        subnet,
-                        address: None,
-                    }];
+                    nic.links = vec![Link { id, mode, subnet, address: None }];
                 }
             });
         }
@@ -346,17 +315,14 @@ impl Region {
                     (m.nics.iter_mut().find(|n| Some(n.id) == boot), other)
                 {
                     nic.vlan = Some(vlan);
-                    nic.links
-                        .iter_mut()
-                        .for_each(|l| l.subnet = l.subnet.and(Some(subnet)));
+                    nic.links.iter_mut().for_each(|l| l.subnet = l.subnet.and(Some(subnet)));
                 }
             });
         }
         if self.strike(key, &[FaultKind::DuplicateMac]).is_some() {
-            let twin = self.machine(key).and_then(|m| {
-                m.boot_interface()
-                    .map(|n| (n.mac.clone(), m.hostname.clone()))
-            });
+            let twin = self
+                .machine(key)
+                .and_then(|m| m.boot_interface().map(|n| (n.mac.clone(), m.hostname.clone())));
             if let Some((mac, hostname)) = twin {
                 let name = format!("{hostname}-twin");
                 let host = self.new_host(
@@ -376,8 +342,7 @@ impl Region {
                 let system_id = self.hosts[host].chance.system_id();
                 self.by_id.insert(system_id.clone(), twin);
                 self.hosts[host].machine = Some(twin);
-                self.machines
-                    .insert(twin, blank(twin, host, system_id, new, vec![nic]));
+                self.machines.insert(twin, blank(twin, host, system_id, new, vec![nic]));
             }
         }
     }

@@ -93,11 +93,7 @@ impl ImageFile {
 
 impl Images {
     pub(crate) fn synced() -> Self {
-        let mut out = Self {
-            list: Vec::new(),
-            next_image: 0,
-            next_file: 0,
-        };
+        let mut out = Self { list: Vec::new(), next_image: 0, next_file: 0 };
         for (series, kernels) in SERIES {
             for arch in ["amd64", "arm64"] {
                 for kernel in *kernels {
@@ -170,16 +166,8 @@ impl Images {
             self.list.len() - 1
         });
         let image = &mut self.list[index];
-        let again = image
-            .sets
-            .iter()
-            .filter(|(v, _)| v.starts_with(version))
-            .count();
-        let label = if again == 0 {
-            version.to_owned()
-        } else {
-            format!("{version}.{again}")
-        };
+        let again = image.sets.iter().filter(|(v, _)| v.starts_with(version)).count();
+        let label = if again == 0 { version.to_owned() } else { format!("{version}.{again}") };
         image.sets.iter_mut().for_each(|(_, files)| files.clear());
         image.sets.push((label, vec![file]));
         image
@@ -200,11 +188,7 @@ impl Images {
             size,
             "20261101",
         );
-        if let Some(file) = image
-            .sets
-            .last_mut()
-            .and_then(|(_, files)| files.first_mut())
-        {
+        if let Some(file) = image.sets.last_mut().and_then(|(_, files)| files.first_mut()) {
             (file.received, file.complete) = (size, true);
         }
     }
@@ -215,13 +199,7 @@ impl Images {
             .list
             .iter()
             .filter(|i| !i.uploaded || i.ready())
-            .map(|i| {
-                if i.uploaded {
-                    format!("custom/{}", i.name)
-                } else {
-                    i.name.clone()
-                }
-            })
+            .map(|i| if i.uploaded { format!("custom/{}", i.name) } else { i.name.clone() })
             .collect();
         out.sort();
         out.dedup();
@@ -240,27 +218,18 @@ impl Images {
             return Some(("ubuntu".to_owned(), series.to_owned()));
         }
         let name = asked.strip_prefix("custom/").unwrap_or(asked);
-        let found = self
-            .list
-            .iter()
-            .any(|i| i.uploaded && i.name == name && i.ready());
+        let found = self.list.iter().any(|i| i.uploaded && i.name == name && i.ready());
         found.then(|| ("custom".to_owned(), name.to_owned()))
     }
 
     fn kernels(osystem: &str, series: &str) -> &'static [&'static str] {
         // Custom images boot the commissioning kernel.
         let series = if osystem == "custom" { "jammy" } else { series };
-        SERIES
-            .iter()
-            .find(|(s, _)| *s == series)
-            .map_or(&[], |(_, kernels)| kernels)
+        SERIES.iter().find(|(s, _)| *s == series).map_or(&[], |(_, kernels)| kernels)
     }
 
     pub(crate) fn default_kernel(&self, osystem: &str, series: &str) -> String {
-        Self::kernels(osystem, series)
-            .first()
-            .map(|k| (*k).to_owned())
-            .unwrap_or_default()
+        Self::kernels(osystem, series).first().map(|k| (*k).to_owned()).unwrap_or_default()
     }
 
     pub(crate) fn has_kernel(&self, osystem: &str, series: &str, kernel: &str) -> bool {
@@ -272,15 +241,10 @@ impl Images {
     }
 
     pub(crate) fn deployed(&mut self, osystem: &str, series: &str, now_us: i64) {
-        let name = if osystem == "custom" {
-            series.to_owned()
-        } else {
-            format!("{osystem}/{series}")
-        };
-        for image in self
-            .list
-            .iter_mut()
-            .filter(|i| i.name == name && i.architecture.starts_with("amd64"))
+        let name =
+            if osystem == "custom" { series.to_owned() } else { format!("{osystem}/{series}") };
+        for image in
+            self.list.iter_mut().filter(|i| i.name == name && i.architecture.starts_with("amd64"))
         {
             image.last_deployed_us = Some(now_us);
         }

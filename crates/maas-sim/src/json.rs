@@ -18,11 +18,7 @@ const SPACES: &str =
 impl Json {
     /// `depth`: how many levels the text will be indented within its surroundings.
     pub(crate) fn at(depth: usize, capacity: usize) -> Self {
-        Self {
-            out: String::with_capacity(capacity),
-            depth,
-            fresh: true,
-        }
+        Self { out: String::with_capacity(capacity), depth, fresh: true }
     }
 
     pub(crate) fn finish(self) -> String {
@@ -181,10 +177,7 @@ impl Json {
 
     fn quoted(&mut self, value: &str) {
         self.out.push('"');
-        if value
-            .bytes()
-            .all(|b| (0x20..0x7f).contains(&b) && b != b'"' && b != b'\\')
-        {
+        if value.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'"' && b != b'\\') {
             self.out.push_str(value);
         } else {
             for c in value.chars() {

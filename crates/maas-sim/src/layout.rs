@@ -15,10 +15,8 @@ fn aligned(bytes: u64) -> u64 {
 /// `20G`, `50%` of `whole`, or bytes.
 fn size(text: &str, whole: u64) -> Option<u64> {
     let text = text.trim();
-    let (digits, unit) = text.split_at(
-        text.find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(text.len()),
-    );
+    let (digits, unit) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
     let number: f64 = digits.parse().ok()?;
     let factor = match unit.trim() {
         "" => 1.0,
@@ -81,12 +79,7 @@ impl Region {
     }
 
     fn plan(&self, key: u32, params: &Params) -> Result<Plan, Response> {
-        let none = || {
-            Response::text(
-                400,
-                "Machine doesn't have any storage devices to configure.",
-            )
-        };
+        let none = || Response::text(400, "Machine doesn't have any storage devices to configure.");
         let m = self.machine(key).ok_or_else(none)?;
         let physical: Vec<&Disk> = m.disks.iter().filter(|d| d.logical.is_none()).collect();
         let boot = physical
@@ -96,23 +89,17 @@ impl Region {
             .ok_or_else(none)?;
         let mut root = *boot;
         if let Some(text) = params.filled("root_device") {
-            root = physical
-                .iter()
-                .find(|d| d.id.to_string() == text)
-                .ok_or_else(|| {
-                    let list: Vec<String> =
-                        physical.iter().map(|d| format!("'{}'", d.id)).collect();
-                    let text = format!(
-                        "'{text}' is not a valid root_device.  It should be one of: {}.",
-                        list.join(", ")
-                    );
-                    Response::invalid("root_device", text)
-                })?;
+            root = physical.iter().find(|d| d.id.to_string() == text).ok_or_else(|| {
+                let list: Vec<String> = physical.iter().map(|d| format!("'{}'", d.id)).collect();
+                let text = format!(
+                    "'{text}' is not a valid root_device.  It should be one of: {}.",
+                    list.join(", ")
+                );
+                Response::invalid("root_device", text)
+            })?;
         }
-        let boot_size = params
-            .filled("boot_size")
-            .and_then(|t| size(t, boot.size))
-            .map_or(0, aligned);
+        let boot_size =
+            params.filled("boot_size").and_then(|t| size(t, boot.size)).map_or(0, aligned);
         let root_size = match params.filled("root_size") {
             None => None,
             Some(text) => {
@@ -129,12 +116,7 @@ impl Region {
                 Some(aligned(asked))
             }
         };
-        Ok(Plan {
-            root: root.id,
-            boot: boot.id,
-            boot_size,
-            root_size,
-        })
+        Ok(Plan { root: root.id, boot: boot.id, boot_size, root_size })
     }
 
     fn filesystem(
@@ -144,12 +126,7 @@ impl Region {
         label: Option<&'static str>,
         mount: Option<&str>,
     ) -> Filesystem {
-        Filesystem {
-            fstype,
-            label,
-            uuid: self.new_uuid(key),
-            mount: mount.map(str::to_owned),
-        }
+        Filesystem { fstype, label, uuid: self.new_uuid(key), mount: mount.map(str::to_owned) }
     }
 
     fn part(
@@ -235,9 +212,7 @@ impl Region {
         self.boot_part(key, plan, plan.boot_size);
         let group = params.filled("vg_name").unwrap_or("vgroot");
         let volume = params.filled("lv_name").unwrap_or("lvroot");
-        let whole = plan
-            .root_size
-            .unwrap_or_else(|| self.usable(key, plan.root));
+        let whole = plan.root_size.unwrap_or_else(|| self.usable(key, plan.root));
         let fs = self.filesystem(key, "lvm-pv", None, None);
         self.part(
             key,
@@ -248,11 +223,8 @@ impl Region {
             false,
         );
         let most = whole.saturating_sub(ALIGN);
-        let size = params
-            .filled("lv_size")
-            .and_then(|t| size(t, most))
-            .map_or(most, aligned)
-            .min(most);
+        let size =
+            params.filled("lv_size").and_then(|t| size(t, most)).map_or(most, aligned).min(most);
         self.virtual_disk(key, format!("{group}-{volume}"), size, 4096);
         let id = self.next_id("filesystemgroup");
         self.edit(key, |m| m.volume_groups.push(id));
@@ -261,11 +233,7 @@ impl Region {
     fn bcache(&mut self, key: u32, plan: &Plan) {
         let cache = self
             .machine(key)
-            .and_then(|m| {
-                m.disks
-                    .iter()
-                    .find(|d| d.logical.is_none() && d.id != plan.root)
-            })
+            .and_then(|m| m.disks.iter().find(|d| d.logical.is_none() && d.id != plan.root))
             .map(|d| d.id);
         let Some(cache) = cache else {
             return self.flat(key, plan);
@@ -274,21 +242,11 @@ impl Region {
         self.boot_part(key, plan, plan.boot_size.max(GIB));
         let size = self.usable(key, plan.root);
         let fs = self.filesystem(key, "bcache-backing", None, None);
-        self.part(
-            key,
-            plan.root,
-            plan.root_size,
-            "Backing device for bcache0",
-            Some(fs),
-            false,
-        );
+        self.part(key, plan.root, plan.root_size, "Backing device for bcache0", Some(fs), false);
         let fs = self.filesystem(key, "bcache-cache", None, None);
         self.part(key, cache, None, "Cache device for cache0", Some(fs), false);
         self.virtual_disk(key, "bcache0".to_owned(), size, 512);
-        let (set, group) = (
-            self.next_id("filesystemgroup"),
-            self.next_id("filesystemgroup"),
-        );
+        let (set, group) = (self.next_id("filesystemgroup"), self.next_id("filesystemgroup"));
         self.edit(key, |m| {
             m.cache_sets.push(set);
             m.bcaches.push(group);
@@ -299,24 +257,10 @@ impl Region {
         self.wipe_layout(key);
         self.part(key, plan.root, Some(3 * 1024 * 1024), "Unused", None, true);
         for mib in [4096, 249, 249, 109] {
-            self.part(
-                key,
-                plan.root,
-                Some(mib * 1024 * 1024),
-                "Unused",
-                None,
-                false,
-            );
+            self.part(key, plan.root, Some(mib * 1024 * 1024), "Unused", None, false);
         }
         let fs = self.filesystem(key, "vmfs6", None, None);
-        self.part(
-            key,
-            plan.root,
-            None,
-            "VMFS extent for datastore1",
-            Some(fs),
-            false,
-        );
+        self.part(key, plan.root, None, "VMFS extent for datastore1", Some(fs), false);
     }
 }
 

@@ -91,19 +91,14 @@ impl Disk {
             return self.size;
         }
         let parts: u64 = self.partitions.iter().map(|p| p.size).sum();
-        if self.partitions.is_empty() {
-            0
-        } else {
-            parts + TABLE_BYTES
-        }
+        if self.partitions.is_empty() { 0 } else { parts + TABLE_BYTES }
     }
 
     pub(crate) fn available(&self) -> u64 {
         if self.logical.is_some() {
             return 0;
         }
-        self.usable()
-            .saturating_sub(self.partitions.iter().map(|p| p.size).sum())
+        self.usable().saturating_sub(self.partitions.iter().map(|p| p.size).sum())
     }
 
     pub(crate) fn used_for(&self) -> String {
@@ -357,11 +352,7 @@ impl Machine {
     /// Where tests lead that pass or are given up.
     pub(crate) fn after_tests(&self) -> Status {
         let back = self.previous;
-        if self.only_tests && Status::Testing.may_become(back) {
-            back
-        } else {
-            Status::Ready
-        }
+        if self.only_tests && Status::Testing.may_become(back) { back } else { Status::Ready }
     }
 
     pub(crate) fn touch(&mut self) {

@@ -108,27 +108,12 @@ impl Network {
         net.vlan(5006, 0, "untagged", 2, 1500, false, "undefined");
         net.subnet(2, "pxe", 5002, v4(10, 10, 0, 0), 16, Some(v4(10, 10, 0, 1)));
         net.subnet(3, "storage", 5004, v4(10, 20, 0, 0), 24, None);
-        net.subnet(
-            4,
-            "tenant",
-            5005,
-            v4(10, 50, 0, 0),
-            24,
-            Some(v4(10, 50, 0, 1)),
-        );
+        net.subnet(4, "tenant", 5005, v4(10, 50, 0, 0), 24, Some(v4(10, 50, 0, 1)));
         net.subnet(5, "bmc", 5006, v4(10, 99, 0, 0), 16, None);
         for port in 1..=8_u8 {
             let fabric = i64::from(port) + 2;
             net.fabrics.push((fabric, format!("roce-{port}")));
-            net.vlan(
-                5006 + i64::from(port),
-                0,
-                "untagged",
-                fabric,
-                9000,
-                false,
-                "undefined",
-            );
+            net.vlan(5006 + i64::from(port), 0, "untagged", fabric, 9000, false, "undefined");
             let name = format!("roce-{port}");
             net.subnet(
                 5 + i64::from(port),
@@ -141,8 +126,7 @@ impl Network {
         }
         let pxe = &mut net.subnets[0];
         pxe.dns = vec![v4(10, 10, 0, 1)];
-        pxe.used
-            .extend([v4(10, 10, 0, 1), v4(10, 10, 0, 2), v4(10, 10, 0, 3)]);
+        pxe.used.extend([v4(10, 10, 0, 1), v4(10, 10, 0, 2), v4(10, 10, 0, 3)]);
         net.ranges.push(Range {
             id: 1,
             kind: "dynamic",
@@ -173,15 +157,7 @@ impl Network {
         dhcp: bool,
         space: &'static str,
     ) {
-        self.vlans.push(Vlan {
-            id,
-            vid,
-            name: name.to_owned(),
-            fabric,
-            mtu,
-            dhcp,
-            space,
-        });
+        self.vlans.push(Vlan { id, vid, name: name.to_owned(), fabric, mtu, dhcp, space });
     }
 
     fn subnet(
@@ -256,38 +232,23 @@ impl Network {
         if !net.holds(address) {
             return Err(AddressError::Outside);
         }
-        for range in ranges
-            .iter()
-            .filter(|r| r.subnet == subnet && r.kind == "dynamic")
-        {
+        for range in ranges.iter().filter(|r| r.subnet == subnet && r.kind == "dynamic") {
             if (range.start..=range.end).contains(&address) {
                 return Err(AddressError::Dynamic(range.start, range.end));
             }
         }
-        if net.used.insert(address) {
-            Ok(())
-        } else {
-            Err(AddressError::Used)
-        }
+        if net.used.insert(address) { Ok(()) } else { Err(AddressError::Used) }
     }
 
     /// Picks a free address.
     pub(crate) fn pick(&mut self, subnet: i64) -> Option<u32> {
-        let ranges: Vec<(u32, u32)> = self
-            .ranges
-            .iter()
-            .filter(|r| r.subnet == subnet)
-            .map(|r| (r.start, r.end))
-            .collect();
+        let ranges: Vec<(u32, u32)> =
+            self.ranges.iter().filter(|r| r.subnet == subnet).map(|r| (r.start, r.end)).collect();
         let net = self.subnets.iter_mut().find(|s| s.id == subnet)?;
         let mut tried = 0;
         while tried < net.size() {
             let address = net.next;
-            net.next = if net.holds(address + 1) {
-                address + 1
-            } else {
-                net.base + 1
-            };
+            net.next = if net.holds(address + 1) { address + 1 } else { net.base + 1 };
             tried += 1;
             if ranges.iter().any(|(a, b)| (*a..=*b).contains(&address)) || !net.holds(address) {
                 continue;
@@ -301,10 +262,7 @@ impl Network {
 
     /// An address of the dynamic range, as a machine gets from DHCP while it is commissioned.
     pub(crate) fn leased(&self, subnet: i64, nth: u32) -> Option<u32> {
-        let range = self
-            .ranges
-            .iter()
-            .find(|r| r.subnet == subnet && r.kind == "dynamic")?;
+        let range = self.ranges.iter().find(|r| r.subnet == subnet && r.kind == "dynamic")?;
         Some(range.start + nth % (range.end - range.start))
     }
 
@@ -316,10 +274,8 @@ impl Network {
     }
 
     pub(crate) fn used(&self, subnet: i64) -> Vec<u32> {
-        let mut list: Vec<u32> = self
-            .subnet_by_id(subnet)
-            .map(|s| s.used.iter().copied().collect())
-            .unwrap_or_default();
+        let mut list: Vec<u32> =
+            self.subnet_by_id(subnet).map(|s| s.used.iter().copied().collect()).unwrap_or_default();
         list.sort_unstable();
         list
     }
@@ -339,10 +295,7 @@ impl Network {
         j.str("name", &v.name);
         j.opt_str("primary_rack", v.dhcp.then_some(RACK));
         j.str("space", v.space);
-        j.fmt(
-            "resource_uri",
-            format_args!("/MAAS/api/2.0/vlans/{}/", v.id),
-        );
+        j.fmt("resource_uri", format_args!("/MAAS/api/2.0/vlans/{}/", v.id));
     }
 
     /// Writes the members of a subnet object.
@@ -356,23 +309,15 @@ impl Network {
         j.str("cidr", &s.cidr());
         j.int("rdns_mode", 2);
         j.opt_str("gateway_ip", s.gateway.map(ip).as_deref());
-        j.list("dns_servers", |j| {
-            s.dns.iter().for_each(|d| j.item_str(&ip(*d)))
-        });
+        j.list("dns_servers", |j| s.dns.iter().for_each(|d| j.item_str(&ip(*d))));
         j.bool("allow_dns", true);
         j.bool("allow_proxy", true);
         j.bool("active_discovery", false);
         j.bool("managed", true);
         j.list("disabled_boot_architectures", |_| {});
         j.int("id", s.id);
-        j.str(
-            "space",
-            self.vlan_by_id(s.vlan).map_or("undefined", |v| v.space),
-        );
-        j.fmt(
-            "resource_uri",
-            format_args!("/MAAS/api/2.0/subnets/{}/", s.id),
-        );
+        j.str("space", self.vlan_by_id(s.vlan).map_or("undefined", |v| v.space));
+        j.fmt("resource_uri", format_args!("/MAAS/api/2.0/subnets/{}/", s.id));
     }
 
     fn value(body: impl FnOnce(&mut Json)) -> Value {
@@ -390,12 +335,8 @@ impl Network {
     }
 
     pub(crate) fn fabric_json(&self, id: i64) -> Value {
-        let vlans: Vec<Value> = self
-            .vlans
-            .iter()
-            .filter(|v| v.fabric == id)
-            .map(|v| self.vlan_json(v.id))
-            .collect();
+        let vlans: Vec<Value> =
+            self.vlans.iter().filter(|v| v.fabric == id).map(|v| self.vlan_json(v.id)).collect();
         json!({"class_type": null, "vlans": vlans, "name": self.fabric_name(id), "id": id,
                "resource_uri": format!("/MAAS/api/2.0/fabrics/{id}/")})
     }
@@ -447,11 +388,8 @@ impl Network {
         let inside = |a: u32, list: &[(u32, u32, Vec<&str>)]| {
             list.iter().any(|(s, e, _)| (*s..=*e).contains(&a))
         };
-        let singles: Vec<u32> = self
-            .used(subnet)
-            .into_iter()
-            .filter(|a| !inside(*a, &out))
-            .collect();
+        let singles: Vec<u32> =
+            self.used(subnet).into_iter().filter(|a| !inside(*a, &out)).collect();
         for address in singles {
             let purpose = if net.gateway == Some(address) {
                 vec!["dns-server", "gateway-ip"]
@@ -496,10 +434,7 @@ mod tests {
         let mut net = Network::site();
         assert_eq!(net.pick(2).map(ip).as_deref(), Some("10.10.0.4"));
         assert_eq!(net.claim(2, v4(10, 10, 0, 2)), Err(AddressError::Used));
-        assert!(matches!(
-            net.claim(2, v4(10, 10, 201, 7)),
-            Err(AddressError::Dynamic(..))
-        ));
+        assert!(matches!(net.claim(2, v4(10, 10, 201, 7)), Err(AddressError::Dynamic(..))));
         assert_eq!(net.claim(3, v4(10, 10, 0, 9)), Err(AddressError::Outside));
         net.give_back(2, v4(10, 10, 0, 4));
         assert_eq!(net.pick(2).map(ip).as_deref(), Some("10.10.0.4"));

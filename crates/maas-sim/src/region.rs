@@ -67,13 +67,7 @@ impl Default for RegionConfig {
                     &["simconsumer:simtoken:simsecret"],
                     Some("admin"),
                 ),
-                user(
-                    "maas-init-node",
-                    "node-init-user@localhost",
-                    false,
-                    &[],
-                    None,
-                ),
+                user("maas-init-node", "node-init-user@localhost", false, &[], None),
             ],
             scale: 1.0,
             version: "3.7.3".to_owned(),
@@ -205,11 +199,7 @@ impl Region {
                 break;
             };
             self.now = self.now.max(due.at);
-            if self
-                .machines
-                .get(&due.key)
-                .is_some_and(|m| m.work == due.work)
-            {
+            if self.machines.get(&due.key).is_some_and(|m| m.work == due.work) {
                 self.tick(due.key, due.tick);
             }
         }
@@ -244,8 +234,7 @@ impl Region {
 
     /// The machine of a path, or MAAS's 404.
     pub(crate) fn find(&self, system_id: &str) -> Result<u32, Response> {
-        self.key_of(system_id)
-            .ok_or_else(|| Response::missing("Machine"))
+        self.key_of(system_id).ok_or_else(|| Response::missing("Machine"))
     }
 
     pub(crate) fn machine(&self, key: u32) -> Option<&Machine> {
@@ -336,15 +325,11 @@ impl Region {
     ) {
         let lost = self.strike(key, &[FaultKind::EventsGap]).is_some();
         if level >= Level::Info {
-            let message = if text.is_empty() {
-                kind.to_owned()
-            } else {
-                format!("{kind} - {text}")
-            };
+            let message =
+                if text.is_empty() { kind.to_owned() } else { format!("{kind} - {text}") };
             self.edit(key, |m| m.status_message = Some(message));
         }
-        self.events
-            .push(self.now, level, kind, text, key, user, !lost);
+        self.events.push(self.now, level, kind, text, key, user, !lost);
     }
 
     /// The event of something a user asked for.
@@ -376,23 +361,13 @@ impl Region {
         self.edit(key, |m| m.status = next);
         let text = format!("From '{}' to '{}'{to}", from.label(), next.label());
         self.say(key, Level::Debug, "Node changed status", text);
-        self.log(
-            key,
-            LogEntry::Status {
-                at_us: self.now,
-                name: next.label(),
-            },
-        );
+        self.log(key, LogEntry::Status { at_us: self.now, name: next.label() });
         self.vanish_on(key, next);
     }
 
     /// Back to `to` where MAAS's table has that way, else to the failed status.
     pub(crate) fn revert(&mut self, key: u32, to: Status, failed: Status) {
-        let back = if self.status(key).may_become(to) {
-            to
-        } else {
-            failed
-        };
+        let back = if self.status(key).may_become(to) { to } else { failed };
         self.set_status(key, back);
     }
 
@@ -452,11 +427,7 @@ impl Region {
         let body = self.body(key, 0);
         let text = String::from_utf8_lossy(&body);
         let cut = text.rfind('\n').unwrap_or(text.len().saturating_sub(1));
-        Response::new(
-            200,
-            crate::wire::JSON,
-            format!("{},\n    {extra}\n}}", &text[..cut]),
-        )
+        Response::new(200, crate::wire::JSON, format!("{},\n    {extra}\n}}", &text[..cut]))
     }
 
     pub(crate) fn enlisted(&self, key: u32) -> Response {
@@ -497,10 +468,7 @@ impl Region {
             if host.machine == Some(key) {
                 host.machine = None;
             }
-            let entry = LogEntry::Status {
-                at_us: self.now,
-                name: "deleted",
-            };
+            let entry = LogEntry::Status { at_us: self.now, name: "deleted" };
             self.stats.machine(&host.name).log.push(entry);
         }
         self.events.forget(key);

@@ -54,10 +54,7 @@ fn partition(j: &mut Json, disk: &Disk, number: usize, part: &Partition, system_
     j.int("id", part.id);
     filesystem(j, part.fs.as_ref());
     j.str("system_id", system_id);
-    j.fmt(
-        "path",
-        format_args!("/dev/disk/by-dname/{}-part{number}", disk.name),
-    );
+    j.fmt("path", format_args!("/dev/disk/by-dname/{}-part{number}", disk.name));
     j.fmt(
         "resource_uri",
         format_args!(
@@ -79,10 +76,7 @@ pub(crate) fn disk(j: &mut Json, disk: &Disk, system_id: &str) {
 /// The same as `blockdevices/` lists it, which leaves the firmware out.
 pub(crate) fn listed_disk(j: &mut Json, disk: &Disk, system_id: &str) {
     let physical = disk.logical.is_none();
-    j.opt_str(
-        "id_path",
-        physical.then(|| format!("/dev/{}", disk.name)).as_deref(),
-    );
+    j.opt_str("id_path", physical.then(|| format!("/dev/{}", disk.name)).as_deref());
     j.int("size", disk.size as i64);
     j.int("used_size", disk.used() as i64);
     j.fmt("path", format_args!("/dev/disk/by-dname/{}", disk.name));
@@ -92,10 +86,7 @@ pub(crate) fn listed_disk(j: &mut Json, disk: &Disk, system_id: &str) {
     j.str("name", &disk.name);
     filesystem(j, disk.logical.as_ref().map(|(_, fs)| fs));
     j.opt_int("numa_node", physical.then_some(disk.numa));
-    j.opt_str(
-        "partition_table_type",
-        (!disk.partitions.is_empty()).then_some("GPT"),
-    );
+    j.opt_str("partition_table_type", (!disk.partitions.is_empty()).then_some("GPT"));
     j.strs("tags", disk.tags.iter().map(String::as_str));
     j.list("partitions", |j| {
         for (i, part) in disk.partitions.iter().enumerate() {
@@ -174,10 +165,7 @@ pub(crate) fn nic(j: &mut Json, nic: &Nic, system_id: &str, net: &Network) {
     }
     j.bool("enabled", true);
     j.strs("parents", nic.parents.iter().map(String::as_str));
-    j.fmt(
-        "resource_uri",
-        format_args!("/MAAS/api/2.0/nodes/{system_id}/interfaces/{}/", nic.id),
-    );
+    j.fmt("resource_uri", format_args!("/MAAS/api/2.0/nodes/{system_id}/interfaces/{}/", nic.id));
 }
 
 fn states(j: &mut Json, m: &Machine) {
@@ -222,9 +210,7 @@ fn hardware_info(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
         j.str("system_product", known(at.class.product));
         j.str("system_serial", known(at.serial));
         j.str("cpu_model", known(at.class.cpu_model));
-        HARDWARE_KEYS[4..]
-            .iter()
-            .for_each(|key| j.str(key, "Unknown"));
+        HARDWARE_KEYS[4..].iter().for_each(|key| j.str(key, "Unknown"));
     });
 }
 
@@ -253,10 +239,7 @@ fn gateways(j: &mut Json, m: &Machine, net: &Network) {
             .filter_map(|l| l.subnet)
             .find(|s| net.subnet_by_id(*s).is_some_and(|s| s.gateway.is_some()))
     });
-    let address = chosen
-        .and_then(|s| net.subnet_by_id(s))
-        .and_then(|s| s.gateway)
-        .map(ip);
+    let address = chosen.and_then(|s| net.subnet_by_id(s)).and_then(|s| s.gateway).map(ip);
     j.obj("default_gateways", |j| {
         j.obj("ipv4", |j| {
             j.opt_str("gateway_ip", address.as_deref());
@@ -303,40 +286,19 @@ pub(crate) fn machine(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
         Some(found) => j.obj("boot_interface", |j| nic(j, found, id, at.net)),
         None => j.null("boot_interface"),
     }
-    j.list("interface_set", |j| {
-        m.nics
-            .iter()
-            .for_each(|n| j.item(|j| nic(j, n, id, at.net)))
-    });
+    j.list("interface_set", |j| m.nics.iter().for_each(|n| j.item(|j| nic(j, n, id, at.net))));
     if at.ip_addresses {
-        let all = m
-            .nics
-            .iter()
-            .flat_map(|n| &n.links)
-            .filter_map(|l| l.address);
+        let all = m.nics.iter().flat_map(|n| &n.links).filter_map(|l| l.address);
         j.list("ip_addresses", |j| all.for_each(|a| j.item_str(&ip(a))));
     }
     gateways(j, m, at.net);
     j.obj("domain", domain);
-    named(
-        j,
-        "zone",
-        at.zone,
-        &format!("/MAAS/api/2.0/zones/{}/", at.zone.1),
-    );
-    named(
-        j,
-        "pool",
-        at.pool,
-        &format!("/MAAS/api/2.0/resourcepool/{}/", at.pool.0),
-    );
+    named(j, "zone", at.zone, &format!("/MAAS/api/2.0/zones/{}/", at.zone.1));
+    named(j, "pool", at.pool, &format!("/MAAS/api/2.0/resourcepool/{}/", at.pool.0));
     hardware_info(j, m, at);
     numa(j, m, at);
     j.int("cpu_count", m.cpu_count);
-    j.int(
-        "cpu_speed",
-        if m.probed { at.class.cpu_speed_mhz } else { 0 },
-    );
+    j.int("cpu_speed", if m.probed { at.class.cpu_speed_mhz } else { 0 });
     j.int("memory", m.memory);
     j.strs("tag_names", m.tags.iter().map(String::as_str));
     for key in ["owner_data", "workload_annotations"] {
@@ -371,35 +333,23 @@ fn identity(j: &mut Json, m: &Machine) {
     j.bool("is_dpu", m.is_dpu);
     j.opt_int("sync_interval", m.sync_interval);
     j.opt_str("last_sync", m.last_sync_us.map(times::iso_z).as_deref());
-    let next = m
-        .last_sync_us
-        .zip(m.sync_interval)
-        .map(|(at, step)| times::iso_z(at + step * 1_000_000));
+    let next =
+        m.last_sync_us.zip(m.sync_interval).map(|(at, step)| times::iso_z(at + step * 1_000_000));
     j.opt_str("next_sync", next.as_deref());
     j.opt_int("swap_size", m.swap_size);
     j.opt_int("current_commissioning_result_id", m.current_commissioning);
     j.opt_int("current_testing_result_id", m.current_testing);
     j.opt_int("current_installation_result_id", m.current_installation);
-    for key in [
-        "address_ttl",
-        "bios_boot_method",
-        "hardware_uuid",
-        "parent",
-        "pod",
-        "virtualmachine_id",
-    ] {
+    for key in
+        ["address_ttl", "bios_boot_method", "hardware_uuid", "parent", "pod", "virtualmachine_id"]
+    {
         j.null(key);
     }
 }
 
 fn storage(j: &mut Json, m: &Machine) {
     let id = m.system_id.as_str();
-    let physical: u64 = m
-        .disks
-        .iter()
-        .filter(|d| d.logical.is_none())
-        .map(|d| d.size)
-        .sum();
+    let physical: u64 = m.disks.iter().filter(|d| d.logical.is_none()).map(|d| d.size).sum();
     j.float("storage", physical as f64 / 1e6);
     match m.disks.iter().find(|d| Some(d.id) == m.boot_disk) {
         Some(found) => j.obj("boot_disk", |j| disk(j, found, id)),
@@ -407,10 +357,7 @@ fn storage(j: &mut Json, m: &Machine) {
     }
     let mut set = |key: &str, wanted: fn(&Disk) -> bool| {
         j.list(key, |j| {
-            m.disks
-                .iter()
-                .filter(|d| wanted(d))
-                .for_each(|d| j.item(|j| disk(j, d, id)))
+            m.disks.iter().filter(|d| wanted(d)).for_each(|d| j.item(|j| disk(j, d, id)))
         });
     };
     set("blockdevice_set", |_| true);
@@ -449,8 +396,5 @@ pub(crate) fn enlisted(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
     j.opt_str("status_message", m.status_message.as_deref());
     j.str("system_id", &m.system_id);
     j.str("power_type", &m.power_type);
-    j.fmt(
-        "resource_uri",
-        format_args!("/MAAS/api/2.0/machines/{}/", m.system_id),
-    );
+    j.fmt("resource_uri", format_args!("/MAAS/api/2.0/machines/{}/", m.system_id));
 }

@@ -126,10 +126,7 @@ impl Region {
     /// Puts a machine into MAAS; returns its system id.
     pub fn add_machine(&mut self, spec: MachineSpec) -> String {
         let class = spec.class.unwrap_or(self.cfg.class);
-        let racked = self
-            .hosts
-            .iter()
-            .position(|h| h.name == spec.hostname && h.machine.is_none());
+        let racked = self.hosts.iter().position(|h| h.name == spec.hostname && h.machine.is_none());
         let index = racked.unwrap_or_else(|| {
             self.rack(&spec.hostname, class);
             self.hosts.len() - 1
@@ -147,10 +144,7 @@ impl Region {
         } else {
             spec.macs.clone()
         };
-        let bmc = spec
-            .bmc_address
-            .clone()
-            .unwrap_or_else(|| host.bmc_address.clone());
+        let bmc = spec.bmc_address.clone().unwrap_or_else(|| host.bmc_address.clone());
         let mut power_parameters = Map::new();
         if spec.power_type == "ipmi" {
             for (name, value) in [
@@ -167,10 +161,8 @@ impl Region {
             ] {
                 power_parameters.insert(name.to_owned(), Value::from(value));
             }
-            power_parameters.insert(
-                "workaround_flags".to_owned(),
-                Value::from(vec!["opensesspriv"]),
-            );
+            power_parameters
+                .insert("workaround_flags".to_owned(), Value::from(vec!["opensesspriv"]));
         }
         let key = self.create_record(NewMachine {
             hostname: spec.hostname.clone(),
@@ -180,9 +172,7 @@ impl Region {
             power_parameters,
         });
         self.dress(key, &spec);
-        self.machine(key)
-            .map(|m| m.system_id.clone())
-            .unwrap_or_default()
+        self.machine(key).map(|m| m.system_id.clone()).unwrap_or_default()
     }
 
     /// Gives a fresh record what a machine of this status has.
@@ -191,10 +181,8 @@ impl Region {
         let status = spec.status;
         let raw = matches!(status, S::New | S::Commissioning | S::FailedCommissioning);
         if spec.commissioned.unwrap_or(!raw) {
-            let scripts = crate::lifecycle::COMMISSIONING_SCRIPTS
-                .iter()
-                .map(|s| (*s).to_owned())
-                .collect();
+            let scripts =
+                crate::lifecycle::COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
             let set = self.new_set(key, SetKind::Commissioning, scripts);
             self.end_set(key, Some(set), ScriptState::Passed);
             self.probe(key);
@@ -204,16 +192,11 @@ impl Region {
                 m.power = Power::Off;
             });
         } else if raw && status != S::New {
-            let scripts = crate::lifecycle::COMMISSIONING_SCRIPTS
-                .iter()
-                .map(|s| (*s).to_owned())
-                .collect();
+            let scripts =
+                crate::lifecycle::COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
             let set = self.new_set(key, SetKind::Commissioning, scripts);
-            let state = if status == S::Commissioning {
-                ScriptState::Pending
-            } else {
-                ScriptState::Failed
-            };
+            let state =
+                if status == S::Commissioning { ScriptState::Pending } else { ScriptState::Failed };
             if state == ScriptState::Failed {
                 self.end_set(key, Some(set), state);
             }
@@ -223,11 +206,8 @@ impl Region {
         }
         if matches!(status, S::Testing | S::FailedTesting) {
             let set = self.new_set(key, SetKind::Testing, vec!["smartctl-validate".to_owned()]);
-            let state = if status == S::Testing {
-                ScriptState::Pending
-            } else {
-                ScriptState::Failed
-            };
+            let state =
+                if status == S::Testing { ScriptState::Pending } else { ScriptState::Failed };
             self.edit(key, |m| {
                 m.current_testing = Some(set);
                 (m.testing_state, m.storage_test_state) = (state, state);
@@ -236,10 +216,7 @@ impl Region {
         }
         self.dress_deployment(key, spec);
         let owned = !matches!(status, S::New | S::Ready | S::Missing | S::Retired);
-        let owner = spec
-            .owner
-            .clone()
-            .or_else(|| owned.then(|| self.first_admin()));
+        let owner = spec.owner.clone().or_else(|| owned.then(|| self.first_admin()));
         let on = owned && !matches!(status, S::Allocated | S::Broken | S::FailedDiskErasing);
         self.edit(key, |m| {
             m.owner = owner;
@@ -257,31 +234,18 @@ impl Region {
 
     fn dress_deployment(&mut self, key: u32, spec: &MachineSpec) {
         use Status as S;
-        if !matches!(
-            spec.status,
-            S::Deploying | S::Deployed | S::FailedDeployment
-        ) {
+        if !matches!(spec.status, S::Deploying | S::Deployed | S::FailedDeployment) {
             return;
         }
-        let set = self.new_set(
-            key,
-            SetKind::Installation,
-            vec!["/tmp/install.log".to_owned()],
-        );
-        let (osystem, series) = spec
-            .system
-            .clone()
-            .unwrap_or_else(|| ("ubuntu".to_owned(), "jammy".to_owned()));
+        let set = self.new_set(key, SetKind::Installation, vec!["/tmp/install.log".to_owned()]);
+        let (osystem, series) =
+            spec.system.clone().unwrap_or_else(|| ("ubuntu".to_owned(), "jammy".to_owned()));
         let failed = spec.status == S::FailedDeployment;
         if spec.status != S::Deploying {
             self.end_set(
                 key,
                 Some(set),
-                if failed {
-                    ScriptState::Failed
-                } else {
-                    ScriptState::Passed
-                },
+                if failed { ScriptState::Failed } else { ScriptState::Passed },
             );
         }
         let kernel = self.images.default_kernel(&osystem, &series);
@@ -309,10 +273,7 @@ impl Region {
 
     fn first_admin(&self) -> String {
         let users = &self.accounts.users;
-        let admin = users
-            .iter()
-            .find(|u| u.admin && !u.keys.is_empty())
-            .or_else(|| users.first());
+        let admin = users.iter().find(|u| u.admin && !u.keys.is_empty()).or_else(|| users.first());
         admin.map(|u| u.name.clone()).unwrap_or_default()
     }
 
@@ -324,18 +285,13 @@ impl Region {
                 || m.system_id == name
                 || self.hosts.get(m.host).is_some_and(|h| h.name == name)
         };
-        self.machines
-            .values()
-            .find(hit)
-            .map(|m| m.system_id.clone())
+        self.machines.values().find(hit).map(|m| m.system_id.clone())
     }
 
     /// Status of a machine by hostname, rack name or system id.
     #[must_use]
     pub fn status_of(&self, name: &str) -> Option<Status> {
-        self.system_id_of(name)
-            .and_then(|id| self.key_of(&id))
-            .map(|key| self.status(key))
+        self.system_id_of(name).and_then(|id| self.key_of(&id)).map(|key| self.status(key))
     }
 
     /// Does what a person would do in MAAS's UI, as the first administrator, outside the
@@ -355,9 +311,7 @@ impl Region {
             H::Rename { machine, to } => (machine, "PUT", format!("hostname={to}")),
             H::Delete { machine } => (machine, "DELETE", String::new()),
         };
-        let id = self
-            .system_id_of(machine)
-            .ok_or_else(|| HumanError::Unknown(machine.clone()))?;
+        let id = self.system_id_of(machine).ok_or_else(|| HumanError::Unknown(machine.clone()))?;
         let request = Request {
             method: method.to_owned(),
             path: format!("/MAAS/api/2.0/machines/{id}/"),
@@ -369,10 +323,7 @@ impl Region {
         if response.status < 300 {
             return Ok(());
         }
-        Err(HumanError::Refused {
-            status: response.status,
-            text: response.body_text(),
-        })
+        Err(HumanError::Refused { status: response.status, text: response.body_text() })
     }
 
     /// Puts a complete custom image into the region, deployable as `custom/NAME`.

@@ -55,32 +55,14 @@ const TESTS: &[(&str, i64, &[&str], i64)] = &[
     ("badblocks-destructive", 3, &["destructive", "storage"], 0),
     ("7z", 1, &["cpu"], 300),
     ("fio", 3, &["storage", "destructive"], 0),
-    (
-        "internet-connectivity",
-        4,
-        &["internet", "network-validation", "network"],
-        300,
-    ),
-    (
-        "gateway-connectivity",
-        4,
-        &["network-validation", "network"],
-        300,
-    ),
-    (
-        "rack-controller-connectivity",
-        4,
-        &["network-validation", "network"],
-        300,
-    ),
+    ("internet-connectivity", 4, &["internet", "network-validation", "network"], 300),
+    ("gateway-connectivity", 4, &["network-validation", "network"], 300),
+    ("rack-controller-connectivity", 4, &["network-validation", "network"], 300),
 ];
 
 impl Scripts {
     pub(crate) fn builtin() -> Self {
-        let mut out = Self {
-            list: Vec::new(),
-            next: 1489,
-        };
+        let mut out = Self { list: Vec::new(), next: 1489 };
         for name in COMMISSIONING_SCRIPTS {
             out.add(name, SetKind::Commissioning, 0, &[], 60);
         }
@@ -114,11 +96,7 @@ impl Scripts {
             parameters: Map::new(),
             packages: Vec::new(),
             text: Bytes::from_static(b"#!/bin/sh\n"),
-            history: vec![Revision {
-                id,
-                comment: Some("Created by maas".to_owned()),
-                at_us: 0,
-            }],
+            history: vec![Revision { id, comment: Some("Created by maas".to_owned()), at_us: 0 }],
         });
     }
 
@@ -143,11 +121,7 @@ impl Scripts {
     pub(crate) fn matching(&self, word: &str, kind: SetKind) -> Vec<String> {
         let hit =
             |s: &&Script| s.kind == kind && (s.name == word || s.tags.iter().any(|t| t == word));
-        self.list
-            .iter()
-            .filter(hit)
-            .map(|s| s.name.clone())
-            .collect()
+        self.list.iter().filter(hit).map(|s| s.name.clone()).collect()
     }
 
     /// A parameter default that is no text, which makes MAAS refuse to run the script.

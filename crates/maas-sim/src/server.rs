@@ -40,11 +40,7 @@ impl Shared {
     /// Shares a region that lives on `clock`.
     #[must_use]
     pub fn new(region: Region, clock: Arc<dyn SimClock>) -> Arc<Self> {
-        Arc::new(Self {
-            region: Mutex::new(region),
-            clock,
-            changed: Notify::new(),
-        })
+        Arc::new(Self { region: Mutex::new(region), clock, changed: Notify::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Region> {
@@ -99,6 +95,13 @@ impl InProcess {
     }
 }
 
+/// Returns when the simulator is told to stop; a dropped handle tells it nothing.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    if stop.wait_for(|told| *told).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Lets the heap run on the clock; notices go to `out`. Returns when `stop` says so.
 async fn drive(
     shared: Arc<Shared>,
@@ -124,7 +127,7 @@ async fn drive(
         tokio::select! {
             () = sleep => {}
             () = shared.changed.notified() => {}
-            _ = stop.changed() => return,
+            () = stopped(&mut stop) => return,
         }
     }
 }
@@ -138,12 +141,8 @@ async fn answer(
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<Full<Bytes>>, Lost> {
     let (head, body) = request.into_parts();
-    let header = |name: &str| {
-        head.headers
-            .get(name)
-            .and_then(|v| v.to_str().ok())
-            .map(str::to_owned)
-    };
+    let header =
+        |name: &str| head.headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let request = Request {
         method: head.method.as_str().to_owned(),
         path: head.uri.path().to_owned(),
@@ -174,7 +173,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, mut stop: watch::Rec
     tokio::select! {
         // A caller that goes away is no news.
         _ = serving => {}
-        _ = stop.changed() => {}
+        () = stopped(&mut stop) => {}
     }
 }
 
@@ -193,7 +192,7 @@ pub async fn serve(
                 let (stream, _) = accepted?;
                 tokio::spawn(connection(shared.clone(), stream, stop.clone()));
             }
-            _ = stop.changed() => return Err(std::io::Error::other("stopped")),
+            () = stopped(&mut stop) => return Err(std::io::Error::other("stopped")),
         }
     }
 }
@@ -266,22 +265,23 @@ pub fn build(options: &SimOptions) -> (Region, String) {
         user.keys = vec![key.clone()];
     }
     let mut region = Region::new(config);
-    let names = options
-        .names
-        .iter()
-        .cloned()
-        .chain((1..).map(|n| format!("node{n:04}")));
+    let names = options.names.iter().cloned().chain((1..).map(|n| format!("node{n:04}")));
     for name in names.take(options.machines.max(options.names.len())) {
         region.rack(&name, options.class);
     }
-    options
-        .images
-        .iter()
-        .for_each(|name| region.preload_image(name));
+    options.images.iter().for_each(|name| region.preload_image(name));
     options.faults.iter().cloned().for_each(|fault| {
         region.inject(fault);
     });
     (region, key)
+}
+
+/// Where a caller on this machine finds a listener.
+fn reachable(mut addr: SocketAddr) -> SocketAddr {
+    if addr.ip().is_unspecified() {
+        addr.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    addr
 }
 
 /// A running simulator.
@@ -324,7 +324,7 @@ impl SimServer {
     ) -> Result<SimHandle, std::io::Error> {
         let listener = TcpListener::bind(listen).await?;
         let addr = listener.local_addr()?;
-        region.set_public_url(&format!("http://{addr}"));
+        region.set_public_url(&format!("http://{}", reachable(addr)));
         let shared = Shared::new(region, clock);
         let (stop, stopped) = watch::channel(false);
         let (sender, notices) = mpsc::unbounded_channel();
@@ -335,14 +335,7 @@ impl SimServer {
                 serve(listener, served, ends).await.ok();
             }),
         ];
-        Ok(SimHandle {
-            addr,
-            api_key,
-            notices,
-            region: shared,
-            stop,
-            tasks,
-        })
+        Ok(SimHandle { addr, api_key, notices, region: shared, stop, tasks })
     }
 }
 
@@ -350,7 +343,7 @@ impl SimHandle {
     /// `http://HOST:PORT/MAAS/`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}/MAAS/", self.addr)
+        format!("http://{}/MAAS/", reachable(self.addr))
     }
 
     /// Stops listening and lets open connections go.

@@ -165,9 +165,7 @@ impl Settings {
 
     pub(crate) fn int(&self, name: &str) -> Option<i64> {
         let value = self.get(name)?;
-        value
-            .as_i64()
-            .or_else(|| value.as_str().and_then(|s| s.parse().ok()))
+        value.as_i64().or_else(|| value.as_str().and_then(|s| s.parse().ok()))
     }
 
     pub(crate) fn text(&self, name: &str) -> &str {
@@ -175,8 +173,7 @@ impl Settings {
     }
 
     pub(crate) fn flag(&self, name: &str) -> bool {
-        self.get(name)
-            .is_some_and(|v| v.as_bool().unwrap_or_else(|| v.as_str() == Some("true")))
+        self.get(name).is_some_and(|v| v.as_bool().unwrap_or_else(|| v.as_str() == Some("true")))
     }
 
     pub(crate) fn ensure_tag(&mut self, name: &str) {
@@ -212,7 +209,5 @@ impl Settings {
 }
 
 fn find<'a>(list: &'a [Group], name: &'a str) -> (i64, &'a str, &'a str) {
-    list.iter()
-        .find(|g| g.name == name)
-        .map_or((0, name, ""), |g| (g.id, &g.name, &g.description))
+    list.iter().find(|g| g.name == name).map_or((0, name, ""), |g| (g.id, &g.name, &g.description))
 }

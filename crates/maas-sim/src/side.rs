@@ -25,10 +25,7 @@ fn value(of: &impl serde::Serialize) -> Response {
 }
 
 pub(crate) fn handle(region: &mut Region, request: &Request, path: &str) -> Response {
-    let what = path
-        .strip_prefix("/sim/v1/")
-        .unwrap_or("")
-        .trim_end_matches('/');
+    let what = path.strip_prefix("/sim/v1/").unwrap_or("").trim_end_matches('/');
     match (request.method.as_str(), what) {
         ("GET", "stats") => {
             let mut out = serde_json::to_value(&region.stats).unwrap_or(Value::Null);

@@ -87,8 +87,7 @@ pub struct Stats {
 impl Stats {
     pub(crate) fn machine(&mut self, host: &str) -> &mut MachineStats {
         if !self.machines.contains_key(host) {
-            self.machines
-                .insert(host.to_owned(), MachineStats::default());
+            self.machines.insert(host.to_owned(), MachineStats::default());
         }
         self.machines.entry(host.to_owned()).or_default()
     }
@@ -122,9 +121,6 @@ impl Stats {
     /// Body bytes over all endpoints, both ways.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.endpoints
-            .values()
-            .map(|e| e.bytes_in + e.bytes_out)
-            .sum()
+        self.endpoints.values().map(|e| e.bytes_in + e.bytes_out).sum()
     }
 }

@@ -4,10 +4,7 @@
 /// What MAAS says about a machine. Discriminants are MAAS's own numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-#[allow(
-    missing_docs,
-    reason = "the labels of the table below say what each is"
-)]
+#[allow(missing_docs, reason = "the labels of the table below say what each is")]
 pub enum Status {
     New = 0,
     Commissioning = 1,
@@ -149,28 +146,19 @@ impl Status {
     /// From the word of the list filter.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Status> {
-        TABLE
-            .iter()
-            .find(|row| row.word == word)
-            .map(|row| row.status)
+        TABLE.iter().find(|row| row.word == word).map(|row| row.status)
     }
 
     /// From MAAS's number.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Status> {
-        usize::try_from(code)
-            .ok()
-            .and_then(|i| TABLE.get(i))
-            .map(|row| row.status)
+        usize::try_from(code).ok().and_then(|i| TABLE.get(i)).map(|row| row.status)
     }
 
     /// From the text of `status_name`.
     #[must_use]
     pub fn from_label(label: &str) -> Option<Status> {
-        TABLE
-            .iter()
-            .find(|row| row.label == label)
-            .map(|row| row.status)
+        TABLE.iter().find(|row| row.label == label).map(|row| row.status)
     }
 
     /// Whether MAAS's own table allows this change.

@@ -34,11 +34,7 @@ pub(crate) fn event(us: i64) -> String {
         "Sep" => "Sept.".to_owned(),
         other => format!("{other}."),
     };
-    format!(
-        "{} {month} {}",
-        at.format("%a, %d"),
-        at.format("%Y %H:%M:%S")
-    )
+    format!("{} {month} {}", at.format("%a, %d"), at.format("%Y %H:%M:%S"))
 }
 
 /// `20261120`: version of an uploaded image.
@@ -48,12 +44,7 @@ pub(crate) fn day(us: i64) -> String {
 
 /// `0:05:00`: durations.
 pub(crate) fn clock(seconds: i64) -> String {
-    format!(
-        "{}:{:02}:{:02}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// Seconds of a systemd-like interval such as `15m` or `1h 30m`.
@@ -67,9 +58,7 @@ pub(crate) fn interval_seconds(text: &str) -> Option<i64> {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;
         let number: i64 = rest[..digits].parse().ok()?;
         rest = rest[digits..].trim_start();
-        let end = rest
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(rest.len());
+        let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         total += number
             * match &rest[..end] {
                 "h" | "hr" | "hour" | "hours" => 3600,

@@ -101,11 +101,7 @@ impl Response {
 
     /// `No X matches the given query.`
     pub(crate) fn missing(what: &str) -> Self {
-        Self::new(
-            404,
-            TEXT_BARE,
-            format!("No {what} matches the given query."),
-        )
+        Self::new(404, TEXT_BARE, format!("No {what} matches the given query."))
     }
 
     pub(crate) fn conflict(text: impl Into<String>) -> Self {
@@ -123,9 +119,8 @@ impl Response {
     pub(crate) fn invalid_all(errors: &[(&str, String)]) -> Self {
         let mut map = serde_json::Map::new();
         for (field, message) in errors {
-            if let Value::Array(list) = map
-                .entry((*field).to_owned())
-                .or_insert_with(|| Value::Array(Vec::new()))
+            if let Value::Array(list) =
+                map.entry((*field).to_owned()).or_insert_with(|| Value::Array(Vec::new()))
             {
                 list.push(Value::from(message.clone()));
             }
@@ -189,16 +184,10 @@ impl Params {
     pub(crate) fn parse_body(content_type: Option<&str>, body: &Bytes, json: bool) -> Self {
         let kind = content_type.unwrap_or("");
         if kind.starts_with("multipart/form-data") {
-            return boundary(kind)
-                .map(|b| multipart(&b, body))
-                .unwrap_or_default();
+            return boundary(kind).map(|b| multipart(&b, body)).unwrap_or_default();
         }
         if kind.starts_with("application/json") {
-            return if json {
-                from_json(body)
-            } else {
-                Self::default()
-            };
+            return if json { from_json(body) } else { Self::default() };
         }
         if kind.starts_with("application/octet-stream") {
             return Self::default();
@@ -208,11 +197,7 @@ impl Params {
 
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         // Django's QueryDict answers with the last value.
-        self.pairs
-            .iter()
-            .rev()
-            .find(|(k, _)| k == key)
-            .map(|(_, v)| v.as_str())
+        self.pairs.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
     /// The value, with the empty text counted as absent.
@@ -221,10 +206,7 @@ impl Params {
     }
 
     pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.pairs
-            .iter()
-            .filter(move |(k, _)| k == key)
-            .map(|(_, v)| v.as_str())
+        self.pairs.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
     pub(crate) fn has(&self, key: &str) -> bool {
@@ -274,9 +256,7 @@ pub(crate) fn unquote(text: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut i = 0;
     while i < bytes.len() {
-        let hex = (bytes[i] == b'%')
-            .then(|| bytes.get(i + 1..i + 3))
-            .flatten();
+        let hex = (bytes[i] == b'%').then(|| bytes.get(i + 1..i + 3)).flatten();
         match hex
             .and_then(|h| std::str::from_utf8(h).ok())
             .and_then(|h| u8::from_str_radix(h, 16).ok())
@@ -324,31 +304,19 @@ fn from_json(body: &Bytes) -> Params {
 }
 
 fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn boundary(content_type: &str) -> Option<String> {
     let rest = content_type.split("boundary=").nth(1)?;
-    Some(
-        rest.split(';')
-            .next()
-            .unwrap_or(rest)
-            .trim()
-            .trim_matches('"')
-            .to_owned(),
-    )
+    Some(rest.split(';').next().unwrap_or(rest).trim().trim_matches('"').to_owned())
 }
 
 fn find(haystack: &[u8], needle: &[u8], from: usize) -> Option<usize> {
     if needle.is_empty() || haystack.len() < from {
         return None;
     }
-    haystack[from..]
-        .windows(needle.len())
-        .position(|w| w == needle)
-        .map(|p| p + from)
+    haystack[from..].windows(needle.len()).position(|w| w == needle).map(|p| p + from)
 }
 
 fn multipart(boundary: &str, body: &Bytes) -> Params {
@@ -395,8 +363,7 @@ fn part(raw: &Bytes, out: &mut Params) {
     if lower.contains("filename=") {
         out.files.push(FilePart { name, content });
     } else {
-        out.pairs
-            .push((name, String::from_utf8_lossy(&content).into_owned()));
+        out.pairs.push((name, String::from_utf8_lossy(&content).into_owned()));
     }
 }
 
@@ -412,12 +379,7 @@ fn attribute(head: &str, key: &str) -> Option<String> {
         let rest = &head[at + key.len()..];
         return Some(match rest.strip_prefix('"') {
             Some(quoted) => quoted.split('"').next().unwrap_or("").to_owned(),
-            None => rest
-                .split([';', '\r', '\n'])
-                .next()
-                .unwrap_or("")
-                .trim()
-                .to_owned(),
+            None => rest.split([';', '\r', '\n']).next().unwrap_or("").trim().to_owned(),
         });
     }
 }
@@ -425,14 +387,8 @@ fn attribute(head: &str, key: &str) -> Option<String> {
 /// Base64 with any white space in it; `None` where it is not base64.
 pub(crate) fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     use base64::Engine as _;
-    let packed: Vec<u8> = text
-        .iter()
-        .copied()
-        .filter(|b| !b.is_ascii_whitespace())
-        .collect();
-    base64::engine::general_purpose::STANDARD
-        .decode(packed)
-        .ok()
+    let packed: Vec<u8> = text.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    base64::engine::general_purpose::STANDARD.decode(packed).ok()
 }
 
 pub(crate) fn encode_base64(bytes: &[u8]) -> String {

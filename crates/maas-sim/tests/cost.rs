@@ -12,12 +12,7 @@ struct Cpu(Duration);
 
 fn used() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(
-        text.split(' ')
-            .next()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(0),
-    )
+    Duration::from_nanos(text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
 impl Cpu {
@@ -36,16 +31,11 @@ fn bodies_and_calls() {
     for class in [&ZERO, &H200] {
         let mut rig = Rig::new(RegionConfig { class, ..zero() });
         let ids: Vec<String> = (0..1000)
-            .map(|n| {
-                rig.region
-                    .add_machine(MachineSpec::new(&format!("n{n}"), Status::Ready))
-            })
+            .map(|n| rig.region.add_machine(MachineSpec::new(&format!("n{n}"), Status::Ready)))
             .collect();
         let start = Cpu::now();
-        let bytes: usize = ids
-            .iter()
-            .map(|id| rig.send("GET", &format!("machines/{id}/"), "").body.len())
-            .sum();
+        let bytes: usize =
+            ids.iter().map(|id| rig.send("GET", &format!("machines/{id}/"), "").body.len()).sum();
         let cold = start.elapsed() / 1000;
         let start = Cpu::now();
         for id in &ids {
@@ -65,11 +55,7 @@ fn bodies_and_calls() {
         );
         let start = Cpu::now();
         for _ in 0..100 {
-            rig.send(
-                "GET",
-                "events/?op=query&level=DEBUG&limit=1000&after=5000",
-                "",
-            );
+            rig.send("GET", "events/?op=query&level=DEBUG&limit=1000&after=5000", "");
         }
         println!("page of 1000 events {:?}", start.elapsed() / 100);
     }

@@ -1,6 +1,6 @@
 //! The simulator as a server: real sockets, a real client's view.
 
-#![allow(clippy::expect_used, reason = "test helpers")]
+#![allow(clippy::expect_used, reason = "test code")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,23 +21,15 @@ struct Client {
 impl Client {
     fn new(sim: &SimHandle) -> Self {
         let stamp = sim.region.clock().wall_seconds();
-        Self {
-            addr: sim.addr,
-            key: sim.api_key.clone(),
-            nonce: 0,
-            stamp,
-        }
+        Self { addr: sim.addr, key: sim.api_key.clone(), nonce: 0, stamp }
     }
 
     /// Status and body; `None` where the connection closed without an answer.
     async fn send(&mut self, method: &str, path: &str, form: &str) -> Option<(u16, String)> {
         self.nonce += 1;
         let mut key = self.key.split(':');
-        let (ck, tk, ts) = (
-            key.next().expect("ck"),
-            key.next().expect("tk"),
-            key.next().expect("ts"),
-        );
+        let (ck, tk, ts) =
+            (key.next().expect("ck"), key.next().expect("tk"), key.next().expect("ts"));
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: sim\r\nConnection: close\r\nAuthorization: OAuth oauth_version=\"1.0\", oauth_signature_method=\"PLAINTEXT\", oauth_consumer_key=\"{ck}\", oauth_token=\"{tk}\", oauth_signature=\"%26{ts}\", oauth_nonce=\"{}\", oauth_timestamp=\"{}\"\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
             self.nonce,
@@ -49,10 +41,7 @@ impl Client {
         let mut text = String::new();
         stream.read_to_string(&mut text).await.ok()?;
         let status = text.split(' ').nth(1)?.parse().ok()?;
-        let body = text
-            .split_once("\r\n\r\n")
-            .map_or("", |(_, b)| b)
-            .to_owned();
+        let body = text.split_once("\r\n\r\n").map_or("", |(_, b)| b).to_owned();
         Some((status, body))
     }
 }
@@ -72,10 +61,7 @@ fn options() -> SimOptions {
 async fn a_deployment_over_http_boots_a_host() {
     let mut sim = SimServer::start(options()).await.expect("start");
     let mut client = Client::new(&sim);
-    let (_, rack) = client
-        .send("GET", "/sim/v1/machines", "")
-        .await
-        .expect("rack");
+    let (_, rack) = client.send("GET", "/sim/v1/machines", "").await.expect("rack");
     let rack: serde_json::Value = serde_json::from_str(&rack).expect("json");
     assert_eq!(
         (rack[0]["name"].as_str(), rack[1]["name"].as_str()),
@@ -85,10 +71,8 @@ async fn a_deployment_over_http_boots_a_host() {
         "architecture=amd64&mac_addresses={}&power_type=ipmi&power_parameters_power_address=1&testing_scripts=none",
         rack[0]["mac_address"].as_str().expect("mac")
     );
-    let (status, body) = client
-        .send("POST", "/MAAS/api/2.0/machines/", &form)
-        .await
-        .expect("create");
+    let (status, body) =
+        client.send("POST", "/MAAS/api/2.0/machines/", &form).await.expect("create");
     assert_eq!(status, 200, "{body}");
     let id = rack_id(&mut client).await;
     let path = format!("/MAAS/api/2.0/machines/{id}/");
@@ -101,20 +85,15 @@ async fn a_deployment_over_http_boots_a_host() {
     {
         tokio::task::yield_now().await;
     }
-    let (status, body) = client
-        .send("POST", &path, "op=deploy&user_data=aGk=")
-        .await
-        .expect("deploy");
+    let (status, body) =
+        client.send("POST", &path, "op=deploy&user_data=aGk=").await.expect("deploy");
     assert_eq!(status, 200, "{body}");
     let notice = sim.notices.recv().await.expect("notice");
     assert!(
         matches!(&notice, Notice::FirstBoot(b) if b.user_data == b"hi" && b.host.system_id == id),
         "{notice:?}"
     );
-    let (_, stats) = client
-        .send("GET", "/sim/v1/stats", "")
-        .await
-        .expect("stats");
+    let (_, stats) = client.send("GET", "/sim/v1/stats", "").await.expect("stats");
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("json");
     assert_eq!(stats["machines"]["j22u11"]["deploys"], 1);
     assert_eq!(stats["endpoints"]["machine.deploy"]["calls"], 1);
@@ -122,10 +101,7 @@ async fn a_deployment_over_http_boots_a_host() {
 }
 
 async fn rack_id(client: &mut Client) -> String {
-    let (_, rack) = client
-        .send("GET", "/sim/v1/machines", "")
-        .await
-        .expect("rack");
+    let (_, rack) = client.send("GET", "/sim/v1/machines", "").await.expect("rack");
     let rack: serde_json::Value = serde_json::from_str(&rack).expect("json");
     rack[0]["system_id"].as_str().expect("system id").to_owned()
 }
@@ -133,24 +109,12 @@ async fn rack_id(client: &mut Client) -> String {
 #[tokio::test]
 async fn a_reset_shows_as_a_connection_without_an_answer() {
     let sim = SimServer::start(options()).await.expect("start");
-    sim.region.with(|r| {
-        r.inject(
-            Fault::new(FaultKind::ResetAfterAccept)
-                .at("tags.create")
-                .times(1),
-        )
-    });
+    sim.region
+        .with(|r| r.inject(Fault::new(FaultKind::ResetAfterAccept).at("tags.create").times(1)));
     let mut client = Client::new(&sim);
-    assert_eq!(
-        client
-            .send("POST", "/MAAS/api/2.0/tags/", "name=rack-a")
-            .await,
-        None
-    );
-    let (status, body) = client
-        .send("POST", "/MAAS/api/2.0/tags/", "name=rack-a")
-        .await
-        .expect("second");
+    assert_eq!(client.send("POST", "/MAAS/api/2.0/tags/", "name=rack-a").await, None);
+    let (status, body) =
+        client.send("POST", "/MAAS/api/2.0/tags/", "name=rack-a").await.expect("second");
     assert_eq!(
         (status, body.contains("already exists")),
         (400, true),
@@ -162,19 +126,9 @@ async fn a_reset_shows_as_a_connection_without_an_answer() {
 #[tokio::test]
 async fn a_slow_answer_waits_for_the_clock() {
     let clock = ManualClock::at(1_795_179_600_000_000);
-    let options = SimOptions {
-        clock: Arc::new(clock.clone()),
-        ..options()
-    };
+    let options = SimOptions { clock: Arc::new(clock.clone()), ..options() };
     let sim = SimServer::start(options).await.expect("start");
-    sim.region.with(|r| {
-        r.inject(
-            Fault::new(FaultKind::Slow)
-                .at("version")
-                .lasting(5.0)
-                .times(1),
-        )
-    });
+    sim.region.with(|r| r.inject(Fault::new(FaultKind::Slow).at("version").lasting(5.0).times(1)));
     let mut client = Client::new(&sim);
     let asked = tokio::spawn(async move { client.send("GET", "/MAAS/api/2.0/version/", "").await });
     while sim.region.with(|r| r.stats().calls()) == 0 {

@@ -20,19 +20,9 @@ fn environment(requirements: &Path) -> Result<PathBuf, String> {
     if std::fs::read(&stamp).is_ok_and(|have| have == wanted) {
         return Ok(python);
     }
-    run(Command::new("python3")
-        .args(["-m", "venv", "--clear"])
-        .arg(&folder))?;
-    let pip = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--retries",
-        "1",
-        "-r",
-    ];
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let pip =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", "-r"];
     run(Command::new(&python).args(pip).arg(requirements))?;
     std::fs::write(&stamp, wanted).map_err(|e| e.to_string())?;
     Ok(python)
@@ -44,11 +34,7 @@ fn run(command: &mut Command) -> Result<Output, String> {
         return Ok(out);
     }
     let text = String::from_utf8_lossy(&out.stderr);
-    Err(format!(
-        "{:?} failed: {}",
-        command.get_program(),
-        text.lines().last().unwrap_or("")
-    ))
+    Err(format!("{:?} failed: {}", command.get_program(), text.lines().last().unwrap_or("")))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,23 +47,16 @@ async fn python_libmaas_deploys_a_machine() {
             return;
         }
     };
-    let mut region = Region::new(RegionConfig {
-        class: &ZERO,
-        scale: 0.0,
-        ..RegionConfig::default()
-    });
+    let mut region =
+        Region::new(RegionConfig { class: &ZERO, scale: 0.0, ..RegionConfig::default() });
     for name in ["lab1", "lab2", "lab3"] {
         region.add_machine(MachineSpec::new(name, Status::Ready));
     }
     let listen = ([127, 0, 0, 1], 0).into();
-    let sim = SimServer::start_region(
-        region,
-        String::new(),
-        listen,
-        Arc::new(PacedClock::new(1.0)),
-    )
-    .await
-    .expect("start");
+    let sim =
+        SimServer::start_region(region, String::new(), listen, Arc::new(PacedClock::new(1.0)))
+            .await
+            .expect("start");
     let url = sim.url();
     let script = folder.join("deploy.py");
     let out =
@@ -86,11 +65,7 @@ async fn python_libmaas_deploys_a_machine() {
             .expect("task")
             .expect("python");
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(
-        out.status.success(),
-        "{said}\n{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    assert!(out.status.success(), "{said}\n{}", String::from_utf8_lossy(&out.stderr));
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(
         lines,
@@ -102,9 +77,6 @@ async fn python_libmaas_deploys_a_machine() {
             "newest Deployed"
         ]
     );
-    assert_eq!(
-        sim.region.with(|r| r.status_of("lab2")),
-        Some(Status::Deployed)
-    );
+    assert_eq!(sim.region.with(|r| r.status_of("lab2")), Some(Status::Deployed));
     sim.shutdown().await;
 }

@@ -1,6 +1,6 @@
 //! Whole lives of machines against the contract.
 
-#![allow(clippy::expect_used, reason = "test helpers")]
+#![allow(clippy::expect_used, reason = "test code")]
 
 mod common;
 
@@ -13,34 +13,22 @@ fn create(rig: &mut Rig, mac: &str, bmc: &str, more: &str) -> String {
     );
     let response = rig.post("machines/", &form);
     assert_eq!(response.status, 200, "{}", response.body_text());
-    response.body_json()["system_id"]
-        .as_str()
-        .expect("id")
-        .to_owned()
+    response.body_json()["system_id"].as_str().expect("id").to_owned()
 }
 
 fn status(rig: &mut Rig, id: &str) -> String {
-    rig.get(&format!("machines/{id}/"))["status_name"]
-        .as_str()
-        .expect("status")
-        .to_owned()
+    rig.get(&format!("machines/{id}/"))["status_name"].as_str().expect("status").to_owned()
 }
 
 /// Commissions, chooses the BOSS disk, lays out, deploys; returns the notices of the deployment.
 fn onboard(rig: &mut Rig, id: &str, seconds: i64) -> Vec<Notice> {
     let path = format!("machines/{id}/");
-    assert_eq!(
-        rig.post(&path, "op=commission&testing_scripts=none").status,
-        200
-    );
+    assert_eq!(rig.post(&path, "op=commission&testing_scripts=none").status, 200);
     rig.pass(seconds);
     let ready = rig.get(&path);
     assert_eq!(ready["status_name"], "Ready");
     assert!(
-        ready["boot_disk"]["model"]
-            .as_str()
-            .expect("model")
-            .contains("SAMSUNG"),
+        ready["boot_disk"]["model"].as_str().expect("model").contains("SAMSUNG"),
         "the first disk is not the right one"
     );
     let boss = ready["blockdevice_set"]
@@ -51,17 +39,9 @@ fn onboard(rig: &mut Rig, id: &str, seconds: i64) -> Vec<Notice> {
         .expect("boss");
     let disk = format!("nodes/{id}/blockdevices/{}/", boss["id"]);
     assert_eq!(rig.post(&disk, "op=set_boot_disk").body_text(), "OK");
-    let laid = rig
-        .post(&path, "op=set_storage_layout&storage_layout=flat")
-        .body_json();
-    assert_eq!(
-        laid["boot_disk"]["partitions"][0]["filesystem"]["mount_point"],
-        "/"
-    );
-    let sent = rig.post(
-        &path,
-        "op=deploy&distro_series=jammy&user_data=I2Nsb3VkLWNvbmZpZwo=",
-    );
+    let laid = rig.post(&path, "op=set_storage_layout&storage_layout=flat").body_json();
+    assert_eq!(laid["boot_disk"]["partitions"][0]["filesystem"]["mount_point"], "/");
+    let sent = rig.post(&path, "op=deploy&distro_series=jammy&user_data=I2Nsb3VkLWNvbmZpZwo=");
     assert_eq!(sent.status, 200, "{}", sent.body_text());
     rig.pass(seconds)
 }
@@ -70,12 +50,7 @@ fn onboard(rig: &mut Rig, id: &str, seconds: i64) -> Vec<Notice> {
 fn from_rack_to_deployed_and_back() {
     let mut rig = Rig::new(zero());
     let host = rig.region.rack("j22u11", &maas_sim::ZERO);
-    let id = create(
-        &mut rig,
-        &host.mac_address,
-        &host.bmc_address,
-        "commission=false",
-    );
+    let id = create(&mut rig, &host.mac_address, &host.bmc_address, "commission=false");
     assert_eq!(rig.get(&format!("machines/{id}/"))["hostname"], "j22u11");
     let notices = onboard(&mut rig, &id, 1);
     let Some(Notice::FirstBoot(boot)) = notices.last() else {
@@ -83,14 +58,9 @@ fn from_rack_to_deployed_and_back() {
     };
     assert_eq!(boot.user_data, b"#cloud-config\n");
     assert_eq!(boot.ip.as_deref(), Some("10.10.0.4"));
-    assert_eq!(
-        (boot.host.deployment, boot.metadata.local_hostname.as_str()),
-        (1, "j22u11")
-    );
+    assert_eq!((boot.host.deployment, boot.metadata.local_hostname.as_str()), (1, "j22u11"));
     assert_eq!(status(&mut rig, &id), "Deployed");
-    let released = rig
-        .post(&format!("machines/{id}/"), "op=release")
-        .body_json();
+    let released = rig.post(&format!("machines/{id}/"), "op=release").body_json();
     assert_eq!(released["status_name"], "Releasing");
     let notices = rig.pass(1);
     assert!(
@@ -100,13 +70,7 @@ fn from_rack_to_deployed_and_back() {
     assert_eq!(status(&mut rig, &id), "Ready");
     let stats = &rig.region.stats().machines["j22u11"];
     assert_eq!(
-        (
-            stats.creates,
-            stats.commissions,
-            stats.deploys,
-            stats.releases,
-            stats.double_deploys
-        ),
+        (stats.creates, stats.commissions, stats.deploys, stats.releases, stats.double_deploys),
         (1, 1, 1, 1, 0)
     );
 }
@@ -115,10 +79,7 @@ fn from_rack_to_deployed_and_back() {
 fn events_tell_the_deployment_in_order() {
     let mut rig = Rig::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
-    assert_eq!(
-        rig.post(&format!("machines/{id}/"), "op=deploy").status,
-        200
-    );
+    assert_eq!(rig.post(&format!("machines/{id}/"), "op=deploy").status, 200);
     rig.pass(1);
     let page = rig.get(&format!("events/?op=query&id={id}&level=DEBUG"));
     let mut lines: Vec<String> = page["events"]
@@ -157,15 +118,9 @@ fn events_tell_the_deployment_in_order() {
 
 #[test]
 fn hardware_takes_its_time_and_says_how_much() {
-    let mut rig = Rig::new(RegionConfig {
-        class: &H200,
-        ..RegionConfig::default()
-    });
+    let mut rig = Rig::new(RegionConfig { class: &H200, ..RegionConfig::default() });
     let id = rig.region.add_machine(MachineSpec::new("h", Status::Ready));
-    assert_eq!(
-        rig.post(&format!("machines/{id}/"), "op=deploy").status,
-        200
-    );
+    assert_eq!(rig.post(&format!("machines/{id}/"), "op=deploy").status, 200);
     let accepted = rig.now;
     while rig.region.status_of("h") == Some(Status::Deploying) {
         rig.now = rig.region.next_event_at().expect("something comes");
@@ -174,42 +129,23 @@ fn hardware_takes_its_time_and_says_how_much() {
     let took = rig.now - accepted;
     let log = &rig.region.stats().machines["h"].log;
     let ideal = log.iter().find_map(|e| match e {
-        LogEntry::Drawn {
-            activity: "deploy",
-            ideal_us,
-            ..
-        } => Some(*ideal_us),
+        LogEntry::Drawn { activity: "deploy", ideal_us, .. } => Some(*ideal_us),
         _ => None,
     });
-    assert_eq!(
-        ideal,
-        Some(took),
-        "the ideal is what an undisturbed deploy takes"
-    );
-    assert!(
-        (12 * 60..24 * 60).contains(&(took / 1_000_000)),
-        "{} s",
-        took / 1_000_000
-    );
+    assert_eq!(ideal, Some(took), "the ideal is what an undisturbed deploy takes");
+    assert!((12 * 60..24 * 60).contains(&(took / 1_000_000)), "{} s", took / 1_000_000);
 }
 
 #[test]
 fn one_more_machine_changes_no_other() {
     let life = |names: &[&str]| {
-        let mut rig = Rig::new(RegionConfig {
-            class: &H200,
-            seed: 9,
-            ..RegionConfig::default()
-        });
+        let mut rig = Rig::new(RegionConfig { class: &H200, seed: 9, ..RegionConfig::default() });
         let ids: Vec<String> = names
             .iter()
             .map(|n| rig.region.add_machine(MachineSpec::new(n, Status::Ready)))
             .collect();
         for id in &ids {
-            assert_eq!(
-                rig.post(&format!("machines/{id}/"), "op=deploy").status,
-                200
-            );
+            assert_eq!(rig.post(&format!("machines/{id}/"), "op=deploy").status, 200);
         }
         rig.pass(3600);
         rig.region.stats().machines["a"].clone()
@@ -222,8 +158,7 @@ fn a_failed_deployment_must_be_released_first() {
     let mut rig = Rig::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
     let path = format!("machines/{id}/");
-    rig.region
-        .inject(Fault::new(FaultKind::DeployFailed).on("a").times(1));
+    rig.region.inject(Fault::new(FaultKind::DeployFailed).on("a").times(1));
     rig.post(&path, "op=deploy");
     rig.pass(1);
     let failed = rig.get(&path);
@@ -245,22 +180,15 @@ fn a_failed_deployment_must_be_released_first() {
 
 #[test]
 fn a_lost_data_source_times_out() {
-    let mut rig = Rig::new(RegionConfig {
-        class: &H200,
-        ..RegionConfig::default()
-    });
+    let mut rig = Rig::new(RegionConfig { class: &H200, ..RegionConfig::default() });
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
-    rig.region
-        .inject(Fault::new(FaultKind::DatasourceFailure).on("a").times(1));
+    rig.region.inject(Fault::new(FaultKind::DatasourceFailure).on("a").times(1));
     rig.post(&format!("machines/{id}/"), "op=deploy");
     let notices = rig.pass(45 * 60);
     assert!(notices.is_empty(), "{notices:?}");
     let m = rig.get(&format!("machines/{id}/"));
     assert_eq!(m["status_name"], "Failed deployment");
-    assert_eq!(
-        m["error_description"],
-        "Node operation 'Deploying' timed out after 30 minutes."
-    );
+    assert_eq!(m["error_description"], "Node operation 'Deploying' timed out after 30 minutes.");
     let page = rig.get(&format!("events/?op=query&id={id}&level=ERROR"));
     assert_eq!(page["events"][1]["type"], "Node post-installation failure");
 }
@@ -270,16 +198,8 @@ fn a_lost_answer_was_still_an_accepted_call() {
     let mut rig = Rig::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
     let path = format!("machines/{id}/");
-    rig.region.inject(
-        Fault::new(FaultKind::Refused504)
-            .at("machine.deploy")
-            .times(1),
-    );
-    rig.region.inject(
-        Fault::new(FaultKind::Accepted504)
-            .at("machine.deploy")
-            .times(1),
-    );
+    rig.region.inject(Fault::new(FaultKind::Refused504).at("machine.deploy").times(1));
+    rig.region.inject(Fault::new(FaultKind::Accepted504).at("machine.deploy").times(1));
     assert_eq!(rig.post(&path, "op=deploy").status, 504);
     assert_eq!(rig.region.status_of("a"), Some(Status::Ready));
     assert_eq!(rig.post(&path, "op=deploy").status, 504);
@@ -293,25 +213,15 @@ fn a_failing_bmc_leaves_the_recorded_damage() {
     let mut rig = Rig::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
     let path = format!("machines/{id}/");
-    rig.region
-        .inject(Fault::new(FaultKind::BmcError).on("a").times(1));
+    rig.region.inject(Fault::new(FaultKind::BmcError).on("a").times(1));
     let refused = rig.post(&path, "op=commission");
     assert_eq!(
         (refused.status, refused.body_text().as_str()),
-        (
-            500,
-            "Power state could not be queried: IPMI password invalid"
-        )
+        (500, "Power state could not be queried: IPMI password invalid")
     );
     let m = rig.get(&path);
-    assert_eq!(
-        (m["status_name"].as_str(), m["owner"].as_str()),
-        (Some("Ready"), Some("admin"))
-    );
-    assert_eq!(
-        m["interface_set"][0]["links"].as_array().map(Vec::len),
-        Some(0)
-    );
+    assert_eq!((m["status_name"].as_str(), m["owner"].as_str()), (Some("Ready"), Some("admin")));
+    assert_eq!(m["interface_set"][0]["links"].as_array().map(Vec::len), Some(0));
     let deploy = rig.post(&path, "op=deploy");
     assert_eq!(deploy.status, 400);
     assert_eq!(
@@ -336,17 +246,10 @@ fn roce_ports_take_static_links() {
         .expect("roce port");
     let path = format!("nodes/{id}/interfaces/{}/", roce["id"]);
     let linked = rig
-        .post(
-            &path,
-            "op=link_subnet&mode=STATIC&subnet=name:roce-1&ip_address=10.101.0.9",
-        )
+        .post(&path, "op=link_subnet&mode=STATIC&subnet=name:roce-1&ip_address=10.101.0.9")
         .body_json();
     assert_eq!(linked["links"][0]["ip_address"], "10.101.0.9");
-    assert_eq!(
-        linked["links"].as_array().map(Vec::len),
-        Some(1),
-        "the bare link is gone"
-    );
+    assert_eq!(linked["links"].as_array().map(Vec::len), Some(1), "the bare link is gone");
     assert_eq!(rig.get(&path)["links"][0]["mode"], "static");
 }
 

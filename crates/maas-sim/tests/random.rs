@@ -82,8 +82,7 @@ fn play(config: RegionConfig, steps: &[Step]) -> Rig {
                 rig.pass(*seconds);
             }
             Step::Fault(machine, kind) => {
-                rig.region
-                    .inject(Fault::new(FAULTS[*kind]).on(NAMES[*machine]).times(2));
+                rig.region.inject(Fault::new(FAULTS[*kind]).on(NAMES[*machine]).times(2));
             }
             Step::Delete(machine) => {
                 if let Some(id) = NAMES.get(*machine).and_then(|n| rig.region.system_id_of(n)) {
@@ -105,10 +104,7 @@ fn check_log(log: &[LogEntry]) {
         };
         let next = Status::from_label(name);
         if let (Some(from), Some(to)) = (last, next) {
-            assert!(
-                to == Status::New || from.may_become(to),
-                "{from:?} -> {to:?}"
-            );
+            assert!(to == Status::New || from.may_become(to), "{from:?} -> {to:?}");
         }
         last = next;
     }

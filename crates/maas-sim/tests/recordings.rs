@@ -5,11 +5,7 @@
 //! Recordings are read where they lie: `GPUAAS_MAAS_RECORDINGS`, else `../shared/maas/recordings`
 //! beside the repository. Without them the test says so and passes.
 
-#![allow(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "test harness"
-)]
+#![allow(clippy::expect_used, clippy::disallowed_methods, reason = "test harness")]
 
 #[path = "replay/shape.rs"]
 mod shape;
@@ -80,10 +76,7 @@ impl Exchange {
             files
                 .iter()
                 .map(|(k, v)| {
-                    (
-                        k.clone(),
-                        usize::try_from(v["size"].as_u64().unwrap_or(0)).unwrap_or(0),
-                    )
+                    (k.clone(), usize::try_from(v["size"].as_u64().unwrap_or(0)).unwrap_or(0))
                 })
                 .collect()
         });
@@ -96,16 +89,11 @@ impl Exchange {
             raw_body: raw,
             content_type: request["content_type"].as_str().map(str::to_owned),
             files: files.unwrap_or_default(),
-            authorization: request["headers"]["Authorization"]
-                .as_str()
-                .map(str::to_owned),
+            authorization: request["headers"]["Authorization"].as_str().map(str::to_owned),
             alice: auth.contains("alice"),
             anonymous: auth == "none",
             status: u16::try_from(response["status"].as_u64()?).ok()?,
-            response_type: response["headers"]["Content-Type"]
-                .as_str()
-                .unwrap_or("")
-                .to_owned(),
+            response_type: response["headers"]["Content-Type"].as_str().unwrap_or("").to_owned(),
             body_bytes: usize::try_from(response["body_bytes"].as_u64().unwrap_or(0)).unwrap_or(0),
             is_json: response["body_format"] == "json",
             body,
@@ -113,41 +101,27 @@ impl Exchange {
     }
 
     fn text(&self) -> String {
-        self.body
-            .as_str()
-            .map_or_else(|| self.body.to_string(), str::to_owned)
+        self.body.as_str().map_or_else(|| self.body.to_string(), str::to_owned)
     }
 
     fn op(&self) -> Option<String> {
         let all = self.query.iter().chain(&self.form);
-        let given = all
-            .into_iter()
-            .find(|(k, _)| k == "op")
-            .map(|(_, v)| v.clone());
+        let given = all.into_iter().find(|(k, _)| k == "op").map(|(_, v)| v.clone());
         given.or_else(|| {
-            self.path
-                .rsplit('/')
-                .next()
-                .and_then(|p| p.strip_prefix("op-"))
-                .map(str::to_owned)
+            self.path.rsplit('/').next().and_then(|p| p.strip_prefix("op-")).map(str::to_owned)
         })
     }
 
     fn form_value(&self, key: &str) -> Option<String> {
-        self.form
-            .iter()
-            .find(|(k, _)| k == key)
-            .map(|(_, v)| v.clone())
+        self.form.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone())
     }
 
     /// The recorded machine that the request names, unless the answer is that there is none.
     fn system_id(&self) -> Option<String> {
         let mut pieces = self.path.split('/');
         let collection = pieces.next().unwrap_or("");
-        let from_path = pieces
-            .next()
-            .filter(|_| matches!(collection, "machines" | "nodes"))
-            .map(str::to_owned);
+        let from_path =
+            pieces.next().filter(|_| matches!(collection, "machines" | "nodes")).map(str::to_owned);
         let named = ["system_id", "id", "add", "remove", "machines"];
         let from_form = self
             .query
@@ -182,14 +156,8 @@ fn normal(text: &str, ids: &[(String, String)]) -> String {
 }
 
 /// Keys that the recorded region has by chance of its history or of what it runs beside.
-const OPTIONAL: &[&str] = &[
-    "ip_address",
-    "subnet",
-    "constraints_by_type",
-    "progress",
-    "upload_uri",
-    "mtu",
-];
+const OPTIONAL: &[&str] =
+    &["ip_address", "subnet", "constraints_by_type", "progress", "upload_uri", "mtu"];
 
 fn compare(
     exchange: &Exchange,
@@ -215,16 +183,9 @@ fn compare(
         return Ok(());
     }
     if exchange.status >= 400 || !exchange.is_json {
-        let there = if exchange.is_json {
-            exchange.body.to_string()
-        } else {
-            exchange.text()
-        };
-        let here = if exchange.is_json {
-            response.body_json().to_string()
-        } else {
-            response.body_text()
-        };
+        let there = if exchange.is_json { exchange.body.to_string() } else { exchange.text() };
+        let here =
+            if exchange.is_json { response.body_json().to_string() } else { response.body_text() };
         let (there, here) = (normal(&there, ids), normal(&here, ids));
         return if there == here {
             Ok(())
@@ -235,16 +196,8 @@ fn compare(
     let (mut there, mut here) = (exchange.body.clone(), response.body_json());
     if exchange.path == "machines/" && exchange.op().as_deref() == Some("power_parameters") {
         // Keyed by system id.
-        there = there
-            .as_object()
-            .and_then(|m| m.values().next())
-            .cloned()
-            .unwrap_or_default();
-        here = here
-            .as_object()
-            .and_then(|m| m.values().next())
-            .cloned()
-            .unwrap_or_default();
+        there = there.as_object().and_then(|m| m.values().next()).cloned().unwrap_or_default();
+        here = here.as_object().and_then(|m| m.values().next()).cloned().unwrap_or_default();
     }
     if there.is_array()
         && here.is_array()
@@ -260,17 +213,10 @@ fn compare(
         return Err(format!("{there} there, {here} here"));
     }
     if exchange.path.starts_with("machines/") && there["status_name"] != here["status_name"] {
-        return Err(format!(
-            "{} there, {} here",
-            there["status_name"], here["status_name"]
-        ));
+        return Err(format!("{} there, {} here", there["status_name"], here["status_name"]));
     }
     let found = shape::differences(&shape::of(&there), &shape::of(&here), OPTIONAL);
-    if found.is_empty() {
-        Ok(())
-    } else {
-        Err(found.join("\n    "))
-    }
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n    ")) }
 }
 
 /// Ids inside a node, recorded by the real region's counters, become those of this region.
@@ -303,11 +249,7 @@ fn inner_ids(
             );
         }
         let disks = stage.read(&format!("nodes/{id}/blockdevices/"));
-        let kind = if text.contains("virtual block device") {
-            "virtual"
-        } else {
-            "physical"
-        };
+        let kind = if text.contains("virtual block device") { "virtual" } else { "physical" };
         let disk = disks
             .as_array()
             .and_then(|l| l.iter().find(|d| d["type"] == kind))
@@ -360,20 +302,10 @@ fn links(
             || text.contains("other links")
             || op == "unlink_subnet"
         {
-            stage.send(
-                "POST",
-                &path,
-                b"op=link_subnet&mode=DHCP&subnet=3",
-                form_type,
-            );
+            stage.send("POST", &path, b"op=link_subnet&mode=DHCP&subnet=3", form_type);
         }
         if op == "unlink_subnet" && exchange.status == 200 {
-            stage.send(
-                "POST",
-                &path,
-                b"op=link_subnet&mode=AUTO&subnet=3",
-                form_type,
-            );
+            stage.send("POST", &path, b"op=link_subnet&mode=AUTO&subnet=3", form_type);
             let links = stage.read(&path);
             for (_, value) in form.iter_mut().filter(|(k, _)| k == "id") {
                 *value = links["links"][1]["id"].to_string();
@@ -391,20 +323,14 @@ fn uploads(stage: &mut Stage, exchange: &Exchange, path: &mut String) -> Option<
     let form_type = "application/x-www-form-urlencoded";
     if exchange.method == "PUT" {
         let text = exchange.text();
-        let declared = if text.contains("Too much") {
-            sent / 2
-        } else {
-            sent * 2
-        };
+        let declared = if text.contains("Too much") { sent / 2 } else { sent * 2 };
         let content = vec![b'x'; declared.max(1)];
         let form = format!(
             "name=custom/up&architecture=amd64/generic&sha256={}&size={}",
             sha(&content),
             content.len()
         );
-        let made = stage
-            .send("POST", "boot-resources/", form.as_bytes(), form_type)
-            .body_json();
+        let made = stage.send("POST", "boot-resources/", form.as_bytes(), form_type).body_json();
         let uri = made["sets"].as_object()?.values().next()?["files"]
             .as_object()?
             .values()
@@ -417,11 +343,7 @@ fn uploads(stage: &mut Stage, exchange: &Exchange, path: &mut String) -> Option<
         }
         return Some(vec![b'x'; sent]);
     }
-    let id = exchange
-        .path
-        .split('/')
-        .nth(1)
-        .filter(|p| !p.is_empty() && exchange.status < 404)?;
+    let id = exchange.path.split('/').nth(1).filter(|p| !p.is_empty() && exchange.status < 404)?;
     if exchange.body["type"] == "Uploaded" || exchange.method == "DELETE" {
         stage.region.preload_image("myimage");
         let list = stage.read("boot-resources/?type=uploaded");
@@ -437,14 +359,8 @@ fn sha(bytes: &[u8]) -> String {
     let mut body = b"--B\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\nx\r\n--B\r\nContent-Disposition: form-data; name=\"architecture\"\r\n\r\namd64/generic\r\n--B\r\nContent-Disposition: form-data; name=\"content\"; filename=\"f\"\r\n\r\n".to_vec();
     body.extend(bytes);
     body.extend(b"\r\n--B--\r\n");
-    let made = stage
-        .send(
-            "POST",
-            "boot-resources/",
-            &body,
-            "multipart/form-data; boundary=B",
-        )
-        .body_json();
+    let made =
+        stage.send("POST", "boot-resources/", &body, "multipart/form-data; boundary=B").body_json();
     let files = made["sets"]
         .as_object()
         .and_then(|s| s.values().next())
@@ -489,10 +405,8 @@ fn body_of(exchange: &Exchange, form: &[(String, String)]) -> (Vec<u8>, Option<S
     if let Some(raw) = &exchange.raw_body {
         return (raw.clone(), exchange.content_type.clone());
     }
-    let text: Vec<String> = form
-        .iter()
-        .map(|(k, v)| format!("{}={}", stage::quote(k), stage::quote(v)))
-        .collect();
+    let text: Vec<String> =
+        form.iter().map(|(k, v)| format!("{}={}", stage::quote(k), stage::quote(v))).collect();
     (text.join("&").into_bytes(), exchange.content_type.clone())
 }
 
@@ -505,19 +419,8 @@ fn populate(stage: &mut Stage, exchange: &Exchange) -> bool {
             return known;
         }
         // A lease on what it has been: an event or two.
-        stage
-            .region
-            .human(
-                START_US,
-                &maas_sim::HumanAction::Lock {
-                    machine: id.clone(),
-                },
-            )
-            .ok();
-        if !stage.read(&format!("machines/{id}/"))["locked"]
-            .as_bool()
-            .unwrap_or(false)
-        {
+        stage.region.human(START_US, &maas_sim::HumanAction::Lock { machine: id.clone() }).ok();
+        if !stage.read(&format!("machines/{id}/"))["locked"].as_bool().unwrap_or(false) {
             return known;
         }
         if !exchange.text().contains("already locked") && exchange.status != 403 {
@@ -534,10 +437,7 @@ fn populate(stage: &mut Stage, exchange: &Exchange) -> bool {
         && (exchange.path.starts_with("machines/") || exchange.path.starts_with("nodes/"));
     if listed && exchange.body.as_array().is_some_and(|l| !l.is_empty()) || exchange.body == true {
         let first = &exchange.body[0];
-        let status = first["status"]
-            .as_i64()
-            .and_then(Status::from_code)
-            .unwrap_or(Status::Ready);
+        let status = first["status"].as_i64().and_then(Status::from_code).unwrap_or(Status::Ready);
         let mut spec = MachineSpec::new(first["hostname"].as_str().unwrap_or("rec01"), status);
         spec.macs = vec!["00:16:3e:00:01:01".to_owned()];
         if let Some(owner) = first["owner"].as_str() {
@@ -557,9 +457,7 @@ fn history(stage: &mut Stage, exchange: &Exchange, query: &mut [(String, String)
         stage.machine("wqbpna", MachineSpec::new("rec01b", Status::Ready));
     }
     let id = stage.ids[0].1.clone();
-    stage
-        .region
-        .inject(maas_sim::Fault::new(maas_sim::FaultKind::DeployFailed));
+    stage.region.inject(maas_sim::Fault::new(maas_sim::FaultKind::DeployFailed));
     stage.send(
         "POST",
         &format!("machines/{id}/"),
@@ -568,10 +466,7 @@ fn history(stage: &mut Stage, exchange: &Exchange, query: &mut [(String, String)
     );
     stage.region.advance(START_US);
     if exchange.body["count"] != 0 {
-        for (_, value) in query
-            .iter_mut()
-            .filter(|(k, _)| k == "after" || k == "before")
-        {
+        for (_, value) in query.iter_mut().filter(|(k, _)| k == "after" || k == "before") {
             *value = "5".to_owned();
         }
     }
@@ -583,11 +478,8 @@ fn replay(exchange: &Exchange) -> (bool, Result<(), String>) {
     stage.region.advance(START_US);
     let known = populate(&mut stage, exchange);
     stage::furnish(&mut stage, exchange);
-    let (mut path, mut form, mut query) = (
-        exchange.path.clone(),
-        exchange.form.clone(),
-        exchange.query.clone(),
-    );
+    let (mut path, mut form, mut query) =
+        (exchange.path.clone(), exchange.form.clone(), exchange.query.clone());
     inner_ids(&mut stage, exchange, &mut path, &mut form);
     let upload = uploads(&mut stage, exchange, &mut path);
     history(&mut stage, exchange, &mut query);
@@ -602,20 +494,14 @@ fn replay(exchange: &Exchange) -> (bool, Result<(), String>) {
             .for_each(|(_, v)| v.clone_from(&here));
     }
     let (body, content_type) = body_of(exchange, &form);
-    let query: Vec<String> = query
-        .iter()
-        .map(|(k, v)| format!("{}={}", stage::quote(k), stage::quote(v)))
-        .collect();
+    let query: Vec<String> =
+        query.iter().map(|(k, v)| format!("{}={}", stage::quote(k), stage::quote(v))).collect();
     let authorization = match (&exchange.authorization, exchange.anonymous) {
         (Some(header), _) => Some(header.clone()),
         (None, true) => None,
         (None, false) => Some(stage.header(exchange.alice)),
     };
-    let wall = exchange
-        .authorization
-        .as_deref()
-        .and_then(stamp)
-        .unwrap_or(START_US / 1_000_000);
+    let wall = exchange.authorization.as_deref().and_then(stamp).unwrap_or(START_US / 1_000_000);
     let request = Request {
         method: exchange.method.clone(),
         path: format!("/MAAS/api/2.0/{path}"),
@@ -632,23 +518,12 @@ fn replay(exchange: &Exchange) -> (bool, Result<(), String>) {
 }
 
 fn stamp(header: &str) -> Option<i64> {
-    header
-        .split("oauth_timestamp=\"")
-        .nth(1)?
-        .split('"')
-        .next()?
-        .parse()
-        .ok()
+    header.split("oauth_timestamp=\"").nth(1)?.split('"').next()?.parse().ok()
 }
 
 fn folder() -> PathBuf {
     std::env::var("GPUAAS_MAAS_RECORDINGS").map_or_else(
-        |_| {
-            PathBuf::from(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../../shared/maas/recordings"
-            ))
-        },
+        |_| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/maas/recordings")),
         PathBuf::from,
     )
 }

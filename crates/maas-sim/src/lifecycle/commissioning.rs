@@ -11,15 +11,9 @@ impl Region {
     pub(crate) fn start_commissioning(&mut self, key: u32, user: &str) {
         self.new_work(key);
         self.user_event(key, user, "User starting node commissioning", None);
-        let options = self
-            .machine(key)
-            .map(|m| m.options.clone())
-            .unwrap_or_default();
+        let options = self.machine(key).map(|m| m.options.clone()).unwrap_or_default();
         self.clear_configuration(key, !options.skip_networking, !options.skip_storage);
-        let scripts = COMMISSIONING_SCRIPTS
-            .iter()
-            .map(|s| (*s).to_owned())
-            .collect();
+        let scripts = COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
         let set = self.new_set(key, SetKind::Commissioning, scripts);
         let tests = (!options.tests.is_empty())
             .then(|| self.new_set(key, SetKind::Testing, options.tests.clone()));
@@ -30,11 +24,8 @@ impl Region {
             m.only_tests = false;
             m.commissioning_state = ScriptState::Pending;
             m.current_commissioning = Some(set);
-            m.testing_state = if tests.is_some() {
-                ScriptState::Pending
-            } else {
-                ScriptState::Unknown
-            };
+            m.testing_state =
+                if tests.is_some() { ScriptState::Pending } else { ScriptState::Unknown };
             m.storage_test_state = m.testing_state;
             m.current_testing = tests.or(m.current_testing);
             if m.power == Power::Unknown && m.has_bmc() {
@@ -44,11 +35,7 @@ impl Region {
         self.say(key, Level::Info, "Commissioning", "");
         self.set_status(key, Status::Commissioning);
         let work = self.draw(key, |c| c.times.scripts)
-            + if tests.is_some() {
-                self.draw(key, |c| c.times.tests)
-            } else {
-                0
-            };
+            + if tests.is_some() { self.draw(key, |c| c.times.tests) } else { 0 };
         let drawn = Drawn {
             bmc: self.draw(key, |c| c.times.bmc),
             post: self.draw(key, |c| c.times.post),
@@ -77,11 +64,7 @@ impl Region {
 
     pub(super) fn script_events(&mut self, key: u32, scripts: &[String], last: &'static str) {
         for (i, name) in scripts.iter().enumerate() {
-            let end = if i + 1 == scripts.len() {
-                last
-            } else {
-                "Passed"
-            };
+            let end = if i + 1 == scripts.len() { last } else { "Passed" };
             for (a, b) in [("Pending", "Running"), ("Running", end)] {
                 let text = format!("{name} changed status from '{a}' to '{b}'");
                 self.say(key, Level::Debug, "Script result", text);
@@ -90,15 +73,9 @@ impl Region {
     }
 
     pub(super) fn scripts_done(&mut self, key: u32) {
-        let scripts: Vec<String> = COMMISSIONING_SCRIPTS
-            .iter()
-            .map(|s| (*s).to_owned())
-            .collect();
+        let scripts: Vec<String> = COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
         let set = self.machine(key).and_then(|m| m.current_commissioning);
-        if self
-            .strike(key, &[FaultKind::CommissioningFailed])
-            .is_some()
-        {
+        if self.strike(key, &[FaultKind::CommissioningFailed]).is_some() {
             self.script_events(key, &scripts, "Failed");
             self.end_set(key, set, ScriptState::Failed);
             self.edit(key, |m| m.commissioning_state = ScriptState::Failed);

@@ -46,11 +46,7 @@ impl Region {
             .collect();
         for (link, subnet) in wanted {
             let Some(address) = self.net.pick(subnet) else {
-                let cidr = self
-                    .net
-                    .subnet_by_id(subnet)
-                    .map(Subnet::cidr)
-                    .unwrap_or_default();
+                let cidr = self.net.subnet_by_id(subnet).map(Subnet::cidr).unwrap_or_default();
                 return Err(Response::new(
                     503,
                     "text/plain",
@@ -58,11 +54,7 @@ impl Region {
                 ));
             };
             self.edit(key, |m| {
-                if let Some(l) = m
-                    .nics
-                    .iter_mut()
-                    .flat_map(|n| &mut n.links)
-                    .find(|l| l.id == link)
+                if let Some(l) = m.nics.iter_mut().flat_map(|n| &mut n.links).find(|l| l.id == link)
                 {
                     l.address = Some(address);
                 }
@@ -74,19 +66,12 @@ impl Region {
     pub(crate) fn drop_addresses(&mut self, key: u32) {
         let freed: Vec<(i64, u32)> = self
             .edit(key, |m| {
-                let links = m
-                    .nics
-                    .iter_mut()
-                    .flat_map(|n| &mut n.links)
-                    .filter(|l| l.mode == Mode::Auto);
-                links
-                    .filter_map(|l| l.subnet.zip(l.address.take()))
-                    .collect()
+                let links =
+                    m.nics.iter_mut().flat_map(|n| &mut n.links).filter(|l| l.mode == Mode::Auto);
+                links.filter_map(|l| l.subnet.zip(l.address.take())).collect()
             })
             .unwrap_or_default();
-        freed
-            .into_iter()
-            .for_each(|(subnet, address)| self.net.give_back(subnet, address));
+        freed.into_iter().for_each(|(subnet, address)| self.net.give_back(subnet, address));
     }
 
     pub(super) fn image_done(&mut self, key: u32) {
@@ -101,10 +86,7 @@ impl Region {
         }
         let Some(m) = self.machine(key) else { return };
         let (drawn, set) = (m.drawn, m.current_installation);
-        let text = format!(
-            "deployed {}/{}/{}",
-            m.osystem, m.distro_series, m.architecture
-        );
+        let text = format!("deployed {}/{}/{}", m.osystem, m.distro_series, m.architecture);
         self.end_set(key, set, ScriptState::Passed);
         self.edit(key, |m| m.netboot = false);
         self.say(key, Level::Info, "Configuring OS", "");
@@ -151,9 +133,7 @@ impl Region {
         };
         let Some(m) = self.machine(key) else { return };
         let links = || m.nics.iter().flat_map(|n| &n.links);
-        let boot = m
-            .boot_interface()
-            .and_then(|n| n.links.iter().find_map(|l| l.address));
+        let boot = m.boot_interface().and_then(|n| n.links.iter().find_map(|l| l.address));
         let notice = FirstBoot {
             user_data: m.user_data.clone(),
             ip: boot.or_else(|| links().find_map(|l| l.address)).map(ip),
@@ -166,10 +146,8 @@ impl Region {
             },
             host,
         };
-        let (name, interval) = (
-            self.hosts[m.host].name.clone(),
-            m.sync_interval.filter(|_| m.hw_sync),
-        );
+        let (name, interval) =
+            (self.hosts[m.host].name.clone(), m.sync_interval.filter(|_| m.hw_sync));
         self.notices.push(Notice::FirstBoot(Box::new(notice)));
         self.stats.machine(&name).deployed_unreleased = true;
         if let Some(seconds) = interval {
@@ -212,14 +190,7 @@ impl Region {
     /// Status is Releasing already; the power goes off `bmc` later. Returns that wait.
     pub(crate) fn start_power_off(&mut self, key: u32) -> i64 {
         let bmc = self.draw(key, |c| c.times.bmc);
-        self.begin(
-            key,
-            "release",
-            Drawn {
-                bmc,
-                ..Drawn::default()
-            },
-        );
+        self.begin(key, "release", Drawn { bmc, ..Drawn::default() });
         if let Some(fault) = self.strike(key, &[FaultKind::StuckReleasing]) {
             let us = fault.seconds.map_or(5 * MINUTE, |s| (s * 1e6) as i64);
             self.after(key, us, Tick::Timeout);
@@ -234,11 +205,8 @@ impl Region {
         let Some(m) = self.machine(key) else { return };
         let manual = !m.has_bmc();
         let power = m.power;
-        let next = if m.commissioning_state == ScriptState::Passed {
-            Status::Ready
-        } else {
-            Status::New
-        };
+        let next =
+            if m.commissioning_state == ScriptState::Passed { Status::Ready } else { Status::New };
         if m.deployment > 0 {
             self.notify(key, Notice::Released);
         }

@@ -145,14 +145,7 @@ impl Region {
         let ideal_us =
             drawn.bmc + drawn.post + drawn.ephemeral + drawn.work + drawn.reboot + drawn.first_boot;
         self.edit(key, |m| m.drawn = drawn);
-        self.log(
-            key,
-            LogEntry::Drawn {
-                at_us: self.now,
-                activity,
-                ideal_us,
-            },
-        );
+        self.log(key, LogEntry::Drawn { at_us: self.now, activity, ideal_us });
     }
 
     pub(crate) fn new_set(&mut self, key: u32, kind: SetKind, scripts: Vec<String>) -> i64 {
@@ -174,12 +167,7 @@ impl Region {
         self.edit(key, |m| {
             m.sets.push(set);
             // MAAS keeps ten of each kind.
-            let same: Vec<i64> = m
-                .sets
-                .iter()
-                .filter(|s| s.kind == kind)
-                .map(|s| s.id)
-                .collect();
+            let same: Vec<i64> = m.sets.iter().filter(|s| s.kind == kind).map(|s| s.id).collect();
             if same.len() > 10 {
                 m.sets.retain(|s| s.id != same[0]);
             }
@@ -217,9 +205,7 @@ impl Region {
     fn expire_after(&mut self, key: u32, whole: i64, fault: &Fault) {
         let us = fault
             .seconds
-            .map_or((whole as f64 * self.cfg.scale.min(1.0)) as i64, |s| {
-                (s * 1e6) as i64
-            });
+            .map_or((whole as f64 * self.cfg.scale.min(1.0)) as i64, |s| (s * 1e6) as i64);
         self.after(key, us, Tick::Timeout);
     }
 
@@ -246,9 +232,7 @@ impl Region {
         if let Some(fault) = stuck {
             // Nothing is heard until the region loses patience; not even with zero hardware
             // time is this instant, or nobody would ever see the machine stuck.
-            let us = fault
-                .seconds
-                .map_or(self.node_timeout(), |s| (s * 1e6) as i64);
+            let us = fault.seconds.map_or(self.node_timeout(), |s| (s * 1e6) as i64);
             return self.after(key, us, Tick::Timeout);
         }
         self.say(key, Level::Info, "Performing PXE boot", "");
@@ -265,9 +249,7 @@ impl Region {
                 self.say(key, Level::Info, "Gathering information", "");
                 self.start_set(key, set);
                 self.edit(key, |m| m.commissioning_state = ScriptState::Running);
-                let tests = self
-                    .machine(key)
-                    .is_some_and(|m| !m.options.tests.is_empty());
+                let tests = self.machine(key).is_some_and(|m| !m.options.tests.is_empty());
                 let scripts = if tests { work * 5 / 8 } else { work };
                 self.after(key, scripts, Tick::ScriptsDone);
             }
@@ -314,14 +296,7 @@ impl Region {
     pub(crate) fn leave_rescue(&mut self, key: u32) -> i64 {
         self.new_work(key);
         let bmc = self.draw(key, |c| c.times.bmc);
-        self.begin(
-            key,
-            "exit_rescue",
-            Drawn {
-                bmc,
-                ..Drawn::default()
-            },
-        );
+        self.begin(key, "exit_rescue", Drawn { bmc, ..Drawn::default() });
         self.after(key, bmc, Tick::RescueLeft);
         bmc
     }
@@ -365,11 +340,7 @@ impl Region {
                 && f.when.as_deref().unwrap_or("deploying") == status.word()
         });
         if armed && let Some(fault) = self.strike(key, &[FaultKind::Vanished]) {
-            self.after(
-                key,
-                (fault.seconds.unwrap_or(0.0) * 1e6) as i64,
-                Tick::Vanish,
-            );
+            self.after(key, (fault.seconds.unwrap_or(0.0) * 1e6) as i64, Tick::Vanish);
         }
     }
 }

@@ -19,9 +19,7 @@ impl Region {
     }
 
     pub(super) fn permitted(&self, key: u32, call: &Call<'_>) -> Result<(), Response> {
-        let m = self
-            .machine(key)
-            .ok_or_else(|| Response::missing("Machine"))?;
+        let m = self.machine(key).ok_or_else(|| Response::missing("Machine"))?;
         if m.locked || !(call.admin || m.owner.as_deref() == Some(call.user.as_str())) {
             return Err(Response::forbidden());
         }
@@ -31,11 +29,7 @@ impl Region {
     /// The machine, for administrators; locked or not.
     fn administered(&self, call: &Call<'_>) -> Result<u32, Response> {
         let key = self.find(call.part(0))?;
-        if call.admin {
-            Ok(key)
-        } else {
-            Err(Response::forbidden())
-        }
+        if call.admin { Ok(key) } else { Err(Response::forbidden()) }
     }
 
     /// The answer to a power action that fails after the change was committed; `None` when it
@@ -52,10 +46,7 @@ impl Region {
             return Some(Response::text(503, text).header("Retry-After", "10"));
         }
         let fault = self.strike(key, &[FaultKind::BmcError])?;
-        Some(Response::text(
-            500,
-            fault.message.unwrap_or_else(|| default.to_owned()),
-        ))
+        Some(Response::text(500, fault.message.unwrap_or_else(|| default.to_owned())))
     }
 }
 
@@ -103,13 +94,7 @@ pub(super) fn commission_options(
     region: &Region,
     params: &Params,
 ) -> Result<CommissionOptions, Response> {
-    script_names(
-        region,
-        params,
-        "commissioning_scripts",
-        SetKind::Commissioning,
-        &[],
-    )?;
+    script_names(region, params, "commissioning_scripts", SetKind::Commissioning, &[])?;
     Ok(CommissionOptions {
         skip_networking: params.django_bool("skip_networking"),
         skip_storage: params.django_bool("skip_storage"),
@@ -132,10 +117,7 @@ pub(super) fn begin_commissioning(
 ) -> Answer {
     region.edit(key, |m| m.options = options);
     region.start_commissioning(key, user);
-    let name = region
-        .machine(key)
-        .and_then(|m| region.hosts.get(m.host))
-        .map(|h| h.name.clone());
+    let name = region.machine(key).and_then(|m| region.hosts.get(m.host)).map(|h| h.name.clone());
     if let Some(name) = name {
         region.stats.machine(&name).commissions += 1;
     }
@@ -152,10 +134,8 @@ pub(super) fn commission(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.administered(call)?;
     let options = commission_options(region, &call.form)?;
     let status = region.status(key);
-    if !matches!(
-        status,
-        Status::New | Status::FailedCommissioning | Status::Ready | Status::Broken
-    ) {
+    if !matches!(status, Status::New | Status::FailedCommissioning | Status::Ready | Status::Broken)
+    {
         return Err(unavailable("Commission"));
     }
     begin_commissioning(region, key, &call.user, options)
@@ -179,11 +159,7 @@ pub(super) fn test(region: &mut Region, call: &Call<'_>) -> Answer {
     for name in &tests {
         if let Some(bad) = region.scripts.bad_default(name) {
             let value = json!({"parameters": [format!("{bad}: default must be a string")]});
-            return Err(Response::new(
-                400,
-                crate::wire::JSON_BARE,
-                value.to_string(),
-            ));
+            return Err(Response::new(400, crate::wire::JSON_BARE, value.to_string()));
         }
     }
     if tests.is_empty() {
@@ -191,9 +167,7 @@ pub(super) fn test(region: &mut Region, call: &Call<'_>) -> Answer {
     }
     region.start_testing(key, &call.user, tests);
     if let Some(refusal) = region.power_failure(key, QUERY_FAILED) {
-        let back = region
-            .machine(key)
-            .map_or(Status::Ready, Machine::after_tests);
+        let back = region.machine(key).map_or(Status::Ready, Machine::after_tests);
         region.new_work(key);
         region.set_status(key, back);
         return Err(refusal);
@@ -221,14 +195,7 @@ pub(super) fn override_failed_testing(region: &mut Region, call: &Call<'_>) -> A
         }
         m.error_description.clear();
     });
-    region.set_status(
-        key,
-        if deployed {
-            Status::Deployed
-        } else {
-            Status::Ready
-        },
-    );
+    region.set_status(key, if deployed { Status::Deployed } else { Status::Ready });
     Ok(region.show(key))
 }
 
@@ -239,34 +206,21 @@ pub(super) fn abort(region: &mut Region, call: &Call<'_>) -> Answer {
     let (event, message, back): (_, _, Status) = match region.status(key) {
         Status::Commissioning => {
             let back = region.machine(key).map_or(Status::New, |m| m.previous);
-            (
-                "User aborting node commissioning",
-                "Aborted commissioning",
-                back,
-            )
+            ("User aborting node commissioning", "Aborted commissioning", back)
         }
         Status::Testing => {
-            let back = region
-                .machine(key)
-                .map_or(Status::Ready, crate::model::Machine::after_tests);
+            let back =
+                region.machine(key).map_or(Status::Ready, crate::model::Machine::after_tests);
             ("User aborting node testing", "Aborted testing", back)
         }
-        Status::Deploying => (
-            "User aborting deployment",
-            "Aborted deployment",
-            Status::Allocated,
-        ),
-        Status::DiskErasing => (
-            "User aborting disk erase",
-            "Aborted disk erasing",
-            Status::FailedDiskErasing,
-        ),
+        Status::Deploying => ("User aborting deployment", "Aborted deployment", Status::Allocated),
+        Status::DiskErasing => {
+            ("User aborting disk erase", "Aborted disk erasing", Status::FailedDiskErasing)
+        }
         other => {
             let id = call.part(0);
-            let text = format!(
-                "Cannot abort in current state: node {id} is in state {}.",
-                other.label()
-            );
+            let text =
+                format!("Cannot abort in current state: node {id} is in state {}.", other.label());
             return Err(Response::conflict(text));
         }
     };
@@ -286,13 +240,9 @@ fn finish_abort(region: &mut Region, key: u32, from: Status, back: Status) {
     if from == Status::DiskErasing {
         return region.fail_erasing(key);
     }
-    let sets = region.machine(key).map(|m| {
-        (
-            m.current_commissioning,
-            m.current_testing,
-            m.current_installation,
-        )
-    });
+    let sets = region
+        .machine(key)
+        .map(|m| (m.current_commissioning, m.current_testing, m.current_installation));
     let (commissioning, testing, installation) = sets.unwrap_or_default();
     match from {
         Status::Commissioning => {
@@ -331,16 +281,9 @@ pub(super) fn lock(region: &mut Region, call: &Call<'_>) -> Answer {
         return Err(Response::conflict("Machine is already locked"));
     }
     if !matches!(region.status(key), Status::Deploying | Status::Deployed) {
-        return Err(Response::conflict(
-            "Can't lock, node is not deployed or deploying",
-        ));
+        return Err(Response::conflict("Can't lock, node is not deployed or deploying"));
     }
-    region.user_event(
-        key,
-        &call.user,
-        "User locking node",
-        call.form.filled("comment"),
-    );
+    region.user_event(key, &call.user, "User locking node", call.form.filled("comment"));
     region.edit(key, |m| m.locked = true);
     Ok(region.show(key))
 }
@@ -351,12 +294,7 @@ pub(super) fn unlock(region: &mut Region, call: &Call<'_>) -> Answer {
     if !region.machine(key).is_some_and(|m| m.locked) {
         return Err(Response::conflict("Machine is not locked"));
     }
-    region.user_event(
-        key,
-        &call.user,
-        "User unlocking node",
-        call.form.filled("comment"),
-    );
+    region.user_event(key, &call.user, "User unlocking node", call.form.filled("comment"));
     region.edit(key, |m| m.locked = false);
     Ok(region.show(key))
 }
@@ -364,9 +302,7 @@ pub(super) fn unlock(region: &mut Region, call: &Call<'_>) -> Answer {
 /// `op=mark_broken`: only by the owner, even for an administrator.
 pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.find(call.part(0))?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
     if m.locked || m.owner.as_deref() != Some(call.user.as_str()) {
         return Err(Response::forbidden());
     }
@@ -380,10 +316,7 @@ pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> Answer {
     );
     region.new_work(key);
     let deployed = region.machine(key).is_some_and(|m| m.was_deployed);
-    if matches!(
-        region.status(key),
-        Status::Deployed | Status::Deploying | Status::Allocated
-    ) {
+    if matches!(region.status(key), Status::Deployed | Status::Deploying | Status::Allocated) {
         region.say(key, Level::Info, "Releasing", "");
         if deployed {
             region.notify(key, crate::notice::Notice::Released);
@@ -401,16 +334,9 @@ pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> Answer {
 pub(super) fn mark_fixed(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.administered(call)?;
     if region.status(key) != Status::Broken {
-        return Err(Response::conflict(
-            "Can't mark a non-broken node as 'Ready'.",
-        ));
+        return Err(Response::conflict("Can't mark a non-broken node as 'Ready'."));
     }
-    region.user_event(
-        key,
-        &call.user,
-        "User marking node fixed",
-        call.form.filled("comment"),
-    );
+    region.user_event(key, &call.user, "User marking node fixed", call.form.filled("comment"));
     let deployed = region.machine(key).is_some_and(|m| m.was_deployed);
     region.edit(key, |m| {
         m.error_description.clear();
@@ -419,14 +345,7 @@ pub(super) fn mark_fixed(region: &mut Region, call: &Call<'_>) -> Answer {
             m.owner = None;
         }
     });
-    region.set_status(
-        key,
-        if deployed {
-            Status::Deployed
-        } else {
-            Status::Ready
-        },
-    );
+    region.set_status(key, if deployed { Status::Deployed } else { Status::Ready });
     Ok(region.show(key))
 }
 
@@ -466,19 +385,12 @@ pub(super) fn exit_rescue_mode(region: &mut Region, call: &Call<'_>) -> Answer {
 pub(super) fn power_on(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.editable(call)?;
     if region.machine(key).is_some_and(|m| m.owner.is_none()) {
-        return Err(Response::conflict(
-            "Can't start node: it hasn't been allocated.",
-        ));
+        return Err(Response::conflict("Can't start node: it hasn't been allocated."));
     }
     if region.status(key) == Status::Allocated {
         return super::deploy::deploy(region, call);
     }
-    region.user_event(
-        key,
-        &call.user,
-        "User powering up node",
-        call.form.filled("comment"),
-    );
+    region.user_event(key, &call.user, "User powering up node", call.form.filled("comment"));
     if let Some(refusal) = region.power_failure(key, OFF_FAILED) {
         return Err(refusal);
     }
@@ -491,12 +403,7 @@ pub(super) fn power_on(region: &mut Region, call: &Call<'_>) -> Answer {
 /// `op=power_off`; `null` where nothing can be done.
 pub(super) fn power_off(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.editable(call)?;
-    region.user_event(
-        key,
-        &call.user,
-        "User powering down node",
-        call.form.filled("comment"),
-    );
+    region.user_event(key, &call.user, "User powering down node", call.form.filled("comment"));
     if !region.machine(key).is_some_and(Machine::has_bmc) {
         return Ok(Response::json(&serde_json::Value::Null));
     }
@@ -515,9 +422,7 @@ pub(super) fn query_power_state(region: &mut Region, call: &Call<'_>) -> Answer 
     if let Some(refusal) = region.power_failure(key, QUERY_FAILED) {
         return Err(refusal);
     }
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
     let on = region.hosts[m.host].on;
     let power = match (m.has_bmc(), on) {
         (false, _) => Power::Unknown,

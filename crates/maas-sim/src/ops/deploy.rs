@@ -49,17 +49,12 @@ fn nothing_available(form: &Params) -> String {
     if let Some(name) = form.filled("name") {
         return format!("No machine with hostname {name} available.");
     }
-    let asked: Vec<(&str, &str)> = form
-        .iter()
-        .filter(|(k, _)| super::machines::is_constraint(k))
-        .collect();
+    let asked: Vec<(&str, &str)> =
+        form.iter().filter(|(k, _)| super::machines::is_constraint(k)).collect();
     if asked.is_empty() {
         return "No machine available.".to_owned();
     }
-    let list: Vec<String> = asked
-        .iter()
-        .map(|(k, v)| format!("('{k}', ['{v}'])"))
-        .collect();
+    let list: Vec<String> = asked.iter().map(|(k, v)| format!("('{k}', ['{v}'])")).collect();
     let plain: Vec<String> = asked.iter().map(|(k, v)| format!("{k}={v}")).collect();
     format!(
         "No available machine matches constraints: [{}] (resolved to \"{}\")",
@@ -96,22 +91,15 @@ fn wanted(region: &Region, key: u32, form: &Params) -> Result<Wanted, Response> 
             "Deploying a machine as a rackd has been disabled and it's not supported anymore.";
         return Err(Response::text(400, text));
     }
-    for flag in [
-        "install_kvm",
-        "register_vmhost",
-        "bridge_all",
-        "bridge_stp",
-        "vcenter_registration",
-    ] {
+    for flag in
+        ["install_kvm", "register_vmhost", "bridge_all", "bridge_stp", "vcenter_registration"]
+    {
         form.string_bool(flag, false)?;
     }
     let hw_sync = form.string_bool("enable_hw_sync", false)?;
     let crash_dump = form.string_bool("enable_kernel_crash_dump", false)?;
     let ephemeral = form.string_bool("ephemeral_deploy", false)?;
-    if form
-        .filled("bridge_type")
-        .is_some_and(|t| !matches!(t, "standard" | "ovs"))
-    {
+    if form.filled("bridge_type").is_some_and(|t| !matches!(t, "standard" | "ovs")) {
         // The real region forgets to fill this text in.
         let text =
             "'%(value)s' is not a valid bridge_type.  It should be one of: 'standard', 'ovs'.";
@@ -121,53 +109,32 @@ fn wanted(region: &Region, key: u32, form: &Params) -> Result<Wanted, Response> 
         .filled("distro_series")
         .unwrap_or_else(|| region.settings.text("default_distro_series"));
     let (osystem, series) = region.images.resolve(asked).ok_or_else(|| {
-        let list: Vec<String> = region
-            .images
-            .deployable()
-            .iter()
-            .map(|s| format!("'{s}'"))
-            .collect();
+        let list: Vec<String> =
+            region.images.deployable().iter().map(|s| format!("'{s}'")).collect();
         let text = format!(
             "'{asked}' is not a valid distro_series.  It should be one of: '', {}.",
             list.join(", ")
         );
         Response::invalid("distro_series", text)
     })?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
     let kernel = match form.filled("hwe_kernel") {
         None => region.images.default_kernel(&osystem, &series),
         Some(kernel) if region.images.has_kernel(&osystem, &series, kernel) => kernel.to_owned(),
         Some(kernel) => {
-            let text = format!(
-                "{kernel} is not available for {osystem}/{series} on {}.",
-                m.architecture
-            );
+            let text =
+                format!("{kernel} is not available for {osystem}/{series} on {}.", m.architecture);
             return Err(Response::invalid("hwe_kernel", text));
         }
     };
     let text = form.get("user_data").unwrap_or("");
     let user_data = decode_base64(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec());
-    Ok(Wanted {
-        osystem,
-        series,
-        kernel,
-        ephemeral,
-        hw_sync,
-        crash_dump,
-        user_data,
-    })
+    Ok(Wanted { osystem, series, kernel, ephemeral, hw_sync, crash_dump, user_data })
 }
 
 /// Network and storage good enough to deploy.
 fn configured(region: &Region, m: &Machine) -> Result<(), Response> {
-    let subnets: Vec<i64> = m
-        .nics
-        .iter()
-        .flat_map(|n| &n.links)
-        .filter_map(|l| l.subnet)
-        .collect();
+    let subnets: Vec<i64> = m.nics.iter().flat_map(|n| &n.links).filter_map(|l| l.subnet).collect();
     if subnets.is_empty() {
         let all_bare = m.nics.iter().all(|n| n.vlan.is_none());
         let text = if all_bare {
@@ -177,27 +144,18 @@ fn configured(region: &Region, m: &Machine) -> Result<(), Response> {
         };
         return Err(Response::invalid("network", text));
     }
-    if !subnets.iter().any(|s| {
-        region
-            .net
-            .subnet_by_id(*s)
-            .is_some_and(|s| s.gateway.is_some())
-    }) {
+    if !subnets.iter().any(|s| region.net.subnet_by_id(*s).is_some_and(|s| s.gateway.is_some())) {
         return Err(Response::invalid(
             "network",
             "Node has no address family in common with the server",
         ));
     }
     let mounted = m.disks.iter().any(|d| {
-        let direct = d
-            .logical
-            .as_ref()
-            .is_some_and(|(_, fs)| fs.mount.as_deref() == Some("/"));
+        let direct = d.logical.as_ref().is_some_and(|(_, fs)| fs.mount.as_deref() == Some("/"));
         direct
-            || d.partitions.iter().any(|p| {
-                p.fs.as_ref()
-                    .is_some_and(|fs| fs.mount.as_deref() == Some("/"))
-            })
+            || d.partitions
+                .iter()
+                .any(|p| p.fs.as_ref().is_some_and(|fs| fs.mount.as_deref() == Some("/")))
     });
     if !m.disks.is_empty() && !mounted {
         return Err(Response::invalid(
@@ -212,9 +170,7 @@ fn configured(region: &Region, m: &Machine) -> Result<(), Response> {
 pub(super) fn deploy(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.find(call.part(0))?;
     let status = region.status(key);
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
     let owner = m.owner.clone();
     if m.locked || (!call.admin && owner.as_deref().is_some_and(|o| o != call.user)) {
         return Err(Response::forbidden());
@@ -230,9 +186,7 @@ pub(super) fn deploy(region: &mut Region, call: &Call<'_>) -> Answer {
     if status == Status::Ready {
         acquire(region, key, &call.user, &Params::default());
     }
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
     configured(region, m)?;
     begin(region, key, call, want);
     if region.strike(key, &[FaultKind::NoRack]).is_some() {
@@ -255,21 +209,10 @@ pub(super) fn deploy(region: &mut Region, call: &Call<'_>) -> Answer {
 
 fn begin(region: &mut Region, key: u32, call: &Call<'_>, want: Wanted) {
     region.new_work(key);
-    region.user_event(
-        key,
-        &call.user,
-        "User starting deployment",
-        call.form.filled("comment"),
-    );
+    region.user_event(key, &call.user, "User starting deployment", call.form.filled("comment"));
     let interval = crate::times::interval_seconds(region.settings.text("hardware_sync_interval"));
-    let set = region.new_set(
-        key,
-        SetKind::Installation,
-        vec!["/tmp/install.log".to_owned()],
-    );
-    region
-        .images
-        .deployed(&want.osystem, &want.series, region.now);
+    let set = region.new_set(key, SetKind::Installation, vec!["/tmp/install.log".to_owned()]);
+    region.images.deployed(&want.osystem, &want.series, region.now);
     region.edit(key, |m| {
         m.osystem = want.osystem;
         m.distro_series = want.series;
@@ -289,10 +232,7 @@ fn begin(region: &mut Region, key: u32, call: &Call<'_>, want: Wanted) {
             m.power = Power::Off;
         }
     });
-    let name = region
-        .machine(key)
-        .and_then(|m| region.hosts.get(m.host))
-        .map(|h| h.name.clone());
+    let name = region.machine(key).and_then(|m| region.hosts.get(m.host)).map(|h| h.name.clone());
     if let Some(name) = name {
         let row = region.stats.machine(&name);
         row.deploys += 1;
@@ -316,9 +256,7 @@ const RELEASABLE: &[Status] = &[
 /// `op=release`.
 pub(super) fn release(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.find(call.part(0))?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
     if m.locked || (!call.admin && m.owner.as_deref() != Some(call.user.as_str())) {
         return Err(Response::forbidden());
     }
@@ -331,16 +269,11 @@ pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Ans
         return Ok(region.show(key));
     }
     if !RELEASABLE.contains(&status) {
-        let text = format!(
-            "Machine cannot be released in its current state ('{}').",
-            status.label()
-        );
+        let text =
+            format!("Machine cannot be released in its current state ('{}').", status.label());
         return Err(Response::conflict(text));
     }
-    let name = region
-        .machine(key)
-        .and_then(|m| region.hosts.get(m.host))
-        .map(|h| h.name.clone());
+    let name = region.machine(key).and_then(|m| region.hosts.get(m.host)).map(|h| h.name.clone());
     if let Some(name) = name {
         let row = region.stats.machine(&name);
         row.releases += 1;
@@ -348,9 +281,7 @@ pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Ans
     }
     let comment = call.form.filled("comment");
     region.new_work(key);
-    let erase = ["erase", "secure_erase", "quick_erase"]
-        .iter()
-        .any(|f| call.form.django_bool(f))
+    let erase = ["erase", "secure_erase", "quick_erase"].iter().any(|f| call.form.django_bool(f))
         || region.settings.flag("enable_disk_erasing_on_release");
     if erase && status != Status::Allocated {
         region.user_event(key, &call.user, "User erasing disk", comment);
@@ -385,16 +316,10 @@ pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Ans
 /// `POST machines/ op=release`: all or none.
 pub(super) fn release_many(region: &mut Region, call: &Call<'_>) -> Answer {
     let ids: Vec<String> = call.form.all("machines").map(str::to_owned).collect();
-    let unknown: Vec<&str> = ids
-        .iter()
-        .filter(|id| region.key_of(id).is_none())
-        .map(String::as_str)
-        .collect();
+    let unknown: Vec<&str> =
+        ids.iter().filter(|id| region.key_of(id).is_none()).map(String::as_str).collect();
     if !unknown.is_empty() {
-        return Err(Response::text(
-            400,
-            format!("Unknown machine(s): {}.", unknown.join(", ")),
-        ));
+        return Err(Response::text(400, format!("Unknown machine(s): {}.", unknown.join(", "))));
     }
     let keys: Vec<u32> = ids.iter().filter_map(|id| region.key_of(id)).collect();
     for key in &keys {
@@ -410,10 +335,8 @@ pub(super) fn release_many(region: &mut Region, call: &Call<'_>) -> Answer {
         .map(|m| format!("{} ('{}')", m.system_id, m.status.label()))
         .collect();
     if !stuck.is_empty() {
-        let text = format!(
-            "Machine(s) cannot be released in their current state: {}.",
-            stuck.join(", ")
-        );
+        let text =
+            format!("Machine(s) cannot be released in their current state: {}.", stuck.join(", "));
         return Err(Response::conflict(text));
     }
     let mut done = Vec::new();
@@ -429,13 +352,8 @@ pub(super) fn release_many(region: &mut Region, call: &Call<'_>) -> Answer {
 /// `op=get_curtin_config`.
 pub(super) fn curtin_config(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.find(call.part(0))?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Machine"))?;
-    if !matches!(
-        m.status,
-        Status::Deploying | Status::Deployed | Status::FailedDeployment
-    ) {
+    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
+    if !matches!(m.status, Status::Deploying | Status::Deployed | Status::FailedDeployment) {
         return Err(Response::text(
             400,
             format!("Machine {} is not in a deployment state.", m.hostname),

@@ -23,12 +23,7 @@ fn handler(
     name: &str,
     wanted: impl Fn(&Action) -> bool,
 ) -> Option<Value> {
-    let actions: Vec<Value> = resource
-        .actions
-        .iter()
-        .filter(|a| wanted(a))
-        .map(action)
-        .collect();
+    let actions: Vec<Value> = resource.actions.iter().filter(|a| wanted(a)).map(action).collect();
     let params: Vec<&str> = resource
         .uri
         .split('/')

@@ -8,9 +8,7 @@ use crate::wire::{Params, Response};
 pub(super) fn is_mac(text: &str) -> bool {
     let pieces: Vec<&str> = text.split([':', '-']).collect();
     pieces.len() == 6
-        && pieces
-            .iter()
-            .all(|p| p.len() == 2 && p.chars().all(|c| c.is_ascii_hexdigit()))
+        && pieces.iter().all(|p| p.len() == 2 && p.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
 /// `(power type, required parameters)`.
@@ -20,10 +18,7 @@ const POWER_TYPES: &[(&str, &[&str])] = &[
     ("redfish", &["power_address", "power_user", "power_pass"]),
     ("virsh", &["power_address", "power_id"]),
     ("lxd", &["power_address", "instance_name", "project"]),
-    (
-        "webhook",
-        &["power_on_uri", "power_off_uri", "power_query_uri"],
-    ),
+    ("webhook", &["power_on_uri", "power_off_uri", "power_query_uri"]),
     ("openbmc", &["power_address", "power_user", "power_pass"]),
     ("amt", &["power_address"]),
     ("apc", &["power_address", "node_outlet"]),
@@ -62,17 +57,13 @@ const IPMI_DEFAULTS: &[(&str, &str)] = &[
 
 pub(super) fn given_power_parameters(params: &Params) -> Map<String, Value> {
     let mut out = Map::new();
-    if let Some(Value::Object(map)) = params
-        .filled("power_parameters")
-        .and_then(|t| serde_json::from_str(t).ok())
+    if let Some(Value::Object(map)) =
+        params.filled("power_parameters").and_then(|t| serde_json::from_str(t).ok())
     {
         out.extend(map);
     }
     for (key, value) in params.iter() {
-        if let Some(name) = key
-            .strip_prefix("power_parameters_")
-            .filter(|n| *n != "skip_check")
-        {
+        if let Some(name) = key.strip_prefix("power_parameters_").filter(|n| *n != "skip_check") {
             out.insert(name.to_owned(), Value::from(value));
         }
     }
@@ -98,18 +89,11 @@ pub(super) fn power(
         let text = format!("Select a valid choice. {kind} is not one of the available choices.");
         return Err(("power_type", text));
     };
-    let mut all = if kind == old_type {
-        old.clone()
-    } else {
-        Map::new()
-    };
+    let mut all = if kind == old_type { old.clone() } else { Map::new() };
     all.extend(given_power_parameters(params));
     let skip = params.django_bool("power_parameters_skip_check");
-    let missing = required.iter().any(|r| {
-        all.get(*r)
-            .and_then(Value::as_str)
-            .is_none_or(str::is_empty)
-    });
+    let missing =
+        required.iter().any(|r| all.get(*r).and_then(Value::as_str).is_none_or(str::is_empty));
     if missing && !skip {
         return Err(("power_parameters", "This field is required.".to_owned()));
     }
@@ -117,23 +101,14 @@ pub(super) fn power(
         for (name, value) in IPMI_DEFAULTS {
             all.entry(*name).or_insert_with(|| Value::from(*value));
         }
-        all.entry("workaround_flags")
-            .or_insert_with(|| Value::from(vec!["opensesspriv"]));
+        all.entry("workaround_flags").or_insert_with(|| Value::from(vec!["opensesspriv"]));
     }
     Ok((kind, all))
 }
 
 pub(super) fn architecture(text: &str) -> Result<String, Response> {
-    let full = if text.contains('/') {
-        text.to_owned()
-    } else {
-        format!("{text}/generic")
-    };
-    if full
-        .split('/')
-        .nth(1)
-        .is_some_and(|s| s.starts_with("hwe-") || s.starts_with("ga-"))
-    {
+    let full = if text.contains('/') { text.to_owned() } else { format!("{text}/generic") };
+    if full.split('/').nth(1).is_some_and(|s| s.starts_with("hwe-") || s.starts_with("ga-")) {
         return Err(Response::text(
             400,
             "hwe kernel must be specified using the min_hwe_kernel argument.",
@@ -158,10 +133,7 @@ pub(super) fn hostname_error(region: &Region, name: &str, but: Option<u32>) -> O
     {
         return Some("Enter a valid hostname.".to_owned());
     }
-    let taken = region
-        .machines
-        .values()
-        .any(|m| m.hostname == name && Some(m.key) != but);
+    let taken = region.machines.values().any(|m| m.hostname == name && Some(m.key) != but);
     taken.then(|| "Node with this Hostname already exists.".to_owned())
 }
 
@@ -181,14 +153,9 @@ pub(super) fn create_errors(
     }
     for mac in macs {
         if !is_mac(mac) {
-            errors.push((
-                "mac_addresses",
-                format!("'{mac}' is not a valid MAC address."),
-            ));
-        } else if let Some(m) = region
-            .machines
-            .values()
-            .find(|m| m.nics.iter().any(|n| n.mac == *mac))
+            errors.push(("mac_addresses", format!("'{mac}' is not a valid MAC address.")));
+        } else if let Some(m) =
+            region.machines.values().find(|m| m.nics.iter().any(|n| n.mac == *mac))
         {
             errors.push((
                 "mac_addresses",
@@ -196,10 +163,7 @@ pub(super) fn create_errors(
             ));
         }
     }
-    if let Some(text) = params
-        .filled("hostname")
-        .and_then(|h| hostname_error(region, h, None))
-    {
+    if let Some(text) = params.filled("hostname").and_then(|h| hostname_error(region, h, None)) {
         errors.push(("hostname", text));
     }
     errors

@@ -33,17 +33,11 @@ fn summary(image: &Image) -> Map<String, Value> {
         out.insert(key.to_owned(), value);
     };
     put("id", json!(image.id));
-    put(
-        "type",
-        json!(if image.uploaded { "Uploaded" } else { "Synced" }),
-    );
+    put("type", json!(if image.uploaded { "Uploaded" } else { "Synced" }));
     put("name", json!(image.name));
     put("architecture", json!(image.architecture));
     put("resource_uri", json!(uri));
-    put(
-        "last_deployed",
-        json!(image.last_deployed_us.map(times::iso_bare)),
-    );
+    put("last_deployed", json!(image.last_deployed_us.map(times::iso_bare)));
     if image.uploaded {
         put("subarches", json!("generic"));
         put("title", json!(image.title));
@@ -69,10 +63,8 @@ fn full(image: &Image) -> Value {
                 "filename_on_disk": file.sha256.get(..7), "size": file.size, "complete": file.complete});
             if !file.complete {
                 row["progress"] = json!(100.0 * file.received as f64 / file.size.max(1) as f64);
-                row["upload_uri"] = json!(format!(
-                    "/MAAS/api/2.0/boot-resources/{}/upload/{}/",
-                    image.id, file.id
-                ));
+                row["upload_uri"] =
+                    json!(format!("/MAAS/api/2.0/boot-resources/{}/upload/{}/", image.id, file.id));
             }
             files.insert(file.name.clone(), row);
         }
@@ -100,36 +92,22 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
             return Err(Response::text(400, text));
         }
     };
-    let rows = region
-        .images
-        .list
-        .iter()
-        .filter(|i| uploaded.is_none_or(|u| i.uploaded == u));
-    Ok(Response::json(
-        &rows.map(|i| Value::Object(summary(i))).collect(),
-    ))
+    let rows = region.images.list.iter().filter(|i| uploaded.is_none_or(|u| i.uploaded == u));
+    Ok(Response::json(&rows.map(|i| Value::Object(summary(i))).collect()))
 }
 
 /// `GET boot-resources/ID/`.
 pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
     let found = region.images.by_id(call.part(0));
-    found
-        .map(|i| Response::json(&full(i)))
-        .ok_or_else(|| Response::missing("BootResource"))
+    found.map(|i| Response::json(&full(i))).ok_or_else(|| Response::missing("BootResource"))
 }
 
 /// `DELETE boot-resources/ID/`: an unknown id is a 500 in the real region.
 pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> Answer {
     let before = region.images.list.len();
-    region
-        .images
-        .list
-        .retain(|i| i.id.to_string() != call.part(0));
+    region.images.list.retain(|i| i.id.to_string() != call.part(0));
     if region.images.list.len() == before {
-        return Err(Response::text(
-            500,
-            "BootResource matching query does not exist.",
-        ));
+        return Err(Response::text(500, "BootResource matching query does not exist."));
     }
     Ok(Response::deleted())
 }
@@ -166,14 +144,10 @@ fn check(call: &Call<'_>) -> Result<(), Response> {
             "custom images require a valid non-custom OS type base image".to_owned(),
         ));
     }
-    if let Some(other) = form
-        .filled("filetype")
-        .filter(|t| !FILETYPES.iter().any(|(name, ..)| name == t))
+    if let Some(other) =
+        form.filled("filetype").filter(|t| !FILETYPES.iter().any(|(name, ..)| name == t))
     {
-        let list: Vec<String> = FILETYPES
-            .iter()
-            .map(|(name, ..)| format!("'{name}'"))
-            .collect();
+        let list: Vec<String> = FILETYPES.iter().map(|(name, ..)| format!("'{name}'")).collect();
         errors.push((
             "filetype",
             format!(
@@ -186,19 +160,11 @@ fn check(call: &Call<'_>) -> Result<(), Response> {
         if form.filled("sha256").is_none_or(|s| s.len() != 64) {
             errors.push(("sha256", required()));
         }
-        if form
-            .filled("size")
-            .and_then(|s| s.parse::<u64>().ok())
-            .is_none()
-        {
+        if form.filled("size").and_then(|s| s.parse::<u64>().ok()).is_none() {
             errors.push(("size", required()));
         }
     }
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(Response::invalid_all(&errors))
-    }
+    if errors.is_empty() { Ok(()) } else { Err(Response::invalid_all(&errors)) }
 }
 
 /// `POST boot-resources/`: announces a file, or brings it along.
@@ -208,24 +174,17 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
     let name = form.get("name").unwrap_or("");
     let name = name.strip_prefix("custom/").unwrap_or(name);
     let asked = form.filled("filetype").unwrap_or("tgz");
-    let (_, filetype, filename) = FILETYPES
-        .iter()
-        .find(|(n, ..)| *n == asked)
-        .unwrap_or(&FILETYPES[0]);
+    let (_, filetype, filename) =
+        FILETYPES.iter().find(|(n, ..)| *n == asked).unwrap_or(&FILETYPES[0]);
     let content = form.files.first().map(|f| f.content.clone());
     let (sha, size) = match &content {
         Some(bytes) => (sha256_hex(bytes), bytes.len() as u64),
         None => (
             form.get("sha256").unwrap_or("").to_owned(),
-            form.filled("size")
-                .and_then(|s| s.parse().ok())
-                .unwrap_or(0),
+            form.filled("size").and_then(|s| s.parse().ok()).unwrap_or(0),
         ),
     };
-    let default_base = format!(
-        "ubuntu/{}",
-        region.settings.text("commissioning_distro_series")
-    );
+    let default_base = format!("ubuntu/{}", region.settings.text("commissioning_distro_series"));
     let image = region.images.declare(
         name,
         form.get("architecture").unwrap_or(""),
@@ -237,15 +196,10 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
         size,
         &times::day(region.now),
     );
-    if let (Some(bytes), Some(file)) = (
-        content,
-        image
-            .sets
-            .last_mut()
-            .and_then(|(_, files)| files.first_mut()),
-    ) {
-        file.take(&bytes)
-            .map_err(|text| Response::text(400, text))?;
+    if let (Some(bytes), Some(file)) =
+        (content, image.sets.last_mut().and_then(|(_, files)| files.first_mut()))
+    {
+        file.take(&bytes).map_err(|text| Response::text(400, text))?;
     }
     let mut response = Response::json(&full(image));
     response.status = 201;
@@ -254,11 +208,7 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
 
 /// `PUT boot-resources/ID/upload/FILE/`: the next chunk.
 pub(super) fn upload(region: &mut Region, call: &Call<'_>) -> Answer {
-    let image = region
-        .images
-        .list
-        .iter_mut()
-        .find(|i| i.id.to_string() == call.part(0));
+    let image = region.images.list.iter_mut().find(|i| i.id.to_string() == call.part(0));
     let files = image
         .ok_or_else(|| Response::missing("BootResource"))?
         .sets
@@ -266,8 +216,7 @@ pub(super) fn upload(region: &mut Region, call: &Call<'_>) -> Answer {
         .flat_map(|(_, f)| f);
     let file = files.into_iter().find(|f| f.id.to_string() == call.part(1));
     let file = file.ok_or_else(|| Response::missing("BootResourceFile"))?;
-    file.take(&call.request.body)
-        .map_err(|text| Response::text(400, text))?;
+    file.take(&call.request.body).map_err(|text| Response::text(400, text))?;
     Ok(Response::new(200, TEXT_BARE, "OK"))
 }
 
@@ -283,8 +232,5 @@ pub(super) fn import(_: &mut Region, _: &Call<'_>) -> Answer {
 
 /// `op=stop_import`.
 pub(super) fn stop_import(_: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::text(
-        200,
-        "Import of boot resources is being stopped",
-    ))
+    Ok(Response::text(200, "Import of boot resources is being stopped"))
 }

@@ -12,14 +12,10 @@ use crate::wire::{JSON, Response};
 /// `GET nodes/ID/interfaces/`.
 pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.find(call.part(0))?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Node"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
     let mut j = Json::at(0, 4096);
     j.array(|j| {
-        m.nics
-            .iter()
-            .for_each(|n| j.item(|j| render::nic(j, n, &m.system_id, &region.net)))
+        m.nics.iter().for_each(|n| j.item(|j| render::nic(j, n, &m.system_id, &region.net)))
     });
     Ok(Response::new(200, JSON, j.finish()))
 }
@@ -28,19 +24,13 @@ fn find(region: &Region, call: &Call<'_>) -> Result<(u32, i64), Response> {
     let key = region.find(call.part(0))?;
     let wanted = call.part(1);
     let nic = region.machine(key).and_then(|m| {
-        m.nics
-            .iter()
-            .find(|n| n.id.to_string() == wanted || n.name == wanted)
-            .map(|n| n.id)
+        m.nics.iter().find(|n| n.id.to_string() == wanted || n.name == wanted).map(|n| n.id)
     });
-    nic.map(|id| (key, id))
-        .ok_or_else(|| Response::missing("Interface"))
+    nic.map(|id| (key, id)).ok_or_else(|| Response::missing("Interface"))
 }
 
 fn show(region: &Region, key: u32, id: i64) -> Answer {
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
     let nic = m.nic(id).ok_or_else(|| Response::missing("Interface"))?;
     let mut j = Json::at(0, 2048);
     j.object(|j| render::nic(j, nic, &m.system_id, &region.net));
@@ -81,27 +71,17 @@ fn edit<T>(
     id: i64,
     change: impl FnOnce(&mut Nic) -> T,
 ) -> Option<T> {
-    region
-        .edit(key, |m| m.nics.iter_mut().find(|n| n.id == id).map(change))
-        .flatten()
+    region.edit(key, |m| m.nics.iter_mut().find(|n| n.id == id).map(change)).flatten()
 }
 
 /// `PUT nodes/ID/interfaces/IID/`.
 pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
-    let (key, id) = changeable(
-        region,
-        call,
-        "update interface interface",
-        &[Status::Deployed],
-    )?;
+    let (key, id) = changeable(region, call, "update interface interface", &[Status::Deployed])?;
     let form = &call.form;
     let vlan = match form.filled("vlan") {
         None => None,
         Some(text) => {
-            let known = text
-                .parse()
-                .ok()
-                .filter(|v| region.net.vlan_by_id(*v).is_some());
+            let known = text.parse().ok().filter(|v| region.net.vlan_by_id(*v).is_some());
             Some(known.ok_or_else(|| {
                 let text =
                     "Select a valid choice. That choice is not one of the available choices.";
@@ -112,16 +92,11 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
     let deployed = region.status(key) == Status::Deployed;
     let name = form.filled("name").map(str::to_owned);
     let mac = form.filled("mac_address").map(str::to_lowercase);
-    let tags = form.get("tags").map(|t| {
-        t.split(',')
-            .filter(|t| !t.is_empty())
-            .map(|t| t.trim().to_owned())
-            .collect()
-    });
+    let tags = form
+        .get("tags")
+        .map(|t| t.split(',').filter(|t| !t.is_empty()).map(|t| t.trim().to_owned()).collect());
     let mtu = form.filled("mtu").and_then(|m| m.parse().ok());
-    let connected = form
-        .has("link_connected")
-        .then(|| form.django_bool("link_connected"));
+    let connected = form.has("link_connected").then(|| form.django_bool("link_connected"));
     let moved = edit(region, key, id, |nic| {
         nic.name = name.unwrap_or(std::mem::take(&mut nic.name));
         nic.mac = mac.unwrap_or(std::mem::take(&mut nic.mac));
@@ -136,9 +111,8 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
         }
         nic.vlan = vlan;
         // Links to subnets of the old VLAN go with it.
-        let (gone, kept) = std::mem::take(&mut nic.links)
-            .into_iter()
-            .partition(|l| l.subnet.is_some());
+        let (gone, kept) =
+            std::mem::take(&mut nic.links).into_iter().partition(|l| l.subnet.is_some());
         nic.links = kept;
         gone
     });
@@ -195,42 +169,31 @@ fn subnet_of(
             _ => Err(Response::invalid("subnet", "This field is required.")),
         };
     };
-    let found = region
-        .net
-        .subnet_by_text(text)
-        .filter(|s| nic.vlan.is_none() || nic.vlan == Some(s.vlan));
+    let found =
+        region.net.subnet_by_text(text).filter(|s| nic.vlan.is_none() || nic.vlan == Some(s.vlan));
     match found {
         Some(subnet) => Ok(Some(subnet.id)),
         None => {
             let none = format!("None found with id={text}.");
             let required = "This field is required.".to_owned();
-            Err(Response::invalid_all(&[
-                ("subnet", none),
-                ("subnet", required),
-            ]))
+            Err(Response::invalid_all(&[("subnet", none), ("subnet", required)]))
         }
     }
 }
 
 fn dhcp_conflict(region: &Region, nic: &Nic) -> Option<Response> {
     let link = nic.links.iter().find(|l| l.mode == Mode::Dhcp)?;
-    let from = link
-        .subnet
-        .and_then(|s| region.net.subnet_by_id(s))
-        .map(|s| {
-            let vid = region.net.vlan_by_id(s.vlan).map_or(0, |v| v.vid);
-            if vid > 0 {
-                format!(" from '{}:{}(vid={vid})'", s.name, s.cidr())
-            } else {
-                format!(" from '{}:{}'", s.name, s.cidr())
-            }
-        });
+    let from = link.subnet.and_then(|s| region.net.subnet_by_id(s)).map(|s| {
+        let vid = region.net.vlan_by_id(s.vlan).map_or(0, |v| v.vid);
+        if vid > 0 {
+            format!(" from '{}:{}(vid={vid})'", s.name, s.cidr())
+        } else {
+            format!(" from '{}:{}'", s.name, s.cidr())
+        }
+    });
     Some(Response::invalid(
         "mode",
-        format!(
-            "Interface is already set to DHCP{}.",
-            from.unwrap_or_default()
-        ),
+        format!("Interface is already set to DHCP{}.", from.unwrap_or_default()),
     ))
 }
 
@@ -247,11 +210,7 @@ fn static_address(region: &mut Region, call: &Call<'_>, subnet: i64) -> Result<u
         Ok(()) => Ok(address),
         Err(AddressError::Used) => Err(Response::text(404, "IP address is already in use.")),
         Err(AddressError::Dynamic(a, b)) => {
-            let text = format!(
-                "IP address is inside a dynamic range {} to {}.",
-                ip(a),
-                ip(b)
-            );
+            let text = format!("IP address is inside a dynamic range {} to {}.", ip(a), ip(b));
             Err(Response::invalid("ip_address", text))
         }
         Err(AddressError::Outside) => {
@@ -294,15 +253,8 @@ pub(super) fn link(region: &mut Region, call: &Call<'_>) -> Answer {
         (Mode::Static, Some(subnet)) => Some(static_address(region, call, subnet)?),
         _ => None,
     };
-    let link = Link {
-        id: region.next_id("link"),
-        mode,
-        subnet,
-        address,
-    };
-    let vlan = subnet
-        .and_then(|s| region.net.subnet_by_id(s))
-        .map(|s| s.vlan);
+    let link = Link { id: region.next_id("link"), mode, subnet, address };
+    let vlan = subnet.and_then(|s| region.net.subnet_by_id(s)).map(|s| s.vlan);
     let gone = edit(region, key, id, |nic| {
         nic.vlan = nic.vlan.or(vlan);
         // A bare link-up gives way; other links add up, unless forced.
@@ -321,32 +273,21 @@ pub(super) fn link(region: &mut Region, call: &Call<'_>) -> Answer {
 pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> Answer {
     let (key, id) = changeable(region, call, "unlink subnet interface", &[])?;
     let wanted = call.form.get("id").unwrap_or("").to_owned();
-    let links = region
-        .machine(key)
-        .and_then(|m| m.nic(id))
-        .map(|n| n.links.clone())
-        .unwrap_or_default();
+    let links =
+        region.machine(key).and_then(|m| m.nic(id)).map(|n| n.links.clone()).unwrap_or_default();
     if !links.iter().any(|l| l.id.to_string() == wanted) {
         let list: Vec<String> = links.iter().map(|l| format!("'{}'", l.id)).collect();
-        let text = format!(
-            "'{wanted}' is not a valid id.  It should be one of: {}.",
-            list.join(", ")
-        );
+        let text =
+            format!("'{wanted}' is not a valid id.  It should be one of: {}.", list.join(", "));
         return Err(Response::invalid("id", text));
     }
     let up = region.next_id("link");
     let gone = edit(region, key, id, |nic| {
-        let (gone, kept): (Vec<Link>, Vec<Link>) = std::mem::take(&mut nic.links)
-            .into_iter()
-            .partition(|l| l.id.to_string() == wanted);
+        let (gone, kept): (Vec<Link>, Vec<Link>) =
+            std::mem::take(&mut nic.links).into_iter().partition(|l| l.id.to_string() == wanted);
         nic.links = kept;
         if nic.links.is_empty() {
-            nic.links.push(Link {
-                id: up,
-                mode: Mode::LinkUp,
-                subnet: None,
-                address: None,
-            });
+            nic.links.push(Link { id: up, mode: Mode::LinkUp, subnet: None, address: None });
         }
         gone
     });
@@ -379,22 +320,12 @@ pub(super) fn set_default_gateway(region: &mut Region, call: &Call<'_>) -> Answe
         .iter()
         .filter(|l| asked.is_none_or(|a| l.id.to_string() == a))
         .filter_map(|l| l.subnet.map(|s| (l.id, s)))
-        .filter(|(_, s)| {
-            region
-                .net
-                .subnet_by_id(*s)
-                .is_some_and(|s| s.gateway.is_some())
-        })
+        .filter(|(_, s)| region.net.subnet_by_id(*s).is_some_and(|s| s.gateway.is_some()))
         .collect();
     let Some((link, subnet)) = usable.first().copied() else {
-        return Err(Response::invalid(
-            "__all__",
-            "This interface has no usable gateways.",
-        ));
+        return Err(Response::invalid("__all__", "This interface has no usable gateways."));
     };
-    region.edit(key, |m| {
-        (m.gateway, m.gateway_link) = (Some(subnet), Some(link))
-    });
+    region.edit(key, |m| (m.gateway, m.gateway_link) = (Some(subnet), Some(link)));
     show(region, key, id)
 }
 
@@ -424,16 +355,10 @@ pub(super) fn remove_tag(region: &mut Region, call: &Call<'_>) -> Answer {
 pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.find(call.part(0))?;
     region.permitted(key, call)?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Node"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
     let wanted: Vec<&str> = call.form.all("parents").collect();
-    let parents: Vec<Nic> = m
-        .nics
-        .iter()
-        .filter(|n| wanted.contains(&n.id.to_string().as_str()))
-        .cloned()
-        .collect();
+    let parents: Vec<Nic> =
+        m.nics.iter().filter(|n| wanted.contains(&n.id.to_string().as_str())).cloned().collect();
     let Some(first) = parents.first() else {
         return Err(Response::invalid(
             "parents",
@@ -441,29 +366,17 @@ pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> Answer {
         ));
     };
     if parents.iter().any(|p| p.vlan != first.vlan) {
-        return Err(Response::invalid(
-            "parents",
-            "All parents must belong to the same VLAN.",
-        ));
+        return Err(Response::invalid("parents", "All parents must belong to the same VLAN."));
     }
     let id = region.next_id("interface");
     let name = call.form.filled("name").unwrap_or("bond0").to_owned();
-    let up = Link {
-        id: region.next_id("link"),
-        mode: Mode::LinkUp,
-        subnet: None,
-        address: None,
-    };
+    let up = Link { id: region.next_id("link"), mode: Mode::LinkUp, subnet: None, address: None };
     let mut bond = Nic::bare(id, name.clone(), first.mac.clone());
     bond.kind = "bond";
     bond.vlan = first.vlan;
     bond.parents = parents.iter().map(|p| p.name.clone()).collect();
     bond.links = vec![up];
-    let bond_mode = call
-        .form
-        .filled("bond_mode")
-        .unwrap_or("active-backup")
-        .to_owned();
+    let bond_mode = call.form.filled("bond_mode").unwrap_or("active-backup").to_owned();
     bond.params.insert("bond_mode".to_owned(), bond_mode);
     let ids: Vec<i64> = parents.iter().map(|p| p.id).collect();
     region.edit(key, |m| {

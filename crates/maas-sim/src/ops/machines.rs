@@ -73,20 +73,18 @@ fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), Response
                 format!("Select a valid choice. {value} is not one of the available choices.");
             Err(Response::invalid(name, text))
         }
-        "mac_address" if !is_mac(value) => Err(Response::invalid(
-            name,
-            format!("'{value}' is not a valid MAC address."),
-        )),
-        "zone" | "in_zone" if !region.settings.zones.iter().any(|z| z.name == value) => Err(
-            Response::invalid(name, format!("No such zone(s): {value}.")),
-        ),
-        "pool" | "in_pool" if !region.settings.pools.iter().any(|p| p.name == value) => Err(
-            Response::invalid(name, format!("No such pool(s): {value}.")),
-        ),
-        "tags" if !region.settings.tags.iter().any(|t| t.name == value) => Err(Response::invalid(
-            name,
-            format!("No such tag(s): '{value}'."),
-        )),
+        "mac_address" if !is_mac(value) => {
+            Err(Response::invalid(name, format!("'{value}' is not a valid MAC address.")))
+        }
+        "zone" | "in_zone" if !region.settings.zones.iter().any(|z| z.name == value) => {
+            Err(Response::invalid(name, format!("No such zone(s): {value}.")))
+        }
+        "pool" | "in_pool" if !region.settings.pools.iter().any(|p| p.name == value) => {
+            Err(Response::invalid(name, format!("No such pool(s): {value}.")))
+        }
+        "tags" if !region.settings.tags.iter().any(|t| t.name == value) => {
+            Err(Response::invalid(name, format!("No such tag(s): '{value}'.")))
+        }
         _ => Ok(()),
     }
 }
@@ -111,15 +109,9 @@ fn matches(region: &Region, m: &Machine, name: &str, value: &str) -> bool {
         "mem" => m.memory as f64 >= number(),
         "subnets" => {
             let wanted = region.net.subnet_by_text(value).map(|s| s.id);
-            m.nics
-                .iter()
-                .flat_map(|n| &n.links)
-                .any(|l| l.subnet.is_some() && l.subnet == wanted)
+            m.nics.iter().flat_map(|n| &n.links).any(|l| l.subnet.is_some() && l.subnet == wanted)
         }
-        "vlans" => m
-            .nics
-            .iter()
-            .any(|n| n.vlan.is_some_and(|v| v.to_string() == value)),
+        "vlans" => m.nics.iter().any(|n| n.vlan.is_some_and(|v| v.to_string() == value)),
         "fabrics" => m
             .nics
             .iter()
@@ -144,13 +136,11 @@ pub(super) fn select(
         }
     }
     let fits = |m: &Machine| {
-        groups
-            .iter()
-            .all(|(name, values)| match name.strip_prefix("not_") {
-                Some(bare) => !values.iter().any(|v| matches(region, m, bare, v)),
-                None if *name == "tags" => values.iter().all(|v| matches(region, m, name, v)),
-                None => values.iter().any(|v| matches(region, m, name, v)),
-            })
+        groups.iter().all(|(name, values)| match name.strip_prefix("not_") {
+            Some(bare) => !values.iter().any(|v| matches(region, m, bare, v)),
+            None if *name == "tags" => values.iter().all(|v| matches(region, m, name, v)),
+            None => values.iter().any(|v| matches(region, m, name, v)),
+        })
     };
     let seen = |m: &Machine| call.admin || m.owner.as_deref().is_none_or(|o| o == call.user);
     // Ids first: a list by id must not cost a walk over the fleet.
@@ -161,12 +151,7 @@ pub(super) fn select(
         keys.retain(|k| region.machine(*k).is_some_and(|m| seen(m) && fits(m)));
         return Ok(keys);
     }
-    Ok(region
-        .machines
-        .values()
-        .filter(|m| seen(m) && fits(m))
-        .map(|m| m.key)
-        .collect())
+    Ok(region.machines.values().filter(|m| seen(m) && fits(m)).map(|m| m.key).collect())
 }
 
 /// `GET machines/`.
@@ -209,10 +194,7 @@ pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
 /// `nodes/?op=is_registered`.
 pub(super) fn is_registered(region: &mut Region, call: &Call<'_>) -> Answer {
     let mac = call.query.get("mac_address").unwrap_or("");
-    let found = region
-        .machines
-        .values()
-        .any(|m| m.nics.iter().any(|n| n.mac == mac));
+    let found = region.machines.values().any(|m| m.nics.iter().any(|n| n.mac == mac));
     Ok(Response::json(&Value::Bool(found)))
 }
 
@@ -222,10 +204,7 @@ pub(super) fn all_power_parameters(region: &mut Region, call: &Call<'_>) -> Answ
     let mut out = Map::new();
     for m in region.machines.values() {
         if ids.is_empty() || ids.contains(&m.system_id.as_str()) {
-            out.insert(
-                m.system_id.clone(),
-                Value::Object(m.power_parameters.clone()),
-            );
+            out.insert(m.system_id.clone(), Value::Object(m.power_parameters.clone()));
         }
     }
     Ok(Response::json(&Value::Object(out)))
@@ -237,10 +216,7 @@ pub(super) fn power_parameters(region: &mut Region, call: &Call<'_>) -> Answer {
     if !call.admin {
         return Err(Response::forbidden());
     }
-    let parameters = region
-        .machine(key)
-        .map(|m| m.power_parameters.clone())
-        .unwrap_or_default();
+    let parameters = region.machine(key).map(|m| m.power_parameters.clone()).unwrap_or_default();
     Ok(Response::json(&Value::Object(parameters)))
 }
 
@@ -265,11 +241,8 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
     {
         return Err(refusal.clone());
     }
-    let macs: Vec<String> = form
-        .all("mac_addresses")
-        .filter(|m| !m.is_empty())
-        .map(str::to_lowercase)
-        .collect();
+    let macs: Vec<String> =
+        form.all("mac_addresses").filter(|m| !m.is_empty()).map(str::to_lowercase).collect();
     if call.user.is_empty()
         && let Some(m) = region.machines.values().find(|m| {
             matches!(m.status, Status::New | Status::Commissioning)
@@ -319,24 +292,16 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
 /// The name of a machine created without one: the rack's name for a racked machine, as a reverse
 /// lookup of its address would give; else MAAS's pets, here numbered.
 fn pet_name(region: &mut Region, macs: &[String], parameters: &Map<String, Value>) -> String {
-    let bmc = parameters
-        .get("power_address")
-        .and_then(Value::as_str)
-        .unwrap_or("");
-    let host = macs
-        .iter()
-        .find_map(|m| region.host_by_mac.get(m))
-        .or_else(|| region.host_by_bmc.get(bmc));
+    let bmc = parameters.get("power_address").and_then(Value::as_str).unwrap_or("");
+    let host =
+        macs.iter().find_map(|m| region.host_by_mac.get(m)).or_else(|| region.host_by_bmc.get(bmc));
     let rack = host.map(|i| region.hosts[*i].name.clone());
     rack.filter(|name| hostname_error(region, name, None).is_none())
         .unwrap_or_else(|| format!("sure-pet{}", region.next_id("pet")))
 }
 
 fn adopt(region: &mut Region, key: u32, user: &str) {
-    let scripts = crate::lifecycle::COMMISSIONING_SCRIPTS
-        .iter()
-        .map(|s| (*s).to_owned())
-        .collect();
+    let scripts = crate::lifecycle::COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
     let set = region.new_set(key, SetKind::Commissioning, scripts);
     region.edit(key, |m| {
         m.status = Status::Deployed;
@@ -346,22 +311,14 @@ fn adopt(region: &mut Region, key: u32, user: &str) {
         m.commissioning_state = ScriptState::Pending;
     });
     let at_us = region.now;
-    region.log(
-        key,
-        crate::stats::LogEntry::Status {
-            at_us,
-            name: Status::Deployed.label(),
-        },
-    );
+    region.log(key, crate::stats::LogEntry::Status { at_us, name: Status::Deployed.label() });
 }
 
 fn apply_fields(region: &mut Region, key: u32, params: &Params) {
     let text = |name: &str| params.get(name).map(str::to_owned);
     let (description, zone, pool) = (text("description"), text("zone"), text("pool"));
-    let (hwe, swap) = (
-        text("min_hwe_kernel"),
-        params.filled("swap_size").and_then(|s| s.parse().ok()),
-    );
+    let (hwe, swap) =
+        (text("min_hwe_kernel"), params.filled("swap_size").and_then(|s| s.parse().ok()));
     let (cpu, memory) = (
         params.filled("cpu_count").and_then(|s| s.parse().ok()),
         params.filled("memory").and_then(|s| s.parse().ok()),
@@ -382,9 +339,7 @@ fn apply_fields(region: &mut Region, key: u32, params: &Params) {
 /// `PUT machines/ID/`: in any status, unless locked; unknown fields are ignored.
 pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.find(call.part(0))?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
     if !call.admin || m.locked {
         return Err(Response::forbidden());
     }
@@ -392,31 +347,16 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
     let choice =
         || "Select a valid choice. That choice is not one of the available choices.".to_owned();
     let mut errors = Vec::new();
-    if form
-        .filled("zone")
-        .is_some_and(|z| !region.settings.zones.iter().any(|g| g.name == z))
-    {
+    if form.filled("zone").is_some_and(|z| !region.settings.zones.iter().any(|g| g.name == z)) {
         errors.push(("zone", choice()));
     }
-    if form
-        .filled("pool")
-        .is_some_and(|p| !region.settings.pools.iter().any(|g| g.name == p))
-    {
+    if form.filled("pool").is_some_and(|p| !region.settings.pools.iter().any(|g| g.name == p)) {
         errors.push(("pool", choice()));
     }
-    if let Some(kernel) = form
-        .filled("min_hwe_kernel")
-        .filter(|k| !region.images.knows_kernel(k))
-    {
-        errors.push((
-            "min_hwe_kernel",
-            format!("No kernel matches \">={kernel}\" requirement."),
-        ));
+    if let Some(kernel) = form.filled("min_hwe_kernel").filter(|k| !region.images.knows_kernel(k)) {
+        errors.push(("min_hwe_kernel", format!("No kernel matches \">={kernel}\" requirement.")));
     }
-    if let Some(text) = form
-        .filled("hostname")
-        .and_then(|h| hostname_error(region, h, Some(key)))
-    {
+    if let Some(text) = form.filled("hostname").and_then(|h| hostname_error(region, h, Some(key))) {
         errors.push(("hostname", text));
     }
     let arch = form.filled("architecture").map(architecture).transpose()?;

@@ -125,32 +125,20 @@ pub(crate) fn dispatch(region: &mut Region, request: &Request) -> Response {
         return Response::text(404, format!("Unknown API endpoint: {path}."));
     };
     let query = Params::parse_query(&request.query);
-    let (user, refusal) = match region
-        .accounts
-        .check(request.authorization.as_deref(), region.wall)
+    let (user, refusal) = match region.accounts.check(request.authorization.as_deref(), region.wall)
     {
         Ok(index) => (region.accounts.users.get(index).cloned(), None),
         Err(Denied::Anonymous) => (None, None),
         Err(Denied::Refused(response)) => (None, Some(response)),
     };
     if let Some(response) = refusal {
-        region.stats.call(
-            "refused",
-            request.body.len(),
-            response.body.len(),
-            response.status,
-        );
+        region.stats.call("refused", request.body.len(), response.body.len(), response.status);
         return response;
     }
-    let form = Params::parse_body(
-        request.content_type.as_deref(),
-        &request.body,
-        request.method == "PUT",
-    );
-    let op = query
-        .get("op")
-        .or(path_op)
-        .or_else(|| form.get("op").filter(|_| request.method == "POST"));
+    let form =
+        Params::parse_body(request.content_type.as_deref(), &request.body, request.method == "PUT");
+    let op =
+        query.get("op").or(path_op).or_else(|| form.get("op").filter(|_| request.method == "POST"));
     let op = op.map(str::to_owned);
     let action = match choose(resource, &request.method, op.as_deref(), user.is_none()) {
         Ok(action) => action,
@@ -173,10 +161,7 @@ fn choose<'t>(
     op: Option<&str>,
     anonymous: bool,
 ) -> Result<&'t Action, Response> {
-    let open = resource
-        .actions
-        .iter()
-        .any(|a| a.access == Access::Anonymous);
+    let open = resource.actions.iter().any(|a| a.access == Access::Anonymous);
     if anonymous && !resource.twin && !open {
         return Err(Accounts::anonymous_refusal());
     }
@@ -186,27 +171,18 @@ fn choose<'t>(
         allowed.dedup();
         return Err(Response::new(405, HTML, "").header("Allow", allowed.join(", ")));
     }
-    let found = resource
-        .actions
-        .iter()
-        .find(|a| a.method == method && a.op == op);
-    found
-        .filter(|a| !anonymous || a.access == Access::Anonymous)
-        .ok_or_else(|| {
-            let op = op.unwrap_or("None");
-            Response::text(
-                400,
-                format!("Unrecognised signature: method={method} op={op}"),
-            )
-        })
+    let found = resource.actions.iter().find(|a| a.method == method && a.op == op);
+    found.filter(|a| !anonymous || a.access == Access::Anonymous).ok_or_else(|| {
+        let op = op.unwrap_or("None");
+        Response::text(400, format!("Unrecognised signature: method={method} op={op}"))
+    })
 }
 
 fn allowed(action: &Action, call: &Call<'_>) -> Result<(), Response> {
     match action.access {
-        Access::Admin if !call.admin => Err(Response::text(
-            403,
-            "This method is reserved for admin users.",
-        )),
+        Access::Admin if !call.admin => {
+            Err(Response::text(403, "This method is reserved for admin users."))
+        }
         Access::AdminSilent if !call.admin => Err(Response::forbidden()),
         _ => Ok(()),
     }
@@ -218,11 +194,9 @@ fn scope(
     call: &Call<'_>,
 ) -> (Option<u32>, Option<String>, Option<String>, Option<String>) {
     let first = call.part(0);
-    let key = region.key_of(first).or_else(|| {
-        call.params()
-            .get("system_id")
-            .and_then(|id| region.key_of(id))
-    });
+    let key = region
+        .key_of(first)
+        .or_else(|| call.params().get("system_id").and_then(|id| region.key_of(id)));
     match key.and_then(|k| region.machine(k)) {
         Some(m) => (
             key,
@@ -230,20 +204,12 @@ fn scope(
             Some(m.system_id.clone()),
             region.hosts.get(m.host).map(|h| h.name.clone()),
         ),
-        None => (
-            None,
-            call.params().get("hostname").map(str::to_owned),
-            None,
-            None,
-        ),
+        None => (None, call.params().get("hostname").map(str::to_owned), None, None),
     }
 }
 
-const BEFORE: &[FaultKind] = &[
-    FaultKind::Refused504,
-    FaultKind::Unavailable503,
-    FaultKind::ResetBefore,
-];
+const BEFORE: &[FaultKind] =
+    &[FaultKind::Refused504, FaultKind::Unavailable503, FaultKind::ResetBefore];
 const AFTER: &[FaultKind] = &[FaultKind::Accepted504, FaultKind::ResetAfterAccept];
 
 fn run(region: &mut Region, action: &Action, call: &Call<'_>) -> Response {
@@ -260,11 +226,7 @@ fn run(region: &mut Region, action: &Action, call: &Call<'_>) -> Response {
         .strike(&[FaultKind::Slow], at)
         .map_or(0, |f| (f.seconds.unwrap_or(30.0) * 1e6) as i64);
     let before = region.faults.strike(BEFORE, at);
-    let after = if before.is_none() {
-        region.faults.strike(AFTER, at)
-    } else {
-        None
-    };
+    let after = if before.is_none() { region.faults.strike(AFTER, at) } else { None };
     let mut response = match before {
         Some(fault) => distort(Response::text(200, ""), &fault),
         None => match allowed(action, call).and_then(|()| (action.run)(region, call)) {
@@ -273,11 +235,7 @@ fn run(region: &mut Region, action: &Action, call: &Call<'_>) -> Response {
     };
     if action.method != "GET" {
         let status = response.status;
-        let entry = LogEntry::Call {
-            at_us: arrived,
-            endpoint: action.label,
-            status,
-        };
+        let entry = LogEntry::Call { at_us: arrived, endpoint: action.label, status };
         let target = host.or_else(|| created(region, key, &response));
         if let Some(name) = target {
             region.stats.machine(&name).log.push(entry);
@@ -287,19 +245,10 @@ fn run(region: &mut Region, action: &Action, call: &Call<'_>) -> Response {
         response = distort(response, &fault);
     }
     response = response.delayed(slow);
-    region.stats.call(
-        action.label,
-        call.request.body.len(),
-        response.body.len(),
-        response.status,
-    );
+    region.stats.call(action.label, call.request.body.len(), response.body.len(), response.status);
     if !response.headers.iter().any(|(k, _)| *k == "Vary") && response.delivery == Delivery::Send {
-        response
-            .headers
-            .push(("Vary", "Authorization, Cookie".to_owned()));
-        response
-            .headers
-            .push(("X-Frame-Options", "DENY".to_owned()));
+        response.headers.push(("Vary", "Authorization, Cookie".to_owned()));
+        response.headers.push(("X-Frame-Options", "DENY".to_owned()));
     }
     response
 }
@@ -311,10 +260,7 @@ fn created(region: &Region, key: Option<u32>, response: &Response) -> Option<Str
         None if response.status == 200 => *region.machines.keys().next_back()?,
         None => return None,
     };
-    region
-        .machine(key)
-        .and_then(|m| region.hosts.get(m.host))
-        .map(|h| h.name.clone())
+    region.machine(key).and_then(|m| region.hosts.get(m.host)).map(|h| h.name.clone())
 }
 
 fn distort(response: Response, fault: &Fault) -> Response {
@@ -353,14 +299,7 @@ pub(crate) fn as_user(region: &mut Region, request: &Request, user: &str) -> Res
     let query = Params::parse_query(&request.query);
     match choose(resource, &request.method, op.as_deref(), false) {
         Ok(action) => {
-            let call = Call {
-                request,
-                parts,
-                query,
-                form,
-                user: user.to_owned(),
-                admin: true,
-            };
+            let call = Call { request, parts, query, form, user: user.to_owned(), admin: true };
             match (action.run)(region, &call) {
                 Ok(response) | Err(response) => response,
             }

@@ -17,12 +17,7 @@ pub(super) fn domains(_: &mut Region, _: &Call<'_>) -> Answer {
 /// `GET fabrics/`.
 pub(super) fn fabrics(region: &mut Region, _: &Call<'_>) -> Answer {
     Ok(Response::json(
-        &region
-            .net
-            .fabrics
-            .iter()
-            .map(|(id, _)| region.net.fabric_json(*id))
-            .collect(),
+        &region.net.fabrics.iter().map(|(id, _)| region.net.fabric_json(*id)).collect(),
     ))
 }
 
@@ -31,14 +26,8 @@ fn number(call: &Call<'_>, index: usize) -> i64 {
 }
 
 fn fabric_id(region: &Region, call: &Call<'_>) -> Result<i64, Response> {
-    let known = region
-        .net
-        .fabrics
-        .iter()
-        .find(|f| f.0 == number(call, 0) || f.1 == call.part(0));
-    known
-        .map(|f| f.0)
-        .ok_or_else(|| Response::missing("Fabric"))
+    let known = region.net.fabrics.iter().find(|f| f.0 == number(call, 0) || f.1 == call.part(0));
+    known.map(|f| f.0).ok_or_else(|| Response::missing("Fabric"))
 }
 
 /// `GET fabrics/ID/`.
@@ -50,19 +39,13 @@ pub(super) fn fabric(region: &mut Region, call: &Call<'_>) -> Answer {
 pub(super) fn vlans(region: &mut Region, call: &Call<'_>) -> Answer {
     let fabric = fabric_id(region, call)?;
     let list = region.net.vlans.iter().filter(|v| v.fabric == fabric);
-    Ok(Response::json(
-        &list.map(|v| region.net.vlan_json(v.id)).collect(),
-    ))
+    Ok(Response::json(&list.map(|v| region.net.vlan_json(v.id)).collect()))
 }
 
 /// `GET fabrics/ID/vlans/VID/`.
 pub(super) fn vlan(region: &mut Region, call: &Call<'_>) -> Answer {
     let fabric = fabric_id(region, call)?;
-    let found = region
-        .net
-        .vlans
-        .iter()
-        .find(|v| v.fabric == fabric && v.vid == number(call, 1));
+    let found = region.net.vlans.iter().find(|v| v.fabric == fabric && v.vid == number(call, 1));
     found
         .map(|v| Response::json(&region.net.vlan_json(v.id)))
         .ok_or_else(|| Response::missing("VLAN"))
@@ -83,22 +66,11 @@ pub(super) fn spaces(region: &mut Region, _: &Call<'_>) -> Answer {
 
 /// `GET subnets/`.
 pub(super) fn subnets(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(
-        &region
-            .net
-            .subnets
-            .iter()
-            .map(|s| region.net.subnet_json(s.id))
-            .collect(),
-    ))
+    Ok(Response::json(&region.net.subnets.iter().map(|s| region.net.subnet_json(s.id)).collect()))
 }
 
 fn subnet_id(region: &Region, call: &Call<'_>) -> Result<i64, Response> {
-    region
-        .net
-        .subnet_by_text(call.part(0))
-        .map(|s| s.id)
-        .ok_or_else(|| Response::missing("Subnet"))
+    region.net.subnet_by_text(call.part(0)).map(|s| s.id).ok_or_else(|| Response::missing("Subnet"))
 }
 
 /// `GET subnets/ID/`.
@@ -130,10 +102,7 @@ pub(super) fn statistics(region: &mut Region, call: &Call<'_>) -> Answer {
     let free = region.net.unreserved(id);
     let available: u32 = free.iter().map(|(a, b)| b - a + 1).sum();
     let largest = free.iter().map(|(a, b)| b - a + 1).max().unwrap_or(0);
-    let (base, bits) = region
-        .net
-        .subnet_by_id(id)
-        .map_or((0, 32), |s| (s.base, s.bits));
+    let (base, bits) = region.net.subnet_by_id(id).map_or((0, 32), |s| (s.base, s.bits));
     let total = ((1_u64 << (32 - bits)) as u32).saturating_sub(2);
     let usage = f64::from(total - available) / f64::from(total.max(1));
     Ok(Response::json(&json!({
@@ -152,14 +121,7 @@ pub(super) fn statistics(region: &mut Region, call: &Call<'_>) -> Answer {
 
 /// `GET ipranges/`.
 pub(super) fn ranges(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(
-        &region
-            .net
-            .ranges
-            .iter()
-            .map(|r| region.net.range_json(r))
-            .collect(),
-    ))
+    Ok(Response::json(&region.net.ranges.iter().map(|r| region.net.range_json(r)).collect()))
 }
 
 /// `GET discovery/` and its filters: nothing is discovered here.
@@ -173,9 +135,7 @@ pub(super) fn scan(_: &mut Region, call: &Call<'_>) -> Answer {
         let text = "Bad request: scanning all subnets is not allowed unless force=True is specified.\n\n**WARNING: This will scan ALL networks attached to MAAS rack controllers.\nCheck with your internet service provider or IT department to be sure this is\nallowed before proceeding.**\n";
         return Err(Response::new(400, TEXT_BARE, text));
     }
-    Ok(Response::json(
-        &json!({"result": "No rack controllers are available to scan."}),
-    ))
+    Ok(Response::json(&json!({"result": "No rack controllers are available to scan."})))
 }
 
 /// `GET rackcontrollers/`: one, which is also the region.

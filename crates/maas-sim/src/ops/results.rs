@@ -88,11 +88,7 @@ fn result(region: &Region, m: &Machine, set: &ScriptSet, index: usize, with_outp
     if with_output {
         let text = encode_base64(&output(region, m, set, name));
         out["output"] = json!(text);
-        out["stdout"] = json!(if name == "/tmp/install.log" {
-            String::new()
-        } else {
-            text
-        });
+        out["stdout"] = json!(if name == "/tmp/install.log" { String::new() } else { text });
         out["stderr"] = json!("");
         out["result"] = json!("");
     }
@@ -107,11 +103,8 @@ fn runtime(set: &ScriptSet) -> String {
 
 fn set_json(region: &Region, m: &Machine, set: &ScriptSet, call: &Call<'_>) -> Value {
     let with_output = call.query.django_bool("include_output");
-    let filters: Vec<&str> = call
-        .query
-        .get("filters")
-        .map(|t| t.split(',').collect())
-        .unwrap_or_default();
+    let filters: Vec<&str> =
+        call.query.get("filters").map(|t| t.split(',').collect()).unwrap_or_default();
     let results: Vec<Value> = (0..set.scripts.len())
         .filter(|i| filters.is_empty() || filters.contains(&set.scripts[*i].as_str()))
         .map(|i| result(region, m, set, i, with_output))
@@ -135,9 +128,7 @@ fn set_json(region: &Region, m: &Machine, set: &ScriptSet, call: &Call<'_>) -> V
 /// `GET nodes/ID/results/`.
 pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.find(call.part(0))?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Node"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
     let kind = match call.query.filled("type") {
         None => None,
         Some("commissioning") => Some(SetKind::Commissioning),
@@ -145,10 +136,7 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
         Some("installation") => Some(SetKind::Installation),
         Some("release") => return Ok(Response::json(&json!([]))),
         Some(other) => {
-            return Err(Response::text(
-                400,
-                format!("'{other}' is not a valid script type."),
-            ));
+            return Err(Response::text(400, format!("'{other}' is not a valid script type.")));
         }
     };
     let sets: Vec<Value> = m
@@ -162,9 +150,7 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
 
 fn find<'a>(region: &'a Region, call: &Call<'_>) -> Result<(&'a Machine, &'a ScriptSet), Response> {
     let key = region.find(call.part(0))?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Node"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
     let word = call.part(1);
     let current = match word {
         "current-commissioning" => Some((m.current_commissioning, "commissioning")),
@@ -174,14 +160,9 @@ fn find<'a>(region: &'a Region, call: &Call<'_>) -> Result<(&'a Machine, &'a Scr
     };
     if let Some((id, label)) = current {
         let text = format!("No current {label} script set exists for this node.");
-        return m
-            .set(id)
-            .map(|s| (m, s))
-            .ok_or_else(|| Response::text(400, text));
+        return m.set(id).map(|s| (m, s)).ok_or_else(|| Response::text(400, text));
     }
-    m.set(word.parse().ok())
-        .map(|s| (m, s))
-        .ok_or_else(|| Response::missing("ScriptSet"))
+    m.set(word.parse().ok()).map(|s| (m, s)).ok_or_else(|| Response::missing("ScriptSet"))
 }
 
 /// `GET nodes/ID/results/SET/`.
@@ -193,17 +174,10 @@ pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
 /// `op=download`.
 pub(super) fn download(region: &mut Region, call: &Call<'_>) -> Answer {
     let (m, set) = find(region, call)?;
-    let filters: Vec<&str> = call
-        .query
-        .get("filters")
-        .map(|t| t.split(',').collect())
-        .unwrap_or_default();
+    let filters: Vec<&str> =
+        call.query.get("filters").map(|t| t.split(',').collect()).unwrap_or_default();
     let mut out = Vec::new();
-    for name in set
-        .scripts
-        .iter()
-        .filter(|n| filters.is_empty() || filters.contains(&n.as_str()))
-    {
+    for name in set.scripts.iter().filter(|n| filters.is_empty() || filters.contains(&n.as_str())) {
         out.extend(output(region, m, set, name));
     }
     Ok(Response::new(200, "application/binary", out))
@@ -213,15 +187,10 @@ pub(super) fn download(region: &mut Region, call: &Call<'_>) -> Answer {
 pub(super) fn old(region: &mut Region, call: &Call<'_>) -> Answer {
     let ids: Vec<&str> = call.query.all("system_id").collect();
     let names: Vec<&str> = call.query.all("name").collect();
-    let kind = call
-        .query
-        .filled("result_type")
-        .and_then(|t| t.parse::<i64>().ok());
+    let kind = call.query.filled("result_type").and_then(|t| t.parse::<i64>().ok());
     let mut out = Vec::new();
-    for m in region
-        .machines
-        .values()
-        .filter(|m| ids.is_empty() || ids.contains(&m.system_id.as_str()))
+    for m in
+        region.machines.values().filter(|m| ids.is_empty() || ids.contains(&m.system_id.as_str()))
     {
         for set in m
             .sets

@@ -12,11 +12,8 @@ use crate::wire::{Response, encode_base64};
 
 const HARDWARE: &[&str] = &["node", "cpu", "memory", "storage", "network"];
 const HARDWARE_LABELS: &[&str] = &["Node", "CPU", "Memory", "Storage", "Network"];
-const PARALLEL: &[&str] = &[
-    "Disabled",
-    "Run along other instances of this script",
-    "Run along any other script.",
-];
+const PARALLEL: &[&str] =
+    &["Disabled", "Run along other instances of this script", "Run along any other script."];
 
 fn to_json(script: &Script, with_text: bool) -> Value {
     let history: Vec<Value> = script
@@ -32,17 +29,10 @@ fn to_json(script: &Script, with_text: bool) -> Value {
         })
         .collect();
     let label = |list: &[&'static str], i: i64| {
-        usize::try_from(i)
-            .ok()
-            .and_then(|i| list.get(i))
-            .copied()
-            .unwrap_or("")
+        usize::try_from(i).ok().and_then(|i| list.get(i)).copied().unwrap_or("")
     };
-    let packages = if script.packages.is_empty() {
-        json!({})
-    } else {
-        json!({"apt": script.packages})
-    };
+    let packages =
+        if script.packages.is_empty() { json!({}) } else { json!({"apt": script.packages}) };
     json!({
         "name": script.name,
         "title": script.title,
@@ -74,36 +64,23 @@ fn to_json(script: &Script, with_text: bool) -> Value {
 pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
     let with_text = call.query.django_bool("include_script");
     let kind = call.query.filled("type").map(kind_of).transpose()?;
-    let filters: Vec<&str> = call
-        .query
-        .filled("filters")
-        .map(|t| t.split(',').collect())
-        .unwrap_or_default();
+    let filters: Vec<&str> =
+        call.query.filled("filters").map(|t| t.split(',').collect()).unwrap_or_default();
     let fits = |s: &&Script| {
         kind.is_none_or(|k| s.kind == k)
             && (filters.is_empty()
-                || filters
-                    .iter()
-                    .any(|f| s.name == *f || s.tags.iter().any(|t| t == f)))
+                || filters.iter().any(|f| s.name == *f || s.tags.iter().any(|t| t == f)))
     };
-    let rows = region
-        .scripts
-        .list
-        .iter()
-        .filter(fits)
-        .map(|s| to_json(s, with_text));
+    let rows = region.scripts.list.iter().filter(fits).map(|s| to_json(s, with_text));
     Ok(Response::json(&rows.collect()))
 }
 
 fn find<'a>(region: &'a Region, call: &Call<'_>) -> Result<&'a Script, Response> {
     let wanted = call.part(0);
-    let found = region.scripts.named(wanted).or_else(|| {
-        region
-            .scripts
-            .list
-            .iter()
-            .find(|s| s.id.to_string() == wanted)
-    });
+    let found = region
+        .scripts
+        .named(wanted)
+        .or_else(|| region.scripts.list.iter().find(|s| s.id.to_string() == wanted));
     found.ok_or_else(|| Response::missing("Script"))
 }
 
@@ -139,11 +116,7 @@ fn metadata(text: &str) -> Map<String, Value> {
         .skip(1)
         .take_while(|l| !l.contains("--- End MAAS 1.0 script metadata ---"))
         .map(|l| {
-            format!(
-                "{}\n",
-                l.strip_prefix('#')
-                    .map_or(l, |l| l.strip_prefix(' ').unwrap_or(l))
-            )
+            format!("{}\n", l.strip_prefix('#').map_or(l, |l| l.strip_prefix(' ').unwrap_or(l)))
         })
         .collect();
     match serde_saphyr::from_str::<Value>(&inside) {
@@ -154,27 +127,17 @@ fn metadata(text: &str) -> Map<String, Value> {
 
 /// `0:10:00`, or seconds.
 fn seconds(value: &Value) -> Option<i64> {
-    let text = value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned);
-    text.split(':').try_fold(0, |all, piece| {
-        piece.parse::<i64>().ok().map(|n| all * 60 + n)
-    })
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.split(':').try_fold(0, |all, piece| piece.parse::<i64>().ok().map(|n| all * 60 + n))
 }
 
 /// The words of a list, given as a list or with commas.
 fn words(value: &Value) -> Vec<String> {
     match value {
-        Value::Array(items) => items
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect(),
-        Value::String(text) => text
-            .split(',')
-            .map(|t| t.trim().to_owned())
-            .filter(|t| !t.is_empty())
-            .collect(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Value::String(text) => {
+            text.split(',').map(|t| t.trim().to_owned()).filter(|t| !t.is_empty()).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -202,10 +165,7 @@ fn apply(script: &mut Script, fields: &Map<String, Value>) -> Result<(), Respons
         description.clone_into(&mut script.description);
     }
     if let Some(word) = text("hardware_type") {
-        script.hardware = HARDWARE
-            .iter()
-            .position(|h| *h == word)
-            .map_or(0, |i| i as i64);
+        script.hardware = HARDWARE.iter().position(|h| *h == word).map_or(0, |i| i as i64);
     }
     if let Some(value) = fields.get("parallel") {
         script.parallel = match value.as_str().unwrap_or("") {
@@ -214,10 +174,8 @@ fn apply(script: &mut Script, fields: &Map<String, Value>) -> Result<(), Respons
             _ => 0,
         };
     }
-    script.timeout_seconds = fields
-        .get("timeout")
-        .and_then(seconds)
-        .unwrap_or(script.timeout_seconds);
+    script.timeout_seconds =
+        fields.get("timeout").and_then(seconds).unwrap_or(script.timeout_seconds);
     if let Some(tags) = fields.get("tags") {
         script.tags = words(tags);
     }
@@ -227,16 +185,14 @@ fn apply(script: &mut Script, fields: &Map<String, Value>) -> Result<(), Respons
         .and_then(|i| HARDWARE.get(i))
         .copied()
         .unwrap_or("node");
-    script
-        .tags
-        .retain(|t| t != "gpu" && !HARDWARE.contains(&t.as_str()));
+    script.tags.retain(|t| t != "gpu" && !HARDWARE.contains(&t.as_str()));
     script.tags.push(hardware.to_owned());
     if let Some(Value::Object(parameters)) = fields.get("parameters") {
         script.parameters.clone_from(parameters);
     }
-    script.destructive = fields.get("destructive").map_or(script.destructive, |v| {
-        v.as_bool().unwrap_or_else(|| v.as_str() == Some("true"))
-    });
+    script.destructive = fields
+        .get("destructive")
+        .map_or(script.destructive, |v| v.as_bool().unwrap_or_else(|| v.as_str() == Some("true")));
     Ok(())
 }
 
@@ -245,9 +201,7 @@ fn content(call: &Call<'_>) -> Option<(Option<String>, Bytes)> {
         let name = (part.name != "script").then(|| part.name.clone());
         return Some((name, part.content.clone()));
     }
-    call.form
-        .filled("script")
-        .map(|t| (None, Bytes::from(t.to_owned())))
+    call.form.filled("script").map(|t| (None, Bytes::from(t.to_owned())))
 }
 
 /// `POST scripts/`.
@@ -259,17 +213,10 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
         return Err(Response::invalid("script", "Must start with shebang."));
     }
     let fields = fields(call, &source);
-    let name = fields
-        .get("name")
-        .and_then(Value::as_str)
-        .map(str::to_owned)
-        .or(part_name);
+    let name = fields.get("name").and_then(Value::as_str).map(str::to_owned).or(part_name);
     let name = name.ok_or_else(|| Response::invalid("name", "This field is required."))?;
     if region.scripts.named(&name).is_some() {
-        return Err(Response::invalid(
-            "name",
-            "Script with this Name already exists.",
-        ));
+        return Err(Response::invalid("name", "Script with this Name already exists."));
     }
     let id = region.scripts.new_id();
     let comment = call.form.filled("comment").map(str::to_owned);
@@ -288,11 +235,7 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
         parameters: Map::new(),
         packages: Vec::new(),
         text,
-        history: vec![Revision {
-            id,
-            comment,
-            at_us: region.now,
-        }],
+        history: vec![Revision { id, comment, at_us: region.now }],
     };
     apply(&mut script, &fields)?;
     let answer = Response::json(&to_json(&script, false));
@@ -304,28 +247,15 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
 pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
     let name = find(region, call)?.name.clone();
     let new = content(call).map(|(_, text)| text);
-    let source = new
-        .as_ref()
-        .map(|t| String::from_utf8_lossy(t).into_owned())
-        .unwrap_or_default();
+    let source = new.as_ref().map(|t| String::from_utf8_lossy(t).into_owned()).unwrap_or_default();
     let fields = fields(call, &source);
     let (id, now) = (region.scripts.new_id(), region.now);
     let comment = call.form.filled("comment").map(str::to_owned);
-    let script = region
-        .scripts
-        .named_mut(&name)
-        .ok_or_else(|| Response::missing("Script"))?;
+    let script = region.scripts.named_mut(&name).ok_or_else(|| Response::missing("Script"))?;
     apply(script, &fields)?;
     if let Some(text) = new {
         script.text = text;
-        script.history.insert(
-            0,
-            Revision {
-                id,
-                comment,
-                at_us: now,
-            },
-        );
+        script.history.insert(0, Revision { id, comment, at_us: now });
     }
     Ok(Response::json(&to_json(script, false)))
 }

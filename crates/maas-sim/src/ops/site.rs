@@ -30,15 +30,12 @@ fn user_json(user: &User) -> Value {
 
 /// `GET users/`.
 pub(super) fn users(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(
-        &region.accounts.users.iter().map(user_json).collect(),
-    ))
+    Ok(Response::json(&region.accounts.users.iter().map(user_json).collect()))
 }
 
 fn user_named(region: &Region, name: &str) -> Answer {
     let user = region.accounts.users.iter().find(|u| u.name == name);
-    user.map(|u| Response::json(&user_json(u)))
-        .ok_or_else(|| Response::missing("User"))
+    user.map(|u| Response::json(&user_json(u))).ok_or_else(|| Response::missing("User"))
 }
 
 /// `users/?op=whoami`.
@@ -53,17 +50,8 @@ pub(super) fn user(region: &mut Region, call: &Call<'_>) -> Answer {
 
 /// `account/?op=list_authorisation_tokens`.
 pub(super) fn tokens(region: &mut Region, call: &Call<'_>) -> Answer {
-    let keys = region
-        .accounts
-        .users
-        .iter()
-        .filter(|u| u.name == call.user)
-        .flat_map(|u| &u.keys);
-    Ok(Response::json(
-        &keys
-            .map(|k| json!({"name": "MAAS consumer", "token": k}))
-            .collect(),
-    ))
+    let keys = region.accounts.users.iter().filter(|u| u.name == call.user).flat_map(|u| &u.keys);
+    Ok(Response::json(&keys.map(|k| json!({"name": "MAAS consumer", "token": k})).collect()))
 }
 
 fn new_key(region: &mut Region, index: usize, name: &str) -> Value {
@@ -79,17 +67,8 @@ fn new_key(region: &mut Region, index: usize, name: &str) -> Value {
 
 /// `account/ op=create_authorisation_token`.
 pub(super) fn create_token(region: &mut Region, call: &Call<'_>) -> Answer {
-    let index = region
-        .accounts
-        .users
-        .iter()
-        .position(|u| u.name == call.user)
-        .unwrap_or(0);
-    let name = call
-        .form
-        .filled("name")
-        .unwrap_or("MAAS consumer")
-        .to_owned();
+    let index = region.accounts.users.iter().position(|u| u.name == call.user).unwrap_or(0);
+    let name = call.form.filled("name").unwrap_or("MAAS consumer").to_owned();
     Ok(Response::json(&new_key(region, index, &name)))
 }
 
@@ -99,10 +78,7 @@ pub(super) fn authenticate(region: &mut Region, request: &Request) -> Response {
         return Response::new(405, TEXT_BARE, "").header("Allow", "POST");
     }
     let form = Params::parse_body(request.content_type.as_deref(), &request.body, false);
-    let (name, password) = (
-        form.get("username").unwrap_or(""),
-        form.get("password").unwrap_or(""),
-    );
+    let (name, password) = (form.get("username").unwrap_or(""), form.get("password").unwrap_or(""));
     match region.accounts.login(name, password) {
         Some(index) => {
             let name = form.get("consumer").unwrap_or("").to_owned();
@@ -119,11 +95,7 @@ fn key_json(key: &SshKey) -> Value {
 
 /// `GET account/prefs/sshkeys/`.
 pub(super) fn ssh_keys(region: &mut Region, call: &Call<'_>) -> Answer {
-    let mine = region
-        .settings
-        .ssh_keys
-        .iter()
-        .filter(|k| k.owner == call.user);
+    let mine = region.settings.ssh_keys.iter().filter(|k| k.owner == call.user);
     Ok(Response::json(&mine.map(key_json).collect()))
 }
 
@@ -137,23 +109,11 @@ pub(super) fn create_ssh_key(region: &mut Region, call: &Call<'_>) -> Answer {
     if !key.starts_with("ssh-") && !key.starts_with("ecdsa-") && !key.starts_with("sk-") {
         return Err(Response::invalid("key", "Invalid SSH public key."));
     }
-    if region
-        .settings
-        .ssh_keys
-        .iter()
-        .any(|k| k.owner == call.user && k.key == key)
-    {
-        return Err(Response::invalid(
-            "__all__",
-            "This key has already been added for this user.",
-        ));
+    if region.settings.ssh_keys.iter().any(|k| k.owner == call.user && k.key == key) {
+        return Err(Response::invalid("__all__", "This key has already been added for this user."));
     }
     let id = region.next_id("sshkey");
-    region.settings.ssh_keys.push(SshKey {
-        id,
-        owner: call.user.clone(),
-        key: key.clone(),
-    });
+    region.settings.ssh_keys.push(SshKey { id, owner: call.user.clone(), key: key.clone() });
     let mut response = Response::json(&json!({"key": key, "id": id}));
     response.status = 201;
     Ok(response)
@@ -161,23 +121,14 @@ pub(super) fn create_ssh_key(region: &mut Region, call: &Call<'_>) -> Answer {
 
 /// `GET account/prefs/sshkeys/ID/`.
 pub(super) fn ssh_key(region: &mut Region, call: &Call<'_>) -> Answer {
-    let found = region
-        .settings
-        .ssh_keys
-        .iter()
-        .find(|k| k.id.to_string() == call.part(0));
-    found
-        .map(|k| Response::json(&key_json(k)))
-        .ok_or_else(|| Response::missing("SSHKey"))
+    let found = region.settings.ssh_keys.iter().find(|k| k.id.to_string() == call.part(0));
+    found.map(|k| Response::json(&key_json(k))).ok_or_else(|| Response::missing("SSHKey"))
 }
 
 /// `DELETE account/prefs/sshkeys/ID/`.
 pub(super) fn delete_ssh_key(region: &mut Region, call: &Call<'_>) -> Answer {
     let before = region.settings.ssh_keys.len();
-    region
-        .settings
-        .ssh_keys
-        .retain(|k| k.id.to_string() != call.part(0));
+    region.settings.ssh_keys.retain(|k| k.id.to_string() != call.part(0));
     if region.settings.ssh_keys.len() == before {
         return Err(Response::missing("SSHKey"));
     }
@@ -185,10 +136,8 @@ pub(super) fn delete_ssh_key(region: &mut Region, call: &Call<'_>) -> Answer {
 }
 
 fn unknown_setting(name: &str) -> Response {
-    let text = format!(
-        "{name} is not a valid config setting (valid settings are: {}).",
-        NAMES.join(", ")
-    );
+    let text =
+        format!("{name} is not a valid config setting (valid settings are: {}).", NAMES.join(", "));
     let mut response = Response::invalid(name, text);
     response.content_type = JSON_BARE;
     response
@@ -196,27 +145,15 @@ fn unknown_setting(name: &str) -> Response {
 
 /// `maas/?op=get_config`.
 pub(super) fn get_config(region: &mut Region, call: &Call<'_>) -> Answer {
-    let name = call
-        .query
-        .filled("name")
-        .ok_or_else(|| Response::text(400, "No provided name!"))?;
-    let value = region
-        .settings
-        .get(name)
-        .ok_or_else(|| unknown_setting(name))?;
+    let name = call.query.filled("name").ok_or_else(|| Response::text(400, "No provided name!"))?;
+    let value = region.settings.get(name).ok_or_else(|| unknown_setting(name))?;
     Ok(Response::new(200, JSON_BARE, value.to_string()))
 }
 
 /// `maas/ op=set_config`.
 pub(super) fn set_config(region: &mut Region, call: &Call<'_>) -> Answer {
-    let name = call
-        .form
-        .filled("name")
-        .ok_or_else(|| Response::text(400, "No provided name!"))?;
-    let value = call
-        .form
-        .get("value")
-        .ok_or_else(|| Response::text(400, "No provided value!"))?;
+    let name = call.form.filled("name").ok_or_else(|| Response::text(400, "No provided name!"))?;
+    let value = call.form.get("value").ok_or_else(|| Response::text(400, "No provided value!"))?;
     if !NAMES.contains(&name) {
         return Err(unknown_setting(name));
     }
@@ -235,9 +172,7 @@ pub(super) fn set_config(region: &mut Region, call: &Call<'_>) -> Answer {
     }
     let typed = match region.settings.get(name) {
         Some(Value::Bool(_)) => Value::Bool(call.form.django_bool("value")),
-        Some(Value::Number(_)) => value
-            .parse::<i64>()
-            .map_or_else(|_| json!(value), |n| json!(n)),
+        Some(Value::Number(_)) => value.parse::<i64>().map_or_else(|_| json!(value), |n| json!(n)),
         _ => json!(value),
     };
     region.settings.set(name, typed);
@@ -254,37 +189,17 @@ pub(super) fn events(region: &mut Region, call: &Call<'_>) -> Answer {
         }
         query.nodes = Some(super::machines::select(region, &only, call)?);
     }
-    let name = |key: u32| {
-        region
-            .machine(key)
-            .map(|m| (m.system_id.as_str(), m.hostname.as_str()))
-    };
-    Ok(Response::new(
-        200,
-        JSON,
-        region.events.page(&query, &call.query, name),
-    ))
+    let name = |key: u32| region.machine(key).map(|m| (m.system_id.as_str(), m.hostname.as_str()));
+    Ok(Response::new(200, JSON, region.events.page(&query, &call.query, name)))
 }
 
 /// `GET tags/`.
 pub(super) fn tags(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(
-        &region
-            .settings
-            .tags
-            .iter()
-            .map(crate::settings::Tag::json)
-            .collect(),
-    ))
+    Ok(Response::json(&region.settings.tags.iter().map(crate::settings::Tag::json).collect()))
 }
 
 fn tag_index(region: &Region, name: &str) -> Result<usize, Response> {
-    region
-        .settings
-        .tags
-        .iter()
-        .position(|t| t.name == name)
-        .ok_or_else(|| Response::missing("Tag"))
+    region.settings.tags.iter().position(|t| t.name == name).ok_or_else(|| Response::missing("Tag"))
 }
 
 /// `POST tags/`.
@@ -293,17 +208,11 @@ pub(super) fn create_tag(region: &mut Region, call: &Call<'_>) -> Answer {
         .form
         .filled("name")
         .ok_or_else(|| Response::invalid("name", "This field is required."))?;
-    if !name
-        .chars()
-        .all(|c| c.is_alphanumeric() || c == '-' || c == '_')
-    {
+    if !name.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_') {
         return Err(Response::invalid("name", "Enter a valid value."));
     }
     if tag_index(region, name).is_ok() {
-        return Err(Response::invalid(
-            "name",
-            "Tag with this Name already exists.",
-        ));
+        return Err(Response::invalid("name", "Tag with this Name already exists."));
     }
     region.settings.ensure_tag(name);
     set_tag_fields(region, name, &call.form);
@@ -342,10 +251,7 @@ pub(super) fn update_tag(region: &mut Region, call: &Call<'_>) -> Answer {
     if new != name {
         region.settings.tags[index].name.clone_from(&new);
         for m in region.machines.values_mut() {
-            m.tags
-                .iter_mut()
-                .filter(|t| *t == name)
-                .for_each(|t| t.clone_from(&new));
+            m.tags.iter_mut().filter(|t| *t == name).for_each(|t| t.clone_from(&new));
         }
         region.touch_all();
     }
@@ -366,10 +272,7 @@ pub(super) fn delete_tag(region: &mut Region, call: &Call<'_>) -> Answer {
 /// `tags/NAME/?op=machines`.
 pub(super) fn tag_machines(region: &mut Region, call: &Call<'_>) -> Answer {
     tag_index(region, call.part(0))?;
-    let tagged = region
-        .machines
-        .values()
-        .filter(|m| m.tags.iter().any(|t| t == call.part(0)));
+    let tagged = region.machines.values().filter(|m| m.tags.iter().any(|t| t == call.part(0)));
     let keys: Vec<u32> = tagged.map(|m| m.key).collect();
     Ok(region.show_list(&keys))
 }
@@ -382,10 +285,7 @@ pub(super) fn tag_nodes(region: &mut Region, call: &Call<'_>) -> Answer {
         return Err(Response::forbidden());
     }
     let keys = |field: &str| -> Vec<u32> {
-        call.form
-            .all(field)
-            .filter_map(|id| region.key_of(id))
-            .collect()
+        call.form.all(field).filter_map(|id| region.key_of(id)).collect()
     };
     let (add, remove) = (keys("add"), keys("remove"));
     for key in &add {
@@ -398,9 +298,7 @@ pub(super) fn tag_nodes(region: &mut Region, call: &Call<'_>) -> Answer {
     for key in &remove {
         region.edit(*key, |m| m.tags.retain(|t| *t != name));
     }
-    Ok(Response::json(
-        &json!({"added": add.len(), "removed": remove.len()}),
-    ))
+    Ok(Response::json(&json!({"added": add.len(), "removed": remove.len()})))
 }
 
 pub(super) fn zone_json(zone: &Group) -> Value {
@@ -410,21 +308,13 @@ pub(super) fn zone_json(zone: &Group) -> Value {
 
 /// `GET zones/`.
 pub(super) fn zones(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(
-        &region.settings.zones.iter().map(zone_json).collect(),
-    ))
+    Ok(Response::json(&region.settings.zones.iter().map(zone_json).collect()))
 }
 
 /// `GET zones/NAME/`.
 pub(super) fn zone(region: &mut Region, call: &Call<'_>) -> Answer {
-    let found = region
-        .settings
-        .zones
-        .iter()
-        .find(|z| z.name == call.part(0));
-    found
-        .map(|z| Response::json(&zone_json(z)))
-        .ok_or_else(|| Response::missing("Zone"))
+    let found = region.settings.zones.iter().find(|z| z.name == call.part(0));
+    found.map(|z| Response::json(&zone_json(z))).ok_or_else(|| Response::missing("Zone"))
 }
 
 fn new_group(list: &[Group], call: &Call<'_>, what: &str) -> Result<Group, Response> {
@@ -433,18 +323,11 @@ fn new_group(list: &[Group], call: &Call<'_>, what: &str) -> Result<Group, Respo
         .filled("name")
         .ok_or_else(|| Response::invalid("name", "This field is required."))?;
     if list.iter().any(|g| g.name == name) {
-        return Err(Response::invalid(
-            "name",
-            format!("{what} with this Name already exists."),
-        ));
+        return Err(Response::invalid("name", format!("{what} with this Name already exists.")));
     }
     let id = list.iter().map(|g| g.id).max().unwrap_or(0) + 1;
     let description = call.form.get("description").unwrap_or("").to_owned();
-    Ok(Group {
-        id,
-        name: name.to_owned(),
-        description,
-    })
+    Ok(Group { id, name: name.to_owned(), description })
 }
 
 /// `POST zones/`.
@@ -462,21 +345,13 @@ fn pool_json(pool: &Group) -> Value {
 
 /// `GET resourcepools/`.
 pub(super) fn pools(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(
-        &region.settings.pools.iter().map(pool_json).collect(),
-    ))
+    Ok(Response::json(&region.settings.pools.iter().map(pool_json).collect()))
 }
 
 /// `GET resourcepool/ID/`.
 pub(super) fn pool(region: &mut Region, call: &Call<'_>) -> Answer {
-    let found = region
-        .settings
-        .pools
-        .iter()
-        .find(|p| p.id.to_string() == call.part(0));
-    found
-        .map(|p| Response::json(&pool_json(p)))
-        .ok_or_else(|| Response::missing("ResourcePool"))
+    let found = region.settings.pools.iter().find(|p| p.id.to_string() == call.part(0));
+    found.map(|p| Response::json(&pool_json(p))).ok_or_else(|| Response::missing("ResourcePool"))
 }
 
 /// `POST resourcepools/`.

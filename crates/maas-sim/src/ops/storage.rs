@@ -10,15 +10,9 @@ use crate::wire::{JSON, Response, TEXT_BARE};
 /// `GET nodes/ID/blockdevices/`.
 pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.find(call.part(0))?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Node"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
     let mut j = Json::at(0, 4096);
-    j.array(|j| {
-        m.disks
-            .iter()
-            .for_each(|d| j.item(|j| render::listed_disk(j, d, &m.system_id)))
-    });
+    j.array(|j| m.disks.iter().for_each(|d| j.item(|j| render::listed_disk(j, d, &m.system_id))));
     Ok(Response::new(200, JSON, j.finish()))
 }
 
@@ -27,12 +21,9 @@ fn find<'a>(
     call: &Call<'_>,
 ) -> Result<(&'a crate::model::Machine, &'a crate::model::Disk), Response> {
     let key = region.find(call.part(0))?;
-    let m = region
-        .machine(key)
-        .ok_or_else(|| Response::missing("Node"))?;
+    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
     let disk = m.disks.iter().find(|d| d.id.to_string() == call.part(1));
-    disk.map(|d| (m, d))
-        .ok_or_else(|| Response::missing("BlockDevice"))
+    disk.map(|d| (m, d)).ok_or_else(|| Response::missing("BlockDevice"))
 }
 
 /// `GET nodes/ID/blockdevices/BID/`.
@@ -56,10 +47,7 @@ pub(super) fn set_boot_disk(region: &mut Region, call: &Call<'_>) -> Answer {
         ));
     }
     if !physical {
-        return Err(Response::text(
-            400,
-            "Cannot set a virtual block device as the boot disk.",
-        ));
+        return Err(Response::text(400, "Cannot set a virtual block device as the boot disk."));
     }
     region.edit(key, |m| m.boot_disk = Some(id));
     Ok(Response::new(200, TEXT_BARE, "OK"))

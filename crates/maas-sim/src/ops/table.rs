@@ -16,14 +16,7 @@ const fn row(
     label: &'static str,
     run: Run,
 ) -> Action {
-    Action {
-        method,
-        op,
-        name,
-        label,
-        access: Access::User,
-        run,
-    }
+    Action { method, op, name, label, access: Access::User, run }
 }
 
 const fn read(label: &'static str, run: Run) -> Action {
@@ -68,74 +61,39 @@ impl Action {
 }
 
 const fn at(handler: &'static str, uri: &'static str, actions: &'static [Action]) -> Resource {
-    Resource {
-        handler,
-        uri,
-        twin: false,
-        actions,
-    }
+    Resource { handler, uri, twin: false, actions }
 }
 
 const fn twin(handler: &'static str, uri: &'static str, actions: &'static [Action]) -> Resource {
-    Resource {
-        handler,
-        uri,
-        twin: true,
-        actions,
-    }
+    Resource { handler, uri, twin: true, actions }
 }
 
 pub(crate) const RESOURCES: &[Resource] = &[
-    at(
-        "VersionHandler",
-        "version/",
-        &[read("version", site::version).open()],
-    ),
-    at(
-        "DescribeHandler",
-        "describe/",
-        &[read("describe", describe::describe).open()],
-    ),
+    at("VersionHandler", "version/", &[read("version", site::version).open()]),
+    at("DescribeHandler", "describe/", &[read("describe", describe::describe).open()]),
     at(
         "UsersHandler",
         "users/",
-        &[
-            read("users.list", site::users),
-            get("whoami", "users.whoami", site::whoami),
-        ],
+        &[read("users.list", site::users), get("whoami", "users.whoami", site::whoami)],
     ),
-    at(
-        "UserHandler",
-        "users/{username}/",
-        &[read("user.read", site::user)],
-    ),
+    at("UserHandler", "users/{username}/", &[read("user.read", site::user)]),
     at(
         "AccountHandler",
         "account/",
         &[
             get("list_authorisation_tokens", "account.tokens", site::tokens),
-            post(
-                "create_authorisation_token",
-                "account.create_token",
-                site::create_token,
-            ),
+            post("create_authorisation_token", "account.create_token", site::create_token),
         ],
     ),
     at(
         "SSHKeysHandler",
         "account/prefs/sshkeys/",
-        &[
-            read("sshkeys.list", site::ssh_keys),
-            create("sshkeys.create", site::create_ssh_key),
-        ],
+        &[read("sshkeys.list", site::ssh_keys), create("sshkeys.create", site::create_ssh_key)],
     ),
     at(
         "SSHKeyHandler",
         "account/prefs/sshkeys/{id}/",
-        &[
-            read("sshkey.read", site::ssh_key),
-            delete("sshkey.delete", site::delete_ssh_key),
-        ],
+        &[read("sshkey.read", site::ssh_key), delete("sshkey.delete", site::delete_ssh_key)],
     ),
     at(
         "MaasHandler",
@@ -151,17 +109,9 @@ pub(crate) const RESOURCES: &[Resource] = &[
         &[
             read("machines.list", machines::list),
             create("machines.create", machines::create).open(),
-            get(
-                "power_parameters",
-                "machines.power_parameters",
-                machines::all_power_parameters,
-            )
-            .admin(),
-            get(
-                "list_allocated",
-                "machines.list_allocated",
-                machines::list_allocated,
-            ),
+            get("power_parameters", "machines.power_parameters", machines::all_power_parameters)
+                .admin(),
+            get("list_allocated", "machines.list_allocated", machines::list_allocated),
             post("allocate", "machines.allocate", deploy::allocate),
             post("release", "machines.release", deploy::release_many),
         ],
@@ -173,23 +123,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
             read("machine.read", machines::read),
             update("machine.update", machines::update),
             delete("machine.delete", machines::delete),
-            get(
-                "power_parameters",
-                "machine.power_parameters",
-                machines::power_parameters,
-            ),
-            get(
-                "query_power_state",
-                "machine.query_power_state",
-                actions::query_power_state,
-            ),
+            get("power_parameters", "machine.power_parameters", machines::power_parameters),
+            get("query_power_state", "machine.query_power_state", actions::query_power_state),
             get("details", "machine.details", results::details),
             get("get_token", "machine.get_token", machines::token).silent(),
-            get(
-                "get_curtin_config",
-                "machine.get_curtin_config",
-                deploy::curtin_config,
-            ),
+            get("get_curtin_config", "machine.get_curtin_config", deploy::curtin_config),
             post("commission", "machine.commission", actions::commission),
             post("test", "machine.test", actions::test),
             post(
@@ -205,23 +143,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("mark_broken", "machine.mark_broken", actions::mark_broken),
             post("mark_fixed", "machine.mark_fixed", actions::mark_fixed),
             post("rescue_mode", "machine.rescue_mode", actions::rescue_mode),
-            post(
-                "exit_rescue_mode",
-                "machine.exit_rescue_mode",
-                actions::exit_rescue_mode,
-            ),
+            post("exit_rescue_mode", "machine.exit_rescue_mode", actions::exit_rescue_mode),
             post("power_on", "machine.power_on", actions::power_on),
             post("power_off", "machine.power_off", actions::power_off),
-            post(
-                "set_storage_layout",
-                "machine.set_storage_layout",
-                storage::set_layout,
-            ),
-            post(
-                "restore_storage_configuration",
-                "machine.restore_storage",
-                storage::restore,
-            ),
+            post("set_storage_layout", "machine.set_storage_layout", storage::set_layout),
+            post("restore_storage_configuration", "machine.restore_storage", storage::restore),
             post(
                 "restore_networking_configuration",
                 "machine.restore_networking",
@@ -232,16 +158,8 @@ pub(crate) const RESOURCES: &[Resource] = &[
                 "machine.restore_default",
                 interfaces::restore_default,
             ),
-            post(
-                "set_workload_annotations",
-                "machine.set_workload_annotations",
-                actions::annotate,
-            ),
-            post(
-                "set_owner_data",
-                "machine.set_owner_data",
-                actions::annotate,
-            ),
+            post("set_workload_annotations", "machine.set_workload_annotations", actions::annotate),
+            post("set_owner_data", "machine.set_owner_data", actions::annotate),
         ],
     ),
     twin(
@@ -249,12 +167,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "nodes/",
         &[
             read("nodes.list", machines::list),
-            get(
-                "is_registered",
-                "nodes.is_registered",
-                machines::is_registered,
-            )
-            .open(),
+            get("is_registered", "nodes.is_registered", machines::is_registered).open(),
         ],
     ),
     at(
@@ -263,11 +176,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
         &[
             read("node.read", machines::read),
             delete("node.delete", machines::delete),
-            get(
-                "power_parameters",
-                "node.power_parameters",
-                machines::power_parameters,
-            ),
+            get("power_parameters", "node.power_parameters", machines::power_parameters),
             get("details", "node.details", results::details),
         ],
     ),
@@ -281,11 +190,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "nodes/{system_id}/blockdevices/{id}/",
         &[
             read("blockdevice.read", storage::read),
-            post(
-                "set_boot_disk",
-                "blockdevice.set_boot_disk",
-                storage::set_boot_disk,
-            ),
+            post("set_boot_disk", "blockdevice.set_boot_disk", storage::set_boot_disk),
         ],
     ),
     at(
@@ -293,11 +198,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "nodes/{system_id}/interfaces/",
         &[
             read("interfaces.list", interfaces::list),
-            post(
-                "create_bond",
-                "interfaces.create_bond",
-                interfaces::create_bond,
-            ),
+            post("create_bond", "interfaces.create_bond", interfaces::create_bond),
         ],
     ),
     at(
@@ -308,11 +209,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
             update("interface.update", interfaces::update),
             delete("interface.delete", interfaces::delete),
             post("link_subnet", "interface.link_subnet", interfaces::link),
-            post(
-                "unlink_subnet",
-                "interface.unlink_subnet",
-                interfaces::unlink,
-            ),
+            post("unlink_subnet", "interface.unlink_subnet", interfaces::unlink),
             post("disconnect", "interface.disconnect", interfaces::disconnect),
             post(
                 "set_default_gateway",
@@ -323,11 +220,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("remove_tag", "interface.remove_tag", interfaces::remove_tag),
         ],
     ),
-    at(
-        "NodeResultsHandler",
-        "nodes/{system_id}/results/",
-        &[read("results.list", results::list)],
-    ),
+    at("NodeResultsHandler", "nodes/{system_id}/results/", &[read("results.list", results::list)]),
     at(
         "NodeResultHandler",
         "nodes/{system_id}/results/{id}/",
@@ -341,18 +234,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "installation-results/",
         &[read("installation_results.list", results::old)],
     ),
-    at(
-        "EventsHandler",
-        "events/",
-        &[get("query", "events.query", site::events)],
-    ),
+    at("EventsHandler", "events/", &[get("query", "events.query", site::events)]),
     at(
         "TagsHandler",
         "tags/",
-        &[
-            read("tags.list", site::tags),
-            create("tags.create", site::create_tag).silent(),
-        ],
+        &[read("tags.list", site::tags), create("tags.create", site::create_tag).silent()],
     ),
     at(
         "TagHandler",
@@ -369,108 +255,42 @@ pub(crate) const RESOURCES: &[Resource] = &[
     at(
         "ZonesHandler",
         "zones/",
-        &[
-            read("zones.list", site::zones),
-            create("zones.create", site::create_zone).admin(),
-        ],
+        &[read("zones.list", site::zones), create("zones.create", site::create_zone).admin()],
     ),
-    at(
-        "ZoneHandler",
-        "zones/{name}/",
-        &[read("zone.read", site::zone)],
-    ),
+    at("ZoneHandler", "zones/{name}/", &[read("zone.read", site::zone)]),
     at(
         "ResourcePoolsHandler",
         "resourcepools/",
-        &[
-            read("pools.list", site::pools),
-            create("pools.create", site::create_pool).admin(),
-        ],
+        &[read("pools.list", site::pools), create("pools.create", site::create_pool).admin()],
     ),
-    at(
-        "ResourcePoolHandler",
-        "resourcepool/{id}/",
-        &[read("pool.read", site::pool)],
-    ),
-    at(
-        "DomainsHandler",
-        "domains/",
-        &[read("domains.list", networks::domains)],
-    ),
-    at(
-        "FabricsHandler",
-        "fabrics/",
-        &[read("fabrics.list", networks::fabrics)],
-    ),
-    at(
-        "FabricHandler",
-        "fabrics/{id}/",
-        &[read("fabric.read", networks::fabric)],
-    ),
-    at(
-        "VlansHandler",
-        "fabrics/{fabric_id}/vlans/",
-        &[read("vlans.list", networks::vlans)],
-    ),
-    at(
-        "VlanHandler",
-        "fabrics/{fabric_id}/vlans/{vid}/",
-        &[read("vlan.read", networks::vlan)],
-    ),
-    at(
-        "VlanByIdHandler",
-        "vlans/{id}/",
-        &[read("vlan.read_by_id", networks::vlan_by_id)],
-    ),
-    at(
-        "SpacesHandler",
-        "spaces/",
-        &[read("spaces.list", networks::spaces)],
-    ),
-    at(
-        "SubnetsHandler",
-        "subnets/",
-        &[read("subnets.list", networks::subnets)],
-    ),
+    at("ResourcePoolHandler", "resourcepool/{id}/", &[read("pool.read", site::pool)]),
+    at("DomainsHandler", "domains/", &[read("domains.list", networks::domains)]),
+    at("FabricsHandler", "fabrics/", &[read("fabrics.list", networks::fabrics)]),
+    at("FabricHandler", "fabrics/{id}/", &[read("fabric.read", networks::fabric)]),
+    at("VlansHandler", "fabrics/{fabric_id}/vlans/", &[read("vlans.list", networks::vlans)]),
+    at("VlanHandler", "fabrics/{fabric_id}/vlans/{vid}/", &[read("vlan.read", networks::vlan)]),
+    at("VlanByIdHandler", "vlans/{id}/", &[read("vlan.read_by_id", networks::vlan_by_id)]),
+    at("SpacesHandler", "spaces/", &[read("spaces.list", networks::spaces)]),
+    at("SubnetsHandler", "subnets/", &[read("subnets.list", networks::subnets)]),
     at(
         "SubnetHandler",
         "subnets/{id}/",
         &[
             read("subnet.read", networks::subnet),
             get("reserved_ip_ranges", "subnet.reserved", networks::reserved),
-            get(
-                "unreserved_ip_ranges",
-                "subnet.unreserved",
-                networks::unreserved,
-            ),
+            get("unreserved_ip_ranges", "subnet.unreserved", networks::unreserved),
             get("statistics", "subnet.statistics", networks::statistics),
         ],
     ),
-    at(
-        "IPRangesHandler",
-        "ipranges/",
-        &[read("ipranges.list", networks::ranges)],
-    ),
+    at("IPRangesHandler", "ipranges/", &[read("ipranges.list", networks::ranges)]),
     at(
         "DiscoveriesHandler",
         "discovery/",
         &[
             read("discovery.list", networks::discoveries),
-            get(
-                "by_unknown_mac",
-                "discovery.by_unknown_mac",
-                networks::discoveries,
-            ),
-            get(
-                "by_unknown_ip",
-                "discovery.by_unknown_ip",
-                networks::discoveries,
-            ),
-            get(
-                "by_unknown_ip_and_mac",
-                "discovery.by_unknown_ip_and_mac",
-                networks::discoveries,
-            ),
+            get("by_unknown_mac", "discovery.by_unknown_mac", networks::discoveries),
+            get("by_unknown_ip", "discovery.by_unknown_ip", networks::discoveries),
+            get("by_unknown_ip_and_mac", "discovery.by_unknown_ip_and_mac", networks::discoveries),
             post("scan", "discovery.scan", networks::scan),
         ],
     ),
@@ -493,10 +313,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
     at(
         "BootResourceHandler",
         "boot-resources/{id}/",
-        &[
-            read("image.read", images::read),
-            delete("image.delete", images::delete).admin(),
-        ],
+        &[read("image.read", images::read), delete("image.delete", images::delete).admin()],
     ),
     at(
         "BootResourceFileUploadHandler",
@@ -506,10 +323,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
     at(
         "NodeScriptsHandler",
         "scripts/",
-        &[
-            read("scripts.list", scripts::list),
-            create("scripts.create", scripts::create).admin(),
-        ],
+        &[read("scripts.list", scripts::list), create("scripts.create", scripts::create).admin()],
     ),
     at(
         "NodeScriptHandler",

@@ -28,12 +28,7 @@ impl Rig {
     pub(crate) fn new(config: RegionConfig) -> Self {
         let users = vec![user("admin", true), user("alice", false)];
         let region = Region::new(RegionConfig { users, ..config });
-        Self {
-            region,
-            now: START_US,
-            nonce: 0,
-            user: "admin",
-        }
+        Self { region, now: START_US, nonce: 0, user: "admin" }
     }
 
     pub(crate) fn header(&mut self, user: &str) -> String {
@@ -79,9 +74,5 @@ impl Rig {
 }
 
 pub(crate) fn zero() -> RegionConfig {
-    RegionConfig {
-        class: &maas_sim::ZERO,
-        scale: 0.0,
-        ..RegionConfig::default()
-    }
+    RegionConfig { class: &maas_sim::ZERO, scale: 0.0, ..RegionConfig::default() }
 }

@@ -13,9 +13,8 @@ async def main(url):
     names = sorted(machine.hostname for machine in machines)
     print("listed", *names)
     print("whoami", (await client.users.whoami()).username)
-    session = client._origin.session
     wanted = next(machine for machine in machines if machine.hostname == "lab2")
-    await session.Machines.allocate(system_id=wanted.system_id)
+    await client.machines._handler.allocate(system_id=wanted.system_id)
     machine = await client.machines.get(wanted.system_id)
     print("allocated", machine.hostname, machine.status == NodeStatus.ALLOCATED)
     await machine.deploy(user_data=b"#cloud-config\n", wait=True, wait_interval=0.05)

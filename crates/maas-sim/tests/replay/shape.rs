@@ -79,10 +79,7 @@ pub(crate) fn differences(real: &Shape, sim: &Shape, optional: &[&str]) -> Vec<S
 fn compare(real: &Shape, sim: &Shape, optional: &[&str], at: &str, out: &mut Vec<String>) {
     let both = !real.kinds.is_empty() && !sim.kinds.is_empty();
     if both && !sim.kinds.iter().all(|k| real.kinds.contains(k)) {
-        out.push(format!(
-            "{at}: {:?} there, {:?} here",
-            real.kinds, sim.kinds
-        ));
+        out.push(format!("{at}: {:?} there, {:?} here", real.kinds, sim.kinds));
         return;
     }
     if real.objects > 0 && sim.objects > 0 {

@@ -46,24 +46,10 @@ impl Stage {
                 true,
                 "ADMIN_CONSUMER_KEY:ADMIN_TOKEN_KEY:ADMIN_TOKEN_SECRET",
             ),
-            user(
-                "alice",
-                "alice@example.com",
-                false,
-                "alice-ck:alice-tk:alice-ts",
-            ),
+            user("alice", "alice@example.com", false, "alice-ck:alice-tk:alice-ts"),
         ];
-        let config = RegionConfig {
-            users,
-            class: &CLASS,
-            scale: 0.0,
-            ..RegionConfig::default()
-        };
-        Self {
-            region: Region::new(config),
-            nonce: 0,
-            ids: Vec::new(),
-        }
+        let config = RegionConfig { users, class: &CLASS, scale: 0.0, ..RegionConfig::default() };
+        Self { region: Region::new(config), nonce: 0, ids: Vec::new() }
     }
 
     pub(crate) fn header(&mut self, alice: bool) -> String {
@@ -71,11 +57,7 @@ impl Stage {
         let (ck, tk, ts) = if alice {
             ("alice-ck", "alice-tk", "alice-ts")
         } else {
-            (
-                "ADMIN_CONSUMER_KEY",
-                "ADMIN_TOKEN_KEY",
-                "ADMIN_TOKEN_SECRET",
-            )
+            ("ADMIN_CONSUMER_KEY", "ADMIN_TOKEN_KEY", "ADMIN_TOKEN_SECRET")
         };
         format!(
             "OAuth oauth_signature_method=\"PLAINTEXT\", oauth_consumer_key=\"{ck}\", oauth_token=\"{tk}\", oauth_signature=\"%26{ts}\", oauth_nonce=\"{}\", oauth_timestamp=\"{}\"",
@@ -105,13 +87,7 @@ impl Stage {
     }
 
     fn form(&mut self, path: &str, form: &str) -> Value {
-        self.send(
-            "POST",
-            path,
-            form.as_bytes(),
-            "application/x-www-form-urlencoded",
-        )
-        .body_json()
+        self.send("POST", path, form.as_bytes(), "application/x-www-form-urlencoded").body_json()
     }
 
     /// Adds the machine that stands for the recorded one.
@@ -135,24 +111,12 @@ const BY_TEXT: &[(&str, Status)] = &[
     ("Can't mark a non-broken", Status::New),
     ("Unable to override", Status::Ready),
     ("not in a deployment state", Status::New),
-    (
-        "storage layout on a machine that is not Ready",
-        Status::Allocated,
-    ),
-    (
-        "must be in a ready or failed testing state",
-        Status::Allocated,
-    ),
-    (
-        "Cannot set as boot disk because the machine is not Ready",
-        Status::Deployed,
-    ),
+    ("storage layout on a machine that is not Ready", Status::Allocated),
+    ("must be in a ready or failed testing state", Status::Allocated),
+    ("Cannot set as boot disk because the machine is not Ready", Status::Deployed),
     ("Commission is not available", Status::Deploying),
     ("Test is not available", Status::Deploying),
-    (
-        "Cannot update interface interface because",
-        Status::Commissioning,
-    ),
+    ("Cannot update interface interface because", Status::Commissioning),
     ("Cannot link subnet interface because", Status::Deployed),
     ("Cannot disconnect interface because", Status::Deployed),
     ("Failed to power off", Status::Deployed),
@@ -161,9 +125,7 @@ const BY_TEXT: &[(&str, Status)] = &[
 
 /// What an accepted operation starts from, where that is not what its answer shows.
 fn before(op: &str, shown: Status, body: &Value) -> Status {
-    let probed = body["blockdevice_set"]
-        .as_array()
-        .is_some_and(|l| !l.is_empty());
+    let probed = body["blockdevice_set"].as_array().is_some_and(|l| !l.is_empty());
     match op {
         "commission" | "test" if probed => Status::Ready,
         "commission" | "test" => Status::New,
@@ -184,9 +146,7 @@ fn before(op: &str, shown: Status, body: &Value) -> Status {
 fn quoted_label(text: &str) -> Option<Status> {
     let quoted = text.split('\'').skip(1).find_map(Status::from_label);
     quoted.or_else(|| {
-        text.split("is in state ")
-            .nth(1)
-            .and_then(|t| Status::from_label(t.trim_end_matches('.')))
+        text.split("is in state ").nth(1).and_then(|t| Status::from_label(t.trim_end_matches('.')))
     })
 }
 
@@ -203,10 +163,7 @@ pub(crate) fn spec(exchange: &Exchange) -> Option<(String, MachineSpec, bool)> {
         .filter(|_| body["hostname"].is_string())
         .and_then(Value::as_i64)
         .and_then(Status::from_code);
-    let by_text = BY_TEXT
-        .iter()
-        .find(|(t, _)| text.contains(t))
-        .map(|(_, s)| *s);
+    let by_text = BY_TEXT.iter().find(|(t, _)| text.contains(t)).map(|(_, s)| *s);
     let forbidden = exchange.status == 403 && !exchange.alice;
     let (status, known) = match (exchange.status, shown) {
         (200, Some(shown)) if body["hostname"].is_string() => (before(&op, shown, body), true),
@@ -244,18 +201,12 @@ pub(crate) fn spec(exchange: &Exchange) -> Option<(String, MachineSpec, bool)> {
     if manual {
         spec.power_type = "manual".to_owned();
     }
-    spec.macs = vec![
-        "00:16:3e:00:01:01".to_owned(),
-        "00:16:3e:00:01:02".to_owned(),
-    ];
+    spec.macs = vec!["00:16:3e:00:01:01".to_owned(), "00:16:3e:00:01:02".to_owned()];
     if body["enable_hw_sync"] == true {
         spec.hw_sync = true;
     }
     // A released or broken machine may or may not have been probed; the body says.
-    if body["blockdevice_set"]
-        .as_array()
-        .is_some_and(|l| !l.is_empty())
-    {
+    if body["blockdevice_set"].as_array().is_some_and(|l| !l.is_empty()) {
         spec.commissioned = Some(true);
     }
     if text.contains("is not available for") || op == "details" && exchange.body_bytes < 40 {
@@ -288,11 +239,7 @@ pub(crate) fn furnish(stage: &mut Stage, exchange: &Exchange) {
     let text = exchange.text();
     let path = exchange.path.as_str();
     if path.starts_with("tags/") && exchange.status != 404 {
-        let name = path
-            .split('/')
-            .nth(1)
-            .filter(|n| !n.is_empty())
-            .unwrap_or("rack-a");
+        let name = path.split('/').nth(1).filter(|n| !n.is_empty()).unwrap_or("rack-a");
         if path != "tags/" || exchange.method == "GET" || text.contains("already exists") {
             stage.form("tags/", &format!("name={name}&comment=rack A"));
         }
@@ -315,11 +262,7 @@ pub(crate) fn furnish(stage: &mut Stage, exchange: &Exchange) {
     if path.starts_with("scripts/") && exchange.status != 404 {
         let wanted = path.trim_start_matches("scripts/");
         if exchange.method != "POST" || text.contains("already exists") {
-            let name = if wanted.is_empty() {
-                "gpu-burn-in"
-            } else {
-                wanted
-            };
+            let name = if wanted.is_empty() { "gpu-burn-in" } else { wanted };
             let script = SCRIPT.replace("gpu-burn-in", name);
             let form = format!("name={name}&script={}", quote(&script));
             stage.form("scripts/", &form);
@@ -335,13 +278,9 @@ pub(crate) fn furnish(stage: &mut Stage, exchange: &Exchange) {
             "architecture=amd64&hostname=rec01&commission=false&mac_addresses=00:16:3e:00:01:01&power_type=ipmi&power_parameters_power_address=10.99.0.21&power_parameters_power_user=maas&power_parameters_power_pass=secret",
         );
     }
-    let custom = exchange
-        .form_value("distro_series")
-        .filter(|_| exchange.status == 200);
+    let custom = exchange.form_value("distro_series").filter(|_| exchange.status == 200);
     if let Some(name) = custom {
-        stage
-            .region
-            .preload_image(name.trim_start_matches("custom/"));
+        stage.region.preload_image(name.trim_start_matches("custom/"));
     }
     if path.starts_with("boot-resources/")
         && exchange.status != 404
