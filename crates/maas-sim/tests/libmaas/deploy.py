@@ -14,7 +14,7 @@ async def main(url):
     print("listed", *names)
     print("whoami", (await client.users.whoami()).username)
     wanted = next(machine for machine in machines if machine.hostname == "lab2")
-    await client.machines._handler.allocate(system_id=wanted.system_id)
+    await client._origin.Machines._handler.allocate(system_id=wanted.system_id)
     machine = await client.machines.get(wanted.system_id)
     print("allocated", machine.hostname, machine.status == NodeStatus.ALLOCATED)
     await machine.deploy(user_data=b"#cloud-config\n", wait=True, wait_interval=0.05)
