@@ -93,6 +93,9 @@ pub struct Memory {
     pub mac_owners: Option<MacOwners>,
     /// Latest result of every check and gate.
     pub checks: BTreeMap<String, CheckResult>,
+    /// When the run last parked. A failure reported before that was answered by the resume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parked_at: Option<Timestamp>,
     /// The diagnostics task of this run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,

@@ -47,10 +47,23 @@ impl<'a> Snapshot<'a> {
         if observation.read_at >= since { observation.machine.as_ref() } else { None }
     }
 
-    /// The first report that `wanted` accepts.
+    /// The first report of the current deployment that `wanted` accepts. What a system that has
+    /// been deployed over since once said does not count.
     #[must_use]
     pub fn report(&self, wanted: impl Fn(&ReportKind) -> bool) -> Option<&'a Report> {
-        self.reports.iter().find(|report| wanted(&report.kind))
+        let deployed = self.run.memory.intended_at.get("deploy");
+        let since = deployed.copied().unwrap_or(self.run.created_at);
+        self.reports.iter().find(|report| report.at >= since && wanted(&report.kind))
+    }
+
+    /// The same, for reports later than `moment`.
+    #[must_use]
+    pub fn report_after(
+        &self,
+        moment: Timestamp,
+        wanted: impl Fn(&ReportKind) -> bool,
+    ) -> Option<&'a Report> {
+        self.reports.iter().find(|report| report.at > moment && wanted(&report.kind))
     }
 
     /// Seconds in the current step.

@@ -331,6 +331,7 @@ fn park(journal: &mut Journal, park: Park) {
         "parked",
         format!("{}: {}", park.code, park.text),
     );
+    journal.run.memory.parked_at = Some(park.since);
     journal.run.status = RunStatus::Parked;
     journal.run.wait = None;
     journal.run.park = Some(park);

@@ -2,9 +2,9 @@
 
 mod common;
 
+use common::Harness;
 use gpuaas_types::RunStatus;
 use gpuaas_types::spec::ProfileSpec;
-use common::Harness;
 use maas_sim::{H200, SimOptions};
 use rand::{Rng as _, SeedableRng as _};
 

@@ -2,10 +2,10 @@
 
 mod common;
 
+use common::Harness;
 use gpuaas_core::record::{NodeHardware, RunRecord};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
 use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunStatus};
-use common::Harness;
 use maas_sim::{Fault, FaultKind, HumanAction, MachineSpec, SimOptions, Status, ZERO};
 
 /// Every mutation of an onboarding, by the simulator's name of its endpoint.

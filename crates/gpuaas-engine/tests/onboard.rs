@@ -2,10 +2,10 @@
 
 mod common;
 
+use common::Harness;
 use gpuaas_core::buckets::seconds_per_bucket;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{NodeState, RunStatus};
-use common::Harness;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_become_active_and_every_second_is_counted() {

@@ -57,7 +57,10 @@ fn lost(s: &Snapshot<'_>) -> Option<Decision> {
 }
 
 fn failed(s: &Snapshot<'_>, phase: Phase) -> Option<Decision> {
-    let report = progress(s, phase, ProgressStatus::Failed)?;
+    let answered = s.run.memory.parked_at.unwrap_or(s.run.created_at);
+    let report = s.report_after(answered, |kind| {
+        matches!(kind, ReportKind::Progress { phase: p, status: ProgressStatus::Failed, .. } if *p == phase)
+    })?;
     let ReportKind::Progress { message, .. } = &report.kind else {
         return None;
     };
@@ -72,7 +75,8 @@ fn failed(s: &Snapshot<'_>, phase: Phase) -> Option<Decision> {
         code,
         format!("the {name} says that it failed: {message}"),
         owner,
-        "read /var/log/cloud-init-output.log on the host, mend the cause, then onboard again",
+        "read /var/log/cloud-init-output.log on the host, mend the cause, resume the run, and run \
+         the scripts under /var/lib/cloud/instance/scripts on the host again",
     ))
 }
 
@@ -102,18 +106,15 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
 pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
     use Phase::{NodeBootstrap, SiteBootstrap};
     use ProgressStatus::{Failed, Started, Succeeded};
-    let signs = [
-        progress(s, SiteBootstrap, Succeeded),
-        progress(s, NodeBootstrap, Started),
-        progress(s, NodeBootstrap, Failed),
-        enrolled(s),
-    ];
-    if let Some(at) = earliest(&signs) {
+    let proven = [progress(s, SiteBootstrap, Succeeded), enrolled(s)];
+    if let (None, Some(parked)) = (earliest(&proven), failed(s, SiteBootstrap)) {
+        return parked;
+    }
+    let signs = [progress(s, NodeBootstrap, Started), progress(s, NodeBootstrap, Failed)];
+    if let Some(at) = earliest(&[proven, signs].concat()) {
         return advance(Step::NodeBootstrap, at, Vec::new());
     }
-    failed(s, SiteBootstrap)
-        .or_else(|| lost(s))
-        .unwrap_or_else(|| wait(s, "site_bootstrap", "the site bootstrap to end", LOOK_SECONDS))
+    lost(s).unwrap_or_else(|| wait(s, "site_bootstrap", "the site bootstrap to end", LOOK_SECONDS))
 }
 
 /// Waits for the agent to knock.

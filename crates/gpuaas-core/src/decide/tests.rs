@@ -358,6 +358,29 @@ fn failed_bootstraps_park_with_their_owner() {
 }
 
 #[test]
+fn a_failed_site_bootstrap_is_the_cause_also_when_the_node_part_gave_up_after_it() {
+    let failed = || progress(Phase::SiteBootstrap, ProgressStatus::Failed);
+    let mut case = Case::new(Step::SiteBootstrap)
+        .read(machine(status::DEPLOYED), 1.0)
+        .report(failed(), 5.0)
+        .report(progress(Phase::NodeBootstrap, ProgressStatus::Failed), 5.5);
+    assert_eq!(parked(&case.decide()), "site_bootstrap_failed");
+    case.run.memory.parked_at = Some(at(6.0));
+    let resumed = case.report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 8.0);
+    assert_eq!(next(&resumed.decide()), (Step::NodeBootstrap, 5.5));
+}
+
+#[test]
+fn what_an_earlier_deployment_said_does_not_count() {
+    let mut case = Case::new(Step::BootstrapFetch)
+        .read(machine(status::DEPLOYED), 8.0)
+        .report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 5.0);
+    assert_eq!(next(&case.decide()).0, Step::SiteBootstrap);
+    case.run.memory.intended_at.insert("deploy".to_owned(), at(7.0));
+    assert_eq!(waiting(&case.decide()), "bootstrap_fetch");
+}
+
+#[test]
 fn a_machine_released_by_hand_is_noticed_while_waiting_for_the_node() {
     let case = Case::new(Step::SiteBootstrap).read(machine(status::READY), 5.0);
     assert_eq!(parked(&case.decide()), "machine_taken");
