@@ -34,6 +34,10 @@ pub struct Cli {
 /// Every command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run the control plane: the admin API, the agents' API and the engine.
+    Serve(ServeArgs),
+    /// Run a simulated MAAS region with machines, until stopped.
+    MaasSim(MaasSimArgs),
     /// MAAS regions.
     #[command(subcommand)]
     Site(SiteCommand),
@@ -218,7 +222,7 @@ pub struct MaasSimArgs {
     /// What the machines are.
     #[arg(long, value_enum, default_value_t)]
     pub class: MachineClass,
-    /// Names of the machines, comma-separated [default: j22u11, j22u15, j27u15, then j29u11 on].
+    /// Names of the machines, comma-separated [default: j22u11, j22u15, j27u15, then node0001 on].
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub names: Vec<String>,
     /// What runs on deployed hosts [default: process up to 8 machines, fleet above].
@@ -471,6 +475,15 @@ pub struct ResumeArgs {
     /// What was done about the cause; kept in the history.
     #[arg(long)]
     pub reason: String,
+    /// Who says so; kept in the history.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env_values = true,
+        default_value = "operator"
+    )]
+    pub actor: String,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gpuaas_api::explain::Explanation;
 use gpuaas_types::Problem;
 use gpuaas_types::api::{
     List, NodeView, OnboardAccepted, ProfileResource, RoceResource, RunView, SiteCreate,
@@ -127,7 +128,7 @@ impl ApiClient {
         name: &str,
         spec: Map<String, Value>,
     ) -> Result<ProfileResource, Failure> {
-        self.send(Method::PATCH, &["profiles", name], Some(&json!({"spec": spec}))).await
+        self.send(Method::PATCH, &["profiles", name], Some(&spec)).await
     }
 
     /// `GET /api/v1/profiles`.
@@ -146,20 +147,20 @@ impl ApiClient {
         self.get(&["profiles", name]).await
     }
 
-    /// `POST /api/v1/roce`.
+    /// `POST /api/v1/roce-assignments`.
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
     pub async fn add_roce(&self, body: &RoceAssignmentSpec) -> Result<RoceResource, Failure> {
-        self.send(Method::POST, &["roce"], Some(body)).await
+        self.send(Method::POST, &["roce-assignments"], Some(body)).await
     }
 
-    /// `GET /api/v1/roce`.
+    /// `GET /api/v1/roce-assignments`.
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
     pub async fn roces(&self) -> Result<List<RoceResource>, Failure> {
-        self.get(&["roce"]).await
+        self.get(&["roce-assignments"]).await
     }
 
     /// `POST /api/v1/nodes`.
@@ -196,6 +197,14 @@ impl ApiClient {
         self.get(&["nodes", key]).await
     }
 
+    /// `GET /api/v1/nodes/KEY/explain`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn explain(&self, key: &str) -> Result<Explanation, Failure> {
+        self.get(&["nodes", key, "explain"]).await
+    }
+
     /// `GET /api/v1/runs/ID`.
     ///
     /// # Errors
@@ -208,8 +217,9 @@ impl ApiClient {
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
-    pub async fn resume(&self, id: &str, reason: &str) -> Result<RunView, Failure> {
-        self.send(Method::POST, &["runs", id, "resume"], Some(&json!({"reason": reason}))).await
+    pub async fn resume(&self, id: &str, actor: &str, reason: &str) -> Result<RunView, Failure> {
+        let body = json!({"actor": actor, "reason": reason});
+        self.send(Method::POST, &["runs", id, "resume"], Some(&body)).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {

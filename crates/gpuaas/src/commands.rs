@@ -221,7 +221,7 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
         }
         RunCommand::Resume(args) => {
             let client = ApiClient::from_args(&args.api)?;
-            (args.api.format, client.resume(&args.id, &args.reason).await?)
+            (args.api.format, client.resume(&args.id, &args.actor, &args.reason).await?)
         }
     };
     output::print(terminal, format, &run, output::run)
@@ -232,9 +232,8 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
 /// # Errors
 /// What the control plane refused.
 pub async fn explain(args: ExplainArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let mut node = ApiClient::from_args(&args.api)?.node(&args.node).await?;
-    node.timeline.clear();
-    output::print(terminal, args.api.format, &node, output::explain)
+    let explanation = ApiClient::from_args(&args.api)?.explain(&args.node).await?;
+    output::print(terminal, args.api.format, &explanation, output::explanation)
 }
 
 fn read_file(path: &Path) -> Result<String, Failure> {

@@ -4,12 +4,17 @@
 
 pub mod args;
 pub mod client;
+pub mod clock;
 pub mod commands;
 pub mod failure;
 #[cfg(test)]
 mod fixture;
 pub mod follow;
+pub mod hosts;
 pub mod output;
+pub mod serve;
+pub mod signals;
+pub mod sim;
 pub mod terminal;
 pub mod waterfall;
 
@@ -53,6 +58,7 @@ where
 fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
     start_log(&cli.log)?;
     client::install_cryptography();
+    signals::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         Failure::local("runtime_unavailable", "Threads cannot be started", error.to_string())
@@ -73,6 +79,8 @@ fn start_log(filter: &str) -> Result<(), Failure> {
 
 async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
+        Command::Serve(args) => serve::run(args, terminal).await,
+        Command::MaasSim(args) => sim::run(args, terminal).await,
         Command::Site(command) => commands::site(command, terminal).await,
         Command::Profile(command) => commands::profile(command, terminal).await,
         Command::Roce(command) => commands::roce(command, terminal).await,

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use comfy_table::{ContentArrangement, Table, presets};
+use gpuaas_api::explain::Explanation;
 use gpuaas_types::api::{
     List, NodeView, Owner, ProfileResource, RoceResource, RunView, SiteResource,
 };
@@ -195,7 +196,7 @@ pub fn attention(node: &NodeView) -> Option<&str> {
 /// One node with its history.
 #[must_use]
 pub fn node(node: &NodeView, style: Style) -> String {
-    let mut text = explain(node, style);
+    let mut text = summary(node);
     if !node.timeline.is_empty() {
         text.push('\n');
         text.push_str(&timeline(&node.timeline, style));
@@ -229,9 +230,24 @@ const fn source(source: gpuaas_types::api::Source) -> &'static str {
     }
 }
 
-/// What a node waits for, from whom, and what may be done. Says whose view each line is.
+/// What a node waits for, in sentences that say whose view they are, and what was seen.
 #[must_use]
-pub fn explain(node: &NodeView, _style: Style) -> String {
+pub fn explanation(explanation: &Explanation, _style: Style) -> String {
+    let mut text = explanation.text.join("\n");
+    text.push('\n');
+    if let Some(who) = explanation.owner {
+        writeln!(text, "Who has to act: {}.", owner(who)).ok();
+    }
+    if !explanation.evidence.is_empty() {
+        text.push_str("What was seen and tried:\n");
+    }
+    for line in &explanation.evidence {
+        writeln!(text, "  - {line}").ok();
+    }
+    text
+}
+
+fn summary(node: &NodeView) -> String {
     let run = node.run.as_ref().map_or_else(
         || "no run".to_owned(),
         |run| format!("{} {} at {} (run {})", run.kind, run.status, run.step, run.id),
@@ -361,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_parked_node_explained() {
-        insta::assert_snapshot!(explain(&fixture::parked(), STYLE));
+        insta::assert_snapshot!(node(&fixture::parked(), STYLE));
     }
 
     #[test]

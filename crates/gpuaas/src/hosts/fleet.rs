@@ -1,0 +1,99 @@
+//! Hosts that are futures: the agent's own stand-in, one shared HTTP client for all.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+
+use gpuaas_artifact::{BootstrapInputs, ParsedUserData};
+use gpuaas_node_agent::agent::AgentConfig;
+use gpuaas_node_agent::identity::IdentityStore;
+use gpuaas_node_agent::protocol::{ControlPlane, SetupError, http_client};
+use gpuaas_node_agent::stand_in::{self, StandIn};
+use gpuaas_node_agent::tasks::Host;
+use gpuaas_node_agent::{agent, clock::AgentClock};
+use maas_sim::Chance;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{BootTimes, HostsOptions};
+use crate::clock::SharedClock;
+use crate::failure::Failure;
+
+/// Longest pause of an agent between attempts, in seconds, as the real agent's.
+const LONGEST_PAUSE_SECONDS: f64 = 60.0;
+
+/// What all hosts of a fleet share.
+pub(super) struct Fleet {
+    http: reqwest::Client,
+    clock: SharedClock,
+    seed: u64,
+    times: BootTimes,
+}
+
+impl Fleet {
+    pub(super) fn new(options: &HostsOptions) -> Result<Self, Failure> {
+        let http = http_client(None, false).map_err(|error| {
+            Failure::local("http_unavailable", "No HTTP client can be made", error.to_string())
+        })?;
+        let HostsOptions { clock, seed, times, .. } = options.clone();
+        Ok(Self { http, clock, seed, times })
+    }
+
+    /// The life of one host until `stop`; without `first` only the agent's.
+    pub(super) fn host(
+        &self,
+        hostname: &str,
+        data: &ParsedUserData,
+        root: &Path,
+        first: bool,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let control_plane = self.control_plane(&data.inputs);
+        let stand_in = self.stand_in(hostname, &data.inputs, root);
+        let clock: Arc<dyn AgentClock> = Arc::new(self.clock.clone());
+        async move {
+            let control_plane = match control_plane {
+                Ok(control_plane) => control_plane,
+                Err(error) => {
+                    let host = stand_in.agent.hostname;
+                    return tracing::warn!(%host, %error, "the host cannot speak HTTP");
+                }
+            };
+            if first {
+                stand_in::run(stand_in, control_plane, clock, stop).await;
+            } else if let Err(error) = agent::run(stand_in.agent, control_plane, clock, stop).await
+            {
+                tracing::warn!(%error, "an agent ended");
+            }
+        }
+    }
+
+    fn control_plane(&self, inputs: &BootstrapInputs) -> Result<ControlPlane, SetupError> {
+        let url = &inputs.control_plane_url;
+        if url.starts_with("https:") {
+            return ControlPlane::new(url, inputs.ca_pem.as_ref().map(String::as_bytes));
+        }
+        Ok(ControlPlane::with_client(url, self.http.clone()))
+    }
+
+    fn stand_in(&self, hostname: &str, inputs: &BootstrapInputs, root: &Path) -> StandIn {
+        let mut chance = Chance::of(self.seed, &format!("boot/{hostname}"));
+        let mut draw = |(low, high): (f64, f64)| low + (high - low) * chance.unit();
+        StandIn {
+            bootstrap_token: inputs.bootstrap_token.clone(),
+            site_seconds: draw(self.times.site_seconds),
+            site_failure: None,
+            node_seconds: draw(self.times.node_seconds),
+            agent: AgentConfig {
+                run_id: inputs.run_id,
+                hostname: inputs.hostname.clone(),
+                enrollment_token: inputs.enrollment_token.clone(),
+                identity: IdentityStore::File(root.join("identity.json")),
+                ready_file: None,
+                ready: None,
+                host: Host::Fixed(Arc::new(json!({ "hostname": inputs.hostname }))),
+                longest_pause_seconds: LONGEST_PAUSE_SECONDS,
+            },
+        }
+    }
+}

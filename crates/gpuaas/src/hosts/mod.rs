@@ -1,0 +1,237 @@
+//! What runs on simulated hosts once MAAS has deployed them.
+//!
+//! The simulator says when a host's software begins and ends; this module makes it so. A host in
+//! `process` mode does what cloud-init does with the user-data: it writes the files, runs the
+//! scripts in order, and the scripts fetch and start the real agent, all below a folder of its
+//! own. A thousand such hosts would be several thousand processes, so in `fleet` mode a host is a
+//! future that makes the same calls through the agent's own protocol code.
+//!
+//! A host is known by its system id, and what runs on it by its deployment: a notice about an
+//! older deployment can come late and changes nothing.
+
+mod fleet;
+mod process;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use gpuaas_artifact::{ParsedUserData, parse_user_data};
+use maas_sim::{FirstBoot, HardwareClass, HostRef, Notice};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::HostMode;
+use crate::clock::SharedClock;
+use crate::failure::Failure;
+
+/// Machines up to which the hosts' software runs as processes, where nothing else was asked.
+pub const PROCESS_HOSTS: usize = 8;
+
+/// How simulated hosts are run.
+#[derive(Clone)]
+pub struct HostsOptions {
+    /// What runs on a host.
+    pub mode: HostMode,
+    /// Folder of the hosts' root folders.
+    pub dir: PathBuf,
+    /// Time of a fleet's hosts. Processes live on the machine's own clock.
+    pub clock: SharedClock,
+    /// Seed of what a fleet's hosts draw.
+    pub seed: u64,
+    /// How long the bootstrap of a fleet's host takes.
+    pub times: BootTimes,
+}
+
+/// How long the bootstrap of a fleet's host takes, in seconds, evenly drawn between two bounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BootTimes {
+    /// The site bundle.
+    pub site_seconds: (f64, f64),
+    /// The installation of the agent.
+    pub node_seconds: (f64, f64),
+}
+
+impl BootTimes {
+    /// What belongs to hardware of `class`, times `scale`.
+    #[must_use]
+    pub fn of_class(class: &HardwareClass, scale: f64) -> Self {
+        if class.name == maas_sim::ZERO.name {
+            return Self { site_seconds: (0.0, 0.0), node_seconds: (0.0, 0.0) };
+        }
+        Self {
+            site_seconds: (120.0 * scale, 240.0 * scale),
+            node_seconds: (20.0 * scale, 40.0 * scale),
+        }
+    }
+}
+
+/// The hosts of a region, being run.
+pub struct Hosts {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Hosts {
+    /// Runs what `notices` say until stopped.
+    ///
+    /// # Errors
+    /// `hosts_dir_unwritable`; `http_unavailable`; `hosts_unguarded` when the guard that ends the
+    /// processes of a simulator that was killed cannot be started.
+    pub fn start(
+        options: HostsOptions,
+        notices: UnboundedReceiver<Notice>,
+    ) -> Result<Self, Failure> {
+        let dir = make_dir(&options.dir)?;
+        let options = HostsOptions { dir, ..options };
+        let keeper = match options.mode {
+            HostMode::Process => Some(process::Keeper::start(&options.dir)?),
+            HostMode::Fleet | HostMode::None => None,
+        };
+        let fleet = match options.mode {
+            HostMode::Fleet => Some(fleet::Fleet::new(&options)?),
+            HostMode::Process | HostMode::None => None,
+        };
+        let stop = CancellationToken::new();
+        let rack = Rack { options, fleet, stop: stop.clone(), running: HashMap::new() };
+        let task = tokio::spawn(async move {
+            rack.run(notices).await;
+            drop(keeper);
+        });
+        Ok(Self { stop, task })
+    }
+
+    /// Ends everything that runs on the hosts.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the simulated hosts did not end well");
+        }
+    }
+}
+
+fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
+    std::fs::create_dir_all(dir).and_then(|()| dir.canonicalize()).map_err(|error| {
+        let detail = format!("{}: {error}", dir.display());
+        Failure::local("hosts_dir_unwritable", "The hosts' folder cannot be made", detail)
+            .hint("name another folder with --hosts-dir")
+    })
+}
+
+/// A deployed system, running or switched off.
+struct System {
+    deployment: u64,
+    data: ParsedUserData,
+    life: Option<(CancellationToken, JoinHandle<()>)>,
+}
+
+impl System {
+    async fn end(&mut self) {
+        if let Some((stop, task)) = self.life.take() {
+            stop.cancel();
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a simulated host did not end well");
+            }
+        }
+    }
+}
+
+struct Rack {
+    options: HostsOptions,
+    fleet: Option<fleet::Fleet>,
+    stop: CancellationToken,
+    running: HashMap<String, System>,
+}
+
+impl Rack {
+    async fn run(mut self, mut notices: UnboundedReceiver<Notice>) {
+        let stop = self.stop.clone();
+        while let Some(Some(notice)) = stop.run_until_cancelled(notices.recv()).await {
+            self.act(notice).await;
+        }
+        let ends = self.running.values_mut().map(System::end);
+        futures::future::join_all(ends).await;
+    }
+
+    async fn act(&mut self, notice: Notice) {
+        let host = notice.host().clone();
+        let known = self.running.get(&host.system_id).map(|system| system.deployment);
+        if known.is_some_and(|deployment| deployment > host.deployment) {
+            return tracing::debug!(host = %host.hostname, "a notice of an older deployment");
+        }
+        match notice {
+            Notice::FirstBoot(boot) => self.first_boot(*boot).await,
+            Notice::PoweredOn(host) => self.power_on(&host),
+            Notice::PoweredOff(host) => {
+                if let Some(system) = self.running.get_mut(&host.system_id) {
+                    system.end().await;
+                }
+            }
+            Notice::Released(host) => {
+                if let Some(mut system) = self.running.remove(&host.system_id) {
+                    system.end().await;
+                    self.forget(&host);
+                }
+            }
+        }
+    }
+
+    async fn first_boot(&mut self, boot: FirstBoot) {
+        if let Some(mut old) = self.running.remove(&boot.host.system_id) {
+            old.end().await;
+        }
+        if self.options.mode == HostMode::None {
+            return;
+        }
+        let data = match parse_user_data(&boot.user_data) {
+            Ok(data) => data,
+            Err(error) => {
+                let host = boot.host.hostname;
+                return tracing::warn!(%host, %error, "deployed without user-data of GPUaaS");
+            }
+        };
+        let life = self.spawn(&boot.host, &data, true);
+        let system = System { deployment: boot.host.deployment, data, life: Some(life) };
+        self.running.insert(boot.host.system_id, system);
+    }
+
+    /// cloud-init runs the scripts once per instance; at a later boot only the agent starts.
+    fn power_on(&mut self, host: &HostRef) {
+        let Some(mut system) = self.running.remove(&host.system_id) else { return };
+        if system.life.is_none() {
+            system.life = Some(self.spawn(host, &system.data, false));
+        }
+        self.running.insert(host.system_id.clone(), system);
+    }
+
+    fn spawn(
+        &self,
+        host: &HostRef,
+        data: &ParsedUserData,
+        first: bool,
+    ) -> (CancellationToken, JoinHandle<()>) {
+        let stop = self.stop.child_token();
+        let root = self.root(host);
+        let task = match &self.fleet {
+            Some(fleet) => {
+                tokio::spawn(fleet.host(&host.hostname, data, &root, first, stop.clone()))
+            }
+            None => tokio::spawn(process::host(root, data.clone(), first, stop.clone())),
+        };
+        (stop, task)
+    }
+
+    fn root(&self, host: &HostRef) -> PathBuf {
+        self.options.dir.join(&host.system_id).join(host.deployment.to_string())
+    }
+
+    /// A released disk holds nothing of use; logs of a host's scripts stay for reading.
+    fn forget(&self, host: &HostRef) {
+        if self.fleet.is_some()
+            && let Err(error) = std::fs::remove_dir_all(self.root(host))
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::debug!(%error, host = %host.hostname, "its folder stays");
+        }
+    }
+}

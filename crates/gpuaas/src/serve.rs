@@ -1,0 +1,392 @@
+//! `gpuaas serve`: opens what lasts, starts the engine and the API, and stops both in order.
+//!
+//! An embedded store belongs to one process: its writer commits in groups and its leases are
+//! those of this process, so a lock file keeps a second one out, and leases found at the start
+//! belong to a predecessor that is dead. PostgreSQL may be shared by any number of processes.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use gpuaas_api::{ApiSettings, ApiState};
+use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog};
+use gpuaas_engine::{Connect, Engine, EngineConfig, EngineParts, HttpConnect};
+use gpuaas_store::{MasterKey, Store, StoreError};
+use gpuaas_types::{IdSource, RandomIds};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::ServeArgs;
+use crate::clock::SharedClock;
+use crate::failure::Failure;
+use crate::signals;
+use crate::terminal::Terminal;
+
+const AGENT: &str = "gpuaas-node-agent";
+/// How long open requests (agents' long polls, mostly) may go on after a stop.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// How a control plane is started.
+pub struct ServeOptions {
+    /// Address to listen on; port 0 for any.
+    pub listen: SocketAddr,
+    /// Folder of the embedded store, the artifacts, the master key and the admin token.
+    pub data: PathBuf,
+    /// Database URL; none: `gpuaas.db` in `data`.
+    pub database: Option<String>,
+    /// URL under which nodes reach it; none: `http://` and the address it listens on.
+    pub advertise: Option<String>,
+    /// The node agent's executable; none: beside this process's own.
+    pub agent_binary: Option<PathBuf>,
+    /// Time.
+    pub clock: SharedClock,
+    /// Where identifiers come from.
+    pub ids: Arc<dyn IdSource>,
+    /// Clients for MAAS; none: over HTTP, signed by `clock`.
+    pub connect: Option<Arc<dyn Connect>>,
+    /// What agents are told.
+    pub settings: ApiSettings,
+    /// Changes to the engine's usual settings.
+    pub tune: fn(&mut EngineConfig),
+}
+
+impl ServeOptions {
+    /// The usual: the wall clock, random identifiers, MAAS over HTTP.
+    #[must_use]
+    pub fn new(listen: SocketAddr, data: PathBuf) -> Self {
+        Self {
+            listen,
+            data,
+            database: None,
+            advertise: None,
+            agent_binary: None,
+            clock: SharedClock::real(),
+            ids: Arc::new(RandomIds),
+            connect: None,
+            settings: ApiSettings::default(),
+            tune: |_| {},
+        }
+    }
+}
+
+/// A running control plane.
+pub struct ServeHandle {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// The admin token, where this process knows it: made now, or kept in `data`.
+    pub admin_token: Option<String>,
+    /// Whether the token was made now.
+    pub token_is_new: bool,
+    /// State.
+    pub store: Store,
+    /// The engine.
+    pub engine: Arc<Engine>,
+    stop: CancellationToken,
+    server: JoinHandle<io::Result<()>>,
+    _lock: Option<File>,
+}
+
+impl ServeHandle {
+    /// Base URL on this machine.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// Takes no more requests, lets work in hand come to rest, closes the database.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        self.engine.stop().await;
+        let abort = self.server.abort_handle();
+        match tokio::time::timeout(DRAIN, self.server).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(ended) => tracing::error!(?ended, "the API did not end well"),
+            Err(_) => abort.abort(),
+        }
+        self.store.close().await;
+    }
+}
+
+/// Starts a control plane.
+///
+/// # Errors
+/// A [`Failure`] with a code and, where one helps, a hint: `data_unwritable`, `data_in_use`,
+/// `address_in_use`, `address_unusable`, `agent_missing`, those of the store
+/// (`database_unreachable`, `master_key_wrong`, ...) and of the bundle catalog.
+pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
+    let agent = find_agent(options.agent_binary.as_deref())?;
+    make_private_dir(&options.data)?;
+    let database = database_url(&options);
+    let lock = embedded_path(&database).map(|path| lock(&path)).transpose()?;
+    let listener =
+        TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, &e))?;
+    let addr = listener.local_addr().map_err(|e| cannot_listen(options.listen, &e))?;
+
+    let key = MasterKey::load_or_create(&options.data.join("master.key")).map_err(of_store)?;
+    let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
+        .map_err(|error| unwritable(&options.data, &error))?;
+    let bundles =
+        BundleCatalog::open(&artifacts, Some(&options.data.join("bundles"))).map_err(|e| {
+            Failure::local(e.code(), "The bundles cannot be used", e.to_string()).hint(e.hint())
+        })?;
+    let stored = artifacts.put_file(&agent).map_err(|error| {
+        let detail = format!("{}: {error}", agent.display());
+        Failure::local("agent_unreadable", "The node agent cannot be stored", detail)
+    })?;
+    let agent = Bundle::of_stored(AGENT, gpuaas_node_agent::VERSION, stored);
+
+    let store = Store::open(&database, key).await.map_err(of_store)?;
+    if lock.is_some() {
+        store.end_leases_of_dead_owner(options.clock.0.now()).await.map_err(of_store)?;
+    }
+    let (admin_token, token_is_new) = admin_token(&store, &options).await?;
+    let advertise = options.advertise.clone().unwrap_or_else(|| format!("http://{addr}"));
+    let mut config = EngineConfig::new(&advertise, agent);
+    (options.tune)(&mut config);
+    let connect =
+        options.connect.unwrap_or_else(|| Arc::new(HttpConnect::new(Arc::clone(&options.clock.0))));
+    let (bundles, artifacts) = (Arc::new(bundles), Arc::new(artifacts));
+    let engine = Engine::start(EngineParts {
+        store: store.clone(),
+        clock: Arc::clone(&options.clock.0),
+        ids: Arc::clone(&options.ids),
+        connect: Arc::clone(&connect),
+        bundles: Arc::clone(&bundles),
+        artifacts: Arc::clone(&artifacts),
+        http: plain_http()?,
+        config,
+    });
+    let state = ApiState {
+        store: store.clone(),
+        clock: Arc::clone(&options.clock.0),
+        ids: options.ids,
+        connect,
+        bundles,
+        artifacts,
+        wake: Arc::new(|| {}),
+        settings: options.settings,
+    };
+    let stop = CancellationToken::new();
+    let server = tokio::spawn(answer(listener, state, stop.clone()));
+    Ok(ServeHandle { addr, admin_token, token_is_new, store, engine, stop, server, _lock: lock })
+}
+
+async fn answer(listener: TcpListener, state: ApiState, stop: CancellationToken) -> io::Result<()> {
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection that waits for more to send");
+        }
+    });
+    axum::serve(listener, gpuaas_api::router(state))
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await
+}
+
+/// Runs the command until it is told to stop.
+///
+/// # Errors
+/// See [`start`].
+pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let stop = signals::stop()?;
+    let data = args.data.clone();
+    let handle = start(ServeOptions {
+        database: args.database,
+        advertise: args.advertise,
+        agent_binary: args.agent_binary,
+        clock: SharedClock::choose(args.clock),
+        ..ServeOptions::new(args.listen, args.data)
+    })
+    .await?;
+    let file = data.join("admin-token");
+    let mut lines = format!("listening: {}", handle.url());
+    match &handle.admin_token {
+        Some(token) if handle.token_is_new => {
+            lines.push_str(&format!("\nadmin-token: {token}"));
+            terminal.say(&format!("the admin token is kept in {}", file.display()));
+        }
+        Some(_) => terminal.say(&format!("the admin token is in {}", file.display())),
+        None => terminal.say("the admin token was made by another control plane of this database"),
+    }
+    terminal.say(&format!("state is kept in {}", handle.store.engine()));
+    terminal.data(&lines)?;
+    stop.await;
+    terminal.say("stopping");
+    handle.shutdown().await;
+    Ok(())
+}
+
+async fn admin_token(
+    store: &Store,
+    options: &ServeOptions,
+) -> Result<(Option<String>, bool), Failure> {
+    let path = options.data.join("admin-token");
+    let made = gpuaas_api::ensure_admin_token(store, options.clock.0.now());
+    if let Some(token) = made.await.map_err(of_store)? {
+        write_private(&path, &token).map_err(|error| unwritable(&options.data, &error))?;
+        return Ok((Some(token), true));
+    }
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok((Some(text.trim().to_owned()), false)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((None, false)),
+        Err(error) => Err(unwritable(&options.data, &error)),
+    }
+}
+
+fn write_private(path: &Path, token: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    writeln!(file, "{token}")?;
+    file.sync_all()
+}
+
+fn database_url(options: &ServeOptions) -> String {
+    options
+        .database
+        .clone()
+        .unwrap_or_else(|| format!("sqlite:{}", options.data.join("gpuaas.db").display()))
+}
+
+/// The file of an embedded store; none for a server.
+fn embedded_path(database: &str) -> Option<PathBuf> {
+    if database.starts_with("postgres:") || database.starts_with("postgresql:") {
+        return None;
+    }
+    let path = database.strip_prefix("sqlite://").or_else(|| database.strip_prefix("sqlite:"));
+    Some(PathBuf::from(path.unwrap_or(database)))
+}
+
+/// Takes the embedded store for this process. The lock goes with the process, however it ends.
+fn lock(database: &Path) -> Result<File, Failure> {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".lock");
+    let refused = |error: &io::Error| {
+        let detail = format!("{}: {error}", database.display());
+        Failure::local("database_unwritable", "The embedded store cannot be locked", detail)
+            .hint("make its folder, and let this user write there; or name another with --data")
+    };
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(&path).map_err(|error| refused(&error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Failure::local(
+            "data_in_use",
+            "Another gpuaas serve uses this store",
+            format!("{} is locked", database.display()),
+        )
+        .hint(
+            "stop the other process, or name another --data; to run several control planes, \
+             give them one PostgreSQL with --database",
+        )),
+        Err(TryLockError::Error(error)) => Err(refused(&error)),
+    }
+}
+
+fn make_private_dir(dir: &Path) -> Result<(), Failure> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| unwritable(dir, &error))
+}
+
+fn unwritable(dir: &Path, error: &io::Error) -> Failure {
+    let detail = format!("{}: {error}", dir.display());
+    Failure::local("data_unwritable", "The data folder cannot be used", detail)
+        .hint("let this user write there, or name another folder with --data")
+}
+
+/// Why an address cannot be listened on.
+pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+    let detail = format!("{address}: {error}");
+    if error.kind() == io::ErrorKind::AddrInUse {
+        return Failure::local("address_in_use", "Another process listens there", detail)
+            .hint("stop it, or choose another address with --listen; port 0 takes a free one");
+    }
+    Failure::local("address_unusable", "The address cannot be listened on", detail)
+        .hint("choose an address of this machine with --listen")
+}
+
+fn of_store(error: StoreError) -> Failure {
+    Failure::local(error.code(), "The store cannot be opened", error.to_string()).hint(error.hint())
+}
+
+fn plain_http() -> Result<reqwest::Client, Failure> {
+    gpuaas_node_agent::protocol::http_client(None, true)
+        .or_else(|_| gpuaas_node_agent::protocol::http_client(None, false))
+        .map_err(|error| {
+            Failure::local("http_unavailable", "No HTTP client can be made", error.to_string())
+        })
+}
+
+/// The node agent's executable: `explicit`, else beside this process's own.
+///
+/// # Errors
+/// `agent_missing`.
+pub fn find_agent(explicit: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(path) = explicit {
+        return if path.is_file() { Ok(path.to_owned()) } else { Err(agent_missing(path)) };
+    }
+    let folder = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));
+    let beside = folder.unwrap_or_default().join(AGENT);
+    // Cargo keeps the executables of tests one folder further down.
+    let above = beside.parent().and_then(Path::parent).map(|folder| folder.join(AGENT));
+    let in_deps = beside.parent().is_some_and(|folder| folder.ends_with("deps"));
+    match above.filter(|path| in_deps && path.is_file()) {
+        Some(path) => Ok(path),
+        None if beside.is_file() => Ok(beside),
+        None => Err(agent_missing(&beside)),
+    }
+}
+
+fn agent_missing(path: &Path) -> Failure {
+    let detail = format!("there is no file {}", path.display());
+    Failure::local("agent_missing", "The node agent's executable is missing", detail)
+        .hint("build it (cargo build -p gpuaas-node-agent), or name it with --agent-binary")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_per_embedded_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gpuaas.db");
+        let held = lock(&path).unwrap();
+        assert_eq!(lock(&path).unwrap_err().code(), "data_in_use");
+        drop(held);
+        assert!(lock(&path).is_ok());
+        assert_eq!(lock(&dir.path().join("no/db")).unwrap_err().code(), "database_unwritable");
+    }
+
+    #[test]
+    fn a_missing_agent_is_named() {
+        let failure = find_agent(Some(Path::new("/no/agent"))).unwrap_err();
+        assert_eq!(failure.code(), "agent_missing");
+        assert!(failure.to_string().contains("/no/agent"), "{failure}");
+        assert!(failure.problem.hint.contains("--agent-binary"));
+    }
+
+    #[test]
+    fn which_databases_are_embedded() {
+        assert_eq!(embedded_path("postgres://u@h/d"), None);
+        assert_eq!(embedded_path("sqlite:/a/b.db"), Some(PathBuf::from("/a/b.db")));
+        assert_eq!(embedded_path("c.db"), Some(PathBuf::from("c.db")));
+    }
+
+    #[tokio::test]
+    async fn a_taken_port_is_named() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let agent = dir.path().join("agent");
+        fs::write(&agent, "#!/bin/sh\n").unwrap();
+        let mut options = ServeOptions::new(taken.local_addr().unwrap(), dir.path().join("data"));
+        options.agent_binary = Some(agent);
+        let failure = start(options).await.map(drop).unwrap_err();
+        assert_eq!(failure.code(), "address_in_use");
+    }
+}
