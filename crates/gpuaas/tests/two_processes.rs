@@ -1,0 +1,306 @@
+//! The operator's path: `gpuaas serve` and `gpuaas maas-sim` as separate processes, driven by the
+//! real executable only.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The agent's executable, built where a test of this crate alone did not.
+fn agent() -> PathBuf {
+    let path = Path::new(GPUAAS).with_file_name("gpuaas-node-agent");
+    if !path.exists() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "-p", "gpuaas-node-agent"]);
+        assert!(build.status().unwrap().success(), "the agent does not build");
+    }
+    assert!(path.exists(), "{} is missing", path.display());
+    path
+}
+
+fn gpuaas() -> Command {
+    let mut command = Command::new(GPUAAS);
+    for name in ["GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_TOKEN_FILE", "GPUAAS_DATABASE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A process that serves until it is dropped.
+struct Server {
+    child: Child,
+    /// Lines `NAME: VALUE` of its stdout.
+    said: Vec<(String, String)>,
+    stderr: PathBuf,
+}
+
+impl Server {
+    /// Starts it and waits for `count` lines on its stdout.
+    fn start(arguments: &[&str], stderr: PathBuf, count: usize) -> Self {
+        let mut child = gpuaas()
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&stderr).unwrap())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = mpsc::channel();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            out.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        let mut server = Self { child, said: Vec::new(), stderr };
+        for _ in 0..count {
+            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+                panic!("{arguments:?} said too little: {}", server.log());
+            });
+            let (name, value) = line.split_once(": ").unwrap();
+            server.said.push((name.to_owned(), value.to_owned()));
+        }
+        server
+    }
+
+    fn value(&self, name: &str) -> &str {
+        let said = self.said.iter().find(|(known, _)| known == name);
+        said.map_or_else(|| panic!("no {name} in {:?}", self.said), |(_, value)| value)
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// Asks it to stop and waits for the end.
+    fn stop(&mut self) -> std::process::ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+struct Rig {
+    dir: tempfile::TempDir,
+    sim: Server,
+    control_plane: Server,
+}
+
+impl Rig {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let data = path("data");
+        let agent = agent();
+        let sim = Server::start(
+            &["maas-sim", "--listen", "127.0.0.1:0", "--machines", "3", "--class", "zero"],
+            path("sim.log"),
+            2,
+        );
+        let control_plane = Server::start(
+            &[
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--data",
+                data.to_str().unwrap(),
+                "--agent-binary",
+                agent.to_str().unwrap(),
+            ],
+            path("serve.log"),
+            2,
+        );
+        std::fs::write(path("maas.key"), sim.value("api-key")).unwrap();
+        std::fs::write(path("bad.key"), "a:b:c").unwrap();
+        std::fs::write(path("bmc.pass"), "secret\n").unwrap();
+        Self { dir, sim, control_plane }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Runs one command line as an operator would.
+    fn run(&self, line: &str) -> Output {
+        gpuaas()
+            .args(line.split_whitespace())
+            .env("GPUAAS_SERVER", self.control_plane.value("listening"))
+            .env("GPUAAS_TOKEN_FILE", self.path("data/admin-token"))
+            .output()
+            .unwrap()
+    }
+
+    fn good(&self, line: &str) -> String {
+        let output = self.run(line);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{line}\n{stderr}\nserve: {}\nsim: {}",
+            self.control_plane.log(),
+            self.sim.log()
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.good(line)).unwrap()
+    }
+
+    /// Asserts that a line ends with `exit` and an error of `code`, and leaves stdout empty.
+    fn bad(&self, line: &str, exit: i32, code: &str) -> String {
+        let output = self.run(line);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(exit), "{line}\n{stderr}");
+        assert!(stderr.contains(&format!("error {code}: ")), "{line}\n{stderr}");
+        assert!(output.stdout.is_empty(), "{line}");
+        stderr
+    }
+
+    fn add_site(&self) {
+        let (url, key) = (self.sim.value("listening"), self.path("maas.key"));
+        self.good(&format!("site add lab --url {url} --api-key-file {key}"));
+    }
+
+    /// MAC and BMC address of a racked machine, from the table that the simulator prints.
+    fn machine(&self, name: &str) -> (String, String) {
+        let log = self.sim.log();
+        let line = log.lines().find(|line| line.starts_with(name)).unwrap();
+        let mut words = line.split_whitespace().skip(1).map(str::to_owned);
+        (words.next().unwrap(), words.next().unwrap())
+    }
+}
+
+#[test]
+fn a_machine_is_onboarded_by_the_five_commands() {
+    let mut rig = Rig::start();
+    rig.add_site();
+    rig.good("profile add h200 --set site_bootstrap_bundle_ref=site-base@1.0.0");
+    let (mac, bmc) = rig.machine("j22u11");
+    let pass = rig.path("bmc.pass");
+    let node = rig.json(&format!(
+        "node onboard j22u11 --site lab --profile h200 --bmc-address {bmc} --bmc-user admin \
+         --bmc-pass-file {pass} --mac {mac} --wait --timeout 120 -o json"
+    ));
+    assert_eq!(node["state"], "active");
+
+    let node = rig.json("node show j22u11 -o json");
+    assert_eq!(node["state"], "active");
+    assert_eq!(node["run"]["status"], "succeeded");
+    assert_eq!(node["run"]["step"], "confirmation");
+    assert_eq!(node["waiting_for"], Value::Null);
+    assert_eq!(node["maas"]["status_name"], "Deployed");
+    assert!(node["maas"]["system_id"].is_string());
+    assert!(node["maas"]["observed_seconds_ago"].is_number());
+    let timeline = node["timeline"].as_array().unwrap();
+    for source in ["control_plane", "maas", "bootstrap", "agent"] {
+        assert!(timeline.iter().any(|event| event["source"] == source), "nothing from {source}");
+    }
+
+    let id = node["run"]["id"].as_str().unwrap();
+    let run = rig.json(&format!("run show {id} -o json"));
+    let buckets = run["buckets"].as_object().unwrap();
+    assert_eq!(buckets.len(), 12);
+    let sum: f64 = buckets.values().filter_map(Value::as_f64).sum();
+    let wall = run["wall_seconds"].as_f64().unwrap();
+    assert!((sum - wall).abs() < 1e-3, "buckets sum to {sum}, the run took {wall}");
+    assert!(rig.good(&format!("run show {id}")).contains("site_bootstrap"));
+    assert!(rig.good("explain j22u11").contains("MAAS says: Deployed"));
+    assert!(rig.good("node list --state active").contains("j22u11"));
+    rig.bad("node onboard j22u11 --site lab --profile h200", 3, "node_exists");
+
+    assert!(rig.control_plane.stop().success(), "{}", rig.control_plane.log());
+    assert!(rig.sim.stop().success(), "{}", rig.sim.log());
+}
+
+#[test]
+fn bad_input_is_refused_with_a_code_and_creates_nothing() {
+    let rig = Rig::start();
+    let (url, good, bad) = (rig.sim.value("listening"), rig.path("maas.key"), rig.path("bad.key"));
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    rig.bad(
+        &format!("site add x --url http://{nobody}/MAAS --api-key-file {good}"),
+        3,
+        "maas_unreachable",
+    );
+    rig.bad(&format!("site add x --url {url} --api-key-file {bad}"), 3, "maas_key_refused");
+    rig.bad("site add x --url http://m --api-key-file /no/such/file", 2, "file_unreadable");
+    assert_eq!(rig.json("site list -o json")["items"], Value::Array(Vec::new()));
+
+    let stderr = rig.bad("profile add p --set distro_serie=noble", 3, "unknown_field");
+    assert!(stderr.contains("distro_series"), "the error names what was meant: {stderr}");
+    rig.bad("profile add p --set site_bootstrap_bundle_ref=site-base@9.9.9", 3, "bundle_not_found");
+    rig.bad("profile add p --set max_deploy_retry_attempts=many", 3, "invalid_field");
+    assert_eq!(rig.json("profile list -o json")["items"], Value::Array(Vec::new()));
+
+    rig.add_site();
+    rig.bad("node onboard j22u11 --site lab --profile p", 3, "profile_not_found");
+    rig.good("profile add p");
+    rig.bad("node onboard j22u11 --site elsewhere --profile p", 3, "site_not_found");
+    rig.bad("node onboard bad_name --site lab --profile p", 3, "invalid_field");
+    rig.bad("node show j22u11", 3, "node_not_found");
+    assert_eq!(rig.json("node list -o json")["items"], Value::Array(Vec::new()));
+    rig.bad("node list --token wrong", 3, "token_unknown");
+}
+
+#[test]
+fn a_second_control_plane_keeps_off_the_store() {
+    let rig = Rig::start();
+    let (data, agent) = (rig.path("data"), agent());
+    let agent = agent.display();
+    let line =
+        |listen: &str| format!("serve --listen {listen} --data {data} --agent-binary {agent}");
+    rig.bad(&line("127.0.0.1:0"), 1, "data_in_use");
+    let taken = rig.control_plane.value("listening").trim_start_matches("http://").to_owned();
+    let other = rig.path("other");
+    rig.bad(
+        &format!("serve --listen {taken} --data {other} --agent-binary {agent}"),
+        1,
+        "address_in_use",
+    );
+    rig.bad(
+        &format!("serve --listen 127.0.0.1:0 --data {other} --agent-binary /no/agent"),
+        1,
+        "agent_missing",
+    );
+    let stderr = rig.bad(
+        &format!(
+            "serve --listen 127.0.0.1:0 --data {other} --agent-binary {agent} \
+             --database postgres://gpuaas:topsecret@127.0.0.1:1/gpuaas"
+        ),
+        1,
+        "database_unreachable",
+    );
+    assert!(!stderr.contains("topsecret"), "{stderr}");
+}
+
+#[test]
+fn a_control_plane_keeps_its_token_over_a_restart() {
+    let mut rig = Rig::start();
+    rig.add_site();
+    let (data, agent) = (rig.path("data"), agent());
+    let mode = |name: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(rig.path(name)).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!((mode("data"), mode("data/admin-token")), (0o700, 0o600));
+    rig.control_plane.stop();
+    let mut text = String::new();
+    std::fs::File::open(rig.path("data/admin-token")).unwrap().read_to_string(&mut text).unwrap();
+    let agent = agent.to_str().unwrap().to_owned();
+    let line = ["serve", "--listen", "127.0.0.1:0", "--data", &data, "--agent-binary", &agent];
+    rig.control_plane = Server::start(&line, rig.dir.path().join("again.log"), 1);
+    assert!(rig.good(&format!("site list --token {}", text.trim())).contains("lab"));
+    assert!(rig.good("site show lab -o yaml").contains("name: lab"));
+}
