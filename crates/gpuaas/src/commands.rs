@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use gpuaas_types::api::{List, SiteCreate};
+use gpuaas_types::api::{List, NodeView, SiteCreate};
 use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use serde_json::{Map, Value};
 
@@ -14,7 +14,11 @@ use crate::args::{
 use crate::client::ApiClient;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
-use crate::{follow, output, waterfall};
+use crate::waterfall::{self, BucketRow};
+use crate::{follow, output};
+
+/// Nodes up to which each waterfall is drawn.
+const WATERFALLS: usize = 8;
 
 /// `gpuaas site`.
 ///
@@ -165,13 +169,7 @@ async fn onboard(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(), Fail
         nodes
     };
     if args.wait {
-        for node in &nodes {
-            if let Some(run) = &node.run {
-                let run = client.run(&run.id.to_string()).await?;
-                terminal.say("");
-                terminal.say(&waterfall::draw(&run, terminal.style()));
-            }
-        }
+        say_where_time_went(&client, &nodes, terminal).await?;
     }
     match (nodes.as_slice(), requests.len()) {
         ([node], 1) => output::print(terminal, args.api.format, node, |node, style| {
@@ -184,6 +182,29 @@ async fn onboard(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(), Fail
     }
     let stopped = if args.wait { follow::verdict(&nodes) } else { None };
     refused.or(stopped).map_or(Ok(()), Err)
+}
+
+/// A waterfall per node as long as they fit on a screen or two, and the bucket table of several.
+async fn say_where_time_went(
+    client: &ApiClient,
+    nodes: &[NodeView],
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for node in nodes {
+        let Some(run) = &node.run else { continue };
+        let run = client.run(&run.id.to_string()).await?;
+        if nodes.len() <= WATERFALLS {
+            terminal.say("");
+            terminal.say(&waterfall::draw(&run, terminal.style()));
+        }
+        rows.push(BucketRow::of_run(&run, node.state));
+    }
+    if rows.len() > 1 {
+        terminal.say("");
+        terminal.say(&waterfall::bucket_table(&rows, terminal.style()));
+    }
+    Ok(())
 }
 
 fn onboard_requests(args: &OnboardArgs) -> Result<Vec<OnboardRequest>, Failure> {

@@ -19,6 +19,8 @@ use crate::terminal::Terminal;
 const LOOK: Duration = Duration::from_millis(500);
 /// Looks in a row that may fail before following is given up: a restart takes less.
 const PATIENCE: u32 = 60;
+/// Nodes that an error names.
+const NAMED: usize = 5;
 
 /// Where an onboarding stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +70,7 @@ pub fn verdict(nodes: &[NodeView]) -> Option<Failure> {
     let stopped: Vec<&NodeView> =
         nodes.iter().filter(|node| standing(node) != Standing::Active).collect();
     let first = stopped.first()?;
-    let names: Vec<&str> = stopped.iter().map(|node| node.hostname.as_str()).collect();
+    let names = stopped.iter().map(|node| node.hostname.clone()).collect();
     let (code, detail) = match &first.park {
         Some(park) => (park.code.as_str(), park.text.as_str()),
         None => ("run_ended", "the run ended without reaching active"),
@@ -79,9 +81,17 @@ pub fn verdict(nodes: &[NodeView]) -> Option<Failure> {
     };
     let hint = format!("gpuaas explain {} says what to do next", first.hostname);
     Some(
-        Failure::new(Exit::Parked, code, &title, format!("{}: {detail}", names.join(", ")))
+        Failure::new(Exit::Parked, code, &title, format!("{}: {detail}", few(names, ", ")))
             .hint(hint),
     )
+}
+
+/// The first of many texts, and how many more there are.
+fn few(mut texts: Vec<String>, separator: &str) -> String {
+    let more = texts.len().saturating_sub(NAMED);
+    texts.truncate(NAMED);
+    let text = texts.join(separator);
+    if more == 0 { text } else { format!("{text}{separator}and {more} more") }
 }
 
 fn timed_out(
@@ -101,7 +111,7 @@ fn timed_out(
         Exit::TimedOut,
         "wait_timed_out",
         &format!("Not every node became active within {seconds} s"),
-        open.join("; "),
+        few(open, "; "),
     )
     .hint("the work goes on: look with gpuaas node list, or wait again with a larger --timeout")
 }

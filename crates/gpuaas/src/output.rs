@@ -381,6 +381,36 @@ mod tests {
     }
 
     #[test]
+    fn an_explanation() {
+        let node = fixture::parked();
+        let said = Explanation {
+            node: gpuaas_api::explain::ExplainedNode {
+                id: node.id,
+                hostname: node.hostname,
+                site: node.site,
+                state: node.state,
+            },
+            run: node.run,
+            step: Some(gpuaas_types::Step::Discover),
+            waiting_for: None,
+            code: Some("two_candidates".to_owned()),
+            since: None,
+            expected_by: None,
+            deadline: None,
+            owner: Some(Owner::InfraOperator),
+            next_action: "remove one of them".to_owned(),
+            evidence: vec!["abc124 has the hostname".to_owned()],
+            maas: node.maas,
+            text: vec![
+                "We believe: it stopped.".to_owned(),
+                "MAAS says: nothing.".to_owned(),
+                "Next: remove one of them.".to_owned(),
+            ],
+        };
+        insta::assert_snapshot!(explanation(&said, STYLE));
+    }
+
+    #[test]
     fn a_run_shown() {
         insta::assert_snapshot!(run(&fixture::run(), STYLE));
     }
