@@ -55,6 +55,11 @@ pub enum Command {
     Run(RunCommand),
     /// Say what a node waits for, from whom, and what to do next.
     Explain(ExplainArgs),
+    /// Onboard simulated machines end to end, with nothing installed.
+    Lab(LabArgs),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 /// How data is printed.
@@ -234,6 +239,9 @@ pub struct MaasSimArgs {
     /// Run on a clock shared with a control plane.
     #[arg(long, value_name = "CLOCK", default_value = "real", hide = true)]
     pub clock: ClockChoice,
+    /// Stop after so many seconds without a request.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub idle_exit: Option<u64>,
 }
 
 /// `gpuaas site`.
@@ -506,7 +514,7 @@ pub struct LabArgs {
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub nodes: usize,
     /// Time runs this many times as fast, or `max`: hardware takes no time.
-    #[arg(long, value_name = "X|max", default_value = "60")]
+    #[arg(long, value_name = "X|max", default_value = "30")]
     pub speed: Speed,
     /// Seed of everything random.
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -520,7 +528,7 @@ pub struct LabArgs {
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,
-    /// Folder for the store and the hosts [default: a temporary one].
+    /// Folder for the store and the hosts [default: gpuaas-lab].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// `postgres://...` instead of the embedded store.

@@ -3,6 +3,7 @@
 //! `main` only calls [`run`]. Integration tests and the laboratory use the same modules.
 
 pub mod args;
+pub mod bench;
 pub mod client;
 pub mod clock;
 pub mod commands;
@@ -11,6 +12,7 @@ pub mod failure;
 mod fixture;
 pub mod follow;
 pub mod hosts;
+pub mod lab;
 pub mod output;
 pub mod serve;
 pub mod signals;
@@ -87,5 +89,7 @@ async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failu
         Command::Node(command) => commands::node(command, terminal).await,
         Command::Run(command) => commands::run(command, terminal).await,
         Command::Explain(args) => commands::explain(args, terminal).await,
+        Command::Lab(args) => lab::run(args, terminal).await,
+        Command::Bench(command) => bench::run(command, terminal).await,
     }
 }

@@ -310,7 +310,7 @@ pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
         .hint("choose an address of this machine with --listen")
 }
 
-fn of_store(error: StoreError) -> Failure {
+pub(crate) fn of_store(error: StoreError) -> Failure {
     Failure::local(error.code(), "The store cannot be opened", error.to_string()).hint(error.hint())
 }
 

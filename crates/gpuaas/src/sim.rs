@@ -7,6 +7,7 @@ use comfy_table::{Table, presets};
 use maas_sim::{ETHERNET, H200, HardwareClass, Shared, SimHandle, SimOptions, SimServer, ZERO};
 use maas_sim::{Fault, parse_faults};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::args::{HostMode, MaasSimArgs, MachineClass};
 use crate::clock::SharedClock;
@@ -87,9 +88,28 @@ pub async fn run(args: MaasSimArgs, terminal: &mut Terminal) -> Result<(), Failu
     terminal.say(&machines(&sim.region));
     terminal.say(&format!("hosts run as: {}", words(mode)));
     terminal.data(&format!("listening: {}\napi-key: {}", sim.url(), sim.api_key))?;
-    stop.await;
+    tokio::select! {
+        () = stop => {}
+        () = idle(&sim.region, args.idle_exit) => terminal.say("nobody asked for long: stopping"),
+    }
     sim.stop().await;
     Ok(())
+}
+
+/// Returns once the region was not asked anything for `seconds`; without them never.
+async fn idle(region: &Shared, seconds: Option<u64>) {
+    let Some(seconds) = seconds else { return std::future::pending().await };
+    let mut looks = tokio::time::interval(Duration::from_secs(seconds));
+    looks.tick().await;
+    let mut before = region.with(|region| region.stats().calls());
+    loop {
+        looks.tick().await;
+        let now = region.with(|region| region.stats().calls());
+        if now == before {
+            return;
+        }
+        before = now;
+    }
 }
 
 fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), Failure> {

@@ -1,0 +1,285 @@
+//! `gpuaas lab`: the main job end to end, with nothing installed.
+//!
+//! A simulated region with machines runs as a process of its own ([`simulator`]); the control plane
+//! runs here on the embedded store ([`plane`]); and the lab does what an operator does, over the
+//! same HTTP API ([`operator`]). Nothing of the control plane knows that it is in a lab: it is told
+//! a site's URL and a clock. What a newcomer starts is therefore also what the tests start.
+//!
+//! # Time
+//! Region and control plane share a paced clock: both compute it from the wall by one epoch and one
+//! factor, so it never stands still while somebody computes. All seconds that are shown are seconds
+//! of that clock, except where the wall is named.
+//!
+//! # Killed and started again
+//! The store holds everything that the control plane must know, and [`state`] the few facts beside
+//! it. A killed lab leaves its region running for a while; the next one in the same folder finds it,
+//! listens on the same port (nodes were told that address) and goes on. Where the scenario kills the
+//! control plane itself, it runs in a process of its own and [`kills`] does it.
+
+pub mod kills;
+pub mod operator;
+pub mod plane;
+pub mod processes;
+pub mod progress;
+pub mod record;
+pub mod scenario;
+pub mod simulator;
+pub mod stage;
+pub mod state;
+pub mod tally;
+pub mod watch;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gpuaas_engine::{Clock as _, RealClock};
+use tokio::time::interval;
+
+use self::kills::Kills;
+use self::operator::Arrivals;
+use self::plane::{InProcess, Process};
+use self::progress::Progress;
+use self::stage::Stage;
+use self::state::Folder;
+use self::tally::{Ended, Tally};
+use crate::args::{ClockChoice, LabArgs};
+use crate::client::ApiClient;
+use crate::clock::SharedClock;
+use crate::failure::Failure;
+use crate::serve::of_store;
+use crate::signals;
+use crate::terminal::Terminal;
+use crate::waterfall;
+
+const FOLDER: &str = "gpuaas-lab";
+/// Above this many machines no waterfalls are drawn.
+const DRAWN: usize = 8;
+/// Simulated seconds that an onboarding takes about.
+const RUN_SECONDS: f64 = 2000.0;
+/// How often a lab that is kept shows its region that somebody is there.
+const PRESENCE: Duration = Duration::from_secs(60);
+
+/// `gpuaas lab`.
+///
+/// # Errors
+/// `nodes_not_active` when a node did not become active; what keeps a lab from starting.
+pub async fn run(args: LabArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let folder = args.data.clone().unwrap_or_else(|| PathBuf::from(FOLDER));
+    if let Some(name) = &args.scenario {
+        scenario::Scenario::named(name)?;
+    }
+    staged(&args, Folder::lock(&folder)?, terminal).await
+}
+
+fn interrupted() -> Failure {
+    Failure::local(
+        "lab_interrupted",
+        "The lab was interrupted",
+        "its machines and its state are kept for ten minutes",
+    )
+    .hint("gpuaas lab goes on with it")
+}
+
+async fn staged(args: &LabArgs, folder: Folder, terminal: &mut Terminal) -> Result<(), Failure> {
+    let stage = Stage::set(args, folder, terminal).await?;
+    announce(&stage, terminal);
+    let mut control = Control::start(&stage).await?;
+    let ended = tokio::select! {
+        ended = onboard(&stage, &mut control, terminal) => ended?,
+        () = signals::stop()? => return Err(interrupted()),
+    };
+    let racked = stage.simulator.racked().await?;
+    let record = stage.simulator.record().await?;
+    let wall_seconds = RealClock.now().seconds_since(stage.state.begun_at);
+    let tally = Tally::of(&ended, &racked, &stage.state.before, &record, wall_seconds);
+    show(&stage, &control, &ended, &tally, terminal);
+    if args.json {
+        let text = serde_json::to_string_pretty(&tally).map_err(|error| {
+            let title = "The answer could not be written down";
+            Failure::local("answer_unprintable", title, error.to_string())
+        })?;
+        terminal.data(&text)?;
+    }
+    let verdict = tally.verdict(&ended);
+    if args.keep {
+        keep(&stage, terminal).await?;
+    }
+    leave(stage, control, verdict.is_ok(), terminal).await?;
+    verdict
+}
+
+/// The control plane of a lab.
+enum Control {
+    Here(InProcess),
+    /// In a process that is killed now and then.
+    Killed {
+        process: Process,
+        client: ApiClient,
+        kills: u32,
+    },
+}
+
+impl Control {
+    async fn start(stage: &Stage) -> Result<Self, Failure> {
+        if stage.scenario.kills == 0 {
+            return InProcess::start(&stage.plane()).await.map(Self::Here);
+        }
+        let mut process = Process::new(stage.plane(), stage.folder.join("control-plane.log"));
+        let client = process.start().await?;
+        Ok(Self::Killed { process, client, kills: 0 })
+    }
+
+    fn client(&self) -> ApiClient {
+        match self {
+            Self::Here(here) => here.client.clone(),
+            Self::Killed { client, .. } => client.clone(),
+        }
+    }
+}
+
+async fn onboard(
+    stage: &Stage,
+    control: &mut Control,
+    terminal: &mut Terminal,
+) -> Result<Vec<Ended>, Failure> {
+    let client = control.client();
+    let clock = SharedClock::choose(stage.clock).0;
+    let machines = stage.machines().await?;
+    operator::add_site(&client, &stage.simulator.maas_url(), stage.simulator.api_key()).await?;
+    operator::add_profile(&client, stage.scenario.roce).await?;
+    if stage.scenario.roce {
+        for (index, machine) in machines.iter().enumerate() {
+            let addresses = scenario::fabric_of(stage.class, index);
+            operator::add_fabric(&client, &machine.name, addresses).await?;
+        }
+    }
+    let arrivals = Arrivals { clock: clock.as_ref(), begin: clock.now(), apart_seconds: 0.0 };
+    operator::onboard(&client, &machines, arrivals).await?;
+    let mut progress = Progress::new(terminal.interactive());
+    let settled = watch::until_settled(&client, machines.len(), &RealClock, |nodes| {
+        progress.show(nodes, clock.now(), terminal);
+    });
+    match control {
+        Control::Here(_) => settled.await?,
+        Control::Killed { process, kills, .. } => {
+            let plan = Kills {
+                count: stage.scenario.kills,
+                seed: stage.state.asked.seed,
+                mean_seconds: mean_pause(stage),
+            };
+            tokio::select! {
+                settled = settled => settled?,
+                failure = kills::torment(process, plan, kills) => return Err(failure),
+            }
+            process.start().await?;
+        }
+    }
+    progress.end();
+    watch::gather(&client).await
+}
+
+/// Between two kills, so that all of them fall into the run.
+fn mean_pause(stage: &Stage) -> f64 {
+    match stage.clock {
+        ClockChoice::Real => 0.1,
+        ClockChoice::Paced { factor, .. } => {
+            RUN_SECONDS / factor / f64::from(stage.scenario.kills + 2)
+        }
+    }
+}
+
+fn announce(stage: &Stage, terminal: &mut Terminal) {
+    if !stage.resumed {
+        terminal.say(&format!("lab of {}", stage.state.asked));
+    }
+    terminal.say(&match stage.clock {
+        ClockChoice::Real => "hardware takes no time; seconds are real".to_owned(),
+        ClockChoice::Paced { factor, .. } => {
+            format!("seconds are simulated: the clock runs {factor} times as fast as the wall")
+        }
+    });
+    urls(stage, terminal);
+}
+
+fn urls(stage: &Stage, terminal: &mut Terminal) {
+    let plane = stage.plane();
+    terminal.say(&format!("  MAAS region    {}/", stage.simulator.maas_url()));
+    terminal.say(&format!("  MAAS API key   {}", stage.simulator.api_key()));
+    terminal.say(&format!("  control plane  http://{}", plane.listen));
+    terminal.say(&format!("  admin token    {}", plane.token_file().display()));
+}
+
+fn show(stage: &Stage, control: &Control, ended: &[Ended], tally: &Tally, terminal: &mut Terminal) {
+    let style = terminal.style();
+    if ended.len() <= DRAWN {
+        for one in ended {
+            terminal.say("");
+            terminal.say(&waterfall::draw(&one.run, style));
+        }
+    }
+    terminal.say("");
+    terminal.say(&waterfall::bucket_table(&tally.runs, style));
+    let clock = match stage.clock {
+        ClockChoice::Real => String::new(),
+        ClockChoice::Paced { factor, .. } => {
+            format!(" (simulated seconds, {factor} times the wall)")
+        }
+    };
+    terminal.say(&format!(
+        "\n{} of {} machines active in {:.1} s of the wall{clock}",
+        tally.active, tally.nodes, tally.wall_seconds
+    ));
+    if let Control::Killed { kills, .. } = control {
+        terminal.say(&format!("the control plane was killed {kills} times"));
+    }
+}
+
+/// Leaves everything running until an interrupt.
+async fn keep(stage: &Stage, terminal: &mut Terminal) -> Result<(), Failure> {
+    let mut stop = std::pin::pin!(signals::stop()?);
+    terminal.say("\nkept running until Ctrl-C:");
+    urls(stage, terminal);
+    terminal.say(&format!(
+        "  try            gpuaas node list --server http://{} --token-file {}",
+        stage.state.listen,
+        stage.plane().token_file().display()
+    ));
+    let mut presence = interval(PRESENCE);
+    loop {
+        tokio::select! {
+            () = &mut stop => return Ok(()),
+            _ = presence.tick() => {
+                // Asked only so that it does not think itself alone.
+                stage.simulator.ask_version().await.ok();
+            }
+        }
+    }
+}
+
+/// Takes the lab down. Its files are kept where something went wrong.
+async fn leave(
+    stage: Stage,
+    control: Control,
+    well: bool,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    match control {
+        Control::Here(here) => here.stop().await,
+        Control::Killed { mut process, .. } => process.kill(),
+    }
+    let Stage { folder, simulator, database, .. } = stage;
+    simulator.stop().await;
+    folder.forget()?;
+    if well {
+        if let Some(database) = database {
+            database.drop_it().await.map_err(of_store)?;
+        }
+        return folder.remove();
+    }
+    left_behind(folder.path(), terminal);
+    Ok(())
+}
+
+fn left_behind(path: &Path, terminal: &mut Terminal) {
+    terminal.say(&format!("its store and logs are left in {}", path.display()));
+}

@@ -1,0 +1,148 @@
+//! The operator's path: what a person does with five commands, done through the same client.
+//!
+//! Every step looks first at what is there, so a lab that was killed half way through goes on
+//! where it was: nothing is added twice and nothing is left out.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt as _;
+use futures::stream;
+use gpuaas_engine::Clock;
+use gpuaas_types::Timestamp;
+use gpuaas_types::api::SiteCreate;
+use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec, SiteSpec};
+use serde_json::{Map, Value};
+
+use super::record::Racked;
+use super::scenario::Fabric;
+use crate::client::ApiClient;
+use crate::failure::Failure;
+
+/// The lab's site.
+pub const SITE: &str = "lab";
+/// The lab's profile.
+pub const PROFILE: &str = "h200";
+/// Requests in flight, as an operator's script may have.
+const AT_ONCE: usize = 16;
+
+/// Adds the region as a site, unless it is there.
+///
+/// # Errors
+/// What the control plane refused.
+pub async fn add_site(client: &ApiClient, maas_url: &str, api_key: &str) -> Result<(), Failure> {
+    if client.sites().await?.items.iter().any(|site| site.spec.name == SITE) {
+        return Ok(());
+    }
+    let spec = SiteSpec {
+        name: SITE.to_owned(),
+        url: maas_url.to_owned(),
+        ca_pem: None,
+        node_ca_pem: None,
+        pxe_vlan: None,
+        approved_images: Vec::new(),
+    };
+    client.add_site(&SiteCreate { spec, api_key: api_key.to_owned() }).await.map(drop)
+}
+
+/// Adds the profile, unless it is there.
+///
+/// # Errors
+/// What the control plane refused.
+pub async fn add_profile(client: &ApiClient, roce: bool) -> Result<(), Failure> {
+    if client.profiles().await?.items.iter().any(|profile| profile.status.name == PROFILE) {
+        return Ok(());
+    }
+    let mut spec = Map::new();
+    if roce {
+        spec.insert("enable_phase2_roce".to_owned(), Value::Bool(true));
+    }
+    client.add_profile(PROFILE, spec).await.map(drop)
+}
+
+/// Adds fabric addresses of a host, as far as they are not there.
+///
+/// # Errors
+/// What the control plane refused.
+pub async fn add_fabric(
+    client: &ApiClient,
+    hostname: &str,
+    addresses: Vec<Fabric>,
+) -> Result<(), Failure> {
+    let known = client.roces().await?.items;
+    for address in addresses {
+        let there = known
+            .iter()
+            .any(|roce| roce.spec.hostname == hostname && roce.spec.interface == address.interface);
+        if there {
+            continue;
+        }
+        let spec = RoceAssignmentSpec {
+            site: SITE.to_owned(),
+            hostname: hostname.to_owned(),
+            interface: address.interface,
+            subnet_cidr: address.subnet_cidr,
+            ip_address: address.ip_address,
+        };
+        client.add_roce(&spec).await?;
+    }
+    Ok(())
+}
+
+/// Spreads requests over time, so that machines do not all do the same thing at the same moment.
+#[derive(Clone, Copy)]
+pub struct Arrivals<'a> {
+    /// The run's clock.
+    pub clock: &'a dyn Clock,
+    /// When the first machine is named.
+    pub begin: Timestamp,
+    /// Seconds of that clock from one machine to the next.
+    pub apart_seconds: f64,
+}
+
+impl Arrivals<'_> {
+    async fn turn(&self, index: usize) {
+        #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
+        let after = self.apart_seconds * index as f64;
+        if after > 0.0 {
+            self.clock.sleep_until(self.begin.plus_seconds(after)).await;
+        }
+    }
+}
+
+/// Names each racked machine to the control plane, unless its hostname is known there.
+///
+/// # Errors
+/// The first refusal.
+pub async fn onboard(
+    client: &ApiClient,
+    racked: &[Racked],
+    arrivals: Arrivals<'_>,
+) -> Result<(), Failure> {
+    let known: BTreeSet<String> =
+        client.nodes(Some(SITE), None).await?.items.into_iter().map(|n| n.hostname).collect();
+    let requests = racked.iter().filter(|m| !known.contains(&m.name)).enumerate().map(
+        |(index, machine)| async move {
+            arrivals.turn(index).await;
+            client.onboard(&request(machine)).await.map(drop)
+        },
+    );
+    let mut answers = stream::iter(requests).buffered(AT_ONCE);
+    while let Some(answer) = answers.next().await {
+        answer?;
+    }
+    Ok(())
+}
+
+fn request(machine: &Racked) -> OnboardRequest {
+    OnboardRequest {
+        hostname: machine.name.clone(),
+        site: SITE.to_owned(),
+        profile: PROFILE.to_owned(),
+        bmc_address: Some(machine.bmc_address.clone()),
+        bmc_user: Some("maas".to_owned()),
+        bmc_password: Some("secret".to_owned()),
+        power_type: None,
+        mac_addresses: vec![machine.mac_address.clone()],
+        architecture: None,
+    }
+}

@@ -1,0 +1,194 @@
+//! What came of a lab: the object that `--json` prints, and whether that was what was asked.
+//!
+//! Every number is computed at the end from two independent witnesses: the control plane's API
+//! (nodes and runs) and the simulator's own records (machines in MAAS, deployments).
+
+use std::collections::BTreeSet;
+
+use gpuaas_types::api::{NodeView, RunView};
+use gpuaas_types::{NodeState, RunStatus};
+use serde::Serialize;
+
+use super::record::{Racked, Record};
+use crate::failure::{Exit, Failure};
+use crate::waterfall::BucketRow;
+
+/// A node and its latest run.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The node.
+    pub node: NodeView,
+    /// Its run.
+    pub run: RunView,
+}
+
+/// What came of a lab.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tally {
+    /// Nodes asked for.
+    pub nodes: usize,
+    /// Nodes that are active.
+    pub active: usize,
+    /// Nodes whose run parked.
+    pub parked: usize,
+    /// The rest: failed, cancelled, or not finished when the lab ended.
+    pub failed: usize,
+    /// Machines in MAAS that no node holds and that were not there before.
+    pub orphans: usize,
+    /// Deployments on top of a deployment that nobody had released.
+    pub double_deploys: u32,
+    /// Seconds of the wall clock from the first request to the end.
+    pub wall_seconds: f64,
+    /// One row per node, in the run's own seconds.
+    pub runs: Vec<BucketRow>,
+}
+
+impl Tally {
+    /// Counts. `before` are the identifiers of machines that were in MAAS before the lab began.
+    #[must_use]
+    pub fn of(
+        ended: &[Ended],
+        racked: &[Racked],
+        before: &[String],
+        record: &Record,
+        wall_seconds: f64,
+    ) -> Self {
+        let active = ended.iter().filter(|e| e.node.state == NodeState::Active).count();
+        let parked = ended
+            .iter()
+            .filter(|e| e.node.state != NodeState::Active && e.run.status == RunStatus::Parked)
+            .count();
+        Self {
+            nodes: ended.len(),
+            active,
+            parked,
+            failed: ended.len() - active - parked,
+            orphans: orphans(ended, racked, before).len(),
+            double_deploys: record.double_deploys(),
+            wall_seconds,
+            runs: ended.iter().map(|e| BucketRow::of_run(&e.run, e.node.state)).collect(),
+        }
+    }
+
+    /// The failure of a lab in which not every node is active, or in which MAAS holds what no node
+    /// owns.
+    ///
+    /// # Errors
+    /// `nodes_not_active` or `stray_deployments`.
+    pub fn verdict(&self, ended: &[Ended]) -> Result<(), Failure> {
+        if self.active < self.nodes {
+            let lines = ended.iter().filter(|e| e.node.state != NodeState::Active).map(why);
+            let detail = format!(
+                "{} of {} nodes are active{}",
+                self.active,
+                self.nodes,
+                lines.collect::<String>()
+            );
+            return Err(Failure::new(
+                Exit::Parked,
+                "nodes_not_active",
+                "Not every node became active",
+                detail,
+            ));
+        }
+        if self.double_deploys > 0 || self.orphans > 0 {
+            let detail = format!(
+                "the simulator counts {} deployments too many and {} machines that no node holds",
+                self.double_deploys, self.orphans
+            );
+            return Err(Failure::local(
+                "stray_deployments",
+                "MAAS holds what no node owns",
+                detail,
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn why(ended: &Ended) -> String {
+    let node = &ended.node;
+    match &node.park {
+        Some(park) => format!(
+            "\n  {} parked ({}): {}\n    next: {}",
+            node.hostname, park.code, park.text, park.next_action
+        ),
+        None => {
+            let waits = node.waiting_for.as_deref().unwrap_or("nothing");
+            format!("\n  {} is at {}, waits for {waits}", node.hostname, ended.run.step)
+        }
+    }
+}
+
+/// Identifiers of machines in MAAS that no node holds and that were not there before.
+fn orphans(ended: &[Ended], racked: &[Racked], before: &[String]) -> Vec<String> {
+    let held: BTreeSet<&str> =
+        ended.iter().filter_map(|e| e.node.maas.system_id.as_deref()).collect();
+    racked
+        .iter()
+        .filter_map(|machine| machine.system_id.clone())
+        .filter(|id| !held.contains(id.as_str()) && !before.contains(id))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn racked(name: &str, system_id: &str) -> Racked {
+        Racked {
+            name: name.to_owned(),
+            mac_address: "02:00:00:00:00:01".to_owned(),
+            bmc_address: "198.18.0.1".to_owned(),
+            system_id: Some(system_id.to_owned()),
+            hostname: Some(name.to_owned()),
+            status: Some("Deployed".to_owned()),
+        }
+    }
+
+    fn ended() -> Vec<Ended> {
+        let mut active = Ended { node: fixture::node(), run: fixture::run() };
+        active.node.state = NodeState::Active;
+        let mut parked = Ended { node: fixture::parked(), run: fixture::run() };
+        parked.run.status = RunStatus::Parked;
+        let mut open = Ended { node: fixture::node(), run: fixture::run() };
+        open.node.hostname = "j27u15".to_owned();
+        open.node.maas.system_id = None;
+        open.run.status = RunStatus::Waiting;
+        vec![active, parked, open]
+    }
+
+    #[test]
+    fn every_node_is_counted_once() {
+        let racked = [racked("j22u11", "abc123"), racked("x", "abc777"), racked("y", "abc888")];
+        let before = ["abc888".to_owned()];
+        let tally = Tally::of(&ended(), &racked, &before, &Record::default(), 12.5);
+        assert_eq!((tally.nodes, tally.active, tally.parked, tally.failed), (3, 1, 1, 1));
+        assert_eq!(tally.orphans, 1);
+        insta::assert_snapshot!(tally.verdict(&ended()).unwrap_err().to_string());
+    }
+
+    #[test]
+    fn the_object_has_the_promised_fields() {
+        let mut ended = ended();
+        ended.truncate(1);
+        let tally = Tally::of(&ended, &[], &[], &Record::default(), 12.5);
+        assert!(tally.verdict(&ended).is_ok());
+        insta::assert_snapshot!(serde_json::to_string_pretty(&tally).unwrap());
+        let row = &tally.runs[0];
+        assert!((row.buckets.values().sum::<f64>() - row.wall_seconds).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_stray_deployment_is_a_failure() {
+        let mut ended = ended();
+        ended.truncate(1);
+        let record: Record =
+            serde_json::from_str(r#"{"endpoints": {}, "machines": {"a": {"double_deploys": 2}}}"#)
+                .unwrap();
+        let tally = Tally::of(&ended, &[], &[], &record, 1.0);
+        assert_eq!(tally.double_deploys, 2);
+        assert_eq!(tally.verdict(&ended).unwrap_err().code(), "stray_deployments");
+    }
+}

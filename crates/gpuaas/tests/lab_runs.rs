@@ -1,0 +1,182 @@
+//! `gpuaas lab` and `gpuaas bench`, run as a newcomer runs them.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
+const BUCKETS: [&str; 12] = [
+    "accept",
+    "discover",
+    "commission",
+    "ready_wait",
+    "image_deploy",
+    "first_boot",
+    "bootstrap_fetch",
+    "site_bootstrap",
+    "node_bootstrap",
+    "enrollment",
+    "prereq_checks",
+    "confirmation",
+];
+
+fn gpuaas(arguments: &[&str]) -> Command {
+    let agent = Path::new(GPUAAS).with_file_name("gpuaas-node-agent");
+    if !agent.exists() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "-p", "gpuaas-node-agent"]);
+        assert!(build.status().unwrap().success(), "the agent does not build");
+    }
+    let mut command = Command::new(GPUAAS);
+    command.args(arguments).env_remove("GPUAAS_DATABASE").stdin(Stdio::null());
+    command
+}
+
+fn lab(folder: &Path, arguments: &[&str]) -> Output {
+    let data = folder.to_str().unwrap();
+    gpuaas(&[&["lab", "--data", data], arguments].concat()).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The object on stdout; the whole of stdout is that object.
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}\n{}", stderr(output)))
+}
+
+/// Every run has the twelve buckets, and they sum to its wall time.
+fn assert_buckets(object: &Value) {
+    for run in object["runs"].as_array().unwrap() {
+        let buckets = run["buckets"].as_object().unwrap();
+        assert_eq!(buckets.len(), BUCKETS.len());
+        let seconds = |name: &&str| buckets[*name].as_f64().unwrap();
+        let sum: f64 = BUCKETS.iter().map(seconds).sum();
+        assert!((sum - run["wall_seconds"].as_f64().unwrap()).abs() < 1e-3, "{run}");
+    }
+}
+
+#[test]
+fn three_machines_become_active() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("lab");
+    let output = lab(&folder, &["--speed", "max", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let object = object(&output);
+    for (name, count) in [
+        ("nodes", 3),
+        ("active", 3),
+        ("parked", 0),
+        ("failed", 0),
+        ("orphans", 0),
+        ("double_deploys", 0),
+    ] {
+        assert_eq!(object[name], count, "{name}");
+    }
+    assert!(object["wall_seconds"].as_f64().unwrap() > 0.0);
+    let names: Vec<&str> = object["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["node"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["j22u11", "j22u15", "j27u15"]);
+    assert_buckets(&object);
+    assert!(!folder.exists(), "a finished lab cleans up");
+}
+
+#[test]
+fn two_candidates_park_one_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("lab");
+    let output =
+        lab(&folder, &["--nodes", "2", "--speed", "max", "--scenario", "two-candidates", "--json"]);
+    assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+    let object = object(&output);
+    assert_eq!((&object["active"], &object["parked"]), (&Value::from(1), &Value::from(1)));
+    assert_eq!(object["orphans"], 0, "both candidates were there before");
+    let text = stderr(&output);
+    for part in ["two_candidates", "j22u11-old", "by mac_address", "by hostname", "next:"] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+    assert!(folder.join("simulator.log").exists(), "what went wrong can be looked at");
+}
+
+#[test]
+fn a_killed_lab_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("lab");
+    let data = folder.to_str().unwrap();
+    let mut first = gpuaas(&["lab", "--nodes", "6", "--speed", "max", "--data", data])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(first.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let seen = lines.into_iter().any(|line| line.contains("commission "));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(seen, "the first lab ended before its machines were commissioned");
+    assert!(folder.join("lab.json").exists());
+
+    let other = lab(&folder, &["--nodes", "5"]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(stderr(&other).contains("lab_unfinished"), "{}", stderr(&other));
+
+    let second = lab(&folder, &["--json"]);
+    let text = stderr(&second);
+    assert!(second.status.success(), "{text}");
+    assert!(text.contains("resuming the lab of 6 machines"), "{text}");
+    let object = object(&second);
+    assert_eq!((&object["nodes"], &object["active"]), (&Value::from(6), &Value::from(6)));
+    assert_eq!((&object["orphans"], &object["double_deploys"]), (&Value::from(0), &Value::from(0)));
+    assert_buckets(&object);
+    assert!(!folder.exists(), "a finished lab cleans up");
+}
+
+#[test]
+fn an_unknown_scenario_lists_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = lab(&dir.path().join("lab"), &["--scenario", "nosuch"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    for name in ["plain", "two-candidates", "accepted-then-504", "kill-9"] {
+        assert!(text.contains(name), "{text}");
+    }
+    assert!(!dir.path().join("lab").exists(), "nothing is begun");
+}
+
+#[test]
+fn a_benchmark_prints_its_object() {
+    let output = gpuaas(&["bench", "onboard", "--nodes", "12", "--hardware", "zero", "--json"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let object = object(&output);
+    assert_eq!((&object["nodes"], &object["active"]), (&Value::from(12), &Value::from(12)));
+    let positive = [
+        "nodes_per_minute",
+        "maas_calls_per_node",
+        "maas_bytes_per_node",
+        "cpu_seconds_per_node",
+        "peak_rss_bytes",
+        "simulator_peak_rss_bytes",
+    ];
+    for name in positive {
+        assert!(object[name].as_f64().unwrap() > 0.0, "{name}: {object}");
+    }
+    let calls = object["maas_calls_by_endpoint"].as_object().unwrap();
+    assert_eq!(calls["machine.deploy"], 12);
+    let sum: u64 = calls.values().filter_map(Value::as_u64).sum();
+    let per_node = object["maas_calls_per_node"].as_f64().unwrap();
+    assert!((per_node * 12.0 - sum as f64).abs() < 1e-6, "{object}");
+    // Created, commissioned, deployed, active: each machine gives all four.
+    assert_eq!(object["added_seconds"]["count"], 48);
+    assert_eq!(object["parked"], Value::Array(Vec::new()));
+}
