@@ -141,6 +141,20 @@ fn a_killed_lab_goes_on() {
 }
 
 #[test]
+fn ten_kills_of_the_control_plane_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["--nodes", "10", "--speed", "300", "--scenario", "kill-9", "--json"];
+    let output = lab(&dir.path().join("lab"), &arguments);
+    let text = stderr(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("the control plane was killed 10 times"), "{text}");
+    let object = object(&output);
+    assert_eq!((&object["active"], &object["double_deploys"]), (&Value::from(10), &Value::from(0)));
+    assert_eq!(object["orphans"], 0);
+    assert_buckets(&object);
+}
+
+#[test]
 fn an_unknown_scenario_lists_all() {
     let dir = tempfile::tempdir().unwrap();
     let output = lab(&dir.path().join("lab"), &["--scenario", "nosuch"]);
