@@ -31,7 +31,8 @@ use crate::site::{CallError, Site};
 const OVERLAP: u64 = 32;
 /// Events asked for at once; MAAS' own limit (contract section 13).
 const PAGE: u32 = 1000;
-/// Seconds between two looks for sites with new work.
+/// Wall seconds between two looks for sites with new work. While no site is watched, new work is
+/// noticed at once.
 const KEEPER_SECONDS: f64 = 0.5;
 /// Seconds for which the right to watch a site holds without renewal.
 const WATCH_SECONDS: f64 = 30.0;
@@ -44,6 +45,7 @@ const LONGEST_PAUSE_SECONDS: f64 = 30.0;
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut watchers: HashMap<SiteId, JoinHandle<()>> = HashMap::new();
     let mut stop = shared.stopping();
+    let mut due = shared.store.due_signal();
     while !*stop.borrow() {
         watchers.retain(|_, handle| !handle.is_finished());
         match shared.store.sites().await {
@@ -61,6 +63,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         let at = shared.clock.now().plus_seconds(KEEPER_SECONDS * shared.clock.factor());
         tokio::select! {
             _ = stop.changed() => {}
+            _ = due.changed(), if watchers.is_empty() => {}
             () = shared.clock.sleep_until(at) => {}
         }
     }

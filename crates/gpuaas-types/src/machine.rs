@@ -84,10 +84,7 @@ pub mod maas_status {
     /// MAAS' label of a status number; `Unknown` for a number this list lacks.
     #[must_use]
     pub fn label(status: i64) -> &'static str {
-        LABELS
-            .iter()
-            .find(|(n, _)| *n == status)
-            .map_or("Unknown", |(_, l)| l)
+        LABELS.iter().find(|(n, _)| *n == status).map_or("Unknown", |(_, l)| l)
     }
 
     /// The status number of one of MAAS' labels.
@@ -213,8 +210,7 @@ impl MachineView {
     /// The boot interface, when MAAS names one that it also lists.
     #[must_use]
     pub fn boot_nic(&self) -> Option<&Nic> {
-        self.boot_interface_id
-            .and_then(|id| self.nics.iter().find(|nic| nic.id == id))
+        self.boot_interface_id.and_then(|id| self.nics.iter().find(|nic| nic.id == id))
     }
 }
 

@@ -63,10 +63,7 @@ impl Problem {
     /// Adds what is wrong with one field.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
-        self.errors.push(FieldError {
-            field: field.into(),
-            message: message.into(),
-        });
+        self.errors.push(FieldError { field: field.into(), message: message.into() });
         self
     }
 }

@@ -35,10 +35,7 @@ impl Timestamp {
     /// This moment plus `seconds` (may be negative); saturates.
     #[must_use]
     pub fn plus_seconds(self, seconds: f64) -> Self {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "float to int casts saturate"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "float to int casts saturate")]
         let micros = (seconds * 1e6) as i64;
         Self(self.0.saturating_add(micros).min(Self::NEVER.0))
     }
@@ -46,10 +43,7 @@ impl Timestamp {
     /// Seconds from `earlier` to this moment; negative when `earlier` is later.
     #[must_use]
     pub fn seconds_since(self, earlier: Self) -> f64 {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "a difference below 285 years is exact"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "a difference below 285 years is exact")]
         let micros = (self.0 - earlier.0) as f64;
         micros / 1e6
     }
@@ -63,11 +57,7 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            &self
-                .to_chrono()
-                .to_rfc3339_opts(SecondsFormat::Micros, true),
-        )
+        f.write_str(&self.to_chrono().to_rfc3339_opts(SecondsFormat::Micros, true))
     }
 }
 

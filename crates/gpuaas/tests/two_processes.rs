@@ -1,7 +1,7 @@
 //! The operator's path: `gpuaas serve` and `gpuaas maas-sim` as separate processes, driven by the
 //! real executable only.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -26,10 +26,7 @@ pub(crate) fn answer(response: &Response, asked: &Asked<'_>) -> Error {
     match status {
         400 => bad_request(response, asked),
         401 => unauthorized(response, asked),
-        403 => refused(
-            Refusal::Forbidden,
-            or(text(), "not permitted, or the machine is locked"),
-        ),
+        403 => refused(Refusal::Forbidden, or(text(), "not permitted, or the machine is locked")),
         404 => {
             let text = text();
             refused(not_found(response, &text), or(text, "not found"))
@@ -57,10 +54,9 @@ pub(crate) fn answer(response: &Response, asked: &Asked<'_>) -> Error {
                 Error::ServerError { status, text }
             }
         }
-        300..=399 => refused(
-            Refusal::Other,
-            "redirected; is the URL right (https, path)?".to_owned(),
-        ),
+        300..=399 => {
+            refused(Refusal::Other, "redirected; is the URL right (https, path)?".to_owned())
+        }
         _ => refused(Refusal::Other, or(shown(response, asked), "refused")),
     }
 }
@@ -69,11 +65,7 @@ pub(crate) fn answer(response: &Response, asked: &Asked<'_>) -> Error {
 pub(crate) fn failure(error: &TransportError) -> Error {
     let text = error.to_string();
     match error {
-        TransportError::Connect(_) => Error::Unavailable {
-            sent: false,
-            retry_after: None,
-            text,
-        },
+        TransportError::Connect(_) => Error::Unavailable { sent: false, retry_after: None, text },
         TransportError::Timeout => unknown(UnknownCause::Timeout, text),
         TransportError::Reset(_) => unknown(UnknownCause::Reset, text),
         TransportError::TooLarge { .. } => Error::Malformed { status: 200, text },
@@ -92,11 +84,7 @@ fn bad_request(response: &Response, asked: &Asked<'_>) -> Error {
     };
     let Some(parsed) = parsed else {
         let text = or(shown(response, asked), "bad request");
-        return Error::Refused {
-            status: 400,
-            kind: Refusal::BadRequest,
-            text,
-        };
+        return Error::Refused { status: 400, kind: Refusal::BadRequest, text };
     };
     let clean = |value: Value| match value {
         Value::String(text) => cut(&mask(text, asked.secrets)),
@@ -117,11 +105,7 @@ fn bad_request(response: &Response, asked: &Asked<'_>) -> Error {
         })
         .collect();
     let text = cut(&sentences.join("; "));
-    Error::Refused {
-        status: 400,
-        kind: Refusal::Validation { fields },
-        text,
-    }
+    Error::Refused { status: 400, kind: Refusal::Validation { fields }, text }
 }
 
 /// Only our own words leave this function: the body can hold the token secret (contract §2).
@@ -134,9 +118,7 @@ fn unauthorized(response: &Response, asked: &Asked<'_>) -> Error {
     } else if body.contains("Invalid signature") {
         AuthCause::BadSignature
     } else if body.contains("Expired timestamp") {
-        AuthCause::ClockSkew {
-            seconds_behind: seconds_behind(&body, response, asked.timestamp),
-        }
+        AuthCause::ClockSkew { seconds_behind: seconds_behind(&body, response, asked.timestamp) }
     } else if body.contains("Nonce already used") {
         AuthCause::NonceReplay
     } else if body.trim() == "Forbidden" || body.trim().is_empty() {
@@ -150,25 +132,19 @@ fn unauthorized(response: &Response, asked: &Asked<'_>) -> Error {
             "MAAS does not know the token of this API key (deleted?)".to_owned()
         }
         AuthCause::BadSignature => "the secret of this API key is wrong".to_owned(),
-        AuthCause::ClockSkew {
-            seconds_behind: Some(seconds),
-        } => {
+        AuthCause::ClockSkew { seconds_behind: Some(seconds) } => {
             format!("this host's clock is {seconds} s behind MAAS's (300 s are allowed)")
         }
-        AuthCause::ClockSkew {
-            seconds_behind: None,
-        } => "this host's clock is more than 300 s behind MAAS's".to_owned(),
+        AuthCause::ClockSkew { seconds_behind: None } => {
+            "this host's clock is more than 300 s behind MAAS's".to_owned()
+        }
         AuthCause::NonceReplay => "this authorization was used before".to_owned(),
         AuthCause::NotAuthenticated => {
             "no credentials arrived at MAAS (does a proxy strip them?)".to_owned()
         }
         AuthCause::Other => "credentials refused".to_owned(),
     };
-    Error::Refused {
-        status: 401,
-        kind: Refusal::Unauthorized { cause },
-        text,
-    }
+    Error::Refused { status: 401, kind: Refusal::Unauthorized { cause }, text }
 }
 
 /// `Expired timestamp: given A and now B …`, else the `Date` header against what we signed.
@@ -180,11 +156,7 @@ fn seconds_behind(body: &str, response: &Response, signed: i64) -> Option<i64> {
     };
     match (number("given "), number("now ")) {
         (Some(given), Some(now)) => Some(now - given),
-        _ => response
-            .date
-            .as_deref()
-            .and_then(parse_http_like)
-            .map(|now| now - signed),
+        _ => response.date.as_deref().and_then(parse_http_like).map(|now| now - signed),
     }
 }
 
@@ -205,11 +177,7 @@ pub(crate) fn media_type(response: &Response) -> &str {
 }
 
 fn or(text: String, fallback: &str) -> String {
-    if text.is_empty() {
-        fallback.to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { fallback.to_owned() } else { text }
 }
 
 /// The body as a sentence; nothing of an HTML page, which says no more than the status does.

@@ -51,9 +51,7 @@ struct Inner {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("root", &self.inner.root)
-            .finish_non_exhaustive()
+        f.debug_struct("Client").field("root", &self.inner.root).finish_non_exhaustive()
     }
 }
 
@@ -88,16 +86,7 @@ pub(crate) struct Call {
 impl Call {
     fn new(method: Method, path: String, label: &'static str, patience: Patience) -> Self {
         let (query, secrets) = (Params::default(), Vec::new());
-        Self {
-            method,
-            path,
-            label,
-            query,
-            body: Body::None,
-            patience,
-            anonymous: false,
-            secrets,
-        }
+        Self { method, path, label, query, body: Body::None, patience, anonymous: false, secrets }
     }
 
     /// A read.
@@ -168,27 +157,14 @@ impl Client {
     ) -> Result<Self, Error> {
         let root = config.api_root()?;
         let (key, timeouts) = (config.api_key.clone(), config.timeouts);
-        let inner = Inner {
-            transport,
-            root,
-            key,
-            timeouts,
-            now,
-            stats: Mutex::default(),
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        let inner = Inner { transport, root, key, timeouts, now, stats: Mutex::default() };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Counters by endpoint, keyed by labels such as `GET machines/{id}/` and
     /// `POST machines/{id}/ op=deploy`.
     pub fn stats(&self) -> BTreeMap<&'static str, EndpointStats> {
-        self.inner
-            .stats
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.inner.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sends and parses a JSON answer.
@@ -206,10 +182,9 @@ impl Client {
     async fn exchange(&self, call: Call) -> Result<Response, Error> {
         let (content_type, body) = match &call.body {
             Body::None => (None, Bytes::new()),
-            Body::Form(form) => (
-                Some("application/x-www-form-urlencoded".to_owned()),
-                form.encode().into(),
-            ),
+            Body::Form(form) => {
+                (Some("application/x-www-form-urlencoded".to_owned()), form.encode().into())
+            }
             Body::File(file) => {
                 let (content_type, body) = file.encode(&fresh_nonce());
                 (Some(content_type), body.into())
@@ -244,51 +219,29 @@ impl Client {
         let timestamp = (self.inner.now)();
         let mut headers = vec![("accept", "application/json".to_owned())];
         if !call.anonymous {
-            headers.push((
-                "authorization",
-                self.inner.key.authorization(&fresh_nonce(), timestamp),
-            ));
+            headers
+                .push(("authorization", self.inner.key.authorization(&fresh_nonce(), timestamp)));
         }
         if let Some(content_type) = content_type {
             headers.push(("content-type", content_type.to_owned()));
         }
-        (
-            Request {
-                method: call.method,
-                path_and_query: path.to_owned(),
-                headers,
-                body,
-            },
-            timestamp,
-        )
+        (Request { method: call.method, path_and_query: path.to_owned(), headers, body }, timestamp)
     }
 
     async fn attempt(&self, call: &Call, request: Request) -> Result<Response, TransportError> {
         let sent = request.path_and_query.len() + request.body.len();
-        let result = self
-            .inner
-            .transport
-            .send(request, self.timeout(call.patience))
-            .await;
+        let result = self.inner.transport.send(request, self.timeout(call.patience)).await;
         let received = result.as_ref().map_or(0, |response| response.body.len());
-        let mut stats = self
-            .inner
-            .stats
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut stats = self.inner.stats.lock().unwrap_or_else(PoisonError::into_inner);
         let row = stats.entry(call.label).or_default();
         row.calls += 1;
         row.request_bytes += sent as u64;
         row.response_bytes += received as u64;
         drop(stats);
         match &result {
-            Ok(response) => tracing::debug!(
-                call = call.label,
-                status = response.status,
-                sent,
-                received,
-                "MAAS"
-            ),
+            Ok(response) => {
+                tracing::debug!(call = call.label, status = response.status, sent, received, "MAAS")
+            }
             Err(error) => tracing::debug!(call = call.label, %error, sent, "MAAS"),
         }
         result
@@ -297,11 +250,7 @@ impl Client {
     fn sorted(&self, call: &Call, response: &Response, timestamp: i64) -> Error {
         let mut secrets: Vec<&str> = call.secrets.iter().map(String::as_str).collect();
         secrets.push(self.inner.key.token_secret());
-        let asked = Asked {
-            mutation: call.method.is_mutation(),
-            timestamp,
-            secrets: &secrets,
-        };
+        let asked = Asked { mutation: call.method.is_mutation(), timestamp, secrets: &secrets };
         classify::answer(response, &asked)
     }
 
@@ -331,10 +280,7 @@ fn malformed(label: &str, response: &Response, error: &serde_json::Error) -> Err
         error.line(),
         error.column()
     );
-    Error::Malformed {
-        status: response.status,
-        text,
-    }
+    Error::Malformed { status: response.status, text }
 }
 
 /// A path segment from a foreign name.

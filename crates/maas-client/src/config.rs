@@ -78,9 +78,7 @@ impl Config {
 
     fn parsed(&self) -> Result<Url, Error> {
         let bad = |why: &str| {
-            Error::invalid(format!(
-                "MAAS URL: {why} (expected like http://host:5240/MAAS)"
-            ))
+            Error::invalid(format!("MAAS URL: {why} (expected like http://host:5240/MAAS)"))
         };
         let url = Url::parse(self.base_url.trim()).map_err(|error| bad(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -118,16 +116,9 @@ mod tests {
             "http://h:5240/",
         ] {
             assert_eq!(config(url).api_root().unwrap(), "/MAAS/api/2.0/", "{url}");
-            assert_eq!(
-                config(url).origin().unwrap().as_str(),
-                "http://h:5240/",
-                "{url}"
-            );
+            assert_eq!(config(url).origin().unwrap().as_str(), "http://h:5240/", "{url}");
         }
-        assert_eq!(
-            config("https://x/region1/MAAS").api_root().unwrap(),
-            "/region1/MAAS/api/2.0/"
-        );
+        assert_eq!(config("https://x/region1/MAAS").api_root().unwrap(), "/region1/MAAS/api/2.0/");
     }
 
     #[test]
@@ -140,11 +131,7 @@ mod tests {
             "http://h/MAAS?x=1",
             "not a url",
         ] {
-            assert_eq!(
-                config(url).api_root().unwrap_err().code(),
-                "maas_invalid_request",
-                "{url}"
-            );
+            assert_eq!(config(url).api_root().unwrap_err().code(), "maas_invalid_request", "{url}");
         }
     }
 

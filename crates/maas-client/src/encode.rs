@@ -104,9 +104,7 @@ impl FileForm {
 
 /// The escapes that browsers use inside quoted multipart names.
 fn quoted(text: &str) -> String {
-    text.replace('"', "%22")
-        .replace('\r', "%0D")
-        .replace('\n', "%0A")
+    text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
 
 #[cfg(test)]

@@ -194,33 +194,18 @@ impl Error {
 
     /// True where the object itself is gone.
     pub fn is_not_found(&self) -> bool {
-        matches!(
-            self,
-            Self::Refused {
-                kind: Refusal::NotFound,
-                ..
-            }
-        )
+        matches!(self, Self::Refused { kind: Refusal::NotFound, .. })
     }
 
     /// True where the object's state forbids the call.
     pub fn is_state_conflict(&self) -> bool {
-        matches!(
-            self,
-            Self::Refused {
-                kind: Refusal::StateConflict,
-                ..
-            }
-        )
+        matches!(self, Self::Refused { kind: Refusal::StateConflict, .. })
     }
 
     /// Messages per form field; empty for other failures.
     pub fn fields(&self) -> Option<&BTreeMap<String, Vec<String>>> {
         match self {
-            Self::Refused {
-                kind: Refusal::Validation { fields },
-                ..
-            } => Some(fields),
+            Self::Refused { kind: Refusal::Validation { fields }, .. } => Some(fields),
             _ => None,
         }
     }

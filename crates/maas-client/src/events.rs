@@ -92,11 +92,7 @@ impl Event {
 
     /// The status change, where this event is one.
     pub fn status_change(&self) -> Option<StatusChange> {
-        if self.kind == STATUS_CHANGED {
-            StatusChange::parse(&self.description)
-        } else {
-            None
-        }
+        if self.kind == STATUS_CHANGED { StatusChange::parse(&self.description) } else { None }
     }
 }
 
@@ -118,10 +114,7 @@ impl StatusChange {
         if from.is_empty() || to.is_empty() {
             return None;
         }
-        Some(Self {
-            from: from.to_owned(),
-            to: to.to_owned(),
-        })
+        Some(Self { from: from.to_owned(), to: to.to_owned() })
     }
 }
 
@@ -132,20 +125,10 @@ mod tests {
     #[test]
     fn status_changes_with_and_without_owner() {
         let parse = StatusChange::parse;
-        let change = |from: &str, to: &str| {
-            Some(StatusChange {
-                from: from.to_owned(),
-                to: to.to_owned(),
-            })
-        };
-        assert_eq!(
-            parse("From 'Ready' to 'Allocated' (to admin)"),
-            change("Ready", "Allocated")
-        );
-        assert_eq!(
-            parse("From 'Allocated' to 'Deploying'"),
-            change("Allocated", "Deploying")
-        );
+        let change =
+            |from: &str, to: &str| Some(StatusChange { from: from.to_owned(), to: to.to_owned() });
+        assert_eq!(parse("From 'Ready' to 'Allocated' (to admin)"), change("Ready", "Allocated"));
+        assert_eq!(parse("From 'Allocated' to 'Deploying'"), change("Allocated", "Deploying"));
         assert_eq!(parse("From 'Ready' to ''"), None);
         assert_eq!(parse("x changed status from 'Running' to 'Passed'"), None);
     }

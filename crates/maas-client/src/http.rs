@@ -44,14 +44,9 @@ impl HttpTransport {
             .tcp_nodelay(true)
             .user_agent(concat!("maas-client/", env!("CARGO_PKG_VERSION")));
         builder = builder.tls_backend_preconfigured(tls_config(config, origin.scheme())?);
-        let client = builder
-            .build()
-            .map_err(|error| Error::invalid(format!("HTTP client: {error}")))?;
-        Ok(Self {
-            client,
-            origin,
-            read_timeout: config.timeouts.read,
-        })
+        let client =
+            builder.build().map_err(|error| Error::invalid(format!("HTTP client: {error}")))?;
+        Ok(Self { client, origin, read_timeout: config.timeouts.read })
     }
 
     async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
@@ -74,9 +69,7 @@ impl HttpTransport {
         }
         let mut answer = outgoing.send().await.map_err(|error| classify(&error))?;
         let mut response = head_of(answer.status().as_u16(), answer.headers());
-        let limit = TransportError::TooLarge {
-            limit_bytes: MAX_BODY_BYTES,
-        };
+        let limit = TransportError::TooLarge { limit_bytes: MAX_BODY_BYTES };
         if answer.content_length() > Some(MAX_BODY_BYTES as u64) {
             return Err(limit);
         }
@@ -128,12 +121,8 @@ fn root_cause(error: &reqwest::Error) -> String {
 }
 
 fn head_of(status: u16, headers: &HeaderMap) -> Response {
-    let text = |name: &str| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned)
-    };
+    let text =
+        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     Response {
         status,
         content_type: text("content-type"),
@@ -157,9 +146,7 @@ fn tls_config(config: &Config, scheme: &str) -> Result<rustls::ClientConfig, Err
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate =
                 certificate.map_err(|error| Error::invalid(format!("extra CA: {error}")))?;
-            roots
-                .add(certificate)
-                .map_err(|error| Error::invalid(format!("extra CA: {error}")))?;
+            roots.add(certificate).map_err(|error| Error::invalid(format!("extra CA: {error}")))?;
         }
         if roots.len() == before {
             return Err(Error::invalid("extra CA: no certificate in the PEM text"));

@@ -95,10 +95,7 @@ mod tests {
     #[test]
     fn plain_secret_is_escaped_once() {
         let key: ApiKey = " ck:tk:TS\n".parse().unwrap();
-        assert!(
-            key.authorization("n", 0)
-                .contains("oauth_signature=\"%26TS\"")
-        );
+        assert!(key.authorization("n", 0).contains("oauth_signature=\"%26TS\""));
     }
 
     #[test]

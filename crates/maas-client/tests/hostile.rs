@@ -1,10 +1,5 @@
 //! Servers that misbehave on a real socket: what becomes of a call, and how often it is sent.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -82,8 +77,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     loop {
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length = head.to_ascii_lowercase().lines().find_map(|line| {
-                line.strip_prefix("content-length: ")
-                    .and_then(|n| n.parse::<usize>().ok())
+                line.strip_prefix("content-length: ").and_then(|n| n.parse::<usize>().ok())
             });
             if body.len() >= length.unwrap_or(0) {
                 return Some(text);
@@ -137,10 +131,7 @@ async fn a_truncated_answer_leaves_a_mutation_open_and_repeats_a_read() {
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{\"sys";
     let server = Server::start(vec![Act::AnswerAndClose(cut.to_owned())]).await;
     let client = patient(&server.url);
-    let error = client
-        .deploy("abc", &DeployOptions::default())
-        .await
-        .unwrap_err();
+    let error = client.deploy("abc", &DeployOptions::default()).await.unwrap_err();
     assert_eq!(cause(&error), UnknownCause::Reset);
     assert!(error.may_have_happened());
     assert_eq!(server.requests().len(), 1);
@@ -154,10 +145,7 @@ async fn a_reset_after_sending_is_never_repeated_for_a_mutation() {
     let server = Server::start(vec![Act::Close]).await;
     let client = patient(&server.url);
     for result in [
-        client
-            .deploy("abc", &DeployOptions::default())
-            .await
-            .map(|_| ()),
+        client.deploy("abc", &DeployOptions::default()).await.map(|_| ()),
         client.delete_machine("abc").await,
     ] {
         assert_eq!(cause(&result.unwrap_err()), UnknownCause::Reset);
@@ -184,20 +172,13 @@ async fn a_read_survives_a_connection_that_dies_under_it_with_a_fresh_signature(
     nonces.dedup();
     assert_eq!(nonces.len(), 3, "a nonce was used twice");
     let stats = client.stats()["GET users/ op=whoami"];
-    assert_eq!(
-        (stats.calls, stats.response_bytes),
-        (3, 2 * WHOAMI.len() as u64)
-    );
+    assert_eq!((stats.calls, stats.response_bytes), (3, 2 * WHOAMI.len() as u64));
 }
 
 #[tokio::test]
 async fn no_answer_in_time_is_an_unknown_outcome() {
     let server = Server::start(vec![Act::Silence]).await;
-    let error = server
-        .client()
-        .deploy("abc", &DeployOptions::default())
-        .await
-        .unwrap_err();
+    let error = server.client().deploy("abc", &DeployOptions::default()).await.unwrap_err();
     assert_eq!(cause(&error), UnknownCause::Timeout);
     assert_eq!(error.code(), "maas_unknown_outcome");
     assert_eq!(server.requests().len(), 1);
@@ -208,28 +189,16 @@ async fn refused_and_tls_failures_were_never_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let refused = patient(&format!("http://{address}"))
-        .whoami()
-        .await
-        .unwrap_err();
+    let refused = patient(&format!("http://{address}")).whoami().await.unwrap_err();
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let no_tls = patient(&format!("https://{}", plain.local_addr().unwrap()));
     tokio::spawn(async move {
         let (mut stream, _) = plain.accept().await.unwrap();
-        stream
-            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            .await
-            .unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
     });
-    let no_tls = no_tls
-        .deploy("abc", &DeployOptions::default())
-        .await
-        .unwrap_err();
+    let no_tls = no_tls.deploy("abc", &DeployOptions::default()).await.unwrap_err();
     for error in [refused, no_tls] {
-        assert!(
-            matches!(error, Error::Unavailable { sent: false, .. }),
-            "{error:?}"
-        );
+        assert!(matches!(error, Error::Unavailable { sent: false, .. }), "{error:?}");
         assert!(!error.may_have_happened());
     }
 }
@@ -240,46 +209,21 @@ async fn pages_of_proxies_are_sorted_by_status() {
     let ok = answer("200 OK", "text/html", html);
     let gateway = answer("504 Gateway Time-out", "text/html", html);
     let moved = answer("301 Moved Permanently", "text/html", html);
-    let server = Server::start(vec![
-        Act::Answer(ok),
-        Act::Answer(gateway),
-        Act::Answer(moved),
-    ])
-    .await;
+    let server =
+        Server::start(vec![Act::Answer(ok), Act::Answer(gateway), Act::Answer(moved)]).await;
     let client = patient(&server.url);
     let error = client.machine("abc").await.unwrap_err();
-    assert_eq!(
-        (error.code(), error.status()),
-        ("maas_malformed_answer", Some(200))
-    );
-    let error = client
-        .deploy("abc", &DeployOptions::default())
-        .await
-        .unwrap_err();
+    assert_eq!((error.code(), error.status()), ("maas_malformed_answer", Some(200)));
+    let error = client.deploy("abc", &DeployOptions::default()).await.unwrap_err();
     assert_eq!(cause(&error), UnknownCause::Gateway);
     let error = client.machine("abc").await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Refused {
-                status: 301,
-                kind: Refusal::Other,
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, Error::Refused { status: 301, kind: Refusal::Other, .. }), "{error:?}");
     assert_eq!(server.requests().len(), 3, "a redirect was followed");
 }
 
 #[tokio::test]
 async fn json_of_another_shape_is_malformed_and_not_shown() {
-    let answers = [
-        "{}",
-        r#"{"system_id": {"power_pass": "hunter22"}}"#,
-        "[1, 2",
-        "null",
-    ];
+    let answers = ["{}", r#"{"system_id": {"power_pass": "hunter22"}}"#, "[1, 2", "null"];
     let acts = answers.map(|body| Act::Answer(answer("200 OK", "application/json", body)));
     let server = Server::start(acts.to_vec()).await;
     let client = patient(&server.url);
@@ -300,10 +244,7 @@ async fn the_body_of_a_401_is_never_shown() {
     let error = client.whoami().await.unwrap_err();
     assert_eq!(error.code(), "maas_auth_bad_signature");
     let shown = format!("{error} {error:?} {client:?}");
-    assert!(
-        !shown.contains("tok-secret") && !shown.contains("base string"),
-        "{shown}"
-    );
+    assert!(!shown.contains("tok-secret") && !shown.contains("base string"), "{shown}");
 }
 
 #[tokio::test]
@@ -317,37 +258,21 @@ async fn an_answer_that_announces_too_much_is_not_read() {
 
 #[tokio::test]
 async fn bytes_on_the_wire() {
-    let gone = Act::Answer(answer(
-        "404 Not Found",
-        "text/plain",
-        "No Machine matches the given query.",
-    ));
+    let gone =
+        Act::Answer(answer("404 Not Found", "text/plain", "No Machine matches the given query."));
     let server = Server::start(vec![gone]).await;
     let client = patient(&server.url);
-    assert!(
-        client
-            .delete_machine("a/b")
-            .await
-            .unwrap_err()
-            .is_not_found()
-    );
+    assert!(client.delete_machine("a/b").await.unwrap_err().is_not_found());
     assert!(client.unlock("abc", None).await.unwrap_err().is_not_found());
     let filter = MachineFilter::mac_address("00:16:3E:00:00:01");
     assert!(client.machines(&filter).await.unwrap_err().is_not_found());
     assert!(client.version().await.unwrap_err().is_not_found());
     let requests = server.requests();
     let first_line = |n: usize| requests[n].lines().next().unwrap_or_default();
-    assert_eq!(
-        first_line(0),
-        "DELETE /MAAS/api/2.0/machines/a%2Fb/ HTTP/1.1"
-    );
+    assert_eq!(first_line(0), "DELETE /MAAS/api/2.0/machines/a%2Fb/ HTTP/1.1");
     assert!(!requests[0].contains("content-type") && requests[0].ends_with("\r\n\r\n"));
     assert!(requests[0].contains("oauth_signature=\"%26tok-secret\""));
-    assert!(
-        requests[1].ends_with("\r\n\r\nop=unlock"),
-        "{}",
-        requests[1]
-    );
+    assert!(requests[1].ends_with("\r\n\r\nop=unlock"), "{}", requests[1]);
     assert!(requests[1].contains("content-type: application/x-www-form-urlencoded"));
     assert_eq!(
         first_line(2),
@@ -361,21 +286,12 @@ async fn senseless_arguments_are_not_sent() {
     let server = Server::start(vec![Act::Close]).await;
     let client = patient(&server.url);
     let mut errors = vec![
-        client
-            .machines(&MachineFilter::default())
-            .await
-            .unwrap_err(),
+        client.machines(&MachineFilter::default()).await.unwrap_err(),
         client.machine("").await.unwrap_err(),
         client.machine("..").await.unwrap_err(),
-        client
-            .allocate(&maas_client::AllocateOptions::default())
-            .await
-            .unwrap_err(),
+        client.allocate(&maas_client::AllocateOptions::default()).await.unwrap_err(),
     ];
-    let query = maas_client::EventQuery {
-        limit: Some(1001),
-        ..Default::default()
-    };
+    let query = maas_client::EventQuery { limit: Some(1001), ..Default::default() };
     errors.push(client.events(&query).await.unwrap_err());
     for error in errors {
         assert_eq!(error.code(), "maas_invalid_request");
@@ -386,11 +302,7 @@ async fn senseless_arguments_are_not_sent() {
 #[test]
 fn an_extra_ca_must_be_pem() {
     let mut config = Config::new("https://h/MAAS", "a:b:c".parse().unwrap());
-    for pem in [
-        "",
-        "no pem",
-        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-    ] {
+    for pem in ["", "no pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         config.extra_ca_pem = Some(pem.as_bytes().to_vec());
         let error = Client::new(&config, Arc::new(|| 0)).unwrap_err();
         assert_eq!(error.code(), "maas_invalid_request", "{pem}");

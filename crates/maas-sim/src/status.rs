@@ -4,7 +4,7 @@
 /// What MAAS says about a machine. Discriminants are MAAS's own numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the labels of the table below say what each is")]
+#[expect(missing_docs, reason = "the labels of the table below say what each is")]
 pub enum Status {
     New = 0,
     Commissioning = 1,

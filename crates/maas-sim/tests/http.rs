@@ -1,6 +1,6 @@
 //! The simulator as a server: real sockets, a real client's view.
 
-#![allow(clippy::expect_used, reason = "test code")]
+#![expect(clippy::expect_used, reason = "test code")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

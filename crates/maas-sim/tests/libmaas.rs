@@ -3,8 +3,6 @@
 //! Needs `python3` with `venv` and a reachable package index for the first run; without them the
 //! test says so and passes.
 
-#![allow(clippy::expect_used, reason = "test harness")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;

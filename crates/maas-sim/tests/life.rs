@@ -1,6 +1,6 @@
 //! Whole lives of machines against the contract.
 
-#![allow(clippy::expect_used, reason = "test code")]
+#![expect(clippy::expect_used, reason = "test code")]
 
 mod common;
 

@@ -1,8 +1,6 @@
 //! Whatever is asked in whatever order: the region answers, keeps its own rules, and repeats
 //! itself from the same seed.
 
-#![allow(clippy::expect_used, reason = "test harness")]
-
 mod common;
 
 use common::{Rig, zero};

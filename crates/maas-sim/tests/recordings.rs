@@ -5,7 +5,7 @@
 //! Recordings are read where they lie: `GPUAAS_MAAS_RECORDINGS`, else `../shared/maas/recordings`
 //! beside the repository. Without them the test says so and passes.
 
-#![allow(clippy::expect_used, clippy::disallowed_methods, reason = "test harness")]
+#![expect(clippy::expect_used, clippy::disallowed_methods, reason = "test harness")]
 
 #[path = "replay/shape.rs"]
 mod shape;

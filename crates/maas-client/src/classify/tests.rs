@@ -11,14 +11,7 @@ fn response(status: u16, content_type: &str, body: &str) -> Response {
 }
 
 fn classify(response: &Response, mutation: bool) -> Error {
-    answer(
-        response,
-        &Asked {
-            mutation,
-            timestamp: 1_000,
-            secrets: &["hunter22", "tok-secret"],
-        },
-    )
+    answer(response, &Asked { mutation, timestamp: 1_000, secrets: &["hunter22", "tok-secret"] })
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -36,43 +29,13 @@ const ROWS: &[Row] = &[
         true,
         "maas_validation",
     ),
-    (
-        400,
-        JSON,
-        r#"{"x": [{"nested": 1}], "y": null}"#,
-        true,
-        "maas_validation",
-    ),
-    (
-        400,
-        "application/json",
-        r#"{"x": "one sentence"}"#,
-        true,
-        "maas_validation",
-    ),
+    (400, JSON, r#"{"x": [{"nested": 1}], "y": null}"#, true, "maas_validation"),
+    (400, "application/json", r#"{"x": "one sentence"}"#, true, "maas_validation"),
     (400, JSON, "not json", true, "maas_bad_request"),
     (400, PLAIN, "No provided name!", false, "maas_bad_request"),
-    (
-        401,
-        "text/plain",
-        "Forbidden",
-        false,
-        "maas_auth_not_authenticated",
-    ),
-    (
-        401,
-        HTML,
-        "Authorization Error: Invalid API key.",
-        false,
-        "maas_auth_invalid_key",
-    ),
-    (
-        401,
-        HTML,
-        "Authorization Error: 'Invalid access token: X'",
-        false,
-        "maas_auth_invalid_token",
-    ),
+    (401, "text/plain", "Forbidden", false, "maas_auth_not_authenticated"),
+    (401, HTML, "Authorization Error: Invalid API key.", false, "maas_auth_invalid_key"),
+    (401, HTML, "Authorization Error: 'Invalid access token: X'", false, "maas_auth_invalid_token"),
     (
         401,
         HTML,
@@ -80,13 +43,7 @@ const ROWS: &[Row] = &[
         false,
         "maas_auth_bad_signature",
     ),
-    (
-        401,
-        HTML,
-        "Authorization Error: 'Nonce already used: N'",
-        false,
-        "maas_auth_nonce_replay",
-    ),
+    (401, HTML, "Authorization Error: 'Nonce already used: N'", false, "maas_auth_nonce_replay"),
     (
         401,
         HTML,
@@ -95,73 +52,19 @@ const ROWS: &[Row] = &[
         "maas_auth_refused",
     ),
     (403, PLAIN, "", true, "maas_forbidden"),
-    (
-        404,
-        "text/plain",
-        "No Machine matches the given query.",
-        false,
-        "maas_not_found",
-    ),
-    (
-        404,
-        PLAIN,
-        "Unknown API endpoint: /MAAS/api/2.0/x.",
-        false,
-        "maas_unknown_endpoint",
-    ),
-    (
-        404,
-        "text/html",
-        "<html>nginx",
-        false,
-        "maas_unknown_endpoint",
-    ),
-    (
-        404,
-        PLAIN,
-        "IP address is already in use.",
-        true,
-        "maas_address_in_use",
-    ),
+    (404, "text/plain", "No Machine matches the given query.", false, "maas_not_found"),
+    (404, PLAIN, "Unknown API endpoint: /MAAS/api/2.0/x.", false, "maas_unknown_endpoint"),
+    (404, "text/html", "<html>nginx", false, "maas_unknown_endpoint"),
+    (404, PLAIN, "IP address is already in use.", true, "maas_address_in_use"),
     (405, HTML, "", true, "maas_method_not_allowed"),
-    (
-        409,
-        PLAIN,
-        "Machine is not locked",
-        true,
-        "maas_state_conflict",
-    ),
-    (
-        409,
-        "text/html",
-        "<title>Error: Conflict Error",
-        true,
-        "maas_database_conflict",
-    ),
+    (409, PLAIN, "Machine is not locked", true, "maas_state_conflict"),
+    (409, "text/html", "<title>Error: Conflict Error", true, "maas_database_conflict"),
     (301, "text/html", "", false, "maas_refused"),
     (418, PLAIN, "", false, "maas_refused"),
-    (
-        500,
-        PLAIN,
-        "Failed to power off.",
-        true,
-        "maas_unknown_outcome",
-    ),
-    (
-        500,
-        PLAIN,
-        "Power state could not be queried",
-        false,
-        "maas_server_error",
-    ),
+    (500, PLAIN, "Failed to power off.", true, "maas_unknown_outcome"),
+    (500, PLAIN, "Power state could not be queried", false, "maas_server_error"),
     (502, HTML, "<html>", false, "maas_unknown_outcome"),
-    (
-        503,
-        PLAIN,
-        "Unable to connect to any rack",
-        true,
-        "maas_unavailable",
-    ),
+    (503, PLAIN, "Unable to connect to any rack", true, "maas_unavailable"),
     (504, PLAIN, "timed out", true, "maas_unknown_outcome"),
     (507, PLAIN, "", true, "maas_unknown_outcome"),
 ];
@@ -188,18 +91,9 @@ fn what_may_have_happened() {
 
 #[test]
 fn validation_keeps_fields_and_reads_as_a_sentence() {
-    let error = classify(
-        &response(
-            400,
-            JSON,
-            r#"{"__all__": ["Not now."], "mac": ["a.", "b."]}"#,
-        ),
-        true,
-    );
-    assert_eq!(
-        error.to_string(),
-        "MAAS refused (400): Not now.; mac: a. b."
-    );
+    let error =
+        classify(&response(400, JSON, r#"{"__all__": ["Not now."], "mac": ["a.", "b."]}"#), true);
+    assert_eq!(error.to_string(), "MAAS refused (400): Not now.; mac: a. b.");
     assert_eq!(error.fields().unwrap()["mac"], ["a.", "b."]);
 }
 
@@ -208,10 +102,7 @@ fn clock_skew_is_counted_from_the_text_or_the_date() {
     let body = "Authorization Error: 'Expired timestamp: given 1000 and now 1700 has a greater difference than threshold 300'";
     let skew = |response: &Response| match classify(response, false) {
         Error::Refused {
-            kind:
-                Refusal::Unauthorized {
-                    cause: AuthCause::ClockSkew { seconds_behind },
-                },
+            kind: Refusal::Unauthorized { cause: AuthCause::ClockSkew { seconds_behind } },
             text,
             ..
         } => (seconds_behind, text),
@@ -239,10 +130,7 @@ fn no_secret_is_shown() {
         (418, PLAIN, "hunter22"),
     ] {
         let error = classify(&response(status, content_type, body), true);
-        assert!(
-            !format!("{error} {error:?}").contains("hunter22"),
-            "{error:?}"
-        );
+        assert!(!format!("{error} {error:?}").contains("hunter22"), "{error:?}");
     }
 }
 
@@ -251,11 +139,7 @@ fn long_texts_are_cut_and_retry_after_is_kept() {
     let mut long = response(503, PLAIN, &"é".repeat(2_000));
     long.retry_after = Some(Duration::from_secs(10));
     match classify(&long, true) {
-        Error::Unavailable {
-            sent,
-            retry_after,
-            text,
-        } => {
+        Error::Unavailable { sent, retry_after, text } => {
             assert!(sent);
             assert_eq!(retry_after, Some(Duration::from_secs(10)));
             assert_eq!(text.chars().count(), MAX_TEXT_CHARS + 1);

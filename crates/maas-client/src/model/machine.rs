@@ -238,9 +238,7 @@ impl Machine {
     /// The boot interface with its VLAN and links, out of `interface_set`.
     pub fn boot_interface_full(&self) -> Option<&Interface> {
         let boot = self.boot_interface.as_ref()?;
-        self.interface_set
-            .iter()
-            .find(|interface| interface.id == boot.id)
+        self.interface_set.iter().find(|interface| interface.id == boot.id)
     }
 }
 

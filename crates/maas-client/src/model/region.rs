@@ -177,13 +177,8 @@ mod tests {
 
     #[test]
     fn releases_of_all_spellings() {
-        let release = |version: &str| {
-            Version {
-                version: version.to_owned(),
-                ..Version::default()
-            }
-            .release()
-        };
+        let release =
+            |version: &str| Version { version: version.to_owned(), ..Version::default() }.release();
         assert_eq!(release("3.7.3"), Some((3, 7)));
         assert_eq!(release("3.7.0~rc1"), Some((3, 7)));
         assert_eq!(release("3.4"), Some((3, 4)));
@@ -197,10 +192,7 @@ mod tests {
         let parsed: PowerParameters = serde_json::from_str(text).unwrap();
         assert_eq!(parsed.power_address.as_deref(), Some("10.0.0.1"));
         assert_eq!(parsed.node_id.as_deref(), Some("7"));
-        assert_eq!(
-            (parsed.power_user.as_ref(), parsed.mac_address.as_ref()),
-            (None, None)
-        );
+        assert_eq!((parsed.power_user.as_ref(), parsed.mac_address.as_ref()), (None, None));
         assert!(!format!("{parsed:?}").contains("hunter"));
     }
 }

@@ -54,11 +54,7 @@ pub const FAILED_TESTING: i64 = 22;
 pub const TABLE: [StatusRow; 23] = [
     (NEW, "New", "new"),
     (COMMISSIONING, "Commissioning", "commissioning"),
-    (
-        FAILED_COMMISSIONING,
-        "Failed commissioning",
-        "failed_commissioning",
-    ),
+    (FAILED_COMMISSIONING, "Failed commissioning", "failed_commissioning"),
     (MISSING, "Missing", "missing"),
     (READY, "Ready", "ready"),
     (RESERVED, "Reserved", "reserved"),
@@ -71,32 +67,12 @@ pub const TABLE: [StatusRow; 23] = [
     (RELEASING, "Releasing", "releasing"),
     (FAILED_RELEASING, "Releasing failed", "failed_releasing"),
     (DISK_ERASING, "Disk erasing", "disk_erasing"),
-    (
-        FAILED_DISK_ERASING,
-        "Failed disk erasing",
-        "failed_disk_erasing",
-    ),
+    (FAILED_DISK_ERASING, "Failed disk erasing", "failed_disk_erasing"),
     (RESCUE_MODE, "Rescue mode", "rescue_mode"),
-    (
-        ENTERING_RESCUE_MODE,
-        "Entering rescue mode",
-        "entering_rescue_mode",
-    ),
-    (
-        FAILED_ENTERING_RESCUE_MODE,
-        "Failed to enter rescue mode",
-        "failed_entering_rescue_mode",
-    ),
-    (
-        EXITING_RESCUE_MODE,
-        "Exiting rescue mode",
-        "exiting_rescue_mode",
-    ),
-    (
-        FAILED_EXITING_RESCUE_MODE,
-        "Failed to exit rescue mode",
-        "failed_exiting_rescue_mode",
-    ),
+    (ENTERING_RESCUE_MODE, "Entering rescue mode", "entering_rescue_mode"),
+    (FAILED_ENTERING_RESCUE_MODE, "Failed to enter rescue mode", "failed_entering_rescue_mode"),
+    (EXITING_RESCUE_MODE, "Exiting rescue mode", "exiting_rescue_mode"),
+    (FAILED_EXITING_RESCUE_MODE, "Failed to exit rescue mode", "failed_exiting_rescue_mode"),
     (TESTING, "Testing", "testing"),
     (FAILED_TESTING, "Failed testing", "failed_testing"),
 ];

@@ -32,14 +32,10 @@ impl Client {
     /// [`Error::Invalid`] for both `after` and `before`, or a limit over [`MAX_EVENTS`].
     pub async fn events(&self, wanted: &EventQuery) -> Result<Events, Error> {
         if wanted.after.is_some() && wanted.before.is_some() {
-            return Err(Error::invalid(
-                "events after and before at once have no meaning in MAAS",
-            ));
+            return Err(Error::invalid("events after and before at once have no meaning in MAAS"));
         }
         if wanted.limit.is_some_and(|limit| limit > MAX_EVENTS) {
-            return Err(Error::invalid(format!(
-                "at most {MAX_EVENTS} events in one call"
-            )));
+            return Err(Error::invalid(format!("at most {MAX_EVENTS} events in one call")));
         }
         let mut query = Params::default();
         query.add("op", "query");
@@ -49,7 +45,6 @@ impl Client {
         query.opt("before", wanted.before);
         query.opt("limit", wanted.limit);
         query.opt("level", wanted.level.map(EventLevel::as_str));
-        self.json(Call::get("events/", "GET events/ op=query").query(query))
-            .await
+        self.json(Call::get("events/", "GET events/ op=query").query(query)).await
     }
 }

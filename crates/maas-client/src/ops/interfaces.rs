@@ -46,13 +46,7 @@ pub struct LinkSubnet {
 impl LinkSubnet {
     /// A link with this mode and nothing else.
     pub fn new(mode: LinkMode) -> Self {
-        Self {
-            mode,
-            subnet: None,
-            ip_address: None,
-            force: false,
-            default_gateway: false,
-        }
+        Self { mode, subnet: None, ip_address: None, force: false, default_gateway: false }
     }
 }
 
@@ -78,8 +72,7 @@ impl Client {
     /// `NotFound`; see [`Error`].
     pub async fn interfaces(&self, system_id: &str) -> Result<Vec<Interface>, Error> {
         let path = format!("nodes/{}/interfaces/", segment(system_id)?);
-        self.json(Call::get(path, "GET nodes/{id}/interfaces/"))
-            .await
+        self.json(Call::get(path, "GET nodes/{id}/interfaces/")).await
     }
 
     /// One interface (contract §11).
@@ -107,26 +100,15 @@ impl Client {
     ) -> Result<Interface, Error> {
         let mut form = Params::default();
         form.opt("name", change.name.as_deref());
-        form.opt(
-            "mac_address",
-            change
-                .mac_address
-                .as_ref()
-                .map(|mac| mac.to_ascii_lowercase()),
-        );
+        form.opt("mac_address", change.mac_address.as_ref().map(|mac| mac.to_ascii_lowercase()));
         form.opt("vlan", change.vlan_id);
         form.opt("tags", change.tags.as_ref().map(|tags| tags.join(",")));
         form.opt("mtu", change.mtu);
         if form.0.is_empty() {
-            return Err(Error::invalid(
-                "an update of an interface that changes nothing",
-            ));
+            return Err(Error::invalid("an update of an interface that changes nothing"));
         }
-        let call = Call::put(
-            path(system_id, interface_id)?,
-            "PUT nodes/{id}/interfaces/{id}/",
-            form,
-        );
+        let call =
+            Call::put(path(system_id, interface_id)?, "PUT nodes/{id}/interfaces/{id}/", form);
         self.interface_answer(call).await
     }
 
@@ -147,13 +129,8 @@ impl Client {
         form.flag("force", link.force);
         form.flag("default_gateway", link.default_gateway);
         const LABEL: &str = "POST nodes/{id}/interfaces/{id}/ op=link_subnet";
-        self.interface_answer(Call::op(
-            path(system_id, interface_id)?,
-            LABEL,
-            "link_subnet",
-            form,
-        ))
-        .await
+        self.interface_answer(Call::op(path(system_id, interface_id)?, LABEL, "link_subnet", form))
+            .await
     }
 
     /// Removes a link (contract §11).
@@ -180,8 +157,5 @@ impl Client {
 }
 
 fn path(system_id: &str, interface_id: u64) -> Result<String, Error> {
-    Ok(format!(
-        "nodes/{}/interfaces/{interface_id}/",
-        segment(system_id)?
-    ))
+    Ok(format!("nodes/{}/interfaces/{interface_id}/", segment(system_id)?))
 }

@@ -107,28 +107,15 @@ impl Client {
         form.flag("skip_networking", options.skip_networking);
         form.flag("skip_storage", options.skip_storage);
         if !options.commissioning_scripts.is_empty() {
-            form.add(
-                "commissioning_scripts",
-                options.commissioning_scripts.join(","),
-            );
+            form.add("commissioning_scripts", options.commissioning_scripts.join(","));
         }
         if let Some(scripts) = &options.testing_scripts {
             form.add(
                 "testing_scripts",
-                if scripts.is_empty() {
-                    "none".to_owned()
-                } else {
-                    scripts.join(",")
-                },
+                if scripts.is_empty() { "none".to_owned() } else { scripts.join(",") },
             );
         }
-        self.machine_op(
-            system_id,
-            "POST machines/{id}/ op=commission",
-            "commission",
-            form,
-        )
-        .await
+        self.machine_op(system_id, "POST machines/{id}/ op=commission", "commission", form).await
     }
 
     /// Stops commissioning, testing, deploying or erasing (contract §7).
@@ -136,13 +123,8 @@ impl Client {
     /// # Errors
     /// `StateConflict` in other statuses; see [`Error`].
     pub async fn abort(&self, system_id: &str, comment: Option<&str>) -> Result<Machine, Error> {
-        self.machine_op(
-            system_id,
-            "POST machines/{id}/ op=abort",
-            "abort",
-            commented(comment),
-        )
-        .await
+        self.machine_op(system_id, "POST machines/{id}/ op=abort", "abort", commented(comment))
+            .await
     }
 
     /// Releases a machine (contract §9); does nothing, with success, in Ready and Releasing.
@@ -159,8 +141,7 @@ impl Client {
         form.flag("secure_erase", options.secure_erase);
         form.flag("quick_erase", options.quick_erase);
         form.flag("force", options.force);
-        self.machine_op(system_id, "POST machines/{id}/ op=release", "release", form)
-            .await
+        self.machine_op(system_id, "POST machines/{id}/ op=release", "release", form).await
     }
 
     /// Marks a machine broken (contract §9). Owner only; a deployed machine is powered off and
@@ -170,13 +151,7 @@ impl Client {
     /// `Forbidden` for an unowned machine, even for administrators; see [`Error`].
     pub async fn mark_broken(&self, system_id: &str, comment: &str) -> Result<Machine, Error> {
         let form = commented(Some(comment));
-        self.machine_op(
-            system_id,
-            "POST machines/{id}/ op=mark_broken",
-            "mark_broken",
-            form,
-        )
-        .await
+        self.machine_op(system_id, "POST machines/{id}/ op=mark_broken", "mark_broken", form).await
     }
 
     /// Ends Broken (contract §9). Administrators only.
@@ -231,12 +206,8 @@ impl Client {
             form.add("stop_mode", "soft");
         }
         form.opt("comment", comment);
-        let call = Call::op(
-            path(system_id)?,
-            "POST machines/{id}/ op=power_off",
-            "power_off",
-            form,
-        );
+        let call =
+            Call::op(path(system_id)?, "POST machines/{id}/ op=power_off", "power_off", form);
         self.json(call.power()).await
     }
 
@@ -258,22 +229,15 @@ impl Client {
     /// [`Error::Invalid`] without a system id.
     pub async fn allocate(&self, options: &AllocateOptions) -> Result<Machine, Error> {
         if options.system_id.is_empty() {
-            return Err(Error::invalid(
-                "allocating without a system id would take any machine",
-            ));
+            return Err(Error::invalid("allocating without a system id would take any machine"));
         }
         let mut form = Params::default();
         form.add("system_id", options.system_id.clone());
         form.opt("agent_name", options.agent_name.as_deref());
         form.opt("comment", options.comment.as_deref());
         form.flag("dry_run", options.dry_run);
-        self.machine_answer(Call::op(
-            "machines/",
-            "POST machines/ op=allocate",
-            "allocate",
-            form,
-        ))
-        .await
+        self.machine_answer(Call::op("machines/", "POST machines/ op=allocate", "allocate", form))
+            .await
     }
 
     /// Deploys an Allocated or Ready machine (contract §8).
@@ -291,8 +255,7 @@ impl Client {
         form.flag("ephemeral_deploy", options.ephemeral_deploy);
         form.opt("comment", options.comment.as_deref());
         form.opt("agent_name", options.agent_name.as_deref());
-        self.machine_op(system_id, "POST machines/{id}/ op=deploy", "deploy", form)
-            .await
+        self.machine_op(system_id, "POST machines/{id}/ op=deploy", "deploy", form).await
     }
 
     /// Locks a Deploying or Deployed machine against changes (contract §9).
@@ -300,13 +263,7 @@ impl Client {
     /// # Errors
     /// `StateConflict`; see [`Error`].
     pub async fn lock(&self, system_id: &str, comment: Option<&str>) -> Result<Machine, Error> {
-        self.machine_op(
-            system_id,
-            "POST machines/{id}/ op=lock",
-            "lock",
-            commented(comment),
-        )
-        .await
+        self.machine_op(system_id, "POST machines/{id}/ op=lock", "lock", commented(comment)).await
     }
 
     /// Ends a lock (contract §9).
@@ -314,13 +271,8 @@ impl Client {
     /// # Errors
     /// `StateConflict` where it is not locked; see [`Error`].
     pub async fn unlock(&self, system_id: &str, comment: Option<&str>) -> Result<Machine, Error> {
-        self.machine_op(
-            system_id,
-            "POST machines/{id}/ op=unlock",
-            "unlock",
-            commented(comment),
-        )
-        .await
+        self.machine_op(system_id, "POST machines/{id}/ op=unlock", "unlock", commented(comment))
+            .await
     }
 
     /// Moves Failed testing to Ready, or Deployed where it was (contract §7).
@@ -333,13 +285,7 @@ impl Client {
         comment: Option<&str>,
     ) -> Result<Machine, Error> {
         const LABEL: &str = "POST machines/{id}/ op=override_failed_testing";
-        self.machine_op(
-            system_id,
-            LABEL,
-            "override_failed_testing",
-            commented(comment),
-        )
-        .await
+        self.machine_op(system_id, LABEL, "override_failed_testing", commented(comment)).await
     }
 
     /// All of these can wait for the BMC in one version or another (contract §3).
@@ -350,8 +296,7 @@ impl Client {
         op: &str,
         form: Params,
     ) -> Result<Machine, Error> {
-        self.machine_answer(Call::op(path(id)?, label, op, form).power())
-            .await
+        self.machine_answer(Call::op(path(id)?, label, op, form).power()).await
     }
 }
 

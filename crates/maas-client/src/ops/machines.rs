@@ -33,43 +33,28 @@ pub struct MachineFilter {
 impl MachineFilter {
     /// Machines with these system ids.
     pub fn ids<I: IntoIterator<Item = S>, S: Into<String>>(ids: I) -> Self {
-        Self {
-            ids: ids.into_iter().map(Into::into).collect(),
-            ..Self::default()
-        }
+        Self { ids: ids.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// Machines with this short host name: none or one.
     pub fn hostname(name: impl Into<String>) -> Self {
-        Self {
-            hostnames: vec![name.into()],
-            ..Self::default()
-        }
+        Self { hostnames: vec![name.into()], ..Self::default() }
     }
 
     /// Machines with this MAC address: none or one.
     pub fn mac_address(mac: impl Into<String>) -> Self {
-        Self {
-            mac_addresses: vec![mac.into()],
-            ..Self::default()
-        }
+        Self { mac_addresses: vec![mac.into()], ..Self::default() }
     }
 
     /// Machines in this status, by filter word.
     pub fn status(word: impl Into<String>) -> Self {
-        Self {
-            statuses: vec![word.into()],
-            ..Self::default()
-        }
+        Self { statuses: vec![word.into()], ..Self::default() }
     }
 
     fn params(&self) -> Params {
         let mut query = Params::default();
-        let macs: Vec<String> = self
-            .mac_addresses
-            .iter()
-            .map(|mac| mac.to_ascii_lowercase())
-            .collect();
+        let macs: Vec<String> =
+            self.mac_addresses.iter().map(|mac| mac.to_ascii_lowercase()).collect();
         query.each("id", &self.ids);
         query.each("hostname", &self.hostnames);
         query.each("mac_address", &macs);
@@ -121,9 +106,8 @@ impl PowerSettings {
         form.add("power_type", self.power_type.clone());
         for (name, Secret(value)) in &self.parameters {
             form.add(&format!("power_parameters_{name}"), value.clone());
-            let secret = ["pass", "token", "secret", "key", "k_g"]
-                .iter()
-                .any(|word| name.contains(word));
+            let secret =
+                ["pass", "token", "secret", "key", "k_g"].iter().any(|word| name.contains(word));
             if secret {
                 secrets.push(value.clone());
             }
@@ -189,9 +173,7 @@ impl Client {
             return Err(Error::invalid("listing machines needs a filter"));
         }
         const LABEL: &str = "GET machines/";
-        let machines: Vec<Machine> = self
-            .json(Call::get("machines/", LABEL).query(query))
-            .await?;
+        let machines: Vec<Machine> = self.json(Call::get("machines/", LABEL).query(query)).await?;
         if machines.iter().any(|machine| machine.system_id.is_empty()) {
             return Err(not_a(LABEL, "list of machines"));
         }
@@ -203,8 +185,7 @@ impl Client {
     /// # Errors
     /// `NotFound`; see [`Error`].
     pub async fn machine(&self, system_id: &str) -> Result<Machine, Error> {
-        self.machine_answer(Call::get(path(system_id)?, "GET machines/{id}/"))
-            .await
+        self.machine_answer(Call::get(path(system_id)?, "GET machines/{id}/")).await
     }
 
     /// Power parameters of all machines, without secrets, by system id; the cheapest way to
@@ -227,8 +208,7 @@ impl Client {
         let mut query = Params::default();
         query.add("op", "power_parameters");
         query.each("id", ids);
-        self.json(Call::get("machines/", "GET machines/ op=power_parameters").query(query))
-            .await
+        self.json(Call::get("machines/", "GET machines/ op=power_parameters").query(query)).await
     }
 
     /// Power parameters of one machine, without secrets (contract §9). Administrators only.
@@ -291,9 +271,7 @@ impl Client {
             power.add_to(&mut form, &mut secrets);
         }
         if form.0.is_empty() {
-            return Err(Error::invalid(
-                "an update of a machine that changes nothing",
-            ));
+            return Err(Error::invalid("an update of a machine that changes nothing"));
         }
         let mut call = Call::put(path(system_id)?, "PUT machines/{id}/", form);
         call.secrets = secrets;
@@ -305,8 +283,7 @@ impl Client {
     /// # Errors
     /// `Forbidden` while locked, `NotFound`; see [`Error`].
     pub async fn delete_machine(&self, system_id: &str) -> Result<(), Error> {
-        self.done(Call::delete(path(system_id)?, "DELETE machines/{id}/"))
-            .await
+        self.done(Call::delete(path(system_id)?, "DELETE machines/{id}/")).await
     }
 }
 

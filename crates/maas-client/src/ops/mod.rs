@@ -27,28 +27,17 @@ impl Client {
     pub(crate) async fn machine_answer(&self, call: Call) -> Result<Machine, Error> {
         let label = call.label;
         let machine: Machine = self.json(call).await?;
-        if machine.system_id.is_empty() {
-            Err(not_a(label, "machine"))
-        } else {
-            Ok(machine)
-        }
+        if machine.system_id.is_empty() { Err(not_a(label, "machine")) } else { Ok(machine) }
     }
 
     /// As [`Client::machine_answer`], for interfaces.
     pub(crate) async fn interface_answer(&self, call: Call) -> Result<Interface, Error> {
         let label = call.label;
         let interface: Interface = self.json(call).await?;
-        if interface.name.is_empty() {
-            Err(not_a(label, "interface"))
-        } else {
-            Ok(interface)
-        }
+        if interface.name.is_empty() { Err(not_a(label, "interface")) } else { Ok(interface) }
     }
 }
 
 pub(crate) fn not_a(label: &str, what: &str) -> Error {
-    Error::Malformed {
-        status: 200,
-        text: format!("{label}: JSON that is no {what}"),
-    }
+    Error::Malformed { status: 200, text: format!("{label}: JSON that is no {what}") }
 }

@@ -21,8 +21,7 @@ impl Client {
     pub async fn whoami(&self) -> Result<WhoAmI, Error> {
         let mut query = Params::default();
         query.add("op", "whoami");
-        self.json(Call::get("users/", "GET users/ op=whoami").query(query))
-            .await
+        self.json(Call::get("users/", "GET users/ op=whoami").query(query)).await
     }
 
     /// A setting of the region (contract §14): text, number or bool; readable by anyone.
@@ -33,8 +32,7 @@ impl Client {
         let mut query = Params::default();
         query.add("op", "get_config");
         query.add("name", name);
-        self.json(Call::get("maas/", "GET maas/ op=get_config").query(query))
-            .await
+        self.json(Call::get("maas/", "GET maas/ op=get_config").query(query)).await
     }
 
     /// All boot images, without their files (contract §14).
@@ -42,8 +40,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn boot_resources(&self) -> Result<Vec<BootResource>, Error> {
-        self.json(Call::get("boot-resources/", "GET boot-resources/"))
-            .await
+        self.json(Call::get("boot-resources/", "GET boot-resources/")).await
     }
 
     /// One boot image with its sets and files (contract §14).
@@ -51,11 +48,7 @@ impl Client {
     /// # Errors
     /// `NotFound`; see [`Error`].
     pub async fn boot_resource(&self, id: u64) -> Result<BootResource, Error> {
-        self.json(Call::get(
-            format!("boot-resources/{id}/"),
-            "GET boot-resources/{id}/",
-        ))
-        .await
+        self.json(Call::get(format!("boot-resources/{id}/"), "GET boot-resources/{id}/")).await
     }
 
     /// All subnets with their VLANs (contract §14).

@@ -75,8 +75,7 @@ impl Client {
         wanted: &ResultQuery,
     ) -> Result<Vec<ScriptSet>, Error> {
         let path = format!("nodes/{}/results/", segment(system_id)?);
-        self.json(Call::get(path, "GET nodes/{id}/results/").query(wanted.params()))
-            .await
+        self.json(Call::get(path, "GET nodes/{id}/results/").query(wanted.params())).await
     }
 
     /// One current script set (contract §7).
@@ -90,22 +89,16 @@ impl Client {
         wanted: &ResultQuery,
     ) -> Result<ScriptSet, Error> {
         let (name, label) = match set {
-            CurrentSet::Commissioning => (
-                "current-commissioning",
-                "GET nodes/{id}/results/current-commissioning/",
-            ),
+            CurrentSet::Commissioning => {
+                ("current-commissioning", "GET nodes/{id}/results/current-commissioning/")
+            }
             CurrentSet::Testing => ("current-testing", "GET nodes/{id}/results/current-testing/"),
-            CurrentSet::Installation => (
-                "current-installation",
-                "GET nodes/{id}/results/current-installation/",
-            ),
+            CurrentSet::Installation => {
+                ("current-installation", "GET nodes/{id}/results/current-installation/")
+            }
         };
         let path = format!("nodes/{}/results/{name}/", segment(system_id)?);
-        let query = ResultQuery {
-            kind: None,
-            ..wanted.clone()
-        }
-        .params();
+        let query = ResultQuery { kind: None, ..wanted.clone() }.params();
         self.json(Call::get(path, label).query(query)).await
     }
 }

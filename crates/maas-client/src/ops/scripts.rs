@@ -42,8 +42,7 @@ impl Client {
         if filter.include_script {
             query.add("include_script", "1");
         }
-        self.json(Call::get("scripts/", "GET scripts/").query(query))
-            .await
+        self.json(Call::get("scripts/", "GET scripts/").query(query)).await
     }
 
     /// One script; with its texts where asked for (contract §7).
@@ -55,8 +54,7 @@ impl Client {
         if include_script {
             query.add("include_script", "1");
         }
-        self.json(Call::get(path(name)?, "GET scripts/{name}").query(query))
-            .await
+        self.json(Call::get(path(name)?, "GET scripts/{name}").query(query)).await
     }
 
     /// Uploads a new script (contract §7). Administrators only.
@@ -70,12 +68,7 @@ impl Client {
         fields.opt("comment", new.comment.as_deref());
         let mut call = Call::post("scripts/", "POST scripts/", Params::default());
         let (file_name, content) = (new.name.clone(), new.content.clone());
-        call.body = Body::File(FileForm {
-            fields,
-            part: "script",
-            file_name,
-            content,
-        });
+        call.body = Body::File(FileForm { fields, part: "script", file_name, content });
         self.json(call).await
     }
 
@@ -92,8 +85,7 @@ impl Client {
         let mut form = Params::default();
         form.add("script", content);
         form.opt("comment", comment);
-        self.json(Call::put(path(name)?, "PUT scripts/{name}", form))
-            .await
+        self.json(Call::put(path(name)?, "PUT scripts/{name}", form)).await
     }
 
     /// Deletes a script (contract §7). Administrators only.
@@ -101,8 +93,7 @@ impl Client {
     /// # Errors
     /// Bad request for a script that comes with MAAS; `NotFound`.
     pub async fn delete_script(&self, name: &str) -> Result<(), Error> {
-        self.done(Call::delete(path(name)?, "DELETE scripts/{name}"))
-            .await
+        self.done(Call::delete(path(name)?, "DELETE scripts/{name}")).await
     }
 }
 

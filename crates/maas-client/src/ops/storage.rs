@@ -30,8 +30,7 @@ impl Client {
     /// `NotFound`; see [`Error`].
     pub async fn block_devices(&self, system_id: &str) -> Result<Vec<BlockDevice>, Error> {
         let path = format!("nodes/{}/blockdevices/", segment(system_id)?);
-        self.json(Call::get(path, "GET nodes/{id}/blockdevices/"))
-            .await
+        self.json(Call::get(path, "GET nodes/{id}/blockdevices/")).await
     }
 
     /// Makes a physical disk the boot disk of a Ready machine (contract §10).
@@ -39,13 +38,9 @@ impl Client {
     /// # Errors
     /// `StateConflict` where not Ready; bad request for a virtual disk; `NotFound`.
     pub async fn set_boot_disk(&self, system_id: &str, block_device_id: u64) -> Result<(), Error> {
-        let path = format!(
-            "nodes/{}/blockdevices/{block_device_id}/",
-            segment(system_id)?
-        );
+        let path = format!("nodes/{}/blockdevices/{block_device_id}/", segment(system_id)?);
         const LABEL: &str = "POST nodes/{id}/blockdevices/{id}/ op=set_boot_disk";
-        self.done(Call::op(path, LABEL, "set_boot_disk", Params::default()))
-            .await
+        self.done(Call::op(path, LABEL, "set_boot_disk", Params::default())).await
     }
 
     /// Replaces the storage configuration of a Ready machine (contract §10); the answer is the
@@ -67,12 +62,6 @@ impl Client {
         form.opt("lv_name", layout.lv_name.as_deref());
         form.opt("lv_size", layout.lv_size.as_deref());
         const LABEL: &str = "POST machines/{id}/ op=set_storage_layout";
-        self.machine_answer(Call::op(
-            path(system_id)?,
-            LABEL,
-            "set_storage_layout",
-            form,
-        ))
-        .await
+        self.machine_answer(Call::op(path(system_id)?, LABEL, "set_storage_layout", form)).await
     }
 }

@@ -17,11 +17,7 @@ impl Client {
     /// # Errors
     /// `NotFound`; see [`Error`].
     pub async fn tag(&self, name: &str) -> Result<Tag, Error> {
-        self.json(Call::get(
-            format!("tags/{}/", segment(name)?),
-            "GET tags/{name}/",
-        ))
-        .await
+        self.json(Call::get(format!("tags/{}/", segment(name)?), "GET tags/{name}/")).await
     }
 
     /// Creates a tag: letters, digits, `-`, `_` (contract §12). Administrators only.
@@ -49,12 +45,6 @@ impl Client {
         form.each("add", add);
         form.each("remove", remove);
         let path = format!("tags/{}/", segment(name)?);
-        self.json(Call::op(
-            path,
-            "POST tags/{name}/ op=update_nodes",
-            "update_nodes",
-            form,
-        ))
-        .await
+        self.json(Call::op(path, "POST tags/{name}/ op=update_nodes", "update_nodes", form)).await
     }
 }

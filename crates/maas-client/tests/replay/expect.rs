@@ -27,17 +27,12 @@ fn check_error(answer: &Answer, mutation: bool, error: &Error) -> Result<(), Str
     let expected = expected_code(answer, mutation);
     if error.code() != expected {
         let status = answer.response.status;
-        return Err(format!(
-            "status {status} should be {expected}, is {}: {error}",
-            error.code()
-        ));
+        return Err(format!("status {status} should be {expected}, is {}: {error}", error.code()));
     }
     let shown = format!("{error} {error:?}");
     let text = answer.text();
     if answer.response.status == 401 {
-        let told = text
-            .split_once("Authorization Error:")
-            .map(|(_, told)| told.trim());
+        let told = text.split_once("Authorization Error:").map(|(_, told)| told.trim());
         if told.is_some_and(|told| !told.is_empty() && shown.contains(told)) {
             return Err(format!("a 401 body is shown: {shown}"));
         }
@@ -53,10 +48,7 @@ fn check_error(answer: &Answer, mutation: bool, error: &Error) -> Result<(), Str
         for (field, messages) in fields {
             let short = |text: &str| text.chars().take(200).collect::<String>();
             let recorded = object[field].to_string().replace("\\\"", "\"");
-            if !messages
-                .iter()
-                .all(|message| recorded.contains(&short(message)))
-            {
+            if !messages.iter().all(|message| recorded.contains(&short(message))) {
                 return Err(format!("{field}: {messages:?} is not {recorded}"));
             }
         }
@@ -68,9 +60,7 @@ fn check_error(answer: &Answer, mutation: bool, error: &Error) -> Result<(), Str
         return Err(format!("MAAS's text is lost: {error}"));
     }
     match error {
-        Error::Unavailable {
-            sent, retry_after, ..
-        } => {
+        Error::Unavailable { sent, retry_after, .. } => {
             if *sent && *retry_after == answer.response.retry_after {
                 return Ok(());
             }
@@ -81,11 +71,7 @@ fn check_error(answer: &Answer, mutation: bool, error: &Error) -> Result<(), Str
 }
 
 fn check_skew(text: &str, error: &Error) -> Result<(), String> {
-    let Error::Refused {
-        kind: Refusal::Unauthorized { cause },
-        ..
-    } = error
-    else {
+    let Error::Refused { kind: Refusal::Unauthorized { cause }, .. } = error else {
         return Err(format!("{error:?} is not about credentials"));
     };
     let AuthCause::ClockSkew { seconds_behind } = cause else {
@@ -110,10 +96,7 @@ fn content_type(answer: &Answer) -> &str {
 fn expected_code(answer: &Answer, mutation: bool) -> &'static str {
     let text = answer.text();
     let kind = content_type(answer);
-    let object = answer
-        .json
-        .as_ref()
-        .is_some_and(serde_json::Value::is_object);
+    let object = answer.json.as_ref().is_some_and(serde_json::Value::is_object);
     match (answer.response.status, kind) {
         (400, "application/json") if object => "maas_validation",
         (400, _) => "maas_bad_request",
@@ -146,10 +129,7 @@ fn unauthorized_code(text: &str) -> &'static str {
         ("Expired timestamp", "maas_auth_clock_skew"),
         ("Nonce already used", "maas_auth_nonce_replay"),
     ];
-    let found = table
-        .iter()
-        .find(|(words, _)| text.contains(words))
-        .map(|(_, code)| *code);
+    let found = table.iter().find(|(words, _)| text.contains(words)).map(|(_, code)| *code);
     match text {
         "" | "Forbidden" => "maas_auth_not_authenticated",
         _ => found.unwrap_or("maas_auth_refused"),

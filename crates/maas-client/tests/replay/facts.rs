@@ -35,19 +35,14 @@ pub(crate) fn check(facts: &[Fact], json: &Value) -> Result<(), String> {
 }
 
 fn at(at: &str, rows: Vec<(&str, Value)>) -> Vec<Fact> {
-    rows.into_iter()
-        .map(|(key, value)| (format!("{at}/{key}"), value))
-        .collect()
+    rows.into_iter().map(|(key, value)| (format!("{at}/{key}"), value)).collect()
 }
 
 impl<T: Facts> Facts for Vec<T> {
     fn facts(&self, at: &str) -> Vec<Fact> {
         let own = (format!("{at}#"), json!(self.len()));
         let items = self.iter().enumerate();
-        items
-            .flat_map(|(place, item)| item.facts(&format!("{at}/{place}")))
-            .chain([own])
-            .collect()
+        items.flat_map(|(place, item)| item.facts(&format!("{at}/{place}"))).chain([own]).collect()
     }
 }
 
@@ -55,17 +50,13 @@ impl<T: Facts> Facts for BTreeMap<String, T> {
     fn facts(&self, at: &str) -> Vec<Fact> {
         let own = (format!("{at}#"), json!(self.len()));
         let items = self.iter();
-        items
-            .flat_map(|(key, item)| item.facts(&format!("{at}/{key}")))
-            .chain([own])
-            .collect()
+        items.flat_map(|(key, item)| item.facts(&format!("{at}/{key}"))).chain([own]).collect()
     }
 }
 
 impl<T: Facts> Facts for Option<T> {
     fn facts(&self, at: &str) -> Vec<Fact> {
-        self.as_ref()
-            .map_or(vec![(at.to_owned(), Value::Null)], |item| item.facts(at))
+        self.as_ref().map_or(vec![(at.to_owned(), Value::Null)], |item| item.facts(at))
     }
 }
 
@@ -104,24 +95,15 @@ impl Facts for Machine {
                 ("netboot", json!(self.netboot)),
                 ("locked", json!(self.locked)),
                 ("boot_interface/id", json!(boot.map(|boot| boot.id))),
-                (
-                    "boot_interface/mac_address",
-                    json!(boot.map(|boot| &boot.mac_address)),
-                ),
+                ("boot_interface/mac_address", json!(boot.map(|boot| &boot.mac_address))),
                 ("boot_disk/id", json!(self.boot_disk_id)),
                 ("volume_groups#", json!(self.volume_group_count)),
                 ("raids#", json!(self.raid_count)),
                 ("bcaches#", json!(self.bcache_count)),
                 ("cache_sets#", json!(self.cache_set_count)),
                 ("tag_names#", json!(self.tag_names.len())),
-                (
-                    "hardware_info/system_vendor",
-                    json!(self.hardware_info.system_vendor),
-                ),
-                (
-                    "hardware_info/system_serial",
-                    json!(self.hardware_info.system_serial),
-                ),
+                ("hardware_info/system_vendor", json!(self.hardware_info.system_vendor)),
+                ("hardware_info/system_serial", json!(self.hardware_info.system_serial)),
                 ("zone/name", json!(self.zone)),
                 ("pool/name", json!(self.pool)),
                 ("domain/name", json!(self.domain)),
@@ -134,21 +116,13 @@ impl Facts for Machine {
                 ("bios_boot_method", json!(self.bios_boot_method)),
                 ("commissioning_status", json!(self.commissioning_status)),
                 ("testing_status", json!(self.testing_status)),
-                (
-                    "current_commissioning_result_id",
-                    json!(self.current_commissioning_result_id),
-                ),
-                (
-                    "current_installation_result_id",
-                    json!(self.current_installation_result_id),
-                ),
+                ("current_commissioning_result_id", json!(self.current_commissioning_result_id)),
+                ("current_installation_result_id", json!(self.current_installation_result_id)),
             ],
         );
         facts.extend(self.interface_set.facts(&format!("{here}/interface_set")));
-        facts.extend(
-            self.physicalblockdevice_set
-                .facts(&format!("{here}/physicalblockdevice_set")),
-        );
+        facts
+            .extend(self.physicalblockdevice_set.facts(&format!("{here}/physicalblockdevice_set")));
         facts
     }
 }
@@ -164,14 +138,8 @@ impl Facts for Interface {
                 ("mac_address", json!(self.mac_address)),
                 ("vlan/id", json!(self.vlan.as_ref().map(|vlan| vlan.id))),
                 ("vlan/vid", json!(self.vlan.as_ref().map(|vlan| vlan.vid))),
-                (
-                    "vlan/fabric",
-                    json!(self.vlan.as_ref().map(|vlan| &vlan.fabric)),
-                ),
-                (
-                    "vlan/dhcp_on",
-                    json!(self.vlan.as_ref().map(|vlan| vlan.dhcp_on)),
-                ),
+                ("vlan/fabric", json!(self.vlan.as_ref().map(|vlan| &vlan.fabric))),
+                ("vlan/dhcp_on", json!(self.vlan.as_ref().map(|vlan| vlan.dhcp_on))),
                 ("links#", json!(self.links.len())),
                 ("link_connected", json!(self.link_connected)),
                 ("interface_speed", json!(self.interface_speed)),
@@ -207,10 +175,7 @@ impl Facts for BlockDevice {
                 ("serial", json!(self.serial)),
                 ("size", json!(self.size)),
                 ("numa_node", json!(self.numa_node)),
-                (
-                    "filesystem/fstype",
-                    json!(self.filesystem.as_ref().map(|fs| &fs.fstype)),
-                ),
+                ("filesystem/fstype", json!(self.filesystem.as_ref().map(|fs| &fs.fstype))),
                 ("tags#", json!(self.tags.len())),
                 ("partitions#", json!(self.partitions.len())),
             ],
@@ -222,10 +187,7 @@ impl Facts for BlockDevice {
                 vec![
                     ("size", json!(partition.size)),
                     ("filesystem/fstype", json!(filesystem.map(|fs| &fs.fstype))),
-                    (
-                        "filesystem/mount_point",
-                        json!(filesystem.map(|fs| &fs.mount_point)),
-                    ),
+                    ("filesystem/mount_point", json!(filesystem.map(|fs| &fs.mount_point))),
                 ],
             ));
         }
@@ -250,13 +212,7 @@ impl Facts for PowerParameters {
 
 impl Facts for Version {
     fn facts(&self, here: &str) -> Vec<Fact> {
-        at(
-            here,
-            vec![
-                ("version", json!(self.version)),
-                ("capabilities", json!(self.capabilities)),
-            ],
-        )
+        at(here, vec![("version", json!(self.version)), ("capabilities", json!(self.capabilities))])
     }
 }
 
@@ -264,10 +220,7 @@ impl Facts for WhoAmI {
     fn facts(&self, here: &str) -> Vec<Fact> {
         at(
             here,
-            vec![
-                ("username", json!(self.username)),
-                ("is_superuser", json!(self.is_superuser)),
-            ],
+            vec![("username", json!(self.username)), ("is_superuser", json!(self.is_superuser))],
         )
     }
 }
@@ -280,22 +233,13 @@ impl Facts for PowerState {
 
 impl Facts for Tag {
     fn facts(&self, here: &str) -> Vec<Fact> {
-        at(
-            here,
-            vec![("name", json!(self.name)), ("comment", json!(self.comment))],
-        )
+        at(here, vec![("name", json!(self.name)), ("comment", json!(self.comment))])
     }
 }
 
 impl Facts for TagCounts {
     fn facts(&self, here: &str) -> Vec<Fact> {
-        at(
-            here,
-            vec![
-                ("added", json!(self.added)),
-                ("removed", json!(self.removed)),
-            ],
-        )
+        at(here, vec![("added", json!(self.added)), ("removed", json!(self.removed))])
     }
 }
 
@@ -383,12 +327,7 @@ impl Facts for Event {
         let readable = self.created_seconds().is_some();
         let changed = self.kind == maas_client::STATUS_CHANGED;
         assert!(readable, "{here}: created {}", self.created);
-        assert_eq!(
-            changed,
-            self.status_change().is_some(),
-            "{here}: {}",
-            self.description
-        );
+        assert_eq!(changed, self.status_change().is_some(), "{here}: {}", self.description);
         at(
             here,
             vec![

@@ -11,12 +11,7 @@
 //! - the recorded answer must become a typed value that agrees with the recorded JSON
 //!   (`facts.rs`), or the typed error of its status, content type and text (`expect.rs`).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "a test"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod expect;
 mod facts;
@@ -62,10 +57,9 @@ enum Verified {
 fn folder() -> PathBuf {
     match std::env::var_os("GPUAAS_MAAS_RECORDINGS") {
         Some(path) => PathBuf::from(path),
-        None => PathBuf::from(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../../shared/maas/recordings"
-        )),
+        None => {
+            PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/maas/recordings"))
+        }
     }
 }
 
@@ -76,9 +70,7 @@ fn every_recording_of_an_endpoint_in_use() {
         println!("skipped: no recordings at {}", folder.display());
         return;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let routes = routes::all();
     let (mut replayed, mut skipped, mut requests, mut failures) = (0, 0, 0, Vec::new());
     for recording in recording::read_all(&folder) {
@@ -104,17 +96,8 @@ fn every_recording_of_an_endpoint_in_use() {
     }
     println!("replayed {replayed}, skipped {skipped} (endpoint not used)");
     println!("of the replayed, {requests} with the request compared, the others by their answer");
-    assert!(
-        failures.is_empty(),
-        "{} failed:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
-    assert!(
-        replayed + skipped > 0,
-        "no recordings in {}",
-        folder.display()
-    );
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+    assert!(replayed + skipped > 0, "no recordings in {}", folder.display());
 }
 
 async fn replay(
@@ -127,10 +110,8 @@ async fn replay(
         true => Args::recorded(segments, exchange),
         false => Args::sample(route, segments),
     };
-    let transport = Arc::new(Replay {
-        answer: exchange.answer.response.clone(),
-        asked: Mutex::default(),
-    });
+    let transport =
+        Arc::new(Replay { answer: exchange.answer.response.clone(), asked: Mutex::default() });
     let config = Config::new("http://replay/MAAS", "ck:tk:replay-secret".parse().unwrap());
     let client = Client::with_transport(&config, transport.clone(), Arc::new(|| 1_795_181_527));
     let client = client.map_err(|error| error.to_string())?;
@@ -145,83 +126,44 @@ async fn replay(
         check_request(exchange, request)?;
     }
     expect::check(exchange, request.method.is_mutation(), result)?;
-    Ok(if expressible {
-        Verified::RequestAndAnswer
-    } else {
-        Verified::AnswerOnly
-    })
+    Ok(if expressible { Verified::RequestAndAnswer } else { Verified::AnswerOnly })
 }
 
 /// The recorded request, from the bytes that the client built.
 fn check_request(exchange: &Exchange, request: &Request) -> Result<(), String> {
-    let (path, query) = request
-        .path_and_query
-        .split_once('?')
-        .unwrap_or((&request.path_and_query, ""));
+    let (path, query) =
+        request.path_and_query.split_once('?').unwrap_or((&request.path_and_query, ""));
     let same = |what: &str, built: String, recorded: String| {
         if built == recorded {
             Ok(())
         } else {
-            Err(format!(
-                "{what} differs\n  built    {built}\n  recorded {recorded}"
-            ))
+            Err(format!("{what} differs\n  built    {built}\n  recorded {recorded}"))
         }
     };
-    same(
-        "method",
-        request.method.to_string(),
-        exchange.method.clone(),
-    )?;
+    same("method", request.method.to_string(), exchange.method.clone())?;
     let recorded_path = format!("/MAAS/api/2.0/{}", exchange.path);
     same("path", recording::decode(path), recorded_path)?;
     let sorted = |mut pairs: Vec<(String, String)>| {
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         format!("{pairs:?}")
     };
-    same(
-        "query",
-        sorted(recording::parse_form(query)),
-        sorted(exchange.query.clone()),
-    )?;
+    same("query", sorted(recording::parse_form(query)), sorted(exchange.query.clone()))?;
     if exchange.files.is_empty() {
         let body = String::from_utf8_lossy(&request.body);
-        return same(
-            "form",
-            sorted(recording::parse_form(&body)),
-            sorted(exchange.form.clone()),
-        );
+        return same("form", sorted(recording::parse_form(&body)), sorted(exchange.form.clone()));
     }
     let parts = recording::parse_multipart(request)?;
-    same(
-        "fields",
-        sorted(parts.fields),
-        sorted(exchange.form.clone()),
-    )?;
-    same(
-        "files",
-        format!("{:?}", parts.files),
-        format!("{:?}", exchange.files),
-    )
+    same("fields", sorted(parts.fields), sorted(exchange.form.clone()))?;
+    same("files", format!("{:?}", parts.files), format!("{:?}", exchange.files))
 }
 
 /// Signed, all six parameters, and a content type exactly where there is a body.
 fn check_headers(route: &Route, request: &Request) -> Result<(), String> {
     let authorization = request.header("authorization").unwrap_or_default();
     if route.anonymous {
-        return if authorization.is_empty() {
-            Ok(())
-        } else {
-            Err("signed for nothing".into())
-        };
+        return if authorization.is_empty() { Ok(()) } else { Err("signed for nothing".into()) };
     }
-    for name in [
-        "consumer_key",
-        "token",
-        "signature",
-        "signature_method",
-        "timestamp",
-        "nonce",
-    ] {
+    for name in ["consumer_key", "token", "signature", "signature_method", "timestamp", "nonce"] {
         if !authorization.contains(&format!("oauth_{name}=\"")) {
             return Err(format!("no oauth_{name} in {authorization}"));
         }
@@ -238,24 +180,14 @@ fn check_headers(route: &Route, request: &Request) -> Result<(), String> {
 
 #[test]
 fn every_route_has_a_sample_that_the_client_sends() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let config = Config::new("http://replay/MAAS", "a:b:c".parse().unwrap());
     for route in routes::all() {
-        let transport = Arc::new(Replay {
-            answer: Response::default(),
-            asked: Mutex::default(),
-        });
+        let transport = Arc::new(Replay { answer: Response::default(), asked: Mutex::default() });
         let client = Client::with_transport(&config, transport.clone(), Arc::new(|| 0)).unwrap();
         let args = Args::sample(&route, vec!["1".to_owned(); 2]);
         let result = runtime.block_on((route.run)(&client, &args));
-        assert_eq!(
-            transport.asked.lock().unwrap().len(),
-            1,
-            "{}: {result:?}",
-            route.path
-        );
+        assert_eq!(transport.asked.lock().unwrap().len(), 1, "{}: {result:?}", route.path);
         let labels: Vec<&str> = client.stats().keys().copied().collect();
         assert!(labels[0].starts_with(route.method), "{labels:?}");
         if let Some(op) = route.op {
@@ -272,11 +204,7 @@ fn a_folder_of_another_region_replays_too() {
     let recording = Recording::parse("zz", text).unwrap();
     let routes = routes::all();
     let (route, segments) = routes::find(&routes, &recording.exchanges[0]).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let verified = runtime
-        .block_on(replay(route, segments, &recording.exchanges[0]))
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let verified = runtime.block_on(replay(route, segments, &recording.exchanges[0])).unwrap();
     assert!(verified == Verified::RequestAndAnswer);
 }

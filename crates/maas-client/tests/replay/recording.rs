@@ -48,9 +48,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.response.body)
-            .trim()
-            .to_owned()
+        String::from_utf8_lossy(&self.response.body).trim().to_owned()
     }
 }
 
@@ -63,11 +61,7 @@ pub(crate) fn read_all(folder: &Path) -> impl Iterator<Item = Result<Recording, 
         .collect();
     files.sort();
     files.into_iter().map(|path| {
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?;
         Recording::parse(&name, &text)
     })
@@ -85,10 +79,7 @@ impl Recording {
         } else {
             exchanges.extend(exchange(&file));
         }
-        Ok(Self {
-            name: name.to_owned(),
-            exchanges,
-        })
+        Ok(Self { name: name.to_owned(), exchanges })
     }
 }
 
@@ -105,15 +96,8 @@ fn exchange(case: &Value) -> Option<Exchange> {
     let mut query = parse_form(inline);
     query.extend(pairs(&request["query"]));
     let form = pairs(&request["form"]);
-    let suffix = path
-        .rsplit_once("/op-")
-        .map(|(head, op)| (format!("{head}/"), op.to_owned()));
-    let named = |pairs: &Pairs| {
-        pairs
-            .iter()
-            .find(|(key, _)| key == "op")
-            .map(|(_, op)| op.clone())
-    };
+    let suffix = path.rsplit_once("/op-").map(|(head, op)| (format!("{head}/"), op.to_owned()));
+    let named = |pairs: &Pairs| pairs.iter().find(|(key, _)| key == "op").map(|(_, op)| op.clone());
     let mut op = named(&query).or_else(|| named(&form));
     let mut odd_request = request.get("body").is_some();
     if let Some((head, suffix)) = suffix {
@@ -121,16 +105,7 @@ fn exchange(case: &Value) -> Option<Exchange> {
     }
     let method = request["method"].as_str()?.to_owned();
     let files = request["files"].as_object().map(files).unwrap_or_default();
-    Some(Exchange {
-        method,
-        path,
-        op,
-        query,
-        form,
-        files,
-        odd_request,
-        answer,
-    })
+    Some(Exchange { method, path, op, query, form, files, odd_request, answer })
 }
 
 /// An answer whose request was not kept.
@@ -150,9 +125,7 @@ fn bare_answer(op: Option<String>, value: &Value) -> Exchange {
 fn op_in_note(note: &str) -> Option<String> {
     let rest = note.split_once("op=").map(|(_, rest)| rest);
     let word = |rest: &str| -> String {
-        rest.chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect()
+        rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
     };
     // Without `op=`, a note such as "four identical op requests" still names no op.
     rest.map(word).filter(|op| !op.is_empty())
@@ -161,27 +134,19 @@ fn op_in_note(note: &str) -> Option<String> {
 fn answer(value: &Value) -> Answer {
     let header = |name: &str| -> Option<String> {
         let headers = value["headers"].as_object()?;
-        let found = headers
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found
-            .and_then(|(_, value)| value.as_str())
-            .map(str::to_owned)
+        let found = headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.and_then(|(_, value)| value.as_str()).map(str::to_owned)
     };
     let content_type =
         header("content-type").or_else(|| value["content_type"].as_str().map(str::to_owned));
-    let head = value["body_head"]
-        .as_str()
-        .or(value["body_raw_head"].as_str());
+    let head = value["body_head"].as_str().or(value["body_raw_head"].as_str());
     let (body, json, truncated) = match (value.get("body"), head) {
         (Some(Value::String(text)), _) if value["body_format"] != "json" => {
             (text.clone().into_bytes(), None, false)
         }
-        (Some(json), _) if value["body_format"] == "json" || !json.is_null() => (
-            serde_json::to_vec_pretty(json).expect("JSON"),
-            Some(json.clone()),
-            false,
-        ),
+        (Some(json), _) if value["body_format"] == "json" || !json.is_null() => {
+            (serde_json::to_vec_pretty(json).expect("JSON"), Some(json.clone()), false)
+        }
         (_, Some(head)) => (head.as_bytes().to_vec(), None, true),
         _ => (Vec::new(), None, false),
     };
@@ -194,19 +159,11 @@ fn answer(value: &Value) -> Answer {
         date: header("date"),
         body: body.into(),
     };
-    Answer {
-        response,
-        json,
-        truncated,
-    }
+    Answer { response, json, truncated }
 }
 
 fn pairs(value: &Value) -> Pairs {
-    let text = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let spread = |key: String, value: &Value| -> Pairs {
         match value {
             Value::Array(many) => many.iter().map(|one| (key.clone(), text(one))).collect(),
@@ -214,14 +171,12 @@ fn pairs(value: &Value) -> Pairs {
         }
     };
     match value {
-        Value::Object(map) => map
-            .iter()
-            .flat_map(|(key, value)| spread(key.clone(), value))
-            .collect(),
-        Value::Array(list) => list
-            .iter()
-            .flat_map(|pair| spread(text(&pair[0]), &pair[1]))
-            .collect(),
+        Value::Object(map) => {
+            map.iter().flat_map(|(key, value)| spread(key.clone(), value)).collect()
+        }
+        Value::Array(list) => {
+            list.iter().flat_map(|pair| spread(text(&pair[0]), &pair[1])).collect()
+        }
         _ => Pairs::new(),
     }
 }
@@ -229,21 +184,11 @@ fn pairs(value: &Value) -> Pairs {
 /// Only the beginning of a file was kept; the rest becomes newlines up to its size.
 fn files(map: &serde_json::Map<String, Value>) -> Vec<File> {
     let file = |(part, value): (&String, &Value)| {
-        let mut content = value["head"]
-            .as_str()
-            .unwrap_or_default()
-            .as_bytes()
-            .to_vec();
-        let size = value["size"]
-            .as_u64()
-            .and_then(|size| usize::try_from(size).ok());
+        let mut content = value["head"].as_str().unwrap_or_default().as_bytes().to_vec();
+        let size = value["size"].as_u64().and_then(|size| usize::try_from(size).ok());
         content.resize(size.unwrap_or(content.len()), b'\n');
         let name = value["filename"].as_str().unwrap_or_default().to_owned();
-        File {
-            part: part.clone(),
-            name,
-            content,
-        }
+        File { part: part.clone(), name, content }
     };
     map.iter().map(file).collect()
 }
@@ -286,10 +231,7 @@ pub(crate) fn parse_form(text: &str) -> Pairs {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decode(key), decode(value))
     };
-    text.split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(pair)
-        .collect()
+    text.split('&').filter(|pair| !pair.is_empty()).map(pair).collect()
 }
 
 pub(crate) struct Parts {
@@ -300,18 +242,14 @@ pub(crate) struct Parts {
 /// Takes a multipart body apart, strictly.
 pub(crate) fn parse_multipart(request: &Request) -> Result<Parts, String> {
     let content_type = request.header("content-type").unwrap_or_default();
-    let boundary = content_type
-        .strip_prefix("multipart/form-data; boundary=")
-        .ok_or("not multipart")?;
+    let boundary =
+        content_type.strip_prefix("multipart/form-data; boundary=").ok_or("not multipart")?;
     let body = std::str::from_utf8(&request.body).map_err(|error| error.to_string())?;
     let inner = body
         .strip_prefix(&format!("--{boundary}\r\n"))
         .and_then(|body| body.strip_suffix(&format!("\r\n--{boundary}--\r\n")))
         .ok_or("the multipart frame is broken")?;
-    let mut parts = Parts {
-        fields: Pairs::new(),
-        files: Vec::new(),
-    };
+    let mut parts = Parts { fields: Pairs::new(), files: Vec::new() };
     for part in inner.split(&format!("\r\n--{boundary}\r\n")) {
         let (head, content) = part.split_once("\r\n\r\n").ok_or("a part without a head")?;
         let quoted = |key: &str| {
@@ -321,11 +259,7 @@ pub(crate) fn parse_multipart(request: &Request) -> Result<Parts, String> {
         let part = quoted("name").ok_or("a part without a name")?;
         match quoted("filename") {
             Some(name) => {
-                parts.files.push(File {
-                    part,
-                    name,
-                    content: content.as_bytes().to_vec(),
-                });
+                parts.files.push(File { part, name, content: content.as_bytes().to_vec() });
             }
             None => parts.fields.push((part, content.to_owned())),
         }

@@ -75,10 +75,7 @@ pub(crate) fn find<'a>(
             return None;
         }
         if exchange.path.is_empty() {
-            return exchange
-                .op
-                .as_ref()
-                .map(|_| (route, vec!["1".to_owned(); 2]));
+            return exchange.op.as_ref().map(|_| (route, vec!["1".to_owned(); 2]));
         }
         segments(route.path, &exchange.path).map(|segments| (route, segments))
     })
@@ -109,31 +106,15 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn recorded(segments: Vec<String>, exchange: &Exchange) -> Self {
-        let pairs = if exchange.method == "GET" {
-            &exchange.query
-        } else {
-            &exchange.form
-        };
-        let content = exchange
-            .files
-            .first()
-            .map(|file| file.content.clone())
-            .unwrap_or_default();
-        Self {
-            segments,
-            params: pairs.clone(),
-            content,
-        }
+        let pairs = if exchange.method == "GET" { &exchange.query } else { &exchange.form };
+        let content = exchange.files.first().map(|file| file.content.clone()).unwrap_or_default();
+        Self { segments, params: pairs.clone(), content }
     }
 
     pub(crate) fn sample(route: &Route, segments: Vec<String>) -> Self {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let params = route.sample.iter().map(owned).collect();
-        Self {
-            segments,
-            params,
-            content: b"#!/bin/sh\n".to_vec(),
-        }
+        Self { segments, params, content: b"#!/bin/sh\n".to_vec() }
     }
 
     /// The n-th wildcard.
@@ -147,10 +128,7 @@ impl Args {
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
-        self.params
-            .iter()
-            .find(|(known, _)| known == key)
-            .map(|(_, value)| value.as_str())
+        self.params.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn owned(&self, key: &str) -> Option<String> {
@@ -172,15 +150,13 @@ impl Args {
 
     /// One comma-separated value as a list.
     pub(crate) fn list(&self, key: &str) -> Option<Vec<String>> {
-        self.text(key)
-            .map(|text| text.split(',').map(str::to_owned).collect())
+        self.text(key).map(|text| text.split(',').map(str::to_owned).collect())
     }
 
     /// All parameters that begin with a prefix, without it.
     pub(crate) fn prefixed(&self, prefix: &str) -> Vec<(String, String)> {
         let stripped = |(key, value): &(String, String)| {
-            key.strip_prefix(prefix)
-                .map(|key| (key.to_owned(), value.clone()))
+            key.strip_prefix(prefix).map(|key| (key.to_owned(), value.clone()))
         };
         self.params.iter().filter_map(stripped).collect()
     }

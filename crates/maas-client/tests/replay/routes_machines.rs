@@ -138,20 +138,12 @@ fn one() -> Vec<Route> {
         Route::new("GET", "machines/{s}/", None, &[], |c, a| {
             Box::pin(told(c.machine(a.segment(0))))
         }),
-        Route::new(
-            "GET",
-            "machines/{s}/",
-            Some("power_parameters"),
-            &[],
-            |c, a| Box::pin(told(c.power_parameters(a.segment(0)))),
-        ),
-        Route::new(
-            "GET",
-            "machines/{s}/",
-            Some("query_power_state"),
-            &[],
-            |c, a| Box::pin(told(c.query_power_state(a.segment(0)))),
-        ),
+        Route::new("GET", "machines/{s}/", Some("power_parameters"), &[], |c, a| {
+            Box::pin(told(c.power_parameters(a.segment(0))))
+        }),
+        Route::new("GET", "machines/{s}/", Some("query_power_state"), &[], |c, a| {
+            Box::pin(told(c.query_power_state(a.segment(0))))
+        }),
         Route::new("DELETE", "machines/{s}/", None, &[], |c, a| {
             Box::pin(told(c.delete_machine(a.segment(0))))
         }),
@@ -161,10 +153,7 @@ fn one() -> Vec<Route> {
 fn lifecycle() -> Vec<Route> {
     const PATH: &str = "machines/{s}/";
     const BROKEN: &[Param] = &[required("comment", Text)];
-    const OFF: &[Param] = &[
-        optional("comment", Text),
-        optional("stop_mode", Words(&["soft"])),
-    ];
+    const OFF: &[Param] = &[optional("comment", Text), optional("stop_mode", Words(&["soft"]))];
     vec![
         Route::new("POST", PATH, Some("commission"), COMMISSION, |c, a| {
             Box::pin(async move { told(c.commission(a.segment(0), &commission(a))).await })
@@ -182,10 +171,7 @@ fn lifecycle() -> Vec<Route> {
             Box::pin(told(c.abort(a.segment(0), a.text("comment"))))
         }),
         Route::new("POST", PATH, Some("mark_broken"), BROKEN, |c, a| {
-            Box::pin(told(c.mark_broken(
-                a.segment(0),
-                a.text("comment").unwrap_or_default(),
-            )))
+            Box::pin(told(c.mark_broken(a.segment(0), a.text("comment").unwrap_or_default())))
         }),
         Route::new("POST", PATH, Some("mark_fixed"), COMMENT, |c, a| {
             Box::pin(told(c.mark_fixed(a.segment(0), a.text("comment"))))
@@ -203,17 +189,9 @@ fn lifecycle() -> Vec<Route> {
         Route::new("POST", PATH, Some("unlock"), COMMENT, |c, a| {
             Box::pin(told(c.unlock(a.segment(0), a.text("comment"))))
         }),
-        Route::new(
-            "POST",
-            PATH,
-            Some("override_failed_testing"),
-            COMMENT,
-            |c, a| {
-                Box::pin(told(
-                    c.override_failed_testing(a.segment(0), a.text("comment")),
-                ))
-            },
-        ),
+        Route::new("POST", PATH, Some("override_failed_testing"), COMMENT, |c, a| {
+            Box::pin(told(c.override_failed_testing(a.segment(0), a.text("comment"))))
+        }),
     ]
 }
 
@@ -233,15 +211,8 @@ fn filter(a: &Args) -> MachineFilter {
 
 fn power(a: &Args) -> Option<PowerSettings> {
     let secret = |(name, value): (String, String)| (name, Secret::new(value));
-    let parameters = a
-        .prefixed("power_parameters_")
-        .into_iter()
-        .map(secret)
-        .collect();
-    a.owned("power_type").map(|power_type| PowerSettings {
-        power_type,
-        parameters,
-    })
+    let parameters = a.prefixed("power_parameters_").into_iter().map(secret).collect();
+    a.owned("power_type").map(|power_type| PowerSettings { power_type, parameters })
 }
 
 fn create(a: &Args) -> CreateMachine {
@@ -294,11 +265,7 @@ fn allocate(a: &Args) -> AllocateOptions {
 
 fn deploy(a: &Args) -> DeployOptions {
     use base64::Engine as _;
-    let decode = |text: &str| {
-        base64::engine::general_purpose::STANDARD
-            .decode(text)
-            .unwrap()
-    };
+    let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text).unwrap();
     DeployOptions {
         distro_series: a.owned("distro_series"),
         hwe_kernel: a.owned("hwe_kernel"),

@@ -71,13 +71,9 @@ fn parts() -> Vec<Route> {
         Route::new("GET", "nodes/{s}/blockdevices/", None, &[], |c, a| {
             Box::pin(told(c.block_devices(a.segment(0))))
         }),
-        Route::new(
-            "POST",
-            "nodes/{s}/blockdevices/{n}/",
-            Some("set_boot_disk"),
-            &[],
-            |c, a| Box::pin(told(c.set_boot_disk(a.segment(0), a.number_at(1)))),
-        ),
+        Route::new("POST", "nodes/{s}/blockdevices/{n}/", Some("set_boot_disk"), &[], |c, a| {
+            Box::pin(told(c.set_boot_disk(a.segment(0), a.number_at(1))))
+        }),
     ]
 }
 
@@ -87,49 +83,26 @@ fn results() -> Vec<Route> {
         optional("include_output", Words(ONE)),
         optional("filters", Text),
     ];
-    const CURRENT: &[Param] = &[
-        optional("include_output", Words(ONE)),
-        optional("filters", Text),
-    ];
+    const CURRENT: &[Param] = &[optional("include_output", Words(ONE)), optional("filters", Text)];
     vec![
         Route::new("GET", "nodes/{s}/results/", None, ALL, |c, a| {
             Box::pin(async move { told(c.results(a.segment(0), &wanted(a))).await })
         }),
-        Route::new(
-            "GET",
-            "nodes/{s}/results/current-commissioning/",
-            None,
-            CURRENT,
-            |c, a| {
-                Box::pin(async move {
-                    told(c.current_results(a.segment(0), CurrentSet::Commissioning, &wanted(a)))
-                        .await
-                })
-            },
-        ),
-        Route::new(
-            "GET",
-            "nodes/{s}/results/current-testing/",
-            None,
-            CURRENT,
-            |c, a| {
-                Box::pin(async move {
-                    told(c.current_results(a.segment(0), CurrentSet::Testing, &wanted(a))).await
-                })
-            },
-        ),
-        Route::new(
-            "GET",
-            "nodes/{s}/results/current-installation/",
-            None,
-            CURRENT,
-            |c, a| {
-                Box::pin(async move {
-                    told(c.current_results(a.segment(0), CurrentSet::Installation, &wanted(a)))
-                        .await
-                })
-            },
-        ),
+        Route::new("GET", "nodes/{s}/results/current-commissioning/", None, CURRENT, |c, a| {
+            Box::pin(async move {
+                told(c.current_results(a.segment(0), CurrentSet::Commissioning, &wanted(a))).await
+            })
+        }),
+        Route::new("GET", "nodes/{s}/results/current-testing/", None, CURRENT, |c, a| {
+            Box::pin(async move {
+                told(c.current_results(a.segment(0), CurrentSet::Testing, &wanted(a))).await
+            })
+        }),
+        Route::new("GET", "nodes/{s}/results/current-installation/", None, CURRENT, |c, a| {
+            Box::pin(async move {
+                told(c.current_results(a.segment(0), CurrentSet::Installation, &wanted(a))).await
+            })
+        }),
     ]
 }
 
@@ -143,9 +116,7 @@ fn region() -> Vec<Route> {
         optional("level", Words(LEVELS)),
         optional("limit", Limit(MAX_EVENTS)),
     ];
-    let mut version = Route::new("GET", "version/", None, &[], |c, _| {
-        Box::pin(told(c.version()))
-    });
+    let mut version = Route::new("GET", "version/", None, &[], |c, _| Box::pin(told(c.version())));
     version.anonymous = true;
     let mut events = Route::new("GET", "events/", Some("query"), EVENTS, |c, a| {
         Box::pin(async move { told(c.events(&events(a))).await })
@@ -154,21 +125,15 @@ fn region() -> Vec<Route> {
     vec![
         version,
         events,
-        Route::new("GET", "users/", Some("whoami"), &[], |c, _| {
-            Box::pin(told(c.whoami()))
-        }),
+        Route::new("GET", "users/", Some("whoami"), &[], |c, _| Box::pin(told(c.whoami()))),
         Route::new("GET", "maas/", Some("get_config"), NAME, |c, a| {
             Box::pin(told(c.get_config(a.text("name").unwrap_or_default())))
         }),
-        Route::new("GET", "boot-resources/", None, &[], |c, _| {
-            Box::pin(told(c.boot_resources()))
-        }),
+        Route::new("GET", "boot-resources/", None, &[], |c, _| Box::pin(told(c.boot_resources()))),
         Route::new("GET", "boot-resources/{n}/", None, &[], |c, a| {
             Box::pin(told(c.boot_resource(a.number_at(0))))
         }),
-        Route::new("GET", "subnets/", None, &[], |c, _| {
-            Box::pin(told(c.subnets()))
-        }),
+        Route::new("GET", "subnets/", None, &[], |c, _| Box::pin(told(c.subnets()))),
     ]
 }
 
@@ -177,9 +142,7 @@ fn tags() -> Vec<Route> {
     const NODES: &[Param] = &[optional("add", Many), optional("remove", Many)];
     vec![
         Route::new("GET", "tags/", None, &[], |c, _| Box::pin(told(c.tags()))),
-        Route::new("GET", "tags/{s}/", None, &[], |c, a| {
-            Box::pin(told(c.tag(a.segment(0))))
-        }),
+        Route::new("GET", "tags/{s}/", None, &[], |c, a| Box::pin(told(c.tag(a.segment(0))))),
         Route::new("POST", "tags/", None, CREATE, |c, a| {
             let name = a.text("name").unwrap_or_default();
             Box::pin(told(c.create_tag(name, a.text("comment"))))
@@ -198,11 +161,8 @@ fn scripts() -> Vec<Route> {
         optional("filters", Text),
         optional("include_script", Words(ONE)),
     ];
-    const CREATE: &[Param] = &[
-        required("name", Text),
-        required("type", Words(KINDS)),
-        optional("comment", Text),
-    ];
+    const CREATE: &[Param] =
+        &[required("name", Text), required("type", Words(KINDS)), optional("comment", Text)];
     const READ: &[Param] = &[optional("include_script", Words(ONE))];
     const UPDATE: &[Param] = &[required("script", Text), optional("comment", Text)];
     let mut create = Route::new("POST", "scripts/", None, CREATE, |c, a| {
@@ -219,11 +179,7 @@ fn scripts() -> Vec<Route> {
         }),
         Route::new("PUT", "scripts/{s}", None, UPDATE, |c, a| {
             let content = a.text("script").unwrap_or_default();
-            Box::pin(told(c.update_script(
-                a.segment(0),
-                content,
-                a.text("comment"),
-            )))
+            Box::pin(told(c.update_script(a.segment(0), content, a.text("comment"))))
         }),
         Route::new("DELETE", "scripts/{s}", None, &[], |c, a| {
             Box::pin(told(c.delete_script(a.segment(0))))

@@ -32,33 +32,17 @@ pub(crate) struct Param {
 }
 
 pub(crate) const fn optional(key: &'static str, rule: Rule) -> Param {
-    Param {
-        key,
-        rule,
-        required: false,
-    }
+    Param { key, rule, required: false }
 }
 
 pub(crate) const fn required(key: &'static str, rule: Rule) -> Param {
-    Param {
-        key,
-        rule,
-        required: true,
-    }
+    Param { key, rule, required: true }
 }
 
 pub(crate) fn expressible(route: &Route, segments: &[String], exchange: &Exchange) -> bool {
     let mutation = exchange.method != "GET";
-    let pairs = if mutation {
-        &exchange.form
-    } else {
-        &exchange.query
-    };
-    let elsewhere = if mutation {
-        &exchange.query
-    } else {
-        &exchange.form
-    };
+    let pairs = if mutation { &exchange.form } else { &exchange.query };
+    let elsewhere = if mutation { &exchange.query } else { &exchange.form };
     if exchange.odd_request || exchange.path.is_empty() || !elsewhere.is_empty() {
         return false;
     }
@@ -97,14 +81,10 @@ fn fits(rule: &Rule, value: &str, repeated: bool) -> bool {
         Rule::Lower => value.to_ascii_lowercase() == value,
         _ if repeated => false,
         Rule::Text | Rule::Prefix => true,
-        Rule::Number => value
-            .parse::<u32>()
-            .is_ok_and(|number| number.to_string() == value),
+        Rule::Number => value.parse::<u32>().is_ok_and(|number| number.to_string() == value),
         Rule::Limit(limit) => value.parse::<u32>().is_ok_and(|number| number <= *limit),
         Rule::Words(words) => words.contains(&value),
-        Rule::Base64 => base64::engine::general_purpose::STANDARD
-            .decode(value)
-            .is_ok(),
+        Rule::Base64 => base64::engine::general_purpose::STANDARD.decode(value).is_ok(),
     }
 }
 
@@ -116,11 +96,7 @@ fn segments_fit(route: &Route, segments: &[String]) -> bool {
 }
 
 fn files_fit(route: &Route, exchange: &Exchange) -> bool {
-    let name = exchange
-        .form
-        .iter()
-        .find(|(key, _)| key == "name")
-        .map(|(_, name)| name);
+    let name = exchange.form.iter().find(|(key, _)| key == "name").map(|(_, name)| name);
     match (route.file_part, exchange.files.as_slice()) {
         (None, []) => true,
         (Some(part), [file]) => file.part == part && Some(&file.name) == name,
