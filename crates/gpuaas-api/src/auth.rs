@@ -40,7 +40,7 @@ pub async fn ensure_admin_token(
         node_id: None,
         run_id: None,
         single_use: false,
-        usable_from: now,
+        usable_from: Timestamp::EPOCH,
         expires_at: None,
     };
     match store.add_token(now, new).await {

@@ -67,7 +67,7 @@ pub(crate) async fn prepare(
                 node_id: Some(journal.node.id),
                 run_id: Some(journal.run.id),
                 single_use,
-                usable_from: now,
+                usable_from: Timestamp::EPOCH,
                 expires_at: None,
             };
             let minted = vec![

@@ -519,7 +519,8 @@ pub struct LabArgs {
     /// Seed of everything random.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// What goes wrong, by name.
+    /// What goes wrong: plain, two-candidates, datasource-retry, accepted-then-504, roce,
+    /// adopt-deployed or kill-9.
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<String>,
     /// Leave everything running afterwards and print the URLs.
