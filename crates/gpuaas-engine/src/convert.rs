@@ -86,3 +86,16 @@ pub fn nic(interface: &Interface) -> Nic {
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_types::machine::maas_status;
+
+    #[test]
+    fn both_rooms_name_the_statuses_alike() {
+        let ours: Vec<(i64, &str)> = maas_status::LABELS.to_vec();
+        let theirs: Vec<(i64, &str)> =
+            maas_client::status::TABLE.iter().map(|(number, label, _)| (*number, *label)).collect();
+        assert_eq!(ours, theirs);
+    }
+}

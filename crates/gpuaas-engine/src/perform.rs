@@ -135,7 +135,7 @@ pub(crate) async fn perform(
     let asked_at = shared.clock.now();
     let request = Request::new(journal, &intent.effect, prepared);
     let result = match request {
-        Ok(request) => site.call(|client| async move { request.send(&client).await }).await,
+        Ok(request) => site.change(|client| async move { request.send(&client).await }).await,
         Err(text) => Err(CallError::Site(text)),
     };
     let outcome = match result {

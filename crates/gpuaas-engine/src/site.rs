@@ -18,8 +18,11 @@ use tokio::sync::{Mutex, Semaphore};
 use crate::breaker::Breaker;
 use crate::clock::Clock;
 
-/// Calls to one region at once.
-const PARALLEL_CALLS: usize = 16;
+/// Reads of one region at once.
+const PARALLEL_READS: usize = 12;
+/// Changes of one region at once. Apart from the reads: MAAS answers some changes only after the
+/// BMC acted (contract section 3), and these must not keep the event feed waiting.
+const PARALLEL_CHANGES: usize = 24;
 /// Seconds after which a site's row is looked at again, in case another replica changed it.
 const ROW_SECONDS: f64 = 10.0;
 /// Seconds for which shared answers are good.
@@ -71,7 +74,8 @@ pub struct Site {
     /// Its row, as of the connection.
     pub record: SiteResource,
     client: Client,
-    permits: Semaphore,
+    reads: Semaphore,
+    changes: Semaphore,
     breaker: Breaker,
     clock: Arc<dyn Clock>,
     images: Shared<Vec<BootResource>>,
@@ -85,7 +89,7 @@ pub struct Site {
 pub(crate) type Verdict = Result<String, String>;
 
 impl Site {
-    /// Makes one call within the site's bounds.
+    /// Makes one read within the site's bounds.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -93,9 +97,30 @@ impl Site {
     where
         F: Future<Output = Result<T, MaasError>>,
     {
+        self.within(&self.reads, call).await
+    }
+
+    /// Makes one change within the site's bounds.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn change<T, F>(&self, call: impl FnOnce(Client) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, MaasError>>,
+    {
+        self.within(&self.changes, call).await
+    }
+
+    async fn within<T, F>(
+        &self,
+        permits: &Semaphore,
+        call: impl FnOnce(Client) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, MaasError>>,
+    {
         self.breaker.permit(self.clock.now()).map_err(CallError::Open)?;
-        let _permit = self
-            .permits
+        let _permit = permits
             .acquire()
             .await
             .map_err(|_| CallError::Site("the engine is stopping".to_owned()))?;
@@ -210,7 +235,8 @@ impl Sites {
         let site = Arc::new(Site {
             record,
             client,
-            permits: Semaphore::new(PARALLEL_CALLS),
+            reads: Semaphore::new(PARALLEL_READS),
+            changes: Semaphore::new(PARALLEL_CHANGES),
             breaker: Breaker::default(),
             clock: Arc::clone(&self.clock),
             images: Mutex::new(None),
