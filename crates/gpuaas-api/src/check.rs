@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use gpuaas_artifact::BundleCatalog;
+use gpuaas_core::layout;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_types::Problem;
-use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::spec::{FabricMode, OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
 
 use crate::problem::{invalid, problem};
 
@@ -167,6 +168,15 @@ pub(crate) fn profile(
     if spec.max_deploy_retry_attempts > MAX_DEPLOY_RETRIES {
         let message = format!("at most {MAX_DEPLOY_RETRIES} further deployments are allowed");
         return Err(invalid(&at("max_deploy_retry_attempts"), message));
+    }
+    if spec.enable_phase2_roce && spec.fabric_mode == FabricMode::Ib {
+        let message = "MAAS gives no addresses on InfiniBand, so fabric_mode=ib goes without it";
+        return Err(invalid(&at("enable_phase2_roce"), message)
+            .with_hint("set fabric_mode=roce, or enable_phase2_roce=false"));
+    }
+    if layout::named(&spec.storage_layout_profile).is_none() {
+        let message = format!("one of {} is wanted", layout::names().join(", "));
+        return Err(invalid(&at("storage_layout_profile"), message));
     }
     word(&at("distro_series"), &spec.distro_series, "/._-:+")?;
     let user = &spec.deploy_user;

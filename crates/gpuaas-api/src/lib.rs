@@ -185,6 +185,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/sites/{name}", get(sites::show).patch(sites::change))
         .route("/api/v1/profiles", post(profiles::create).get(profiles::list))
         .route("/api/v1/profiles/{name}", get(profiles::show).patch(profiles::change))
+        .route("/api/v1/profile-presets", get(profiles::presets))
         .route("/api/v1/roce-assignments", post(roce::create).get(roce::list))
         .route("/api/v1/nodes", post(nodes::onboard).get(nodes::list))
         .route("/api/v1/nodes/{node}", get(nodes::show))

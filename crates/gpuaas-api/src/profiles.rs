@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_types::ProfileId;
-use gpuaas_types::api::{List, ProfileCreate, ProfileResource};
+use gpuaas_types::api::{List, ProfileCreate, ProfilePreset, ProfileResource};
 use gpuaas_types::spec::ProfileSpec;
 use serde_json::{Map, Value, json};
 
@@ -29,6 +29,11 @@ pub(crate) async fn create(
 /// `GET /api/v1/profiles`.
 pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<ProfileResource>>> {
     Ok(Json(List { items: ctx.store.profiles().await? }))
+}
+
+/// `GET /api/v1/profile-presets`: one to begin with for each class of hardware.
+pub(crate) async fn presets() -> Json<List<ProfilePreset>> {
+    Json(List { items: gpuaas_core::preset::presets() })
 }
 
 /// `GET /api/v1/profiles/NAME`.

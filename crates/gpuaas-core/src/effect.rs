@@ -10,6 +10,8 @@ use gpuaas_types::machine::{MachineView, Observation, maas_status as status};
 use gpuaas_types::{AttemptId, Step, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::layout;
+
 /// A mutation of MAAS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "effect", rename_all = "snake_case")]
@@ -100,7 +102,9 @@ impl Effect {
         let done = match self {
             Self::CreateMachine => true,
             Self::SetBootDisk { block_device_id } => machine.boot_disk_id == Some(*block_device_id),
-            Self::SetStorageLayout { root_device, .. } => is_flat(machine, *root_device),
+            Self::SetStorageLayout { layout, root_device } => {
+                layout::of_maas(layout).is_some_and(|l| (l.matches)(machine, *root_device))
+            }
             Self::UnlinkSubnet { interface_id, link_id } => {
                 !has_link(machine, *interface_id, |link| link.id == *link_id)
             }
@@ -130,21 +134,6 @@ fn has_link(
     wanted: impl Fn(&gpuaas_types::machine::Link) -> bool,
 ) -> bool {
     machine.nics.iter().any(|nic| nic.id == interface_id && nic.links.iter().any(&wanted))
-}
-
-/// Whether the machine has the flat layout on the disk: a root filesystem there, nothing of
-/// volume groups, RAIDs or bcaches, and no filesystem on another disk.
-#[must_use]
-pub fn is_flat(machine: &MachineView, root_device: i64) -> bool {
-    machine.complex_storage == 0
-        && machine.boot_disk_id == Some(root_device)
-        && machine.disks.iter().all(|disk| {
-            if disk.id == root_device {
-                disk.mounts.iter().any(|mount| mount == "/")
-            } else {
-                disk.mounts.is_empty()
-            }
-        })
 }
 
 /// What a probe found.

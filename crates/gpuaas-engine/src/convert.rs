@@ -29,6 +29,8 @@ pub fn machine(machine: &Machine) -> MachineView {
             machine.volume_group_count + machine.raid_count + machine.bcache_count,
         )
         .unwrap_or(u32::MAX),
+        volume_groups: u32::try_from(machine.volume_group_count).unwrap_or(u32::MAX),
+        bcaches: u32::try_from(machine.bcache_count).unwrap_or(u32::MAX),
         nics: machine.interface_set.iter().map(nic).collect(),
         tags: machine.tag_names.clone(),
         hardware: format!(

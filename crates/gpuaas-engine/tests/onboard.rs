@@ -30,3 +30,23 @@ async fn three_servers_become_active_and_every_second_is_counted() {
     eprintln!("{stats:#?}");
     harness.engine.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_named_layout_is_set_and_read_back() {
+    for layout in gpuaas_core::layout::LAYOUTS {
+        let profile = ProfileSpec {
+            storage_layout_profile: layout.name.to_owned(),
+            ..ProfileSpec::default()
+        };
+        let harness = Harness::start(1, profile).await;
+        let accepted = harness.onboard(&harness.hosts[0]).await;
+        let run = harness.rest(accepted.run_id).await;
+        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
+        let check = &run.memory.checks["storage_layout"];
+        assert!(check.evidence.starts_with(layout.name), "{}", check.evidence);
+        let attempts = harness.store.attempts(run.id).await.unwrap();
+        let asked = attempts.iter().filter(|attempt| attempt.effect == "set_storage_layout");
+        assert_eq!(asked.count(), 1, "{attempts:?}");
+        harness.engine.stop().await;
+    }
+}

@@ -71,6 +71,17 @@ pub struct ProfileCreate {
     pub spec: ProfileSpec,
 }
 
+/// A profile to begin with, one per class of hardware.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfilePreset {
+    /// Its name, such as `roce-ethernet`.
+    pub name: String,
+    /// What it is for, one sentence.
+    pub description: String,
+    /// The profile.
+    pub spec: ProfileSpec,
+}
+
 /// What GPUaaS knows of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct ProfileStatus {

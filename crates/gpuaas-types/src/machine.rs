@@ -196,6 +196,12 @@ pub struct MachineView {
     pub disks: Vec<Disk>,
     /// Volume groups, RAIDs and bcaches: anything that flat storage has none of.
     pub complex_storage: u32,
+    /// Volume groups among them.
+    #[serde(default)]
+    pub volume_groups: u32,
+    /// Bcaches among them.
+    #[serde(default)]
+    pub bcaches: u32,
     /// Network interfaces.
     pub nics: Vec<Nic>,
     /// Tag names.

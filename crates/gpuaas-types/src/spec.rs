@@ -22,11 +22,46 @@ pub struct SiteSpec {
     /// Images that may be deployed here (`custom/NAME`, `ubuntu/noble`); empty: any that MAAS has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approved_images: Vec<String>,
+    /// Nodes of the site in the deploying part of a run at once; 0: no limit. Deployments of a
+    /// site share the links over which the images travel.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub batch_max_parallel: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// What connects the GPUs of different nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FabricMode {
+    /// No fabric of its own.
+    #[default]
+    Ethernet,
+    /// RDMA over Ethernet: fabric interfaces may get static addresses from the site's assignments.
+    Roce,
+    /// InfiniBand: its own addresses, so MAAS links nothing on it.
+    Ib,
+}
+
+/// Who has the machine in MAAS once its node leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReleaseMode {
+    /// GPUaaS releases it.
+    #[default]
+    Managed,
+    /// Handed to the customer: GPUaaS does not touch it in MAAS again.
+    Handoff,
 }
 
 /// Policy of a provisioning profile. Revisions are immutable and a run pins one.
 ///
-/// The eleven policy fields of the MAAS hardware profile, and the two deploy fields.
+/// The eleven policy fields of the MAAS hardware profile, the two deploy fields, and what the
+/// capability matrix of hardware classes justifies beyond them. A revision that was stored before
+/// a field existed reads as its default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileSpec {
@@ -56,6 +91,12 @@ pub struct ProfileSpec {
     pub distro_series: String,
     /// Login user of the deployed system; empty: the image's default.
     pub deploy_user: String,
+    /// What connects the GPUs of different nodes.
+    pub fabric_mode: FabricMode,
+    /// Named storage layout: `flat`, `lvm` or `bcache`.
+    pub storage_layout_profile: String,
+    /// Who has the machine in MAAS once its node leaves.
+    pub release_mode: ReleaseMode,
 }
 
 impl Default for ProfileSpec {
@@ -74,6 +115,9 @@ impl Default for ProfileSpec {
             enrollment_token_ttl_seconds: 3600,
             distro_series: "ubuntu/noble".to_owned(),
             deploy_user: String::new(),
+            fabric_mode: FabricMode::Ethernet,
+            storage_layout_profile: "flat".to_owned(),
+            release_mode: ReleaseMode::Managed,
         }
     }
 }
@@ -122,4 +166,26 @@ pub struct OnboardRequest {
     /// Architecture; default `amd64/generic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_from_before_a_field_reads_as_its_default() {
+        let stored = r#"{"enable_phase2_roce":true,"distro_series":"noble"}"#;
+        let spec: ProfileSpec = serde_json::from_str(stored).unwrap();
+        let expected = ProfileSpec {
+            enable_phase2_roce: true,
+            distro_series: "noble".to_owned(),
+            ..ProfileSpec::default()
+        };
+        assert_eq!(spec, expected);
+        assert_eq!(spec.storage_layout_profile, "flat");
+        let site = r#"{"name":"lab","url":"http://maas"}"#;
+        let site: SiteSpec = serde_json::from_str(site).unwrap();
+        assert_eq!(site.batch_max_parallel, 0);
+        assert!(!serde_json::to_string(&site).unwrap().contains("batch_max_parallel"));
+    }
 }

@@ -310,6 +310,8 @@ pub enum ProfileCommand {
     List(ListArgs),
     /// Show one profile at its latest revision.
     Show(ShowArgs),
+    /// List the profiles to begin with, one per class of hardware.
+    Presets(ListArgs),
     /// Change fields: makes a new revision, which runs begun later use.
     Set(ProfileSetArgs),
 }
@@ -343,6 +345,9 @@ pub struct ProfileAddArgs {
     /// Field that differs from the default; repeat for more.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
     pub set: Vec<Assignment>,
+    /// Begin with a preset; `gpuaas profile presets` lists them.
+    #[arg(long)]
+    pub preset: Option<String>,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

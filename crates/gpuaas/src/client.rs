@@ -6,8 +6,8 @@ use std::time::Duration;
 use gpuaas_api::explain::Explanation;
 use gpuaas_types::Problem;
 use gpuaas_types::api::{
-    List, NodeView, OnboardAccepted, ProfileResource, RoceResource, RunView, SiteCreate,
-    SiteResource,
+    List, NodeView, OnboardAccepted, ProfilePreset, ProfileResource, RoceResource, RunView,
+    SiteCreate, SiteResource,
 };
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
@@ -117,6 +117,14 @@ impl ApiClient {
         spec: Map<String, Value>,
     ) -> Result<ProfileResource, Failure> {
         self.send(Method::POST, &["profiles"], Some(&json!({"name": name, "spec": spec}))).await
+    }
+
+    /// `GET /api/v1/profile-presets`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn profile_presets(&self) -> Result<List<ProfilePreset>, Failure> {
+        self.get(&["profile-presets"]).await
     }
 
     /// `PATCH /api/v1/profiles/NAME`: changes the fields in `spec` only.

@@ -52,6 +52,7 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
             node_ca_pem: pem(&args.node_ca_file)?,
             pxe_vlan: args.pxe_vlan,
             approved_images: args.approve_images.clone(),
+            batch_max_parallel: 0,
         },
         api_key: read_secret(&args.api_key_file)?,
     })
@@ -67,9 +68,18 @@ pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result
             let profiles = ApiClient::from_args(&args.api)?.profiles().await?;
             return output::print(terminal, args.api.format, &profiles, output::profiles);
         }
+        ProfileCommand::Presets(args) => {
+            let presets = ApiClient::from_args(&args.api)?.profile_presets().await?;
+            return output::print(terminal, args.api.format, &presets, output::presets);
+        }
         ProfileCommand::Add(args) => {
             let client = ApiClient::from_args(&args.api)?;
-            (args.api.format, client.add_profile(&args.name, fields(&args.set)).await?)
+            let mut spec = match &args.preset {
+                Some(name) => preset(&client, name).await?,
+                None => Map::new(),
+            };
+            spec.extend(fields(&args.set));
+            (args.api.format, client.add_profile(&args.name, spec).await?)
         }
         ProfileCommand::Show(args) => {
             (args.api.format, ApiClient::from_args(&args.api)?.profile(&args.name).await?)
@@ -80,6 +90,24 @@ pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result
         }
     };
     output::print(terminal, format, &profile, output::profile)
+}
+
+/// The fields of a preset.
+async fn preset(client: &ApiClient, name: &str) -> Result<Map<String, Value>, Failure> {
+    let presets = client.profile_presets().await?.items;
+    let spec = presets.iter().find(|preset| preset.name == name).map(|preset| &preset.spec);
+    match spec.map(serde_json::to_value) {
+        Some(Ok(Value::Object(spec))) => Ok(spec),
+        _ => {
+            let names: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
+            Err(Failure::usage(
+                "preset_not_found",
+                "There is no such preset",
+                format!("there is no preset {name}"),
+            )
+            .hint(format!("use one of: {}", names.join(", "))))
+        }
+    }
 }
 
 /// The assignments as JSON: of the type that the field has, else as text, which the server

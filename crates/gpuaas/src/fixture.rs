@@ -156,6 +156,7 @@ pub(crate) fn site() -> SiteResource {
             node_ca_pem: None,
             pxe_vlan: None,
             approved_images: Vec::new(),
+            batch_max_parallel: 0,
         },
         status: SiteStatus {
             maas_version: "3.7.3".to_owned(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{ContentArrangement, Table, presets};
 use gpuaas_api::explain::Explanation;
 use gpuaas_types::api::{
-    List, NodeView, Owner, ProfileResource, RoceResource, RunView, SiteResource,
+    List, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource, RunView, SiteResource,
 };
 use serde::Serialize;
 
@@ -123,6 +123,16 @@ pub fn profiles(list: &List<ProfileResource>, style: Style) -> String {
                 or_dash(Some(&profile.spec.site_bootstrap_bundle_ref)),
             ]
         }),
+    )
+}
+
+/// Presets, one line each.
+#[must_use]
+pub fn presets(list: &List<ProfilePreset>, style: Style) -> String {
+    table(
+        style,
+        &["PRESET", "FOR"],
+        list.items.iter().map(|preset| vec![preset.name.clone(), preset.description.clone()]),
     )
 }
 

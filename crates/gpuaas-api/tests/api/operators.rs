@@ -165,6 +165,20 @@ async fn a_profile_has_revisions() {
 }
 
 #[tokio::test]
+async fn every_preset_is_a_profile() {
+    let rig = Rig::new().await;
+    let presets = rig.get("/api/v1/profile-presets").await.ok();
+    let presets = presets["items"].as_array().unwrap();
+    assert_eq!(presets.len(), 6);
+    for preset in presets {
+        let body = json!({ "name": preset["name"], "spec": preset["spec"] });
+        let made = rig.post("/api/v1/profiles", body).await;
+        assert_eq!(made.status, 201, "{preset}");
+        assert_eq!(made.ok()["spec"], preset["spec"]);
+    }
+}
+
+#[tokio::test]
 async fn a_bad_profile_is_refused_with_the_field() {
     let rig = Rig::new().await;
     for (spec, code, field) in [
@@ -185,6 +199,18 @@ async fn a_bad_profile_is_refused_with_the_field() {
         ),
         (json!({ "distro_series": "" }), "invalid_field", "spec.distro_series"),
         (json!({ "deploy_user": "Root User" }), "invalid_field", "spec.deploy_user"),
+        (json!({ "fabric_mode": "fibre" }), "invalid_field", "spec.fabric_mode"),
+        (
+            json!({ "fabric_mode": "ib", "enable_phase2_roce": true }),
+            "invalid_field",
+            "spec.enable_phase2_roce",
+        ),
+        (
+            json!({ "storage_layout_profile": "blank" }),
+            "invalid_field",
+            "spec.storage_layout_profile",
+        ),
+        (json!({ "release_mode": "never" }), "invalid_field", "spec.release_mode"),
         (json!({ "strict_pxe_preflight": "yes" }), "invalid_field", "spec.strict_pxe_preflight"),
         (
             json!({ "site_bootstrap_bundle_ref": "nope" }),

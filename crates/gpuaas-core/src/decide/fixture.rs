@@ -80,6 +80,8 @@ pub(crate) fn machine(status: i64) -> MachineView {
         boot_disk_id: Some(2),
         disks: vec![disk(1, "nvme0n1", "NVMe", 3_840_000_000_000), boot],
         complex_storage: 0,
+        volume_groups: 0,
+        bcaches: 0,
         nics: vec![nic(1, "eno1"), nic(2, "ens1")],
         tags: Vec::new(),
         hardware: "Dell XE9680".to_owned(),
@@ -147,6 +149,7 @@ impl Case {
             node_ca_pem: None,
             pxe_vlan: None,
             approved_images: Vec::new(),
+            batch_max_parallel: 0,
         };
         Self {
             now: at(10.0),

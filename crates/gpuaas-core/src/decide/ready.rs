@@ -6,8 +6,9 @@ use gpuaas_types::machine::{MachineView, Nic};
 use gpuaas_types::spec::RoceAssignmentSpec;
 
 use super::{advance, check, drive, park, park_with, read, wait};
-use crate::effect::{Effect, is_flat};
-use crate::policy;
+use crate::effect::Effect;
+use crate::layout::{self, Layout};
+use crate::policy::{self, BootDisk};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
 /// The machine as known, read in this step or an earlier one: these steps follow each other at
@@ -105,27 +106,48 @@ fn vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
     check(s, "pxe_vlan", passed, format!("{} is on {seen}; expected {expected}", nic.name))
 }
 
-/// Boot disk and flat layout, asked for only where they differ and read back after.
+/// Boot disk and the profile's layout, asked for only where they differ and read back after.
 #[must_use]
 pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
     let machine = match machine(s) {
         Ok(machine) => machine,
         Err(decision) => return decision,
     };
-    let disk = match policy::choose_boot_disk(machine) {
-        Ok(disk) => disk,
-        Err(text) => {
-            return park(
-                s,
-                "no_boot_disk",
-                text,
-                Owner::InfraOperator,
-                "check the disks and commission again",
-            );
-        }
+    let Some(layout) = layout::named(&s.profile.storage_layout_profile) else {
+        return park(
+            s,
+            "storage_layout_unknown",
+            format!("there is no storage layout {}", s.profile.storage_layout_profile),
+            Owner::PlatformOperator,
+            "correct storage_layout_profile in the profile, then onboard again",
+        );
     };
-    if is_flat(machine, disk.id) {
-        let evidence = format!("flat on {}", disk.evidence);
+    let fit = policy::choose_boot_disk(machine).and_then(|disk| {
+        if machine.disks.len() >= layout.disks {
+            return Ok(disk);
+        }
+        Err(format!(
+            "{} takes {} disks, MAAS lists {}",
+            layout.name,
+            layout.disks,
+            machine.disks.len()
+        ))
+    });
+    match fit {
+        Ok(disk) => lay_out(s, machine, layout, &disk),
+        Err(text) => park(
+            s,
+            "no_boot_disk",
+            text,
+            Owner::InfraOperator,
+            "check the disks and commission again",
+        ),
+    }
+}
+
+fn lay_out(s: &Snapshot<'_>, machine: &MachineView, layout: &Layout, disk: &BootDisk) -> Decision {
+    if (layout.matches)(machine, disk.id) {
+        let evidence = format!("{} on {}", layout.name, disk.evidence);
         let checks = vec![check(s, "storage_layout", true, evidence.clone())];
         return Decision::Advance {
             to: Step::RoceLinks,
@@ -134,15 +156,15 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
             checks,
         };
     }
-    let layout = Effect::SetStorageLayout { layout: "flat".to_owned(), root_device: disk.id };
-    let asked_layout = s.run.memory.intent.as_ref().is_some_and(|i| i.effect == layout);
+    let wanted = Effect::SetStorageLayout { layout: layout.maas.to_owned(), root_device: disk.id };
+    let asked_layout = s.run.memory.intent.as_ref().is_some_and(|i| i.effect == wanted);
     if !asked_layout
         && machine.boot_disk_id != Some(disk.id)
         && let Err(decision) = drive(s, Effect::SetBootDisk { block_device_id: disk.id })
     {
         return decision;
     }
-    match drive(s, layout) {
+    match drive(s, wanted) {
         Err(decision) => decision,
         Ok(intent) if s.observation.is_some_and(|o| o.read_at < intent.at) => {
             read(s, Read::Machine)
@@ -150,7 +172,10 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
         Ok(_) => park(
             s,
             "storage_not_as_asked",
-            format!("MAAS took the flat layout on {} but shows another one", disk.evidence),
+            format!(
+                "MAAS took the {} layout on {} but shows another one",
+                layout.name, disk.evidence
+            ),
             Owner::InfraOperator,
             "look at the machine's storage page in MAAS, then resume the run",
         ),

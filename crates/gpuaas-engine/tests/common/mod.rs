@@ -203,6 +203,7 @@ async fn register(
         node_ca_pem: None,
         pxe_vlan: None,
         approved_images: Vec::new(),
+        batch_max_parallel: 0,
     };
     let key = Secret::new(sim.api_key.clone());
     store.create_site(now, site_id, spec, SiteStatus::default(), &key).await.unwrap();

@@ -1,0 +1,55 @@
+//! Profiles to begin with: one per class of hardware in the capability matrix (seed 1, section 3).
+//!
+//! A preset is only a starting point. What an operator makes of it is stored whole, so a later
+//! change here changes no profile.
+
+use gpuaas_types::api::ProfilePreset;
+use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode};
+
+/// The site bundle that is part of the control plane.
+const SITE_BASE: &str = "site-base@1.0.0";
+
+/// All six, in the matrix's order.
+#[must_use]
+pub fn presets() -> Vec<ProfilePreset> {
+    let base = || ProfileSpec {
+        site_bootstrap_bundle_ref: SITE_BASE.to_owned(),
+        ..ProfileSpec::default()
+    };
+    vec![
+        preset("standard-ethernet", "GPU nodes without a fabric of their own", base()),
+        preset(
+            "roce-ethernet",
+            "GPU nodes whose fabric interfaces get static addresses from the site's assignments",
+            ProfileSpec { fabric_mode: FabricMode::Roce, enable_phase2_roce: true, ..base() },
+        ),
+        preset(
+            "infiniband",
+            "GPU nodes on InfiniBand, which MAAS does not address",
+            ProfileSpec { fabric_mode: FabricMode::Ib, ..base() },
+        ),
+        preset(
+            "storage-heavy",
+            "GPU nodes with many disks: the root is a logical volume on the boot disk",
+            ProfileSpec { storage_layout_profile: "lvm".to_owned(), ..base() },
+        ),
+        preset(
+            "vendor-custom",
+            "GPU nodes whose vendor's drivers and packages come with the site's own bundle",
+            ProfileSpec { require_hw_sync: true, ..base() },
+        ),
+        preset(
+            "restricted-release",
+            "machines that go to a customer: no erase is forced, MAAS is left alone after",
+            ProfileSpec {
+                release_fallback_no_erase: true,
+                release_mode: ReleaseMode::Handoff,
+                ..base()
+            },
+        ),
+    ]
+}
+
+fn preset(name: &str, description: &str, spec: ProfileSpec) -> ProfilePreset {
+    ProfilePreset { name: name.to_owned(), description: description.to_owned(), spec }
+}
