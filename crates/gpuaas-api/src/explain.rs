@@ -7,8 +7,9 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::steps;
+use gpuaas_store::ListedNode;
 use gpuaas_types::api::{
-    AttemptView, CheckResult, MaasView, NodeView, Owner, RunSummary, StepSpan,
+    AttemptView, CheckResult, MaasView, Mark, NodeView, Owner, RunSummary, StepSpan,
 };
 use gpuaas_types::{NodeId, NodeState, RunStatus, Step, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,9 @@ pub struct Explanation {
     pub expected_by: Option<Timestamp>,
     /// When the run gives up and parks.
     pub deadline: Option<Timestamp>,
+    /// How late it is; none: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
     /// Who has to act; none: nobody, for now.
     pub owner: Option<Owner>,
     /// What may be done next.
@@ -69,6 +73,11 @@ pub struct Explanation {
 pub(crate) async fn explain(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<Explanation>> {
     let id = nodes::find(&ctx, &text).await?;
     let listed = ctx.store.listed_node(id).await?;
+    Ok(Json(of(&ctx, listed).await?))
+}
+
+/// The explanation of one node.
+pub(crate) async fn of(ctx: &Ctx, listed: ListedNode) -> Answer<Explanation> {
     let mut facts = Facts::default();
     if let Some(run) = &listed.run {
         facts.steps = ctx.store.spans(run.id).await?;
@@ -76,7 +85,7 @@ pub(crate) async fn explain(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Js
         facts.checks = ctx.store.run(run.id).await?.memory.checks.into_values().collect();
     }
     let now = ctx.now();
-    Ok(Json(explanation(nodes::view(listed, Vec::new(), now), &facts, now)))
+    Ok(explanation(nodes::view(listed, Vec::new(), now), &facts, now))
 }
 
 /// What is known besides the node's view.
@@ -123,6 +132,7 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
             .or(step_since.filter(|_| open.is_some())),
         expected_by,
         deadline,
+        mark: node.mark,
         owner: park.map(|park| park.owner),
         next_action,
         evidence: evidence(&node, facts),
@@ -269,6 +279,7 @@ mod tests {
             waiting_for: None,
             wait: None,
             park: None,
+            mark: None,
             maas: MaasView {
                 system_id: Some("abc123".to_owned()),
                 status_name: Some("Deploying".to_owned()),

@@ -32,6 +32,7 @@ mod roce;
 mod runs;
 mod sites;
 mod strict;
+mod stuck;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -188,6 +189,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/profile-presets", get(profiles::presets))
         .route("/api/v1/roce-assignments", post(roce::create).get(roce::list))
         .route("/api/v1/nodes", post(nodes::onboard).get(nodes::list))
+        .route("/api/v1/nodes/stuck", get(stuck::list))
         .route("/api/v1/nodes/{node}", get(nodes::show))
         .route("/api/v1/nodes/{node}/explain", get(explain::explain))
         .route("/api/v1/runs/{run}", get(runs::show))

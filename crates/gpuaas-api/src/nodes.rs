@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::body::{Asked, JsonBytes, Key};
 use crate::problem::{Answer, Refusal, problem};
-use crate::{Ctx, auth, check, strict};
+use crate::{Ctx, auth, check, strict, stuck};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
@@ -188,7 +188,8 @@ pub(crate) async fn list(
     };
     let state = word(filter.state.as_deref(), NodeState::ALL, NodeState::as_str)?;
     let run_status = word(filter.run_status.as_deref(), RunStatus::ALL, RunStatus::as_str)?;
-    let nodes = ctx.store.list_nodes(NodeFilter { site_id, state, run_status }).await?;
+    let nodes =
+        ctx.store.list_nodes(NodeFilter { site_id, state, run_status, open: false }).await?;
     let now = ctx.now();
     let items = nodes.into_iter().map(|node| view(node, Vec::new(), now)).collect();
     Ok(Json(List { items }))
@@ -241,6 +242,7 @@ pub(crate) fn view(listed: ListedNode, timeline: Vec<TimelineEvent>, now: Timest
     let open = run.as_ref().filter(|run| run.status.is_open());
     let wait = open.and_then(|run| run.wait.clone());
     let park = open.and_then(|run| run.park.clone());
+    let mark = open.and_then(|run| stuck::mark(run, now));
     let waiting_for = open.map(|run| match (&park, &wait) {
         (Some(park), _) => park.text.clone(),
         (None, Some(wait)) => wait.text.clone(),
@@ -261,6 +263,7 @@ pub(crate) fn view(listed: ListedNode, timeline: Vec<TimelineEvent>, now: Timest
         waiting_for,
         wait,
         park,
+        mark,
         maas: MaasView {
             system_id: node.system_id,
             status_name: maas_status.map(|number| maas_status::label(number).to_owned()),

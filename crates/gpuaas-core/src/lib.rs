@@ -13,6 +13,7 @@ pub mod gates;
 pub mod layout;
 pub mod memory;
 pub mod node_state;
+pub mod pace;
 pub mod policy;
 pub mod preset;
 pub mod record;

@@ -83,6 +83,8 @@ pub struct NodeFilter {
     pub state: Option<NodeState>,
     /// Whose latest run stands like this.
     pub run_status: Option<RunStatus>,
+    /// Only nodes whose latest run is open.
+    pub open: bool,
 }
 
 /// A run without what it remembers.
@@ -405,12 +407,14 @@ impl Store {
     pub async fn list_nodes(&self, filter: NodeFilter) -> Result<Vec<ListedNode>, StoreError> {
         let sql = listed_select!(
             "WHERE ($1 IS NULL OR node.site_id = $1) AND ($2 IS NULL OR node.state = $2) \
-             AND ($3 IS NULL OR run.status = $3) ORDER BY node.hostname, node.created_at"
+             AND ($3 IS NULL OR run.status = $3) \
+             AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) ORDER BY node.hostname, node.created_at"
         );
         let values = args![
             filter.site_id.map(|id| id.0),
             filter.state.map(NodeState::as_str),
-            filter.run_status.map(RunStatus::as_str)
+            filter.run_status.map(RunStatus::as_str),
+            filter.open
         ];
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| listed(row.cols())).collect()

@@ -171,6 +171,49 @@ pub struct MaasView {
     pub observed_seconds_ago: Option<f64>,
 }
 
+/// How late an open run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
+    /// Longer than expected.
+    Slow,
+    /// Far longer than expected, or about to reach its deadline.
+    Stuck,
+    /// It stopped; a named owner has to act.
+    Parked,
+}
+
+/// A node that does not go on as expected: an item of `GET /api/v1/nodes/stuck`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StuckNode {
+    /// Its hostname.
+    pub node: String,
+    /// Its site.
+    pub site: String,
+    /// Slow, stuck or parked.
+    pub mark: Mark,
+    /// The open run.
+    pub run: RunId,
+    /// What the run is for.
+    pub kind: RunKind,
+    /// Where it is.
+    pub step: Step,
+    /// What it waits for, one sentence.
+    pub waiting_for: String,
+    /// Stable code of the wait or of the reason that it stopped.
+    pub code: Option<String>,
+    /// Since when.
+    pub since: Timestamp,
+    /// When it should have happened; none for a parked run.
+    pub expected_by: Option<Timestamp>,
+    /// Who has to act.
+    pub owner: Owner,
+    /// What to do next.
+    pub next_action: String,
+    /// What was seen and tried.
+    pub evidence: Vec<String>,
+}
+
 /// A run as part of a node's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
@@ -238,6 +281,9 @@ pub struct NodeView {
     pub wait: Option<Wait>,
     /// Why it stopped.
     pub park: Option<Park>,
+    /// How late the open run is; none: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
     /// What MAAS says.
     pub maas: MaasView,
     /// When the agent last sent a heartbeat.

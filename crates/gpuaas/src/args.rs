@@ -459,6 +459,9 @@ pub struct NodeListArgs {
     /// Only nodes in this state.
     #[arg(long, value_name = "STATE", value_parser = node_state)]
     pub state: Option<NodeState>,
+    /// Only nodes whose run stopped or takes longer than expected, and why.
+    #[arg(long, conflicts_with = "state")]
+    pub stuck: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -7,7 +7,7 @@ use gpuaas_api::explain::Explanation;
 use gpuaas_types::Problem;
 use gpuaas_types::api::{
     List, NodeView, OnboardAccepted, ProfilePreset, ProfileResource, RoceResource, RunView,
-    SiteCreate, SiteResource,
+    SiteCreate, SiteResource, StuckNode,
 };
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
@@ -193,6 +193,18 @@ impl ApiClient {
             if let Some(value) = value {
                 url.query_pairs_mut().append_pair(name, value);
             }
+        }
+        self.answer(self.http.get(url)).await
+    }
+
+    /// `GET /api/v1/nodes/stuck?site=`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn stuck(&self, site: Option<&str>) -> Result<List<StuckNode>, Failure> {
+        let mut url = self.url(&["nodes", "stuck"])?;
+        if let Some(site) = site {
+            url.query_pairs_mut().append_pair("site", site);
         }
         self.answer(self.http.get(url)).await
     }

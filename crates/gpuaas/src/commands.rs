@@ -156,7 +156,11 @@ pub async fn roce(command: RoceCommand, terminal: &mut Terminal) -> Result<(), F
 pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         NodeCommand::Onboard(args) => onboard(&args, terminal).await,
-        NodeCommand::List(NodeListArgs { site, state, api }) => {
+        NodeCommand::List(NodeListArgs { site, stuck: true, api, .. }) => {
+            let nodes = ApiClient::from_args(&api)?.stuck(site.as_deref()).await?;
+            output::print(terminal, api.format, &nodes, output::stuck)
+        }
+        NodeCommand::List(NodeListArgs { site, state, api, .. }) => {
             let state = state.map(gpuaas_types::NodeState::as_str);
             let nodes = ApiClient::from_args(&api)?.nodes(site.as_deref(), state).await?;
             output::print(terminal, api.format, &nodes, output::nodes)

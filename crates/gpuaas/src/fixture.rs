@@ -105,6 +105,7 @@ pub(crate) fn node() -> NodeView {
             deadline: Some(at(10_801.3)),
         }),
         park: None,
+        mark: None,
         maas: MaasView {
             system_id: Some("abc123".to_owned()),
             status_name: Some("Commissioning".to_owned()),

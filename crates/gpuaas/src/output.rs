@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::{ContentArrangement, Table, presets};
 use gpuaas_api::explain::Explanation;
 use gpuaas_types::api::{
-    List, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource, RunView, SiteResource,
+    List, Mark, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource, RunView,
+    SiteResource, StuckNode,
 };
 use serde::Serialize;
 
@@ -194,6 +195,36 @@ pub fn nodes(list: &List<NodeView>, style: Style) -> String {
             ]
         }),
     )
+}
+
+/// Nodes that do not go on as expected, one line each.
+#[must_use]
+pub fn stuck(list: &List<StuckNode>, style: Style) -> String {
+    table(
+        style,
+        &["NODE", "MARK", "STEP", "SINCE", "EXPECTED BY", "OWNER", "WAITING FOR", "NEXT ACTION"],
+        list.items.iter().map(|node| {
+            let at = |at: gpuaas_types::Timestamp| at.to_chrono().format("%d %H:%M:%S").to_string();
+            vec![
+                node.node.clone(),
+                mark(node.mark).to_owned(),
+                node.step.to_string(),
+                at(node.since),
+                or_dash(node.expected_by.map(at).as_deref()),
+                owner(node.owner).to_owned(),
+                node.waiting_for.clone(),
+                node.next_action.clone(),
+            ]
+        }),
+    )
+}
+
+const fn mark(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Slow => "slow",
+        Mark::Stuck => "stuck",
+        Mark::Parked => "parked",
+    }
 }
 
 /// What a reader should know first: why it stopped, else what it waits for.
@@ -407,6 +438,7 @@ mod tests {
             since: None,
             expected_by: None,
             deadline: None,
+            mark: None,
             owner: Some(Owner::InfraOperator),
             next_action: "remove one of them".to_owned(),
             evidence: vec!["abc124 has the hostname".to_owned()],

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::http::Request;
 use gpuaas_store::{NodeFilter, RunWrite, Transition};
-use gpuaas_types::api::{Owner, Park};
+use gpuaas_types::api::{Owner, Park, Wait};
 use gpuaas_types::{NodeState, RunStatus, Step};
 use serde_json::{Value, json};
 
@@ -221,4 +221,69 @@ async fn a_run_shows_its_time_and_can_be_resumed() {
         rig.get(&format!("/api/v1/runs/{}", accepted.node_id)).await.code(),
         "run_not_found"
     );
+}
+
+#[tokio::test]
+async fn one_call_lists_every_node_that_does_not_go_on() {
+    let rig = Rig::with_site().await;
+    let mut begun = Vec::new();
+    for name in ["a1", "b2", "c3", "d4"] {
+        begun.push((name, rig.onboard(name).await.run_id));
+    }
+    let start = rig.store.run(begun[0].1).await.unwrap().created_at;
+    for claimed in rig.store.claim(start, start.plus_seconds(30.0), 10).await.unwrap() {
+        let mut run = claimed.run;
+        run.step = Step::Commission;
+        run.due_at = start.plus_seconds(1e6);
+        let host = claimed.node.hostname.as_str();
+        let expected = if host == "b2" { 60.0 } else { 90.0 };
+        if host == "a1" {
+            run.status = RunStatus::Parked;
+            run.park = Some(Park {
+                code: "two_candidates".to_owned(),
+                text: "two machines match".to_owned(),
+                since: start,
+                owner: Owner::PlatformOperator,
+                evidence: vec!["abc and def".to_owned()],
+                next_action: "remove one".to_owned(),
+            });
+        } else if host != "d4" {
+            run.status = RunStatus::Waiting;
+            run.wait = Some(Wait {
+                code: "maas_commissioning".to_owned(),
+                text: "MAAS to finish commissioning".to_owned(),
+                since: start,
+                expected_by: Some(start.plus_seconds(expected)),
+                deadline: Some(start.plus_seconds(1e4)),
+            });
+        }
+        rig.store.commit(start, RunWrite::new(run).releasing()).await.unwrap();
+    }
+    rig.advance(125);
+    let list = rig.get("/api/v1/nodes/stuck").await.ok();
+    let marks: Vec<(&str, &str)> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| (item["node"].as_str().unwrap(), item["mark"].as_str().unwrap()))
+        .collect();
+    assert_eq!(marks, [("a1", "parked"), ("b2", "stuck"), ("c3", "slow")]);
+    let parked = &list["items"][0];
+    assert_eq!(
+        (&parked["owner"], &parked["next_action"]),
+        (&json!("platform_operator"), &json!("remove one"))
+    );
+    assert_eq!(
+        (&parked["evidence"], &parked["step"]),
+        (&json!(["abc and def"]), &json!("commission"))
+    );
+    let slow = &list["items"][2];
+    assert_eq!(slow["owner"], "infra_operator");
+    assert_eq!(slow["waiting_for"], "MAAS to finish commissioning");
+    assert_eq!(slow["expected_by"], json!(start.plus_seconds(90.0)));
+    assert_eq!(slow["run"], json!(begun[2].1));
+    let shown = rig.get("/api/v1/nodes/b2/explain").await.ok();
+    assert_eq!(shown["mark"], "stuck");
+    assert_eq!(rig.get("/api/v1/nodes/stuck?site=x").await.code(), "site_not_found");
+    assert_eq!(rig.get("/api/v1/nodes/stuck?site=lab").await.ok(), list);
 }

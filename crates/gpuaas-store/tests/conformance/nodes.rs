@@ -135,6 +135,7 @@ fn lists_show_names_and_runs() {
         assert_eq!(count(NodeFilter { site_id: Some(SiteId(id())), ..none }).await, 0);
         assert_eq!(count(NodeFilter { state: Some(NodeState::Active), ..none }).await, 0);
         assert_eq!(count(NodeFilter { state: Some(NodeState::Registered), ..none }).await, 2);
+        assert_eq!(count(NodeFilter { open: true, ..none }).await, 2);
         assert_eq!(count(NodeFilter { run_status: Some(RunStatus::Parked), ..none }).await, 0);
         assert_eq!(count(NodeFilter { run_status: Some(RunStatus::Running), ..none }).await, 2);
     });

@@ -1,0 +1,101 @@
+//! Which nodes do not go on as expected, and why: one call for all of them.
+//!
+//! A node is on the list when its open run stopped, or when it is past the moment by which its
+//! step should have ended. Everything said of it is what `explain` says.
+
+use axum::Json;
+use axum::extract::State;
+use gpuaas_core::{pace, steps};
+use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
+use gpuaas_types::api::{List, Mark, Owner, StuckNode};
+use gpuaas_types::{Step, Timestamp};
+use serde::Deserialize;
+
+use crate::body::Asked;
+use crate::problem::Answer;
+use crate::{Ctx, explain};
+
+/// Which nodes to look at.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Filter {
+    /// Of this site.
+    site: Option<String>,
+}
+
+/// `GET /api/v1/nodes/stuck?site=`.
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    Asked(filter): Asked<Filter>,
+) -> Answer<Json<List<StuckNode>>> {
+    let site_id = match &filter.site {
+        Some(name) => Some(ctx.store.site_by_name(name).await?.id),
+        None => None,
+    };
+    let open = NodeFilter { site_id, open: true, ..NodeFilter::default() };
+    let now = ctx.now();
+    let mut items = Vec::new();
+    for node in ctx.store.list_nodes(open).await? {
+        let marked = node.run.as_ref().and_then(|run| Some((mark(run, now)?, run.clone())));
+        if let Some((mark, run)) = marked {
+            items.push(stuck(&ctx, node, mark, &run).await?);
+        }
+    }
+    Ok(Json(List { items }))
+}
+
+/// How late an open run is; none where it is not, or not open.
+pub(crate) fn mark(run: &RunBrief, now: Timestamp) -> Option<Mark> {
+    if !run.status.is_open() {
+        return None;
+    }
+    if run.park.is_some() {
+        return Some(Mark::Parked);
+    }
+    let row = steps::row(run.step);
+    let limit = |seconds: u32| run.step_since.plus_seconds(f64::from(seconds));
+    let wait = run.wait.as_ref();
+    let since = wait.map_or(run.step_since, |wait| wait.since);
+    let expected = wait.and_then(|wait| wait.expected_by);
+    let deadline = wait.and_then(|wait| wait.deadline);
+    pace::mark(
+        since,
+        expected.unwrap_or_else(|| limit(row.expected_seconds)),
+        Some(deadline.unwrap_or_else(|| limit(row.deadline_seconds))),
+        now,
+    )
+}
+
+async fn stuck(ctx: &Ctx, node: ListedNode, mark: Mark, run: &RunBrief) -> Answer<StuckNode> {
+    let said = explain::of(ctx, node).await?;
+    let expected = run.step_since.plus_seconds(f64::from(steps::row(run.step).expected_seconds));
+    Ok(StuckNode {
+        node: said.node.hostname,
+        site: said.node.site,
+        mark,
+        run: run.id,
+        kind: run.kind,
+        step: run.step,
+        waiting_for: said.waiting_for.unwrap_or_default(),
+        since: said.since.unwrap_or(run.step_since),
+        expected_by: (mark != Mark::Parked).then(|| said.expected_by.unwrap_or(expected)),
+        owner: said.owner.unwrap_or_else(|| owner(run.step, said.code.as_deref())),
+        code: said.code,
+        next_action: said.next_action,
+        evidence: said.evidence,
+    })
+}
+
+/// Who to ask about a run that is late but has not stopped.
+fn owner(step: Step, code: Option<&str>) -> Owner {
+    if code.is_some_and(|code| code.starts_with("maas_") || code.starts_with("site_c")) {
+        return Owner::InfraOperator;
+    }
+    match step {
+        Step::SiteBootstrap => Owner::BundleOwner,
+        Step::NodeBootstrap | Step::Enrollment | Step::PrereqChecks | Step::Confirmation => {
+            Owner::PlatformOperator
+        }
+        _ => Owner::InfraOperator,
+    }
+}
