@@ -9,6 +9,7 @@
 pub mod buckets;
 pub mod decide;
 pub mod effect;
+pub mod failure;
 pub mod gates;
 pub mod layout;
 pub mod memory;

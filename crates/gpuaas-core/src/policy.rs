@@ -1,4 +1,4 @@
-//! Small decisions of policy: which disk to boot from, what an image is called, what failed.
+//! Small decisions of policy: which disk to boot from, what an image is called.
 
 use gpuaas_types::machine::{Disk, MachineView};
 
@@ -86,39 +86,6 @@ pub fn normalise_distro_series(series: &str) -> String {
     }
 }
 
-/// What class of failure a failed deployment is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeployFailure {
-    /// The image was never written, or curtin failed.
-    ImageDeploy,
-    /// The image was written and booted, but the system never asked for its user-data.
-    Datasource,
-}
-
-impl DeployFailure {
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ImageDeploy => "image_deploy",
-            Self::Datasource => "datasource",
-        }
-    }
-}
-
-/// Classifies a failed deployment. MAAS says *Deployed* when the deployed system asks for its
-/// user-data, so a failure after curtin's reboot means that it never did: it did not find its
-/// datasource. MAAS' text naming the datasource says the same.
-#[must_use]
-pub fn classify_deploy_failure(rebooted: bool, text: &str) -> DeployFailure {
-    let text = text.to_ascii_lowercase();
-    if rebooted || text.contains("datasource") || text.contains("data source") {
-        DeployFailure::Datasource
-    } else {
-        DeployFailure::ImageDeploy
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,14 +145,5 @@ mod tests {
         ] {
             assert_eq!(normalise_distro_series(given), sent);
         }
-    }
-
-    #[test]
-    fn failures_after_the_reboot_are_the_datasource() {
-        assert_eq!(classify_deploy_failure(true, ""), DeployFailure::Datasource);
-        assert_eq!(
-            classify_deploy_failure(false, "Installation failed"),
-            DeployFailure::ImageDeploy
-        );
     }
 }

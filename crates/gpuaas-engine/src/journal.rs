@@ -175,6 +175,7 @@ impl Journal {
         if let Some(old) = &self.observation {
             seen.event_id = old.event_id;
             seen.rebooted_at = old.rebooted_at;
+            seen.alarm.clone_from(&old.alarm);
             if old.status_at > asked_at {
                 seen.status = old.status;
                 seen.status_at = old.status_at;

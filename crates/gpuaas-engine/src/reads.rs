@@ -71,6 +71,7 @@ async fn read_machine(
                 read_at: asked_at,
                 vanished: true,
                 rebooted_at: None,
+                alarm: None,
             });
             seen.vanished = true;
             journal.observe_as(seen);

@@ -297,15 +297,19 @@ fn translate(
         };
         let status = event.status_change().and_then(|c| maas_status::from_label(&c.to));
         let rebooted_at = (event.kind == REBOOTING).then_some(now);
+        let alarm = alarm(event);
         if status.is_some() || rebooted_at.is_some() {
+            batch.wakes.extend(watched.run_id);
+        }
+        if status.is_some() || rebooted_at.is_some() || alarm.is_some() {
             batch.events.push(ObservedEvent {
                 node_id: watched.node_id,
                 event_id: id(event),
                 status,
                 at: now,
                 rebooted_at,
+                alarm,
             });
-            batch.wakes.extend(watched.run_id);
         }
         if matches!(event.level.as_str(), "INFO" | "WARNING" | "ERROR" | "CRITICAL") {
             batch.timeline.push(timeline(event, watched, now));
@@ -318,6 +322,16 @@ fn translate(
 
 /// Type of the event that curtin's reboot makes.
 const REBOOTING: &str = "Rebooting";
+
+/// Type of the event that MAAS ends a failure with: its text is the machine's
+/// `error_description`, and the cause stands in the alarm before it.
+const MARKING: &str = "Marking node failed";
+
+/// What a warning or an error says of the cause.
+fn alarm(event: &Event) -> Option<String> {
+    let loud = matches!(event.level.as_str(), "WARNING" | "ERROR" | "CRITICAL");
+    (loud && event.kind != MARKING).then(|| format!("{}: {}", event.kind, event.description))
+}
 
 fn timeline(event: &Event, watched: &Watched, now: Timestamp) -> (NodeId, TimelineEvent) {
     let text = if event.description.is_empty() {

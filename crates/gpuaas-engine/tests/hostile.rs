@@ -96,6 +96,25 @@ async fn a_datasource_failure_is_retried_within_the_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kernel_that_curtin_cannot_install_is_not_tried_again() {
+    let harness = Harness::with(zero(1), ProfileSpec::default(), 40.0).await;
+    let host = &harness.hosts[0];
+    let mut fault = Fault::new(FaultKind::DeployFailed).on(&host.name);
+    fault.message = Some("curtin: installing-kernel: DKMS build of mlnx-ofed failed".to_owned());
+    harness.sim.with(|region| region.inject(fault));
+    let accepted = harness.onboard(host).await;
+    let run = harness.rest(accepted.run_id).await;
+    assert_eq!(parked(&run), "deploy_failed");
+    let park = run.park.unwrap();
+    assert!(park.next_action.contains("ubuntu/noble"), "{park:?}");
+    assert!(
+        park.evidence.iter().any(|line| line.contains("MAAS warned: Node install")),
+        "{park:?}"
+    );
+    assert_eq!(harness.sim.with(|region| region.stats().machines[&host.name].deploys), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_candidates_park_the_run_and_name_both_and_change_nothing() {
     let harness = Harness::start(1, ProfileSpec::default()).await;
     let host = &harness.hosts[0];

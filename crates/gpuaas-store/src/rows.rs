@@ -85,7 +85,7 @@ pub(crate) fn node(cols: &mut Cols<'_>) -> Result<NodeRecord, StoreError> {
 macro_rules! observation_columns {
     () => {
         "observation.status, observation.status_at, observation.event_id, observation.machine, \
-         observation.read_at, observation.vanished, observation.rebooted_at"
+         observation.read_at, observation.vanished, observation.rebooted_at, observation.alarm"
     };
 }
 pub(crate) use observation_columns;
@@ -103,6 +103,7 @@ pub(crate) fn observation(cols: &mut Cols<'_>) -> Result<Option<Observation>, St
         read_at: cols.at()?,
         vanished: cols.next()?,
         rebooted_at: cols.opt_at()?,
+        alarm: cols.opt_json()?,
     }))
 }
 

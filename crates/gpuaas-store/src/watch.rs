@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use gpuaas_types::api::TimelineEvent;
-use gpuaas_types::machine::Observation;
+use gpuaas_types::machine::{MaasAlarm, Observation};
 use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
 
 use crate::db::{Conn, Val, args};
@@ -42,6 +42,8 @@ pub struct ObservedEvent {
     pub at: Timestamp,
     /// Curtin's reboot was seen, then.
     pub rebooted_at: Option<Timestamp>,
+    /// It is a warning or an error: what it says.
+    pub alarm: Option<String>,
 }
 
 /// A full read of a machine.
@@ -111,23 +113,30 @@ pub(crate) async fn put_read(
 }
 
 async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreError> {
-    let ObservedEvent { node_id, event_id, status, at, rebooted_at } = event;
+    let ObservedEvent { node_id, event_id, status, at, rebooted_at, alarm } = event;
+    let alarm = alarm.as_ref().map(|text| MaasAlarm { at: *at, text: text.clone() });
+    let alarm = Val::opt_json(alarm.as_ref())?;
     if let Some(status) = *status {
+        let mut values = args![node_id.0, status, *at, *event_id, *rebooted_at];
+        values.push(alarm);
         conn.execute(
             "INSERT INTO observation (node_id, status, status_at, event_id, read_at, vanished, \
-             rebooted_at) VALUES ($1, $2, $3, $4, 0, FALSE, $5) \
+             rebooted_at, alarm) VALUES ($1, $2, $3, $4, 0, FALSE, $5, $6) \
              ON CONFLICT (node_id) DO UPDATE SET status = excluded.status, \
              status_at = excluded.status_at, event_id = excluded.event_id, \
-             rebooted_at = COALESCE(excluded.rebooted_at, observation.rebooted_at) \
+             rebooted_at = COALESCE(excluded.rebooted_at, observation.rebooted_at), \
+             alarm = COALESCE(excluded.alarm, observation.alarm) \
              WHERE excluded.event_id > observation.event_id",
-            args![node_id.0, status, *at, *event_id, *rebooted_at],
+            values,
         )
         .await?;
     } else {
+        let mut values = args![node_id.0, *event_id, *rebooted_at];
+        values.push(alarm);
         conn.execute(
-            "UPDATE observation SET event_id = $2, rebooted_at = COALESCE($3, rebooted_at) \
-             WHERE node_id = $1 AND event_id < $2",
-            args![node_id.0, *event_id, *rebooted_at],
+            "UPDATE observation SET event_id = $2, rebooted_at = COALESCE($3, rebooted_at), \
+             alarm = COALESCE($4, alarm) WHERE node_id = $1 AND event_id < $2",
+            values,
         )
         .await?;
     }

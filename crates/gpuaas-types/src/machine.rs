@@ -240,6 +240,18 @@ pub struct Observation {
     pub vanished: bool,
     /// When curtin's reboot of the current deployment was seen in the event feed.
     pub rebooted_at: Option<Timestamp>,
+    /// Latest warning or error in the event feed.
+    #[serde(default)]
+    pub alarm: Option<MaasAlarm>,
+}
+
+/// A warning or an error of MAAS' event feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaasAlarm {
+    /// When it was read.
+    pub at: Timestamp,
+    /// Type and description of the event.
+    pub text: String,
 }
 
 impl Observation {
@@ -254,6 +266,7 @@ impl Observation {
             read_at: asked_at,
             vanished: false,
             rebooted_at: None,
+            alarm: None,
         }
     }
 }

@@ -9,12 +9,17 @@ use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{RunStatus, Step, Timestamp};
 
 use super::{advance, park, park_with, read, wait};
+use crate::failure;
 use crate::gates;
 use crate::record::{Report, ReportKind};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
 /// Seconds between looks while waiting for the node; its callbacks wake the run at once.
 const LOOK_SECONDS: f64 = 600.0;
+
+/// What to do after a bootstrap that failed.
+const AFTER_BOOTSTRAP: &str = "read /var/log/cloud-init-output.log on the host, mend the cause, \
+     resume the run, and run the scripts under /var/lib/cloud/instance/scripts on the host again";
 
 /// The bootstrap's word on one phase.
 pub(crate) fn progress<'a>(
@@ -70,13 +75,16 @@ fn failed(s: &Snapshot<'_>, phase: Phase) -> Option<Decision> {
             ("node_bootstrap_failed", Owner::PlatformOperator, "node bootstrap")
         }
     };
+    let class = failure::classify(&[message]).map(failure::FailureClass::row);
+    let told = class.map_or_else(String::new, |row| format!(" ({})", row.name));
+    let cause = class.map_or_else(String::new, |row| format!("{}. ", row.next_action));
     Some(park(
         s,
         code,
-        format!("the {name} says that it failed: {message}"),
-        owner,
-        "read /var/log/cloud-init-output.log on the host, mend the cause, resume the run, and run \
-         the scripts under /var/lib/cloud/instance/scripts on the host again",
+        format!("the {name} says that it failed{told}: {message}"),
+        class
+            .map_or(owner, |row| if row.owner == Owner::InfraOperator { row.owner } else { owner }),
+        &format!("{cause}{AFTER_BOOTSTRAP}"),
     ))
 }
 

@@ -7,7 +7,8 @@ use gpuaas_types::{Step, Timestamp};
 use super::discover::release_to_ready;
 use super::{advance, drive, park, read, wait, wait_for_maas};
 use crate::effect::Effect;
-use crate::policy::{self, DeployFailure};
+use crate::failure::{self, Retry};
+use crate::policy;
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
 fn effect(s: &Snapshot<'_>) -> Effect {
@@ -121,28 +122,27 @@ fn failed(s: &Snapshot<'_>) -> Decision {
     let Some(machine) = s.machine_since(s.observation.map_or(s.now, |o| o.status_at)) else {
         return read(s, Read::Machine);
     };
-    let class =
-        policy::classify_deploy_failure(rebooted_at(s).is_some(), &machine.error_description);
+    let said = &machine.error_description;
+    let alarm = s.observation.and_then(|o| o.alarm.as_ref()).filter(|a| a.at >= intended_at(s));
+    let alarm = alarm.map_or("", |alarm| &alarm.text);
+    let class = failure::classify_deployment(rebooted_at(s).is_some(), &[said, alarm]);
+    let text = if alarm.is_empty() { said.clone() } else { format!("{said}; before: {alarm}") };
     let used = s.run.memory.visits(Step::ReleaseForRetry);
     let allowed = s.profile.max_deploy_retry_attempts;
+    let row = class.row();
     let retry =
-        class == DeployFailure::Datasource && s.profile.enable_deploy_retry_on_datasource_failure;
+        row.retry == Retry::ByProfile && s.profile.enable_deploy_retry_on_datasource_failure;
     if retry && used < allowed {
-        let text = format!(
-            "{}: {}; retry {} of {allowed}",
-            class.name(),
-            machine.error_description,
-            used + 1
-        );
+        let text = format!("{}: {text}; retry {} of {allowed}", row.name, used + 1);
         return advance(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
     }
     let why = if retry { format!(", after {used} retries") } else { String::new() };
     park(
         s,
         "deploy_failed",
-        format!("deployment failed ({}){why}: {}", class.name(), machine.error_description),
-        Owner::InfraOperator,
-        "read the installation log in MAAS, mend the cause, release the machine, then resume the run",
+        format!("deployment failed ({}){why}: {text}", row.name),
+        row.owner,
+        row.next_action,
     )
 }
 

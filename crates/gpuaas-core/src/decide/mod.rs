@@ -98,6 +98,10 @@ pub(crate) fn park_with(
             evidence.push(format!("MAAS says: {}", machine.error_description));
         }
     }
+    let alarm = s.observation.and_then(|o| o.alarm.as_ref());
+    if let Some(alarm) = alarm.filter(|alarm| alarm.at >= s.run.step_since) {
+        evidence.push(format!("MAAS warned: {}", alarm.text));
+    }
     if let Some(intent) = &s.run.memory.intent {
         let outcome = intent.outcome.as_ref().map_or("no outcome", Outcome::name);
         evidence.push(format!(

@@ -1,7 +1,7 @@
 //! One test per promise of the module texts.
 
 use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
-use gpuaas_types::machine::{Link, maas_status as status};
+use gpuaas_types::machine::{Link, MaasAlarm, maas_status as status};
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{NodeState, RunStatus, Step, TaskId};
 
@@ -324,6 +324,22 @@ fn a_datasource_failure_is_retried_within_the_policy_and_an_image_failure_is_not
     case.run.memory.visits.clear();
     case.profile.enable_deploy_retry_on_datasource_failure = false;
     assert_eq!(parked(&case.decide()), "deploy_failed");
+}
+
+#[test]
+fn a_kernel_that_curtin_cannot_install_names_the_stock_image() {
+    let mut failed = machine(status::FAILED_DEPLOYMENT);
+    failed.error_description = "Installation failed".to_owned();
+    let mut case = deploying().read(failed, 9.0);
+    let text = "Node installation failure: installing-kernel: linux-generic".to_owned();
+    case.observation.as_mut().unwrap().alarm = Some(MaasAlarm { at: at(8.0), text: text.clone() });
+    let Decision::Park { park, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+    assert!(park.text.contains("(curtin_kernel)") && park.text.contains(&text), "{}", park.text);
+    assert!(park.next_action.contains("ubuntu/noble"), "{}", park.next_action);
+    assert!(park.evidence.iter().any(|line| line.contains("linux-generic")), "{park:?}");
+    case.observation.as_mut().unwrap().alarm = Some(MaasAlarm { at: at(-1.0), text });
+    let Decision::Park { park, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+    assert!(park.text.contains("(image_deploy)"), "an alarm of an earlier deployment: {park:?}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn read(node_id: NodeId, status: i64, asked_at: Timestamp) -> WatchBatch {
 }
 
 fn heard(node_id: NodeId, event_id: i64, status: Option<i64>, at: Timestamp) -> WatchBatch {
-    let event = ObservedEvent { node_id, event_id, status, at, rebooted_at: None };
+    let event = ObservedEvent { node_id, event_id, status, at, rebooted_at: None, alarm: None };
     let event_cursor = Some(event_id);
     WatchBatch { events: vec![event], event_cursor, ..WatchBatch::default() }
 }
@@ -121,6 +121,7 @@ fn a_reboot_is_remembered() {
         let lease = watch(&world).await;
         let mut reboot = heard(node_id, 9, None, at(20.0));
         reboot.events[0].rebooted_at = Some(at(19.0));
+        reboot.events[0].alarm = Some("curtin: linux-generic".to_owned());
         world.store.apply_watch(NOON, &lease, reboot.clone()).await.unwrap();
         assert_eq!(world.store.observation(node_id).await.unwrap(), None);
         let ready = heard(node_id, 3, Some(status::DEPLOYING), at(5.0));
@@ -130,6 +131,8 @@ fn a_reboot_is_remembered() {
         world.store.apply_watch(NOON, &lease, later).await.unwrap();
         let seen = world.store.observation(node_id).await.unwrap().unwrap();
         assert_eq!((seen.rebooted_at, seen.event_id), (Some(at(19.0)), 9));
+        let alarm = seen.alarm.unwrap();
+        assert_eq!((alarm.at, alarm.text.as_str()), (at(20.0), "curtin: linux-generic"));
         assert_eq!((seen.status, seen.status_at), (status::DEPLOYING, at(30.0)));
     });
 }

@@ -1,0 +1,239 @@
+//! What went wrong, from what MAAS and the node say: one table from words to class, and from
+//! class to owner, next action and retry policy.
+//!
+//! MAAS' own verdict on a failed deployment is nearly always the same sentence ("refer to the
+//! installation log"); the cause stands in the warnings and errors of the event feed before it.
+//! The classes are ordered from the most to the least specific, and the first whose words occur
+//! wins: a DKMS build that fails is also a package that fails, and both are a failed installation.
+
+use gpuaas_types::api::Owner;
+
+/// What class of failure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureClass {
+    /// Disk, memory, BMC or another part of the machine.
+    Hardware,
+    /// curtin could not install the kernel, or a kernel module did not build.
+    CurtinKernel,
+    /// The image was written and booted, but the system never asked for its user-data.
+    Datasource,
+    /// A package could not be fetched or installed.
+    PackageInstall,
+    /// The agent could not enroll.
+    Enrollment,
+    /// The fabric: InfiniBand, RoCE, OFED.
+    Fabric,
+    /// The image was never written, or curtin failed for another reason.
+    ImageDeploy,
+}
+
+/// Whether trying again by itself makes sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// The same would happen again: a person has to change something first.
+    Never,
+    /// It may pass the next time: as often as the profile allows.
+    ByProfile,
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct FailureRow {
+    /// The class.
+    pub class: FailureClass,
+    /// Stable name.
+    pub name: &'static str,
+    /// Words, in lower case, any of which tell the class.
+    pub words: &'static [&'static str],
+    /// Who has to act.
+    pub owner: Owner,
+    /// Whether to try again.
+    pub retry: Retry,
+    /// What to do next.
+    pub next_action: &'static str,
+}
+
+/// Every class, the most specific first; the last one is what remains.
+pub const FAILURES: &[FailureRow] = &[
+    FailureRow {
+        class: FailureClass::Hardware,
+        name: "hardware",
+        words: &[
+            "i/o error",
+            "medium error",
+            "smart error",
+            "smart failure",
+            "uncorrectable",
+            "ecc error",
+            "memory error",
+            "machine check",
+            "no block devices",
+            "nvidia-smi: no devices",
+            "fallen off the bus",
+            "xid ",
+            "power fault",
+        ],
+        owner: Owner::InfraOperator,
+        retry: Retry::Never,
+        next_action: "run MAAS' hardware tests on the machine, have the part replaced, then \
+                      release the machine and resume the run",
+    },
+    FailureRow {
+        class: FailureClass::CurtinKernel,
+        name: "curtin_kernel",
+        words: &[
+            "installing-kernel",
+            "installing kernel",
+            "linux-generic",
+            "linux-image",
+            "linux-headers",
+            "dkms",
+        ],
+        owner: Owner::PlatformOperator,
+        retry: Retry::Never,
+        next_action: "switch the profile to distro_series ubuntu/noble and keep its \
+                      site_bootstrap_bundle_ref: the stock image installs first and the bundle \
+                      adds the rest; then release the machine and resume the run",
+    },
+    FailureRow {
+        class: FailureClass::Datasource,
+        name: "datasource",
+        words: &["datasource", "data source"],
+        owner: Owner::InfraOperator,
+        retry: Retry::ByProfile,
+        next_action: "look at the machine's console for cloud-init and at its network to MAAS' \
+                      metadata (port 5248), release the machine, then resume the run",
+    },
+    FailureRow {
+        class: FailureClass::Fabric,
+        name: "fabric",
+        words: &["infiniband", "ipoib", "openibd", "ofed", "mlx5", "rdma", "roce", "rshim", "mst "],
+        owner: Owner::InfraOperator,
+        retry: Retry::Never,
+        next_action: "check the fabric's cables, subnet manager and firmware, then resume the run",
+    },
+    FailureRow {
+        class: FailureClass::PackageInstall,
+        name: "package_install",
+        words: &[
+            "apt-get",
+            "apt ",
+            "dpkg",
+            "unable to locate package",
+            "unmet dependencies",
+            "failed to fetch",
+            "hash sum mismatch",
+            "gpg error",
+        ],
+        owner: Owner::BundleOwner,
+        retry: Retry::Never,
+        next_action: "check that the package mirror can be reached from the node and holds the \
+                      package, then resume the run",
+    },
+    FailureRow {
+        class: FailureClass::Enrollment,
+        name: "enrollment",
+        words: &["enroll", "token_expired", "token_used", "certificate verify failed"],
+        owner: Owner::PlatformOperator,
+        retry: Retry::Never,
+        next_action: "read the agent's log on the host and check that it reaches the control \
+                      plane, then resume the run",
+    },
+    FailureRow {
+        class: FailureClass::ImageDeploy,
+        name: "image_deploy",
+        words: &[],
+        owner: Owner::InfraOperator,
+        retry: Retry::Never,
+        next_action: "read the installation log in MAAS, mend the cause, release the machine, \
+                      then resume the run",
+    },
+];
+
+impl FailureClass {
+    /// The class's row.
+    #[must_use]
+    pub fn row(self) -> &'static FailureRow {
+        FAILURES.iter().find(|row| row.class == self).unwrap_or(&FAILURES[FAILURES.len() - 1])
+    }
+
+    /// Stable name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+}
+
+/// The class that words tell; none where they tell nothing.
+#[must_use]
+pub fn classify(texts: &[&str]) -> Option<FailureClass> {
+    let text = texts.join("\n").to_ascii_lowercase();
+    let told = |row: &&FailureRow| row.words.iter().any(|word| says(&text, word));
+    FAILURES.iter().find(told).map(|row| row.class)
+}
+
+/// Whether `word` occurs at the beginning of a word: "roce" is not said by "processing".
+fn says(text: &str, word: &str) -> bool {
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(|before: char| before.is_ascii_alphanumeric()))
+}
+
+/// Classifies a failed deployment. MAAS says *Deployed* when the deployed system asks for its
+/// user-data, so a failure after curtin's reboot means that it never did: whatever else was said,
+/// it did not find its datasource. Before the reboot the words decide.
+#[must_use]
+pub fn classify_deployment(rebooted: bool, texts: &[&str]) -> FailureClass {
+    if rebooted {
+        return FailureClass::Datasource;
+    }
+    classify(texts).unwrap_or(FailureClass::ImageDeploy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_after_the_reboot_are_the_datasource() {
+        assert_eq!(classify_deployment(true, &["linux-generic"]), FailureClass::Datasource);
+        assert_eq!(
+            classify_deployment(false, &["Installation failed (refer to the installation log)"]),
+            FailureClass::ImageDeploy
+        );
+    }
+
+    #[test]
+    fn words_tell_the_class() {
+        for (text, class) in [
+            ("curtin: installing-kernel: linux-generic FAIL", FailureClass::CurtinKernel),
+            ("Error! Bad return status for module build on DKMS", FailureClass::CurtinKernel),
+            ("E: Unable to locate package nvidia-driver", FailureClass::PackageInstall),
+            ("dpkg: error processing package smartmontools", FailureClass::PackageInstall),
+            ("searching for network data from DataSourceMAAS", FailureClass::Datasource),
+            ("openibd failed to start", FailureClass::Fabric),
+            ("blk_update_request: I/O error, dev nvme0n1", FailureClass::Hardware),
+            ("the agent cannot enroll: token_expired", FailureClass::Enrollment),
+        ] {
+            assert_eq!(classify(&[text]), Some(class), "{text}");
+        }
+        assert_eq!(classify(&["something"]), None);
+    }
+
+    #[test]
+    fn a_module_build_that_breaks_a_package_is_the_kernel() {
+        let texts = ["dpkg: error processing package doca-ofed", "DKMS build of mlnx-ofed failed"];
+        let class = classify(&texts).unwrap();
+        assert_eq!(class, FailureClass::CurtinKernel);
+        assert!(class.row().next_action.contains("ubuntu/noble"));
+        assert!(class.row().next_action.contains("site_bootstrap_bundle_ref"));
+    }
+
+    #[test]
+    fn the_table_as_text() {
+        let line = |row: &FailureRow| {
+            format!("{:<16}{:<18?}{:<10?}{}", row.name, row.owner, row.retry, row.next_action)
+        };
+        let table: Vec<String> = FAILURES.iter().map(line).collect();
+        insta::assert_snapshot!(table.join("\n"));
+    }
+}
