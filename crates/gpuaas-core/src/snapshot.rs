@@ -10,6 +10,17 @@ use crate::effect::Effect;
 use crate::memory::Origin;
 use crate::record::{NodeRecord, Report, ReportKind, RunRecord};
 
+/// The narrowest limit on deployments at once, and who is before a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchQueue {
+    /// Runs in the deploying part, and older ones at the gate.
+    pub ahead: u32,
+    /// How many may deploy at once.
+    pub limit: u32,
+    /// Whose limit it is: `profile` or `site`.
+    pub scope: &'static str,
+}
+
 /// Everything known about a run at `now`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot<'a> {
@@ -29,6 +40,8 @@ pub struct Snapshot<'a> {
     pub observation: Option<&'a Observation>,
     /// What the node said during this run, oldest first.
     pub reports: &'a [Report],
+    /// Who goes before this run into the deploying part; none: no limit, or not yet at the gate.
+    pub batch: Option<BatchQueue>,
     /// Somebody follows the site's event feed, so no change from now on is missed.
     pub watched: bool,
 }

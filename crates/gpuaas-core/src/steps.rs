@@ -80,6 +80,10 @@ pub const ONBOARD: &[StepRow] = rows![
     Confirmation    Confirmation   NeedsRelease      120    3600  ENROLLING,   boot::confirmation;
 ];
 
+/// The deploying part of a run: while it lasts the node takes its image from the region. What
+/// `batch_max_parallel` counts; a parked run takes no image and is not counted.
+pub const DEPLOYING: [Step; 3] = [Step::Deploy, Step::ReleaseForRetry, Step::FirstBoot];
+
 /// The row of a step.
 #[must_use]
 pub fn row(step: Step) -> &'static StepRow {

@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) http: reqwest::Client,
     pub(crate) config: EngineConfig,
     pub(crate) sites: Sites,
+    /// Held from counting who deploys until the run that may go is recorded as deploying.
+    pub(crate) batch_gate: Mutex<()>,
     profiles: Mutex<HashMap<(ProfileId, i64), Arc<ProfileSpec>>>,
     stop: watch::Sender<bool>,
 }
@@ -122,6 +124,7 @@ impl Engine {
             http: parts.http,
             config,
             sites,
+            batch_gate: Mutex::new(()),
             profiles: Mutex::new(HashMap::new()),
             stop,
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
-use gpuaas_core::snapshot::{Note, Snapshot};
+use gpuaas_core::snapshot::{BatchQueue, Note, Snapshot};
 use gpuaas_core::steps;
 use gpuaas_store::{
     Claimed, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
@@ -34,6 +34,10 @@ pub(crate) struct Journal {
     transitions: Vec<Transition>,
     attempts: Vec<Intent>,
     watched: bool,
+    /// Who goes before this run into the deploying part.
+    pub(crate) batch: Option<BatchQueue>,
+    /// The run left the deploying part while this worker had it.
+    pub(crate) gave_place_back: bool,
     node_change: NodeChange,
     read: Option<Observation>,
     tokens: Vec<NewToken>,
@@ -63,6 +67,8 @@ impl Journal {
             transitions: Vec::new(),
             attempts: Vec::new(),
             watched,
+            batch: None,
+            gave_place_back: false,
             node_change: NodeChange::default(),
             read: None,
             tokens: Vec::new(),
@@ -83,6 +89,7 @@ impl Journal {
             roce: &self.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
+            batch: self.batch,
             watched: self.watched,
         }
     }

@@ -8,6 +8,7 @@
 //! Nothing here decides. A crash at any point leaves either a due run, or an intent without an
 //! outcome, which the next decision probes.
 
+mod batch;
 pub mod breaker;
 pub mod clock;
 pub mod convert;

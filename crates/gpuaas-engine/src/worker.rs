@@ -16,6 +16,7 @@ use gpuaas_types::api::{Owner, Park, Source, Wait};
 use gpuaas_types::{NodeState, RunStatus, Step, TaskId, Timestamp};
 use tokio::task::JoinSet;
 
+use crate::batch;
 use crate::engine::Shared;
 use crate::journal::Journal;
 use crate::perform;
@@ -116,10 +117,24 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
     let watched = claimed.run.step != Step::Accept
         || shared.store.is_watched(site_id, shared.clock.now()).await?;
     let mut journal = Journal::new(claimed, spec, profile, roce, watched);
+    let mut deployed = batch::deploys(&journal.run);
     for _ in 0..MAX_DECISIONS {
         let now = shared.clock.now();
         let decision = gpuaas_core::decide(&journal.snapshot(now));
-        if step(shared, &site, &mut journal, decision, now).await? == Flow::Released {
+        let flow = if batch::at_gate(&journal, &decision) {
+            gate(shared, &site, &mut journal).await?
+        } else {
+            step(shared, &site, &mut journal, decision, now).await?
+        };
+        let deploys = batch::deploys(&journal.run);
+        if deployed && !deploys {
+            journal.gave_place_back = true;
+        }
+        deployed = deploys;
+        if flow == Flow::Released {
+            if journal.gave_place_back {
+                batch::wake_next(shared, &journal).await?;
+            }
             return Ok(());
         }
     }
@@ -127,6 +142,29 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
     let text = format!("{MAX_DECISIONS} decisions in one go did not bring the run to a halt");
     park(&mut journal, internal_park("decision_loop", text, now));
     journal.commit(&shared.store, now, true).await
+}
+
+/// Takes the run into the deploying part if there is a place, and records that before anyone else
+/// counts.
+async fn gate(
+    shared: &Shared,
+    site: &Result<Arc<Site>, CallError>,
+    journal: &mut Journal,
+) -> Result<Flow, StoreError> {
+    let place = shared.batch_gate.lock().await;
+    journal.batch = batch::queue(shared, journal).await?;
+    let now = shared.clock.now();
+    let decision = gpuaas_core::decide(&journal.snapshot(now));
+    if !matches!(decision, Decision::Advance { .. }) {
+        drop(place);
+        return step(shared, site, journal, decision, now).await;
+    }
+    let flow = step(shared, site, journal, decision, now).await?;
+    journal.run.status = RunStatus::Running;
+    journal.run.wait = None;
+    journal.run.lease_until = now.plus_seconds(shared.config.lease_seconds);
+    journal.commit(&shared.store, now, false).await?;
+    Ok(flow)
 }
 
 #[derive(PartialEq, Eq)]

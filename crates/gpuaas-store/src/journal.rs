@@ -3,13 +3,22 @@
 use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::record::RunRecord;
 use gpuaas_types::api::{AttemptView, StepSpan};
-use gpuaas_types::{NodeId, ProfileId, RunId, Step};
+use gpuaas_types::{NodeId, ProfileId, RunId, SiteId, Step};
 
 use crate::Store;
 use crate::db::{Val, args, with_list};
 use crate::error::StoreError;
 use crate::rows::{self, run_columns};
 use crate::run::Transition;
+
+/// Whose limit on deployments at once is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchScope {
+    /// All runs of a profile.
+    Profile(ProfileId),
+    /// All runs of a site.
+    Site(SiteId),
+}
 
 impl Store {
     /// A run.
@@ -55,6 +64,58 @@ impl Store {
         values.extend(steps.iter().map(|step| Val::from(step.as_str())));
         let row = self.reader().await?.first(sql, values).await?;
         row.map_or(Ok(0), |row| row.cols().next())
+    }
+
+    /// How many runs are before `run` at `gate`: those that are in one of `deploying` and move, and
+    /// those at the gate that were asked for earlier.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn batch_ahead(
+        &self,
+        scope: BatchScope,
+        run: &RunRecord,
+        gate: Step,
+        deploying: &[Step],
+    ) -> Result<i64, StoreError> {
+        const OF_PROFILE: &str = "SELECT COUNT(*) FROM run \
+             WHERE status IN ('running', 'waiting', 'parked') AND status <> 'parked' \
+             AND profile_id = $1 AND id <> $4 AND (step IN ({LIST}) OR (step = $2 \
+             AND (created_at < $3 OR (created_at = $3 AND id < $4))))";
+        const OF_SITE: &str = "SELECT COUNT(*) FROM run \
+             WHERE status IN ('running', 'waiting', 'parked') AND status <> 'parked' \
+             AND site_id = $1 AND id <> $4 AND (step IN ({LIST}) OR (step = $2 \
+             AND (created_at < $3 OR (created_at = $3 AND id < $4))))";
+        let (sql, of) = match scope {
+            BatchScope::Profile(id) => (OF_PROFILE, id.0),
+            BatchScope::Site(id) => (OF_SITE, id.0),
+        };
+        let mut values = args![of, gate.as_str(), run.created_at, run.id.0];
+        values.extend(deploying.iter().map(|step| Val::from(step.as_str())));
+        let sql = with_list(sql, 5, deploying.len());
+        let row = self.reader().await?.first(sql, values).await?;
+        row.map_or(Ok(0), |row| row.cols().next())
+    }
+
+    /// The run at `gate` that was asked for first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn batch_next(
+        &self,
+        scope: BatchScope,
+        gate: Step,
+    ) -> Result<Option<RunId>, StoreError> {
+        const OF_PROFILE: &str = "SELECT id FROM run WHERE status = 'waiting' \
+             AND profile_id = $1 AND step = $2 ORDER BY created_at, id LIMIT 1";
+        const OF_SITE: &str = "SELECT id FROM run WHERE status = 'waiting' \
+             AND site_id = $1 AND step = $2 ORDER BY created_at, id LIMIT 1";
+        let (sql, of) = match scope {
+            BatchScope::Profile(id) => (OF_PROFILE, id.0),
+            BatchScope::Site(id) => (OF_SITE, id.0),
+        };
+        let row = self.reader().await?.first(sql, args![of, gate.as_str()]).await?;
+        row.map(|row| row.cols().id(RunId)).transpose()
     }
 
     /// Step boundaries of a run, oldest first.

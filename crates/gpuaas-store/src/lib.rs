@@ -62,6 +62,7 @@ use tokio::sync::{broadcast, watch as signal};
 pub use agent::Heartbeat;
 pub use audit::{AuditEntry, IdempotencyKey, NewAudit};
 pub use error::StoreError;
+pub use journal::BatchScope;
 pub use node::{ListedNode, NewNode, NewRun, NodeFilter, Onboard, Onboarded, RunBrief};
 pub use profile::ProfileRevision;
 pub use run::{Claimed, NewTask, NodeChange, RunWrite, Transition};

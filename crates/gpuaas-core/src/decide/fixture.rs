@@ -9,7 +9,7 @@ use gpuaas_types::{
 use crate::effect::{Effect, Intent, Outcome};
 use crate::memory::Memory;
 use crate::record::{NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
-use crate::snapshot::{Decision, Snapshot};
+use crate::snapshot::{BatchQueue, Decision, Snapshot};
 
 pub(crate) fn id<T: std::str::FromStr>(n: u32) -> T
 where
@@ -99,6 +99,7 @@ pub(crate) struct Case {
     pub(crate) roce: Vec<RoceAssignmentSpec>,
     pub(crate) observation: Option<Observation>,
     pub(crate) reports: Vec<Report>,
+    pub(crate) batch: Option<BatchQueue>,
     pub(crate) watched: bool,
 }
 
@@ -160,6 +161,7 @@ impl Case {
             roce: Vec::new(),
             observation: None,
             reports: Vec::new(),
+            batch: None,
             watched: true,
         }
     }
@@ -202,6 +204,7 @@ impl Case {
             roce: &self.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
+            batch: self.batch,
             watched: self.watched,
         }
     }

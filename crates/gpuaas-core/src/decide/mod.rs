@@ -50,7 +50,7 @@ pub fn decide(s: &Snapshot<'_>) -> Decision {
     let decision = (row.decide)(s);
     let over = s.seconds_in_step() >= f64::from(row.deadline_seconds);
     match decision {
-        Decision::Wait { wait, .. } if over => {
+        Decision::Wait { wait, .. } if over && wait.deadline.is_some() => {
             let text = format!("gave up after {} s: {}", row.deadline_seconds, wait.text);
             park(
                 s,

@@ -1,7 +1,7 @@
 //! What is checked and prepared between Ready and the deployment.
 
 use gpuaas_types::Step;
-use gpuaas_types::api::{CheckResult, Owner};
+use gpuaas_types::api::{CheckResult, Owner, Wait};
 use gpuaas_types::machine::{MachineView, Nic};
 use gpuaas_types::spec::RoceAssignmentSpec;
 
@@ -9,7 +9,7 @@ use super::{advance, check, drive, park, park_with, read, wait};
 use crate::effect::Effect;
 use crate::layout::{self, Layout};
 use crate::policy::{self, BootDisk};
-use crate::snapshot::{Decision, Note, Read, Snapshot};
+use crate::snapshot::{BatchQueue, Decision, Note, Read, Snapshot};
 
 /// The machine as known, read in this step or an earlier one: these steps follow each other at
 /// once, and each reads again only what it changed.
@@ -314,6 +314,30 @@ pub const PREDEPLOY_CHECKS: [&str; 6] = [
 const CHECK_AGAIN_SECONDS: f64 = 15.0;
 const CHECK_PATIENCE_SECONDS: f64 = 60.0;
 
+/// Seconds for which checks that passed are good: a run may wait for its batch much longer.
+const CHECKS_HOLD_SECONDS: f64 = 900.0;
+/// Seconds between two looks at the batch; a node that leaves the deploying part wakes the next.
+const BATCH_LOOK_SECONDS: f64 = 30.0;
+
+/// Waits until fewer are before this run than may deploy at once. There is no deadline: how long
+/// it takes is a matter of the batch, and nothing of this run is at fault.
+fn wait_in_batch(s: &Snapshot<'_>, queue: BatchQueue) -> Decision {
+    let text = format!(
+        "{} nodes of the {} to deploy first, of which {} may at once",
+        queue.ahead, queue.scope, queue.limit
+    );
+    Decision::Wait {
+        wait: Wait {
+            code: "batch_limit".to_owned(),
+            text,
+            since: s.run.step_since,
+            expected_by: None,
+            deadline: None,
+        },
+        recheck_at: s.now.plus_seconds(BATCH_LOOK_SECONDS),
+    }
+}
+
 /// Stops before anything is written to a disk if an input is known to be bad.
 #[must_use]
 pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
@@ -328,6 +352,13 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
     }
     let failed: Vec<&CheckResult> = results.iter().filter(|c| !c.passed).collect();
     if failed.is_empty() {
+        if let Some(queue) = s.batch.filter(|queue| queue.ahead >= queue.limit) {
+            return wait_in_batch(s, queue);
+        }
+        let oldest = results.iter().map(|c| c.at).min().unwrap_or(s.now);
+        if s.now.seconds_since(oldest) >= CHECKS_HOLD_SECONDS {
+            return read(s, Read::PredeployChecks);
+        }
         let image = policy::normalise_distro_series(&s.profile.distro_series);
         return advance(
             Step::Deploy,

@@ -1,6 +1,7 @@
 //! One test per promise of the module texts.
 
 use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
+use gpuaas_types::api::CheckResult;
 use gpuaas_types::machine::{Link, MaasAlarm, maas_status as status};
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{NodeState, RunStatus, Step, TaskId};
@@ -10,7 +11,7 @@ use super::ready::PREDEPLOY_CHECKS;
 use crate::effect::{Effect, Outcome};
 use crate::memory::{Candidate, Found, MacOwners, Origin};
 use crate::record::ReportKind;
-use crate::snapshot::{Decision, Read};
+use crate::snapshot::{BatchQueue, Decision, Read};
 
 fn parked(decision: &Decision) -> &str {
     match decision {
@@ -481,4 +482,33 @@ fn a_vanished_machine_parks_in_any_step() {
     let mut case = Case::new(Step::SiteBootstrap).read(machine(status::DEPLOYED), 1.0);
     case.observation.as_mut().unwrap().vanished = true;
     assert_eq!(parked(&case.decide()), "machine_vanished");
+}
+
+#[test]
+fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
+    let mut case = Case::new(Step::PredeployChecks);
+    for name in PREDEPLOY_CHECKS {
+        let check = CheckResult {
+            name: name.to_owned(),
+            passed: true,
+            evidence: String::new(),
+            at: at(5.0),
+        };
+        case.run.memory.checks.insert(name.to_owned(), check);
+    }
+    let queue = |ahead| Some(BatchQueue { ahead, limit: 2, scope: "profile" });
+    case.batch = queue(3);
+    for seconds in [10.0, 100_000.0] {
+        case.now = at(seconds);
+        let Decision::Wait { wait, recheck_at } = case.decide() else {
+            panic!("{:?}", case.decide());
+        };
+        assert_eq!((wait.code.as_str(), wait.deadline), ("batch_limit", None));
+        assert_eq!(wait.text, "3 nodes of the profile to deploy first, of which 2 may at once");
+        assert!(recheck_at > case.now);
+    }
+    case.batch = queue(1);
+    assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks), "the checks are old");
+    case.now = at(10.0);
+    assert!(matches!(case.decide(), Decision::Advance { to: Step::Deploy, .. }));
 }

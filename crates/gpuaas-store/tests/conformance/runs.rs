@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gpuaas_core::effect::{Effect, Intent, Outcome};
-use gpuaas_store::{NodeChange, RunWrite, Transition};
+use gpuaas_store::{BatchScope, NodeChange, RunWrite, Transition};
 use gpuaas_types::api::{Owner, Park, Wait};
 use gpuaas_types::{AttemptId, NodeState, RunStatus, Step, Timestamp};
 
@@ -335,5 +335,35 @@ fn spans_meet_and_end_with_the_run() {
         world.node("other").await;
         assert_eq!(world.store.open_runs_in(world.profile_id, &steps).await.unwrap(), 1);
         assert_eq!(world.store.open_runs_in(world.profile_id, &[Step::Deploy]).await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn the_oldest_at_the_gate_goes_first() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        for hostname in ["a", "b", "c"] {
+            world.node(hostname).await;
+        }
+        let mut claimed = world.claim(NOON).await;
+        claimed.sort_by_key(|claim| claim.run.id);
+        let site = claimed[0].run.site_id;
+        let runs: Vec<_> = claimed.iter().map(|claim| claim.run.clone()).collect();
+        let mut first = RunWrite::new(runs[0].clone()).releasing();
+        first.run.step = Step::Deploy;
+        world.store.commit(at(1.0), first).await.unwrap();
+        let mut last = RunWrite::new(runs[2].clone()).releasing();
+        last.run.status = RunStatus::Waiting;
+        world.store.commit(at(1.0), last).await.unwrap();
+        for scope in [BatchScope::Profile(world.profile_id), BatchScope::Site(site)] {
+            let mut ahead = Vec::new();
+            for run in &runs {
+                let (gate, deploying) = (Step::Accept, [Step::Deploy]);
+                ahead.push(world.store.batch_ahead(scope, run, gate, &deploying).await.unwrap());
+            }
+            assert_eq!(ahead, [0, 1, 2], "{scope:?}");
+            let next = world.store.batch_next(scope, Step::Accept).await.unwrap();
+            assert_eq!(next, Some(runs[2].id), "the other is not waiting");
+        }
     });
 }

@@ -1,0 +1,82 @@
+//! The gate before a deployment: `batch_max_parallel` of the profile and of the site.
+//!
+//! How many deploy is counted from the runs themselves, so nothing has to be given back when a
+//! process dies. Counting and going through happen under one lock, so two runs of this process
+//! never take the same place. Two processes that count in the same few milliseconds may exceed
+//! the limit by one; the limit is about bandwidth, which bears that.
+//!
+//! The oldest run at the gate goes first. A run that leaves the deploying part wakes the oldest;
+//! a wake that is lost costs half a minute, because every waiting run looks again by itself.
+
+use gpuaas_core::record::RunRecord;
+use gpuaas_core::snapshot::{BatchQueue, Decision};
+use gpuaas_core::steps::DEPLOYING;
+use gpuaas_store::{BatchScope, StoreError};
+use gpuaas_types::{RunStatus, Step};
+
+use crate::engine::Shared;
+use crate::journal::Journal;
+
+/// The step at whose end the gate is.
+const GATE: Step = Step::PredeployChecks;
+
+fn limits(journal: &Journal) -> Vec<(&'static str, u32, BatchScope)> {
+    let run = &journal.run;
+    [
+        ("profile", journal.profile().batch_max_parallel, BatchScope::Profile(run.profile_id)),
+        ("site", journal.site().batch_max_parallel, BatchScope::Site(run.site_id)),
+    ]
+    .into_iter()
+    .filter(|(_, limit, _)| *limit > 0)
+    .collect()
+}
+
+/// Whether `decision` would take a run with a limit into the deploying part.
+pub(crate) fn at_gate(journal: &Journal, decision: &Decision) -> bool {
+    journal.run.step == GATE
+        && matches!(decision, Decision::Advance { to: Step::Deploy, .. })
+        && !limits(journal).is_empty()
+}
+
+/// Who is before the run, by the limit that leaves the least room.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn queue(
+    shared: &Shared,
+    journal: &Journal,
+) -> Result<Option<BatchQueue>, StoreError> {
+    let mut narrowest: Option<BatchQueue> = None;
+    for (scope, limit, of) in limits(journal) {
+        let ahead = shared.store.batch_ahead(of, &journal.run, GATE, &DEPLOYING).await?;
+        let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+        let room = |queue: &BatchQueue| i64::from(queue.limit) - i64::from(queue.ahead);
+        let queue = BatchQueue { ahead, limit, scope };
+        if narrowest.as_ref().is_none_or(|other| room(&queue) < room(other)) {
+            narrowest = Some(queue);
+        }
+    }
+    Ok(narrowest)
+}
+
+/// Whether a run takes one of the places.
+pub(crate) fn deploys(run: &RunRecord) -> bool {
+    matches!(run.status, RunStatus::Running | RunStatus::Waiting) && DEPLOYING.contains(&run.step)
+}
+
+/// Wakes whoever is next, after a run gave its place back.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn wake_next(shared: &Shared, journal: &Journal) -> Result<(), StoreError> {
+    let mut next = Vec::new();
+    for (_, _, of) in limits(journal) {
+        next.extend(shared.store.batch_next(of, GATE).await?);
+    }
+    next.sort_unstable();
+    next.dedup();
+    if next.is_empty() {
+        return Ok(());
+    }
+    shared.store.wake(shared.clock.now(), next).await
+}
