@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gpuaas_artifact::BundleCatalog;
+use gpuaas_artifact::{BundleCatalog, CatalogError};
 use gpuaas_core::layout;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_types::Problem;
@@ -189,22 +189,33 @@ pub(crate) fn profile(
     bundle_digest(prefix, spec, bundles)
 }
 
-/// The digest that the profile's bundle reference resolves to; empty without one.
+/// Resolves the profile's bundle references; answers the digest of its site bundle, empty without
+/// one.
 pub(crate) fn bundle_digest(
     prefix: &str,
     spec: &ProfileSpec,
     bundles: &BundleCatalog,
 ) -> Result<String, Problem> {
+    let refused = |field: &str, error: CatalogError| {
+        problem(error.code())
+            .with_detail(error.to_string())
+            .with_hint(error.hint())
+            .with_field(format!("{prefix}{field}"), error.to_string())
+    };
+    let reference = &spec.post_deploy_validation_bundle_ref;
+    if !reference.is_empty() {
+        bundles
+            .validation(reference)
+            .map_err(|error| refused("post_deploy_validation_bundle_ref", error))?;
+    }
     let reference = &spec.site_bootstrap_bundle_ref;
     if reference.is_empty() {
         return Ok(String::new());
     }
-    bundles.resolve(reference).map(|bundle| bundle.digest.to_string()).map_err(|error| {
-        problem(error.code())
-            .with_detail(error.to_string())
-            .with_hint(error.hint())
-            .with_field(format!("{prefix}site_bootstrap_bundle_ref"), error.to_string())
-    })
+    bundles
+        .resolve(reference)
+        .map(|bundle| bundle.digest.to_string())
+        .map_err(|error| refused("site_bootstrap_bundle_ref", error))
 }
 
 /// Hours, minutes and seconds in this order, at least one of them, more than nothing in all.

@@ -1,14 +1,17 @@
 //! Which bundles exist: `name@version` to digest.
 //!
 //! Bundles come from two places: built into this crate, and a folder
-//! `BUNDLES/NAME/VERSION/bootstrap.sh`. Both are put into the artifact store when the catalog is
-//! opened, so what a run resolved stays fetchable by digest while an operator edits the folder.
+//! `BUNDLES/NAME/VERSION/bootstrap.sh`. A version that has a `validate.json`, a list of
+//! [`HostCheck`], is a validation bundle as well; it may have only that. All scripts are put into
+//! the artifact store when the catalog is opened, so what a run resolved stays fetchable by digest
+//! while an operator edits the folder.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gpuaas_types::agent::HostCheck;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
@@ -17,6 +20,10 @@ use crate::store::{ArtifactStore, Stored};
 /// Bundles that are part of the control plane: name, version, script.
 const BUILT_IN: &[(&str, &str, &str)] =
     &[("site-base", "1.0.0", include_str!("../bundles/site-base/bootstrap.sh"))];
+
+/// Validation bundles that are part of the control plane: name, version, list of checks.
+const BUILT_IN_VALIDATIONS: &[(&str, &str, &str)] =
+    &[("validate-base", "1.0.0", include_str!("../bundles/validate-base/validate.json"))];
 
 /// A bundle, or any other artifact with a name, as a node is told about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +109,7 @@ impl CatalogError {
     pub fn hint(&self) -> String {
         match self {
             Self::NotFound { known, .. } => format!(
-                "use one of: {}; or add BUNDLES/NAME/VERSION/bootstrap.sh and restart",
+                "use one of: {}; or add it to the folder of bundles and restart",
                 known.join(", ")
             ),
             Self::Invalid { .. } => {
@@ -118,6 +125,7 @@ impl CatalogError {
 #[derive(Debug, Clone)]
 pub struct BundleCatalog {
     bundles: BTreeMap<(String, String), Bundle>,
+    validations: BTreeMap<(String, String), Vec<HostCheck>>,
 }
 
 impl BundleCatalog {
@@ -127,7 +135,7 @@ impl BundleCatalog {
     /// The folder cannot be read, holds a name that no reference could name, or repeats a
     /// built-in bundle; the store cannot be written.
     pub fn open(store: &ArtifactStore, folder: Option<&Path>) -> Result<Self, CatalogError> {
-        let mut catalog = Self { bundles: BTreeMap::new() };
+        let mut catalog = Self { bundles: BTreeMap::new(), validations: BTreeMap::new() };
         for (name, version, script) in BUILT_IN {
             let stored = store.put_bytes(script.as_bytes()).map_err(|source| CatalogError::Io {
                 path: PathBuf::from("the artifact store"),
@@ -135,9 +143,21 @@ impl BundleCatalog {
             })?;
             catalog.insert(name, version, stored, Path::new("built in"))?;
         }
+        for (name, version, checks) in BUILT_IN_VALIDATIONS {
+            catalog.insert_validation(name, version, checks.as_bytes(), Path::new("built in"))?;
+        }
         if let Some(folder) = folder.filter(|folder| folder.is_dir()) {
             for (name, name_path) in folders(folder)? {
                 for (version, path) in folders(&name_path)? {
+                    let manifest = path.join("validate.json");
+                    if manifest.is_file() {
+                        let failed = |source| CatalogError::Io { path: manifest.clone(), source };
+                        let checks = fs::read(&manifest).map_err(failed)?;
+                        catalog.insert_validation(&name, &version, &checks, &manifest)?;
+                        if !path.join("bootstrap.sh").exists() {
+                            continue;
+                        }
+                    }
                     let script = path.join("bootstrap.sh");
                     let stored = store
                         .put_file(&script)
@@ -163,6 +183,35 @@ impl BundleCatalog {
             None => Ok(()),
             Some(_) => Err(CatalogError::Duplicate { reference, path: path.to_owned() }),
         }
+    }
+
+    fn insert_validation(
+        &mut self,
+        name: &str,
+        version: &str,
+        manifest: &[u8],
+        path: &Path,
+    ) -> Result<(), CatalogError> {
+        let reference = format!("{name}@{version}");
+        let key = split(&reference)?;
+        let checks: Vec<HostCheck> = serde_json::from_slice(manifest)
+            .map_err(|source| CatalogError::Io { path: path.to_owned(), source: source.into() })?;
+        match self.validations.insert(key, checks) {
+            None => Ok(()),
+            Some(_) => Err(CatalogError::Duplicate { reference, path: path.to_owned() }),
+        }
+    }
+
+    /// The checks of the validation bundle that `reference` (`name@version`) names.
+    ///
+    /// # Errors
+    /// [`CatalogError::Invalid`] or [`CatalogError::NotFound`].
+    pub fn validation(&self, reference: &str) -> Result<&[HostCheck], CatalogError> {
+        let found = self.validations.get(&split(reference)?);
+        found.map(Vec::as_slice).ok_or_else(|| CatalogError::NotFound {
+            reference: reference.to_owned(),
+            known: self.validations.keys().map(|(name, v)| format!("{name}@{v}")).collect(),
+        })
     }
 
     /// The bundle that `reference` (`name@version`) names.
@@ -264,6 +313,24 @@ mod tests {
         for bundle in catalog.list() {
             assert!(store.get(&bundle.digest).unwrap().is_some());
         }
+    }
+
+    #[test]
+    fn a_validation_bundle_is_a_list_of_checks() {
+        let (dir, catalog) = open(&[]);
+        assert!(!catalog.unwrap().validation("validate-base@1.0.0").unwrap().is_empty());
+        let folder = dir.path().join("bundles");
+        fs::create_dir_all(folder.join("ib/1")).unwrap();
+        let manifest = folder.join("ib/1/validate.json");
+        fs::write(&manifest, r#"[{"check":"infiniband_up","count":8}]"#).unwrap();
+        let store = ArtifactStore::open(dir.path()).unwrap();
+        let catalog = BundleCatalog::open(&store, Some(&folder)).unwrap();
+        let checks = catalog.validation("ib@1").unwrap();
+        assert_eq!(checks, [HostCheck::InfinibandUp { count: 8 }]);
+        assert_eq!(catalog.resolve("ib@1").unwrap_err().code(), "bundle_not_found");
+        fs::write(&manifest, r#"[{"check":"shell","run":"true"}]"#).unwrap();
+        let error = BundleCatalog::open(&store, Some(&folder)).unwrap_err();
+        assert_eq!(error.code(), "bundle_catalog_unreadable");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode};
 
 /// The site bundle that is part of the control plane.
 const SITE_BASE: &str = "site-base@1.0.0";
+/// The validation bundle that is.
+const VALIDATE_BASE: &str = "validate-base@1.0.0";
 
 /// All six, in the matrix's order.
 #[must_use]
@@ -26,7 +28,11 @@ pub fn presets() -> Vec<ProfilePreset> {
         preset(
             "infiniband",
             "GPU nodes on InfiniBand, which MAAS does not address",
-            ProfileSpec { fabric_mode: FabricMode::Ib, ..base() },
+            ProfileSpec {
+                fabric_mode: FabricMode::Ib,
+                post_deploy_validation_bundle_ref: VALIDATE_BASE.to_owned(),
+                ..base()
+            },
         ),
         preset(
             "storage-heavy",

@@ -1,6 +1,6 @@
 //! Everything a decision may look at, and everything it may say.
 
-use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::agent::{HostCheck, TaskSpec};
 use gpuaas_types::api::{CheckResult, Park, Wait};
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -40,6 +40,8 @@ pub struct Snapshot<'a> {
     pub observation: Option<&'a Observation>,
     /// What the node said during this run, oldest first.
     pub reports: &'a [Report],
+    /// What the profile's validation bundle asks of the host; none: it does not resolve.
+    pub validation: Option<&'a [HostCheck]>,
     /// Who goes before this run into the deploying part; none: no limit, or not yet at the gate.
     pub batch: Option<BatchQueue>,
     /// Somebody follows the site's event feed, so no change from now on is missed.

@@ -13,6 +13,7 @@ use gpuaas_core::steps;
 use gpuaas_store::{
     Claimed, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
 };
+use gpuaas_types::agent::HostCheck;
 use gpuaas_types::api::{CheckResult, Source, TimelineEvent};
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -34,6 +35,8 @@ pub(crate) struct Journal {
     transitions: Vec<Transition>,
     attempts: Vec<Intent>,
     watched: bool,
+    /// What the profile's validation bundle asks of the host; none: it does not resolve.
+    pub(crate) validation: Option<Vec<HostCheck>>,
     /// Who goes before this run into the deploying part.
     pub(crate) batch: Option<BatchQueue>,
     /// The run left the deploying part while this worker had it.
@@ -67,6 +70,7 @@ impl Journal {
             transitions: Vec::new(),
             attempts: Vec::new(),
             watched,
+            validation: Some(Vec::new()),
             batch: None,
             gave_place_back: false,
             node_change: NodeChange::default(),
@@ -89,6 +93,7 @@ impl Journal {
             roce: &self.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
+            validation: self.validation.as_deref(),
             batch: self.batch,
             watched: self.watched,
         }

@@ -147,6 +147,10 @@ fn resolve(shared: &Shared, journal: &Journal) -> Verdict {
         bootstrap_token: format!("gpb_{:064}", 0),
         enrollment_token: format!("gpe_{:064}", 0),
     };
+    if journal.validation.is_none() {
+        let reference = &journal.profile().post_deploy_validation_bundle_ref;
+        return Err(format!("there is no validation bundle {reference}"));
+    }
     let inputs = inputs(shared, journal.site(), journal.profile(), names)?;
     let rendered = render_user_data(&inputs).map_err(|e| e.to_string())?;
     Ok(format!("user-data of {} parts, {} bytes", rendered.parts.len(), rendered.bytes.len()))

@@ -11,7 +11,7 @@ use gpuaas_core::record::RunRecord;
 use gpuaas_core::snapshot::Decision;
 use gpuaas_core::steps;
 use gpuaas_store::{Claimed, NewTask, StoreError};
-use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::agent::{HostCheck, TaskSpec};
 use gpuaas_types::api::{Owner, Park, Source, Wait};
 use gpuaas_types::{NodeState, RunStatus, Step, TaskId, Timestamp};
 use tokio::task::JoinSet;
@@ -117,6 +117,11 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
     let watched = claimed.run.step != Step::Accept
         || shared.store.is_watched(site_id, shared.clock.now()).await?;
     let mut journal = Journal::new(claimed, spec, profile, roce, watched);
+    let reference = &journal.profile().post_deploy_validation_bundle_ref;
+    if !reference.is_empty() {
+        let checks = shared.bundles.validation(reference);
+        journal.validation = checks.ok().map(<[HostCheck]>::to_vec);
+    }
     let mut deployed = batch::deploys(&journal.run);
     for _ in 0..MAX_DECISIONS {
         let now = shared.clock.now();

@@ -4,9 +4,11 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuaas_types::agent::{Finding, TaskResult, TaskSpec};
-use host_facts::HostRoot;
+use gpuaas_types::agent::{Finding, HostCheck, TaskResult, TaskSpec};
+use host_facts::{HostFacts, HostRoot};
 use serde_json::Value;
+
+use crate::checks;
 
 const UNIT_SECONDS: u64 = 5;
 
@@ -44,12 +46,33 @@ impl Host {
 
 /// Carries out `spec` on `host`. Always an answer, never an error: what failed is in it.
 pub async fn execute(host: &Host, spec: &TaskSpec) -> TaskResult {
-    let TaskSpec::Diagnostics { units } = spec;
+    let (units, checks): (&[String], &[HostCheck]) = match spec {
+        TaskSpec::Diagnostics { units } => (units, &[]),
+        TaskSpec::Validate { units, checks } => (units, checks),
+    };
     let mut findings = Vec::new();
     for unit in units {
         findings.push(unit_state(host, unit).await);
     }
-    TaskResult { succeeded: true, message: String::new(), findings, facts: host.facts().await }
+    let facts = host.facts().await;
+    findings.extend(validate(host, &facts, checks).await);
+    TaskResult { succeeded: true, message: String::new(), findings, facts }
+}
+
+async fn validate(host: &Host, facts: &Value, checks: &[HostCheck]) -> Vec<Finding> {
+    let facts: HostFacts = serde_json::from_value(facts.clone()).unwrap_or_default();
+    let mut findings = Vec::with_capacity(checks.len());
+    for check in checks {
+        findings.push(match (check, host) {
+            (HostCheck::UnitActive { unit }, _) => {
+                let found = unit_state(host, unit).await;
+                Finding { passed: Some(found.passed == Some(true)), ..found }
+            }
+            (_, Host::Root(root)) => checks::look(Some(root), &facts, check),
+            (_, Host::Fixed(_)) => checks::look(None, &facts, check),
+        });
+    }
+    findings
 }
 
 async fn unit_state(host: &Host, unit: &str) -> Finding {

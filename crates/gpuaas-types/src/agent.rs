@@ -103,6 +103,77 @@ pub enum TaskSpec {
         /// systemd units whose state is wanted.
         units: Vec<String>,
     },
+    /// The same, and whether the host is what its profile says.
+    Validate {
+        /// systemd units whose state is wanted.
+        units: Vec<String>,
+        /// What has to be true. Each gives one finding of its own name.
+        checks: Vec<HostCheck>,
+    },
+}
+
+/// Something that has to be true of a host after its deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "check", rename_all = "snake_case", deny_unknown_fields)]
+pub enum HostCheck {
+    /// There is a file or folder.
+    FileExists {
+        /// Absolute path.
+        path: String,
+    },
+    /// Something is mounted.
+    MountPresent {
+        /// Where.
+        target: String,
+    },
+    /// At least so many PCI functions.
+    PciPresent {
+        /// Vendor, four hexadecimal digits.
+        vendor: String,
+        /// Device, four hexadecimal digits; none: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<String>,
+        /// How many.
+        count: u32,
+    },
+    /// A network link is up.
+    LinkUp {
+        /// Its name, or its hardware address.
+        interface: String,
+    },
+    /// At least so many InfiniBand links are up.
+    InfinibandUp {
+        /// How many.
+        count: u32,
+    },
+    /// A Debian package is installed.
+    PackageInstalled {
+        /// Its name.
+        package: String,
+    },
+    /// A systemd unit is active.
+    UnitActive {
+        /// Its name.
+        unit: String,
+    },
+}
+
+impl HostCheck {
+    /// Name of its finding.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::FileExists { path } => format!("file {path}"),
+            Self::MountPresent { target } => format!("mount {target}"),
+            Self::PciPresent { vendor, device, .. } => {
+                format!("pci {vendor}:{}", device.as_deref().unwrap_or("any"))
+            }
+            Self::LinkUp { interface } => format!("link {interface}"),
+            Self::InfinibandUp { .. } => "infiniband".to_owned(),
+            Self::PackageInstalled { package } => format!("package {package}"),
+            Self::UnitActive { unit } => format!("unit {unit}"),
+        }
+    }
 }
 
 /// A task handed to an agent.

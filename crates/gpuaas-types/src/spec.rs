@@ -93,6 +93,9 @@ pub struct ProfileSpec {
     pub deploy_user: String,
     /// What connects the GPUs of different nodes.
     pub fabric_mode: FabricMode,
+    /// What the agent has to find on the deployed host before the node is active, `name@version`;
+    /// empty: nothing beyond its diagnostics.
+    pub post_deploy_validation_bundle_ref: String,
     /// Named storage layout: `flat`, `lvm` or `bcache`.
     pub storage_layout_profile: String,
     /// Who has the machine in MAAS once its node leaves.
@@ -116,6 +119,7 @@ impl Default for ProfileSpec {
             distro_series: "ubuntu/noble".to_owned(),
             deploy_user: String::new(),
             fabric_mode: FabricMode::Ethernet,
+            post_deploy_validation_bundle_ref: String::new(),
             storage_layout_profile: "flat".to_owned(),
             release_mode: ReleaseMode::Managed,
         }

@@ -10,12 +10,14 @@
 mod parse;
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
+/// The list of packages of a large host is some 10 MiB.
+const MAX_DPKG_BYTES: u64 = 64 << 20;
 const MAX_ENTRIES: usize = 4096;
 
 /// Where a host's `/` is.
@@ -213,6 +215,28 @@ impl HostRoot {
             .find(|path| path.is_dir())?;
         let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
         Some(plain && slice.join(name).is_dir())
+    }
+
+    /// Whether there is a file or folder at `path`, an absolute path of the host.
+    #[must_use]
+    pub fn exists(&self, path: &str) -> bool {
+        !path.split('/').any(|part| part == "..") && self.join(path).exists()
+    }
+
+    /// Whether dpkg says that `package` is installed; `None` where the host has no dpkg.
+    #[must_use]
+    pub fn package_installed(&self, package: &str) -> Option<bool> {
+        let status = File::open(self.join("var/lib/dpkg/status")).ok()?;
+        let mut wanted = false;
+        for line in BufReader::new(status.take(MAX_DPKG_BYTES)).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            if let Some(name) = line.strip_prefix("Package: ") {
+                wanted = name.trim() == package;
+            } else if wanted && let Some(status) = line.strip_prefix("Status: ") {
+                return Some(status.trim().ends_with(" ok installed"));
+            }
+        }
+        Some(false)
     }
 
     fn os_release(&self) -> Option<OsRelease> {

@@ -260,6 +260,17 @@ async fn a_bad_profile_is_refused_with_the_field() {
 }
 
 #[tokio::test]
+async fn a_validation_bundle_is_none_that_boots_a_host() {
+    let rig = Rig::new().await;
+    let field = "post_deploy_validation_bundle_ref";
+    let spec = json!({ field: "site-base@1.0.0" });
+    let answer = rig.post("/api/v1/profiles", json!({ "name": "p", "spec": spec })).await;
+    assert_eq!((answer.code().as_str(), answer.status), ("bundle_not_found", 400));
+    assert_eq!(answer.json()["errors"][0]["field"], format!("spec.{field}"));
+    assert!(answer.json()["hint"].as_str().unwrap().contains("validate-base@1.0.0"));
+}
+
+#[tokio::test]
 async fn fabric_addresses() {
     let rig = Rig::with_site().await;
     let path = "/api/v1/roce-assignments";

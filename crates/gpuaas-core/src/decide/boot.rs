@@ -3,9 +3,10 @@
 //! Callbacks may be lost or come late, so every step here also ends when something later is
 //! already proven: an enrolled agent ends the wait for the site bootstrap's first word.
 
-use gpuaas_types::agent::{Phase, ProgressStatus, TaskSpec};
+use gpuaas_types::agent::{HostCheck, Phase, ProgressStatus, TaskSpec};
 use gpuaas_types::api::Owner;
 use gpuaas_types::machine::maas_status as status;
+use gpuaas_types::spec::FabricMode;
 use gpuaas_types::{RunStatus, Step, Timestamp};
 
 use super::{advance, park, park_with, read, wait};
@@ -149,12 +150,40 @@ pub fn enrollment(s: &Snapshot<'_>) -> Decision {
 /// Units whose state the diagnostics task reports.
 const DIAGNOSED_UNITS: [&str; 1] = ["gpuaas-node-agent.service"];
 
+/// What has to be true of the host: what the validation bundle says, and that the fabric of the
+/// profile is there. None: the bundle does not resolve.
+fn host_checks(s: &Snapshot<'_>) -> Option<Vec<HostCheck>> {
+    let mut checks = s.validation?.to_vec();
+    match s.profile.fabric_mode {
+        FabricMode::Ethernet => {}
+        FabricMode::Roce => checks.extend(
+            s.roce.iter().map(|link| HostCheck::LinkUp { interface: link.interface.clone() }),
+        ),
+        FabricMode::Ib => checks.push(HostCheck::InfinibandUp { count: 1 }),
+    }
+    Some(checks)
+}
+
 /// Has the agent look at its host.
 #[must_use]
 pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
+    let Some(wanted) = host_checks(s) else {
+        let reference = &s.profile.post_deploy_validation_bundle_ref;
+        return park(
+            s,
+            "validation_bundle_missing",
+            format!("there is no validation bundle {reference}"),
+            Owner::PlatformOperator,
+            "put the bundle back and restart the control plane, then resume the run",
+        );
+    };
     let Some(task) = s.run.memory.task_id else {
         let units = DIAGNOSED_UNITS.iter().map(|u| (*u).to_owned()).collect();
-        return Decision::IssueTask(TaskSpec::Diagnostics { units });
+        return Decision::IssueTask(if wanted.is_empty() {
+            TaskSpec::Diagnostics { units }
+        } else {
+            TaskSpec::Validate { units, checks: wanted }
+        });
     };
     let done = s.report(
         |kind| matches!(kind, ReportKind::TaskFinished { task_id, .. } if *task_id == task),
@@ -164,11 +193,16 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
             wait(s, "diagnostics", "the agent to report its diagnostics", LOOK_SECONDS)
         });
     };
-    let checks = result
+    let mut checks = result
         .findings
         .iter()
         .filter_map(|f| f.passed.map(|passed| super::check(s, &f.name, passed, f.seen.clone())))
         .collect::<Vec<_>>();
+    for name in wanted.iter().map(HostCheck::name) {
+        if !checks.iter().any(|check| check.name == name) {
+            checks.push(super::check(s, &name, false, "the agent says nothing of it"));
+        }
+    }
     if !result.succeeded {
         return park_with(
             s,

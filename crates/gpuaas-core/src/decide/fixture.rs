@@ -1,5 +1,6 @@
 //! Machines and snapshots for tests.
 
+use gpuaas_types::agent::HostCheck;
 use gpuaas_types::machine::{Disk, Link, MachineView, Nic, Observation};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{
@@ -99,6 +100,7 @@ pub(crate) struct Case {
     pub(crate) roce: Vec<RoceAssignmentSpec>,
     pub(crate) observation: Option<Observation>,
     pub(crate) reports: Vec<Report>,
+    pub(crate) validation: Vec<HostCheck>,
     pub(crate) batch: Option<BatchQueue>,
     pub(crate) watched: bool,
 }
@@ -161,6 +163,7 @@ impl Case {
             roce: Vec::new(),
             observation: None,
             reports: Vec::new(),
+            validation: Vec::new(),
             batch: None,
             watched: true,
         }
@@ -204,6 +207,7 @@ impl Case {
             roce: &self.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
+            validation: Some(&self.validation),
             batch: self.batch,
             watched: self.watched,
         }

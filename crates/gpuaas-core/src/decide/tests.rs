@@ -1,9 +1,9 @@
 //! One test per promise of the module texts.
 
-use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
+use gpuaas_types::agent::{Finding, HostCheck, Phase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::CheckResult;
 use gpuaas_types::machine::{Link, MaasAlarm, maas_status as status};
-use gpuaas_types::spec::RoceAssignmentSpec;
+use gpuaas_types::spec::{FabricMode, RoceAssignmentSpec};
 use gpuaas_types::{NodeState, RunStatus, Step, TaskId};
 
 use super::fixture::{Case, at, id, machine};
@@ -511,4 +511,45 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
     assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks), "the checks are old");
     case.now = at(10.0);
     assert!(matches!(case.decide(), Decision::Advance { to: Step::Deploy, .. }));
+}
+
+#[test]
+fn a_host_that_is_not_what_the_profile_says_parks_the_run() {
+    let mut case = Case::new(Step::PrereqChecks);
+    case.profile.fabric_mode = FabricMode::Ib;
+    case.validation = vec![HostCheck::MountPresent { target: "/data".to_owned() }];
+    let Decision::IssueTask(TaskSpec::Validate { checks, .. }) = case.decide() else {
+        panic!("{:?}", case.decide());
+    };
+    assert_eq!(checks.len(), 2);
+    case.run.memory.task_id = Some(id::<TaskId>(7));
+    let finding = |name: &str, passed| Finding {
+        name: name.to_owned(),
+        passed: Some(passed),
+        seen: "seen".to_owned(),
+    };
+    for (findings, bad) in [
+        (vec![finding("mount /data", true)], Some("infiniband")),
+        (vec![finding("mount /data", false), finding("infiniband", true)], Some("mount /data")),
+        (vec![finding("mount /data", true), finding("infiniband", true)], None),
+    ] {
+        case.reports.clear();
+        let result = TaskResult {
+            succeeded: true,
+            message: String::new(),
+            findings,
+            facts: serde_json::Value::Null,
+        };
+        case = case.report(ReportKind::TaskFinished { task_id: id::<TaskId>(7), result }, 5.0);
+        match (case.decide(), bad) {
+            (Decision::Park { park, .. }, Some(name)) => {
+                assert_eq!(park.code, "prerequisite_missing");
+                assert!(park.text.contains(name), "{}", park.text);
+            }
+            (Decision::Advance { to: Step::Confirmation, checks, .. }, None) => {
+                assert_eq!(checks.len(), 2);
+            }
+            (other, _) => panic!("{other:?}"),
+        }
+    }
 }
