@@ -567,6 +567,8 @@ impl FromStr for Speed {
 pub enum BenchCommand {
     /// Onboard machines and measure: throughput, MAAS calls, added time, memory.
     Onboard(BenchOnboardArgs),
+    /// Onboard machines through a MAAS that refuses calls and loses answers.
+    Clients(BenchClientsArgs),
 }
 
 /// How long the hardware of a benchmark takes.
@@ -599,6 +601,33 @@ pub struct BenchOnboardArgs {
     /// Seed of everything random.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
+}
+
+/// `gpuaas bench clients`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchClientsArgs {
+    /// How many machines.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub nodes: usize,
+    /// Part of all calls that MAAS refuses with 503, undone.
+    #[arg(long, value_name = "P", default_value = "0.02", value_parser = part)]
+    pub refuse: f64,
+    /// Part of all calls that MAAS does and answers with 504.
+    #[arg(long = "accept-then-504", value_name = "P", default_value = "0.2", value_parser = part)]
+    pub accept_then_504: f64,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err(format!("{text:?} is not a number from 0 to 1")),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `gpuaas bench`: measures, and never decides whether a figure is good enough.
 
 pub mod added;
+pub mod clients;
 pub mod onboard;
 pub mod report;
 pub mod usage;
@@ -16,5 +17,6 @@ use crate::terminal::Terminal;
 pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         BenchCommand::Onboard(args) => onboard::run(args, terminal).await,
+        BenchCommand::Clients(args) => clients::run(args, terminal).await,
     }
 }

@@ -61,14 +61,7 @@ pub async fn run(args: BenchOnboardArgs, terminal: &mut Terminal) -> Result<(), 
     let measured = with_database(&args, clock, folder.path(), &simulator, terminal).await;
     simulator.stop().await;
     let report = measured?;
-    let text = if args.json {
-        serde_json::to_string_pretty(&report).map_err(|error| {
-            let title = "The answer could not be written down";
-            Failure::local("answer_unprintable", title, error.to_string())
-        })?
-    } else {
-        report.table()
-    };
+    let text = if args.json { super::report::json(&report)? } else { report.table() };
     terminal.data(&text)?;
     verdict(&report)
 }

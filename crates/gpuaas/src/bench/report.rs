@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::added::{Spread, Transition};
+use crate::failure::Failure;
 
 /// Why a node is not active.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,6 +52,17 @@ pub struct OnboardReport {
     pub database: &'static str,
     /// Nodes that did not become active.
     pub parked: Vec<Parked>,
+}
+
+/// A report as the object that `--json` prints.
+///
+/// # Errors
+/// `answer_unprintable`.
+pub fn json(report: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(report).map_err(|error| {
+        let title = "The answer could not be written down";
+        Failure::local("answer_unprintable", title, error.to_string())
+    })
 }
 
 const MIB: f64 = 1_048_576.0;

@@ -173,6 +173,14 @@ impl Simulator {
         self.send(self.http.post(self.side("human")).json(&body)).await.map(drop)
     }
 
+    /// Has things go wrong from now on.
+    ///
+    /// # Errors
+    /// See [`Simulator::racked`].
+    pub async fn inject(&self, faults: &[maas_sim::Fault]) -> Result<(), Failure> {
+        self.send(self.http.post(self.side("faults")).json(faults)).await.map(drop)
+    }
+
     /// Ends the process and waits for its end, so that its port and files are free.
     pub async fn stop(mut self) {
         if is_simulator(self.at.pid) {
