@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog};
-use gpuaas_store::{Store, StoreError};
+use gpuaas_store::{Claimed, Store, StoreError};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{IdSource, ProfileId};
+use gpuaas_types::{IdSource, ProfileId, SiteId, Timestamp};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
+use crate::fetch::Fetch;
 use crate::site::{Connect, Sites};
 use crate::{watcher, worker};
 
@@ -58,10 +59,13 @@ pub struct EngineParts {
     /// Bytes by digest.
     pub artifacts: Arc<ArtifactStore>,
     /// Fetches own URLs in the checks before a deployment.
-    pub http: reqwest::Client,
+    pub http: Arc<dyn Fetch>,
     /// Settings.
     pub config: EngineConfig,
 }
+
+/// A claimed run: in the hands of this process until its lease ends.
+pub struct Work(Claimed);
 
 /// What all loops share.
 pub(crate) struct Shared {
@@ -69,7 +73,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn IdSource>,
     pub(crate) bundles: Arc<BundleCatalog>,
-    pub(crate) http: reqwest::Client,
+    pub(crate) http: Arc<dyn Fetch>,
     pub(crate) config: EngineConfig,
     pub(crate) sites: Sites,
     /// Held from counting who deploys until the run that may go is recorded as deploying.
@@ -111,6 +115,20 @@ impl Engine {
     /// Starts the loops.
     #[must_use]
     pub fn start(parts: EngineParts) -> Arc<Self> {
+        let mut engine = Self::assemble(parts);
+        let shared = &engine.shared;
+        let loops = vec![
+            tokio::spawn(worker::run(Arc::clone(shared))),
+            tokio::spawn(watcher::keep(Arc::clone(shared))),
+        ];
+        engine.loops = Mutex::new(loops);
+        Arc::new(engine)
+    }
+
+    /// An engine without loops: whoever has it claims, works and watches, turn by turn. A
+    /// simulation does, so that it decides who runs when.
+    #[must_use]
+    pub fn assemble(parts: EngineParts) -> Self {
         let (stop, _) = watch::channel(false);
         let mut config = parts.config;
         config.lease_seconds *= parts.clock.factor().max(1.0);
@@ -128,16 +146,40 @@ impl Engine {
             profiles: Mutex::new(HashMap::new()),
             stop,
         });
-        let loops = vec![
-            tokio::spawn(worker::run(Arc::clone(&shared))),
-            tokio::spawn(watcher::keep(Arc::clone(&shared))),
-        ];
-        Arc::new(Self {
+        Self {
             shared,
             connect: parts.connect,
             artifacts: parts.artifacts,
-            loops: Mutex::new(loops),
-        })
+            loops: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Claims at most `at_most` due runs.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn claim(&self, at_most: usize) -> Result<Vec<Work>, StoreError> {
+        let claimed = worker::claim(&self.shared, at_most).await?;
+        Ok(claimed.into_iter().map(Work).collect())
+    }
+
+    /// Carries a claimed run until it waits, parks or ends. Dropping the future is a crash: the
+    /// run stays as of its last commit.
+    pub async fn work(&self, work: Work) {
+        worker::take_up(&self.shared, work.0).await;
+    }
+
+    /// When the next run is due, or the next lease ends; none: no run is open and moving.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.shared.store.next_due().await
+    }
+
+    /// Watches a site until nothing is open there, somebody else watches it, or the engine stops.
+    pub async fn watch(&self, site_id: SiteId) {
+        watcher::watch(Arc::clone(&self.shared), site_id).await;
     }
 
     /// State.

@@ -9,15 +9,12 @@ use gpuaas_core::decide::ready::PREDEPLOY_CHECKS;
 use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_types::api::CheckResult;
 use maas_client::BootResource;
-use std::time::Duration;
 
 use crate::engine::Shared;
 use crate::journal::Journal;
 use crate::perform::{Names, inputs};
 use crate::site::{Site, Verdict};
 
-/// Wall seconds that one fetch of an own URL may take.
-const FETCH_SECONDS: u64 = 20;
 /// Seconds for which a shared result is good.
 const GOOD_SECONDS: f64 = 60.0;
 
@@ -75,22 +72,13 @@ async fn endpoint(shared: &Shared, site: &Site) -> Verdict {
         ));
     }
     let health = format!("{url}/bootstrap/v1/health");
-    fetch(shared, &health).await.map(|_| format!("{health} answered"))
+    shared.http.get(&health).await.map(|_| format!("{health} answered"))
 }
 
 fn is_loopback(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?']).next().unwrap_or(rest);
     host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]")
-}
-
-async fn fetch(shared: &Shared, url: &str) -> Result<Vec<u8>, String> {
-    let request = shared.http.get(url).timeout(Duration::from_secs(FETCH_SECONDS));
-    let response = request.send().await.map_err(|e| format!("{url}: {e}"))?;
-    if !response.status().is_success() {
-        return Err(format!("{url} answered {}", response.status()));
-    }
-    response.bytes().await.map(|b| b.to_vec()).map_err(|e| format!("{url}: {e}"))
 }
 
 /// The exact artifacts can be fetched, whole, under the address that the node will use.
@@ -105,7 +93,7 @@ async fn artifacts(shared: &Shared, site: &Site, journal: &Journal) -> Verdict {
         let digest = artifact.digest.to_string();
         let url = format!("{}{}", shared.config.advertise_url, artifact.url);
         let check = async {
-            let bytes = fetch(shared, &url).await?;
+            let bytes = shared.http.get(&url).await?;
             let found = Digest::of(&bytes);
             if found != artifact.digest {
                 return Err(format!("{url} has digest {found}"));

@@ -14,7 +14,7 @@
 //! the newest event, and only then may a run leave its first step: it starts with reads of its
 //! own, so what happened before does not matter, and nothing after is missed.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use gpuaas_store::{ObservedEvent, StoreError, WatchBatch, WatchLease, Watched};
@@ -75,8 +75,8 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 }
 
 async fn has_work(shared: &Shared, site_id: SiteId) -> bool {
-    match shared.store.moving_runs(site_id).await {
-        Ok(runs) => !runs.is_empty(),
+    match shared.store.has_moving_runs(site_id).await {
+        Ok(moving) => moving,
         Err(error) => {
             tracing::warn!(%error, %site_id, "cannot count open runs");
             false
@@ -85,7 +85,7 @@ async fn has_work(shared: &Shared, site_id: SiteId) -> bool {
 }
 
 /// Watches one site until nothing is open there, another replica watches it, or the engine stops.
-async fn watch(shared: Arc<Shared>, site_id: SiteId) {
+pub(crate) async fn watch(shared: Arc<Shared>, site_id: SiteId) {
     let now = shared.clock.now();
     let holder = shared.ids.uuid(now).to_string();
     let term = WATCH_SECONDS * shared.clock.factor().max(1.0);
@@ -140,6 +140,7 @@ impl Watcher {
             let pause = self.shared.config.poll_seconds * 2f64.powi(failures.min(10));
             let pause = pause.min(LONGEST_PAUSE_SECONDS.max(self.shared.config.poll_seconds));
             tokio::select! {
+                biased;
                 _ = stop.changed() => {}
                 () = self.shared.clock.sleep_until(began.plus_seconds(pause)) => {}
             }
@@ -249,7 +250,9 @@ impl Watcher {
         if events.is_empty() {
             return Ok(());
         }
-        let nodes = self.shared.store.nodes_by_system_id(self.lease.site_id).await?;
+        let named: BTreeSet<&str> = events.iter().filter_map(|e| e.node.as_deref()).collect();
+        let site_id = self.lease.site_id;
+        let nodes = self.shared.store.nodes_with_system_ids(site_id, named).await?;
         let now = self.shared.clock.now();
         let batch = translate(&events, &nodes, newest, now);
         self.shared.store.apply_watch(now, &self.lease, batch).await?;

@@ -40,13 +40,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         while working.try_join_next().is_some() {}
         let free = shared.config.parallel_runs.saturating_sub(working.len());
         let now = shared.clock.now();
-        let until = now.plus_seconds(shared.config.lease_seconds);
         due.mark_unchanged();
-        let claimed = if free == 0 {
-            Ok(Vec::new())
-        } else {
-            shared.store.claim(now, until, free.min(CLAIM_BATCH)).await
-        };
+        let claimed = claim(&shared, free).await;
         let claimed = claimed.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot claim work");
             Vec::new()
@@ -72,6 +67,16 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     while working.join_next().await.is_some() {}
 }
 
+/// Claims due runs, as many as one statement takes.
+pub(crate) async fn claim(shared: &Shared, at_most: usize) -> Result<Vec<Claimed>, StoreError> {
+    if at_most == 0 {
+        return Ok(Vec::new());
+    }
+    let now = shared.clock.now();
+    let until = now.plus_seconds(shared.config.lease_seconds);
+    shared.store.claim(now, until, at_most.min(CLAIM_BATCH)).await
+}
+
 /// Runs claimed in one statement.
 const CLAIM_BATCH: usize = 64;
 
@@ -83,7 +88,8 @@ async fn next_look(shared: &Shared, now: Timestamp) -> Timestamp {
     }
 }
 
-async fn take_up(shared: &Shared, claimed: Claimed) {
+/// Works on a claimed run and tells the log where it could not be recorded.
+pub(crate) async fn take_up(shared: &Shared, claimed: Claimed) {
     let run_id = claimed.run.id;
     let node_id = claimed.node.id;
     match work(shared, claimed).await {
@@ -272,6 +278,7 @@ async fn hold(shared: &Shared, run: &RunRecord, work: impl Future<Output = ()>) 
         let now = shared.clock.now();
         let renewal = now.plus_seconds(shared.config.lease_seconds / 3.0);
         tokio::select! {
+            biased;
             () = &mut work => return,
             () = shared.clock.sleep_until(renewal) => {}
         }

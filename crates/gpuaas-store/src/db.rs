@@ -36,14 +36,15 @@ use sqlx::{
 };
 use uuid::Uuid;
 
+use crate::Flight;
 use crate::error::StoreError;
 
 /// A connection to either database.
 pub(crate) enum Conn {
     Pg(Transaction<'static, Postgres>),
-    PgRead(PoolConnection<Postgres>),
+    PgRead { connection: PoolConnection<Postgres>, _flight: Flight },
     Lite(Box<SqliteConnection>),
-    LiteRead(PoolConnection<Sqlite>),
+    LiteRead { connection: PoolConnection<Sqlite>, _flight: Flight },
 }
 
 /// A value to bind.
@@ -195,9 +196,9 @@ impl Conn {
     fn either(&mut self) -> Either<'_> {
         match self {
             Self::Pg(transaction) => Either::Pg(transaction),
-            Self::PgRead(connection) => Either::Pg(connection),
+            Self::PgRead { connection, .. } => Either::Pg(connection),
             Self::Lite(connection) => Either::Lite(connection),
-            Self::LiteRead(connection) => Either::Lite(connection),
+            Self::LiteRead { connection, .. } => Either::Lite(connection),
         }
     }
 

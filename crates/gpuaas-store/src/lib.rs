@@ -52,7 +52,7 @@ mod watch;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
 use gpuaas_types::NodeId;
@@ -85,8 +85,18 @@ struct Inner {
     db: Db,
     key: MasterKey,
     written: Arc<Written>,
+    in_flight: Arc<AtomicU64>,
     due: signal::Sender<u64>,
     tasks: broadcast::Sender<NodeId>,
+}
+
+/// A caller that waits for the database.
+pub(crate) struct Flight(Arc<AtomicU64>);
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 enum Db {
@@ -132,6 +142,18 @@ impl Store {
         }
     }
 
+    /// Callers of this store that wait for the database at this moment. A simulation lets time
+    /// pass only when there are none.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.inner.in_flight.load(Ordering::SeqCst)
+    }
+
+    fn fly(&self) -> Flight {
+        self.inner.in_flight.fetch_add(1, Ordering::SeqCst);
+        Flight(Arc::clone(&self.inner.in_flight))
+    }
+
     /// Changes whenever this process made a run due earlier than planned. Runs woken by another
     /// replica show in [`Self::next_due`] only.
     #[must_use]
@@ -173,9 +195,12 @@ impl Store {
 
     /// A connection that only reads.
     pub(crate) async fn reader(&self) -> Result<Conn, StoreError> {
+        let _flight = self.fly();
         Ok(match &self.inner.db {
-            Db::Pg(pool) => Conn::PgRead(pool.acquire().await?),
-            Db::Lite { readers, .. } => Conn::LiteRead(readers.acquire().await?),
+            Db::Pg(pool) => Conn::PgRead { connection: pool.acquire().await?, _flight },
+            Db::Lite { readers, .. } => {
+                Conn::LiteRead { connection: readers.acquire().await?, _flight }
+            }
         })
     }
 
@@ -185,6 +210,7 @@ impl Store {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
+        let _flight = self.fly();
         match &self.inner.db {
             Db::Lite { writer, .. } => writer.write(Box::new(work)).await,
             Db::Pg(pool) => {

@@ -26,6 +26,23 @@ impl Store {
         rows.iter().map(|row| row.cols().id(RunId)).collect()
     }
 
+    /// Whether the site has open runs that are not parked.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn has_moving_runs(&self, site_id: SiteId) -> Result<bool, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(
+                "SELECT 1 FROM run WHERE run.status IN ('running', 'waiting') AND EXISTS \
+                 (SELECT 1 FROM node WHERE node.id = run.node_id AND node.site_id = $1) LIMIT 1",
+                args![site_id.0],
+            )
+            .await?;
+        Ok(row.is_some())
+    }
+
     /// Whether somebody watches the site now and knows where its event feed was read to.
     ///
     /// # Errors

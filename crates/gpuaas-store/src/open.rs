@@ -38,14 +38,33 @@ impl Store {
     /// [`StoreError::Open`] with code `database_url_invalid`, `database_unreachable`,
     /// `database_unwritable`, `migration_failed` or `master_key_wrong`, each with a hint.
     pub async fn open(url: &str, key: MasterKey) -> Result<Self, StoreError> {
+        Self::open_as(url, key, SqliteSynchronous::Full).await
+    }
+
+    /// The same, but an SQLite file is not synced to the disk: a power failure loses what was
+    /// written last, or all of it. For simulations, whose files nobody reads again.
+    ///
+    /// # Errors
+    /// See [`Store::open`].
+    pub async fn open_unsynced(url: &str, key: MasterKey) -> Result<Self, StoreError> {
+        Self::open_as(url, key, SqliteSynchronous::Off).await
+    }
+
+    async fn open_as(
+        url: &str,
+        key: MasterKey,
+        sync: SqliteSynchronous,
+    ) -> Result<Self, StoreError> {
         let written = Arc::new(Written::default());
         let db = match Place::parse(url)? {
             Place::Postgres(options) => Db::Pg(postgres(*options).await?),
-            Place::File(path) => sqlite(&path, Arc::clone(&written)).await?,
+            Place::File(path) => sqlite(&path, sync, Arc::clone(&written)).await?,
         };
         let (due, _) = watch::channel(0);
         let (tasks, _) = broadcast::channel(1024);
-        let store = Self { inner: Arc::new(Inner { db, key, written, due, tasks }) };
+        let store = Self {
+            inner: Arc::new(Inner { db, key, written, in_flight: Arc::default(), due, tasks }),
+        };
         store.check_key().await?;
         Ok(store)
     }
@@ -142,12 +161,16 @@ async fn postgres(options: PgConnectOptions) -> Result<PgPool, StoreError> {
     Ok(pool)
 }
 
-async fn sqlite(path: &Path, written: Arc<Written>) -> Result<Db, StoreError> {
+async fn sqlite(
+    path: &Path,
+    sync: SqliteSynchronous,
+    written: Arc<Written>,
+) -> Result<Db, StoreError> {
     make_private(path)?;
     let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
+        .synchronous(sync)
         .foreign_keys(true)
         .busy_timeout(PATIENCE)
         .statement_cache_capacity(STATEMENTS);

@@ -14,7 +14,7 @@ use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::machine::{MaasAlarm, Observation};
 use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
 
-use crate::db::{Conn, Val, args};
+use crate::db::{Cols, Conn, Val, args, with_list};
 use crate::error::StoreError;
 use crate::{Store, rows, run, timeline};
 
@@ -180,6 +180,24 @@ async fn write_batch(
     Ok(())
 }
 
+macro_rules! watched {
+    () => {
+        "SELECT node.system_id, node.id, run.id FROM node LEFT JOIN run \
+         ON run.node_id = node.id AND run.status IN ('running', 'waiting', 'parked') \
+         WHERE node.site_id = $1 AND node.system_id IS NOT NULL \
+         AND node.state NOT IN ('retired', 'detached', 'deleted') \
+         AND (run.id IS NOT NULL \
+         OR node.state IN ('active', 'offline', 'quarantined', 'draining'))"
+    };
+}
+
+const WATCHED: &str = watched!();
+
+fn watched(mut cols: Cols<'_>) -> Result<(String, Watched), StoreError> {
+    let system_id: String = cols.next()?;
+    Ok((system_id, Watched { node_id: cols.id(NodeId)?, run_id: cols.opt_id(RunId)? }))
+}
+
 impl Store {
     /// Takes the right to watch a site until `until`; none while `holder` is somebody else and
     /// that lease has not ended. A holder that asks again gets a new token.
@@ -298,27 +316,36 @@ impl Store {
         &self,
         site_id: SiteId,
     ) -> Result<HashMap<String, Watched>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(
-                "SELECT node.system_id, node.id, run.id FROM node LEFT JOIN run \
-                 ON run.node_id = node.id AND run.status IN ('running', 'waiting', 'parked') \
-                 WHERE node.site_id = $1 AND node.system_id IS NOT NULL \
-                 AND node.state NOT IN ('retired', 'detached', 'deleted') \
-                 AND (run.id IS NOT NULL \
-                 OR node.state IN ('active', 'offline', 'quarantined', 'draining'))",
-                args![site_id.0],
-            )
-            .await?;
-        rows.iter()
-            .map(|row| {
-                let mut cols = row.cols();
-                let system_id: String = cols.next()?;
-                let watched = Watched { node_id: cols.id(NodeId)?, run_id: cols.opt_id(RunId)? };
-                Ok((system_id, watched))
-            })
-            .collect()
+        let rows = self.reader().await?.all(WATCHED, args![site_id.0]).await?;
+        rows.iter().map(|row| watched(row.cols())).collect()
+    }
+
+    /// [`Store::nodes_by_system_id`], only of these machines: what a look at the feed costs must
+    /// not grow with the site.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn nodes_with_system_ids(
+        &self,
+        site_id: SiteId,
+        system_ids: impl IntoIterator<Item = &str>,
+    ) -> Result<HashMap<String, Watched>, StoreError> {
+        let system_ids: Vec<&str> = system_ids.into_iter().collect();
+        let mut nodes = HashMap::new();
+        let mut conn = self.reader().await?;
+        for chunk in system_ids.chunks(256) {
+            let count = chunk.len().next_power_of_two();
+            let text = concat!(watched!(), " AND node.system_id IN ({LIST})");
+            let last = chunk.last().copied().unwrap_or_default();
+            let padded = chunk.iter().copied().chain(std::iter::repeat(last)).take(count);
+            let mut values = args![site_id.0];
+            values.extend(padded.map(Val::from));
+            for row in conn.all(with_list(text, 2, count), values).await? {
+                let (system_id, node) = watched(row.cols())?;
+                nodes.insert(system_id, node);
+            }
+        }
+        Ok(nodes)
     }
 
     /// What is known of a node's machine.

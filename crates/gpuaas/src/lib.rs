@@ -19,6 +19,7 @@ pub mod signals;
 pub mod sim;
 pub mod terminal;
 pub mod waterfall;
+pub mod world;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -159,7 +159,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         connect: Arc::clone(&connect),
         bundles: Arc::clone(&bundles),
         artifacts: Arc::clone(&artifacts),
-        http: plain_http()?,
+        http: Arc::new(plain_http()?),
         config,
     });
     let state = ApiState {

@@ -52,7 +52,7 @@ impl Kit {
             connect: Arc::new(HttpConnect::new(Arc::clone(&self.clock))),
             bundles: Arc::clone(&self.bundles),
             artifacts: Arc::clone(&self.artifacts),
-            http: reqwest::Client::new(),
+            http: Arc::new(reqwest::Client::new()),
             config: self.config.clone(),
         })
     }

@@ -1,0 +1,165 @@
+//! Time that nobody waits for: it stands still while anything is at work and then jumps.
+//!
+//! The clock itself decides nothing. Whoever drives a simulation lets everything run that can run,
+//! asks for the earliest sleeper ([`VirtualClock::next`]), and moves the clock there
+//! ([`VirtualClock::advance_to`]), which wakes sleepers in the order of their moments and, within
+//! a moment, in the order in which they lay down. So one seed gives one history.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use async_trait::async_trait;
+use gpuaas_types::Timestamp;
+
+use crate::clock::Clock;
+
+#[derive(Debug)]
+struct State {
+    now: Timestamp,
+    sequence: u64,
+    sleepers: BTreeMap<(Timestamp, u64), Waker>,
+}
+
+/// See the module text. Cheap to clone; clones are one clock.
+#[derive(Debug, Clone)]
+pub struct VirtualClock {
+    state: Arc<Mutex<State>>,
+}
+
+/// Takes a sleeper's place away, however its sleep ends.
+struct Place<'a> {
+    clock: &'a VirtualClock,
+    key: Option<(Timestamp, u64)>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.clock.lock().sleepers.remove(&key);
+        }
+    }
+}
+
+impl VirtualClock {
+    /// A clock that stands at `now`.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        let state = State { now, sequence: 0, sleepers: BTreeMap::new() };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// When the earliest sleeper wants to wake.
+    #[must_use]
+    pub fn next(&self) -> Option<Timestamp> {
+        self.lock().sleepers.keys().next().map(|(at, _)| *at)
+    }
+
+    /// Moves to `at`, never back, and wakes whoever wanted to wake by then.
+    pub fn advance_to(&self, at: Timestamp) {
+        let woken = {
+            let mut state = self.lock();
+            state.now = state.now.max(at);
+            let now = state.now;
+            let later = state.sleepers.split_off(&(now, u64::MAX));
+            std::mem::replace(&mut state.sleepers, later)
+        };
+        woken.into_values().for_each(Waker::wake);
+    }
+
+    /// The same time, seen by a clock that is `seconds` ahead (behind where negative).
+    #[must_use]
+    pub fn ahead(&self, seconds: f64) -> AheadClock {
+        AheadClock { clock: self.clone(), seconds }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poll(&self, place: &mut Place<'_>, at: Timestamp, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.now >= at {
+            return Poll::Ready(());
+        }
+        let key = *place.key.get_or_insert_with(|| {
+            state.sequence += 1;
+            (at, state.sequence)
+        });
+        state.sleepers.insert(key, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+#[async_trait]
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        self.lock().now
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        let mut place = Place { clock: self, key: None };
+        poll_fn(|context| self.poll(&mut place, at, context)).await;
+    }
+}
+
+/// A [`VirtualClock`] that is wrong by a constant.
+#[derive(Debug, Clone)]
+pub struct AheadClock {
+    clock: VirtualClock,
+    seconds: f64,
+}
+
+#[async_trait]
+impl Clock for AheadClock {
+    fn now(&self) -> Timestamp {
+        self.clock.now().plus_seconds(self.seconds)
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        self.clock.sleep_until(at.plus_seconds(-self.seconds)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sleepers_wake_in_order_and_leave_no_trace() {
+        let begin = Timestamp::EPOCH.plus_seconds(100.0);
+        let clock = VirtualClock::new(begin);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let sleep = |seconds: f64| {
+            let (clock, order) = (clock.clone(), Arc::clone(&order));
+            async move {
+                clock.sleep_until(begin.plus_seconds(seconds)).await;
+                order.lock().unwrap().push(seconds);
+            }
+        };
+        let drive = async {
+            while let Some(at) = clock.next() {
+                clock.advance_to(at);
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::join!(sleep(5.0), sleep(1.0), sleep(5.0), sleep(0.0), drive);
+        assert_eq!(*order.lock().unwrap(), [0.0, 1.0, 5.0, 5.0]);
+        assert_eq!(clock.now(), begin.plus_seconds(5.0));
+        {
+            let dropped = clock.sleep_until(begin.plus_seconds(9.0));
+            assert!(futures_now(dropped).is_none());
+        }
+        assert_eq!(clock.next(), None);
+        assert_eq!(clock.ahead(-2.0).now(), begin.plus_seconds(3.0));
+    }
+
+    fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A node: its bootstrap and its agent, as far as the control plane hears of them.
+//!
+//! It goes silent once its diagnostics are handed in: heartbeats of a fleet in service would be all
+//! that a long simulation does.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpuaas_artifact::BootstrapInputs;
+use gpuaas_core::record::{Report, ReportKind};
+use gpuaas_engine::Clock as _;
+use gpuaas_store::{Enroll, Heartbeat, StoreError, sha256};
+use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
+use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
+use maas_sim::Chance;
+use serde_json::Value;
+
+use super::{AWAY_SECONDS, Plane};
+use crate::hosts::BootTimes;
+
+const VERSION: &str = "0.1.0";
+/// First pause between two questions for tasks, in seconds; doubles up to the longest.
+const POLL_SECONDS: f64 = 0.25;
+const LONGEST_POLL_SECONDS: f64 = 60.0;
+/// Tries of a callback, as the bootstrap scripts make.
+const CALLBACK_TRIES: u32 = 3;
+
+/// Who an agent is once the control plane took it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Enrolled {
+    node_id: NodeId,
+    run_id: RunId,
+}
+
+/// A system at its first boot.
+pub(super) struct Newborn {
+    pub(super) plane: Arc<Plane>,
+    pub(super) inputs: BootstrapInputs,
+    pub(super) times: BootTimes,
+    pub(super) chance: Chance,
+    pub(super) lost_callbacks: f64,
+    pub(super) enrolled: Arc<Mutex<Option<Enrolled>>>,
+}
+
+impl Newborn {
+    /// The bootstrap, then the agent.
+    pub(super) async fn live(mut self) {
+        let site_seconds = self.draw(self.times.site_seconds);
+        let node_seconds = self.draw(self.times.node_seconds);
+        self.say(Phase::SiteBootstrap, ProgressStatus::Started).await;
+        self.plane.wait(site_seconds).await;
+        self.say(Phase::SiteBootstrap, ProgressStatus::Succeeded).await;
+        self.say(Phase::NodeBootstrap, ProgressStatus::Started).await;
+        self.plane.wait(node_seconds).await;
+        let Some(enrolled) = self.enroll().await else { return };
+        *self.enrolled.lock().unwrap_or_else(PoisonError::into_inner) = Some(enrolled);
+        self.plane.beat(enrolled).await;
+        self.try_token_again(enrolled).await;
+        self.say(Phase::NodeBootstrap, ProgressStatus::Succeeded).await;
+        agent(self.plane, enrolled).await;
+    }
+
+    fn draw(&mut self, (low, high): (f64, f64)) -> f64 {
+        low + (high - low) * self.chance.unit()
+    }
+
+    async fn say(&mut self, phase: Phase, status: ProgressStatus) {
+        if self.chance.unit() < self.lost_callbacks {
+            return;
+        }
+        for _ in 0..CALLBACK_TRIES {
+            if self.plane.up.load(Ordering::SeqCst) {
+                let kind = ReportKind::Progress { phase, status, message: String::new() };
+                let report =
+                    Report { run_id: self.inputs.run_id, at: self.plane.clock.now(), kind };
+                if let Err(error) = self.plane.store.add_report(report, Vec::new()).await {
+                    tracing::debug!(%error, "callback");
+                }
+                return;
+            }
+            self.plane.wait(AWAY_SECONDS).await;
+        }
+    }
+
+    fn knock(&self) -> Enroll {
+        let now = self.plane.clock.now();
+        let ids = &self.plane.ids;
+        Enroll {
+            hash: sha256(&self.inputs.enrollment_token),
+            run_id: self.inputs.run_id,
+            agent_version: VERSION.to_owned(),
+            hostname: self.inputs.hostname.clone(),
+            credential_id: TokenId::new(&**ids, now),
+            credential_hash: sha256(&ids.uuid(now).to_string()),
+            timeline: Vec::new(),
+        }
+    }
+
+    async fn enroll(&self) -> Option<Enrolled> {
+        self.plane.reached().await;
+        let now = self.plane.clock.now();
+        match self.plane.store.use_enrollment_token(now, self.knock()).await {
+            Ok(taken) => Some(Enrolled { node_id: taken.node_id, run_id: taken.run_id }),
+            Err(error) => {
+                tracing::debug!(%error, "the agent was refused");
+                None
+            }
+        }
+    }
+
+    /// A token that leaked: after the first heartbeat it must be worth nothing.
+    async fn try_token_again(&self, enrolled: Enrolled) {
+        let now = self.plane.clock.now();
+        let again = self.plane.store.use_enrollment_token(now, self.knock()).await;
+        if !matches!(again, Err(StoreError::Token(_))) {
+            tracing::error!(run = %enrolled.run_id, "an enrollment token worked twice");
+            self.plane.tokens_taken_twice.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The agent of a node that is enrolled, until its diagnostics are handed in.
+pub(super) async fn agent(plane: Arc<Plane>, enrolled: Enrolled) {
+    plane.beat(enrolled).await;
+    let mut pause_seconds = POLL_SECONDS;
+    loop {
+        plane.reached().await;
+        let now = plane.clock.now();
+        let tasks = plane.store.pending_tasks(now, enrolled.node_id).await.unwrap_or_default();
+        if tasks.is_empty() {
+            plane.wait(pause_seconds).await;
+            pause_seconds = (pause_seconds * 2.0).min(LONGEST_POLL_SECONDS);
+            if plane.is_over(enrolled.run_id).await {
+                return;
+            }
+            continue;
+        }
+        for task in tasks {
+            let result = TaskResult {
+                succeeded: true,
+                message: String::new(),
+                findings: Vec::new(),
+                facts: Value::Null,
+            };
+            let now = plane.clock.now();
+            let sent = plane.store.finish_task(now, enrolled.node_id, task.id, result, Vec::new());
+            if let Err(error) = sent.await {
+                tracing::debug!(%error, "task result");
+            }
+        }
+        return;
+    }
+}
+
+impl Plane {
+    async fn wait(&self, seconds: f64) {
+        self.clock.sleep_until(self.clock.now().plus_seconds(seconds)).await;
+    }
+
+    async fn beat(&self, enrolled: Enrolled) {
+        self.reached().await;
+        let Enrolled { node_id, run_id } = enrolled;
+        let beat = Heartbeat { node_id, run_id, agent_version: VERSION.to_owned(), first: None };
+        if let Err(error) = self.store.heartbeat(self.clock.now(), beat).await {
+            tracing::debug!(%error, "heartbeat");
+        }
+    }
+
+    /// Whether nothing will be asked of an agent of this run any more.
+    async fn is_over(&self, run_id: RunId) -> bool {
+        use gpuaas_types::RunStatus::{Running, Waiting};
+        let run = self.store.run(run_id).await;
+        run.is_ok_and(|run| !matches!(run.status, Running | Waiting))
+    }
+}
