@@ -11,14 +11,16 @@ use std::sync::Arc;
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
+use gpuaas_node_agent::tasks::{Host, execute};
 use gpuaas_store::{Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, Store, sha256};
-use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
+use gpuaas_types::agent::{Phase, ProgressStatus};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
     IdSource, NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
     TokenId,
 };
+use host_facts::HostRoot;
 use maas_sim::{FirstBoot, Notice, SimHandle, SimOptions, SimServer, ZERO};
 
 pub(crate) struct Harness {
@@ -251,13 +253,28 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>) {
         }
         RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
     };
-    let result = TaskResult {
-        succeeded: true,
-        message: String::new(),
-        findings: Vec::new(),
-        facts: serde_json::Value::Null,
-    };
+    let root = tempfile::tempdir().unwrap();
+    furnish(root.path());
+    let host = Host::Root(HostRoot::new(root.path()));
+    let result = execute(&host, &task.spec).await;
     store.finish_task(now(), node_id, task.id, result, Vec::new()).await.unwrap();
+}
+
+/// What the agent finds on a host: its root, its own unit, and one link of each fabric.
+fn furnish(root: &std::path::Path) {
+    let hca = "00:".repeat(19) + "01";
+    for (path, content) in [
+        ("etc/os-release", "ID=ubuntu\n"),
+        ("proc/mounts", "/dev/sda2 / ext4 rw 0 0\n"),
+        ("sys/class/net/ens108np0/operstate", "up\n"),
+        ("sys/class/net/ib0/operstate", "up\n"),
+        ("sys/class/net/ib0/address", hca.as_str()),
+        ("sys/fs/cgroup/system.slice/gpuaas-node-agent.service/cgroup.procs", "1\n"),
+    ] {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
 }
 
 async fn say(store: &Store, at: Timestamp, run_id: RunId, phase: Phase, status: ProgressStatus) {
