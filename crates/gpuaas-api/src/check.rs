@@ -146,6 +146,15 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
     for (index, image) in spec.approved_images.iter().enumerate() {
         word(&at(&format!("approved_images.{index}")), image, "/._-:+")?;
     }
+    if let Some((kind, action)) =
+        spec.drift_policy.iter().find(|(kind, action)| !gpuaas_core::drift::may(**kind, **action))
+    {
+        return Err(invalid(
+            &at(&format!("drift_policy.{kind}")),
+            format!("{action} is only for renamed and retagged"),
+        )
+        .with_hint("use report or quarantine"));
+    }
     Ok(())
 }
 

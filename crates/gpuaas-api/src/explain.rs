@@ -280,6 +280,7 @@ mod tests {
             wait: None,
             park: None,
             mark: None,
+            drift: Vec::new(),
             maas: MaasView {
                 system_id: Some("abc123".to_owned()),
                 status_name: Some("Deploying".to_owned()),

@@ -21,6 +21,7 @@ mod auth;
 mod body;
 mod bootstrap;
 mod check;
+mod drift;
 pub mod explain;
 mod guard;
 mod hub;
@@ -189,6 +190,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/profile-presets", get(profiles::presets))
         .route("/api/v1/roce-assignments", post(roce::create).get(roce::list))
         .route("/api/v1/nodes", post(nodes::onboard).get(nodes::list))
+        .route("/api/v1/drift", get(drift::list))
         .route("/api/v1/nodes/stuck", get(stuck::list))
         .route("/api/v1/nodes/{node}", get(nodes::show))
         .route("/api/v1/nodes/{node}/explain", get(explain::explain))

@@ -1,5 +1,7 @@
 //! `/api/v1/nodes`: onboarding, finding, listing.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -8,7 +10,7 @@ use gpuaas_store::{
     sha256,
 };
 use gpuaas_types::api::{
-    List, MaasView, NodeView, OnboardAccepted, RunSummary, Source, TimelineEvent,
+    Drift, List, MaasView, NodeView, OnboardAccepted, RunSummary, Source, TimelineEvent,
 };
 use gpuaas_types::machine::maas_status;
 use gpuaas_types::spec::OnboardRequest;
@@ -191,7 +193,17 @@ pub(crate) async fn list(
     let nodes =
         ctx.store.list_nodes(NodeFilter { site_id, state, run_status, open: false }).await?;
     let now = ctx.now();
-    let items = nodes.into_iter().map(|node| view(node, Vec::new(), now)).collect();
+    let mut drifted: HashMap<NodeId, Vec<Drift>> = HashMap::new();
+    for listed in ctx.store.list_drift(site_id).await? {
+        drifted.entry(listed.node_id).or_default().push(listed.drift);
+    }
+    let items = nodes
+        .into_iter()
+        .map(|node| {
+            let drift = drifted.remove(&node.node.id).unwrap_or_default();
+            NodeView { drift, ..view(node, Vec::new(), now) }
+        })
+        .collect();
     Ok(Json(List { items }))
 }
 
@@ -215,7 +227,9 @@ pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<
     let node = ctx.store.listed_node(id).await?;
     let timeline = ctx.store.timeline_of_node(id, 0, TIMELINE_LINES).await?;
     let timeline = timeline.into_iter().map(|row| row.event).collect();
-    Ok(Json(view(node, timeline, ctx.now())))
+    let drift = ctx.store.list_drift(Some(node.node.site_id)).await?;
+    let drift = drift.into_iter().filter(|listed| listed.node_id == id).map(|d| d.drift).collect();
+    Ok(Json(NodeView { drift, ..view(node, timeline, ctx.now()) }))
 }
 
 /// The one node that answers to `text`. Nodes that left service count only where no other does,
@@ -264,6 +278,7 @@ pub(crate) fn view(listed: ListedNode, timeline: Vec<TimelineEvent>, now: Timest
         wait,
         park,
         mark,
+        drift: Vec::new(),
         maas: MaasView {
             system_id: node.system_id,
             status_name: maas_status.map(|number| maas_status::label(number).to_owned()),

@@ -47,6 +47,7 @@ fn status(maas_version: String, maas_user: String, now: Timestamp) -> SiteStatus
         health: "ok".to_owned(),
         health_detail: String::new(),
         answered_at: Some(now),
+        missed_work: 0,
     }
 }
 

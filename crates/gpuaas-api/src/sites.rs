@@ -63,8 +63,8 @@ pub(crate) async fn change(
         return Ok(Json(site));
     }
     let fields: Vec<String> = patch.keys().cloned().collect();
-    let defaults =
-        json!({ "ca_pem": null, "node_ca_pem": null, "pxe_vlan": null, "approved_images": [] });
+    let defaults = json!({ "ca_pem": null, "node_ca_pem": null, "pxe_vlan": null, "approved_images": [],
+        "drift_policy": {} });
     let spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
     check::site("", &spec)?;
     if spec.name != site.spec.name {

@@ -8,6 +8,7 @@
 
 pub mod buckets;
 pub mod decide;
+pub mod drift;
 pub mod effect;
 pub mod failure;
 pub mod gates;

@@ -1,5 +1,6 @@
 //! MAAS' machine, reduced to what decisions need.
 
+use gpuaas_types::Timestamp;
 use gpuaas_types::machine::{Disk, Link, MachineView, Nic};
 use maas_client::{BlockDevice, Interface, Machine};
 
@@ -38,6 +39,8 @@ pub fn machine(machine: &Machine) -> MachineView {
             machine.hardware_info.system_vendor, machine.hardware_info.system_product
         ),
         has_installation_result: machine.current_installation_result_id.is_some(),
+        installation_id: machine.current_installation_result_id.map(id),
+        last_sync: machine.last_sync.as_deref().and_then(Timestamp::from_rfc3339),
     }
 }
 

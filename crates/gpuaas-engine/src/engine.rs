@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::fetch::Fetch;
 use crate::site::{Connect, Sites};
-use crate::{watcher, worker};
+use crate::{sweep, watcher, worker};
 
 /// What an engine is told.
 #[derive(Debug, Clone)]
@@ -28,6 +28,9 @@ pub struct EngineConfig {
     pub lease_seconds: f64,
     /// Seconds between two looks at a site's event feed.
     pub poll_seconds: f64,
+    /// Seconds between two comparisons of a site's machines with what is remembered of them; 0:
+    /// none are made.
+    pub sweep_seconds: f64,
 }
 
 impl EngineConfig {
@@ -40,6 +43,7 @@ impl EngineConfig {
             parallel_runs: 96,
             lease_seconds: 45.0,
             poll_seconds: 1.0,
+            sweep_seconds: 900.0,
         }
     }
 }
@@ -120,6 +124,7 @@ impl Engine {
         let loops = vec![
             tokio::spawn(worker::run(Arc::clone(shared))),
             tokio::spawn(watcher::keep(Arc::clone(shared))),
+            tokio::spawn(sweep::keep(Arc::clone(shared))),
         ];
         engine.loops = Mutex::new(loops);
         Arc::new(engine)

@@ -19,6 +19,7 @@ mod perform;
 mod predeploy;
 mod reads;
 pub mod site;
+mod sweep;
 pub mod tokens;
 pub mod virtual_clock;
 mod watcher;

@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use gpuaas_store::{ObservedEvent, StoreError, WatchBatch, WatchLease, Watched};
-use gpuaas_types::api::{SiteStatus, Source, TimelineEvent};
+use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::machine::maas_status;
 use gpuaas_types::{NodeId, SiteId, Timestamp};
 use maas_client::{Event, EventLevel, EventQuery};
@@ -187,15 +187,8 @@ impl Watcher {
     }
 
     async fn record_health(&self, health: &str, detail: &str) -> Result<(), StoreError> {
-        let site = self.shared.store.site(self.lease.site_id).await?;
         let now = self.shared.clock.now();
-        let status = SiteStatus {
-            health: health.to_owned(),
-            health_detail: detail.to_owned(),
-            answered_at: if health == "ok" { Some(now) } else { site.status.answered_at },
-            ..site.status
-        };
-        self.shared.store.set_site_status(now, self.lease.site_id, &status).await
+        self.shared.store.set_site_health(now, self.lease.site_id, health, detail).await
     }
 
     /// Everything new in the feed, oldest first; none on the first look, which only finds the end.

@@ -34,6 +34,7 @@
 mod agent;
 mod audit;
 mod db;
+mod drift;
 mod error;
 mod journal;
 mod lookups;
@@ -61,6 +62,7 @@ use tokio::sync::{broadcast, watch as signal};
 
 pub use agent::Heartbeat;
 pub use audit::{AuditEntry, IdempotencyKey, NewAudit};
+pub use drift::{ListedDrift, MissedWork, SweepFinding, SweepSubject};
 pub use error::StoreError;
 pub use journal::BatchScope;
 pub use node::{ListedNode, NewNode, NewRun, NodeFilter, Onboard, Onboarded, RunBrief};

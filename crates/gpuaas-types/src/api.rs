@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
-use crate::lifecycle::{NodeState, RunKind, RunStatus, Step};
+use crate::lifecycle::{DriftAction, DriftKind, NodeState, RunKind, RunStatus, Step};
 use crate::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use crate::time::Timestamp;
 
@@ -55,6 +55,9 @@ pub struct SiteStatus {
     /// When MAAS last answered.
     #[serde(default)]
     pub answered_at: Option<Timestamp>,
+    /// How often a sweep found work that the event feed had missed.
+    #[serde(default)]
+    pub missed_work: i64,
 }
 
 /// A site.
@@ -183,6 +186,37 @@ pub enum Mark {
     Parked,
 }
 
+/// A difference between a node in service and its machine in MAAS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drift {
+    /// Of which kind.
+    pub kind: DriftKind,
+    /// What is remembered.
+    pub expected: String,
+    /// What MAAS says.
+    pub found: String,
+    /// What the site's policy says of it.
+    pub action: DriftAction,
+    /// When it was first seen.
+    pub since: Timestamp,
+    /// When it was last seen.
+    pub seen_at: Timestamp,
+}
+
+/// An item of `GET /api/v1/drift`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeDrift {
+    /// Hostname of the node.
+    pub node: String,
+    /// Its site.
+    pub site: String,
+    /// The difference.
+    #[serde(flatten)]
+    pub drift: Drift,
+    /// What may be done about it.
+    pub next_action: String,
+}
+
 /// A node that does not go on as expected: an item of `GET /api/v1/nodes/stuck`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StuckNode {
@@ -284,6 +318,9 @@ pub struct NodeView {
     /// How late the open run is; none: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
+    /// How its machine differs from what is remembered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<Drift>,
     /// What MAAS says.
     pub maas: MaasView,
     /// When the agent last sent a heartbeat.

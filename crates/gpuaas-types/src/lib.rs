@@ -16,6 +16,6 @@ pub use ids::{
     AttemptId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId, SiteId, TaskId,
     TokenId,
 };
-pub use lifecycle::{Bucket, NodeState, RunKind, RunStatus, Step};
+pub use lifecycle::{Bucket, DriftAction, DriftKind, NodeState, RunKind, RunStatus, Step};
 pub use problem::{FieldError, Problem};
 pub use time::Timestamp;

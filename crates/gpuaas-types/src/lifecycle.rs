@@ -159,6 +159,38 @@ words!(
 );
 
 words!(
+    /// How a machine in MAAS differs from what its node remembers.
+    DriftKind {
+        /// It is no longer deployed.
+        ReleasedByHand = "released_by_hand",
+        /// Another deployment than ours is on it, or under way.
+        DeployedByHand = "deployed_by_hand",
+        /// Somebody works on it in rescue mode.
+        InRescueMode = "in_rescue_mode",
+        /// MAAS does not list it any more.
+        Vanished = "vanished",
+        /// It has another hostname.
+        Renamed = "renamed",
+        /// It has other tags.
+        Retagged = "retagged",
+        /// The deployed system no longer reports its hardware.
+        HwSyncStale = "hw_sync_stale",
+    }
+);
+
+words!(
+    /// What is done about a kind of drift.
+    DriftAction {
+        /// Say so.
+        Report = "report",
+        /// Say so and hold the node back.
+        Quarantine = "quarantine",
+        /// Take over what MAAS says.
+        Adopt = "adopt",
+    }
+);
+
+words!(
     /// The twelve timing buckets, a partition of a run's wall time.
     Bucket {
         /// Request accepted to workflow start.

@@ -210,6 +210,12 @@ pub struct MachineView {
     pub hardware: String,
     /// Whether an installation result set exists.
     pub has_installation_result: bool,
+    /// Number of the current installation; another one is another deployment.
+    #[serde(default)]
+    pub installation_id: Option<i64>,
+    /// When the deployed system last reported its hardware.
+    #[serde(default)]
+    pub last_sync: Option<Timestamp>,
 }
 
 impl MachineView {

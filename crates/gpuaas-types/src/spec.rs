@@ -1,6 +1,10 @@
 //! What operators write: sites, profiles, fabric addresses. Unknown fields are refused by name.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+use crate::lifecycle::{DriftAction, DriftKind};
 
 /// A MAAS region. The API key is never part of it: it is sealed beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,9 @@ pub struct SiteSpec {
     /// site share the links over which the images travel.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub batch_max_parallel: u32,
+    /// What is done about each kind of drift; what is left out is reported.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drift_policy: BTreeMap<DriftKind, DriftAction>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -48,6 +48,12 @@ impl Timestamp {
         micros / 1e6
     }
 
+    /// Reads RFC 3339 text; none where it is not.
+    #[must_use]
+    pub fn from_rfc3339(text: &str) -> Option<Self> {
+        DateTime::parse_from_rfc3339(text).ok().map(|at| Self(at.timestamp_micros()))
+    }
+
     /// As a chrono date; out-of-range values clamp to the epoch.
     #[must_use]
     pub fn to_chrono(self) -> DateTime<Utc> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gpuaas_types::{NodeState, Timestamp};
+use gpuaas_types::{DriftAction, DriftKind, NodeState, Timestamp};
 
 use crate::failure::EXIT_CODES;
 
@@ -53,6 +53,9 @@ pub enum Command {
     /// Runs: the durable work on nodes.
     #[command(subcommand)]
     Run(RunCommand),
+    /// Differences between nodes and their machines in MAAS.
+    #[command(subcommand)]
+    Drift(DriftCommand),
     /// Say what a node waits for, from whom, and what to do next.
     Explain(ExplainArgs),
     /// Onboard simulated machines end to end, with nothing installed.
@@ -272,6 +275,9 @@ pub struct SiteAddArgs {
     /// Image that may be deployed here; repeat for more [default: any that MAAS has].
     #[arg(long = "approve-image", value_name = "IMAGE")]
     pub approve_images: Vec<String>,
+    /// What to do about a kind of drift: report, quarantine or adopt; repeat for more.
+    #[arg(long, value_name = "KIND=ACTION", value_parser = drift_rule)]
+    pub drift: Vec<(DriftKind, DriftAction)>,
     /// Certificate authority of an https region, PEM.
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
@@ -465,6 +471,34 @@ pub struct NodeListArgs {
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
+}
+
+/// `gpuaas drift`.
+#[derive(Debug, Subcommand)]
+pub enum DriftCommand {
+    /// List how machines in MAAS differ from what their nodes remember.
+    List(DriftListArgs),
+}
+
+/// `gpuaas drift list`.
+#[derive(Debug, Clone, Args)]
+pub struct DriftListArgs {
+    /// Only nodes of this site.
+    #[arg(long)]
+    pub site: Option<String>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+fn drift_rule(text: &str) -> Result<(DriftKind, DriftAction), String> {
+    let (kind, action) = text.split_once('=').ok_or("write KIND=ACTION")?;
+    let kind = kind.parse().map_err(|_| {
+        let all: Vec<&str> = DriftKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("use one of {}", all.join(", "))
+    })?;
+    let action = action.parse().map_err(|_| "use one of report, quarantine, adopt".to_owned())?;
+    Ok((kind, action))
 }
 
 fn node_state(text: &str) -> Result<NodeState, String> {

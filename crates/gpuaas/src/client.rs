@@ -6,8 +6,8 @@ use std::time::Duration;
 use gpuaas_api::explain::Explanation;
 use gpuaas_types::Problem;
 use gpuaas_types::api::{
-    List, NodeView, OnboardAccepted, ProfilePreset, ProfileResource, RoceResource, RunView,
-    SiteCreate, SiteResource, StuckNode,
+    List, NodeDrift, NodeView, OnboardAccepted, ProfilePreset, ProfileResource, RoceResource,
+    RunView, SiteCreate, SiteResource, StuckNode,
 };
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
@@ -193,6 +193,18 @@ impl ApiClient {
             if let Some(value) = value {
                 url.query_pairs_mut().append_pair(name, value);
             }
+        }
+        self.answer(self.http.get(url)).await
+    }
+
+    /// `GET /api/v1/drift?site=`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn drift(&self, site: Option<&str>) -> Result<List<NodeDrift>, Failure> {
+        let mut url = self.url(&["drift"])?;
+        if let Some(site) = site {
+            url.query_pairs_mut().append_pair("site", site);
         }
         self.answer(self.http.get(url)).await
     }

@@ -8,8 +8,8 @@ use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSp
 use serde_json::{Map, Value};
 
 use crate::args::{
-    Assignment, ExplainArgs, NodeCommand, NodeListArgs, OnboardArgs, ProfileCommand, RoceAddArgs,
-    RoceCommand, RunCommand, SiteAddArgs, SiteCommand,
+    Assignment, DriftCommand, ExplainArgs, NodeCommand, NodeListArgs, OnboardArgs, ProfileCommand,
+    RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs, SiteCommand,
 };
 use crate::client::ApiClient;
 use crate::failure::Failure;
@@ -52,6 +52,7 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
             node_ca_pem: pem(&args.node_ca_file)?,
             pxe_vlan: args.pxe_vlan,
             approved_images: args.approve_images.clone(),
+            drift_policy: args.drift.iter().copied().collect(),
             batch_max_parallel: 0,
         },
         api_key: read_secret(&args.api_key_file)?,
@@ -278,6 +279,16 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
         }
     };
     output::print(terminal, format, &run, output::run)
+}
+
+/// `gpuaas drift`.
+///
+/// # Errors
+/// What the control plane refused.
+pub async fn drift(command: DriftCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    let DriftCommand::List(args) = command;
+    let drift = ApiClient::from_args(&args.api)?.drift(args.site.as_deref()).await?;
+    output::print(terminal, args.api.format, &drift, output::drift)
 }
 
 /// `gpuaas explain`.

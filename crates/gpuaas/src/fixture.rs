@@ -106,6 +106,7 @@ pub(crate) fn node() -> NodeView {
         }),
         park: None,
         mark: None,
+        drift: Vec::new(),
         maas: MaasView {
             system_id: Some("abc123".to_owned()),
             status_name: Some("Commissioning".to_owned()),
@@ -157,6 +158,7 @@ pub(crate) fn site() -> SiteResource {
             node_ca_pem: None,
             pxe_vlan: None,
             approved_images: Vec::new(),
+            drift_policy: std::collections::BTreeMap::new(),
             batch_max_parallel: 0,
         },
         status: SiteStatus {
@@ -165,6 +167,7 @@ pub(crate) fn site() -> SiteResource {
             health: "ok".to_owned(),
             health_detail: String::new(),
             answered_at: Some(at(1.0)),
+            missed_work: 0,
         },
         revision: 1,
         created_at: BEGIN,

@@ -89,6 +89,7 @@ async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failu
         Command::Roce(command) => commands::roce(command, terminal).await,
         Command::Node(command) => commands::node(command, terminal).await,
         Command::Run(command) => commands::run(command, terminal).await,
+        Command::Drift(command) => commands::drift(command, terminal).await,
         Command::Explain(args) => commands::explain(args, terminal).await,
         Command::Lab(args) => lab::run(args, terminal).await,
         Command::Bench(command) => bench::run(command, terminal).await,

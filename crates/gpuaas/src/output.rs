@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{ContentArrangement, Table, presets};
 use gpuaas_api::explain::Explanation;
 use gpuaas_types::api::{
-    List, Mark, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource, RunView,
+    List, Mark, NodeDrift, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource, RunView,
     SiteResource, StuckNode,
 };
 use serde::Serialize;
@@ -106,6 +106,7 @@ pub fn site(site: &SiteResource, _style: Style) -> String {
         ("maas version", site.status.maas_version.clone()),
         ("maas user", site.status.maas_user.clone()),
         ("maas answered", answered),
+        ("missed work", site.status.missed_work.to_string()),
         ("revision", site.revision.to_string()),
     ])
 }
@@ -219,6 +220,26 @@ pub fn stuck(list: &List<StuckNode>, style: Style) -> String {
     )
 }
 
+/// Differences between nodes and their machines, one line each.
+#[must_use]
+pub fn drift(list: &List<NodeDrift>, style: Style) -> String {
+    table(
+        style,
+        &["NODE", "KIND", "FOUND", "REMEMBERED", "ACTION", "SINCE", "NEXT ACTION"],
+        list.items.iter().map(|item| {
+            vec![
+                item.node.clone(),
+                item.drift.kind.to_string(),
+                item.drift.found.clone(),
+                item.drift.expected.clone(),
+                item.drift.action.to_string(),
+                item.drift.since.to_chrono().format("%d %H:%M:%S").to_string(),
+                item.next_action.clone(),
+            ]
+        }),
+    )
+}
+
 const fn mark(mark: Mark) -> &'static str {
     match mark {
         Mark::Slow => "slow",
@@ -311,6 +332,10 @@ fn summary(node: &NodeView) -> String {
         ("MAAS says", maas),
         ("the agent says", agent),
     ]);
+    for drift in &node.drift {
+        let line = format!("{}: {}, not {}", drift.kind, drift.found, drift.expected);
+        text.push_str(&fields(&[("drift", line)]));
+    }
     if let Some(wait) = &node.wait {
         let at =
             |at: Option<gpuaas_types::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();

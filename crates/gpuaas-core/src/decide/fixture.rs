@@ -87,6 +87,8 @@ pub(crate) fn machine(status: i64) -> MachineView {
         tags: Vec::new(),
         hardware: "Dell XE9680".to_owned(),
         has_installation_result: false,
+        installation_id: None,
+        last_sync: None,
     }
 }
 
@@ -152,6 +154,7 @@ impl Case {
             node_ca_pem: None,
             pxe_vlan: None,
             approved_images: Vec::new(),
+            drift_policy: std::collections::BTreeMap::new(),
             batch_max_parallel: 0,
         };
         Self {

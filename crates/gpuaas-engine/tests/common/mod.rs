@@ -115,6 +115,7 @@ impl Harness {
         let mut config =
             EngineConfig::new(&advertise, Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent));
         config.poll_seconds = 0.05 * factor;
+        config.sweep_seconds = 0.0;
         let (site_id, profile_id) = register(&store, &sim, &profile, clock.now()).await;
         let kit =
             Kit { url, clock: Arc::clone(&clock), bundles: Arc::new(bundles), artifacts, config };
@@ -123,6 +124,35 @@ impl Harness {
         let hosts = region.with(|region| region.hosts());
         tokio::spawn(play_nodes(store.clone(), sim, Arc::clone(&clock)));
         Self { store, engine, sim: region, site_id, profile_id, hosts, clock, kit, _dir: dir }
+    }
+
+    /// Ends the engine and starts another that sweeps every `seconds` of its clock.
+    pub(crate) async fn restart_sweeping(&self, seconds: f64) -> Arc<Engine> {
+        self.engine.stop().await;
+        let mut kit = self.kit.clone();
+        kit.config.sweep_seconds = seconds;
+        kit.engine(self.store.clone())
+    }
+
+    /// Waits for `count` differences.
+    pub(crate) async fn drift_until(&self, count: usize) -> Vec<gpuaas_store::ListedDrift> {
+        self.drift_when(|seen| seen.len() >= count).await
+    }
+
+    /// Waits for differences that `enough` accepts.
+    pub(crate) async fn drift_when(
+        &self,
+        enough: impl Fn(&[gpuaas_store::ListedDrift]) -> bool,
+    ) -> Vec<gpuaas_store::ListedDrift> {
+        let deadline = RealClock.now().plus_seconds(30.0);
+        loop {
+            let seen = self.store.list_drift(None).await.unwrap();
+            if enough(&seen) {
+                return seen;
+            }
+            assert!(RealClock.now() < deadline, "{seen:?}");
+            RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
+        }
     }
 
     pub(crate) async fn onboard(&self, host: &maas_sim::HostView) -> OnboardAccepted {
@@ -205,6 +235,7 @@ async fn register(
         node_ca_pem: None,
         pxe_vlan: None,
         approved_images: Vec::new(),
+        drift_policy: std::collections::BTreeMap::new(),
         batch_max_parallel: 0,
     };
     let key = Secret::new(sim.api_key.clone());

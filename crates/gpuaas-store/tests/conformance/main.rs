@@ -11,6 +11,7 @@
 )]
 
 mod agents;
+mod drift;
 mod nodes;
 mod rig;
 mod runs;

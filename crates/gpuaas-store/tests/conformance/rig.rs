@@ -178,6 +178,7 @@ pub(crate) fn site_spec(name: &str) -> SiteSpec {
         node_ca_pem: None,
         pxe_vlan: Some(100),
         approved_images: vec!["ubuntu/noble".to_owned()],
+        drift_policy: std::collections::BTreeMap::new(),
         batch_max_parallel: 0,
     }
 }

@@ -8,7 +8,7 @@ use gpuaas_types::{NodeId, NodeState, RunStatus, SiteId, Timestamp};
 
 use crate::rig::{NOON, World, at, code, event, id, on_each};
 
-fn machine(status: i64) -> MachineView {
+pub(crate) fn machine(status: i64) -> MachineView {
     let view = serde_json::json!({
         "system_id": "abc123", "hostname": "j22u11", "status": status, "owner": null,
         "power_state": "on", "power_type": "ipmi", "architecture": "amd64/generic",

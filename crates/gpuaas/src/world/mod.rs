@@ -446,6 +446,7 @@ async fn register(
         pxe_vlan: None,
         approved_images: Vec::new(),
         batch_max_parallel: 0,
+        drift_policy: std::collections::BTreeMap::new(),
     };
     let key = Secret::new(api_key.to_owned());
     let made = store.create_site(BEGIN, site_id, spec, SiteStatus::default(), &key).await;

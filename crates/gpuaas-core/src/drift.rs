@@ -1,0 +1,207 @@
+//! What differs between a node in service and its machine in MAAS.
+//!
+//! MAAS is open to people, and its event feed says nothing of renaming, tagging, deleting
+//! (contract section 13). So a slow sweep reads the machines of nodes in service, and this module
+//! compares each with what was last remembered of it. Level-triggered: a difference is there as
+//! long as it is seen, and gone when it is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpuaas_types::machine::{MachineView, maas_status as status};
+use gpuaas_types::{DriftAction, DriftKind, Timestamp};
+
+/// Intervals without a report after which hardware sync counts as stale (contract section 15).
+const STALE_INTERVALS: f64 = 1.5;
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Of which kind.
+    pub kind: DriftKind,
+    /// What is remembered.
+    pub expected: String,
+    /// What MAAS says.
+    pub found: String,
+}
+
+/// Everything that differs. `remembered` is the machine as last read by a run of the node, `seen`
+/// as MAAS shows it now; none: MAAS does not list it any more.
+#[must_use]
+pub fn compare(
+    hostname: &str,
+    remembered: Option<&MachineView>,
+    seen: Option<&MachineView>,
+    now: Timestamp,
+) -> Vec<Difference> {
+    let mut all = Vec::new();
+    let mut note = |kind, expected: String, found: String| {
+        all.push(Difference { kind, expected, found });
+    };
+    let Some(seen) = seen else {
+        note(DriftKind::Vanished, "a machine in MAAS".to_owned(), "no such machine".to_owned());
+        return all;
+    };
+    if let Some(kind) = displaced(seen.status) {
+        note(kind, "Deployed".to_owned(), format!("MAAS says {}", status::label(seen.status)));
+    } else if let Some(remembered) = remembered.filter(|m| m.status == status::DEPLOYED) {
+        let (expected, found) = (deployment(remembered), deployment(seen));
+        if expected != found {
+            note(DriftKind::DeployedByHand, expected, found);
+        }
+    }
+    if !seen.hostname.eq_ignore_ascii_case(hostname) {
+        note(DriftKind::Renamed, hostname.to_owned(), seen.hostname.clone());
+    }
+    if let Some(remembered) = remembered {
+        let (expected, found) = (tags(remembered), tags(seen));
+        if expected != found {
+            note(DriftKind::Retagged, expected, found);
+        }
+    }
+    if let Some((expected, found)) = stale(seen, now) {
+        note(DriftKind::HwSyncStale, expected, found);
+    }
+    all
+}
+
+/// What a status other than Deployed means for a node in service.
+const fn displaced(number: i64) -> Option<DriftKind> {
+    match number {
+        status::DEPLOYED => None,
+        status::DEPLOYING | status::FAILED_DEPLOYMENT => Some(DriftKind::DeployedByHand),
+        status::RESCUE_MODE
+        | status::ENTERING_RESCUE_MODE
+        | status::FAILED_ENTERING_RESCUE_MODE
+        | status::EXITING_RESCUE_MODE
+        | status::FAILED_EXITING_RESCUE_MODE => Some(DriftKind::InRescueMode),
+        _ => Some(DriftKind::ReleasedByHand),
+    }
+}
+
+/// What tells one deployment from another.
+fn deployment(machine: &MachineView) -> String {
+    let owner = machine.owner.as_deref().unwrap_or("nobody");
+    let number = machine.installation_id.map(|id| format!(", installation {id}"));
+    let system = format!("{}/{}", machine.osystem, machine.distro_series);
+    format!("{system} of {owner}{}", number.unwrap_or_default())
+}
+
+fn tags(machine: &MachineView) -> String {
+    let tags: BTreeSet<&str> = machine.tags.iter().map(String::as_str).collect();
+    if tags.is_empty() {
+        return "no tags".to_owned();
+    }
+    tags.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn stale(machine: &MachineView, now: Timestamp) -> Option<(String, String)> {
+    if !machine.enable_hw_sync || machine.status != status::DEPLOYED {
+        return None;
+    }
+    let interval = f64::from(u32::try_from(machine.sync_interval_seconds?).ok()?);
+    let last = machine.last_sync?;
+    if now.seconds_since(last) <= STALE_INTERVALS * interval {
+        return None;
+    }
+    // The age grows with every look; the moment does not, so that one silence is one finding.
+    Some((format!("a report every {interval:.0} s"), format!("none since {last}")))
+}
+
+/// What the site's policy says of a kind; what it leaves out is reported.
+#[must_use]
+pub fn action(policy: &BTreeMap<DriftKind, DriftAction>, kind: DriftKind) -> DriftAction {
+    let action = policy.get(&kind).copied().unwrap_or(DriftAction::Report);
+    if may(kind, action) { action } else { DriftAction::Report }
+}
+
+/// Whether a kind can be treated so: only a name and tags can be taken as ours.
+#[must_use]
+pub const fn may(kind: DriftKind, action: DriftAction) -> bool {
+    match action {
+        DriftAction::Report | DriftAction::Quarantine => true,
+        DriftAction::Adopt => matches!(kind, DriftKind::Renamed | DriftKind::Retagged),
+    }
+}
+
+/// What an operator may do about it.
+#[must_use]
+pub const fn next_action(kind: DriftKind) -> &'static str {
+    match kind {
+        DriftKind::ReleasedByHand => {
+            "find out who released it; reimage the node, or detach it if it is to stay away"
+        }
+        DriftKind::DeployedByHand => {
+            "find out who deployed it; detach the node if it is theirs now, else reimage it"
+        }
+        DriftKind::InRescueMode => "wait for whoever works on it to leave rescue mode",
+        DriftKind::Vanished => "find out who deleted it; detach the node, then onboard the host",
+        DriftKind::Renamed => "rename it back in MAAS, or let the site's policy adopt the name",
+        DriftKind::Retagged => "restore the tags in MAAS, or let the site's policy adopt them",
+        DriftKind::HwSyncStale => {
+            "see on the host whether maas_hardware_sync.timer runs and reaches MAAS"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::fixture::{at, machine};
+
+    fn deployed() -> MachineView {
+        let mut deployed = machine(status::DEPLOYED);
+        deployed.osystem = "ubuntu".to_owned();
+        deployed.distro_series = "noble".to_owned();
+        deployed.owner = Some("gpuaas".to_owned());
+        deployed.installation_id = Some(7);
+        deployed
+    }
+
+    fn kinds(change: impl Fn(&mut MachineView)) -> Vec<DriftKind> {
+        let mut seen = deployed();
+        change(&mut seen);
+        let found = compare("j22u11", Some(&deployed()), Some(&seen), at(1000.0));
+        found.into_iter().map(|difference| difference.kind).collect()
+    }
+
+    #[test]
+    fn every_kind_is_seen_and_an_unchanged_machine_is_not() {
+        assert_eq!(kinds(|_| {}), []);
+        for gone in [status::READY, status::NEW, status::RELEASING, status::BROKEN] {
+            assert_eq!(kinds(|m| m.status = gone), [DriftKind::ReleasedByHand]);
+        }
+        assert_eq!(kinds(|m| m.status = status::RESCUE_MODE), [DriftKind::InRescueMode]);
+        assert_eq!(kinds(|m| m.status = status::DEPLOYING), [DriftKind::DeployedByHand]);
+        assert_eq!(kinds(|m| m.installation_id = Some(8)), [DriftKind::DeployedByHand]);
+        assert_eq!(kinds(|m| m.owner = Some("ann".to_owned())), [DriftKind::DeployedByHand]);
+        assert_eq!(kinds(|m| m.distro_series = "jammy".to_owned()), [DriftKind::DeployedByHand]);
+        assert_eq!(kinds(|m| m.hostname = "x".to_owned()), [DriftKind::Renamed]);
+        assert_eq!(kinds(|m| m.tags = vec!["a".to_owned()]), [DriftKind::Retagged]);
+        let vanished = compare("j22u11", Some(&deployed()), None, at(0.0));
+        assert_eq!(vanished[0].kind, DriftKind::Vanished);
+    }
+
+    #[test]
+    fn hardware_sync_is_stale_after_one_and_a_half_intervals() {
+        let synced = |age: f64| {
+            kinds(|m| {
+                m.enable_hw_sync = true;
+                m.sync_interval_seconds = Some(100);
+                m.last_sync = Some(at(1000.0 - age));
+            })
+        };
+        assert_eq!(synced(150.0), []);
+        assert_eq!(synced(151.0), [DriftKind::HwSyncStale]);
+    }
+
+    #[test]
+    fn only_names_and_tags_can_be_adopted() {
+        let all = |action| DriftKind::ALL.iter().map(|kind| (*kind, action)).collect();
+        let policy: BTreeMap<_, _> = all(DriftAction::Adopt);
+        assert_eq!(action(&policy, DriftKind::Renamed), DriftAction::Adopt);
+        assert_eq!(action(&policy, DriftKind::Vanished), DriftAction::Report);
+        assert_eq!(action(&BTreeMap::new(), DriftKind::Vanished), DriftAction::Report);
+        let policy = all(DriftAction::Quarantine);
+        assert_eq!(action(&policy, DriftKind::Vanished), DriftAction::Quarantine);
+    }
+}

@@ -1,0 +1,204 @@
+//! The slow sweep: compares nodes with MAAS, and finds work that the event feed missed.
+//!
+//! The feed carries status changes only and may lose one (contract section 13). So every quarter
+//! of an hour the machines of nodes in service are read in batches, which costs MAAS a fiftieth of
+//! a call per node, and compared with what is remembered. Machines with an open run are read only
+//! when nothing was heard of them for as long: the run itself reads what it needs.
+//!
+//! A machine of a run that differs is no alarm yet: the feed may only be a look behind. It is one
+//! if the feed has still not said so two looks later.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gpuaas_core::drift::{action, compare};
+use gpuaas_store::{MissedWork, StoreError, SweepFinding, SweepSubject};
+use gpuaas_types::machine::{MachineView, Observation, maas_status};
+use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timestamp};
+use maas_client::MachineFilter;
+
+use crate::convert;
+use crate::engine::Shared;
+use crate::site::{CallError, Site};
+
+/// Machines in one read: from 10 on they cost the same each (contract section 16).
+const BATCH: usize = 50;
+/// Looks at the feed after which it should have told of a change.
+const LOOKS: f64 = 2.0;
+/// Part of the interval between two looks for sites that are due.
+const LOOK_PART: f64 = 0.1;
+
+/// Sweeps every site when it is due, until the engine stops.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let interval = shared.config.sweep_seconds;
+    if interval <= 0.0 {
+        return;
+    }
+    let mut stop = shared.stopping();
+    while !*stop.borrow() {
+        match shared.store.sites().await {
+            Ok(sites) => {
+                for site in sites {
+                    if let Err(error) = sweep_if_due(&shared, site.id, interval).await {
+                        tracing::warn!(site_id = %site.id, %error, "the sweep was not recorded");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "cannot list the sites"),
+        }
+        let next = shared.clock.now().plus_seconds(interval * LOOK_PART);
+        tokio::select! {
+            _ = stop.changed() => {}
+            () = shared.clock.sleep_until(next) => {}
+        }
+    }
+}
+
+async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), StoreError> {
+    if !shared.store.claim_sweep(shared.clock.now(), id, interval).await? {
+        return Ok(());
+    }
+    let site = match shared.sites.get(id).await {
+        Ok(site) => site,
+        Err(error) => {
+            tracing::warn!(site_id = %id, %error, "the site cannot be swept");
+            return Ok(());
+        }
+    };
+    let subjects = shared.store.sweep_subjects(id).await?;
+    let quiet_since = shared.clock.now().plus_seconds(-interval);
+    let subjects: Vec<_> = subjects.into_iter().filter(|s| worth_it(s, quiet_since)).collect();
+    let mut suspects = Vec::new();
+    for batch in subjects.chunks(BATCH) {
+        let asked_at = shared.clock.now();
+        let seen = match read(&site, batch).await {
+            Ok(seen) => seen,
+            Err(error) => {
+                tracing::warn!(site_id = %id, %error, "the sweep stopped half way");
+                break;
+            }
+        };
+        let (working, serving): (Vec<_>, Vec<_>) = batch.iter().partition(|s| s.run.is_some());
+        let findings = serving.iter().map(|s| finding(&site, s, &seen, asked_at)).collect();
+        shared.store.record_sweep(shared.clock.now(), findings).await?;
+        suspects.extend(working.into_iter().filter_map(|s| suspect(s, &seen, asked_at)));
+    }
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    raise(shared, id, suspects).await
+}
+
+/// Nodes in service without a run, and runs that move but heard nothing since `quiet_since`.
+fn worth_it(subject: &SweepSubject, quiet_since: Timestamp) -> bool {
+    use NodeState::{Active, Draining, Offline, Quarantined};
+    match subject.run {
+        None => {
+            matches!(subject.node.state, Active | Offline | Quarantined | Draining)
+                && subject.observation.is_some()
+        }
+        Some((_, RunStatus::Running | RunStatus::Waiting)) => subject
+            .observation
+            .as_ref()
+            .is_some_and(|seen| !seen.vanished && seen.read_at.max(seen.status_at) <= quiet_since),
+        Some(_) => false,
+    }
+}
+
+async fn read(
+    site: &Site,
+    batch: &[SweepSubject],
+) -> Result<HashMap<String, MachineView>, CallError> {
+    let filter = MachineFilter::ids(batch.iter().filter_map(|s| s.node.system_id.clone()));
+    let machines = site.call(|client| async move { client.machines(&filter).await }).await?;
+    Ok(machines.iter().map(|m| (m.system_id.clone(), convert::machine(m))).collect())
+}
+
+fn of<'a>(
+    subject: &SweepSubject,
+    seen: &'a HashMap<String, MachineView>,
+) -> Option<&'a MachineView> {
+    subject.node.system_id.as_ref().and_then(|id| seen.get(id))
+}
+
+/// What differs, what the policy says of it, and what it lets us take over.
+fn finding(
+    site: &Site,
+    subject: &SweepSubject,
+    seen: &HashMap<String, MachineView>,
+    asked_at: Timestamp,
+) -> SweepFinding {
+    let policy = &site.record.spec.drift_policy;
+    let machine = of(subject, seen);
+    let remembered = subject.observation.as_ref().and_then(|seen| seen.machine.as_ref());
+    let all = compare(&subject.node.hostname, remembered, machine, asked_at);
+    let (mut adopted, mut hostname, mut differences) = (None, None, Vec::new());
+    for difference in all {
+        let action = action(policy, difference.kind);
+        match (action, difference.kind, machine) {
+            (DriftAction::Adopt, DriftKind::Renamed, Some(machine)) => {
+                hostname = Some(machine.hostname.clone());
+            }
+            (DriftAction::Adopt, DriftKind::Retagged, Some(machine)) => {
+                let tags = machine.tags.clone();
+                adopted = remembered.map(|old| MachineView { tags, ..old.clone() });
+            }
+            _ => differences.push((difference, action)),
+        }
+    }
+    SweepFinding {
+        node_id: subject.node.id,
+        asked_at,
+        status: machine.map(|machine| machine.status),
+        differences,
+        adopted,
+        hostname,
+    }
+}
+
+/// The machine of a run that is not as the run was told.
+fn suspect(
+    subject: &SweepSubject,
+    seen: &HashMap<String, MachineView>,
+    asked_at: Timestamp,
+) -> Option<MissedWork> {
+    let (run_id, _) = subject.run?;
+    let old = subject.observation.as_ref()?;
+    let before = maas_status::label(old.status);
+    let (observation, now) = match of(subject, seen) {
+        Some(machine) if machine.status == old.status => return None,
+        Some(machine) => {
+            let now = maas_status::label(machine.status);
+            (Observation::from_read(machine.clone(), asked_at), format!("says {now}"))
+        }
+        None => {
+            let gone = Observation { vanished: true, read_at: asked_at, ..old.clone() };
+            (gone, "does not list the machine".to_owned())
+        }
+    };
+    let text = format!("MAAS {now}; the event feed had last said {before} and nothing since");
+    Some(MissedWork { node_id: subject.node.id, run_id, observation, text })
+}
+
+/// Gives the feed two more looks, then raises the alarm about what it still has not told.
+async fn raise(
+    shared: &Shared,
+    site_id: SiteId,
+    suspects: Vec<MissedWork>,
+) -> Result<(), StoreError> {
+    let patience = LOOKS * shared.config.poll_seconds.max(1.0);
+    shared.clock.sleep_until(shared.clock.now().plus_seconds(patience)).await;
+    let mut missed = Vec::new();
+    for suspect in suspects {
+        let told = shared.store.observation(suspect.node_id).await?;
+        let heard_at = told.map_or(Timestamp::EPOCH, |told| told.status_at.max(told.read_at));
+        if heard_at < suspect.observation.read_at {
+            missed.push(suspect);
+        }
+    }
+    if missed.is_empty() {
+        return Ok(());
+    }
+    tracing::warn!(%site_id, nodes = missed.len(), "the sweep found work that the feed missed");
+    shared.store.record_missed_work(shared.clock.now(), site_id, missed).await
+}

@@ -1,0 +1,427 @@
+//! What differs between nodes in service and MAAS, as the sweep saw it.
+//!
+//! A row per difference, there as long as it is seen. Its line in the history is written when the
+//! row appears or changes and when it goes away, so a difference that a hundred sweeps see is two
+//! lines, not a hundred. A node that left service or got a run since the sweep asked MAAS is
+//! passed over: what the run does to the machine is no drift.
+
+use std::collections::HashMap;
+
+use gpuaas_core::drift::Difference;
+use gpuaas_core::node_state::may_become;
+use gpuaas_core::record::NodeRecord;
+use gpuaas_types::api::{Drift, SiteStatus, Source, TimelineEvent};
+use gpuaas_types::machine::{MachineView, Observation};
+use gpuaas_types::{
+    DriftAction, DriftKind, NodeId, NodeState, RunId, RunStatus, SiteId, Timestamp,
+};
+
+use crate::db::{Conn, Val, args};
+use crate::error::StoreError;
+use crate::rows::{self, node_columns, node_from, observation_columns};
+use crate::{Store, run, timeline, watch};
+
+/// A node whose machine a sweep may look at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SweepSubject {
+    /// The node.
+    pub node: NodeRecord,
+    /// Its open run.
+    pub run: Option<(RunId, RunStatus)>,
+    /// What is known of its machine.
+    pub observation: Option<Observation>,
+}
+
+/// What a sweep found of one node in service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SweepFinding {
+    /// The node.
+    pub node_id: NodeId,
+    /// When MAAS was asked.
+    pub asked_at: Timestamp,
+    /// Status number that MAAS answered; none: it does not list the machine.
+    pub status: Option<i64>,
+    /// Everything that differs now, and what the policy says of it.
+    pub differences: Vec<(Difference, DriftAction)>,
+    /// The machine as remembered, with what is taken over from what was seen.
+    pub adopted: Option<MachineView>,
+    /// The hostname to take over.
+    pub hostname: Option<String>,
+}
+
+/// Work that the event feed missed: a run's machine is not as the run was told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MissedWork {
+    /// The node.
+    pub node_id: NodeId,
+    /// Its open run.
+    pub run_id: RunId,
+    /// What MAAS says.
+    pub observation: Observation,
+    /// What differs, one sentence.
+    pub text: String,
+}
+
+/// A difference with the node that has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedDrift {
+    /// The node.
+    pub node_id: NodeId,
+    /// Its hostname.
+    pub hostname: String,
+    /// Name of its site.
+    pub site: String,
+    /// The difference.
+    pub drift: Drift,
+}
+
+fn line(at: Timestamp, code: &str, text: String) -> TimelineEvent {
+    let code = code.to_owned();
+    TimelineEvent { at, run_id: None, step: None, source: Source::ControlPlane, code, text }
+}
+
+async fn known(conn: &mut Conn, node_id: NodeId) -> Result<HashMap<DriftKind, Drift>, StoreError> {
+    let rows = conn
+        .all(
+            "SELECT kind, expected, found, action, since, seen_at FROM drift WHERE node_id = $1",
+            args![node_id.0],
+        )
+        .await?;
+    let mut all = HashMap::new();
+    for row in &rows {
+        let drift = drift(&mut row.cols())?;
+        all.insert(drift.kind, drift);
+    }
+    Ok(all)
+}
+
+fn drift(cols: &mut crate::db::Cols<'_>) -> Result<Drift, StoreError> {
+    Ok(Drift {
+        kind: cols.word()?,
+        expected: cols.next()?,
+        found: cols.next()?,
+        action: cols.word()?,
+        since: cols.at()?,
+        seen_at: cols.at()?,
+    })
+}
+
+/// The node's state and site, if it is in service and no run is at work on it.
+async fn in_service(
+    conn: &mut Conn,
+    node_id: NodeId,
+) -> Result<Option<(NodeState, SiteId)>, StoreError> {
+    let row = conn
+        .first(
+            "SELECT state, site_id FROM node WHERE id = $1 \
+             AND state IN ('active', 'offline', 'quarantined', 'draining') \
+             AND NOT EXISTS (SELECT 1 FROM run WHERE run.node_id = node.id \
+             AND run.status IN ('running', 'waiting', 'parked')) {LOCK}",
+            args![node_id.0],
+        )
+        .await?;
+    row.map(|row| {
+        let mut cols = row.cols();
+        Ok((cols.word()?, cols.id(SiteId)?))
+    })
+    .transpose()
+}
+
+async fn note(
+    conn: &mut Conn,
+    now: Timestamp,
+    finding: &SweepFinding,
+) -> Result<Vec<TimelineEvent>, StoreError> {
+    let node_id = finding.node_id;
+    let Some((state, site_id)) = in_service(conn, node_id).await? else {
+        return Ok(Vec::new());
+    };
+    if let Some(status) = finding.status {
+        conn.execute(
+            "UPDATE observation SET status = $2, status_at = $3 \
+             WHERE node_id = $1 AND status_at < $3",
+            args![node_id.0, status, finding.asked_at],
+        )
+        .await?;
+    }
+    let mut lines = Vec::new();
+    let mut before = known(conn, node_id).await?;
+    let mut quarantine = None;
+    for (difference, action) in &finding.differences {
+        let Difference { kind, expected, found } = difference;
+        let old = before.remove(kind);
+        let same = old.as_ref().is_some_and(|old| old.found == *found && old.action == *action);
+        let since = old.filter(|_| same).map_or(now, |old| old.since);
+        conn.execute(
+            "INSERT INTO drift (node_id, kind, expected, found, action, since, seen_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (node_id, kind) DO UPDATE SET \
+             expected = excluded.expected, found = excluded.found, action = excluded.action, \
+             since = excluded.since, seen_at = excluded.seen_at",
+            args![node_id.0, kind.as_str(), expected, found, action.as_str(), since, now],
+        )
+        .await?;
+        if !same {
+            let text = format!("{kind}: {found}, where {expected} was remembered");
+            lines.push(line(now, "drift_found", text));
+            quarantine = quarantine.or((*action == DriftAction::Quarantine).then_some(*kind));
+        }
+    }
+    for (kind, old) in before {
+        conn.execute(
+            "DELETE FROM drift WHERE node_id = $1 AND kind = $2",
+            args![node_id.0, kind.as_str()],
+        )
+        .await?;
+        let text = format!("{kind} is over: {} no longer holds", old.found);
+        lines.push(line(now, "drift_resolved", text));
+    }
+    adopt(conn, now, finding, site_id, &mut lines).await?;
+    if let Some(kind) = quarantine.filter(|_| may_become(state, NodeState::Quarantined)) {
+        set_state(conn, now, node_id, NodeState::Quarantined).await?;
+        lines.push(line(now, "quarantined", format!("the site's policy for {kind} says so")));
+    }
+    Ok(lines)
+}
+
+async fn set_state(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+    state: NodeState,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "UPDATE node SET state = $2, revision = revision + 1, updated_at = $3 WHERE id = $1",
+        args![node_id.0, state.as_str(), now],
+    )
+    .await
+    .map(drop)
+}
+
+/// Takes over what the policy lets it: tags into what is remembered, and a name that is free.
+async fn adopt(
+    conn: &mut Conn,
+    now: Timestamp,
+    finding: &SweepFinding,
+    site_id: SiteId,
+    lines: &mut Vec<TimelineEvent>,
+) -> Result<(), StoreError> {
+    let node_id = finding.node_id;
+    if let Some(machine) = &finding.adopted {
+        let values = vec![node_id.0.into(), Val::json(machine)?];
+        conn.execute("UPDATE observation SET machine = $2 WHERE node_id = $1", values).await?;
+        let text = format!("tags taken over from MAAS: {}", machine.tags.join(", "));
+        lines.push(line(now, "drift_adopted", text));
+    }
+    let Some(hostname) = &finding.hostname else { return Ok(()) };
+    let changed = conn
+        .execute(
+            "UPDATE node SET hostname = $2, revision = revision + 1, updated_at = $3 \
+             WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM node AS other \
+             WHERE other.site_id = $4 AND other.hostname = $2 AND other.id <> $1 \
+             AND other.state NOT IN ('retired', 'detached', 'deleted'))",
+            args![node_id.0, hostname, now, site_id.0],
+        )
+        .await?;
+    let line = if changed == 1 {
+        line(now, "drift_adopted", format!("the name {hostname} is taken over from MAAS"))
+    } else {
+        line(now, "drift_not_adopted", format!("the name {hostname} belongs to another node"))
+    };
+    lines.push(line);
+    Ok(())
+}
+
+/// Changes what is known of a site, inside a transaction.
+pub(crate) async fn edit_status(
+    conn: &mut Conn,
+    now: Timestamp,
+    site_id: SiteId,
+    edit: impl FnOnce(&mut SiteStatus) + Send,
+) -> Result<(), StoreError> {
+    let row = conn.first("SELECT status FROM site WHERE id = $1 {LOCK}", args![site_id.0]).await?;
+    let row = row.ok_or_else(|| StoreError::not_found("site", site_id))?;
+    let mut status: SiteStatus = row.cols().json()?;
+    edit(&mut status);
+    let values = vec![site_id.0.into(), Val::json(&status)?, now.into()];
+    conn.execute("UPDATE site SET status = $2, updated_at = $3 WHERE id = $1", values)
+        .await
+        .map(drop)
+}
+
+impl Store {
+    /// Takes the right to sweep a site now, at most once per `interval_seconds` over all control
+    /// planes. A site that was never swept is not due before that time has passed once.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn claim_sweep(
+        &self,
+        now: Timestamp,
+        site_id: SiteId,
+        interval_seconds: f64,
+    ) -> Result<bool, StoreError> {
+        let due = now.plus_seconds(-interval_seconds);
+        self.write(move |conn| {
+            Box::pin(async move {
+                conn.execute(
+                    "UPDATE site_watch SET swept_at = $2 \
+                     WHERE site_id = $1 AND swept_at IS NULL",
+                    args![site_id.0, now],
+                )
+                .await?;
+                let claimed = conn
+                    .execute(
+                        "UPDATE site_watch SET swept_at = $2 \
+                         WHERE site_id = $1 AND swept_at <= $3",
+                        args![site_id.0, now, due],
+                    )
+                    .await?;
+                Ok(claimed == 1)
+            })
+        })
+        .await
+    }
+
+    /// The nodes of a site that have a machine, with what is known of it.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn sweep_subjects(&self, site_id: SiteId) -> Result<Vec<SweepSubject>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            node_columns!(),
+            ", run.id, run.status, ",
+            observation_columns!(),
+            " FROM ",
+            node_from!(),
+            " LEFT JOIN run ON run.node_id = node.id \
+             AND run.status IN ('running', 'waiting', 'parked') \
+             LEFT JOIN observation ON observation.node_id = node.id \
+             WHERE node.site_id = $1 AND node.system_id IS NOT NULL \
+             AND node.state NOT IN ('retired', 'detached', 'deleted') ORDER BY node.id"
+        );
+        let rows = self.reader().await?.all(SQL, args![site_id.0]).await?;
+        rows.iter()
+            .map(|row| {
+                let mut cols = row.cols();
+                let node = rows::node(&mut cols)?;
+                let run_id = cols.opt_id(RunId)?;
+                let status = cols.opt_word::<RunStatus>()?;
+                let observation = rows::observation(&mut cols)?;
+                Ok(SweepSubject { node, run: run_id.zip(status), observation })
+            })
+            .collect()
+    }
+
+    /// Writes what a sweep found of nodes in service.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn record_sweep(
+        &self,
+        now: Timestamp,
+        findings: Vec<SweepFinding>,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                for finding in &findings {
+                    let lines = note(conn, now, finding).await?;
+                    let lines = lines.iter().map(|line| (finding.node_id, line));
+                    timeline::append(conn, lines).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Raises the alarm about work that the event feed missed: a line in each node's history, a
+    /// count in the site's status, and the runs are woken with what MAAS says now.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn record_missed_work(
+        &self,
+        now: Timestamp,
+        site_id: SiteId,
+        missed: Vec<MissedWork>,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                run::wake(conn, now, missed.iter().map(|missed| missed.run_id)).await?;
+                for missed in &missed {
+                    watch::put_read(conn, missed.node_id, &missed.observation).await?;
+                    let mut line = line(now, "missed_work", missed.text.clone());
+                    line.run_id = Some(missed.run_id);
+                    timeline::append(conn, [(missed.node_id, &line)]).await?;
+                }
+                let count = i64::try_from(missed.len()).unwrap_or(i64::MAX);
+                edit_status(conn, now, site_id, |status| status.missed_work += count).await
+            })
+        })
+        .await?;
+        self.signal_due();
+        Ok(())
+    }
+
+    /// Writes how a site answers; `ok` also notes when.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn set_site_health(
+        &self,
+        now: Timestamp,
+        site_id: SiteId,
+        health: &str,
+        detail: &str,
+    ) -> Result<(), StoreError> {
+        let (health, detail) = (health.to_owned(), detail.to_owned());
+        self.write(move |conn| {
+            Box::pin(async move {
+                edit_status(conn, now, site_id, |status| {
+                    if health == "ok" {
+                        status.answered_at = Some(now);
+                    }
+                    status.health = health;
+                    status.health_detail = detail;
+                })
+                .await
+            })
+        })
+        .await
+    }
+
+    /// What differs now, by hostname; of one site, or of all.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn list_drift(
+        &self,
+        site_id: Option<SiteId>,
+    ) -> Result<Vec<ListedDrift>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT node.id, node.hostname, site.name, drift.kind, drift.expected, \
+                 drift.found, drift.action, drift.since, drift.seen_at FROM drift \
+                 JOIN node ON node.id = drift.node_id JOIN site ON site.id = node.site_id \
+                 WHERE ($1 IS NULL OR node.site_id = $1) \
+                 AND node.state NOT IN ('retired', 'detached', 'deleted') \
+                 ORDER BY node.hostname, drift.kind",
+                args![site_id.map(|id| id.0)],
+            )
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let mut cols = row.cols();
+                Ok(ListedDrift {
+                    node_id: cols.id(NodeId)?,
+                    hostname: cols.next()?,
+                    site: cols.next()?,
+                    drift: drift(&mut cols)?,
+                })
+            })
+            .collect()
+    }
+}

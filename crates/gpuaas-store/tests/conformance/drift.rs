@@ -1,0 +1,125 @@
+//! What a sweep writes.
+
+use gpuaas_core::drift::Difference;
+use gpuaas_store::{MissedWork, NodeChange, RunWrite, SweepFinding};
+use gpuaas_types::machine::{Observation, maas_status as status};
+use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus, Timestamp};
+
+use crate::rig::{NOON, World, at, on_each};
+use crate::watching::machine;
+
+/// A node in service whose machine was read at noon.
+async fn serving(world: &World, hostname: &str) -> NodeId {
+    let (node_id, _) = world.node(hostname).await;
+    let mut write = RunWrite::new(world.claim_one(NOON).await.run).releasing();
+    write.run.status = RunStatus::Succeeded;
+    write.run.due_at = Timestamp::NEVER;
+    let system_id = Some(format!("id-{hostname}"));
+    write.node = Some(NodeChange { state: Some(NodeState::Active), system_id });
+    write.observation = Some(Observation::from_read(machine(status::DEPLOYED), NOON));
+    world.store.commit(NOON, write).await.unwrap();
+    node_id
+}
+
+fn found(node_id: NodeId, differences: &[(DriftKind, &str, DriftAction)]) -> SweepFinding {
+    let difference = |(kind, found, action): &(DriftKind, &str, DriftAction)| {
+        let (expected, found) = ("before".to_owned(), (*found).to_owned());
+        (Difference { kind: *kind, expected, found }, *action)
+    };
+    SweepFinding {
+        node_id,
+        asked_at: at(100.0),
+        status: Some(status::READY),
+        differences: differences.iter().map(difference).collect(),
+        adopted: None,
+        hostname: None,
+    }
+}
+
+#[test]
+fn a_difference_is_a_row_and_a_line_while_it_lasts() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let node_id = serving(&world, "j22u11").await;
+        let codes = || async {
+            let lines = store.timeline_of_node(node_id, 0, 99).await.unwrap();
+            lines.into_iter().map(|line| line.event.code).filter(|c| c != "accepted").collect()
+        };
+        let record = |seconds, finding| store.record_sweep(at(seconds), vec![finding]);
+        let released = found(node_id, &[(DriftKind::ReleasedByHand, "Ready", DriftAction::Report)]);
+        record(100.0, released.clone()).await.unwrap();
+        record(200.0, released).await.unwrap();
+        let listed = store.list_drift(Some(world.site_id)).await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!((listed[0].hostname.as_str(), listed[0].site.as_str()), ("j22u11", "north"));
+        let drift = &listed[0].drift;
+        assert_eq!((drift.since, drift.seen_at), (at(100.0), at(200.0)));
+        let lines: Vec<String> = codes().await;
+        assert_eq!(lines, ["drift_found"]);
+        let seen = store.observation(node_id).await.unwrap().unwrap();
+        assert_eq!((seen.status, seen.status_at), (status::READY, at(100.0)));
+
+        let deployed =
+            found(node_id, &[(DriftKind::DeployedByHand, "jammy", DriftAction::Quarantine)]);
+        record(300.0, deployed).await.unwrap();
+        assert_eq!(store.node(node_id).await.unwrap().state, NodeState::Quarantined);
+        record(400.0, found(node_id, &[])).await.unwrap();
+        assert!(store.list_drift(None).await.unwrap().is_empty());
+        let lines: Vec<String> = codes().await;
+        let wanted = ["drift_found", "drift_found", "drift_resolved", "quarantined"];
+        assert_eq!(lines[..4], wanted);
+        assert_eq!(lines[4..], ["drift_resolved"]);
+    });
+}
+
+#[test]
+fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let node_id = serving(&world, "j22u11").await;
+        serving(&world, "j22u12").await;
+        let mut finding = found(node_id, &[]);
+        let mut tagged = machine(status::DEPLOYED);
+        tagged.tags = vec!["gold".to_owned()];
+        finding.adopted = Some(tagged.clone());
+        finding.hostname = Some("j22u12".to_owned());
+        store.record_sweep(at(1.0), vec![finding.clone()]).await.unwrap();
+        assert_eq!(store.node(node_id).await.unwrap().hostname, "j22u11", "the name is taken");
+        assert_eq!(store.observation(node_id).await.unwrap().unwrap().machine, Some(tagged));
+        finding.hostname = Some("j22u13".to_owned());
+        store.record_sweep(at(2.0), vec![finding]).await.unwrap();
+        assert_eq!(store.node(node_id).await.unwrap().hostname, "j22u13");
+
+        let (busy, run_id) = world.node("j22u14").await;
+        let row = (DriftKind::Vanished, "gone", DriftAction::Quarantine);
+        store.record_sweep(at(3.0), vec![found(busy, &[row])]).await.unwrap();
+        assert!(store.list_drift(None).await.unwrap().is_empty());
+        let subjects = store.sweep_subjects(world.site_id).await.unwrap();
+        assert_eq!(subjects.len(), 2, "a node without a machine cannot be swept");
+
+        let observation = Observation::from_read(machine(status::READY), at(4.0));
+        let text = "MAAS says Ready".to_owned();
+        let missed = MissedWork { node_id: busy, run_id, observation, text };
+        store.record_missed_work(at(5.0), world.site_id, vec![missed]).await.unwrap();
+        assert_eq!(store.run(run_id).await.unwrap().wake_seq, 1);
+        assert_eq!(store.observation(busy).await.unwrap().unwrap().status, status::READY);
+        store.set_site_health(at(6.0), world.site_id, "ok", "").await.unwrap();
+        let site = store.site(world.site_id).await.unwrap();
+        assert_eq!((site.status.missed_work, site.status.answered_at), (1, Some(at(6.0))));
+    });
+}
+
+#[test]
+fn a_site_is_swept_once_per_interval() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let claim = |seconds| world.store.claim_sweep(at(seconds), world.site_id, 100.0);
+        assert!(!claim(0.0).await.unwrap(), "the first sweep waits for an interval");
+        assert!(!claim(99.0).await.unwrap());
+        assert!(claim(100.0).await.unwrap());
+        assert!(!claim(101.0).await.unwrap());
+        assert!(claim(200.0).await.unwrap());
+    });
+}
