@@ -26,6 +26,8 @@ const MAX_TRIES: u32 = 4;
 /// Seconds between two looks at a machine whose events say nothing. Events carry the changes; this
 /// is for the case that the feed lost one.
 const RECHECK_SECONDS: f64 = 900.0;
+/// Shortest time after which a waiting run is looked at again.
+const SHORTEST_WAIT_SECONDS: f64 = 0.001;
 /// Seconds between two looks while an unknown outcome is open.
 const PROBE_SECONDS: f64 = 5.0;
 
@@ -135,6 +137,8 @@ pub(crate) fn wait(
 ) -> Decision {
     let row = steps::row(s.run.step);
     let deadline = s.run.step_since.plus_seconds(f64::from(row.deadline_seconds));
+    // A wait that rounds to nothing would make the run due at this very moment, for ever.
+    let seconds = seconds.max(SHORTEST_WAIT_SECONDS);
     let recheck_at = s.now.plus_seconds(seconds).min(deadline.max(s.now.plus_seconds(1.0)));
     Decision::Wait {
         wait: Wait {
