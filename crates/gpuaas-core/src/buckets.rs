@@ -1,4 +1,4 @@
-//! The twelve timing buckets as a partition of a run's wall time.
+//! The timing buckets as a partition of a run's wall time.
 //!
 //! A run is in exactly one step at each instant and a step belongs to exactly one bucket, so the
 //! buckets sum to the wall clock by construction: they are sums over the step spans, and the
@@ -11,15 +11,15 @@ use gpuaas_types::{Bucket, Timestamp};
 
 use crate::steps;
 
-/// Seconds per bucket, all twelve, from the spans of a run. An open span ends at `now`.
+/// Seconds per bucket, from the spans of a run: the twelve of the way to active always, the one of
+/// leaving where the run spent time in it. An open span ends at `now`.
 #[must_use]
 pub fn seconds_per_bucket(spans: &[StepSpan], now: Timestamp) -> BTreeMap<Bucket, f64> {
-    let mut seconds: BTreeMap<Bucket, f64> = Bucket::ALL.iter().map(|b| (*b, 0.0)).collect();
+    let mut seconds: BTreeMap<Bucket, f64> = Bucket::ONBOARDING.iter().map(|b| (*b, 0.0)).collect();
     for span in spans {
         let until = span.until.unwrap_or(now);
-        if let Some(sum) = seconds.get_mut(&steps::row(span.step).bucket) {
-            *sum += until.seconds_since(span.from);
-        }
+        let sum = seconds.entry(steps::row(span.step).bucket).or_insert(0.0);
+        *sum += until.seconds_since(span.from);
     }
     seconds
 }

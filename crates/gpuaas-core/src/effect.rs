@@ -60,6 +60,8 @@ pub enum Effect {
         /// Ask for hardware sync.
         enable_hw_sync: bool,
     },
+    /// `op=power_off`.
+    PowerOff,
 }
 
 impl Effect {
@@ -75,6 +77,7 @@ impl Effect {
             Self::UnlinkSubnet { .. } => "unlink_subnet",
             Self::LinkSubnet { .. } => "link_subnet",
             Self::Deploy { .. } => "deploy",
+            Self::PowerOff => "power_off",
         }
     }
 
@@ -86,6 +89,8 @@ impl Effect {
     pub const fn settle_seconds(&self) -> f64 {
         match self {
             Self::CreateMachine => 45.0,
+            // A BMC may take a minute, and MAAS waits for it (contract section 9).
+            Self::PowerOff => 75.0,
             _ => 20.0,
         }
     }
@@ -113,15 +118,19 @@ impl Effect {
                     link.ip_address.as_deref() == Some(ip_address)
                 })
             }
-            Self::Release { .. } => !matches!(
-                machine.status,
-                status::DEPLOYED
-                    | status::ALLOCATED
-                    | status::DEPLOYING
-                    | status::FAILED_DEPLOYMENT
-                    | status::BROKEN
-                    | status::RESERVED
-            ),
+            Self::Release { .. } => {
+                before != Some(machine.status)
+                    && !matches!(
+                        machine.status,
+                        status::DEPLOYED
+                            | status::ALLOCATED
+                            | status::DEPLOYING
+                            | status::FAILED_DEPLOYMENT
+                            | status::BROKEN
+                            | status::RESERVED
+                    )
+            }
+            Self::PowerOff => machine.power_state == "off",
             Self::Commission | Self::Deploy { .. } => before != Some(machine.status),
         };
         if done { Probe::Happened } else { Probe::NotYet }

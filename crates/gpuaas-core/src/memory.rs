@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use gpuaas_types::api::CheckResult;
-use gpuaas_types::{Step, TaskId, Timestamp};
+use gpuaas_types::{NodeState, Step, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::effect::{Effect, Intent};
+use crate::effect::{Effect, Intent, Outcome};
 
 /// How the machine came to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +96,15 @@ pub struct Memory {
     /// When the run last parked. A failure reported before that was answered by the resume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parked_at: Option<Timestamp>,
+    /// When an operator last let the run go on. Patience counts from then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumed_at: Option<Timestamp>,
+    /// When an operator last had the run try again from the beginning of its step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retried_at: Option<Timestamp>,
+    /// State of the node before the run first changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_before: Option<NodeState>,
     /// The diagnostics task of this run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
@@ -122,6 +131,34 @@ impl Memory {
         self.tries.clear();
         self.read_failure = None;
         *self.visits.entry(step).or_insert(0) += 1;
+    }
+
+    /// An operator lets the run go on where it stopped.
+    pub fn resume(&mut self, now: Timestamp) {
+        self.resumed_at = Some(now);
+        self.read_failure = None;
+    }
+
+    /// An operator has the run try again: what was tried in this step does not count any more. An
+    /// intent that MAAS took, or whose outcome nobody knows, stands: forgetting it could do the
+    /// same thing twice.
+    pub fn retry(&mut self, now: Timestamp) {
+        self.resume(now);
+        self.retried_at = Some(now);
+        self.tries.clear();
+        self.visits.remove(&Step::ReleaseForRetry);
+        self.task_id = None;
+        let refused = |outcome: &Outcome| {
+            matches!(outcome, Outcome::Rejected { .. } | Outcome::NotSent { .. })
+        };
+        match &mut self.intent {
+            Some(intent) if intent.outcome.as_ref().is_some_and(refused) => self.intent = None,
+            Some(intent) => {
+                intent.number = 1;
+                self.tries.insert(intent.effect.name().to_owned(), 1);
+            }
+            None => {}
+        }
     }
 
     /// How often `step` was entered.

@@ -7,13 +7,16 @@ use gpuaas_types::NodeState::{
 
 /// Every allowed transition. Whatever is not here is refused.
 pub const ALLOWED: &[(NodeState, &[NodeState])] = &[
-    (Registered, &[BootstrapIssued, Quarantined, Detached, Retired, Deleted]),
+    (Registered, &[BootstrapIssued, Quarantined, Draining, Detached, Retired, Deleted]),
     (BootstrapIssued, &[Registered, Enrolling, Quarantined, Draining, Detached, Retired]),
-    (Enrolling, &[BootstrapIssued, Active, Quarantined, Draining, Detached, Retired]),
+    (Enrolling, &[Registered, BootstrapIssued, Active, Quarantined, Draining, Detached, Retired]),
     (Active, &[BootstrapIssued, Offline, Quarantined, Draining, Detached]),
     (Offline, &[BootstrapIssued, Active, Quarantined, Draining, Detached]),
     (Quarantined, &[BootstrapIssued, Active, Draining, Detached, Retired]),
-    (Draining, &[Active, BootstrapIssued, Retired, Quarantined, Detached]),
+    (
+        Draining,
+        &[Registered, Active, Offline, BootstrapIssued, Enrolling, Retired, Quarantined, Detached],
+    ),
     (Retired, &[Registered, BootstrapIssued, Detached, Deleted]),
     (Detached, &[Deleted]),
     (Deleted, &[]),

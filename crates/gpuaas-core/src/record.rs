@@ -96,7 +96,8 @@ pub struct NodeRecord {
     pub updated_at: Timestamp,
 }
 
-/// Something the node said during a run.
+/// Something that was said to a run: by its node, or by an operator. Appended, never changed, and
+/// safe to append while a worker holds the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ReportKind {
@@ -124,6 +125,26 @@ pub enum ReportKind {
         task_id: TaskId,
         /// How.
         result: TaskResult,
+    },
+    /// An operator wants the run to end.
+    CancelAsked {
+        /// Who.
+        actor: String,
+        /// Why.
+        reason: String,
+        /// Leave the machine in MAAS as it is, whatever it is doing.
+        leave_machine: bool,
+    },
+    /// An operator answers for a check that does not pass.
+    CheckSkipped {
+        /// Name of the check.
+        check: String,
+        /// Who.
+        actor: String,
+        /// Why.
+        reason: String,
+        /// Until when.
+        until: Timestamp,
     },
 }
 

@@ -81,10 +81,27 @@ impl<'a> Snapshot<'a> {
         self.reports.iter().find(|report| report.at > moment && wanted(&report.kind))
     }
 
-    /// Seconds in the current step.
+    /// Since when the run works at its step: from its beginning, or from an operator's word to go
+    /// on.
+    #[must_use]
+    pub fn effort_since(&self) -> Timestamp {
+        let resumed = self.run.memory.resumed_at.unwrap_or(self.run.step_since);
+        resumed.max(self.run.step_since)
+    }
+
+    /// Seconds of work at the current step.
     #[must_use]
     pub fn seconds_in_step(&self) -> f64 {
-        self.now.seconds_since(self.run.step_since)
+        self.now.seconds_since(self.effort_since())
+    }
+
+    /// Whether an operator wants the run to end; `Some(true)`: leaving the machine as it is.
+    #[must_use]
+    pub fn cancel_asked(&self) -> Option<bool> {
+        self.reports.iter().rev().find_map(|report| match report.kind {
+            ReportKind::CancelAsked { leave_machine, .. } => Some(leave_machine),
+            _ => None,
+        })
     }
 }
 

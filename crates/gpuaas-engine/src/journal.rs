@@ -157,15 +157,19 @@ impl Journal {
             self.tokens_expire_at = Some(now.plus_seconds(ttl));
         }
         if let Some(state) = steps::row(to).node_state {
-            self.set_node_state(state);
+            self.set_node_state(state, at);
         }
     }
 
     /// Changes the node's own state, where the table of transitions allows it.
-    pub(crate) fn set_node_state(&mut self, state: NodeState) {
-        if state != self.node.state && gpuaas_core::node_state::may_become(self.node.state, state) {
+    pub(crate) fn set_node_state(&mut self, state: NodeState, at: Timestamp) {
+        let before = self.node.state;
+        if state != before && gpuaas_core::node_state::may_become(before, state) {
             self.node.state = state;
             self.node_change.state = Some(state);
+            self.run.memory.state_before.get_or_insert(before);
+            let text = format!("the node is {state}, it was {before}");
+            self.note(at, Source::ControlPlane, "node_state_changed", text);
         }
     }
 

@@ -224,6 +224,7 @@ enum Request {
     Unlink { system_id: String, interface_id: i64, link_id: i64 },
     Link { system_id: String, interface_id: i64, subnet_cidr: String, ip_address: String },
     Deploy { system_id: String, options: Box<DeployOptions> },
+    PowerOff { system_id: String },
 }
 
 impl Request {
@@ -236,6 +237,7 @@ impl Request {
             Effect::CreateMachine => return Err("the BMC password was not loaded".to_owned()),
             Effect::Release { erase } => Self::Release { system_id, erase },
             Effect::Commission => Self::Commission { system_id },
+            Effect::PowerOff => Self::PowerOff { system_id },
             Effect::SetBootDisk { block_device_id } => {
                 Self::SetBootDisk { system_id, block_device_id }
             }
@@ -300,6 +302,11 @@ impl Request {
                     .link_subnet(&system_id, number(interface_id), &link)
                     .await
                     .map(|i| Answer::Interface(Box::new(i)))
+            }
+            Self::PowerOff { system_id } => {
+                let comment = "GPUaaS: the machine left service";
+                let answer = client.power_off(&system_id, false, Some(comment)).await?;
+                Ok(answer.map_or(Answer::Nothing, machine))
             }
             Self::Deploy { system_id, options } => {
                 client.deploy(&system_id, &options).await.map(machine)

@@ -13,7 +13,7 @@ use gpuaas_core::steps;
 use gpuaas_store::{Claimed, NewTask, StoreError};
 use gpuaas_types::agent::{HostCheck, TaskSpec};
 use gpuaas_types::api::{Owner, Park, Source, Wait};
-use gpuaas_types::{NodeState, RunStatus, Step, TaskId, Timestamp};
+use gpuaas_types::{RunStatus, Step, TaskId, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::batch;
@@ -26,7 +26,7 @@ use crate::site::{CallError, Site};
 /// Decisions in one claim before the run is given back. Far above what a real run takes; a
 /// decision that does not move would otherwise hold its worker for ever.
 const MAX_DECISIONS: u32 = 400;
-/// Seconds for which a diagnostics task may wait for its agent.
+/// Seconds for which a task may wait for its agent.
 const TASK_SECONDS: f64 = 3600.0;
 /// Seconds between looks for runs that another replica made due.
 const IDLE_SECONDS: f64 = 1.0;
@@ -354,17 +354,19 @@ async fn bind(shared: &Shared, journal: &mut Journal, now: Timestamp) -> Result<
 }
 
 fn issue(shared: &Shared, journal: &mut Journal, spec: TaskSpec, now: Timestamp) {
+    let (code, text) = match &spec {
+        TaskSpec::Diagnostics { .. } | TaskSpec::Validate { .. } => {
+            ("diagnostics_issued", "diagnostics task")
+        }
+        TaskSpec::SoftReset {} => ("soft_reset_issued", "soft reset"),
+        TaskSpec::StorageCleanup {} => ("storage_cleanup_issued", "storage cleanup"),
+    };
     journal.issue(NewTask {
         id: TaskId::new(&*shared.ids, now),
         spec,
         expires_at: now.plus_seconds(TASK_SECONDS),
     });
-    journal.note(
-        now,
-        Source::ControlPlane,
-        "diagnostics_issued",
-        "diagnostics task handed to the agent",
-    );
+    journal.note(now, Source::ControlPlane, code, format!("{text} handed to the agent"));
 }
 
 fn rest(journal: &mut Journal, wait: Wait, recheck_at: Timestamp) {
@@ -394,8 +396,14 @@ fn finish(journal: &mut Journal, status: RunStatus, now: Timestamp) {
     journal.run.park = None;
     journal.run.ended_at = Some(now.max(journal.run.step_since));
     journal.run.due_at = Timestamp::NEVER;
-    if status == RunStatus::Succeeded {
-        journal.set_node_state(NodeState::Active);
+    match status {
+        RunStatus::Succeeded => journal.set_node_state(steps::kind(journal.run.kind).ends, now),
+        RunStatus::Cancelled => {
+            if let Some(state) = steps::state_after_cancel(&journal.run) {
+                journal.set_node_state(state, now);
+            }
+        }
+        _ => {}
     }
 }
 

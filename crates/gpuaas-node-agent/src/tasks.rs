@@ -46,13 +46,25 @@ impl Host {
 
 /// Carries out `spec` on `host`. Always an answer, never an error: what failed is in it.
 pub async fn execute(host: &Host, spec: &TaskSpec) -> TaskResult {
-    let (units, checks): (&[String], &[HostCheck]) = match spec {
-        TaskSpec::Diagnostics { units } => (units, &[]),
-        TaskSpec::Validate { units, checks } => (units, checks),
-    };
+    let mut checks: &[HostCheck] = &[];
     let mut findings = Vec::new();
-    for unit in units {
-        findings.push(unit_state(host, unit).await);
+    match spec {
+        TaskSpec::Diagnostics { units } => {
+            for unit in units {
+                findings.push(unit_state(host, unit).await);
+            }
+        }
+        TaskSpec::Validate { units, checks: wanted } => {
+            for unit in units {
+                findings.push(unit_state(host, unit).await);
+            }
+            checks = wanted;
+        }
+        TaskSpec::SoftReset {} => {
+            findings.push(stop_tenant(host).await);
+            findings.extend(empty_all(host, &TENANT_FOLDERS).await);
+        }
+        TaskSpec::StorageCleanup {} => findings = empty_all(host, &SCRATCH_FOLDERS).await,
     }
     let facts = host.facts().await;
     findings.extend(validate(host, &facts, checks).await);
@@ -73,6 +85,88 @@ async fn validate(host: &Host, facts: &Value, checks: &[HostCheck]) -> Vec<Findi
         });
     }
     findings
+}
+
+/// Everything that a tenant runs is in this slice.
+const TENANT_SLICE: &str = "gpuaas-tenant.slice";
+/// What a tenant leaves on a host.
+const TENANT_FOLDERS: [&str; 2] = ["var/lib/gpuaas/tenant", "dev/shm"];
+/// Scratch storage of tenants.
+const SCRATCH_FOLDERS: [&str; 1] = ["var/lib/gpuaas/scratch"];
+/// Longer than systemd's own patience with a unit that does not stop.
+const STOP_SECONDS: u64 = 120;
+
+/// Ends every process of the tenant, so that nothing writes behind the cleaning.
+async fn stop_tenant(host: &Host) -> Finding {
+    let finding = |passed, seen: String| Finding {
+        name: format!("stop {TENANT_SLICE}"),
+        passed,
+        seen: seen.chars().take(200).collect(),
+    };
+    let Host::Root(root) = host else { return finding(None, "the host has no systemd".to_owned()) };
+    if root.path() != std::path::Path::new("/") || !root.join("run/systemd/system").is_dir() {
+        return finding(None, "the host has no systemd".to_owned());
+    }
+    let stop = tokio::process::Command::new("systemctl")
+        .args(["stop", "--", TENANT_SLICE])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    match tokio::time::timeout(Duration::from_secs(STOP_SECONDS), stop).await {
+        Ok(Ok(output)) if output.status.success() => finding(Some(true), "stopped".to_owned()),
+        Ok(Ok(output)) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            finding(Some(false), format!("systemctl ended with {}: {said}", output.status))
+        }
+        Ok(Err(error)) => finding(Some(false), format!("systemctl: {error}")),
+        Err(_) => finding(Some(false), format!("it did not stop in {STOP_SECONDS} s")),
+    }
+}
+
+async fn empty_all(host: &Host, folders: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for folder in folders {
+        let name = format!("empty /{folder}");
+        let Host::Root(root) = host else {
+            let seen = "a stand-in has no folders".to_owned();
+            findings.push(Finding { name, passed: None, seen });
+            continue;
+        };
+        let path = root.join(folder);
+        let emptied = tokio::task::spawn_blocking(move || empty(&path)).await;
+        let (passed, seen) = match emptied {
+            Ok(Ok(seen)) => (true, seen),
+            Ok(Err(error)) => (false, error.to_string()),
+            Err(error) => (false, error.to_string()),
+        };
+        findings.push(Finding { name, passed: Some(passed), seen });
+    }
+    findings
+}
+
+/// Removes everything in a folder, never what a symbolic link points at.
+fn empty(folder: &std::path::Path) -> std::io::Result<String> {
+    let kind = match std::fs::symlink_metadata(folder) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok("it does not exist".to_owned());
+        }
+        Err(error) => return Err(error),
+    };
+    if !kind.is_dir() {
+        return Err(std::io::Error::other("it is not a folder"));
+    }
+    let mut removed = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+        removed += 1;
+    }
+    Ok(format!("{removed} entries removed"))
 }
 
 async fn unit_state(host: &Host, unit: &str) -> Finding {
@@ -136,6 +230,35 @@ mod tests {
         assert_eq!(passed, [Some(true), Some(false), None, None]);
         assert_eq!(result.facts["uptime_seconds"], 77.5);
         assert_eq!(host.uptime_seconds(), Some(77.5));
+    }
+
+    #[tokio::test]
+    async fn a_soft_reset_empties_the_tenants_folders_and_follows_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let tenant = dir.path().join("var/lib/gpuaas/tenant");
+        std::fs::create_dir_all(tenant.join("home/.ssh")).unwrap();
+        let kept = dir.path().join("kept");
+        std::fs::create_dir(&kept).unwrap();
+        std::fs::write(kept.join("file"), "x").unwrap();
+        std::os::unix::fs::symlink(&kept, tenant.join("link")).unwrap();
+        let host = Host::Root(HostRoot::new(dir.path()));
+        let result = execute(&host, &TaskSpec::SoftReset {}).await;
+        assert!(result.succeeded);
+        let seen: Vec<_> = result.findings.iter().map(|f| (f.passed, f.seen.as_str())).collect();
+        assert_eq!(
+            seen,
+            [
+                (None, "the host has no systemd"),
+                (Some(true), "2 entries removed"),
+                (Some(true), "it does not exist"),
+            ]
+        );
+        assert!(tenant.is_dir() && std::fs::read_dir(&tenant).unwrap().next().is_none());
+        assert!(kept.join("file").exists());
+        std::os::unix::fs::symlink(&kept, dir.path().join("var/lib/gpuaas/scratch")).unwrap();
+        let result = execute(&host, &TaskSpec::StorageCleanup {}).await;
+        assert_eq!(result.findings[0].passed, Some(false));
+        assert!(kept.join("file").exists());
     }
 
     #[tokio::test]

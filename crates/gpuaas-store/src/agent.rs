@@ -32,6 +32,8 @@ const fn kind_of(kind: &ReportKind) -> &'static str {
         ReportKind::Enrolled { .. } => "enrolled",
         ReportKind::FirstHeartbeat => "first_heartbeat",
         ReportKind::TaskFinished { .. } => "task_finished",
+        ReportKind::CancelAsked { .. } => "cancel_asked",
+        ReportKind::CheckSkipped { .. } => "check_skipped",
     }
 }
 

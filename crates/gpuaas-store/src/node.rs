@@ -65,6 +65,21 @@ pub struct Onboard {
     pub idempotency: Option<IdempotencyKey>,
 }
 
+/// A run to be on a node that exists.
+#[derive(Debug, Clone)]
+pub struct StartRun {
+    /// The node.
+    pub node_id: NodeId,
+    /// The run.
+    pub run: NewRun,
+    /// States of the node in which it may begin.
+    pub from: &'static [NodeState],
+    /// History.
+    pub history: Vec<TimelineEvent>,
+    /// Who asked.
+    pub audit: Option<NewAudit>,
+}
+
 /// Answer to [`Store::onboard`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Onboarded {
@@ -313,6 +328,32 @@ async fn onboard(
     Ok(Onboarded { accepted, replayed: false })
 }
 
+async fn start_run(conn: &mut Conn, now: Timestamp, asked: &StartRun) -> Result<(), StoreError> {
+    let StartRun { node_id, run, from, history, audit } = asked;
+    let row = conn
+        .first("SELECT site_id, profile_id, state FROM node WHERE id = $1", args![node_id.0])
+        .await?
+        .ok_or_else(|| StoreError::not_found("node", *node_id))?;
+    let mut cols = row.cols();
+    let place = (cols.id(SiteId)?, cols.id(ProfileId)?);
+    let state: NodeState = cols.word()?;
+    insert_run(conn, now, *node_id, place, run).await?;
+    if !from.contains(&state) {
+        let detail = format!("the node is {state}, and a {} needs another state", run.kind);
+        return Err(StoreError::conflict("node_state_forbids", detail));
+    }
+    conn.execute(
+        "UPDATE node SET run_id = $2, revision = revision + 1, updated_at = $3 WHERE id = $1",
+        args![node_id.0, run.id.0, now],
+    )
+    .await?;
+    timeline::append(conn, history.iter().map(|event| (*node_id, event))).await?;
+    match audit {
+        Some(entry) => audit::append(conn, now, entry).await,
+        None => Ok(()),
+    }
+}
+
 impl Store {
     /// Makes a node and its first run, due at once. The hostname and the BMC address must be
     /// free at the site; nodes that left it do not count.
@@ -343,25 +384,16 @@ impl Store {
         run: NewRun,
         history: Vec<TimelineEvent>,
     ) -> Result<(), StoreError> {
-        self.write(move |conn| {
-            Box::pin(async move {
-                let row = conn
-                    .first("SELECT site_id, profile_id FROM node WHERE id = $1", args![node_id.0])
-                    .await?
-                    .ok_or_else(|| StoreError::not_found("node", node_id))?;
-                let mut cols = row.cols();
-                let place = (cols.id(SiteId)?, cols.id(ProfileId)?);
-                insert_run(conn, now, node_id, place, &run).await?;
-                conn.execute(
-                    "UPDATE node SET run_id = $2, revision = revision + 1, updated_at = $3 \
-                     WHERE id = $1",
-                    args![node_id.0, run.id.0, now],
-                )
-                .await?;
-                timeline::append(conn, history.iter().map(|event| (node_id, event))).await
-            })
-        })
-        .await?;
+        let asked = StartRun { node_id, run, from: NodeState::ALL, history, audit: None };
+        self.start_run_from(now, asked).await
+    }
+
+    /// The same, where the node must be in one of some states.
+    ///
+    /// # Errors
+    /// Those of [`Store::start_run`]; `node_state_forbids` when it is in another state.
+    pub async fn start_run_from(&self, now: Timestamp, asked: StartRun) -> Result<(), StoreError> {
+        self.write(move |conn| Box::pin(async move { start_run(conn, now, &asked).await })).await?;
         self.signal_due();
         Ok(())
     }

@@ -110,6 +110,10 @@ pub enum TaskSpec {
         /// What has to be true. Each gives one finding of its own name.
         checks: Vec<HostCheck>,
     },
+    /// Remove what a tenant left. What that is, the agent knows: a task names no paths.
+    SoftReset {},
+    /// Empty the scratch storage.
+    StorageCleanup {},
 }
 
 /// Something that has to be true of a host after its deployment.

@@ -87,6 +87,18 @@ words!(
     RunKind {
         /// From discovered to active.
         Onboard = "onboard",
+        /// Out of service: drained, released, powered off; the node is retired.
+        Decommission = "decommission",
+        /// Released, deployed and enrolled again, through the same gates.
+        Reimage = "reimage",
+        /// The agent removes what a tenant left; MAAS is not asked.
+        SoftReset = "soft_reset",
+        /// The agent empties the scratch storage; MAAS is not asked.
+        StorageCleanup = "storage_cleanup",
+        /// GPUaaS gives the machine up; MAAS is not asked and the machine stays as it is.
+        Detach = "detach",
+        /// The record of a node that left is put away.
+        Remove = "remove",
     }
 );
 
@@ -155,6 +167,20 @@ words!(
         Confirmation = "confirmation",
         /// A failed deployment is released before the next attempt.
         ReleaseForRetry = "release_for_retry",
+        /// No new work for the node.
+        Drain = "drain",
+        /// Release the machine, with or without erasing its disks.
+        Release = "release",
+        /// See that the released machine is off.
+        PowerOff = "power_off",
+        /// The agent cleans its host.
+        AgentCleanup = "agent_cleanup",
+        /// Give the machine up without asking MAAS.
+        DetachRecord = "detach_record",
+        /// Put the node's record away.
+        RemoveRecord = "remove_record",
+        /// A cancelled run gives its machine back.
+        ReleaseForCancel = "release_for_cancel",
     }
 );
 
@@ -191,7 +217,8 @@ words!(
 );
 
 words!(
-    /// The twelve timing buckets, a partition of a run's wall time.
+    /// The timing buckets, a partition of a run's wall time: the twelve of the way to active, and
+    /// one for leaving.
     Bucket {
         /// Request accepted to workflow start.
         Accept = "accept",
@@ -217,8 +244,15 @@ words!(
         PrereqChecks = "prereq_checks",
         /// Control-plane readiness confirmation.
         Confirmation = "confirmation",
+        /// Draining, releasing, cleaning: whatever is not on the way to active.
+        Leaving = "leaving",
     }
 );
+
+impl Bucket {
+    /// The twelve buckets of the way to active, in order.
+    pub const ONBOARDING: &'static [Self] = Self::ALL.split_at(12).0;
+}
 
 #[cfg(test)]
 mod tests {
@@ -229,7 +263,8 @@ mod tests {
         for step in Step::ALL {
             assert_eq!(step.as_str().parse::<Step>().unwrap(), *step);
         }
-        assert_eq!(Bucket::ALL.len(), 12);
+        assert!(!Bucket::ONBOARDING.contains(&Bucket::Leaving));
+        assert_eq!(Bucket::ONBOARDING.last(), Some(&Bucket::Confirmation));
         assert!("ready".parse::<NodeState>().is_err());
     }
 }

@@ -82,6 +82,8 @@ pub struct ProfileSpec {
     pub require_hw_sync: bool,
     /// Interval that the region must be set to, such as `15m`; empty: whatever it is.
     pub hardware_sync_interval: String,
+    /// Have MAAS wipe the disks of a machine that leaves service or is reimaged.
+    pub release_erase: bool,
     /// Release without erasing when MAAS cannot wipe the disks.
     pub release_fallback_no_erase: bool,
     /// Try again when the deployed system did not find its datasource.
@@ -117,6 +119,7 @@ impl Default for ProfileSpec {
             enable_phase2_roce: false,
             require_hw_sync: false,
             hardware_sync_interval: String::new(),
+            release_erase: false,
             release_fallback_no_erase: false,
             enable_deploy_retry_on_datasource_failure: true,
             max_deploy_retry_attempts: 2,

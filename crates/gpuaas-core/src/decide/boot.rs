@@ -203,6 +203,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
             checks.push(super::check(s, &name, false, "the agent says nothing of it"));
         }
     }
+    let checks = super::answered_for(s, checks);
     if !result.succeeded {
         return park_with(
             s,
@@ -238,7 +239,7 @@ pub fn confirmation(s: &Snapshot<'_>) -> Decision {
     {
         return read(s, Read::Machine);
     }
-    let checks = gates::completion(s);
+    let checks = super::answered_for(s, gates::completion(s));
     match checks.iter().find(|c| !c.passed) {
         None => Decision::Finish {
             status: RunStatus::Succeeded,

@@ -132,6 +132,10 @@ fn failed(s: &Snapshot<'_>) -> Decision {
     let row = class.row();
     let retry =
         row.retry == Retry::ByProfile && s.profile.enable_deploy_retry_on_datasource_failure;
+    if s.run.memory.retried_at.is_some_and(|at| at > intended_at(s)) {
+        let text = format!("{}: {text}; an operator retries", row.name);
+        return advance(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
+    }
     if retry && used < allowed {
         let text = format!("{}: {text}; retry {} of {allowed}", row.name, used + 1);
         return advance(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);

@@ -2,12 +2,13 @@
 
 use gpuaas_types::Step;
 use gpuaas_types::api::Owner;
-use gpuaas_types::machine::maas_status as status;
+use gpuaas_types::machine::{MachineView, maas_status as status};
 
 use super::{advance, confirmed_machine, drive, fresh_machine, park, read, wait_for_maas};
 use crate::effect::Effect;
 use crate::memory::{Candidate, Found, Origin};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
+use crate::steps;
 
 /// The request was validated before the run was written. What remains is that somebody follows
 /// the site's event feed: a change made before that could go unnoticed.
@@ -17,7 +18,8 @@ pub fn accept(s: &Snapshot<'_>) -> Decision {
         return super::wait(s, "watcher_starting", "the site's event feed to be followed", 1.0);
     }
     let text = format!("profile revision {} pinned", s.run.profile_revision);
-    advance(Step::Discover, s.now, vec![Note::new("workflow_started", text)])
+    let to = steps::kind(s.run.kind).after(s.run.step);
+    advance(to, s.now, vec![Note::new("workflow_started", text)])
 }
 
 /// Finds the machine by hostname, BMC address and MAC; adopts, claims or creates it.
@@ -165,16 +167,27 @@ pub fn release_adopted(s: &Snapshot<'_>) -> Decision {
 
 /// Releases until MAAS says Ready, or New where the commissioning data are gone.
 pub(super) fn release_to_ready(s: &Snapshot<'_>, to: Step, text: &str) -> Decision {
+    match released(s, false) {
+        Ok(machine) => {
+            let to = if machine.status == status::NEW { Step::Commission } else { to };
+            advance(to, s.now, vec![Note::new("released", text)])
+        }
+        Err(decision) => decision,
+    }
+}
+
+/// The machine once MAAS says Ready or New; until then what brings it there.
+pub(super) fn released<'a>(s: &Snapshot<'a>, erase: bool) -> Result<&'a MachineView, Decision> {
+    let waiting = || wait_for_maas(s, "maas_releasing", "MAAS to finish releasing the machine");
     let Some(number) = s.status() else {
-        return read(s, Read::Machine);
+        return Err(read(s, Read::Machine));
     };
-    match number {
+    Err(match number {
         status::READY | status::NEW => match confirmed_machine(s) {
             Ok(machine) if matches!(machine.status, status::READY | status::NEW) => {
-                let to = if machine.status == status::NEW { Step::Commission } else { to };
-                advance(to, s.now, vec![Note::new("released", text)])
+                return Ok(machine);
             }
-            Ok(_) => wait_for_maas(s, "maas_releasing", "MAAS to finish releasing the machine"),
+            Ok(_) => waiting(),
             Err(decision) => decision,
         },
         status::FAILED_DISK_ERASING if s.profile.release_fallback_no_erase => {
@@ -187,11 +200,9 @@ pub(super) fn release_to_ready(s: &Snapshot<'_>, to: Step, text: &str) -> Decisi
             Owner::InfraOperator,
             "clear the failure in MAAS (disks, BMC), then resume the run",
         ),
-        status::RELEASING | status::DISK_ERASING => {
-            wait_for_maas(s, "maas_releasing", "MAAS to finish releasing the machine")
-        }
-        _ => drive_release(s, false),
-    }
+        status::RELEASING | status::DISK_ERASING => waiting(),
+        _ => drive_release(s, erase),
+    })
 }
 
 fn drive_release(s: &Snapshot<'_>, erase: bool) -> Decision {

@@ -5,7 +5,7 @@ use gpuaas_types::api::{CheckResult, Owner, Wait};
 use gpuaas_types::machine::{MachineView, Nic};
 use gpuaas_types::spec::RoceAssignmentSpec;
 
-use super::{advance, check, drive, park, park_with, read, wait};
+use super::{advance, answered_for, check, drive, park, park_with, read, wait};
 use crate::effect::Effect;
 use crate::layout::{self, Layout};
 use crate::policy::{self, BootDisk};
@@ -48,6 +48,7 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
             },
         ));
     }
+    let checks = answered_for(s, checks);
     let doubts: Vec<&CheckResult> = checks.iter().filter(|c| !c.passed).collect();
     if !doubts.is_empty() && s.profile.strict_pxe_preflight {
         let text = doubts.iter().map(|c| c.evidence.clone()).collect::<Vec<_>>().join("; ");
@@ -287,7 +288,9 @@ pub fn hardware_sync(s: &Snapshot<'_>) -> Decision {
     if !s.profile.require_hw_sync || s.profile.hardware_sync_interval.is_empty() {
         return advance(Step::PredeployChecks, s.now, Vec::new());
     }
-    match s.run.memory.checks.get(HARDWARE_SYNC_CHECK).filter(|c| c.at >= s.run.step_since) {
+    let known = s.run.memory.checks.get(HARDWARE_SYNC_CHECK);
+    let known: Vec<_> = known.filter(|c| c.at >= s.effort_since()).cloned().into_iter().collect();
+    match answered_for(s, known).first() {
         None => read(s, Read::HardwareSyncConfig),
         Some(result) if result.passed => advance(Step::PredeployChecks, s.now, Vec::new()),
         Some(result) => park(
@@ -344,12 +347,13 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
     let results: Vec<CheckResult> = PREDEPLOY_CHECKS
         .iter()
         .filter_map(|name| s.run.memory.checks.get(*name))
-        .filter(|c| c.at >= s.run.step_since)
+        .filter(|c| c.at >= s.effort_since())
         .cloned()
         .collect();
     if results.len() < PREDEPLOY_CHECKS.len() {
         return read(s, Read::PredeployChecks);
     }
+    let results = answered_for(s, results);
     let failed: Vec<&CheckResult> = results.iter().filter(|c| !c.passed).collect();
     if failed.is_empty() {
         if let Some(queue) = s.batch.filter(|queue| queue.ahead >= queue.limit) {
@@ -360,14 +364,11 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
             return read(s, Read::PredeployChecks);
         }
         let image = policy::normalise_distro_series(&s.profile.distro_series);
-        return advance(
-            Step::Deploy,
-            s.now,
-            vec![
-                Note::new("predeploy_checks_passed", format!("all {} passed", results.len())),
-                Note::new("image_selected", image),
-            ],
-        );
+        let notes = vec![
+            Note::new("predeploy_checks_passed", format!("all {} passed", results.len())),
+            Note::new("image_selected", image),
+        ];
+        return Decision::Advance { to: Step::Deploy, at: s.now, notes, checks: results };
     }
     let oldest = results.iter().map(|c| c.at).min().unwrap_or(s.now);
     let since = s.now.seconds_since(oldest);
