@@ -25,6 +25,7 @@ mod drift;
 pub mod explain;
 mod guard;
 mod hub;
+mod leave;
 mod nodes;
 mod probe;
 pub mod problem;
@@ -195,7 +196,11 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes/{node}", get(nodes::show))
         .route("/api/v1/nodes/{node}/explain", get(explain::explain))
         .route("/api/v1/runs/{run}", get(runs::show))
+        .route("/api/v1/nodes/{node}/runs", post(leave::begin))
         .route("/api/v1/runs/{run}/resume", post(runs::resume))
+        .route("/api/v1/runs/{run}/retry", post(runs::retry))
+        .route("/api/v1/runs/{run}/cancel", post(runs::cancel))
+        .route("/api/v1/runs/{run}/skip-check", post(runs::skip_check))
         .route_layer(middleware::from_fn_with_state(ctx.clone(), auth::require_admin))
         .merge(open)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -86,6 +86,18 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "gpuaas explain NODE says how far it is",
     ),
     (
+        "node_state_forbids",
+        409,
+        "The node's state does not allow this",
+        "gpuaas node show NODE names its state",
+    ),
+    (
+        "machine_handed_off",
+        409,
+        "The machine was handed over",
+        "detach the node: GPUaaS does not touch a machine whose profile hands it over",
+    ),
+    (
         "run_mismatch",
         409,
         "The agent belongs to another run",
@@ -127,7 +139,12 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "There is a profile of this name",
         "choose another name, or change the profile: gpuaas profile set",
     ),
-    ("run_not_parked", 409, "The run is not parked", "only a parked run can be resumed"),
+    (
+        "run_not_parked",
+        409,
+        "The run is not parked",
+        "only a parked run can be resumed or retried; gpuaas run show RUN says how it stands",
+    ),
     ("body_too_large", 413, "The body is too large", ""),
     (
         "unsupported_media_type",

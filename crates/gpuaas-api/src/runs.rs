@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::buckets::seconds_per_bucket;
+use gpuaas_store::Order;
 use gpuaas_types::api::{RunView, StepSpan};
 use gpuaas_types::{RunId, Timestamp};
 use serde::Deserialize;
@@ -13,7 +14,7 @@ use crate::{Ctx, check};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
-const REASON_CHARS: usize = 500;
+pub(crate) const REASON_CHARS: usize = 500;
 
 fn id(text: &str) -> Answer<RunId> {
     text.parse().map_err(|_| {
@@ -65,7 +66,31 @@ fn wall_seconds(steps: &[StepSpan], now: Timestamp) -> f64 {
     }
 }
 
-/// Body of a resume.
+/// Who says something to a run, and why. Both are kept, so neither may be empty.
+pub(crate) fn said(actor: &str, reason: &str) -> Answer<(String, String)> {
+    let actor = check::plain_text(actor, 100);
+    let reason = check::plain_text(reason, REASON_CHARS);
+    for (field, text) in [("actor", &actor), ("reason", &reason)] {
+        if text.trim().is_empty() {
+            return Err(invalid(field, "it is empty").into());
+        }
+    }
+    Ok((actor, reason))
+}
+
+async fn tell(
+    ctx: &Ctx,
+    text: &str,
+    order: Order,
+    (actor, reason): (String, String),
+) -> Answer<Json<RunView>> {
+    let id = id(text)?;
+    ctx.store.order(ctx.now(), id, order, &actor, &reason).await?;
+    ctx.wake_engine();
+    Ok(Json(view(ctx, id).await?))
+}
+
+/// Body of a resume or a retry.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resume {
@@ -81,16 +106,75 @@ pub(crate) async fn resume(
     Key(text): Key,
     Body(asked): Body<Resume>,
 ) -> Answer<Json<RunView>> {
-    let id = id(&text)?;
-    let actor = check::plain_text(&asked.actor, 100);
-    let reason = check::plain_text(&asked.reason, REASON_CHARS);
-    for (field, text) in [("actor", &actor), ("reason", &reason)] {
-        if text.trim().is_empty() {
-            return Err(invalid(field, "it is empty").into());
-        }
+    tell(&ctx, &text, Order::Resume, said(&asked.actor, &asked.reason)?).await
+}
+
+/// `POST /api/v1/runs/ID/retry`: the same, and what was tried in the step does not count any more.
+pub(crate) async fn retry(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    Body(asked): Body<Resume>,
+) -> Answer<Json<RunView>> {
+    tell(&ctx, &text, Order::Retry, said(&asked.actor, &asked.reason)?).await
+}
+
+/// Body of a cancel.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CancelRun {
+    /// Who says so.
+    actor: String,
+    /// Why.
+    reason: String,
+    /// Leave the machine in MAAS as it is, whatever it is doing.
+    #[serde(default)]
+    leave_machine: bool,
+}
+
+/// `POST /api/v1/runs/ID/cancel`: the run ends, as its step allows.
+pub(crate) async fn cancel(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    Body(asked): Body<CancelRun>,
+) -> Answer<Json<RunView>> {
+    let order = Order::Cancel { leave_machine: asked.leave_machine };
+    tell(&ctx, &text, order, said(&asked.actor, &asked.reason)?).await
+}
+
+/// Longest time for which an operator's word may stand in for a check, in seconds.
+const LONGEST_SKIP_SECONDS: u32 = 7 * 86_400;
+
+/// Body of a skipped check.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SkipCheck {
+    /// Who says so.
+    actor: String,
+    /// Why.
+    reason: String,
+    /// Name of the check.
+    check: String,
+    /// For how long, in seconds.
+    seconds: u32,
+}
+
+/// `POST /api/v1/runs/ID/skip-check`: an operator answers for a check of the run, for a while.
+pub(crate) async fn skip_check(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    Body(asked): Body<SkipCheck>,
+) -> Answer<Json<RunView>> {
+    let said = said(&asked.actor, &asked.reason)?;
+    if !(1..=LONGEST_SKIP_SECONDS).contains(&asked.seconds) {
+        let message = format!("it is not between 1 and {LONGEST_SKIP_SECONDS}");
+        return Err(invalid("seconds", message).into());
     }
-    let now = ctx.now();
-    ctx.store.resume(now, id, &actor, &reason).await?;
-    ctx.wake_engine();
-    Ok(Json(view(&ctx, id).await?))
+    let checks = ctx.store.run(id(&text)?).await?.memory.checks;
+    if !checks.contains_key(&asked.check) {
+        let names: Vec<&str> = checks.keys().map(String::as_str).collect();
+        let message = format!("the run made no such check; it made: {}", names.join(", "));
+        return Err(invalid("check", message).into());
+    }
+    let until = ctx.now().plus_seconds(f64::from(asked.seconds));
+    tell(&ctx, &text, Order::SkipCheck { check: asked.check, until }, said).await
 }

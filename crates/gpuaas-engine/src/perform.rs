@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuaas_artifact::{BootstrapInputs, Bundle, Limits, render_user_data};
+use gpuaas_core::decide::leave;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::memory::{Candidate, Found};
 use gpuaas_store::{NewToken, TokenPurpose};
@@ -133,6 +134,9 @@ pub(crate) async fn perform(
     prepared: Prepared,
 ) {
     let asked_at = shared.clock.now();
+    if let Some(outcome) = handed_off(journal, asked_at) {
+        return journal.end(outcome, asked_at);
+    }
     let request = Request::new(journal, &intent.effect, prepared);
     let result = match request {
         Ok(request) => site.change(|client| async move { request.send(&client).await }).await,
@@ -146,6 +150,17 @@ pub(crate) async fn perform(
         Err(error) => outcome_of(&error),
     };
     journal.end(outcome, shared.clock.now());
+}
+
+/// The one place through which every mutation goes: a machine that was handed over is never
+/// touched again, whatever a decision says.
+fn handed_off(journal: &Journal, now: Timestamp) -> Option<Outcome> {
+    leave::handed_off(&journal.snapshot(now)).then(|| Outcome::Rejected {
+        code: "machine_handed_off".to_owned(),
+        text: "the profile hands the machine over (release_mode=handoff): GPUaaS does not touch it"
+            .to_owned(),
+        conflict: false,
+    })
 }
 
 fn take(

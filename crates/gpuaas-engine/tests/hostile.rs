@@ -5,7 +5,7 @@ mod common;
 use common::Harness;
 use gpuaas_core::record::{NodeHardware, RunRecord};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
-use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunStatus};
+use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunKind, RunStatus};
 use maas_sim::{Fault, FaultKind, HumanAction, MachineSpec, SimOptions, Status, ZERO};
 
 /// Every mutation of an onboarding, by the simulator's name of its endpoint.
@@ -73,6 +73,58 @@ async fn a_lost_answer_to_any_mutation_loses_no_machine_and_deploys_none_twice()
         let timeline = harness.store.timeline_of_run(run.id, 0, 1000).await.unwrap();
         let seen = timeline.iter().any(|row| row.event.code == "unknown_outcome");
         assert!(seen, "{endpoint} {kind:?}: the timeline does not tell of the lost answer");
+    }
+}
+
+/// The same for what a node that is active can be told to do. The power button has been pressed
+/// where the release is not what is lost, so that the machine is on when it is to be switched off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_while_leaving_or_reimaging_loses_nothing() {
+    let mutations = [
+        (RunKind::Decommission, "machine.release"),
+        (RunKind::Decommission, "machine.power_off"),
+        (RunKind::Reimage, "machine.release"),
+        (RunKind::Reimage, "blockdevice.set_boot_disk"),
+        (RunKind::Reimage, "machine.set_storage_layout"),
+        (RunKind::Reimage, "machine.deploy"),
+    ];
+    let cases: Vec<(RunKind, &str, FaultKind)> =
+        mutations.iter().flat_map(|(k, m)| LOSSES.iter().map(move |l| (*k, *m, *l))).collect();
+    let harness = Harness::with(zero(cases.len()), ProfileSpec::default(), 40.0).await;
+    let mut nodes = Vec::new();
+    for host in &harness.hosts {
+        nodes.push(harness.onboard(host).await);
+    }
+    let mut runs = Vec::new();
+    for ((host, (kind, endpoint, loss)), node) in harness.hosts.iter().zip(&cases).zip(nodes) {
+        assert_eq!(harness.rest(node.run_id).await.status, RunStatus::Succeeded);
+        harness.sim.with(|region| {
+            if *endpoint == "machine.power_off" {
+                let machine = host.name.clone();
+                region.human(0, &HumanAction::Release { machine }).unwrap();
+                region.press_power(&host.name).unwrap();
+            }
+            region.inject(Fault::new(*loss).on(&host.name).at(endpoint).times(1))
+        });
+        let id = harness.begin(node.node_id, *kind).await;
+        runs.push((host.name.clone(), *kind, *endpoint, *loss, node.node_id, id));
+    }
+    for (name, kind, endpoint, loss, node_id, id) in runs {
+        let run = harness.rest(id).await;
+        let case = format!("{kind} {endpoint} {loss:?}");
+        assert_eq!(run.status, RunStatus::Succeeded, "{case}: {:?}", run.park);
+        let ends = harness.store.node(node_id).await.unwrap().state;
+        assert_eq!(ends, gpuaas_core::steps::kind(kind).ends, "{case}");
+        let stats = harness.sim.with(|region| region.stats().machines[&name].clone());
+        let deploys = if kind == RunKind::Reimage { 2 } else { 1 };
+        assert_eq!((stats.deploys, stats.double_deploys), (deploys, 0), "{case}");
+        assert_eq!((stats.creates, stats.releases), (1, 1), "{case}");
+        let seen = harness.codes(id).await.iter().any(|code| code == "unknown_outcome");
+        // A boot disk or layout that is as it should be is not asked for again.
+        let asked = harness.store.attempts(id).await.unwrap();
+        let label = endpoint.rsplit('.').next().unwrap_or_default();
+        let tried = asked.iter().any(|attempt| attempt.effect == label);
+        assert_eq!(seen, tried, "{case}: the timeline does not tell of the lost answer");
     }
 }
 

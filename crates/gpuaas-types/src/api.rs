@@ -393,7 +393,8 @@ pub struct RunView {
     pub ended_at: Option<Timestamp>,
     /// Seconds from `created_at` to `ended_at`, or to now.
     pub wall_seconds: f64,
-    /// Seconds per bucket, all twelve, summing to `wall_seconds`.
+    /// Seconds per bucket, summing to `wall_seconds`: the twelve of the way to active, and
+    /// `leaving` where time was spent there.
     pub buckets: BTreeMap<String, f64>,
     /// The steps it went through, in order.
     pub steps: Vec<StepSpan>,
@@ -419,4 +420,53 @@ pub struct OnboardAccepted {
     pub node_id: NodeId,
     /// The run that brings it to active.
     pub run_id: RunId,
+}
+
+/// Body of `POST /api/v1/nodes/NODE/runs`: what is to be done with a node that exists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunRequest {
+    /// What the run is for; anything but `onboard`.
+    pub kind: RunKind,
+    /// Why; kept in the history.
+    pub reason: String,
+    /// Who says so; kept in the history.
+    pub actor: String,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// One step of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedStep {
+    /// The step.
+    pub step: Step,
+    /// Mutations of MAAS that it may make.
+    pub maas_calls: Vec<String>,
+}
+
+/// Answer to a [`RunRequest`]: what the run does, and its identifier unless it was a dry run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunPlan {
+    /// The node.
+    pub node_id: NodeId,
+    /// Its hostname.
+    pub hostname: String,
+    /// Its site.
+    pub site: String,
+    /// What the run is for.
+    pub kind: RunKind,
+    /// State of the node now.
+    pub state: NodeState,
+    /// State of the node when the run has succeeded.
+    pub ends: NodeState,
+    /// What MAAS says of the machine, and how old that is.
+    pub maas: MaasView,
+    /// What will be lost, a sentence each; empty: nothing.
+    pub destroys: Vec<String>,
+    /// The steps, in order; those that only lead back are left out.
+    pub steps: Vec<PlannedStep>,
+    /// The run; none: a dry run, nothing was changed.
+    pub run_id: Option<RunId>,
 }

@@ -413,6 +413,53 @@ pub enum NodeCommand {
     List(NodeListArgs),
     /// Show one node with its history.
     Show(ShowArgs),
+    /// Take a node out of service: drain, release in MAAS, power off.
+    Decommission(LeaveArgs),
+    /// Release, deploy and enroll a node again, through the same gates.
+    Reimage(LeaveArgs),
+    /// Have the agent remove what a tenant left; MAAS is not asked.
+    SoftReset(LeaveArgs),
+    /// Have the agent empty the scratch storage; MAAS is not asked.
+    StorageCleanup(LeaveArgs),
+    /// Give a machine up without touching it in MAAS.
+    Detach(LeaveArgs),
+    /// Put away the record of a retired or detached node.
+    Remove(LeaveArgs),
+}
+
+/// A command that takes something away from a node: it shows its plan first.
+#[derive(Debug, Clone, Args)]
+pub struct LeaveArgs {
+    /// Hostname, node id, MAAS system id or MAC.
+    #[arg(value_name = "HOST")]
+    pub node: String,
+    /// Only show what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// Why; kept in the history.
+    #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
+    pub reason: String,
+    /// Who says so; kept in the history.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env_values = true,
+        default_value = "operator"
+    )]
+    pub actor: String,
+    /// Follow the work until it ends.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub wait: bool,
+    /// Seconds to wait at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200, requires = "wait")]
+    pub timeout: u64,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
 }
 
 /// `gpuaas node onboard`.
@@ -515,14 +562,45 @@ pub enum RunCommand {
     Show(ShowArgs),
     /// Let a parked run go on, once its cause is gone.
     Resume(ResumeArgs),
+    /// Let a parked run try again: what was tried in its step does not count any more.
+    Retry(ResumeArgs),
+    /// End a run. A machine that it is deploying is released first.
+    Cancel(CancelArgs),
+    /// Answer for a check that does not pass; the run goes on, and your word expires.
+    SkipCheck(SkipCheckArgs),
 }
 
-/// `gpuaas run resume`.
+/// `gpuaas run cancel`.
+#[derive(Debug, Clone, Args)]
+pub struct CancelArgs {
+    /// Leave the machine in MAAS as it is, whatever it is doing, and do not ask MAAS.
+    #[arg(long)]
+    pub leave_machine: bool,
+    /// The run, who and why.
+    #[command(flatten)]
+    pub said: ResumeArgs,
+}
+
+/// `gpuaas run skip-check`.
+#[derive(Debug, Clone, Args)]
+pub struct SkipCheckArgs {
+    /// Name of the check, as gpuaas run show prints it.
+    #[arg(long, value_name = "NAME")]
+    pub check: String,
+    /// Seconds for which your word holds, at most a week.
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 86_400)]
+    pub seconds: u32,
+    /// The run, who and why.
+    #[command(flatten)]
+    pub said: ResumeArgs,
+}
+
+/// `gpuaas run resume` and `gpuaas run retry`.
 #[derive(Debug, Clone, Args)]
 pub struct ResumeArgs {
     /// Run id.
     pub id: String,
-    /// What was done about the cause; kept in the history.
+    /// Why; kept in the history.
     #[arg(long)]
     pub reason: String,
     /// Who says so; kept in the history.

@@ -7,7 +7,7 @@ use gpuaas_api::explain::Explanation;
 use gpuaas_types::Problem;
 use gpuaas_types::api::{
     List, NodeDrift, NodeView, OnboardAccepted, ProfilePreset, ProfileResource, RoceResource,
-    RunView, SiteCreate, SiteResource, StuckNode,
+    RunPlan, RunRequest, RunView, SiteCreate, SiteResource, StuckNode,
 };
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
@@ -252,6 +252,22 @@ impl ApiClient {
     pub async fn resume(&self, id: &str, actor: &str, reason: &str) -> Result<RunView, Failure> {
         let body = json!({"actor": actor, "reason": reason});
         self.send(Method::POST, &["runs", id, "resume"], Some(&body)).await
+    }
+
+    /// `POST /api/v1/runs/ID/ORDER`, where the order is `retry`, `cancel` or `skip-check`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn order(&self, id: &str, order: &str, body: &Value) -> Result<RunView, Failure> {
+        self.send(Method::POST, &["runs", id, order], Some(body)).await
+    }
+
+    /// `POST /api/v1/nodes/NODE/runs`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn begin(&self, key: &str, body: &RunRequest) -> Result<RunPlan, Failure> {
+        self.send(Method::POST, &["nodes", key, "runs"], Some(body)).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {

@@ -3,19 +3,21 @@
 use std::io::Read;
 use std::path::Path;
 
-use gpuaas_types::api::{List, NodeView, SiteCreate};
+use gpuaas_types::RunKind;
+use gpuaas_types::api::{List, NodeView, RunView, SiteCreate};
 use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::args::{
-    Assignment, DriftCommand, ExplainArgs, NodeCommand, NodeListArgs, OnboardArgs, ProfileCommand,
-    RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs, SiteCommand,
+    Assignment, CancelArgs, DriftCommand, ExplainArgs, Format, NodeCommand, NodeListArgs,
+    OnboardArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs,
+    SiteCommand, SkipCheckArgs,
 };
 use crate::client::ApiClient;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::waterfall::{self, BucketRow};
-use crate::{follow, output};
+use crate::{follow, leave, output};
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;
@@ -166,6 +168,14 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
             let nodes = ApiClient::from_args(&api)?.nodes(site.as_deref(), state).await?;
             output::print(terminal, api.format, &nodes, output::nodes)
         }
+        NodeCommand::Decommission(args) => leave::run(RunKind::Decommission, &args, terminal).await,
+        NodeCommand::Reimage(args) => leave::run(RunKind::Reimage, &args, terminal).await,
+        NodeCommand::SoftReset(args) => leave::run(RunKind::SoftReset, &args, terminal).await,
+        NodeCommand::StorageCleanup(args) => {
+            leave::run(RunKind::StorageCleanup, &args, terminal).await
+        }
+        NodeCommand::Detach(args) => leave::run(RunKind::Detach, &args, terminal).await,
+        NodeCommand::Remove(args) => leave::run(RunKind::Remove, &args, terminal).await,
         NodeCommand::Show(args) => {
             let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;
             output::print(terminal, args.api.format, &node, output::node)
@@ -277,6 +287,13 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
             let client = ApiClient::from_args(&args.api)?;
             (args.api.format, client.resume(&args.id, &args.actor, &args.reason).await?)
         }
+        RunCommand::Retry(args) => tell(args, "retry", json!({})).await?,
+        RunCommand::Cancel(CancelArgs { leave_machine, said }) => {
+            tell(said, "cancel", json!({ "leave_machine": leave_machine })).await?
+        }
+        RunCommand::SkipCheck(SkipCheckArgs { check, seconds, said }) => {
+            tell(said, "skip-check", json!({ "check": check, "seconds": seconds })).await?
+        }
     };
     output::print(terminal, format, &run, output::run)
 }
@@ -289,6 +306,18 @@ pub async fn drift(command: DriftCommand, terminal: &mut Terminal) -> Result<(),
     let DriftCommand::List(args) = command;
     let drift = ApiClient::from_args(&args.api)?.drift(args.site.as_deref()).await?;
     output::print(terminal, args.api.format, &drift, output::drift)
+}
+
+/// Tells a run what an operator wants.
+async fn tell(
+    args: ResumeArgs,
+    order: &str,
+    mut body: Value,
+) -> Result<(Format, RunView), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    body["actor"] = Value::from(args.actor);
+    body["reason"] = Value::from(args.reason);
+    Ok((args.api.format, client.order(&args.id, order, &body).await?))
 }
 
 /// `gpuaas explain`.

@@ -33,7 +33,7 @@ pub(crate) fn run() -> RunView {
     ];
     let mut steps = Vec::new();
     let mut buckets: BTreeMap<String, f64> =
-        Bucket::ALL.iter().map(|bucket| (bucket.to_string(), 0.0)).collect();
+        Bucket::ONBOARDING.iter().map(|bucket| (bucket.to_string(), 0.0)).collect();
     let mut from = 0.0;
     for (step, length) in lengths {
         steps.push(StepSpan { step, from: at(from), until: Some(at(from + length)) });

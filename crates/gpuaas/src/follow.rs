@@ -1,4 +1,4 @@
-//! Following onboardings until they end.
+//! Following runs until they end.
 //!
 //! Level-triggered: each look asks for the node as it is now, so a control plane that restarts,
 //! or a look that is lost, changes nothing but how soon a line is printed.
@@ -22,17 +22,18 @@ const PATIENCE: u32 = 60;
 /// Nodes that an error names.
 const NAMED: usize = 5;
 
-/// Where an onboarding stands.
+/// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Open,
-    Active,
+    Done,
     Stopped,
 }
 
 fn standing(node: &NodeView) -> Standing {
-    match node.run.as_ref().map(|run| run.status) {
-        Some(RunStatus::Succeeded) if node.state == NodeState::Active => Standing::Active,
+    let status = node.run.as_ref().map(|run| run.status);
+    match status {
+        Some(RunStatus::Succeeded) if Some(node.state) == aim(node) => Standing::Done,
         Some(RunStatus::Running | RunStatus::Waiting) => Standing::Open,
         Some(
             RunStatus::Parked | RunStatus::Failed | RunStatus::Cancelled | RunStatus::Succeeded,
@@ -41,7 +42,12 @@ fn standing(node: &NodeView) -> Standing {
     }
 }
 
-/// Follows `nodes` until each is active or stopped, with a line per change. Answers their last
+/// State that the node's run is to bring it to.
+fn aim(node: &NodeView) -> Option<NodeState> {
+    node.run.as_ref().map(|run| gpuaas_core::steps::kind(run.kind).ends)
+}
+
+/// Follows `nodes` until each is where its run was to bring it, or stopped, with a line per change. Answers their last
 /// views, in the order asked.
 ///
 /// # Errors
@@ -64,20 +70,21 @@ pub async fn until_settled(
     Ok(nodes.iter().filter_map(|(id, _)| last.remove(id)).collect())
 }
 
-/// The failure of nodes that stopped short of active, if any did.
+/// The failure of nodes whose run stopped short, if any did.
 #[must_use]
 pub fn verdict(nodes: &[NodeView]) -> Option<Failure> {
     let stopped: Vec<&NodeView> =
-        nodes.iter().filter(|node| standing(node) != Standing::Active).collect();
+        nodes.iter().filter(|node| standing(node) != Standing::Done).collect();
     let first = stopped.first()?;
     let names = stopped.iter().map(|node| node.hostname.clone()).collect();
     let (code, detail) = match &first.park {
         Some(park) => (park.code.as_str(), park.text.as_str()),
-        None => ("run_ended", "the run ended without reaching active"),
+        None => ("run_ended", "the run ended before that"),
     };
+    let aim = aim(first).unwrap_or(NodeState::Active);
     let title = match nodes.len() {
-        1 => "The node did not become active".to_owned(),
-        all => format!("{} of {all} nodes did not become active", stopped.len()),
+        1 => format!("The node did not become {aim}"),
+        all => format!("{} of {all} nodes did not become {aim}", stopped.len()),
     };
     let hint = format!("gpuaas explain {} says what to do next", first.hostname);
     Some(
@@ -110,7 +117,7 @@ fn timed_out(
     Failure::new(
         Exit::TimedOut,
         "wait_timed_out",
-        &format!("Not every node became active within {seconds} s"),
+        &format!("Not every run ended within {seconds} s"),
         few(open, "; "),
     )
     .hint("the work goes on: look with gpuaas node list, or wait again with a larger --timeout")
@@ -202,7 +209,7 @@ fn line(node: &NodeView) -> String {
     let (step, status) =
         node.run.as_ref().map_or(("-", "-"), |run| (run.step.as_str(), run.status.as_str()));
     match standing(node) {
-        Standing::Active => format!("{:<12} active", node.hostname),
+        Standing::Done => format!("{:<12} {}", node.hostname, node.state),
         _ => {
             let text = output::attention(node).unwrap_or_default();
             let line = format!("{:<12} {step:<17} {status:<9} {text}", node.hostname);

@@ -13,6 +13,7 @@ mod fixture;
 pub mod follow;
 pub mod hosts;
 pub mod lab;
+pub mod leave;
 pub mod output;
 pub mod serve;
 pub mod signals;

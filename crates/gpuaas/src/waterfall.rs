@@ -158,7 +158,7 @@ pub fn bucket_table(rows: &[BucketRow], style: Style) -> String {
 
 fn header() -> Vec<Cell> {
     let mut cells = vec![Cell::new("node")];
-    for bucket in Bucket::ALL {
+    for bucket in Bucket::ONBOARDING {
         let name = bucket.as_str().replace('_', "\n");
         cells.push(Cell::new(name).set_alignment(CellAlignment::Right));
     }
@@ -169,7 +169,7 @@ fn header() -> Vec<Cell> {
 fn cells(name: &str, total: f64, of: impl Fn(Bucket) -> f64) -> Vec<Cell> {
     let number = |value: f64| Cell::new(format!("{value:.1}")).set_alignment(CellAlignment::Right);
     std::iter::once(Cell::new(name))
-        .chain(Bucket::ALL.iter().map(|bucket| number(of(*bucket))))
+        .chain(Bucket::ONBOARDING.iter().map(|bucket| number(of(*bucket))))
         .chain(std::iter::once(number(total)))
         .collect()
 }

@@ -294,6 +294,17 @@ impl Region {
         self.system_id_of(name).and_then(|id| self.key_of(&id)).map(|key| self.status(key))
     }
 
+    /// Somebody presses the power button of a machine that is off.
+    ///
+    /// # Errors
+    /// [`HumanError::Unknown`] without such a machine.
+    pub fn press_power(&mut self, machine: &str) -> Result<(), HumanError> {
+        let id = self.system_id_of(machine).ok_or_else(|| HumanError::Unknown(machine.into()))?;
+        let key = self.find(&id).map_err(|_| HumanError::Unknown(machine.into()))?;
+        self.power_on_now(key);
+        Ok(())
+    }
+
     /// Does what a person would do in MAAS's UI, as the first administrator, outside the
     /// statistics' calls.
     ///

@@ -6,6 +6,7 @@
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::Owner;
 use gpuaas_types::machine::maas_status as status;
+use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::{RunKind, RunStatus};
 
 use super::discover::released;
@@ -35,6 +36,10 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
         let note = Note::new("nothing_to_release", "no machine is bound to the node");
         return advance(kind.after(s.run.step), s.now, vec![note]);
     }
+    if handed_off(s) {
+        let text = "the machine goes on as it is: the profile hands it over (release_mode=handoff)";
+        return advance(kind.after(s.run.step), s.now, vec![Note::new("handed_off", text)]);
+    }
     match released(s, s.profile.release_erase) {
         Err(decision) => decision,
         Ok(machine) => {
@@ -58,6 +63,9 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
 pub fn power_off(s: &Snapshot<'_>) -> Decision {
     if s.node.system_id.is_none() {
         return succeeded("node_retired", "no machine is bound to the node");
+    }
+    if handed_off(s) {
+        return succeeded("node_retired", "the machine is its owner's; MAAS was not asked");
     }
     let machine = match fresh_machine(s) {
         Ok(machine) => machine,
@@ -83,6 +91,12 @@ pub fn power_off(s: &Snapshot<'_>) -> Decision {
             read(s, Read::Machine)
         }
     }
+}
+
+/// Whether the machine is somebody else's by now: see [`ReleaseMode::Handoff`].
+#[must_use]
+pub fn handed_off(s: &Snapshot<'_>) -> bool {
+    s.profile.release_mode == ReleaseMode::Handoff && s.run.kind != RunKind::Onboard
 }
 
 fn succeeded(code: &'static str, text: impl Into<String>) -> Decision {

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
-use gpuaas_node_agent::tasks::{Host, execute};
-use gpuaas_store::{Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, Store, sha256};
-use gpuaas_types::agent::{Phase, ProgressStatus};
+use gpuaas_store::{
+    Enroll, Heartbeat, Host, MasterKey, NewNode, NewRun, Onboard, Phase, ProgressStatus, Secret,
+    StartRun, Store, TaskResult, TaskSpec, agent, execute, gpuaas_node_agent, gpuaas_types, sha256,
+    tasks,
+};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
@@ -188,6 +190,67 @@ impl Harness {
         };
         let asked = Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None };
         self.store.onboard(self.clock.now(), asked).await.unwrap().accepted
+    }
+
+    /// Brings the host to active.
+    pub(crate) async fn active(&self, host: &maas_sim::HostView) -> OnboardAccepted {
+        let accepted = self.onboard(host).await;
+        let run = self.rest(accepted.run_id).await;
+        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
+        accepted
+    }
+
+    /// Begins a run on a node that exists.
+    pub(crate) async fn begin(&self, node_id: NodeId, kind: RunKind) -> RunId {
+        let row = gpuaas_core::steps::kind(kind);
+        let run = NewRun {
+            id: RunId::new(&RandomIds, self.clock.now()),
+            kind,
+            step: row.first(),
+            profile_revision: 1,
+            cause: "asked for".to_owned(),
+        };
+        let id = run.id;
+        let asked = StartRun { node_id, run, from: row.from, history: Vec::new(), audit: None };
+        self.store.start_run_from(self.clock.now(), asked).await.unwrap();
+        id
+    }
+
+    /// Answers the next task of the node's agent.
+    pub(crate) async fn answer_task(&self, node_id: NodeId, succeeded: bool) -> TaskSpec {
+        let task = loop {
+            if let Some(task) = self.store.pending_tasks(self.now(), node_id).await.unwrap().pop() {
+                break task;
+            }
+            RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
+        };
+        let result = TaskResult {
+            succeeded,
+            message: "as told".to_owned(),
+            findings: Vec::new(),
+            facts: serde_json::Value::Null,
+        };
+        self.store.finish_task(self.now(), node_id, task.id, result, Vec::new()).await.unwrap();
+        task.spec
+    }
+
+    /// Waits until the run is in `step` and waits there.
+    pub(crate) async fn until_waiting(&self, id: RunId, step: Step) {
+        let deadline = RealClock.now().plus_seconds(30.0);
+        loop {
+            let run = self.store.run(id).await.unwrap();
+            if run.step == step && run.status == RunStatus::Waiting {
+                return;
+            }
+            assert!(RealClock.now() < deadline, "{} in {}: {:?}", run.status, run.step, run.park);
+            RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
+        }
+    }
+
+    /// Codes of a run's timeline, in order.
+    pub(crate) async fn codes(&self, id: RunId) -> Vec<String> {
+        let rows = self.store.timeline_of_run(id, 0, 1000).await.unwrap();
+        rows.into_iter().map(|row| row.event.code).collect()
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -1,0 +1,190 @@
+//! `POST /api/v1/nodes/NODE/runs`: what is to be done with a node that exists, and what that costs.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use gpuaas_core::steps::{self, KindRow};
+use gpuaas_store::{ListedNode, NewAudit, NewRun, StartRun};
+use gpuaas_types::api::{MaasView, PlannedStep, RunPlan, RunRequest, Source, TimelineEvent};
+use gpuaas_types::machine::{Disk, MachineView};
+use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
+use gpuaas_types::{RunId, RunKind, Step};
+use serde_json::json;
+
+use crate::body::{Body, Key};
+use crate::nodes::{find, view};
+use crate::problem::{Answer, invalid, problem};
+use crate::runs::{REASON_CHARS, said};
+use crate::{Ctx, check};
+
+/// `POST /api/v1/nodes/NODE/runs`.
+pub(crate) async fn begin(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    Body(asked): Body<RunRequest>,
+) -> Answer<(StatusCode, Json<RunPlan>)> {
+    let (actor, reason) = said(&asked.actor, &asked.reason)?;
+    if asked.kind == RunKind::Onboard {
+        return Err(invalid("kind", "a node is onboarded with POST /api/v1/nodes").into());
+    }
+    let id = find(&ctx, &text).await?;
+    let row = steps::kind(asked.kind);
+    let listed = ctx.store.listed_node(id).await?;
+    refuse(&listed, row)?;
+    let profile = ctx.store.profile(listed.node.profile_id).await?;
+    let machine = ctx.store.observation(id).await?.and_then(|seen| seen.machine);
+    let handoff = profile.spec.release_mode == ReleaseMode::Handoff;
+    if handoff && row.steps.contains(&Step::Deploy) {
+        let detail = format!("profile {} has release_mode=handoff", profile.status.name);
+        return Err(problem("machine_handed_off").with_detail(detail).into());
+    }
+    let mut plan = plan(&ctx, &listed, row, &profile.spec, machine.as_ref());
+    if asked.dry_run {
+        return Ok((StatusCode::OK, Json(plan)));
+    }
+    if row.steps.contains(&Step::Deploy) {
+        check::bundle_digest("profile ", &profile.spec, &ctx.bundles)?;
+    }
+    let now = ctx.now();
+    let run_id = RunId::new(&*ctx.ids, now);
+    let text = format!("{actor} asked for {}: {reason}", asked.kind);
+    let line = TimelineEvent {
+        at: now,
+        run_id: Some(run_id),
+        step: Some(row.first()),
+        source: Source::Operator,
+        code: format!("{}_accepted", asked.kind),
+        text: text.clone(),
+    };
+    let audit = NewAudit {
+        actor,
+        action: format!("node.{}", asked.kind),
+        subject: id.to_string(),
+        detail: json!({
+            "hostname": plan.hostname, "run": run_id, "reason": reason, "destroys": plan.destroys,
+        }),
+    };
+    let run = NewRun {
+        id: run_id,
+        kind: asked.kind,
+        step: row.first(),
+        profile_revision: profile.revision,
+        cause: check::plain_text(&text, REASON_CHARS),
+    };
+    let start =
+        StartRun { node_id: id, run, from: row.from, history: vec![line], audit: Some(audit) };
+    ctx.store.start_run_from(now, start).await?;
+    ctx.wake_engine();
+    plan.run_id = Some(run_id);
+    Ok((StatusCode::ACCEPTED, Json(plan)))
+}
+
+/// The same refusals that the store makes when the run is written, but with a way out.
+fn refuse(listed: &ListedNode, row: &KindRow) -> Answer<()> {
+    let hostname = &listed.node.hostname;
+    if let Some(run) = listed.run.as_ref().filter(|run| run.status.is_open()) {
+        let detail = format!(
+            "{hostname} has {} run {} open; it is {} at step {}",
+            run.kind, run.id, run.status, run.step
+        );
+        let hint = format!("wait for it, or end it: gpuaas run cancel {}", run.id);
+        return Err(problem("node_has_open_run").with_detail(detail).with_hint(hint).into());
+    }
+    let state = listed.node.state;
+    if !row.from.contains(&state) {
+        let from: Vec<&str> = row.from.iter().map(|state| state.as_str()).collect();
+        let detail = format!("{hostname} is {state}");
+        let hint = format!("{} begins in: {}", row.kind, from.join(", "));
+        return Err(problem("node_state_forbids").with_detail(detail).with_hint(hint).into());
+    }
+    Ok(())
+}
+
+fn plan(
+    ctx: &Ctx,
+    listed: &ListedNode,
+    row: &KindRow,
+    profile: &ProfileSpec,
+    machine: Option<&MachineView>,
+) -> RunPlan {
+    let seen = view(listed.clone(), Vec::new(), ctx.now());
+    let handoff = profile.release_mode == ReleaseMode::Handoff;
+    let planned = |step: &Step| {
+        let calls = if handoff { &[] } else { steps::effects(*step) };
+        let maas_calls = calls.iter().map(|name| (*name).to_owned()).collect();
+        PlannedStep { step: *step, maas_calls }
+    };
+    let way_back = [Step::ReleaseForRetry, Step::ReleaseForCancel];
+    RunPlan {
+        node_id: seen.id,
+        hostname: seen.hostname,
+        site: seen.site,
+        kind: row.kind,
+        state: seen.state,
+        ends: row.ends,
+        destroys: destroys(row.kind, &seen.maas, profile, machine),
+        maas: seen.maas,
+        steps: row.steps.iter().filter(|step| !way_back.contains(step)).map(planned).collect(),
+        run_id: None,
+    }
+}
+
+/// What will be lost.
+fn destroys(
+    kind: RunKind,
+    maas: &MaasView,
+    profile: &ProfileSpec,
+    machine: Option<&MachineView>,
+) -> Vec<String> {
+    let system = |verb: &str| {
+        let id = maas.system_id.as_deref()?;
+        let age = maas.observed_seconds_ago.unwrap_or_default();
+        let status = maas.status_name.as_deref().unwrap_or("nothing");
+        Some(format!("the system on machine {id} {verb}; MAAS said {status} {age:.0} s ago"))
+    };
+    if kind == RunKind::Decommission && profile.release_mode == ReleaseMode::Handoff {
+        return vec!["nothing: the machine goes on as it is (release_mode=handoff)".to_owned()];
+    }
+    match kind {
+        RunKind::Decommission => system("is released and switched off")
+            .into_iter()
+            .chain(disks(profile.release_erase, false, machine))
+            .collect(),
+        RunKind::Reimage => system("is released and deployed over")
+            .into_iter()
+            .chain(disks(profile.release_erase, true, machine))
+            .collect(),
+        RunKind::SoftReset => {
+            vec![
+                "every process and file of the tenant on the host, removed by the agent".to_owned(),
+            ]
+        }
+        RunKind::StorageCleanup => {
+            vec!["everything in the host's scratch storage, removed by the agent".to_owned()]
+        }
+        RunKind::Detach => {
+            vec![
+                "GPUaaS' hold on the machine and its agent's credentials; MAAS is not asked"
+                    .to_owned(),
+            ]
+        }
+        RunKind::Remove => vec!["the node's record; its history stays".to_owned()],
+        RunKind::Onboard => Vec::new(),
+    }
+}
+
+fn disks(erase: bool, deploys: bool, machine: Option<&MachineView>) -> Vec<String> {
+    let Some(machine) = machine else { return Vec::new() };
+    let line = |disk: &Disk| {
+        let boots = machine.boot_disk_id == Some(disk.id);
+        let fate = match (erase, deploys && boots) {
+            (true, _) => "erased",
+            (false, true) => "overwritten with the image",
+            (false, false) => "not erased; its data become unreachable for the tenant",
+        };
+        let gigabytes = disk.size_bytes / 1_000_000_000;
+        let Disk { name, model, serial, .. } = disk;
+        format!("disk {name} ({model}, serial {serial}, {gigabytes} GB): {fate}")
+    };
+    machine.disks.iter().map(line).collect()
+}

@@ -1,0 +1,128 @@
+//! `gpuaas node decommission|reimage|soft-reset|storage-cleanup|detach|remove`: first the plan, then
+//! the question, then the work.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, IsTerminal as _};
+
+use gpuaas_types::RunKind;
+use gpuaas_types::api::{List, RunPlan, RunRequest};
+
+use crate::args::LeaveArgs;
+use crate::client::ApiClient;
+use crate::failure::Failure;
+use crate::terminal::{Style, Terminal};
+use crate::{follow, output};
+
+/// One of the commands above.
+///
+/// # Errors
+/// What the control plane refused; `not_confirmed` when nobody said yes; a run that stopped short.
+pub async fn run(kind: RunKind, args: &LeaveArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    let mut asked =
+        RunRequest { kind, reason: args.reason.clone(), actor: args.actor.clone(), dry_run: true };
+    let planned = client.begin(&args.node, &asked).await?;
+    if args.dry_run {
+        return output::print(terminal, args.api.format, &planned, draw);
+    }
+    terminal.say(&draw(&planned, terminal.style()));
+    if !args.yes {
+        confirm(&planned, terminal)?;
+    }
+    asked.dry_run = false;
+    // By id: a name may be another node's by now.
+    let begun = client.begin(&planned.node_id.to_string(), &asked).await?;
+    let (id, name) = (begun.node_id, begun.hostname);
+    let run = begun.run_id.map_or_else(String::new, |run| run.to_string());
+    terminal.say(&format!("{name:<12} accepted, run {run}"));
+    let nodes = if args.wait {
+        follow::until_settled(&client, &[(id, name)], args.timeout, terminal).await?
+    } else {
+        vec![client.node(&id.to_string()).await?]
+    };
+    let list = List { items: nodes.clone() };
+    output::print(terminal, args.api.format, &list, output::nodes)?;
+    let stopped = if args.wait { follow::verdict(&nodes) } else { None };
+    stopped.map_or(Ok(()), Err)
+}
+
+/// Asks for the host's name, which says more than a yes.
+fn confirm(plan: &RunPlan, terminal: &mut Terminal) -> Result<(), Failure> {
+    let refused = |detail: String| {
+        Failure::usage("not_confirmed", "Nothing was done", detail)
+            .hint("look with --dry-run, then repeat with --yes")
+    };
+    if !std::io::stdin().is_terminal() || !terminal.interactive() {
+        return Err(refused(format!("nobody is there to confirm the {}", plan.kind)));
+    }
+    terminal.say(&format!("Type {} to go on:", plan.hostname));
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(|error| refused(error.to_string()))?;
+    if line.trim() == plan.hostname { Ok(()) } else { Err(refused("it was not confirmed".into())) }
+}
+
+/// The plan for a person.
+#[must_use]
+pub fn draw(plan: &RunPlan, _: Style) -> String {
+    let mut text = String::new();
+    let RunPlan { hostname, site, kind, state, ends, maas, .. } = plan;
+    // Writing to a String cannot fail.
+    writeln!(text, "{kind} of {hostname} at site {site}: {state}, then {ends}").ok();
+    let machine = maas.system_id.as_deref().unwrap_or("none");
+    match (&maas.status_name, maas.observed_seconds_ago) {
+        (Some(status), Some(age)) => {
+            writeln!(text, "machine   {machine}, MAAS said {status} {age:.0} s ago").ok();
+        }
+        _ => {
+            writeln!(text, "machine   {machine}").ok();
+        }
+    }
+    for (index, line) in plan.destroys.iter().enumerate() {
+        writeln!(text, "{:<9} {line}", if index == 0 { "destroys" } else { "" }).ok();
+    }
+    for (index, step) in plan.steps.iter().enumerate() {
+        let calls = match step.maas_calls.as_slice() {
+            [] => String::new(),
+            calls => format!("  MAAS: {}", calls.join(", ")),
+        };
+        let name = if index == 0 { "steps" } else { "" };
+        writeln!(text, "{name:<9} {}{calls}", step.step).ok();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use gpuaas_types::NodeState;
+    use gpuaas_types::api::PlannedStep;
+
+    #[test]
+    fn a_plan_names_what_it_destroys() {
+        let node = fixture::node();
+        let plan = RunPlan {
+            node_id: node.id,
+            hostname: node.hostname,
+            site: node.site,
+            kind: RunKind::Decommission,
+            state: NodeState::Active,
+            ends: NodeState::Retired,
+            maas: node.maas,
+            destroys: vec!["the system".to_owned(), "disk sda".to_owned()],
+            steps: vec![
+                PlannedStep { step: gpuaas_types::Step::Drain, maas_calls: Vec::new() },
+                PlannedStep {
+                    step: gpuaas_types::Step::Release,
+                    maas_calls: vec!["release".to_owned()],
+                },
+            ],
+            run_id: None,
+        };
+        insta::assert_snapshot!(draw(&plan, Style::default()));
+        let (mut terminal, _) = Terminal::captured();
+        let failure = confirm(&plan, &mut terminal).unwrap_err();
+        assert_eq!(failure.code(), "not_confirmed");
+        assert!(failure.problem.hint.contains("--yes"));
+    }
+}
