@@ -94,18 +94,14 @@ async fn a_machine_that_was_handed_over_is_never_touched_again() {
     let run = harness.rest(id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
     assert_eq!(state(&harness, node.node_id).await, NodeState::Retired);
-    // A run that goes all the way to a deployment is stopped where the calls are made.
-    harness.sim.with(|region| {
-        let machine = told.name.clone();
-        region.human(0, &HumanAction::Release { machine }).unwrap();
-    });
-    let between = mutations(&harness);
+    // A run that would release and deploy it is stopped where the calls are made.
     let id = harness.begin(other.node_id, RunKind::Reimage).await;
     let run = harness.rest(id).await;
     assert_eq!(run.park.unwrap().code, "machine_handed_off");
     let attempts = harness.store.attempts(id).await.unwrap();
     assert!(attempts.iter().all(|a| a.outcome.as_deref() == Some("rejected")), "{attempts:?}");
-    assert_eq!((mutations(&harness) - between, between - before), (0, 1));
+    assert!(!attempts.is_empty());
+    assert_eq!(mutations(&harness), before);
     let stats = harness.sim.with(|region| region.stats().clone());
     assert!(stats.machines.values().all(|machine| machine.deploys == 1), "{stats:?}");
 }

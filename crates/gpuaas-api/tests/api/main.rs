@@ -4,6 +4,7 @@
 
 mod agents;
 mod http;
+mod leave;
 mod nodes;
 mod operators;
 mod rig;

@@ -36,7 +36,7 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
         let note = Note::new("nothing_to_release", "no machine is bound to the node");
         return advance(kind.after(s.run.step), s.now, vec![note]);
     }
-    if handed_off(s) {
+    if handed_off(s) && s.run.kind == RunKind::Decommission {
         let text = "the machine goes on as it is: the profile hands it over (release_mode=handoff)";
         return advance(kind.after(s.run.step), s.now, vec![Note::new("handed_off", text)]);
     }

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
+use gpuaas_node_agent::tasks::{Host, execute};
 use gpuaas_store::{
-    Enroll, Heartbeat, Host, MasterKey, NewNode, NewRun, Onboard, Phase, ProgressStatus, Secret,
-    StartRun, Store, TaskResult, TaskSpec, agent, execute, gpuaas_node_agent, gpuaas_types, sha256,
-    tasks,
+    Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, StartRun, Store, sha256,
 };
+use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{

@@ -1,0 +1,89 @@
+//! Leaving: the plan, the refusals, and orders to a run.
+
+use gpuaas_store::RunWrite;
+use gpuaas_types::{NodeState, RunStatus};
+use serde_json::json;
+
+use crate::rig::Rig;
+
+/// A node whose onboarding ended well.
+async fn active(rig: &Rig) -> gpuaas_types::NodeId {
+    let accepted = rig.onboard("j22u11").await;
+    let now = gpuaas_engine::Clock::now(&*rig.clock);
+    let claimed = rig.store.claim(now, now.plus_seconds(60.0), 1).await.unwrap().remove(0);
+    let mut run = claimed.run;
+    (run.status, run.ended_at) = (RunStatus::Succeeded, Some(now));
+    let mut write = RunWrite::new(run).releasing();
+    write.node = Some(gpuaas_store::NodeChange {
+        state: Some(NodeState::Active),
+        system_id: Some("abc123".to_owned()),
+    });
+    rig.store.commit(now, write).await.unwrap();
+    accepted.node_id
+}
+
+fn asked(kind: &str, dry_run: bool) -> serde_json::Value {
+    json!({ "kind": kind, "actor": "eve", "reason": "returned to stock", "dry_run": dry_run })
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_it_destroys_and_changes_nothing() {
+    let rig = Rig::with_site().await;
+    let id = active(&rig).await;
+    let before = rig.store.node(id).await.unwrap();
+    let answer = rig.post("/api/v1/nodes/j22u11/runs", asked("decommission", true)).await;
+    assert_eq!(answer.status, 200);
+    let plan = answer.ok();
+    assert_eq!(plan["run_id"], json!(null));
+    assert_eq!((&plan["state"], &plan["ends"]), (&json!("active"), &json!("retired")));
+    assert!(plan["destroys"][0].as_str().unwrap().contains("machine abc123"), "{plan}");
+    assert_eq!(plan["steps"][2], json!({ "step": "release", "maas_calls": ["release"] }));
+    assert_eq!(rig.store.node(id).await.unwrap(), before);
+
+    let answer = rig.post("/api/v1/nodes/j22u11/runs", asked("decommission", false)).await;
+    assert_eq!(answer.status, 202);
+    let run = answer.ok()["run_id"].as_str().unwrap().to_owned();
+    let audit = rig.store.audit_entries(0, 100).await.unwrap();
+    let entry = &audit.iter().find(|row| row.entry.action == "node.decommission").unwrap().entry;
+    assert_eq!((entry.actor.as_str(), &entry.detail["run"]), ("eve", &json!(run)));
+    let refused = rig.post("/api/v1/nodes/j22u11/runs", asked("detach", true)).await;
+    assert_eq!(refused.code(), "node_has_open_run");
+    assert!(refused.json()["detail"].as_str().unwrap().contains(&run));
+}
+
+#[tokio::test]
+async fn what_the_state_or_the_request_forbids_is_refused() {
+    let rig = Rig::with_site().await;
+    active(&rig).await;
+    let call = |body| rig.post("/api/v1/nodes/j22u11/runs", body);
+    assert_eq!(call(asked("remove", true)).await.code(), "node_state_forbids");
+    assert_eq!(call(asked("onboard", true)).await.code(), "invalid_field");
+    let mut silent = asked("detach", false);
+    silent["reason"] = json!(" ");
+    assert_eq!(call(silent).await.code(), "invalid_field");
+    let handoff = json!({ "release_mode": "handoff" });
+    rig.patch("/api/v1/profiles/h200", handoff).await.ok();
+    assert_eq!(call(asked("reimage", true)).await.code(), "machine_handed_off");
+    let plan = call(asked("decommission", true)).await.ok();
+    assert!(plan["destroys"][0].as_str().unwrap().starts_with("nothing"), "{plan}");
+    assert_eq!(plan["steps"][2], json!({ "step": "release", "maas_calls": [] }));
+}
+
+#[tokio::test]
+async fn orders_to_a_run_are_kept_with_actor_and_reason() {
+    let rig = Rig::with_site().await;
+    let run = rig.onboard("j22u11").await.run_id;
+    let said = json!({ "actor": "eve", "reason": "wrong host" });
+    let tell =
+        async |order: &str, body| rig.post(&format!("/api/v1/runs/{run}/{order}"), body).await;
+    assert_eq!(tell("retry", said.clone()).await.code(), "run_not_parked");
+    let skip = json!({ "actor": "eve", "reason": "known", "check": "nope", "seconds": 60 });
+    assert_eq!(tell("skip-check", skip).await.code(), "invalid_field");
+    let view = tell("cancel", said.clone()).await.ok();
+    let last = view["timeline"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["code"], &last["source"]), (&json!("cancel_asked"), &json!("operator")));
+    assert!(last["text"].as_str().unwrap().contains("wrong host"));
+    let now = gpuaas_engine::Clock::now(&*rig.clock);
+    let claimed = rig.store.claim(now, now.plus_seconds(60.0), 1).await.unwrap().remove(0);
+    assert_eq!(claimed.reports.len(), 1, "the worker that claims it next reads the order");
+}
