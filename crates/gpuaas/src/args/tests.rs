@@ -1,0 +1,85 @@
+use super::*;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+#[test]
+fn the_command_line_holds_together() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn help_of_every_command() {
+    fn all(command: &mut clap::Command, text: &mut String) {
+        if command.get_name() == "help" {
+            return;
+        }
+        text.push_str(&format!("$ {} --help\n", command.get_bin_name().unwrap_or("gpuaas")));
+        text.push_str(&command.clone().term_width(100).render_help().to_string());
+        text.push('\n');
+        command.get_subcommands_mut().for_each(|command| all(command, text));
+    }
+    let mut command = Cli::command().term_width(100);
+    command.build();
+    let mut text = String::new();
+    all(&mut command, &mut text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn lines_that_parse() {
+    for line in [
+        "gpuaas site add lab --url http://m/MAAS --api-key-file k --pxe-vlan 7 \
+         --approve-image custom/a --approve-image ubuntu/noble",
+        "gpuaas profile add p --set strict_pxe_preflight=false --set distro_series=custom/a=b",
+        "gpuaas profile set p distro_series=noble -o yaml",
+        "gpuaas roce add --site s --host h --interface ens1 --subnet 10.0.0.0/24 --ip 10.0.0.7",
+        "gpuaas node onboard h1 h2 --site s --profile p --wait --timeout 60 -o json",
+        "gpuaas node onboard h --site s --profile p --bmc-address 10.0.0.1 --bmc-user u \
+         --bmc-pass-file f --mac aa:bb:cc:dd:ee:ff",
+        "gpuaas node list --site s --state active",
+        "gpuaas run resume 0198 --reason fixed",
+        "gpuaas explain j22u11 --server http://x --token t",
+    ] {
+        assert!(parse(line).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn lines_that_are_refused() {
+    for (line, kind) in [
+        ("gpuaas", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+        ("gpuaas site add lab --url u", ErrorKind::MissingRequiredArgument),
+        ("gpuaas profile set p", ErrorKind::MissingRequiredArgument),
+        ("gpuaas profile set p distro_series", ErrorKind::ValueValidation),
+        ("gpuaas node list --state ready", ErrorKind::ValueValidation),
+        (
+            "gpuaas node onboard h --site s --profile p --timeout 5",
+            ErrorKind::MissingRequiredArgument,
+        ),
+        (
+            "gpuaas node onboard h --site s --profile p --bmc-user u",
+            ErrorKind::MissingRequiredArgument,
+        ),
+        ("gpuaas run resume 0198", ErrorKind::MissingRequiredArgument),
+    ] {
+        assert_eq!(parse(line).unwrap_err().kind(), kind, "{line}");
+    }
+}
+
+#[test]
+fn clocks_and_speeds() {
+    let epoch = Timestamp::from_micros(1_795_190_400_000_000);
+    let clock = ClockChoice::Paced { factor: 2.5, epoch };
+    assert_eq!(clock.to_string().parse::<ClockChoice>().unwrap(), clock);
+    assert_eq!("real".parse::<ClockChoice>().unwrap(), ClockChoice::Real);
+    for bad in ["", "paced", "paced:0:1", "paced:x:1", "paced:2:soon"] {
+        assert!(bad.parse::<ClockChoice>().is_err(), "{bad}");
+    }
+    assert_eq!("max".parse::<Speed>().unwrap(), Speed::Max);
+    assert_eq!("60".parse::<Speed>().unwrap(), Speed::Times(60.0));
+    assert!("-1".parse::<Speed>().is_err());
+}
