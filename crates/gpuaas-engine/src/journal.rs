@@ -187,15 +187,15 @@ impl Journal {
 
     /// Notes a full read of the machine, asked at `asked_at`.
     pub(crate) fn observe(&mut self, machine: MachineView, asked_at: Timestamp) {
+        // Asked now, so later than all that this run knows, also when the clock has stepped back:
+        // a read that looked older than its step would be asked for again, for ever.
+        let known_at = self.observation.as_ref().map_or(asked_at, |o| o.status_at);
+        let asked_at = asked_at.max(self.run.step_since).max(known_at);
         let mut seen = Observation::from_read(machine, asked_at);
         if let Some(old) = &self.observation {
             seen.event_id = old.event_id;
             seen.rebooted_at = old.rebooted_at;
             seen.alarm.clone_from(&old.alarm);
-            if old.status_at > asked_at {
-                seen.status = old.status;
-                seen.status_at = old.status_at;
-            }
         }
         self.observe_as(seen);
     }
