@@ -96,6 +96,9 @@ pub struct Memory {
     /// When the run last parked. A failure reported before that was answered by the resume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parked_at: Option<Timestamp>,
+    /// Code of the park that happened in this step; what an operator's word to go on answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parked_code: Option<String>,
     /// When an operator last let the run go on. Patience counts from then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumed_at: Option<Timestamp>,
@@ -130,7 +133,15 @@ impl Memory {
         self.intent = None;
         self.tries.clear();
         self.read_failure = None;
+        self.parked_code = None;
         *self.visits.entry(step).or_insert(0) += 1;
+    }
+
+    /// Whether an operator let the run go on after it had parked in this step with one of `codes`.
+    #[must_use]
+    pub fn answered(&self, codes: &[&str]) -> bool {
+        let asked = self.parked_code.as_deref().is_some_and(|code| codes.contains(&code));
+        asked && self.resumed_at >= self.parked_at
     }
 
     /// An operator lets the run go on where it stopped.

@@ -384,6 +384,7 @@ fn park(journal: &mut Journal, park: Park) {
         format!("{}: {}", park.code, park.text),
     );
     journal.run.memory.parked_at = Some(park.since);
+    journal.run.memory.parked_code = Some(park.code.clone());
     journal.run.status = RunStatus::Parked;
     journal.run.wait = None;
     journal.run.park = Some(park);

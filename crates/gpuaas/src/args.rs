@@ -646,8 +646,8 @@ pub struct LabArgs {
     /// Seed of everything random.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// What goes wrong: plain, two-candidates, datasource-retry, accepted-then-504, roce,
-    /// adopt-deployed or kill-9.
+    /// What happens: plain, two-candidates, datasource-retry, accepted-then-504, roce,
+    /// adopt-deployed, kill-9, reimage, decommission, detach, handoff or human-release.
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<String>,
     /// Leave everything running afterwards and print the URLs.

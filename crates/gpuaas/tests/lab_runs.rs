@@ -154,6 +154,89 @@ fn ten_kills_of_the_control_plane_lose_nothing() {
     assert_buckets(&object);
 }
 
+/// What a scenario tells of its end, which is the same every time but for identifiers and for how
+/// long ago something was.
+fn told(output: &Output) -> String {
+    let text = stderr(output);
+    let (_, told) = text.split_once("\nscenario ").unwrap_or_else(|| panic!("{text}"));
+    let mut words: Vec<&str> = told.trim_end().split(' ').collect();
+    for at in 1..words.len() {
+        if words[at - 1] == "machine" && words[at].len() == 6 && words.get(at + 1) == Some(&"up") {
+            words[at] = "ID";
+        }
+        if words.get(at + 1) == Some(&"s")
+            && words.get(at + 2).is_some_and(|w| w.starts_with("ago"))
+        {
+            words[at] = "N";
+        }
+    }
+    words.join(" ")
+}
+
+/// Plays a scenario that is to end well, and compares what it tells with what is checked in.
+fn scenario(name: &str) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["--nodes", "10", "--speed", "max", "--scenario", name, "--json"];
+    let output = lab(&dir.path().join("lab"), &arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!(format!("lab-{name}"), told(&output));
+    });
+    let object = object(&output);
+    assert_eq!((&object["orphans"], &object["double_deploys"]), (&Value::from(0), &Value::from(0)));
+    object
+}
+
+#[test]
+fn a_datasource_that_fails_once_is_deployed_again() {
+    let object = scenario("datasource-retry");
+    assert_eq!(object["active"], 10);
+}
+
+#[test]
+fn every_node_is_reimaged() {
+    let object = scenario("reimage");
+    assert_eq!(object["changes"]["machine.deploy"]["1"], 10);
+    assert_eq!(object["active"], 10);
+}
+
+#[test]
+fn every_node_is_decommissioned() {
+    let object = scenario("decommission");
+    assert_eq!(object["machines"]["Ready (off)"], 10);
+    assert_eq!(object["states"]["retired"], 10);
+}
+
+#[test]
+fn a_detach_leaves_maas_as_it_is() {
+    let object = scenario("detach");
+    assert_eq!(object["machines"]["Deployed (on)"], 10);
+    assert_eq!(object["changes"], serde_json::json!({}));
+}
+
+#[test]
+fn after_a_handoff_maas_is_asked_for_nothing() {
+    let object = scenario("handoff");
+    assert_eq!(object["states"]["retired"], 10);
+    assert_eq!(object["changes"], serde_json::json!({}));
+}
+
+#[test]
+fn what_someone_releases_in_maas_is_reported_and_explained() {
+    let object = scenario("human-release");
+    assert_eq!(object["active"], 10);
+}
+
+#[test]
+fn a_scenario_about_two_nodes_is_not_begun_with_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["--nodes", "1", "--scenario", "human-release"];
+    let output = lab(&dir.path().join("lab"), &arguments);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("scenario_needs_nodes"), "{}", stderr(&output));
+    assert!(!dir.path().join("lab").exists(), "nothing is begun");
+}
+
 #[test]
 fn an_unknown_scenario_lists_all() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,6 +9,7 @@ use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::FabricMode;
 use gpuaas_types::{RunStatus, Step, Timestamp};
 
+use super::deploy::begun_again;
 use super::{advance, park, park_with, read, wait};
 use crate::failure;
 use crate::gates;
@@ -53,12 +54,15 @@ fn lost(s: &Snapshot<'_>) -> Option<Decision> {
     if s.machine_since(at).is_none() {
         return Some(read(s, Read::Machine));
     }
+    if let Some(decision) = begun_again(s) {
+        return Some(decision);
+    }
     Some(park(
         s,
         "machine_taken",
         format!("MAAS says {} while the node was to enroll", status::label(number)),
         Owner::InfraOperator,
-        "find out who changed the machine in MAAS, bring it back to Ready, then resume the run",
+        "find out who changed the machine and why; then resume the run to deploy it again",
     ))
 }
 

@@ -50,7 +50,7 @@ pub fn deploy(s: &Snapshot<'_>) -> Decision {
             )
         }
         Some(status::DEPLOYING) => wait_for_maas(s, "maas_deploying", "MAAS to write the image"),
-        Some(status::ALLOCATED | status::READY) | None => {
+        Some(status::ALLOCATED | status::READY | status::NEW) | None => {
             reverted(s, intent.ended_at.unwrap_or(intent.at))
         }
         Some(other) => taken(s, other),
@@ -66,7 +66,9 @@ pub fn first_boot(s: &Snapshot<'_>) -> Decision {
         Some(status::DEPLOYING) => {
             wait_for_maas(s, "first_boot", "the deployed system to ask MAAS for its user-data")
         }
-        Some(status::ALLOCATED | status::READY) | None => reverted(s, s.run.step_since),
+        Some(status::ALLOCATED | status::READY | status::NEW) | None => {
+            reverted(s, s.run.step_since)
+        }
         Some(other) => taken(s, other),
     }
 }
@@ -87,10 +89,18 @@ fn deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decision {
     )
 }
 
-/// The feed may be behind, or MAAS may have undone the deployment. A read tells which.
+/// The feed may be behind, MAAS may have undone the deployment, or a person may have released the
+/// machine. A read tells: MAAS itself goes back to Allocated (contract section 3), a release goes
+/// on to Ready or New.
 fn reverted(s: &Snapshot<'_>, since: Timestamp) -> Decision {
-    if s.machine_since(since.plus_seconds(0.000_001)).is_none() {
+    let Some(machine) = s.machine_since(since.plus_seconds(0.000_001)) else {
         return read(s, Read::Machine);
+    };
+    if matches!(machine.status, status::READY | status::NEW) {
+        return taken(s, machine.status);
+    }
+    if let Some(decision) = begun_again(s) {
+        return decision;
     }
     if s.now.seconds_since(since) < 30.0 {
         return wait(s, "maas_deploying", "MAAS to start the deployment", 5.0);
@@ -105,16 +115,31 @@ fn reverted(s: &Snapshot<'_>, since: Timestamp) -> Decision {
 }
 
 fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
+    if let Some(decision) = begun_again(s) {
+        return decision;
+    }
+    let did = match number {
+        status::RELEASING | status::DISK_ERASING | status::READY | status::NEW => "released",
+        _ => "changed",
+    };
+    let label = status::label(number);
     park(
         s,
         "machine_taken",
-        format!(
-            "MAAS says {}: someone changed the machine during its deployment",
-            status::label(number)
-        ),
+        format!("MAAS says {label}: someone {did} the machine during its deployment"),
         Owner::InfraOperator,
-        "find out who, bring the machine back to Ready, then resume the run",
+        "find out who and why; then resume the run to deploy it again, or cancel it",
     )
+}
+
+/// An operator let the run go on after the deployment had come to nothing: it is deployed again,
+/// from Ready.
+pub(super) fn begun_again(s: &Snapshot<'_>) -> Option<Decision> {
+    let note = || Note::new("deploy_again", "an operator let the run go on: deploying again");
+    s.run
+        .memory
+        .answered(&["machine_taken", "deploy_reverted"])
+        .then(|| advance(Step::ReleaseForRetry, s.now, vec![note()]))
 }
 
 /// A failed deployment: classified, and tried again where the profile's policy says so.

@@ -170,6 +170,10 @@ pub(super) fn release_to_ready(s: &Snapshot<'_>, to: Step, text: &str) -> Decisi
     match released(s, false) {
         Ok(machine) => {
             let to = if machine.status == status::NEW { Step::Commission } else { to };
+            let text = match s.run.memory.intent {
+                Some(_) => text.to_owned(),
+                None => format!("MAAS says {} already", status::label(machine.status)),
+            };
             advance(to, s.now, vec![Note::new("released", text)])
         }
         Err(decision) => decision,

@@ -403,6 +403,30 @@ fn a_machine_released_by_hand_is_noticed_while_waiting_for_the_node() {
     assert_eq!(parked(&case.decide()), "machine_taken");
 }
 
+#[test]
+fn a_machine_released_by_hand_is_deployed_again_only_on_an_operators_word() {
+    let series =
+        crate::policy::normalise_distro_series(&Case::new(Step::Deploy).profile.distro_series);
+    let deploy = Effect::Deploy { distro_series: series, enable_hw_sync: false };
+    for step in [Step::Deploy, Step::FirstBoot, Step::SiteBootstrap] {
+        let mut case = Case::new(step).read(machine(status::READY), 5.0).intent(
+            deploy.clone(),
+            1.0,
+            Some(Outcome::Accepted),
+        );
+        let Decision::Park { park, .. } = case.decide() else { panic!("{step}") };
+        assert_eq!(park.code, "machine_taken", "{step}");
+        case.run.memory.parked_at = Some(at(10.0));
+        case.run.memory.parked_code = Some(park.code);
+        assert_eq!(parked(&case.decide()), "machine_taken", "{step}");
+        case.run.memory.resume(at(20.0));
+        case.now = at(21.0);
+        assert_eq!(next(&case.decide()), (Step::ReleaseForRetry, 21.0), "{step}");
+        case.run.memory.enter(step);
+        assert!(!case.run.memory.answered(&["machine_taken"]), "{step}: that word is used up");
+    }
+}
+
 fn confirming() -> Case {
     let mut case = Case::new(Step::Confirmation)
         .read(machine(status::DEPLOYED), 1.0)

@@ -71,6 +71,7 @@ pub async fn run(args: BenchClientsArgs, terminal: &mut Terminal) -> Result<(), 
         data: folder.path().join("control-plane"),
         database: None,
         clock,
+        sweeps: false,
     };
     let measured = match InProcess::start(&plan).await {
         Ok(plane) => {
@@ -106,7 +107,7 @@ async fn measure(
     let before = simulator.record().await?;
     // A person adds the site and sees at once whether MAAS answered.
     operator::add_site(client, &simulator.maas_url(), simulator.api_key()).await?;
-    operator::add_profile(client, false).await?;
+    operator::add_profile(client, serde_json::Map::new()).await?;
     simulator.inject(&mix(args)).await?;
     let clock = SharedClock::choose(choice).0;
     let begin = RealClock.now();

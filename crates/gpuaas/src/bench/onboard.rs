@@ -103,6 +103,7 @@ async fn with_database(
         data: folder.join("control-plane"),
         database: database.as_ref().map(|database| database.url().to_owned()),
         clock,
+        sweeps: false,
     };
     let report = match InProcess::start(&plan).await {
         Ok(plane) => {
@@ -141,7 +142,7 @@ async fn measure(
     let machines = simulator.racked().await?;
     let before = simulator.record().await?;
     operator::add_site(client, &simulator.maas_url(), simulator.api_key()).await?;
-    operator::add_profile(client, false).await?;
+    operator::add_profile(client, serde_json::Map::new()).await?;
     let cpu_before = usage::own_cpu_seconds()?;
     let begin = shared.now();
     work(client, &machines, clock, shared.as_ref(), terminal).await?;

@@ -16,8 +16,10 @@
 //! listens on the same port (nodes were told that address) and goes on. Where the scenario kills the
 //! control plane itself, it runs in a process of its own and [`kills`] does it.
 
+pub mod acts;
 pub mod kills;
 pub mod operator;
+pub mod outcome;
 pub mod plane;
 pub mod processes;
 pub mod progress;
@@ -33,12 +35,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_types::api::NodeView;
 use tokio::time::interval;
 
+use self::acts::Place;
 use self::kills::Kills;
 use self::operator::Arrivals;
 use self::plane::{InProcess, Process};
 use self::progress::Progress;
+use self::record::Racked;
+use self::scenario::{Act, Which};
 use self::stage::Stage;
 use self::state::Folder;
 use self::tally::{Ended, Tally};
@@ -66,7 +72,7 @@ const PRESENCE: Duration = Duration::from_secs(60);
 pub async fn run(args: LabArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let folder = args.data.clone().unwrap_or_else(|| PathBuf::from(FOLDER));
     if let Some(name) = &args.scenario {
-        scenario::Scenario::named(name)?;
+        scenario::Scenario::named(name)?.fits(args.nodes)?;
     }
     staged(&args, Folder::lock(&folder)?, terminal).await
 }
@@ -81,11 +87,11 @@ fn interrupted() -> Failure {
 }
 
 async fn staged(args: &LabArgs, folder: Folder, terminal: &mut Terminal) -> Result<(), Failure> {
-    let stage = Stage::set(args, folder, terminal).await?;
+    let mut stage = Stage::set(args, folder, terminal).await?;
     announce(&stage, terminal);
     let mut control = Control::start(&stage).await?;
     let ended = tokio::select! {
-        ended = onboard(&stage, &mut control, terminal) => ended?,
+        ended = play(&mut stage, &mut control, terminal) => ended?,
         () = signals::stop()? => return Err(interrupted()),
     };
     let racked = stage.simulator.racked().await?;
@@ -93,6 +99,10 @@ async fn staged(args: &LabArgs, folder: Folder, terminal: &mut Terminal) -> Resu
     let wall_seconds = RealClock.now().seconds_since(stage.state.begun_at);
     let tally = Tally::of(&ended, &racked, &stage.state.before, &record, wall_seconds);
     show(&stage, &control, &ended, &tally, terminal);
+    if stage.scenario.name != scenario::PLAIN.name {
+        let first = first_nodes(&stage, &control.client()).await?;
+        terminal.say(&format!("\n{}", outcome::draw(stage.scenario, &tally, &first)));
+    }
     if args.json {
         let text = serde_json::to_string_pretty(&tally).map_err(|error| {
             let title = "The answer could not be written down";
@@ -100,7 +110,7 @@ async fn staged(args: &LabArgs, folder: Folder, terminal: &mut Terminal) -> Resu
         })?;
         terminal.data(&text)?;
     }
-    let verdict = tally.verdict(&ended);
+    let verdict = tally.verdict(&ended, &racked, stage.scenario);
     if args.keep {
         keep(&stage, terminal).await?;
     }
@@ -137,16 +147,54 @@ impl Control {
     }
 }
 
-async fn onboard(
-    stage: &Stage,
+/// Onboards the machines and plays what is left of the scenario's acts.
+async fn play(
+    stage: &mut Stage,
     control: &mut Control,
     terminal: &mut Terminal,
 ) -> Result<Vec<Ended>, Failure> {
     let client = control.client();
-    let clock = SharedClock::choose(stage.clock).0;
     let machines = stage.machines().await?;
+    onboard(stage, control, &machines, terminal).await?;
+    let clock = SharedClock::choose(stage.clock).0;
+    let acts = stage.scenario.acts;
+    let mut progress = Progress::new(terminal.interactive());
+    while let Some(act) = acts.get(stage.state.acts_done) {
+        place(stage, &client, &machines).act(*act).await?;
+        let shown = |nodes: &[NodeView]| progress.show(nodes, clock.now(), terminal);
+        watch::until_settled(&client, machines.len(), &RealClock, shown).await?;
+        stage.act_done()?;
+    }
+    progress.end();
+    watch::gather(&client).await
+}
+
+fn place<'a>(stage: &'a Stage, client: &'a ApiClient, machines: &'a [Racked]) -> Place<'a> {
+    let reason = format!("scenario {}", stage.scenario.name);
+    Place { client, simulator: &stage.simulator, machines, reason }
+}
+
+/// The first nodes with their histories, as far as the scenario is about them.
+async fn first_nodes(stage: &Stage, client: &ApiClient) -> Result<Vec<NodeView>, Failure> {
+    let about_second = stage.scenario.acts.iter().any(|act| act.on() == Which::Second);
+    let count = if about_second { 2 } else { 1 };
+    let mut nodes = Vec::new();
+    for machine in stage.machines().await?.iter().take(count) {
+        nodes.push(client.node(&machine.name).await?);
+    }
+    Ok(nodes)
+}
+
+async fn onboard(
+    stage: &mut Stage,
+    control: &mut Control,
+    machines: &[Racked],
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let client = control.client();
+    let clock = SharedClock::choose(stage.clock).0;
     operator::add_site(&client, &stage.simulator.maas_url(), stage.simulator.api_key()).await?;
-    operator::add_profile(&client, stage.scenario.roce).await?;
+    operator::add_profile(&client, stage.scenario.profile_fields()?).await?;
     if stage.scenario.roce {
         for (index, machine) in machines.iter().enumerate() {
             let addresses = scenario::fabric_of(stage.class, index);
@@ -154,13 +202,25 @@ async fn onboard(
         }
     }
     let arrivals = Arrivals { clock: clock.as_ref(), begin: clock.now(), apart_seconds: 0.0 };
-    operator::onboard(&client, &machines, arrivals).await?;
+    operator::onboard(&client, machines, arrivals).await?;
     let mut progress = Progress::new(terminal.interactive());
     let settled = watch::until_settled(&client, machines.len(), &RealClock, |nodes| {
         progress.show(nodes, clock.now(), terminal);
     });
     match control {
-        Control::Here(_) => settled.await?,
+        Control::Here(_) => {
+            let mut settled = std::pin::pin!(settled);
+            let next = stage.scenario.acts.get(stage.state.acts_done);
+            if let Some(act @ Act::Meanwhile { .. }) = next {
+                let place = place(stage, &client, machines);
+                tokio::select! {
+                    done = place.act(*act) => done?,
+                    _ = &mut settled => return Err(unset("nothing was left to interfere with")),
+                }
+                stage.act_done()?;
+            }
+            settled.await?;
+        }
         Control::Killed { process, kills, .. } => {
             let plan = Kills {
                 count: stage.scenario.kills,
@@ -175,7 +235,11 @@ async fn onboard(
         }
     }
     progress.end();
-    watch::gather(&client).await
+    Ok(())
+}
+
+fn unset(why: &str) -> Failure {
+    Failure::local("scenario_unset", "The scenario was not reached", why)
 }
 
 /// Between two kills, so that all of them fall into the run.
@@ -225,10 +289,12 @@ fn show(stage: &Stage, control: &Control, ended: &[Ended], tally: &Tally, termin
             format!(" (simulated seconds, {factor} times the wall)")
         }
     };
-    terminal.say(&format!(
-        "\n{} of {} machines active in {:.1} s of the wall{clock}",
-        tally.active, tally.nodes, tally.wall_seconds
-    ));
+    let Tally { active, nodes, wall_seconds, .. } = tally;
+    let what = match stage.scenario.acts {
+        [] => format!("{active} of {nodes} machines active"),
+        _ => format!("{nodes} machines went through the scenario"),
+    };
+    terminal.say(&format!("\n{what} in {wall_seconds:.1} s of the wall{clock}"));
     if let Control::Killed { kills, .. } = control {
         terminal.say(&format!("the control plane was killed {kills} times"));
     }

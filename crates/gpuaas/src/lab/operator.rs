@@ -23,7 +23,7 @@ pub const SITE: &str = "lab";
 /// The lab's profile.
 pub const PROFILE: &str = "h200";
 /// Requests in flight, as an operator's script may have.
-const AT_ONCE: usize = 16;
+pub const AT_ONCE: usize = 16;
 
 /// Adds the region as a site, unless it is there.
 ///
@@ -46,19 +46,15 @@ pub async fn add_site(client: &ApiClient, maas_url: &str, api_key: &str) -> Resu
     client.add_site(&SiteCreate { spec, api_key: api_key.to_owned() }).await.map(drop)
 }
 
-/// Adds the profile, unless it is there.
+/// Adds the profile, with the fields that differ from the defaults, unless it is there.
 ///
 /// # Errors
 /// What the control plane refused.
-pub async fn add_profile(client: &ApiClient, roce: bool) -> Result<(), Failure> {
+pub async fn add_profile(client: &ApiClient, fields: Map<String, Value>) -> Result<(), Failure> {
     if client.profiles().await?.items.iter().any(|profile| profile.status.name == PROFILE) {
         return Ok(());
     }
-    let mut spec = Map::new();
-    if roce {
-        spec.insert("enable_phase2_roce".to_owned(), Value::Bool(true));
-    }
-    client.add_profile(PROFILE, spec).await.map(drop)
+    client.add_profile(PROFILE, fields).await.map(drop)
 }
 
 /// Adds fabric addresses of a host, as far as they are not there.

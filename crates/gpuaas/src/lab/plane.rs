@@ -36,13 +36,17 @@ pub struct PlanePlan {
     pub database: Option<String>,
     /// The clock shared with the simulator.
     pub clock: ClockChoice,
+    /// Whether nodes in service are compared with MAAS often enough to be waited for.
+    pub sweeps: bool,
 }
 
 impl PlanePlan {
     fn options(&self) -> ServeOptions {
+        let hurry = self.sweeps && self.clock == ClockChoice::Real;
         ServeOptions {
             database: self.database.clone(),
             clock: SharedClock::choose(self.clock),
+            tune: if hurry { |config| config.sweep_seconds = 1.0 } else { |_| {} },
             ..ServeOptions::new(self.listen, self.data.clone())
         }
     }

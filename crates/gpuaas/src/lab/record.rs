@@ -23,6 +23,9 @@ pub struct Racked {
     pub hostname: Option<String>,
     /// MAAS' status of it.
     pub status: Option<String>,
+    /// Whether it is switched on.
+    #[serde(default)]
+    pub on: bool,
 }
 
 /// Totals of one endpoint.
@@ -76,6 +79,22 @@ pub struct MachineRecord {
     /// In order of time.
     #[serde(default)]
     pub log: Vec<LogLine>,
+}
+
+impl MachineRecord {
+    /// How often each change was asked for since the machine was first deployed, by endpoint.
+    #[must_use]
+    pub fn changes(&self) -> BTreeMap<&str, u32> {
+        let deployed =
+            |line: &LogLine| matches!(line, LogLine::Status { name, .. } if name == "Deployed");
+        let mut changes = BTreeMap::new();
+        for line in self.log.iter().skip_while(|line| !deployed(line)) {
+            if let LogLine::Call { endpoint, .. } = line {
+                *changes.entry(endpoint.as_str()).or_default() += 1;
+            }
+        }
+        changes
+    }
 }
 
 /// Everything counted.
@@ -142,6 +161,10 @@ mod tests {
             r#"{"endpoints": {"version": {"calls": 1, "bytes_in": 0, "bytes_out": 40}}, "machines": {}}"#,
         )
         .unwrap();
+        assert!(record.machines["a"].changes().is_empty(), "it was never deployed");
+        let mut again = record.machines["a"].clone();
+        again.log.insert(1, LogLine::Status { at_us: 6, name: "Deployed".to_owned() });
+        assert_eq!(again.changes(), BTreeMap::from([("machine.deploy", 1)]));
         let later = record.since(&before);
         assert_eq!(later.calls(), 3);
         assert_eq!(later.endpoints.len(), 1);

@@ -1,7 +1,11 @@
-//! What goes wrong in a lab, as data: one row per scenario.
+//! What happens in a lab, as data: one row per scenario.
 //!
-//! A scenario changes what surrounds the operator's path (faults of the region, what someone did in
-//! MAAS before, crashes of the control plane), never the path itself.
+//! A scenario is what surrounds the operator's path (faults of the region, what someone did in MAAS
+//! before or does meanwhile, crashes of the control plane) and what the operator does once the nodes
+//! are in service. It also says how every node is to end, so that a lab knows whether it went well.
+
+use gpuaas_types::{DriftKind, NodeState, RunKind};
+use serde_json::{Map, Value};
 
 use crate::args::MachineClass;
 use crate::failure::Failure;
@@ -17,6 +21,75 @@ pub enum Before {
     FirstDeployed,
 }
 
+/// Nodes of a lab, in rack order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The first.
+    First,
+    /// The second.
+    Second,
+    /// Every one.
+    All,
+}
+
+impl Which {
+    /// Whether the machine at `index` of the rack is meant.
+    #[must_use]
+    pub const fn holds(self, index: usize) -> bool {
+        match self {
+            Self::First => index == 0,
+            Self::Second => index == 1,
+            Self::All => true,
+        }
+    }
+}
+
+/// One thing that a person does. What an operator does goes through the API that everybody uses,
+/// and the next act begins when nothing moves by itself any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// While the nodes are onboarded, someone does this in MAAS' own pages as soon as MAAS says
+    /// `when`. Only as the first act.
+    Meanwhile {
+        /// `release`, `abort`, ...
+        action: &'static str,
+        /// MAAS' label of a status.
+        when: &'static str,
+        /// To whose machines.
+        on: Which,
+    },
+    /// Someone does this in MAAS' own pages, unless MAAS says something else than `when`.
+    InMaas {
+        /// `release`, `abort`, ...
+        action: &'static str,
+        /// MAAS' label of a status.
+        when: &'static str,
+        /// To whose machines.
+        on: Which,
+    },
+    /// GPUaaS finds out by itself and reports it.
+    Reported(DriftKind, Which),
+    /// GPUaaS finds out by itself that it is over.
+    Resolved(DriftKind, Which),
+    /// An operator begins a run.
+    Begin(RunKind, Which),
+    /// An operator lets parked runs go on.
+    Resume(Which),
+}
+
+/// How nodes are to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// Which nodes.
+    pub on: Which,
+    /// Their state.
+    pub state: NodeState,
+    /// Why their run parked; none: it must not have.
+    pub parked: Option<&'static str>,
+    /// MAAS' label of the status of their machines.
+    pub maas: &'static str,
+}
+
 /// One scenario.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
@@ -28,19 +101,32 @@ pub struct Scenario {
     pub faults: &'static str,
     /// What is found in MAAS.
     pub before: Before,
+    /// Fields of the profile that differ from the defaults, as a JSON object.
+    pub profile: &'static str,
     /// Whether hosts get fabric addresses.
     pub roce: bool,
     /// How often the control plane is killed; above 0 it runs in a process of its own.
     pub kills: u32,
+    /// What people do.
+    pub acts: &'static [Act],
+    /// How the nodes end; the first row that holds a node counts.
+    pub ends: &'static [End],
 }
 
-const PLAIN: Scenario = Scenario {
+const ACTIVE: End =
+    End { on: Which::All, state: NodeState::Active, parked: None, maas: "Deployed" };
+
+/// The one in which nothing happens.
+pub const PLAIN: Scenario = Scenario {
     name: "plain",
     about: "nothing goes wrong",
     faults: "[]",
     before: Before::Nothing,
+    profile: "{}",
     roce: false,
     kills: 0,
+    acts: &[],
+    ends: &[ACTIVE],
 };
 
 /// Every scenario.
@@ -68,6 +154,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "roce",
         about: "fabric interfaces get their addresses before the deployment",
+        profile: r#"{"enable_phase2_roce": true}"#,
         roce: true,
         ..PLAIN
     },
@@ -81,6 +168,48 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "kill-9",
         about: "the control plane is killed at ten random moments and started again",
         kills: 10,
+        ..PLAIN
+    },
+    Scenario {
+        name: "reimage",
+        about: "every node in service is released and deployed again, through the same gates",
+        acts: &[Act::Begin(RunKind::Reimage, Which::All)],
+        ..PLAIN
+    },
+    Scenario {
+        name: "decommission",
+        about: "every node leaves: its machine is released and switched off",
+        acts: &[Act::Begin(RunKind::Decommission, Which::All)],
+        ends: &[End { state: NodeState::Retired, maas: "Ready", ..ACTIVE }],
+        ..PLAIN
+    },
+    Scenario {
+        name: "detach",
+        about: "every node is given up; MAAS is not asked and its machines go on",
+        acts: &[Act::Begin(RunKind::Detach, Which::All)],
+        ends: &[End { state: NodeState::Detached, ..ACTIVE }],
+        ..PLAIN
+    },
+    Scenario {
+        name: "handoff",
+        about: "the profile hands machines over: after onboarding nothing is asked of MAAS",
+        profile: r#"{"release_mode": "handoff"}"#,
+        acts: &[Act::Begin(RunKind::Decommission, Which::All)],
+        ends: &[End { state: NodeState::Retired, ..ACTIVE }],
+        ..PLAIN
+    },
+    Scenario {
+        name: "human-release",
+        about: "someone releases two machines in MAAS, one in service and one being deployed",
+        faults: r#"[{"kind": "stuck_deploying", "machine": "{second}", "count": 1}]"#,
+        acts: &[
+            Act::Meanwhile { action: "release", when: "Deploying", on: Which::Second },
+            Act::InMaas { action: "release", when: "Deployed", on: Which::First },
+            Act::Reported(DriftKind::ReleasedByHand, Which::First),
+            Act::Begin(RunKind::Reimage, Which::First),
+            Act::Resume(Which::Second),
+            Act::Resolved(DriftKind::ReleasedByHand, Which::First),
+        ],
         ..PLAIN
     },
 ];
@@ -99,6 +228,20 @@ const ACCEPTED_THEN_504: &str = r#"[
   {"kind": "accepted504", "endpoint": "machine.release", "probability": 0.33}
 ]"#;
 
+impl Act {
+    /// Whose turn it is.
+    #[must_use]
+    pub const fn on(&self) -> Which {
+        match self {
+            Self::Meanwhile { on, .. } | Self::InMaas { on, .. } => *on,
+            Self::Reported(_, on)
+            | Self::Resolved(_, on)
+            | Self::Begin(_, on)
+            | Self::Resume(on) => *on,
+        }
+    }
+}
+
 impl Scenario {
     /// The scenario of a name.
     ///
@@ -116,12 +259,56 @@ impl Scenario {
         })
     }
 
-    /// The fault file for a lab whose first machine is `first` and whose machines are of `class`:
+    /// The fault file for a lab whose first machines are `names` and whose machines are of `class`:
     /// where hardware takes no time, the region is not patient either.
     #[must_use]
-    pub fn fault_file(&self, first: &str, class: MachineClass) -> String {
+    pub fn fault_file(&self, names: [&str; 2], class: MachineClass) -> String {
         let patience = if class == MachineClass::Zero { "2" } else { "1500" };
-        self.faults.replace("{first}", first).replace("{patience}", patience)
+        let [first, second] = names;
+        self.faults
+            .replace("{first}", first)
+            .replace("{second}", second)
+            .replace("{patience}", patience)
+    }
+
+    /// Fields of the profile that differ from the defaults.
+    ///
+    /// # Errors
+    /// `scenario_unset` when the row is not a JSON object, which a test excludes.
+    pub fn profile_fields(&self) -> Result<Map<String, Value>, Failure> {
+        serde_json::from_str(self.profile).map_err(|error| {
+            Failure::local("scenario_unset", "The scenario was not reached", error.to_string())
+        })
+    }
+
+    /// How the node of the machine at `index` of the rack is to end.
+    #[must_use]
+    pub fn end(&self, index: usize) -> &'static End {
+        self.ends.iter().find(|end| end.on.holds(index)).unwrap_or(&ACTIVE)
+    }
+
+    /// Whether it can be played with so many machines.
+    ///
+    /// # Errors
+    /// `scenario_needs_nodes`.
+    pub fn fits(&self, nodes: usize) -> Result<(), Failure> {
+        let second = self.acts.iter().any(|act| act.on() == Which::Second);
+        let least = if second { 2 } else { 1 };
+        if nodes >= least {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "scenario_needs_nodes",
+            "The scenario needs more machines",
+            format!("{} is about {least} machines at least", self.name),
+        )
+        .hint(format!("gpuaas lab --nodes {least} --scenario {}", self.name)))
+    }
+
+    /// Whether it waits for what the slow comparison with MAAS finds.
+    #[must_use]
+    pub fn sweeps(&self) -> bool {
+        self.acts.iter().any(|act| matches!(act, Act::Reported(..)))
     }
 }
 
@@ -168,11 +355,22 @@ mod tests {
     #[test]
     fn fault_files_are_what_the_simulator_reads() {
         for scenario in SCENARIOS {
-            let text = scenario.fault_file("j22u11", MachineClass::Zero);
+            let text = scenario.fault_file(["j22u11", "j22u15"], MachineClass::Zero);
             let faults: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
             let known = maas_sim::parse_faults(&text).unwrap();
             assert_eq!(known.len(), faults.len(), "{}", scenario.name);
-            assert!(!text.contains("{first}") && !text.contains("{patience}"), "{}", scenario.name);
+            let left = ["{first}", "{second}", "{patience}"].iter().any(|name| text.contains(name));
+            assert!(!left, "{}: {text}", scenario.name);
+            scenario.profile_fields().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_meanwhile_is_the_first_act_and_every_node_has_an_end() {
+        for scenario in SCENARIOS {
+            let late = scenario.acts.iter().skip(1);
+            assert!(!late.into_iter().any(|act| matches!(act, Act::Meanwhile { .. })));
+            assert!(scenario.ends.iter().any(|end| end.on == Which::All), "{}", scenario.name);
         }
     }
 

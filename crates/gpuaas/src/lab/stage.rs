@@ -111,7 +111,7 @@ impl Stage {
             Speed::Times(factor) => ClockChoice::Paced { factor, epoch: RealClock.now() },
         };
         let faults = folder.join("faults.json");
-        write(&faults, &scenario.fault_file(NAMES[0], class))?;
+        write(&faults, &scenario.fault_file([NAMES[0], NAMES[1]], class))?;
         let names = &NAMES[..NAMES.len().min(asked.nodes)];
         let hosts = if asked.nodes <= REAL_HOSTS { HostMode::Process } else { HostMode::Fleet };
         let simulator = Simulator::start(&Plan {
@@ -142,9 +142,19 @@ impl Stage {
             listen: free_port()?,
             before,
             begun_at: RealClock.now(),
+            acts_done: 0,
         };
         folder.remember(&state)?;
         Ok(Self { folder, state, scenario, simulator, clock, class, database, resumed: false })
+    }
+
+    /// Remembers that one more act of the scenario is over.
+    ///
+    /// # Errors
+    /// `lab_folder_unusable`.
+    pub fn act_done(&mut self) -> Result<(), Failure> {
+        self.state.acts_done += 1;
+        self.folder.remember(&self.state)
     }
 
     /// How to start the control plane of this lab.
@@ -155,6 +165,7 @@ impl Stage {
             data: self.folder.join("control-plane"),
             database: self.database.as_ref().map(|database| database.url().to_owned()),
             clock: self.clock,
+            sweeps: self.scenario.sweeps(),
         }
     }
 

@@ -77,6 +77,9 @@ pub struct LabState {
     pub before: Vec<String>,
     /// When the first request was made, by the wall clock.
     pub begun_at: Timestamp,
+    /// How many acts of the scenario are over.
+    #[serde(default)]
+    pub acts_done: usize,
 }
 
 /// A lab's folder, locked.
@@ -219,6 +222,7 @@ mod tests {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             before: vec!["abc123".to_owned()],
             begun_at: Timestamp::from_micros(1_795_190_400_000_000),
+            acts_done: 2,
         }
     }
 

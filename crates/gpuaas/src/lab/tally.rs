@@ -3,13 +3,14 @@
 //! Every number is computed at the end from two independent witnesses: the control plane's API
 //! (nodes and runs) and the simulator's own records (machines in MAAS, deployments).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas_types::api::{NodeView, RunView};
 use gpuaas_types::{NodeState, RunStatus};
 use serde::Serialize;
 
 use super::record::{Racked, Record};
+use super::scenario::Scenario;
 use crate::failure::{Exit, Failure};
 use crate::waterfall::BucketRow;
 
@@ -37,6 +38,13 @@ pub struct Tally {
     pub orphans: usize,
     /// Deployments on top of a deployment that nobody had released.
     pub double_deploys: u32,
+    /// Nodes by their state.
+    pub states: BTreeMap<String, usize>,
+    /// The nodes' machines by MAAS' status and whether they are on.
+    pub machines: BTreeMap<String, usize>,
+    /// What MAAS was asked to change after a machine was first deployed: by endpoint, how many
+    /// machines so many times.
+    pub changes: BTreeMap<String, BTreeMap<u32, usize>>,
     /// Seconds of the wall clock from the first request to the end.
     pub wall_seconds: f64,
     /// One row per node, in the run's own seconds.
@@ -65,31 +73,38 @@ impl Tally {
             failed: ended.len() - active - parked,
             orphans: orphans(ended, racked, before).len(),
             double_deploys: record.double_deploys(),
+            states: counted(ended.iter().map(|e| e.node.state.to_string())),
+            machines: counted(ended.iter().filter_map(|e| machine_of(e, racked)).map(said)),
+            changes: changes(record),
             wall_seconds,
             runs: ended.iter().map(|e| BucketRow::of_run(&e.run, e.node.state)).collect(),
         }
     }
 
-    /// The failure of a lab in which not every node is active, or in which MAAS holds what no node
-    /// owns.
+    /// The failure of a lab in which a node, or its machine in MAAS, is not as the scenario ends, or
+    /// in which MAAS holds what no node owns.
     ///
     /// # Errors
-    /// `nodes_not_active` or `stray_deployments`.
-    pub fn verdict(&self, ended: &[Ended]) -> Result<(), Failure> {
-        if self.active < self.nodes {
-            let lines = ended.iter().filter(|e| e.node.state != NodeState::Active).map(why);
-            let detail = format!(
-                "{} of {} nodes are active{}",
-                self.active,
-                self.nodes,
-                lines.collect::<String>()
-            );
-            return Err(Failure::new(
-                Exit::Parked,
-                "nodes_not_active",
-                "Not every node became active",
-                detail,
-            ));
+    /// `nodes_not_active`, `scenario_not_met` or `stray_deployments`.
+    pub fn verdict(
+        &self,
+        ended: &[Ended],
+        racked: &[Racked],
+        scenario: &Scenario,
+    ) -> Result<(), Failure> {
+        let bad: Vec<&Ended> = ended.iter().filter(|e| !met(e, racked, scenario)).collect();
+        if !bad.is_empty() {
+            let inactive = bad.iter().any(|e| e.node.state != NodeState::Active);
+            let lines: String = bad.iter().map(|e| why(e)).collect();
+            let (active, nodes) = (self.active, self.nodes);
+            let (code, title, detail) = if scenario.acts.is_empty() && inactive {
+                let detail = format!("{active} of {nodes} nodes are active{lines}");
+                ("nodes_not_active", "Not every node became active", detail)
+            } else {
+                let detail = format!("{} of {nodes} nodes are not{lines}", bad.len());
+                ("scenario_not_met", "Not every node is as the scenario ends", detail)
+            };
+            return Err(Failure::new(Exit::Parked, code, title, detail));
         }
         if self.double_deploys > 0 || self.orphans > 0 {
             let detail = format!(
@@ -106,6 +121,44 @@ impl Tally {
     }
 }
 
+fn counted(of: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for name in of {
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
+}
+
+fn machine_of<'a>(ended: &Ended, racked: &'a [Racked]) -> Option<&'a Racked> {
+    racked.iter().find(|machine| machine.name == ended.node.hostname)
+}
+
+fn said(machine: &Racked) -> String {
+    let status = machine.status.as_deref().unwrap_or("unknown to MAAS");
+    format!("{status} ({})", if machine.on { "on" } else { "off" })
+}
+
+fn changes(record: &Record) -> BTreeMap<String, BTreeMap<u32, usize>> {
+    let mut changes: BTreeMap<String, BTreeMap<u32, usize>> = BTreeMap::new();
+    for machine in record.machines.values() {
+        for (endpoint, times) in machine.changes() {
+            let row = changes.entry(endpoint.to_owned()).or_default();
+            *row.entry(times).or_default() += 1;
+        }
+    }
+    changes
+}
+
+/// Whether a node and its machine are as the scenario ends.
+fn met(ended: &Ended, racked: &[Racked], scenario: &Scenario) -> bool {
+    let node = &ended.node;
+    let index = racked.iter().position(|machine| machine.name == node.hostname);
+    let end = scenario.end(index.unwrap_or(usize::MAX));
+    let status = index.and_then(|index| racked[index].status.as_deref());
+    let parked = node.park.as_ref().map(|park| park.code.as_str());
+    node.state == end.state && parked == end.parked && status == Some(end.maas)
+}
+
 fn why(ended: &Ended) -> String {
     let node = &ended.node;
     match &node.park {
@@ -115,7 +168,12 @@ fn why(ended: &Ended) -> String {
         ),
         None => {
             let waits = node.waiting_for.as_deref().unwrap_or("nothing");
-            format!("\n  {} is at {}, waits for {waits}", node.hostname, ended.run.step)
+            let maas = node.maas.status_name.as_deref().unwrap_or("nothing");
+            let step = ended.run.step;
+            format!(
+                "\n  {} is {} at {step}, waits for {waits}; MAAS said {maas}",
+                node.hostname, node.state
+            )
         }
     }
 }
@@ -144,6 +202,7 @@ mod tests {
             system_id: Some(system_id.to_owned()),
             hostname: Some(name.to_owned()),
             status: Some("Deployed".to_owned()),
+            on: true,
         }
     }
 
@@ -166,15 +225,21 @@ mod tests {
         let tally = Tally::of(&ended(), &racked, &before, &Record::default(), 12.5);
         assert_eq!((tally.nodes, tally.active, tally.parked, tally.failed), (3, 1, 1, 1));
         assert_eq!(tally.orphans, 1);
-        insta::assert_snapshot!(tally.verdict(&ended()).unwrap_err().to_string());
+        let plain = Scenario::named("plain").unwrap();
+        let failure = tally.verdict(&ended(), &racked, plain).unwrap_err();
+        insta::assert_snapshot!(failure.to_string());
     }
 
     #[test]
     fn the_object_has_the_promised_fields() {
         let mut ended = ended();
         ended.truncate(1);
-        let tally = Tally::of(&ended, &[], &[], &Record::default(), 12.5);
-        assert!(tally.verdict(&ended).is_ok());
+        let racked = [racked("j22u11", "abc123")];
+        let tally = Tally::of(&ended, &racked, &[], &Record::default(), 12.5);
+        assert!(tally.verdict(&ended, &racked, Scenario::named("plain").unwrap()).is_ok());
+        let retired = Scenario::named("decommission").unwrap();
+        let failure = tally.verdict(&ended, &racked, retired).unwrap_err();
+        assert_eq!(failure.code(), "scenario_not_met");
         insta::assert_snapshot!(serde_json::to_string_pretty(&tally).unwrap());
         let row = &tally.runs[0];
         assert!((row.buckets.values().sum::<f64>() - row.wall_seconds).abs() < 1e-6);
@@ -187,8 +252,10 @@ mod tests {
         let record: Record =
             serde_json::from_str(r#"{"endpoints": {}, "machines": {"a": {"double_deploys": 2}}}"#)
                 .unwrap();
-        let tally = Tally::of(&ended, &[], &[], &record, 1.0);
+        let racked = [racked("j22u11", "abc123")];
+        let tally = Tally::of(&ended, &racked, &[], &record, 1.0);
         assert_eq!(tally.double_deploys, 2);
-        assert_eq!(tally.verdict(&ended).unwrap_err().code(), "stray_deployments");
+        let failure = tally.verdict(&ended, &racked, Scenario::named("plain").unwrap());
+        assert_eq!(failure.unwrap_err().code(), "stray_deployments");
     }
 }
