@@ -217,6 +217,12 @@ pub(crate) fn bundle_digest(
             .validation(reference)
             .map_err(|error| refused("post_deploy_validation_bundle_ref", error))?;
     }
+    let reference = &spec.commissioning_bundle_ref;
+    if !reference.is_empty() {
+        bundles
+            .commissioning(reference)
+            .map_err(|error| refused("commissioning_bundle_ref", error))?;
+    }
     let reference = &spec.site_bootstrap_bundle_ref;
     if reference.is_empty() {
         return Ok(String::new());

@@ -2,9 +2,10 @@
 //!
 //! Bundles come from two places: built into this crate, and a folder
 //! `BUNDLES/NAME/VERSION/bootstrap.sh`. A version that has a `validate.json`, a list of
-//! [`HostCheck`], is a validation bundle as well; it may have only that. All scripts are put into
-//! the artifact store when the catalog is opened, so what a run resolved stays fetchable by digest
-//! while an operator edits the folder.
+//! [`HostCheck`], is a validation bundle as well, and one with a folder `commissioning` of
+//! [`CommissioningScript`] files a commissioning bundle; it may have only one of these. Bootstrap
+//! scripts are put into the artifact store when the catalog is opened, so what a run resolved stays
+//! fetchable by digest while an operator edits the folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,6 +16,7 @@ use gpuaas_types::agent::HostCheck;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
+use crate::scripts::{self, CommissioningScript};
 use crate::store::{ArtifactStore, Stored};
 
 /// Bundles that are part of the control plane: name, version, script.
@@ -24,6 +26,17 @@ const BUILT_IN: &[(&str, &str, &str)] =
 /// Validation bundles that are part of the control plane: name, version, list of checks.
 const BUILT_IN_VALIDATIONS: &[(&str, &str, &str)] =
     &[("validate-base", "1.0.0", include_str!("../bundles/validate-base/validate.json"))];
+
+/// Commissioning bundles that are part of the control plane: name, version, scripts.
+const BUILT_IN_COMMISSIONING: &[(&str, &str, &[&str])] = &[(
+    "commissioning-base",
+    "1.0.0",
+    &[
+        include_str!("../bundles/commissioning-base/fabric-ports.sh"),
+        include_str!("../bundles/commissioning-base/gpu-presence.sh"),
+        include_str!("../bundles/commissioning-base/nvme-health.sh"),
+    ],
+)];
 
 /// A bundle, or any other artifact with a name, as a node is told about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +95,14 @@ pub enum CatalogError {
         /// The second one.
         path: PathBuf,
     },
+    /// A script of a commissioning bundle that MAAS must not be given.
+    #[error("{path} cannot be a commissioning script: {reason}")]
+    Script {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The folder or the store cannot be read or written.
     #[error("cannot read bundles at {path}: {source}")]
     Io {
@@ -100,6 +121,7 @@ impl CatalogError {
             Self::NotFound { .. } => "bundle_not_found",
             Self::Invalid { .. } => "bundle_ref_invalid",
             Self::Duplicate { .. } => "bundle_duplicate",
+            Self::Script { .. } => "bundle_script_invalid",
             Self::Io { .. } => "bundle_catalog_unreadable",
         }
     }
@@ -116,6 +138,7 @@ impl CatalogError {
                 "write it as name@version, such as site-base@1.0.0; leave it empty for none".into()
             }
             Self::Duplicate { .. } => "give the bundle in the folder another version".into(),
+            Self::Script { path, .. } => format!("correct {}, then restart", path.display()),
             Self::Io { path, .. } => format!("make {} readable", path.display()),
         }
     }
@@ -126,6 +149,7 @@ impl CatalogError {
 pub struct BundleCatalog {
     bundles: BTreeMap<(String, String), Bundle>,
     validations: BTreeMap<(String, String), Vec<HostCheck>>,
+    commissioning: BTreeMap<(String, String), Vec<CommissioningScript>>,
 }
 
 impl BundleCatalog {
@@ -135,7 +159,11 @@ impl BundleCatalog {
     /// The folder cannot be read, holds a name that no reference could name, or repeats a
     /// built-in bundle; the store cannot be written.
     pub fn open(store: &ArtifactStore, folder: Option<&Path>) -> Result<Self, CatalogError> {
-        let mut catalog = Self { bundles: BTreeMap::new(), validations: BTreeMap::new() };
+        let mut catalog = Self {
+            bundles: BTreeMap::new(),
+            validations: BTreeMap::new(),
+            commissioning: BTreeMap::new(),
+        };
         for (name, version, script) in BUILT_IN {
             let stored = store.put_bytes(script.as_bytes()).map_err(|source| CatalogError::Io {
                 path: PathBuf::from("the artifact store"),
@@ -146,27 +174,48 @@ impl BundleCatalog {
         for (name, version, checks) in BUILT_IN_VALIDATIONS {
             catalog.insert_validation(name, version, checks.as_bytes(), Path::new("built in"))?;
         }
+        for (name, version, texts) in BUILT_IN_COMMISSIONING {
+            let path = Path::new("built in");
+            let wrong = |reason| CatalogError::Script { path: path.to_owned(), reason };
+            let scripts = texts.iter().map(|text| scripts::parse(text)).collect::<Result<_, _>>();
+            catalog.insert_commissioning(name, version, scripts.map_err(wrong)?, path)?;
+        }
         if let Some(folder) = folder.filter(|folder| folder.is_dir()) {
             for (name, name_path) in folders(folder)? {
                 for (version, path) in folders(&name_path)? {
-                    let manifest = path.join("validate.json");
-                    if manifest.is_file() {
-                        let failed = |source| CatalogError::Io { path: manifest.clone(), source };
-                        let checks = fs::read(&manifest).map_err(failed)?;
-                        catalog.insert_validation(&name, &version, &checks, &manifest)?;
-                        if !path.join("bootstrap.sh").exists() {
-                            continue;
-                        }
-                    }
-                    let script = path.join("bootstrap.sh");
-                    let stored = store
-                        .put_file(&script)
-                        .map_err(|source| CatalogError::Io { path: script.clone(), source })?;
-                    catalog.insert(&name, &version, stored, &script)?;
+                    catalog.insert_folder(store, &name, &version, &path)?;
                 }
             }
         }
         Ok(catalog)
+    }
+
+    /// Whatever a version's folder holds; a bootstrap script where there is nothing else.
+    fn insert_folder(
+        &mut self,
+        store: &ArtifactStore,
+        name: &str,
+        version: &str,
+        path: &Path,
+    ) -> Result<(), CatalogError> {
+        let manifest = path.join("validate.json");
+        let commissioning = path.join("commissioning");
+        if manifest.is_file() {
+            let failed = |source| CatalogError::Io { path: manifest.clone(), source };
+            let checks = fs::read(&manifest).map_err(failed)?;
+            self.insert_validation(name, version, &checks, &manifest)?;
+        }
+        if commissioning.is_dir() {
+            let scripts = scripts::read_folder(&commissioning)?;
+            self.insert_commissioning(name, version, scripts, &commissioning)?;
+        }
+        let script = path.join("bootstrap.sh");
+        if !script.exists() && (manifest.is_file() || commissioning.is_dir()) {
+            return Ok(());
+        }
+        let failed = |source| CatalogError::Io { path: script.clone(), source };
+        let stored = store.put_file(&script).map_err(failed)?;
+        self.insert(name, version, stored, &script)
     }
 
     fn insert(
@@ -200,6 +249,33 @@ impl BundleCatalog {
             None => Ok(()),
             Some(_) => Err(CatalogError::Duplicate { reference, path: path.to_owned() }),
         }
+    }
+
+    fn insert_commissioning(
+        &mut self,
+        name: &str,
+        version: &str,
+        scripts: Vec<CommissioningScript>,
+        path: &Path,
+    ) -> Result<(), CatalogError> {
+        let reference = format!("{name}@{version}");
+        let key = split(&reference)?;
+        match self.commissioning.insert(key, scripts) {
+            None => Ok(()),
+            Some(_) => Err(CatalogError::Duplicate { reference, path: path.to_owned() }),
+        }
+    }
+
+    /// The scripts of the commissioning bundle that `reference` (`name@version`) names.
+    ///
+    /// # Errors
+    /// [`CatalogError::Invalid`] or [`CatalogError::NotFound`].
+    pub fn commissioning(&self, reference: &str) -> Result<&[CommissioningScript], CatalogError> {
+        let found = self.commissioning.get(&split(reference)?);
+        found.map(Vec::as_slice).ok_or_else(|| CatalogError::NotFound {
+            reference: reference.to_owned(),
+            known: self.commissioning.keys().map(|(name, v)| format!("{name}@{v}")).collect(),
+        })
     }
 
     /// The checks of the validation bundle that `reference` (`name@version`) names.
@@ -331,6 +407,30 @@ mod tests {
         fs::write(&manifest, r#"[{"check":"shell","run":"true"}]"#).unwrap();
         let error = BundleCatalog::open(&store, Some(&folder)).unwrap_err();
         assert_eq!(error.code(), "bundle_catalog_unreadable");
+    }
+
+    #[test]
+    fn a_commissioning_bundle_is_a_folder_of_scripts() {
+        let (dir, catalog) = open(&[]);
+        let catalog = catalog.unwrap();
+        let built_in = catalog.commissioning("commissioning-base@1.0.0").unwrap();
+        let labels: Vec<&str> = built_in.iter().map(|s| s.script.label.as_str()).collect();
+        assert_eq!(labels, ["fabric-ports", "gpu-presence", "nvme-health"]);
+        let error = catalog.commissioning("site-base@1.0.0").unwrap_err();
+        assert_eq!(error.code(), "bundle_not_found");
+        assert!(error.hint().contains("commissioning-base@1.0.0"), "{}", error.hint());
+        let folder = dir.path().join("bundles");
+        let scripts = folder.join("firmware/1/commissioning");
+        fs::create_dir_all(&scripts).unwrap();
+        let store = ArtifactStore::open(dir.path()).unwrap();
+        let again = || BundleCatalog::open(&store, Some(&folder));
+        assert_eq!(again().unwrap_err().code(), "bundle_script_invalid");
+        fs::write(scripts.join("a.sh"), &built_in[0].text).unwrap();
+        let label = again().unwrap().commissioning("firmware@1").unwrap()[0].script.label.clone();
+        assert!(label.starts_with("gpuaas-fabric-ports-"), "{label}");
+        assert_eq!(again().unwrap().resolve("firmware@1").unwrap_err().code(), "bundle_not_found");
+        fs::write(scripts.join("b.sh"), &built_in[0].text).unwrap();
+        assert!(again().unwrap_err().to_string().contains("another script is called"));
     }
 
     #[test]

@@ -16,12 +16,14 @@ pub mod ca;
 pub mod catalog;
 pub mod digest;
 mod mime;
+pub mod scripts;
 pub mod store;
 pub mod user_data;
 
 pub use ca::{CaError, validate_ca_bundle};
 pub use catalog::{Bundle, BundleCatalog, CatalogError};
 pub use digest::Digest;
+pub use scripts::CommissioningScript;
 pub use store::{ArtifactStore, Stored};
 pub use user_data::{
     BootstrapInputs, Limits, ParseError, ParsedUserData, RenderError, UserData, parse_user_data,

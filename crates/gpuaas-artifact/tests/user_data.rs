@@ -157,12 +157,75 @@ fn the_scripts_pass_shellcheck() {
     let catalog = BundleCatalog::open(&store, None).unwrap();
     scripts.extend(catalog.list().map(|bundle| store.path(&bundle.digest)));
     assert_eq!(scripts.len(), 3);
-    let output = Command::new("shellcheck")
-        .args(["-s", "bash", "-f", "gcc"])
-        .args(&scripts)
+    let check = |shell: &str, scripts: &[PathBuf]| {
+        let arguments = ["-s", shell, "-f", "gcc"];
+        let output = Command::new("shellcheck").args(arguments).args(scripts).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    };
+    check("bash", &scripts);
+    let mut commissioning = Vec::new();
+    for script in catalog.commissioning("commissioning-base@1.0.0").unwrap() {
+        let file = dir.path().join(&script.script.name);
+        std::fs::write(&file, &script.text).unwrap();
+        commissioning.push(file);
+    }
+    assert_eq!(commissioning.len(), 3);
+    check("sh", &commissioning);
+}
+
+/// What a commissioning script says of a host of which only these files are there.
+fn commissioning(label: &str, files: &[(&str, &str)]) -> (bool, String) {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, content) in files {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    let store = ArtifactStore::open(&dir.path().join("artifacts")).unwrap();
+    let catalog = BundleCatalog::open(&store, None).unwrap();
+    let scripts = catalog.commissioning("commissioning-base@1.0.0").unwrap();
+    let script = scripts.iter().find(|script| script.script.label == label).unwrap();
+    let file = dir.path().join("script");
+    std::fs::write(&file, &script.text).unwrap();
+    let output = Command::new("sh")
+        .arg(&file)
+        .env("GPUAAS_HOST_ROOT", dir.path())
+        .env("GPUAAS_LINK_WAIT_SECONDS", "0")
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    (output.status.success(), said)
+}
+
+#[test]
+fn commissioning_scripts_tell_good_hosts_from_bad_ones() {
+    const GPU: &str = "sys/bus/pci/devices/0000:1b:00.0";
+    const VGA: &str = "sys/bus/pci/devices/0000:03:00.0";
+    let [class, vendor, revision] = ["class", "vendor", "revision"].map(|f| format!("{GPU}/{f}"));
+    let [vga_class, vga_vendor] = ["class", "vendor"].map(|f| format!("{VGA}/{f}"));
+    let gpu = [(class.as_str(), "0x030200\n"), (&vendor, "0x10de\n"), (&revision, "0xa1\n")];
+    let (good, said) = commissioning("gpu-presence", &gpu);
+    assert!(good && said.contains("1 GPUs, 0 of them"), "{said}");
+    let lost = [gpu[0], gpu[1], (revision.as_str(), "0xff\n")];
+    assert!(!commissioning("gpu-presence", &lost).0);
+    let vga = [(vga_class.as_str(), "0x030000\n"), (&vga_vendor, "0x1a03\n")];
+    let (good, said) = commissioning("gpu-presence", &vga);
+    assert!(!good && said.contains("no GPU"), "{said}");
+
+    let port = "sys/class/infiniband/mlx5_0/ports/1/phys_state";
+    let other = "sys/class/infiniband/mlx5_0/ports/2/phys_state";
+    assert!(commissioning("fabric-ports", &[]).0);
+    assert!(commissioning("fabric-ports", &[(port, "5: LinkUp\n"), (other, "2: Polling\n")]).0);
+    let (good, said) = commissioning("fabric-ports", &[(port, "2: Polling\n")]);
+    assert!(!good && said.contains("mlx5_0 has no port with a physical link"), "{said}");
+
+    let state = "sys/class/nvme/nvme0/state";
+    let space = "sys/class/nvme/nvme0/nvme0n1/size";
+    assert!(commissioning("nvme-health", &[(state, "live\n"), (space, "1\n")]).0);
+    assert!(!commissioning("nvme-health", &[(state, "live\n")]).0);
+    let (good, said) = commissioning("nvme-health", &[(state, "dead\n"), (space, "1\n")]);
+    assert!(!good && said.contains("the controller is dead"), "{said}");
 }
 
 /// cloud-init's own Python interpreter, from the first line of its executable.

@@ -23,8 +23,23 @@ pub enum Effect {
         /// Wipe the disks.
         erase: bool,
     },
+    /// `POST scripts/`, or `PUT scripts/NAME` where it is there with another text.
+    RegisterScript {
+        /// Name in MAAS.
+        name: String,
+        /// SHA-256 of the text.
+        digest: String,
+        /// It is there with another text.
+        replace: bool,
+    },
     /// `op=commission`.
-    Commission,
+    Commission {
+        /// What is selected.
+        #[serde(default, skip_serializing_if = "ScriptChoice::is_default")]
+        scripts: ScriptChoice,
+    },
+    /// `op=override_failed_testing`.
+    OverrideFailedTesting,
     /// `op=set_boot_disk`.
     SetBootDisk {
         /// Block device id.
@@ -64,14 +79,54 @@ pub enum Effect {
     PowerOff,
 }
 
+/// Scripts for a commissioning, by name or tag; an empty list leaves the choice to MAAS.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScriptChoice {
+    /// `commissioning_scripts`.
+    pub commissioning: Vec<String>,
+    /// `testing_scripts`.
+    pub testing: Vec<String>,
+}
+
+impl ScriptChoice {
+    /// Whether all is left to MAAS.
+    #[must_use]
+    pub const fn is_default(&self) -> bool {
+        self.commissioning.is_empty() && self.testing.is_empty()
+    }
+}
+
+/// Where an effect shows: what has to be read to find out whether it took place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    /// Among the machines that match the node.
+    Candidates,
+    /// Among the region's scripts.
+    Scripts,
+    /// In the machine.
+    Machine,
+}
+
 impl Effect {
+    /// Where it shows.
+    #[must_use]
+    pub const fn trace(&self) -> Trace {
+        match self {
+            Self::CreateMachine => Trace::Candidates,
+            Self::RegisterScript { .. } => Trace::Scripts,
+            _ => Trace::Machine,
+        }
+    }
+
     /// Stable name, used in the journal, in metrics and in the crash matrix.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::CreateMachine => "create_machine",
             Self::Release { .. } => "release",
-            Self::Commission => "commission",
+            Self::RegisterScript { .. } => "register_script",
+            Self::Commission { .. } => "commission",
+            Self::OverrideFailedTesting => "override_failed_testing",
             Self::SetBootDisk { .. } => "set_boot_disk",
             Self::SetStorageLayout { .. } => "set_storage_layout",
             Self::UnlinkSubnet { .. } => "unlink_subnet",
@@ -95,7 +150,7 @@ impl Effect {
         }
     }
 
-    /// Compares what is there now with what was asked.
+    /// Compares the machine as it is now with what was asked, where the effect shows in it.
     ///
     /// `before` is the machine's status when the intent was written; `now` must have been read
     /// after the intent.
@@ -105,7 +160,7 @@ impl Effect {
             return Probe::NotYet;
         };
         let done = match self {
-            Self::CreateMachine => true,
+            Self::CreateMachine | Self::RegisterScript { .. } => false,
             Self::SetBootDisk { block_device_id } => machine.boot_disk_id == Some(*block_device_id),
             Self::SetStorageLayout { layout, root_device } => {
                 layout::of_maas(layout).is_some_and(|l| (l.matches)(machine, *root_device))
@@ -131,7 +186,9 @@ impl Effect {
                     )
             }
             Self::PowerOff => machine.power_state == "off",
-            Self::Commission | Self::Deploy { .. } => before != Some(machine.status),
+            Self::Commission { .. } | Self::OverrideFailedTesting | Self::Deploy { .. } => {
+                before != Some(machine.status)
+            }
         };
         if done { Probe::Happened } else { Probe::NotYet }
     }

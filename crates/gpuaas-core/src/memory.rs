@@ -53,6 +53,65 @@ pub struct MacOwners {
     pub system_ids: Vec<String>,
 }
 
+/// The scripts of a region, as far as a commissioning bundle is concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionScripts {
+    /// When MAAS was asked.
+    pub asked_at: Timestamp,
+    /// SHA-256 of the text of each script of the bundle that is there, by its name in MAAS.
+    pub digests: BTreeMap<String, String>,
+    /// Commissioning scripts that somebody added and MAAS runs where none is selected, sorted.
+    pub automatic: Vec<String>,
+    /// Whether there are tests that MAAS runs where none is selected.
+    pub default_tests: bool,
+}
+
+/// What MAAS says of the scripts that the machine's last commissioning ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScriptResults {
+    /// When MAAS was asked.
+    pub asked_at: Timestamp,
+    /// Scripts of the bundle, and whatever else failed.
+    pub outcomes: Vec<ScriptOutcome>,
+}
+
+/// The result of one script.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScriptOutcome {
+    /// Name in MAAS.
+    pub name: String,
+    /// MAAS' number of its status.
+    pub status: i64,
+    /// MAAS' word for it.
+    pub status_name: String,
+    /// Exit status, once it ended.
+    pub exit_status: Option<i64>,
+    /// How long it ran, as MAAS writes it; empty while unknown.
+    pub runtime: String,
+    /// The last line that it printed, where it failed.
+    pub last_line: String,
+}
+
+impl ScriptOutcome {
+    /// One sentence for the evidence of a check.
+    #[must_use]
+    pub fn evidence(&self) -> String {
+        let Self { name, status_name, runtime, last_line, .. } = self;
+        let exit = self.exit_status.map_or_else(String::new, |code| format!(", exit code {code}"));
+        let ran = if runtime.is_empty() { String::new() } else { format!(", ran {runtime}") };
+        let said = if last_line.is_empty() { String::new() } else { format!(": {last_line}") };
+        format!("{name}: {status_name}{exit}{ran}{said}")
+    }
+}
+
+impl ScriptResults {
+    /// The result of the script of this name.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Option<&ScriptOutcome> {
+        self.outcomes.iter().find(|outcome| outcome.name == name)
+    }
+}
+
 /// The latest failed read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadFailure {
@@ -91,6 +150,12 @@ pub struct Memory {
     /// Latest look for the boot MAC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac_owners: Option<MacOwners>,
+    /// Latest look at the region's scripts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region_scripts: Option<RegionScripts>,
+    /// Latest look at what the scripts of a commissioning said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script_results: Option<ScriptResults>,
     /// Latest result of every check and gate.
     pub checks: BTreeMap<String, CheckResult>,
     /// When the run last parked. A failure reported before that was answered by the resume.
@@ -117,15 +182,16 @@ impl Memory {
     /// Notes an intent: it becomes the current one and is counted.
     pub fn begin(&mut self, intent: Intent) {
         let name = intent.effect.name().to_owned();
-        self.tries.insert(name.clone(), intent.number);
+        *self.tries.entry(name.clone()).or_insert(0) += 1;
         self.intended_at.insert(name, intent.at);
         self.intent = Some(intent);
     }
 
-    /// Number of the next try of `effect` in this visit of the step.
+    /// Number of the next try of `effect`: one more where it is what was tried last, so that the
+    /// same call for another disk, interface or script begins anew.
     #[must_use]
     pub fn next_number(&self, effect: &Effect) -> u32 {
-        self.tries.get(effect.name()).copied().unwrap_or(0) + 1
+        self.intent.as_ref().filter(|last| last.effect == *effect).map_or(0, |last| last.number) + 1
     }
 
     /// Forgets what belongs to the step that ends and counts the one that begins.

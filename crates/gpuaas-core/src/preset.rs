@@ -11,6 +11,9 @@ const SITE_BASE: &str = "site-base@1.0.0";
 /// The validation bundle that is.
 const VALIDATE_BASE: &str = "validate-base@1.0.0";
 
+/// The commissioning bundle that is.
+const COMMISSIONING_BASE: &str = "commissioning-base@1.0.0";
+
 /// All six, in the matrix's order.
 #[must_use]
 pub fn presets() -> Vec<ProfilePreset> {
@@ -31,13 +34,18 @@ pub fn presets() -> Vec<ProfilePreset> {
             ProfileSpec {
                 fabric_mode: FabricMode::Ib,
                 post_deploy_validation_bundle_ref: VALIDATE_BASE.to_owned(),
+                commissioning_bundle_ref: COMMISSIONING_BASE.to_owned(),
                 ..base()
             },
         ),
         preset(
             "storage-heavy",
             "GPU nodes with many disks: the root is a logical volume on the boot disk",
-            ProfileSpec { storage_layout_profile: "lvm".to_owned(), ..base() },
+            ProfileSpec {
+                storage_layout_profile: "lvm".to_owned(),
+                commissioning_bundle_ref: COMMISSIONING_BASE.to_owned(),
+                ..base()
+            },
         ),
         preset(
             "vendor-custom",

@@ -3,6 +3,7 @@
 use gpuaas_types::agent::{HostCheck, TaskSpec};
 use gpuaas_types::api::{CheckResult, Park, Wait};
 use gpuaas_types::machine::{MachineView, Observation};
+use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{RunStatus, Step, Timestamp};
 
@@ -42,6 +43,8 @@ pub struct Snapshot<'a> {
     pub reports: &'a [Report],
     /// What the profile's validation bundle asks of the host; none: it does not resolve.
     pub validation: Option<&'a [HostCheck]>,
+    /// Scripts of the profile's commissioning bundle; none: it does not resolve.
+    pub commissioning: Option<&'a [MaasScript]>,
     /// Who goes before this run into the deploying part; none: no limit, or not yet at the gate.
     pub batch: Option<BatchQueue>,
     /// Somebody follows the site's event feed, so no change from now on is missed.
@@ -117,6 +120,10 @@ pub enum Read {
         /// Lower case.
         mac_address: String,
     },
+    /// The scripts of the profile's commissioning bundle, and those that MAAS runs by itself.
+    RegionScripts,
+    /// What the scripts of the machine's last commissioning said.
+    ScriptResults,
     /// The region's hardware-sync interval against the profile's.
     HardwareSyncConfig,
     /// The six checks before a deployment.
@@ -131,6 +138,8 @@ impl Read {
             Self::FindMachine => "find_machine",
             Self::Machine => "read_machine",
             Self::MacOwners { .. } => "mac_owners",
+            Self::RegionScripts => "region_scripts",
+            Self::ScriptResults => "script_results",
             Self::HardwareSyncConfig => "hardware_sync_config",
             Self::PredeployChecks => "predeploy_checks",
         }

@@ -12,7 +12,7 @@
 use gpuaas_types::NodeState as N;
 use gpuaas_types::{Bucket, NodeState, RunKind, Step};
 
-use crate::decide::{boot, deploy, discover, leave, ready};
+use crate::decide::{boot, commission, deploy, discover, leave, ready};
 use crate::record::RunRecord;
 use crate::snapshot::{Decision, Snapshot};
 
@@ -71,7 +71,8 @@ pub const ROWS: &[StepRow] = rows![
     Accept          Accept         Now                10    3600  None,        discover::accept;
     Discover        Discover       AfterEffect        60    3600  None,        discover::discover;
     ReleaseAdopted  Discover       AfterEffect       900    7200  None,        discover::release_adopted;
-    Commission      Commission     AfterEffect      1800   10800  None,        discover::commission;
+    RegisterScripts Commission     AfterEffect        30    3600  None,        commission::register_scripts;
+    Commission      Commission     AfterEffect      1800   10800  None,        commission::commission;
     PxePreflight    ReadyWait      Now                30    3600  None,        ready::pxe_preflight;
     PrepareStorage  ReadyWait      AfterEffect        60    3600  None,        ready::prepare_storage;
     RoceLinks       ReadyWait      AfterEffect        60    3600  None,        ready::roce_links;
@@ -122,6 +123,7 @@ pub const KINDS: &[KindRow] = &[
             Step::Accept,
             Step::Discover,
             Step::ReleaseAdopted,
+            Step::RegisterScripts,
             Step::Commission,
             Step::PxePreflight,
             Step::PrepareStorage,
@@ -164,6 +166,7 @@ pub const KINDS: &[KindRow] = &[
             Step::Accept,
             Step::Drain,
             Step::Release,
+            Step::RegisterScripts,
             Step::Commission,
             Step::PxePreflight,
             Step::PrepareStorage,
@@ -277,7 +280,8 @@ pub const fn effects(step: Step) -> &'static [&'static str] {
         Step::ReleaseAdopted | Step::ReleaseForRetry | Step::Release | Step::ReleaseForCancel => {
             &["release"]
         }
-        Step::Commission => &["commission"],
+        Step::RegisterScripts => &["register_script"],
+        Step::Commission => &["commission", "override_failed_testing"],
         Step::PrepareStorage => &["set_boot_disk", "set_storage_layout"],
         Step::RoceLinks => &["unlink_subnet", "link_subnet"],
         Step::Deploy => &["deploy"],
@@ -324,7 +328,7 @@ mod tests {
             assert_eq!(row.steps.contains(&Step::Accept), row.needs_maas, "{kind}");
         }
         assert_eq!(kind(RunKind::Decommission).after(Step::Drain), Step::Release);
-        assert_eq!(kind(RunKind::Reimage).after(Step::Release), Step::Commission);
+        assert_eq!(kind(RunKind::Reimage).after(Step::Release), Step::RegisterScripts);
         assert_eq!(kind(RunKind::Onboard).after(Step::Accept), Step::Discover);
     }
 

@@ -16,6 +16,7 @@ use gpuaas_store::{
 use gpuaas_types::agent::HostCheck;
 use gpuaas_types::api::{CheckResult, Source, TimelineEvent};
 use gpuaas_types::machine::{MachineView, Observation};
+use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{AttemptId, IdSource, NodeState, Step, Timestamp};
 
@@ -37,6 +38,8 @@ pub(crate) struct Journal {
     watched: bool,
     /// What the profile's validation bundle asks of the host; none: it does not resolve.
     pub(crate) validation: Option<Vec<HostCheck>>,
+    /// Scripts of the profile's commissioning bundle; none: it does not resolve.
+    pub(crate) commissioning: Option<Vec<MaasScript>>,
     /// Who goes before this run into the deploying part.
     pub(crate) batch: Option<BatchQueue>,
     /// The run left the deploying part while this worker had it.
@@ -71,6 +74,7 @@ impl Journal {
             attempts: Vec::new(),
             watched,
             validation: Some(Vec::new()),
+            commissioning: Some(Vec::new()),
             batch: None,
             gave_place_back: false,
             node_change: NodeChange::default(),
@@ -94,6 +98,7 @@ impl Journal {
             observation: self.observation.as_ref(),
             reports: &self.reports,
             validation: self.validation.as_deref(),
+            commissioning: self.commissioning.as_deref(),
             batch: self.batch,
             watched: self.watched,
         }
@@ -183,6 +188,18 @@ impl Journal {
     pub(crate) fn unbind(&mut self) {
         self.node.system_id = None;
         self.node_change.system_id = None;
+    }
+
+    /// The moment of a read that was asked at `asked_at`: later than all that this run knows, also
+    /// where the clock has stepped back. A read that looked older would be asked for for ever.
+    pub(crate) fn not_before(&self, asked_at: Timestamp) -> Timestamp {
+        let memory = &self.run.memory;
+        let ended = memory.intent.as_ref().map(|i| i.ended_at.unwrap_or(i.at).plus_seconds(1e-6));
+        let heard = self.observation.as_ref().map(|o| o.status_at);
+        [ended, heard, memory.resumed_at]
+            .into_iter()
+            .flatten()
+            .fold(asked_at.max(self.run.step_since), Timestamp::max)
     }
 
     /// Notes a full read of the machine, asked at `asked_at`.

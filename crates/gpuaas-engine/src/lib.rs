@@ -18,6 +18,7 @@ mod journal;
 mod perform;
 mod predeploy;
 mod reads;
+mod scripts;
 pub mod site;
 mod sweep;
 pub mod tokens;

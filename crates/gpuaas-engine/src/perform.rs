@@ -11,12 +11,14 @@ use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{RunId, Timestamp, TokenId};
 use maas_client::{
     Client, CommissionOptions, CreateMachine, DeployOptions, Error as MaasError, Interface,
-    LinkMode, LinkSubnet, Machine, PowerSettings, Refusal, ReleaseOptions, Secret, StorageLayout,
+    LinkMode, LinkSubnet, Machine, NewScript, PowerSettings, Refusal, ReleaseOptions, Secret,
+    StorageLayout,
 };
 
 use crate::convert;
 use crate::engine::Shared;
 use crate::journal::Journal;
+use crate::scripts;
 use crate::site::{CallError, Site};
 use crate::tokens;
 
@@ -26,6 +28,8 @@ pub(crate) enum Prepared {
     Plain,
     /// The BMC password.
     Bmc(Option<String>),
+    /// A script of the profile's commissioning bundle.
+    Script(Box<NewScript>),
     /// Rendered user-data whose tokens go into the same commit as the intent.
     UserData(Vec<u8>),
 }
@@ -44,6 +48,13 @@ pub(crate) async fn prepare(
             let password = shared.store.bmc_password(journal.node.id).await;
             let password = password.map_err(|e| e.to_string())?;
             Ok(Prepared::Bmc(password.map(|secret| secret.expose().to_owned())))
+        }
+        Effect::RegisterScript { name, .. } => {
+            let reference = &journal.profile().commissioning_bundle_ref;
+            let scripts = shared.bundles.commissioning(reference).map_err(|e| e.to_string())?;
+            let script = scripts.iter().find(|script| script.script.name == *name);
+            let script = script.ok_or_else(|| format!("{reference} has no script {name}"))?;
+            Ok(Prepared::Script(Box::new(scripts::to_send(script, journal.run.id))))
         }
         Effect::Deploy { .. } => {
             let bootstrap = tokens::mint("gpb").map_err(|e| e.to_string())?;
@@ -233,7 +244,9 @@ fn outcome_of(error: &CallError) -> Outcome {
 enum Request {
     Create(Box<CreateMachine>),
     Release { system_id: String, erase: bool },
-    Commission { system_id: String },
+    Script { script: Box<NewScript>, replace: bool },
+    Commission { system_id: String, options: Box<CommissionOptions> },
+    Override { system_id: String },
     SetBootDisk { system_id: String, block_device_id: i64 },
     SetStorageLayout { system_id: String, layout: String, root_device: i64 },
     Unlink { system_id: String, interface_id: i64, link_id: i64 },
@@ -247,11 +260,26 @@ impl Request {
         if let (Effect::CreateMachine, Prepared::Bmc(password)) = (effect, &prepared) {
             return Ok(Self::Create(Box::new(create(journal, password.clone()))));
         }
+        let prepared = match (effect, prepared) {
+            (Effect::RegisterScript { replace, .. }, Prepared::Script(script)) => {
+                return Ok(Self::Script { script, replace: *replace });
+            }
+            (_, prepared) => prepared,
+        };
         let system_id = journal.node.system_id.clone().ok_or("the node has no machine yet")?;
         Ok(match effect.clone() {
             Effect::CreateMachine => return Err("the BMC password was not loaded".to_owned()),
             Effect::Release { erase } => Self::Release { system_id, erase },
-            Effect::Commission => Self::Commission { system_id },
+            Effect::RegisterScript { .. } => return Err("the script was not loaded".to_owned()),
+            Effect::Commission { scripts } => {
+                let options = CommissionOptions {
+                    commissioning_scripts: scripts.commissioning,
+                    testing_scripts: Some(scripts.testing).filter(|tests| !tests.is_empty()),
+                    ..CommissionOptions::default()
+                };
+                Self::Commission { system_id, options: Box::new(options) }
+            }
+            Effect::OverrideFailedTesting => Self::Override { system_id },
             Effect::PowerOff => Self::PowerOff { system_id },
             Effect::SetBootDisk { block_device_id } => {
                 Self::SetBootDisk { system_id, block_device_id }
@@ -289,8 +317,21 @@ impl Request {
                 let options = ReleaseOptions { erase, ..ReleaseOptions::default() };
                 client.release(&system_id, &options).await.map(machine)
             }
-            Self::Commission { system_id } => {
-                client.commission(&system_id, &CommissionOptions::default()).await.map(machine)
+            Self::Script { script, replace: false } => {
+                client.create_script(&script).await.map(|_| Answer::Nothing)
+            }
+            Self::Script { script, replace: true } => {
+                let text = String::from_utf8_lossy(&script.content);
+                let comment = script.comment.as_deref();
+                let updated = client.update_script(&script.name, &text, comment).await;
+                updated.map(|_| Answer::Nothing)
+            }
+            Self::Commission { system_id, options } => {
+                client.commission(&system_id, &options).await.map(machine)
+            }
+            Self::Override { system_id } => {
+                let comment = "GPUaaS: the failed test was answered for";
+                client.override_failed_testing(&system_id, Some(comment)).await.map(machine)
             }
             Self::SetBootDisk { system_id, block_device_id } => client
                 .set_boot_disk(&system_id, number(block_device_id))

@@ -14,6 +14,7 @@ use crate::convert;
 use crate::engine::Shared;
 use crate::journal::Journal;
 use crate::predeploy;
+use crate::scripts;
 use crate::site::{CallError, Site};
 
 /// Carries out `read` and notes what it found, or that it failed.
@@ -23,6 +24,8 @@ pub(crate) async fn read(shared: &Shared, site: &Site, journal: &mut Journal, re
         Read::FindMachine => find_machine(shared, site, journal, asked_at).await,
         Read::Machine => read_machine(site, journal, asked_at).await,
         Read::MacOwners { mac_address } => mac_owners(site, journal, mac_address).await,
+        Read::RegionScripts => scripts::region(site, journal, asked_at).await,
+        Read::ScriptResults => scripts::results(site, journal, asked_at).await,
         Read::HardwareSyncConfig => hardware_sync(shared, site, journal).await,
         Read::PredeployChecks => {
             let checks = predeploy::checks(shared, site, journal).await;

@@ -128,6 +128,12 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
         let checks = shared.bundles.validation(reference);
         journal.validation = checks.ok().map(<[HostCheck]>::to_vec);
     }
+    let reference = &journal.profile().commissioning_bundle_ref;
+    if !reference.is_empty() {
+        let scripts = shared.bundles.commissioning(reference);
+        journal.commissioning =
+            scripts.ok().map(|scripts| scripts.iter().map(|s| s.script.clone()).collect());
+    }
     let mut deployed = batch::deploys(&journal.run);
     for _ in 0..MAX_DECISIONS {
         let now = shared.clock.now();

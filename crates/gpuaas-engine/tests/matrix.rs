@@ -1,5 +1,6 @@
 //! The capability matrix of hardware classes (seed 1, section 4), as far as an onboarding shows
-//! it: every cell that says Yes or Partial is backed by what a run of that class wrote down.
+//! it: every cell that says Yes or Partial is backed by what a run of that class wrote down. Where
+//! the seed says No to commissioning script bundles in every class, a profile now may have one.
 //!
 //! What is out of scope is refused with a reason. What a node's leaving shows (release without
 //! erase, detach, handoff) is not in the table here.
@@ -29,7 +30,7 @@ const MATRIX: &[(&str, &str, Shown)] = &[
     ("IB / fabric-aware host validation",              "NNPNPN", Shown::Fabric),
     ("Storage layout variants beyond flat",            "PPPPPP", Shown::Check("storage_layout")),
     ("Vendor driver / runtime package shaping",        "PPPPPP", Shown::Check("artifacts_fetchable")),
-    ("Commissioning / firmware script bundle",         "NNNNNN", Shown::Nothing),
+    ("Commissioning / firmware script bundle",         "YYYYYY", Shown::Check("script_gpu_presence")),
     ("Hardware sync enforcement",                      "YYYYYY", Shown::Check("gate_maas_deployed")),
 ];
 
@@ -43,8 +44,6 @@ enum Shown {
     Batch,
     /// The agent saw the fabric.
     Fabric,
-    /// No class has it.
-    Nothing,
 }
 
 /// A class's preset with the policies on that an operator would turn on to use a capability.
@@ -53,6 +52,7 @@ fn profile(class: usize, preset: ProfileSpec) -> ProfileSpec {
         batch_max_parallel: 1,
         require_hw_sync: true,
         storage_layout_profile: "lvm".to_owned(),
+        commissioning_bundle_ref: "commissioning-base@1.0.0".to_owned(),
         ..preset
     };
     if matches!(class, 3 | 4) {
@@ -81,7 +81,6 @@ impl Evidence {
             Shown::Retry => (self.deploys == 2).then(|| "2 deployments, 1 node".to_owned()),
             Shown::Batch => (self.at_once == 1).then(|| "2 nodes, 1 at once".to_owned()),
             Shown::Fabric => passed("infiniband").or_else(|| passed("link ens108np0")),
-            Shown::Nothing => None,
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod ids;
 pub mod lifecycle;
 pub mod machine;
 pub mod problem;
+pub mod scripts;
 pub mod spec;
 pub mod time;
 

@@ -137,6 +137,8 @@ words!(
         Discover = "discover",
         /// Release a machine that was adopted in Deployed.
         ReleaseAdopted = "release_adopted",
+        /// The scripts of the profile's commissioning bundle, in MAAS.
+        RegisterScripts = "register_scripts",
         /// Commission to Ready.
         Commission = "commission",
         /// Check the boot interface.

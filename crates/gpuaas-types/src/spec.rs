@@ -105,6 +105,9 @@ pub struct ProfileSpec {
     /// What the agent has to find on the deployed host before the node is active, `name@version`;
     /// empty: nothing beyond its diagnostics.
     pub post_deploy_validation_bundle_ref: String,
+    /// Scripts that MAAS runs on the machine while it commissions it, `name@version`; empty: only
+    /// those that it runs by itself.
+    pub commissioning_bundle_ref: String,
     /// Named storage layout: `flat`, `lvm` or `bcache`.
     pub storage_layout_profile: String,
     /// Who has the machine in MAAS once its node leaves.
@@ -130,6 +133,7 @@ impl Default for ProfileSpec {
             deploy_user: String::new(),
             fabric_mode: FabricMode::Ethernet,
             post_deploy_validation_bundle_ref: String::new(),
+            commissioning_bundle_ref: String::new(),
             storage_layout_profile: "flat".to_owned(),
             release_mode: ReleaseMode::Managed,
         }

@@ -34,6 +34,9 @@ pub enum FaultKind {
     CommissioningFailed,
     /// Tests fail.
     TestingFailed,
+    /// One script of a commissioning or of its tests fails: the first whose name has `message` in
+    /// it. A machine that runs none such is spared.
+    ScriptFailed,
     /// curtin fails: Failed deployment.
     DeployFailed,
     /// Nothing more is heard of the deploying machine until the region gives up.
@@ -144,10 +147,23 @@ impl Fault {
         self
     }
 
+    /// The script that it makes fail.
+    pub(crate) fn failing<'a>(&self, scripts: &'a [String]) -> Option<&'a String> {
+        let part = self.message.as_deref().unwrap_or("");
+        scripts.iter().find(|name| name.contains(part))
+    }
+
     /// With this length.
     #[must_use]
     pub fn lasting(mut self, seconds: f64) -> Self {
         self.seconds = Some(seconds);
+        self
+    }
+
+    /// With this text.
+    #[must_use]
+    pub fn saying(mut self, message: &str) -> Self {
+        self.message = Some(message.to_owned());
         self
     }
 }
@@ -190,6 +206,8 @@ pub(crate) struct Occasion<'a> {
     pub(crate) system_id: Option<&'a str>,
     /// Name of the racked machine, where MAAS may know it by another.
     pub(crate) host: Option<&'a str>,
+    /// Scripts that end now.
+    pub(crate) scripts: &'a [String],
 }
 
 #[derive(Debug, Default)]
@@ -240,7 +258,8 @@ fn matches(fault: &Fault, at: Occasion<'_>) -> bool {
             None => label == want,
         })
     });
-    machine && endpoint
+    let script = fault.kind != FaultKind::ScriptFailed || fault.failing(at.scripts).is_some();
+    machine && endpoint && script
 }
 
 impl Use {

@@ -243,6 +243,8 @@ pub(crate) struct ScriptSet {
     pub(crate) state: ScriptState,
     pub(crate) first_result: i64,
     pub(crate) scripts: Vec<String>,
+    /// Those of a failed set that failed; the others passed.
+    pub(crate) failed: Vec<String>,
     pub(crate) created_us: i64,
     pub(crate) started_us: Option<i64>,
     pub(crate) ended_us: Option<i64>,
@@ -332,6 +334,8 @@ pub(crate) struct Machine {
 pub(crate) struct CommissionOptions {
     pub(crate) skip_networking: bool,
     pub(crate) skip_storage: bool,
+    /// Beside those that come with MAAS.
+    pub(crate) scripts: Vec<String>,
     pub(crate) tests: Vec<String>,
 }
 

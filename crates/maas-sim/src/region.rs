@@ -284,12 +284,22 @@ impl Region {
 
     /// A fault of one of these kinds that strikes this machine now.
     pub(crate) fn strike(&mut self, key: u32, kinds: &[FaultKind]) -> Option<Fault> {
+        self.strike_at(key, kinds, &[])
+    }
+
+    /// A fault that makes one of these scripts fail on this machine now.
+    pub(crate) fn strike_scripts(&mut self, key: u32, scripts: &[String]) -> Option<Fault> {
+        self.strike_at(key, &[FaultKind::ScriptFailed], scripts)
+    }
+
+    fn strike_at(&mut self, key: u32, kinds: &[FaultKind], scripts: &[String]) -> Option<Fault> {
         let m = self.machines.get(&key)?;
         let at = Occasion {
             endpoint: None,
             hostname: Some(&m.hostname),
             system_id: Some(&m.system_id),
             host: self.hosts.get(m.host).map(|h| h.name.as_str()),
+            scripts,
         };
         // Lifecycle faults are not about an endpoint; one that names an endpoint waits for it.
         self.faults.strike(kinds, at)

@@ -1,6 +1,8 @@
 //! Setting a region up by hand: machines in any state, and people behind the control plane's
 //! back.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -340,6 +342,35 @@ impl Region {
     /// Puts a complete custom image into the region, deployable as `custom/NAME`.
     pub fn preload_image(&mut self, name: &str) {
         self.images.preload(name);
+    }
+
+    /// Texts of the scripts that somebody added, by name.
+    #[must_use]
+    pub fn added_scripts(&self) -> BTreeMap<String, String> {
+        let added = self.scripts.list.iter().filter(|script| !script.builtin);
+        added
+            .map(|script| (script.name.clone(), String::from_utf8_lossy(&script.text).into_owned()))
+            .collect()
+    }
+
+    /// Names of the scripts of a machine's current commissioning and tests, by hostname.
+    #[must_use]
+    pub fn scripts_run(&self, hostname: &str) -> Vec<String> {
+        let machine = self.machines.values().find(|m| m.hostname == hostname);
+        let sets = machine.into_iter().flat_map(|m| {
+            [m.set(m.current_commissioning), m.set(m.current_testing)].into_iter().flatten()
+        });
+        sets.flat_map(|set| set.scripts.iter().cloned()).collect()
+    }
+
+    /// Someone gives a script another text by hand, or adds it: a commissioning script that MAAS
+    /// runs where none is selected.
+    pub fn put_script(&mut self, name: &str, text: &str) {
+        let text = bytes::Bytes::from(text.to_owned());
+        match self.scripts.named_mut(name) {
+            Some(script) => script.text = text,
+            None => self.scripts.put(name, text),
+        }
     }
 
     /// Changes a region setting, e.g. `node_timeout`.

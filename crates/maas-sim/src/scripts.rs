@@ -100,6 +100,15 @@ impl Scripts {
         });
     }
 
+    /// Adds a commissioning script as a person would.
+    pub(crate) fn put(&mut self, name: &str, text: Bytes) {
+        self.add(name, SetKind::Commissioning, 0, &["node"], 0);
+        if let Some(script) = self.named_mut(name) {
+            script.builtin = false;
+            script.text = text;
+        }
+    }
+
     pub(crate) fn new_id(&mut self) -> i64 {
         self.next += 1;
         self.next
@@ -122,6 +131,17 @@ impl Scripts {
         let hit =
             |s: &&Script| s.kind == kind && (s.name == word || s.tags.iter().any(|t| t == word));
         self.list.iter().filter(hit).map(|s| s.name.clone()).collect()
+    }
+
+    /// Commissioning scripts that somebody added and MAAS runs where none is selected: all but
+    /// those tagged `noauto`.
+    pub(crate) fn automatic(&self) -> Vec<String> {
+        let added = |s: &&Script| {
+            s.kind == SetKind::Commissioning
+                && !s.builtin
+                && !s.tags.iter().any(|tag| tag == "noauto")
+        };
+        self.list.iter().filter(added).map(|s| s.name.clone()).collect()
     }
 
     /// A parameter default that is no text, which makes MAAS refuse to run the script.

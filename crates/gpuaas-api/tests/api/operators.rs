@@ -271,6 +271,22 @@ async fn a_validation_bundle_is_none_that_boots_a_host() {
 }
 
 #[tokio::test]
+async fn a_commissioning_bundle_is_one_of_its_own_kind() {
+    let rig = Rig::new().await;
+    let field = "commissioning_bundle_ref";
+    for reference in ["site-base@1.0.0", "validate-base@1.0.0", "commissioning-base@9"] {
+        let spec = json!({ field: reference });
+        let answer = rig.post("/api/v1/profiles", json!({ "name": "p", "spec": spec })).await;
+        assert_eq!((answer.code().as_str(), answer.status), ("bundle_not_found", 400));
+        assert_eq!(answer.json()["errors"][0]["field"], format!("spec.{field}"));
+        assert!(answer.json()["hint"].as_str().unwrap().contains("commissioning-base@1.0.0"));
+    }
+    let spec = json!({ field: "commissioning-base@1.0.0" });
+    let made = rig.post("/api/v1/profiles", json!({ "name": "p", "spec": spec })).await.ok();
+    assert_eq!(made["spec"][field], "commissioning-base@1.0.0");
+}
+
+#[tokio::test]
 async fn fabric_addresses() {
     let rig = Rig::with_site().await;
     let path = "/api/v1/roce-assignments";

@@ -139,7 +139,7 @@ fn route(s: &Snapshot<'_>, number: i64) -> Decision {
         | status::COMMISSIONING
         | status::FAILED_COMMISSIONING
         | status::TESTING
-        | status::READY => advance(Step::Commission, s.now, vec![note]),
+        | status::READY => advance(Step::RegisterScripts, s.now, vec![note]),
         status::DEPLOYED
         | status::ALLOCATED
         | status::RESERVED
@@ -162,14 +162,14 @@ fn route(s: &Snapshot<'_>, number: i64) -> Decision {
 /// Releases a machine that was adopted with an owner.
 #[must_use]
 pub fn release_adopted(s: &Snapshot<'_>) -> Decision {
-    release_to_ready(s, Step::Commission, "adopted machine released")
+    release_to_ready(s, Step::RegisterScripts, "adopted machine released")
 }
 
 /// Releases until MAAS says Ready, or New where the commissioning data are gone.
 pub(super) fn release_to_ready(s: &Snapshot<'_>, to: Step, text: &str) -> Decision {
     match released(s, false) {
         Ok(machine) => {
-            let to = if machine.status == status::NEW { Step::Commission } else { to };
+            let to = if machine.status == status::NEW { Step::RegisterScripts } else { to };
             let text = match s.run.memory.intent {
                 Some(_) => text.to_owned(),
                 None => format!("MAAS says {} already", status::label(machine.status)),
@@ -214,97 +214,4 @@ fn drive_release(s: &Snapshot<'_>, erase: bool) -> Decision {
         Ok(_) => wait_for_maas(s, "maas_releasing", "MAAS to release the machine"),
         Err(decision) => decision,
     }
-}
-
-/// Commissions until MAAS says Ready.
-#[must_use]
-pub fn commission(s: &Snapshot<'_>) -> Decision {
-    let Some(number) = s.status() else {
-        return read(s, Read::Machine);
-    };
-    match number {
-        status::READY => match confirmed_machine(s) {
-            Ok(machine) if machine.status == status::READY => {
-                let text = format!(
-                    "{}, {} disks, {} interfaces",
-                    machine.hardware,
-                    machine.disks.len(),
-                    machine.nics.len()
-                );
-                advance(Step::PxePreflight, s.now, vec![Note::new("commissioned", text)])
-            }
-            Ok(_) => wait_for_maas(s, "maas_commissioning", "MAAS to finish commissioning"),
-            Err(decision) => decision,
-        },
-        status::COMMISSIONING | status::TESTING => {
-            wait_for_maas(s, "maas_commissioning", format!("MAAS says {}", status::label(number)))
-        }
-        status::FAILED_COMMISSIONING if tried(s) >= COMMISSION_TRIES => park(
-            s,
-            "commissioning_failed",
-            "MAAS says that commissioning failed",
-            Owner::InfraOperator,
-            "read the commissioning results in MAAS, mend the machine, then resume the run",
-        ),
-        status::FAILED_COMMISSIONING if settled(s) => Decision::Do(Effect::Commission),
-        status::FAILED_TESTING => park(
-            s,
-            "hardware_test_failed",
-            "MAAS says that a hardware test failed",
-            Owner::InfraOperator,
-            "read the test results in MAAS; mend the machine or override the failed test, then resume",
-        ),
-        status::NEW | status::BROKEN | status::FAILED_COMMISSIONING => {
-            match drive(s, Effect::Commission) {
-                Ok(intent) => reverted(s, intent.ended_at.unwrap_or(intent.at)),
-                Err(decision) => decision,
-            }
-        }
-        other => park(
-            s,
-            "machine_taken",
-            format!(
-                "MAAS says {}: someone changed the machine while it was to be commissioned",
-                status::label(other)
-            ),
-            Owner::InfraOperator,
-            "release it in MAAS, then resume the run",
-        ),
-    }
-}
-
-/// Commissionings in one visit of the step before the run parks.
-const COMMISSION_TRIES: u32 = 2;
-
-fn tried(s: &Snapshot<'_>) -> u32 {
-    s.run.memory.tries.get(Effect::Commission.name()).copied().unwrap_or(0)
-}
-
-/// Whether the last commissioning was taken by MAAS, so that its failure is a new fact.
-fn settled(s: &Snapshot<'_>) -> bool {
-    s.run.memory.intent.as_ref().is_some_and(|i| {
-        i.outcome == Some(crate::effect::Outcome::Accepted)
-            && s.observation.is_some_and(|o| {
-                o.read_at > i.at
-                    && o.machine.as_ref().is_some_and(|m| m.status == status::FAILED_COMMISSIONING)
-            })
-    })
-}
-
-/// MAAS took the commissioning but still shows the status from before: either the feed is behind,
-/// or a power failure made MAAS revert it (contract section 3). A read tells.
-fn reverted(s: &Snapshot<'_>, accepted_at: gpuaas_types::Timestamp) -> Decision {
-    if s.machine_since(accepted_at.plus_seconds(0.000_001)).is_none() {
-        return read(s, Read::Machine);
-    }
-    if s.now.seconds_since(accepted_at) < 30.0 {
-        return super::wait(s, "maas_commissioning", "MAAS to start commissioning", 10.0);
-    }
-    park(
-        s,
-        "commissioning_reverted",
-        "MAAS took the commissioning and undid it, as it does when the BMC does not answer",
-        Owner::InfraOperator,
-        "check the machine's BMC address and password in MAAS, then resume the run",
-    )
 }

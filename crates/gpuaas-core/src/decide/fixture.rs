@@ -2,6 +2,7 @@
 
 use gpuaas_types::agent::HostCheck;
 use gpuaas_types::machine::{Disk, Link, MachineView, Nic, Observation};
+use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{
     AttemptId, NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
@@ -103,6 +104,7 @@ pub(crate) struct Case {
     pub(crate) observation: Option<Observation>,
     pub(crate) reports: Vec<Report>,
     pub(crate) validation: Vec<HostCheck>,
+    pub(crate) commissioning: Option<Vec<MaasScript>>,
     pub(crate) batch: Option<BatchQueue>,
     pub(crate) watched: bool,
 }
@@ -167,6 +169,7 @@ impl Case {
             observation: None,
             reports: Vec::new(),
             validation: Vec::new(),
+            commissioning: Some(Vec::new()),
             batch: None,
             watched: true,
         }
@@ -211,6 +214,7 @@ impl Case {
             observation: self.observation.as_ref(),
             reports: &self.reports,
             validation: Some(&self.validation),
+            commissioning: self.commissioning.as_deref(),
             batch: self.batch,
             watched: self.watched,
         }

@@ -5,6 +5,9 @@
 //! found through the table in [`crate::steps`].
 
 pub mod boot;
+pub mod commission;
+#[cfg(test)]
+mod commission_tests;
 pub mod deploy;
 pub mod discover;
 #[cfg(test)]
@@ -18,7 +21,7 @@ use gpuaas_types::api::{CheckResult, Owner, Park, Wait};
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::{Step, Timestamp};
 
-use crate::effect::{Effect, Intent, Outcome, Probe};
+use crate::effect::{Effect, Intent, Outcome, Probe, Trace};
 use crate::record::ReportKind;
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 use crate::steps;
@@ -190,20 +193,24 @@ pub(crate) fn is_failure(number: i64) -> bool {
 /// of the evidence, and it expires.
 pub(crate) fn answered_for(s: &Snapshot<'_>, mut checks: Vec<CheckResult>) -> Vec<CheckResult> {
     for result in checks.iter_mut().filter(|result| !result.passed) {
-        let word = s.reports.iter().rev().find_map(|report| match &report.kind {
-            ReportKind::CheckSkipped { check, actor, reason, until }
-                if *check == result.name && s.now < *until =>
-            {
-                Some(format!("skipped by {actor} until {until} ({reason}); it says: "))
-            }
-            _ => None,
-        });
-        if let Some(word) = word {
+        if let Some(word) = word_for(s, &result.name) {
             result.passed = true;
-            result.evidence.insert_str(0, &word);
+            result.evidence.insert_str(0, &format!("{word}; it says: "));
         }
     }
     checks
+}
+
+/// An operator's word that stands in for a check, while it lasts.
+pub(crate) fn word_for(s: &Snapshot<'_>, name: &str) -> Option<String> {
+    s.reports.iter().rev().find_map(|report| match &report.kind {
+        ReportKind::CheckSkipped { check, actor, reason, until }
+            if *check == name && s.now < *until =>
+        {
+            Some(format!("skipped by {actor} until {until} ({reason})"))
+        }
+        _ => None,
+    })
 }
 
 /// A named check's result.
@@ -278,9 +285,9 @@ fn rejected(
     conflict: bool,
 ) -> Decision {
     let ended = intent.ended_at.unwrap_or(intent.at);
-    let reread = s.observation.is_some_and(|o| o.read_at > ended);
-    if !reread && effect != Effect::CreateMachine {
-        return read(s, Read::Machine);
+    let reread = looked_at(s, &effect).is_some_and(|at| at > ended);
+    if !reread && effect.trace() != Trace::Candidates {
+        return read(s, look(&effect));
     }
     if conflict && intent.number < MAX_TRIES {
         return again(s, intent, effect, text);
@@ -294,20 +301,44 @@ fn rejected(
     )
 }
 
+/// What to read to find out what became of an effect.
+const fn look(effect: &Effect) -> Read {
+    match effect.trace() {
+        Trace::Candidates => Read::FindMachine,
+        Trace::Scripts => Read::RegionScripts,
+        Trace::Machine => Read::Machine,
+    }
+}
+
+/// When that was last asked of MAAS.
+fn looked_at(s: &Snapshot<'_>, effect: &Effect) -> Option<Timestamp> {
+    let memory = &s.run.memory;
+    match effect.trace() {
+        Trace::Candidates => memory.found.as_ref().map(|found| found.asked_at),
+        Trace::Scripts => memory.region_scripts.as_ref().map(|region| region.asked_at),
+        Trace::Machine => s.observation.map(|o| o.read_at),
+    }
+}
+
+/// Whether the latest look shows the effect. Of a machine that was to be created the step itself
+/// sees more than this: it comes before the probe.
+fn happened(s: &Snapshot<'_>, intent: &Intent) -> bool {
+    match &intent.effect {
+        Effect::CreateMachine => false,
+        Effect::RegisterScript { name, digest, .. } => {
+            let region = s.run.memory.region_scripts.as_ref();
+            region.is_some_and(|region| region.digests.get(name) == Some(digest))
+        }
+        effect => s.observation.is_some_and(|o| effect.probe(intent.before, o) == Probe::Happened),
+    }
+}
+
 fn probe(s: &Snapshot<'_>, intent: &Intent) -> Decision {
-    let created = intent.effect == Effect::CreateMachine;
-    let asked_at = if created {
-        s.run.memory.found.as_ref().map(|f| f.asked_at)
-    } else {
-        s.observation.map(|o| o.read_at)
-    };
     let known_at = intent.ended_at.unwrap_or(intent.at);
-    let Some(asked_at) = asked_at.filter(|at| *at > known_at) else {
-        return read(s, if created { Read::FindMachine } else { Read::Machine });
+    let Some(asked_at) = looked_at(s, &intent.effect).filter(|at| *at > known_at) else {
+        return read(s, look(&intent.effect));
     };
-    let happened = !created
-        && s.observation.is_some_and(|o| intent.effect.probe(intent.before, o) == Probe::Happened);
-    if happened {
+    if happened(s, intent) {
         return Decision::Settle { happened: true };
     }
     if asked_at.seconds_since(intent.at) >= intent.effect.settle_seconds() {
@@ -331,5 +362,5 @@ fn probe(s: &Snapshot<'_>, intent: &Intent) -> Decision {
             format!("whether MAAS took {}: no answer came, so we look", intent.effect.name());
         return wait(s, "unknown_outcome", text, PROBE_SECONDS - since);
     }
-    read(s, if created { Read::FindMachine } else { Read::Machine })
+    read(s, look(&intent.effect))
 }

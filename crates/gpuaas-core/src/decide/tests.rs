@@ -8,26 +8,26 @@ use gpuaas_types::{NodeState, RunStatus, Step, TaskId};
 
 use super::fixture::{Case, at, id, machine};
 use super::ready::PREDEPLOY_CHECKS;
-use crate::effect::{Effect, Outcome};
+use crate::effect::{Effect, Outcome, ScriptChoice};
 use crate::memory::{Candidate, Found, MacOwners, Origin};
 use crate::record::ReportKind;
 use crate::snapshot::{BatchQueue, Decision, Read};
 
-fn parked(decision: &Decision) -> &str {
+pub(super) fn parked(decision: &Decision) -> &str {
     match decision {
         Decision::Park { park, .. } => &park.code,
         other => panic!("expected a park, got {other:?}"),
     }
 }
 
-fn waiting(decision: &Decision) -> &str {
+pub(super) fn waiting(decision: &Decision) -> &str {
     match decision {
         Decision::Wait { wait, .. } => &wait.code,
         other => panic!("expected a wait, got {other:?}"),
     }
 }
 
-fn next(decision: &Decision) -> (Step, f64) {
+pub(super) fn next(decision: &Decision) -> (Step, f64) {
     match decision {
         Decision::Advance { to, at: when, .. } => (*to, when.seconds_since(at(0.0))),
         other => panic!("expected an advance, got {other:?}"),
@@ -50,7 +50,11 @@ fn discovering(candidates: Vec<Candidate>, unclaimed_new: Vec<Candidate>) -> Cas
     case
 }
 
-fn unknown() -> Option<Outcome> {
+fn commission() -> Effect {
+    Effect::Commission { scripts: ScriptChoice::default() }
+}
+
+pub(super) fn unknown() -> Option<Outcome> {
     Some(Outcome::Unknown { code: "gateway_timeout".to_owned(), text: "504".to_owned() })
 }
 
@@ -126,8 +130,8 @@ fn create_with_a_lost_answer_is_looked_for_before_it_is_repeated() {
 #[test]
 fn an_adopted_machine_goes_where_its_status_says() {
     for (number, to) in [
-        (status::NEW, Step::Commission),
-        (status::READY, Step::Commission),
+        (status::NEW, Step::RegisterScripts),
+        (status::READY, Step::RegisterScripts),
         (status::DEPLOYED, Step::ReleaseAdopted),
         (status::FAILED_DEPLOYMENT, Step::ReleaseAdopted),
     ] {
@@ -143,8 +147,8 @@ fn an_adopted_machine_goes_where_its_status_says() {
 #[test]
 fn commission_waits_probes_and_gives_up() {
     let case = Case::new(Step::Commission).read(machine(status::NEW), 1.0);
-    assert_eq!(case.decide(), Decision::Do(Effect::Commission));
-    let case = case.intent(Effect::Commission, 2.0, unknown());
+    assert_eq!(case.decide(), Decision::Do(commission()));
+    let case = case.intent(commission(), 2.0, unknown());
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let case = case.read(machine(status::COMMISSIONING), 5.0);
     assert_eq!(waiting(&case.decide()), "maas_commissioning");
@@ -157,11 +161,8 @@ fn commission_waits_probes_and_gives_up() {
 
 #[test]
 fn a_crash_between_intent_and_answer_is_probed_like_a_lost_answer() {
-    let case = Case::new(Step::Commission).read(machine(status::NEW), 1.0).intent(
-        Effect::Commission,
-        2.0,
-        None,
-    );
+    let case =
+        Case::new(Step::Commission).read(machine(status::NEW), 1.0).intent(commission(), 2.0, None);
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let mut case = case.read(machine(status::NEW), 30.0);
     case.now = at(31.0);
@@ -171,10 +172,10 @@ fn a_crash_between_intent_and_answer_is_probed_like_a_lost_answer() {
 #[test]
 fn failed_commissioning_is_tried_twice() {
     let case = Case::new(Step::Commission)
-        .intent(Effect::Commission, 2.0, Some(Outcome::Accepted))
+        .intent(commission(), 2.0, Some(Outcome::Accepted))
         .read(machine(status::FAILED_COMMISSIONING), 9.0);
-    assert_eq!(case.decide(), Decision::Do(Effect::Commission));
-    let case = case.intent(Effect::Commission, 9.5, Some(Outcome::Accepted));
+    assert_eq!(case.decide(), Decision::Do(commission()));
+    let case = case.intent(commission(), 9.5, Some(Outcome::Accepted));
     assert_eq!(parked(&case.decide()), "commissioning_failed");
 }
 

@@ -30,6 +30,9 @@ pub struct Script {
     /// Whether it comes with MAAS and cannot be deleted.
     #[serde(default, deserialize_with = "null")]
     pub default: bool,
+    /// Hardware that it is for; where there is some, MAAS runs it only on machines that have it.
+    #[serde(default, deserialize_with = "null")]
+    pub for_hardware: Vec<String>,
     /// Revisions, newest first.
     #[serde(default, deserialize_with = "null")]
     pub history: Vec<ScriptRevision>,

@@ -281,6 +281,9 @@ impl Facts for Script {
                 ("name", json!(self.name)),
                 ("type", json!(self.kind)),
                 ("timeout", json!(self.timeout)),
+                ("tags", json!(self.tags)),
+                ("default", json!(self.default)),
+                ("for_hardware#", json!(self.for_hardware.len())),
                 ("history#", json!(self.history.len())),
             ],
         )

@@ -13,7 +13,8 @@ impl Region {
         self.user_event(key, user, "User starting node commissioning", None);
         let options = self.machine(key).map(|m| m.options.clone()).unwrap_or_default();
         self.clear_configuration(key, !options.skip_networking, !options.skip_storage);
-        let scripts = COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
+        let builtin = COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned());
+        let scripts = builtin.chain(options.scripts.iter().cloned()).collect();
         let set = self.new_set(key, SetKind::Commissioning, scripts);
         let tests = (!options.tests.is_empty())
             .then(|| self.new_set(key, SetKind::Testing, options.tests.clone()));
@@ -62,9 +63,9 @@ impl Region {
         self.set_status(key, back);
     }
 
-    pub(super) fn script_events(&mut self, key: u32, scripts: &[String], last: &'static str) {
-        for (i, name) in scripts.iter().enumerate() {
-            let end = if i + 1 == scripts.len() { last } else { "Passed" };
+    pub(super) fn script_events(&mut self, key: u32, scripts: &[String], failed: &[String]) {
+        for name in scripts {
+            let end = if failed.contains(name) { "Failed" } else { "Passed" };
             for (a, b) in [("Pending", "Running"), ("Running", end)] {
                 let text = format!("{name} changed status from '{a}' to '{b}'");
                 self.say(key, Level::Debug, "Script result", text);
@@ -72,19 +73,43 @@ impl Region {
         }
     }
 
+    /// Which of the scripts fail: the last one where the whole fails, or the one that a fault
+    /// names.
+    fn failing(&mut self, key: u32, scripts: &[String], whole: FaultKind) -> Vec<String> {
+        if self.strike(key, &[whole]).is_some() {
+            return scripts.last().cloned().into_iter().collect();
+        }
+        let fault = self.strike_scripts(key, scripts);
+        fault.and_then(|fault| fault.failing(scripts).cloned()).into_iter().collect()
+    }
+
+    fn fail_set(&mut self, key: u32, set: Option<i64>, scripts: &[String], failed: Vec<String>) {
+        self.script_events(key, scripts, &failed);
+        self.end_set(key, set, ScriptState::Failed);
+        self.edit(key, |m| {
+            if let Some(set) = m.sets.iter_mut().find(|s| Some(s.id) == set) {
+                set.failed = failed;
+            }
+        });
+    }
+
     pub(super) fn scripts_done(&mut self, key: u32) {
-        let scripts: Vec<String> = COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
         let set = self.machine(key).and_then(|m| m.current_commissioning);
-        if self.strike(key, &[FaultKind::CommissioningFailed]).is_some() {
-            self.script_events(key, &scripts, "Failed");
-            self.end_set(key, set, ScriptState::Failed);
+        let scripts = self
+            .machine(key)
+            .and_then(|m| m.set(set))
+            .map(|s| s.scripts.clone())
+            .unwrap_or_default();
+        let failed = self.failing(key, &scripts, FaultKind::CommissioningFailed);
+        if !failed.is_empty() {
+            self.fail_set(key, set, &scripts, failed);
             self.edit(key, |m| m.commissioning_state = ScriptState::Failed);
             self.new_work(key);
             self.set_status(key, Status::FailedCommissioning);
             self.say(key, Level::Info, "Failed commissioning", "");
             return;
         }
-        self.script_events(key, &scripts, "Passed");
+        self.script_events(key, &scripts, &[]);
         self.end_set(key, set, ScriptState::Passed);
         self.edit(key, |m| m.commissioning_state = ScriptState::Passed);
         self.probe(key);
@@ -128,9 +153,9 @@ impl Region {
     pub(super) fn tests_done(&mut self, key: u32) {
         let Some(m) = self.machine(key) else { return };
         let (scripts, set, back) = (m.options.tests.clone(), m.current_testing, m.after_tests());
-        if self.strike(key, &[FaultKind::TestingFailed]).is_some() {
-            self.script_events(key, &scripts, "Failed");
-            self.end_set(key, set, ScriptState::Failed);
+        let failed = self.failing(key, &scripts, FaultKind::TestingFailed);
+        if !failed.is_empty() {
+            self.fail_set(key, set, &scripts, failed);
             self.edit(key, |m| {
                 (m.testing_state, m.storage_test_state) = (ScriptState::Failed, ScriptState::Failed)
             });
@@ -139,7 +164,7 @@ impl Region {
             self.say(key, Level::Info, "Failed testing", "");
             return;
         }
-        self.script_events(key, &scripts, "Passed");
+        self.script_events(key, &scripts, &[]);
         self.end_set(key, set, ScriptState::Passed);
         self.edit(key, |m| {
             (m.testing_state, m.storage_test_state) = (ScriptState::Passed, ScriptState::Passed)

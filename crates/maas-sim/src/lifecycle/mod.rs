@@ -160,6 +160,7 @@ impl Region {
             state: ScriptState::Pending,
             first_result,
             scripts,
+            failed: Vec::new(),
             created_us: self.now,
             started_us: None,
             ended_us: None,

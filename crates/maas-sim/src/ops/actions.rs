@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{Answer, Call};
 use crate::events::Level;
 use crate::faults::FaultKind;
+use crate::lifecycle::COMMISSIONING_SCRIPTS;
 use crate::model::{CommissionOptions, Machine, Power, ScriptState, SetKind};
 use crate::region::Region;
 use crate::status::Status;
@@ -94,8 +95,14 @@ pub(super) fn commission_options(
     region: &Region,
     params: &Params,
 ) -> Result<CommissionOptions, Response> {
-    script_names(region, params, "commissioning_scripts", SetKind::Commissioning, &[])?;
+    let automatic = region.scripts.automatic();
+    let automatic: Vec<&str> = automatic.iter().map(String::as_str).collect();
+    let field = "commissioning_scripts";
+    let mut scripts = script_names(region, params, field, SetKind::Commissioning, &automatic)?;
+    // Those that come with MAAS run always.
+    scripts.retain(|name| !COMMISSIONING_SCRIPTS.contains(&name.as_str()));
     Ok(CommissionOptions {
+        scripts,
         skip_networking: params.django_bool("skip_networking"),
         skip_storage: params.django_bool("skip_storage"),
         tests: script_names(

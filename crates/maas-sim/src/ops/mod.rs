@@ -219,6 +219,7 @@ fn run(region: &mut Region, action: &Action, call: &Call<'_>) -> Response {
         hostname: hostname.as_deref(),
         system_id: system_id.as_deref(),
         host: host.as_deref(),
+        scripts: &[],
     };
     let arrived = region.now;
     let slow = region

@@ -20,6 +20,9 @@ fn output(region: &Region, m: &Machine, set: &ScriptSet, name: &str) -> Vec<u8> 
             let mac = m.boot_interface().map_or("", |n| n.mac.as_str());
             format!("console=tty1 console=ttyS0 BOOTIF=01-{mac}").into_bytes()
         }
+        _ if set.failed.iter().any(|failed| failed == name) => {
+            format!("{name} found something wrong\n").into_bytes()
+        }
         _ => Vec::new(),
     }
 }
@@ -48,10 +51,14 @@ fn resources(region: &Region, m: &Machine) -> Value {
                          "network": {"cards": cards}, "system": {"vendor": class.vendor, "product": class.product}}})
 }
 
-/// State of the script at `index` of a set: those before the last passed where the set failed.
+/// State of the script at `index` of a set: where the set failed, some of its scripts passed.
 fn script_state(set: &ScriptSet, index: usize) -> ScriptState {
     match set.state {
-        ScriptState::Failed if index + 1 < set.scripts.len() => ScriptState::Passed,
+        ScriptState::Failed
+            if !set.failed.is_empty() && !set.failed.contains(&set.scripts[index]) =>
+        {
+            ScriptState::Passed
+        }
         state => state,
     }
 }

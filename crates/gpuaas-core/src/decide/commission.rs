@@ -1,0 +1,345 @@
+//! From a machine that MAAS knows to Ready, with the scripts of the profile's commissioning bundle.
+//!
+//! A script is registered in MAAS under a name that holds a piece of its digest, so what the
+//! region has under a name is either ours or was changed by hand, and then it is put right. What a
+//! selection must not do is lose what MAAS runs by itself (contract section 7 and MAAS'
+//! `create_commissioning_script_set`): its own commissioning scripts run always, but scripts that
+//! somebody added run by default only where none is selected, and so do the default tests.
+//! Therefore both are named in the selection, beside ours.
+//!
+//! Afterwards the result of each script is a check of the run. The results in MAAS are all that
+//! counts: a machine that somebody commissioned with these scripts before needs it no second time,
+//! and one without results is commissioned also where MAAS says Ready.
+
+use gpuaas_types::Step;
+use gpuaas_types::api::{CheckResult, Owner};
+use gpuaas_types::machine::{MachineView, maas_status as status};
+use gpuaas_types::scripts::{MaasScript, ScriptKind, script_status};
+
+use super::{
+    advance, answered_for, check, confirmed_machine, drive, park, park_with, read, wait,
+    wait_for_maas, word_for,
+};
+use crate::effect::{Effect, Intent, Outcome, ScriptChoice};
+use crate::memory::{ScriptOutcome, ScriptResults};
+use crate::snapshot::{Decision, Note, Read, Snapshot};
+
+/// Sees to it that MAAS has every script of the bundle, with the text that it should have.
+#[must_use]
+pub fn register_scripts(s: &Snapshot<'_>) -> Decision {
+    let Some(scripts) = s.commissioning else {
+        return bundle_missing(s);
+    };
+    if scripts.is_empty() {
+        return advance(Step::Commission, s.now, Vec::new());
+    }
+    let known = s.run.memory.region_scripts.as_ref();
+    let Some(region) = known.filter(|region| region.asked_at >= s.effort_since()) else {
+        return read(s, Read::RegionScripts);
+    };
+    for script in scripts {
+        let there = region.digests.get(&script.name);
+        if there == Some(&script.digest) {
+            continue;
+        }
+        let effect = Effect::RegisterScript {
+            name: script.name.clone(),
+            digest: script.digest.clone(),
+            replace: there.is_some(),
+        };
+        return match drive(s, effect) {
+            Err(decision) => decision,
+            Ok(intent) if region.asked_at <= intent.ended_at.unwrap_or(intent.at) => {
+                read(s, Read::RegionScripts)
+            }
+            Ok(_) => park(
+                s,
+                "script_not_as_asked",
+                format!("MAAS took the script {} but shows another text", script.name),
+                Owner::InfraOperator,
+                "look at the script in MAAS' settings, then resume the run",
+            ),
+        };
+    }
+    let names = scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", ");
+    advance(Step::Commission, s.now, vec![Note::new("scripts_registered", names)])
+}
+
+fn bundle_missing(s: &Snapshot<'_>) -> Decision {
+    park(
+        s,
+        "commissioning_bundle_missing",
+        format!("there is no commissioning bundle {}", s.profile.commissioning_bundle_ref),
+        Owner::PlatformOperator,
+        "add it to the folder of bundles and restart, then resume the run",
+    )
+}
+
+/// Commissions until MAAS says Ready and every script of the bundle passed.
+#[must_use]
+pub fn commission(s: &Snapshot<'_>) -> Decision {
+    let Some(number) = s.status() else {
+        return read(s, Read::Machine);
+    };
+    let Some(scripts) = s.commissioning else {
+        return bundle_missing(s);
+    };
+    match number {
+        status::READY => match confirmed_machine(s) {
+            Ok(machine) if machine.status == status::READY => ready(s, machine, scripts),
+            Ok(_) => wait_for_maas(s, "maas_commissioning", "MAAS to finish commissioning"),
+            Err(decision) => decision,
+        },
+        status::COMMISSIONING | status::TESTING => {
+            wait_for_maas(s, "maas_commissioning", format!("MAAS says {}", status::label(number)))
+        }
+        status::FAILED_COMMISSIONING | status::FAILED_TESTING => failed(s, number, scripts),
+        status::NEW | status::BROKEN => carry(s, scripts),
+        other => park(
+            s,
+            "machine_taken",
+            format!(
+                "MAAS says {}: someone changed the machine while it was to be commissioned",
+                status::label(other)
+            ),
+            Owner::InfraOperator,
+            "release it in MAAS, then resume the run",
+        ),
+    }
+}
+
+/// The intent of this step, where its fate is not that MAAS took it.
+fn unsettled<'a>(s: &Snapshot<'a>) -> Option<&'a Intent> {
+    let intent = s.run.memory.intent.as_ref()?;
+    (intent.outcome != Some(Outcome::Accepted)).then_some(intent)
+}
+
+/// What an open intent needs before results are judged, which may be older than it.
+fn settle_first(s: &Snapshot<'_>) -> Option<Decision> {
+    unsettled(s).and_then(|intent| drive(s, intent.effect.clone()).err())
+}
+
+fn ready(s: &Snapshot<'_>, machine: &MachineView, scripts: &[MaasScript]) -> Decision {
+    let checks = match checks(s, scripts) {
+        Ok(checks) => checks,
+        Err(decision) => return decision,
+    };
+    if checks.iter().any(|check| !check.passed) {
+        if let Some(decision) = settle_first(s) {
+            return decision;
+        }
+        return if asked_in_this_effort(s) { script_failed(s, checks) } else { again(s, scripts) };
+    }
+    let text = format!(
+        "{}, {} disks, {} interfaces",
+        machine.hardware,
+        machine.disks.len(),
+        machine.nics.len()
+    );
+    let mut notes = vec![Note::new("commissioned", text)];
+    if !checks.is_empty() {
+        let text = format!("{} scripts of the bundle passed", checks.len());
+        notes.push(Note::new("commissioning_scripts_passed", text));
+    }
+    Decision::Advance { to: Step::PxePreflight, at: s.now, notes, checks }
+}
+
+/// MAAS says that the commissioning or a test failed: ours are told from everything else.
+fn failed(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
+    if scripts.is_empty() {
+        return failed_otherwise(s, number, scripts);
+    }
+    if let Some(decision) = settle_first(s) {
+        return decision;
+    }
+    let (results, checks) = match (results(s), checks(s, scripts)) {
+        (Ok(results), Ok(checks)) => (results, checks),
+        (Err(decision), _) | (_, Err(decision)) => return decision,
+    };
+    let ours = |script: &&MaasScript| results.of(&script.name).is_some_and(has_failed);
+    let ours: Vec<&MaasScript> = scripts.iter().filter(ours).collect();
+    let open = ours.iter().any(|script| {
+        checks.iter().any(|check| check.name == script.check_name() && !check.passed)
+    });
+    let others = results.outcomes.iter().filter(|o| has_failed(o)).count() > ours.len();
+    if open && asked_in_this_effort(s) {
+        return script_failed(s, checks);
+    }
+    match number {
+        // MAAS commissions no machine in Failed testing (contract section 7). Ours were answered
+        // for, or are to run again now that an operator had the run go on.
+        status::FAILED_TESTING if !ours.is_empty() && !others => {
+            match drive(s, Effect::OverrideFailedTesting) {
+                Ok(_) => wait_for_maas(s, "maas_overriding", "MAAS to take the machine as Ready"),
+                Err(decision) => decision,
+            }
+        }
+        status::FAILED_COMMISSIONING if open => again(s, scripts),
+        _ => failed_otherwise(s, number, scripts),
+    }
+}
+
+fn failed_otherwise(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
+    if number == status::FAILED_TESTING {
+        return park(
+            s,
+            "hardware_test_failed",
+            "MAAS says that a hardware test failed",
+            Owner::InfraOperator,
+            "read the test results in MAAS; mend the machine or override the failed test, then resume",
+        );
+    }
+    let tried = s.run.memory.tries.get(COMMISSION).copied().unwrap_or(0);
+    let same = s.run.memory.intent.as_ref().is_none_or(|i| i.effect == wanted(s, scripts));
+    if tried >= COMMISSION_TRIES && same {
+        return park(
+            s,
+            "commissioning_failed",
+            "MAAS says that commissioning failed",
+            Owner::InfraOperator,
+            "read the commissioning results in MAAS, mend the machine, then resume the run",
+        );
+    }
+    if settled(s) { again(s, scripts) } else { carry(s, scripts) }
+}
+
+/// Commissionings in one visit of the step before the run parks.
+const COMMISSION_TRIES: u32 = 2;
+/// Name of the effect.
+const COMMISSION: &str = "commission";
+
+/// Commissions, or waits for a commissioning that MAAS took to begin.
+fn carry(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
+    if let Err(decision) = region_known(s, scripts) {
+        return decision;
+    }
+    // A word that came meanwhile may have changed what is wanted; what is under way comes first.
+    let open = unsettled(s).map(|intent| intent.effect.clone());
+    match drive(s, open.unwrap_or_else(|| wanted(s, scripts))) {
+        Ok(intent) => reverted(s, intent.ended_at.unwrap_or(intent.at)),
+        Err(decision) => decision,
+    }
+}
+
+/// Commissions once more.
+fn again(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
+    match region_known(s, scripts) {
+        Ok(()) => Decision::Do(wanted(s, scripts)),
+        Err(decision) => decision,
+    }
+}
+
+/// What a selection has to name beside ours is known; it was read when ours were registered.
+fn region_known(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<(), Decision> {
+    if scripts.is_empty() || s.run.memory.region_scripts.is_some() {
+        return Ok(());
+    }
+    Err(read(s, Read::RegionScripts))
+}
+
+/// A commissioning with the scripts of the bundle, but those that an operator answers for.
+fn wanted(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Effect {
+    let of = |kind| -> Vec<String> {
+        let chosen = scripts
+            .iter()
+            .filter(|script| script.kind == kind && word_for(s, &script.check_name()).is_none());
+        chosen.map(|script| script.name.clone()).collect()
+    };
+    let mut choice = ScriptChoice {
+        commissioning: of(ScriptKind::Commissioning),
+        testing: of(ScriptKind::Testing),
+    };
+    let region = s.run.memory.region_scripts.as_ref();
+    if !choice.commissioning.is_empty() {
+        let automatic = region.map(|region| region.automatic.as_slice()).unwrap_or_default();
+        let other = automatic.iter().filter(|name| !scripts.iter().any(|s| s.name == **name));
+        choice.commissioning.extend(other.cloned());
+    }
+    if !choice.testing.is_empty() && region.is_some_and(|region| region.default_tests) {
+        choice.testing.insert(0, DEFAULT_TESTS.to_owned());
+    }
+    Effect::Commission { scripts: choice }
+}
+
+/// Tag of the tests that MAAS runs where none is selected.
+pub const DEFAULT_TESTS: &str = "commissioning";
+
+/// Whether a commissioning was asked for since the step began, or since an operator last had the
+/// run go on. Results from before that were answered by the word to go on.
+fn asked_in_this_effort(s: &Snapshot<'_>) -> bool {
+    s.run.memory.intended_at.get(COMMISSION).is_some_and(|at| *at >= s.effort_since())
+}
+
+/// Results read no earlier than the latest word on the machine's status.
+fn results<'a>(s: &Snapshot<'a>) -> Result<&'a ScriptResults, Decision> {
+    let heard = s.observation.map_or(s.run.step_since, |o| o.status_at).max(s.run.step_since);
+    let known = s.run.memory.script_results.as_ref().filter(|results| results.asked_at >= heard);
+    known.ok_or_else(|| read(s, Read::ScriptResults))
+}
+
+/// A check for each script of the bundle.
+fn checks(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<Vec<CheckResult>, Decision> {
+    if scripts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let results = results(s)?;
+    let of = |script: &MaasScript| {
+        let outcome = results.of(&script.name);
+        let passed = outcome.is_some_and(|o| o.status == script_status::PASSED);
+        let evidence = outcome.map_or_else(
+            || format!("MAAS has no result of {}", script.name),
+            ScriptOutcome::evidence,
+        );
+        check(s, &script.check_name(), passed, evidence)
+    };
+    Ok(answered_for(s, scripts.iter().map(of).collect()))
+}
+
+fn has_failed(outcome: &ScriptOutcome) -> bool {
+    script_status::FAILURES.contains(&outcome.status)
+}
+
+fn script_failed(s: &Snapshot<'_>, checks: Vec<CheckResult>) -> Decision {
+    let failed: Vec<&str> =
+        checks.iter().filter(|c| !c.passed).map(|c| c.evidence.as_str()).collect();
+    let text = failed.join("; ");
+    park_with(
+        s,
+        "commissioning_script_failed",
+        text,
+        Owner::InfraOperator,
+        "mend what the script names and resume the run, which commissions the machine again; or \
+         answer for the check with `gpuaas run skip-check`",
+        checks,
+    )
+}
+
+/// Whether the last commissioning was taken by MAAS, so that its failure is a new fact.
+fn settled(s: &Snapshot<'_>) -> bool {
+    s.run.memory.intent.as_ref().is_some_and(|i| {
+        i.outcome == Some(Outcome::Accepted)
+            && i.effect.name() == COMMISSION
+            && s.observation.is_some_and(|o| {
+                o.read_at > i.at
+                    && o.machine.as_ref().is_some_and(|m| m.status == status::FAILED_COMMISSIONING)
+            })
+    })
+}
+
+/// MAAS took the commissioning but still shows the status from before: either the feed is behind,
+/// or a power failure made MAAS revert it (contract section 3). A read tells.
+fn reverted(s: &Snapshot<'_>, accepted_at: gpuaas_types::Timestamp) -> Decision {
+    if s.machine_since(accepted_at.plus_seconds(0.000_001)).is_none() {
+        return read(s, Read::Machine);
+    }
+    if s.now.seconds_since(accepted_at) < 30.0 {
+        return wait(s, "maas_commissioning", "MAAS to start commissioning", 10.0);
+    }
+    park(
+        s,
+        "commissioning_reverted",
+        "MAAS took the commissioning and undid it, as it does when the BMC does not answer",
+        Owner::InfraOperator,
+        "check the machine's BMC address and password in MAAS, then resume the run",
+    )
+}

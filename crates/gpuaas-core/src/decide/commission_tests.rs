@@ -1,0 +1,246 @@
+//! A profile with a commissioning bundle: one commissioning script and one test.
+
+use std::collections::BTreeMap;
+
+use gpuaas_types::Step;
+use gpuaas_types::api::CheckResult;
+use gpuaas_types::machine::maas_status as status;
+use gpuaas_types::scripts::{MaasScript, ScriptKind};
+
+use super::fixture::{Case, at, machine};
+use super::tests::{next, parked, unknown, waiting};
+use crate::effect::{Effect, Outcome, ScriptChoice};
+use crate::memory::{RegionScripts, ScriptOutcome, ScriptResults};
+use crate::record::ReportKind;
+use crate::snapshot::{Decision, Read};
+
+fn script(label: &str, kind: ScriptKind) -> MaasScript {
+    let (name, digest) = (format!("gpuaas-{label}-1"), format!("digest of {label}"));
+    MaasScript { label: label.to_owned(), name, kind, digest }
+}
+
+fn case(step: Step) -> Case {
+    let mut case = Case::new(step);
+    case.commissioning =
+        Some(vec![script("gpu", ScriptKind::Commissioning), script("nvme", ScriptKind::Testing)]);
+    case
+}
+
+/// The region at second `seconds`, with scripts of these labels as they should be.
+fn region(case: &mut Case, seconds: f64, labels: &[&str]) {
+    let of = |label: &&str| (format!("gpuaas-{label}-1"), format!("digest of {label}"));
+    case.run.memory.region_scripts = Some(RegionScripts {
+        asked_at: at(seconds),
+        digests: labels.iter().map(of).collect::<BTreeMap<_, _>>(),
+        automatic: vec!["site-script".to_owned()],
+        default_tests: true,
+    });
+}
+
+fn register(label: &str, replace: bool) -> Effect {
+    let (name, digest) = (format!("gpuaas-{label}-1"), format!("digest of {label}"));
+    Effect::RegisterScript { name, digest, replace }
+}
+
+fn chosen(commissioning: &[&str], testing: &[&str]) -> Effect {
+    let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
+    let scripts = ScriptChoice { commissioning: words(commissioning), testing: words(testing) };
+    Effect::Commission { scripts }
+}
+
+fn both() -> Effect {
+    chosen(&["gpuaas-gpu-1", "site-script"], &["commissioning", "gpuaas-nvme-1"])
+}
+
+/// Results as read at second `seconds`: label, MAAS' number of the status.
+fn said(case: &mut Case, seconds: f64, outcomes: &[(&str, i64)]) {
+    let of = |(label, status): &(&str, i64)| ScriptOutcome {
+        name: format!("gpuaas-{label}-1"),
+        status: *status,
+        status_name: if *status == 2 { "Passed" } else { "Failed" }.to_owned(),
+        exit_status: Some(i64::from(*status != 2)),
+        runtime: "0:00:03".to_owned(),
+        last_line: if *status == 2 { String::new() } else { "no GPU".to_owned() },
+    };
+    let outcomes = outcomes.iter().map(of).collect();
+    case.run.memory.script_results = Some(ScriptResults { asked_at: at(seconds), outcomes });
+}
+
+fn skip(check: &str) -> ReportKind {
+    ReportKind::CheckSkipped {
+        check: check.to_owned(),
+        actor: "ann".to_owned(),
+        reason: "known".to_owned(),
+        until: at(9000.0),
+    }
+}
+
+fn checks(decision: &Decision) -> &[CheckResult] {
+    match decision {
+        Decision::Advance { checks, .. } | Decision::Park { checks, .. } => checks,
+        other => panic!("expected results of checks, got {other:?}"),
+    }
+}
+
+#[test]
+fn without_a_bundle_nothing_is_asked() {
+    let case = Case::new(Step::RegisterScripts);
+    assert_eq!(next(&case.decide()), (Step::Commission, 10.0));
+    let mut gone = Case::new(Step::RegisterScripts);
+    gone.commissioning = None;
+    assert_eq!(parked(&gone.decide()), "commissioning_bundle_missing");
+}
+
+#[test]
+fn scripts_are_registered_one_by_one_and_read_back() {
+    let mut case = case(Step::RegisterScripts);
+    assert_eq!(case.decide(), Decision::Read(Read::RegionScripts));
+    region(&mut case, 1.0, &["gpu"]);
+    assert_eq!(case.decide(), Decision::Do(register("nvme", false)));
+    let mut case = case.intent(register("nvme", false), 2.0, Some(Outcome::Accepted));
+    assert_eq!(case.decide(), Decision::Read(Read::RegionScripts));
+    region(&mut case, 4.0, &["gpu", "nvme"]);
+    assert_eq!(next(&case.decide()).0, Step::Commission);
+    let shown = case.run.memory.region_scripts.as_mut().unwrap();
+    shown.digests.insert("gpuaas-nvme-1".to_owned(), "edited".to_owned());
+    assert_eq!(case.decide(), Decision::Do(register("nvme", true)));
+}
+
+#[test]
+fn a_lost_answer_to_a_script_is_probed_among_the_scripts() {
+    let mut case = case(Step::RegisterScripts);
+    region(&mut case, 1.0, &["nvme"]);
+    let mut case = case.intent(register("gpu", false), 2.0, unknown());
+    assert_eq!(case.decide(), Decision::Read(Read::RegionScripts));
+    region(&mut case, 5.0, &["nvme"]);
+    case.now = at(6.0);
+    assert_eq!(waiting(&case.decide()), "unknown_outcome");
+    region(&mut case, 40.0, &["nvme"]);
+    case.now = at(41.0);
+    assert_eq!(case.decide(), Decision::Settle { happened: false });
+    region(&mut case, 40.0, &["nvme", "gpu"]);
+    assert_eq!(next(&case.decide()).0, Step::Commission);
+}
+
+#[test]
+fn another_run_may_register_the_same_script_first() {
+    let mut case = case(Step::RegisterScripts);
+    region(&mut case, 1.0, &["nvme"]);
+    let refused = Outcome::Rejected {
+        code: "maas_validation".to_owned(),
+        text: "Script with this Name already exists.".to_owned(),
+        conflict: false,
+    };
+    let mut case = case.intent(register("gpu", false), 2.0, Some(refused));
+    assert_eq!(case.decide(), Decision::Read(Read::RegionScripts));
+    region(&mut case, 4.0, &["gpu", "nvme"]);
+    assert_eq!(next(&case.decide()).0, Step::Commission);
+    region(&mut case, 4.0, &["nvme"]);
+    assert!(!parked(&case.decide()).is_empty(), "refused, and not there");
+}
+
+#[test]
+fn a_selection_keeps_what_maas_runs_by_itself() {
+    let mut new = case(Step::Commission).read(machine(status::NEW), 1.0);
+    assert_eq!(new.decide(), Decision::Read(Read::RegionScripts));
+    region(&mut new, 1.0, &["gpu", "nvme"]);
+    assert_eq!(new.decide(), Decision::Do(both()));
+    new.run.memory.region_scripts.as_mut().unwrap().default_tests = false;
+    assert_eq!(
+        new.decide(),
+        Decision::Do(chosen(&["gpuaas-gpu-1", "site-script"], &["gpuaas-nvme-1"]))
+    );
+}
+
+#[test]
+fn a_ready_machine_without_results_is_commissioned_and_one_with_them_is_not() {
+    let mut case = case(Step::Commission).read(machine(status::READY), 1.0);
+    region(&mut case, 1.0, &["gpu", "nvme"]);
+    assert_eq!(case.decide(), Decision::Read(Read::ScriptResults));
+    said(&mut case, 2.0, &[]);
+    assert_eq!(case.decide(), Decision::Do(both()));
+    said(&mut case, 2.0, &[("gpu", 2), ("nvme", 2)]);
+    let decision = case.decide();
+    assert_eq!(next(&decision).0, Step::PxePreflight);
+    let names: Vec<&str> = checks(&decision).iter().map(|check| check.name.as_str()).collect();
+    assert_eq!(names, ["script_gpu", "script_nvme"]);
+    assert_eq!(checks(&decision)[0].evidence, "gpuaas-gpu-1: Passed, exit code 0, ran 0:00:03");
+}
+
+/// The machine after a commissioning asked for at second 2 and failed at second 9.
+fn after_failure(number: i64, outcomes: &[(&str, i64)]) -> Case {
+    let mut case = case(Step::Commission);
+    region(&mut case, 1.0, &["gpu", "nvme"]);
+    let mut case = case.intent(both(), 2.0, Some(Outcome::Accepted)).read(machine(number), 9.0);
+    said(&mut case, 9.5, outcomes);
+    case
+}
+
+#[test]
+fn a_failed_script_parks_at_once_and_runs_again_after_a_resume() {
+    let mut case = after_failure(status::FAILED_COMMISSIONING, &[("gpu", 3)]);
+    let decision = case.decide();
+    assert_eq!(parked(&decision), "commissioning_script_failed");
+    let evidence = &checks(&decision)[0].evidence;
+    assert_eq!(evidence, "gpuaas-gpu-1: Failed, exit code 1, ran 0:00:03: no GPU");
+    case.run.memory.resume(at(9.8));
+    assert_eq!(case.decide(), Decision::Do(both()));
+    case.now = at(30.0);
+    let mut lost = case.intent(both(), 12.0, unknown());
+    lost.now = at(14.0);
+    assert_eq!(lost.decide(), Decision::Read(Read::Machine), "probed, not judged by old results");
+}
+
+#[test]
+fn a_skipped_script_is_left_out_of_the_next_commissioning() {
+    let case = after_failure(status::FAILED_COMMISSIONING, &[("gpu", 3)]);
+    let mut case = case.report(skip("script_gpu"), 9.7);
+    case.run.memory.resume(at(9.7));
+    let without = chosen(&[], &["commissioning", "gpuaas-nvme-1"]);
+    assert_eq!(case.decide(), Decision::Do(without.clone()));
+    let mut case =
+        case.intent(without, 9.8, Some(Outcome::Accepted)).read(machine(status::READY), 20.0);
+    said(&mut case, 21.0, &[("nvme", 2)]);
+    case.now = at(22.0);
+    let decision = case.decide();
+    assert_eq!(next(&decision).0, Step::PxePreflight);
+    assert!(checks(&decision)[0].evidence.starts_with("skipped by ann"), "{decision:?}");
+}
+
+#[test]
+fn a_failure_of_something_else_is_commissionings_own() {
+    let case = after_failure(status::FAILED_COMMISSIONING, &[("gpu", 5)]);
+    assert_eq!(case.decide(), Decision::Do(both()), "aborted with the rest: tried once more");
+    let case = after_failure(status::FAILED_TESTING, &[("gpu", 2), ("other", 3), ("nvme", 2)]);
+    assert_eq!(parked(&case.decide()), "hardware_test_failed");
+}
+
+#[test]
+fn a_failed_test_of_the_bundle_is_overridden_once_somebody_answers_for_it() {
+    let mut case = after_failure(status::FAILED_TESTING, &[("gpu", 2), ("nvme", 3)]);
+    assert_eq!(parked(&case.decide()), "commissioning_script_failed");
+    let mut resumed = after_failure(status::FAILED_TESTING, &[("gpu", 2), ("nvme", 3)]);
+    resumed.run.memory.resume(at(9.8));
+    assert_eq!(resumed.decide(), Decision::Do(Effect::OverrideFailedTesting));
+    let mut resumed = resumed
+        .intent(Effect::OverrideFailedTesting, 9.9, Some(Outcome::Accepted))
+        .read(machine(status::READY), 12.0);
+    said(&mut resumed, 13.0, &[("gpu", 2), ("nvme", 3)]);
+    resumed.now = at(14.0);
+    assert_eq!(resumed.decide(), Decision::Do(both()), "the test is to run again");
+    case = case.report(skip("script_nvme"), 9.7);
+    assert_eq!(case.decide(), Decision::Do(Effect::OverrideFailedTesting));
+    let mut case = case
+        .intent(Effect::OverrideFailedTesting, 9.9, Some(Outcome::Accepted))
+        .read(machine(status::READY), 12.0);
+    said(&mut case, 13.0, &[("gpu", 2), ("nvme", 3)]);
+    case.now = at(14.0);
+    assert_eq!(next(&case.decide()).0, Step::PxePreflight);
+}
+
+#[test]
+fn an_effect_from_before_there_were_scripts_reads_as_without() {
+    let stored: Effect = serde_json::from_str(r#"{"effect":"commission"}"#).unwrap();
+    assert_eq!(stored, chosen(&[], &[]));
+    assert_eq!(serde_json::to_string(&stored).unwrap(), r#"{"effect":"commission"}"#);
+}

@@ -1,0 +1,91 @@
+//! Which scripts a commissioning runs, and what becomes of them (contract section 7; which custom
+//! ones run where none is selected: MAAS' `create_commissioning_script_set`).
+
+#![expect(clippy::expect_used, reason = "test code")]
+
+mod common;
+
+use common::{Rig, zero};
+use maas_sim::{Fault, FaultKind, MachineSpec, Status};
+
+fn upload(rig: &mut Rig, name: &str, kind: &str, tags: &str) {
+    let form = format!("name={name}&type={kind}&tags={tags}&script=%23!/bin/sh%0Atrue%0A");
+    let made = rig.post("scripts/", &form);
+    assert_eq!(made.status, 200, "{}", made.body_text());
+}
+
+/// Names of custom scripts in a current set, with their status and exit status.
+fn custom(rig: &mut Rig, id: &str, set: &str) -> Vec<(String, String, i64)> {
+    let set = rig.get(&format!("nodes/{id}/results/{set}/"));
+    let results = set["results"].as_array().expect("results").clone();
+    let own = |name: &str| ["noisy", "quiet", "burn"].contains(&name);
+    results
+        .iter()
+        .map(|r| {
+            let name = r["name"].as_str().expect("name").to_owned();
+            let status = r["status_name"].as_str().expect("status").to_owned();
+            (name, status, r["exit_status"].as_i64().unwrap_or(-1))
+        })
+        .filter(|(name, _, _)| own(name))
+        .collect()
+}
+
+fn rig() -> (Rig, String) {
+    let mut rig = Rig::new(zero());
+    let id = rig.region.add_machine(MachineSpec::new("a", Status::New));
+    upload(&mut rig, "noisy", "commissioning", "x");
+    upload(&mut rig, "quiet", "commissioning", "noauto");
+    upload(&mut rig, "burn", "testing", "x");
+    (rig, id)
+}
+
+fn passed(name: &str) -> (String, String, i64) {
+    (name.to_owned(), "Passed".to_owned(), 0)
+}
+
+#[test]
+fn a_selection_is_added_to_what_comes_with_maas_and_replaces_the_rest() {
+    let (mut rig, id) = rig();
+    let path = format!("machines/{id}/");
+    for (form, scripts, tests) in [
+        ("op=commission", vec!["noisy"], vec![]),
+        ("op=commission&commissioning_scripts=quiet", vec!["quiet"], vec![]),
+        ("op=commission&commissioning_scripts=none", vec![], vec![]),
+        (
+            "op=commission&commissioning_scripts=quiet,noisy&testing_scripts=commissioning,burn",
+            vec!["quiet", "noisy"],
+            vec!["burn"],
+        ),
+    ] {
+        assert_eq!(rig.post(&path, form).status, 200);
+        rig.pass(1);
+        assert_eq!(rig.get(&path)["status_name"], "Ready");
+        let expected: Vec<_> = scripts.into_iter().map(passed).collect();
+        assert_eq!(custom(&mut rig, &id, "current-commissioning"), expected, "{form}");
+        let expected: Vec<_> = tests.into_iter().map(passed).collect();
+        assert_eq!(custom(&mut rig, &id, "current-testing"), expected, "{form}");
+    }
+}
+
+#[test]
+fn one_script_can_fail_and_the_others_pass() {
+    let (mut rig, id) = rig();
+    let path = format!("machines/{id}/");
+    let form = "op=commission&commissioning_scripts=noisy,quiet&testing_scripts=burn";
+    rig.region.inject(Fault::new(FaultKind::ScriptFailed).saying("noisy").times(1));
+    assert_eq!(rig.post(&path, form).status, 200);
+    rig.pass(1);
+    assert_eq!(rig.get(&path)["status_name"], "Failed commissioning");
+    let failed = ("noisy".to_owned(), "Failed".to_owned(), 1);
+    assert_eq!(custom(&mut rig, &id, "current-commissioning"), [failed, passed("quiet")]);
+    rig.region.inject(Fault::new(FaultKind::ScriptFailed).saying("burn"));
+    assert_eq!(rig.post(&path, form).status, 200);
+    rig.pass(1);
+    assert_eq!(rig.get(&path)["status_name"], "Failed testing");
+    let failed = ("burn".to_owned(), "Failed".to_owned(), 1);
+    assert_eq!(custom(&mut rig, &id, "current-testing"), [failed]);
+    assert_eq!(rig.post(&path, "op=override_failed_testing").status, 200);
+    assert_eq!(rig.post(&path, "op=commission&testing_scripts=none").status, 200);
+    rig.pass(1);
+    assert_eq!(rig.get(&path)["status_name"], "Ready", "nothing that the fault names has run");
+}
