@@ -150,8 +150,7 @@ impl Region {
         stats.system_id.clone_from(&system_id);
         stats.creates += 1;
         stats.log.push(LogEntry::Status { at_us: self.now, name: Status::New.label() });
-        self.by_id.insert(system_id, key);
-        self.machines.insert(key, machine);
+        self.enter(machine);
         key
     }
 
@@ -226,10 +225,11 @@ impl Region {
                 network.or_else(|| Some(self.net.unknown_fabric()))
             });
             let id = known.map_or_else(|| self.next_id("interface"), |(id, _)| id);
+            if known.is_none() {
+                let nic = Nic::bare(id, part.name.to_owned(), mac.clone());
+                self.rename(key, |m| m.nics.push(nic));
+            }
             self.edit(key, |m| {
-                if m.nic(id).is_none() {
-                    m.nics.push(Nic::bare(id, part.name.to_owned(), mac.clone()));
-                }
                 let Some(nic) = m.nics.iter_mut().find(|n| n.id == id) else {
                     return;
                 };
@@ -340,9 +340,8 @@ impl Region {
                 let twin = self.next_id("node") as u32;
                 let nic = Nic::bare(self.next_id("interface"), "eth0".to_owned(), mac);
                 let system_id = self.hosts[host].chance.system_id();
-                self.by_id.insert(system_id.clone(), twin);
                 self.hosts[host].machine = Some(twin);
-                self.machines.insert(twin, blank(twin, host, system_id, new, vec![nic]));
+                self.enter(blank(twin, host, system_id, new, vec![nic]));
             }
         }
     }

@@ -21,6 +21,7 @@ mod json;
 mod layout;
 mod lifecycle;
 mod model;
+mod names;
 mod network;
 mod notice;
 mod ops;

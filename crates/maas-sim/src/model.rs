@@ -344,6 +344,10 @@ impl Machine {
         self.nics.iter().find(|n| n.id == id)
     }
 
+    pub(crate) fn has_mac(&self, mac: &str) -> bool {
+        self.nics.iter().any(|n| n.mac == mac)
+    }
+
     pub(crate) fn boot_interface(&self) -> Option<&Nic> {
         self.boot_nic.and_then(|id| self.nic(id))
     }

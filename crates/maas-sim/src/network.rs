@@ -49,7 +49,9 @@ pub(crate) struct Range {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
+    /// In the order of their ids; every unknown cable of a machine adds one.
     pub(crate) fabrics: Vec<(i64, String)>,
+    /// In the order of their ids.
     pub(crate) vlans: Vec<Vlan>,
     pub(crate) subnets: Vec<Subnet>,
     pub(crate) ranges: Vec<Range>,
@@ -186,15 +188,15 @@ impl Network {
 
     /// A fabric for a cable that leads nowhere known; returns its untagged VLAN.
     pub(crate) fn unknown_fabric(&mut self) -> i64 {
-        let fabric = self.fabrics.iter().map(|f| f.0).max().unwrap_or(0) + 1;
-        let vlan = self.vlans.iter().map(|v| v.id).max().unwrap_or(5001) + 1;
+        let fabric = self.fabrics.last().map_or(0, |f| f.0) + 1;
+        let vlan = self.vlans.last().map_or(5001, |v| v.id) + 1;
         self.fabrics.push((fabric, format!("fabric-{fabric}")));
         self.vlan(vlan, 0, "untagged", fabric, 1500, false, "undefined");
         vlan
     }
 
     pub(crate) fn vlan_by_id(&self, id: i64) -> Option<&Vlan> {
-        self.vlans.iter().find(|v| v.id == id)
+        self.vlans.binary_search_by_key(&id, |v| v.id).ok().map(|at| &self.vlans[at])
     }
 
     pub(crate) fn subnet_by_id(&self, id: i64) -> Option<&Subnet> {
@@ -220,7 +222,7 @@ impl Network {
     }
 
     pub(crate) fn fabric_name(&self, id: i64) -> &str {
-        self.fabrics.iter().find(|f| f.0 == id).map_or("", |f| &f.1)
+        self.fabrics.binary_search_by_key(&id, |f| f.0).map_or("", |at| &self.fabrics[at].1)
     }
 
     /// Takes an asked-for address.

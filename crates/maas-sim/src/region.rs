@@ -20,6 +20,7 @@ use crate::images::Images;
 use crate::json::Json;
 use crate::lifecycle::Tick;
 use crate::model::{Host, Machine};
+use crate::names::{Name, Names};
 use crate::network::Network;
 use crate::notice::Notice;
 use crate::render::{self, Surroundings};
@@ -99,6 +100,7 @@ pub struct Region {
     pub(crate) host_by_bmc: HashMap<String, usize>,
     pub(crate) machines: BTreeMap<u32, Machine>,
     pub(crate) by_id: HashMap<String, u32>,
+    pub(crate) names: Names,
     pub(crate) events: EventLog,
     pub(crate) settings: Settings,
     pub(crate) scripts: Scripts,
@@ -125,6 +127,7 @@ impl Region {
             host_by_bmc: HashMap::new(),
             machines: BTreeMap::new(),
             by_id: HashMap::new(),
+            names: Names::default(),
             events: EventLog::default(),
             settings: Settings::new(),
             scripts: Scripts::builtin(),
@@ -251,6 +254,36 @@ impl Region {
             m.touch();
             change(m)
         })
+    }
+
+    /// [`Region::edit`] of what a machine goes by: hostname, interfaces, power parameters.
+    pub(crate) fn rename<T>(
+        &mut self,
+        key: u32,
+        change: impl FnOnce(&mut Machine) -> T,
+    ) -> Option<T> {
+        self.names.strike_out(self.machines.get(&key)?);
+        let out = self.edit(key, change);
+        self.names.enter(self.machines.get(&key)?);
+        out
+    }
+
+    /// Makes a record known.
+    pub(crate) fn enter(&mut self, machine: Machine) {
+        self.names.enter(&machine);
+        self.by_id.insert(machine.system_id.clone(), machine.key);
+        self.machines.insert(machine.key, machine);
+    }
+
+    /// Machines that go by `name` and are what `is` says, in the order of their ids. `is` has to
+    /// compare the name.
+    pub(crate) fn called<'a>(
+        &'a self,
+        name: Name<'_>,
+        is: impl Fn(&Machine) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a Machine> {
+        let found = self.names.candidates(name);
+        found.filter_map(|key| self.machines.get(&key)).filter(move |m| is(m))
     }
 
     pub(crate) fn status(&self, key: u32) -> Status {
@@ -468,6 +501,7 @@ impl Region {
         let Some(m) = self.machines.remove(&key) else {
             return;
         };
+        self.names.strike_out(&m);
         self.by_id.remove(&m.system_id);
         for link in m.nics.iter().flat_map(|n| &n.links) {
             if let (Some(subnet), Some(address)) = (link.subnet, link.address) {

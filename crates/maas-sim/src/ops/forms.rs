@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::names::{Name, SECRETS};
 use crate::region::Region;
 use crate::wire::{Params, Response};
 
@@ -41,7 +42,6 @@ const POWER_TYPES: &[(&str, &[&str])] = &[
 
 /// Types of which two machines cannot have the same BMC row (contract, section 5).
 const OWN_BMC: &[&str] = &["ipmi", "amt", "openbmc", "webhook", "wedge"];
-const SECRETS: &[&str] = &["power_pass", "k_g", "power_token"];
 
 const IPMI_DEFAULTS: &[(&str, &str)] = &[
     ("power_driver", "LAN_2_0"),
@@ -133,7 +133,8 @@ pub(super) fn hostname_error(region: &Region, name: &str, but: Option<u32>) -> O
     {
         return Some("Enter a valid hostname.".to_owned());
     }
-    let taken = region.machines.values().any(|m| m.hostname == name && Some(m.key) != but);
+    let taken =
+        region.called(Name::Host(name), |m| m.hostname == name && Some(m.key) != but).count() > 0;
     taken.then(|| "Node with this Hostname already exists.".to_owned())
 }
 
@@ -154,9 +155,7 @@ pub(super) fn create_errors(
     for mac in macs {
         if !is_mac(mac) {
             errors.push(("mac_addresses", format!("'{mac}' is not a valid MAC address.")));
-        } else if let Some(m) =
-            region.machines.values().find(|m| m.nics.iter().any(|n| n.mac == *mac))
-        {
+        } else if let Some(m) = region.called(Name::Mac(mac), |m| m.has_mac(mac)).next() {
             errors.push((
                 "mac_addresses",
                 format!("MAC address {mac} already in use on {}.", m.hostname),
@@ -179,7 +178,9 @@ pub(super) fn same_bmc(region: &Region, kind: &str, parameters: &Map<String, Val
     let mine = open(parameters);
     OWN_BMC.contains(&kind)
         && region
-            .machines
-            .values()
-            .any(|m| m.power_type == kind && open(&m.power_parameters) == mine)
+            .called(Name::bmc(kind, parameters), |m| {
+                m.power_type == kind && open(&m.power_parameters) == mine
+            })
+            .next()
+            .is_some()
 }

@@ -71,7 +71,7 @@ fn edit<T>(
     id: i64,
     change: impl FnOnce(&mut Nic) -> T,
 ) -> Option<T> {
-    region.edit(key, |m| m.nics.iter_mut().find(|n| n.id == id).map(change)).flatten()
+    region.rename(key, |m| m.nics.iter_mut().find(|n| n.id == id).map(change)).flatten()
 }
 
 /// `PUT nodes/ID/interfaces/IID/`.
@@ -133,7 +133,7 @@ pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> Answer {
     let (key, id) = changeable(region, call, "delete interface", &[])?;
     let links = edit(region, key, id, |nic| std::mem::take(&mut nic.links)).unwrap_or_default();
     free(region, links);
-    region.edit(key, |m| {
+    region.rename(key, |m| {
         m.nics.retain(|n| n.id != id);
         m.boot_nic = m.boot_nic.filter(|b| *b != id);
     });
@@ -379,7 +379,7 @@ pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> Answer {
     let bond_mode = call.form.filled("bond_mode").unwrap_or("active-backup").to_owned();
     bond.params.insert("bond_mode".to_owned(), bond_mode);
     let ids: Vec<i64> = parents.iter().map(|p| p.id).collect();
-    region.edit(key, |m| {
+    region.rename(key, |m| {
         for nic in m.nics.iter_mut().filter(|n| ids.contains(&n.id)) {
             nic.children.push(name.clone());
             nic.links.clear();

@@ -6,6 +6,7 @@ use super::forms::{architecture, create_errors, hostname_error, is_mac, power, s
 use super::{Answer, Call, actions};
 use crate::hardware::NewMachine;
 use crate::model::{Machine, ScriptState, SetKind};
+use crate::names::Name;
 use crate::region::Region;
 use crate::status::Status;
 use crate::wire::{HTML, Params, Response};
@@ -95,7 +96,7 @@ fn matches(region: &Region, m: &Machine, name: &str, value: &str) -> bool {
         "id" | "system_id" => m.system_id == value,
         "hostname" => m.hostname == value,
         "name" => m.hostname == value || format!("{}.maas", m.hostname) == value,
-        "mac_address" => m.nics.iter().any(|n| n.mac == value),
+        "mac_address" => m.has_mac(value),
         "domain" => value == "maas",
         "zone" | "in_zone" => m.zone == value,
         "pool" | "in_pool" => m.pool == value,
@@ -143,15 +144,32 @@ pub(super) fn select(
         })
     };
     let seen = |m: &Machine| call.admin || m.owner.as_deref().is_none_or(|o| o == call.user);
-    // Ids first: a list by id must not cost a walk over the fleet.
-    if let Some((_, ids)) = groups.iter().find(|(k, _)| *k == "id" || *k == "system_id") {
-        let mut keys: Vec<u32> = ids.iter().filter_map(|id| region.key_of(id)).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys.retain(|k| region.machine(*k).is_some_and(|m| seen(m) && fits(m)));
-        return Ok(keys);
+    let walk = || -> Vec<u32> {
+        region.machines.values().filter(|m| seen(m) && fits(m)).map(|m| m.key).collect()
+    };
+    let Some(mut keys) = groups.iter().find_map(|(name, values)| named(region, name, values))
+    else {
+        return Ok(walk());
+    };
+    keys.sort_unstable();
+    keys.dedup();
+    keys.retain(|k| region.machine(*k).is_some_and(|m| seen(m) && fits(m)));
+    debug_assert_eq!(keys, walk(), "what is found by name is what a walk finds");
+    Ok(keys)
+}
+
+/// Whom a filter can mean at most; none where only a walk over the fleet tells.
+fn named(region: &Region, filter: &str, values: &[&str]) -> Option<Vec<u32>> {
+    let all = |name: fn(&str) -> Name<'_>| {
+        values.iter().flat_map(|value| region.names.candidates(name(value))).collect()
+    };
+    match filter {
+        "id" | "system_id" => Some(values.iter().filter_map(|id| region.key_of(id)).collect()),
+        "hostname" => Some(all(|value| Name::Host(value))),
+        "name" => Some(all(|value| Name::Host(value.strip_suffix(".maas").unwrap_or(value)))),
+        "mac_address" => Some(all(|value| Name::Mac(value))),
+        _ => None,
     }
-    Ok(region.machines.values().filter(|m| seen(m) && fits(m)).map(|m| m.key).collect())
 }
 
 /// `GET machines/`.
@@ -194,7 +212,7 @@ pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
 /// `nodes/?op=is_registered`.
 pub(super) fn is_registered(region: &mut Region, call: &Call<'_>) -> Answer {
     let mac = call.query.get("mac_address").unwrap_or("");
-    let found = region.machines.values().any(|m| m.nics.iter().any(|n| n.mac == mac));
+    let found = region.called(Name::Mac(mac), |m| m.has_mac(mac)).next().is_some();
     Ok(Response::json(&Value::Bool(found)))
 }
 
@@ -244,12 +262,9 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
     let macs: Vec<String> =
         form.all("mac_addresses").filter(|m| !m.is_empty()).map(str::to_lowercase).collect();
     if call.user.is_empty()
-        && let Some(m) = region.machines.values().find(|m| {
-            matches!(m.status, Status::New | Status::Commissioning)
-                && m.nics.iter().any(|n| macs.contains(&n.mac))
-        })
+        && let Some(key) = enlisting(region, &macs)
     {
-        return Ok(region.enlisted(m.key));
+        return Ok(region.enlisted(key));
     }
     let errors = create_errors(region, form, &macs);
     if !errors.is_empty() {
@@ -287,6 +302,16 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
         return Ok(region.enlisted(key));
     }
     Ok(region.show(key))
+}
+
+/// A machine that enlisted with one of these MACs and is asked for again.
+fn enlisting(region: &Region, macs: &[String]) -> Option<u32> {
+    let known = |mac: &String| {
+        let is =
+            |m: &Machine| matches!(m.status, Status::New | Status::Commissioning) && m.has_mac(mac);
+        region.called(Name::Mac(mac), is).map(|m| m.key).next()
+    };
+    macs.iter().filter_map(known).min()
 }
 
 /// The name of a machine created without one: the rack's name for a racked machine, as a reverse
@@ -377,7 +402,7 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
     }
     apply_fields(region, key, form);
     let hostname = form.filled("hostname").map(str::to_owned);
-    region.edit(key, |m| {
+    region.rename(key, |m| {
         if let Some((kind, parameters)) = new_power {
             m.power_type = kind;
             m.power_parameters = parameters;
