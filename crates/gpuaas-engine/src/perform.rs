@@ -158,7 +158,12 @@ pub(crate) async fn perform(
             take(journal, &intent.effect, answer, asked_at, shared.clock.now());
             Outcome::Accepted
         }
-        Err(error) => outcome_of(&error),
+        Err(error) => {
+            if is_database_conflict(&error) {
+                site.forget_bmcs().await;
+            }
+            outcome_of(&error)
+        }
     };
     journal.end(outcome, shared.clock.now());
 }
@@ -218,6 +223,11 @@ fn take(
             }
         }
     }
+}
+
+/// As MAAS answers a create with the BMC of another machine (contract section 5).
+fn is_database_conflict(error: &CallError) -> bool {
+    matches!(error, CallError::Maas(MaasError::Refused { kind: Refusal::DatabaseConflict, .. }))
 }
 
 fn outcome_of(error: &CallError) -> Outcome {

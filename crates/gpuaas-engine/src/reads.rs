@@ -10,6 +10,7 @@ use gpuaas_types::api::{CheckResult, Source};
 use gpuaas_types::machine::{Observation, maas_status};
 use maas_client::{Machine, MachineFilter, Refusal};
 
+use crate::bmcs::Bmcs;
 use crate::convert;
 use crate::engine::Shared;
 use crate::journal::Journal;
@@ -158,11 +159,20 @@ async fn match_bmc(
     bmc: &str,
     matches: &mut BTreeMap<String, (Candidate, Option<Machine>)>,
 ) -> Result<(), CallError> {
-    let all = site.power_parameters().await?;
-    for (system_id, parameters) in all.iter() {
-        if parameters.power_address.as_deref().is_none_or(|address| !same_bmc(address, bmc)) {
-            continue;
-        }
+    let bmcs = site.bmcs().await?;
+    // The list may be old. What name and MAC do not confirm is asked again, of these machines only.
+    let unsure: Vec<String> =
+        bmcs.machines_at(bmc).iter().filter(|id| !matches.contains_key(*id)).cloned().collect();
+    let confirmed = if unsure.is_empty() {
+        Bmcs::default()
+    } else {
+        Bmcs::of(
+            &site.call(|client| async move { client.power_parameters_of(&unsure).await }).await?,
+        )
+    };
+    let known = bmcs.machines_at(bmc).iter().filter(|id| matches.contains_key(*id));
+    let found: Vec<&String> = known.chain(confirmed.machines_at(bmc)).collect();
+    for system_id in found {
         let entry = matches.entry(system_id.clone()).or_insert_with(|| {
             let hostname = "a machine".to_owned();
             let candidate = Candidate {
@@ -176,15 +186,6 @@ async fn match_bmc(
         entry.0.matched_by.push("bmc_address".to_owned());
     }
     Ok(())
-}
-
-/// Redfish drivers keep a URL where ipmi keeps an address.
-fn same_bmc(stored: &str, asked: &str) -> bool {
-    let bare = |text: &str| {
-        let text = text.split_once("://").map_or(text, |(_, rest)| rest);
-        text.trim_end_matches('/').to_ascii_lowercase()
-    };
-    bare(stored) == bare(asked)
 }
 
 async fn new_machines(
@@ -249,16 +250,4 @@ async fn hardware_sync(
     let name = HARDWARE_SYNC_CHECK.to_owned();
     journal.checks(vec![CheckResult { name, passed, evidence, at }]);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::same_bmc;
-
-    #[test]
-    fn bmc_addresses_compare_without_scheme_and_case() {
-        assert!(same_bmc("https://192.0.2.7/", "192.0.2.7"));
-        assert!(same_bmc("BMC-7.example", "bmc-7.example"));
-        assert!(!same_bmc("192.0.2.7", "192.0.2.70"));
-    }
 }

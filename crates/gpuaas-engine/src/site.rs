@@ -5,16 +5,17 @@
 //! 12 s for a list of 500 machines (contract section 16). What is the same for all runs of a site
 //! (images, BMC addresses, settings) is therefore asked once and shared for a while.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuaas_store::Store;
 use gpuaas_types::api::SiteResource;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
-use maas_client::{ApiKey, BootResource, Client, Config, Error as MaasError, PowerParameters};
+use maas_client::{ApiKey, BootResource, Client, Config, Error as MaasError};
 use tokio::sync::{Mutex, Semaphore};
 
+use crate::bmcs::Bmcs;
 use crate::breaker::Breaker;
 use crate::clock::Clock;
 
@@ -26,7 +27,7 @@ const PARALLEL_CHANGES: usize = 24;
 /// Seconds after which a site's row is looked at again, in case another replica changed it.
 const ROW_SECONDS: f64 = 10.0;
 /// Seconds for which shared answers are good.
-const SHARED_SECONDS: f64 = 60.0;
+pub(crate) const SHARED_SECONDS: f64 = 60.0;
 
 /// Makes a client for a site. The default speaks HTTP; tests plug the simulator in directly.
 pub trait Connect: Send + Sync {
@@ -79,7 +80,7 @@ pub struct Site {
     breaker: Breaker,
     clock: Arc<dyn Clock>,
     images: Shared<Vec<BootResource>>,
-    bmcs: Shared<BTreeMap<String, PowerParameters>>,
+    bmcs: Shared<Bmcs>,
     config: Mutex<HashMap<String, (Timestamp, String)>>,
     /// Results of checks that are the same for all runs of the site, by name.
     pub(crate) checks: Mutex<HashMap<String, (Timestamp, Verdict)>>,
@@ -138,18 +139,23 @@ impl Site {
     /// See [`CallError`].
     pub async fn images(&self) -> Result<Arc<Vec<BootResource>>, CallError> {
         let call = |client: Client| async move { client.boot_resources().await };
-        self.shared(&self.images, || self.call(call)).await
+        self.shared(&self.images, |_| SHARED_SECONDS, || self.call(call)).await
     }
 
-    /// Power parameters of every machine, without secrets, at most a minute old.
+    /// The BMCs of every machine; how old at most depends on how many there are
+    /// ([`Bmcs::good_seconds`]).
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn power_parameters(
-        &self,
-    ) -> Result<Arc<BTreeMap<String, PowerParameters>>, CallError> {
+    pub(crate) async fn bmcs(&self) -> Result<Arc<Bmcs>, CallError> {
         let call = |client: Client| async move { client.power_parameters_all().await };
-        self.shared(&self.bmcs, || self.call(call)).await
+        let ask = || async { self.call(call).await.map(|all| Bmcs::of(&all)) };
+        self.shared(&self.bmcs, Bmcs::good_seconds, ask).await
+    }
+
+    /// Forgets the BMCs, because MAAS refused one that they do not name.
+    pub(crate) async fn forget_bmcs(&self) {
+        *self.bmcs.lock().await = None;
     }
 
     /// A setting of the region as text, at most a minute old.
@@ -173,6 +179,7 @@ impl Site {
     async fn shared<T, F>(
         &self,
         slot: &Shared<T>,
+        good_seconds: impl Fn(&T) -> f64,
         ask: impl FnOnce() -> F,
     ) -> Result<Arc<T>, CallError>
     where
@@ -181,7 +188,7 @@ impl Site {
         let mut slot = slot.lock().await;
         let now = self.clock.now();
         if let Some((at, value)) = slot.as_ref()
-            && now.seconds_since(*at) < SHARED_SECONDS * self.clock.factor()
+            && now.seconds_since(*at) < good_seconds(value) * self.clock.factor()
         {
             return Ok(Arc::clone(value));
         }

@@ -190,6 +190,33 @@ async fn two_candidates_park_the_run_and_name_both_and_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bmc_address_finds_a_machine_that_is_there_and_none_that_is_gone() {
+    let harness = Harness::start(2, ProfileSpec::default()).await;
+    let bmc_address = Some("198.18.7.7".to_owned());
+    let enlisted = harness.sim.with(|region| {
+        let other = MachineSpec::new("other", Status::Ready);
+        let gone = MachineSpec::new("gone", Status::Ready);
+        let bmc_of_next = Some(harness.hosts[1].bmc_address.clone());
+        region.add_machine(MachineSpec { bmc_address: bmc_of_next, ..gone });
+        region.add_machine(MachineSpec { bmc_address: bmc_address.clone(), ..other })
+    });
+    let hardware =
+        NodeHardware { bmc_address, power_type: "ipmi".to_owned(), ..NodeHardware::default() };
+    let accepted = harness.onboard_as("named-later", hardware).await;
+    let run = harness.rest(accepted.run_id).await;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
+    let node = harness.store.node(accepted.node_id).await.unwrap();
+    assert_eq!(node.system_id, Some(enlisted));
+    // The list of BMCs that was asked for just now is still good, and names this one.
+    let machine = "gone".to_owned();
+    harness.sim.with(|region| region.human(0, &HumanAction::Delete { machine })).unwrap();
+    harness.active(&harness.hosts[1]).await;
+    let creates =
+        harness.sim.with(|region| region.stats().machines[&harness.hosts[1].name].creates);
+    assert_eq!(creates, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_single_new_machine_is_claimed_where_the_profile_allows() {
     let profile = ProfileSpec { auto_claim_single_new_machine: true, ..ProfileSpec::default() };
     let harness = Harness::start(1, profile).await;
