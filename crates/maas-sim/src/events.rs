@@ -3,15 +3,20 @@
 //! Paging follows the contract, section 13: without a cursor the newest `limit`; with `after`
 //! the *oldest* `limit` that are newer, still printed newest first; and a `next_uri` that loses
 //! its cursor on an empty page.
+//!
+//! As in a region, events are kept for good, and a machine makes about sixty of them on its way to
+//! Deployed. Nearly all say what others said before of other machines, so what an event says is
+//! kept once, and the event is its number, its time and its machine.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::json::Json;
 use crate::times;
 use crate::wire::{Params, Response, quote_plus};
 
 /// Event levels, with MAAS's numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
     Debug = 10,
     Info = 20,
@@ -30,23 +35,32 @@ impl Level {
     }
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Event {
-    pub(crate) id: i64,
-    pub(crate) at_us: i64,
+/// What an event says.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Said {
     pub(crate) level: Level,
     pub(crate) kind: &'static str,
     pub(crate) text: String,
-    /// Database id of the machine.
-    pub(crate) node: u32,
     /// `None` prints as `unknown`.
     pub(crate) user: Option<String>,
+}
+
+#[derive(Debug)]
+struct Event {
+    id: i64,
+    at_us: i64,
+    /// Database id of the machine.
+    node: u32,
+    /// Index of what it says.
+    said: u32,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     list: Vec<Event>,
-    by_node: HashMap<u32, Vec<usize>>,
+    by_node: HashMap<u32, Vec<u32>>,
+    said: Vec<Arc<Said>>,
+    known: HashMap<Arc<Said>, u32>,
     last_id: i64,
 }
 
@@ -125,23 +139,28 @@ impl Query {
 }
 
 impl EventLog {
-    #[expect(clippy::too_many_arguments, reason = "the columns of an event")]
-    pub(crate) fn push(
-        &mut self,
-        at_us: i64,
-        level: Level,
-        kind: &'static str,
-        text: String,
-        node: u32,
-        user: Option<String>,
-        recorded: bool,
-    ) {
+    pub(crate) fn push(&mut self, at_us: i64, node: u32, said: Said, recorded: bool) {
         // An id is spent even where the event is lost, as with a rolled-back transaction.
         self.last_id += 1;
         if recorded {
-            self.by_node.entry(node).or_default().push(self.list.len());
-            self.list.push(Event { id: self.last_id, at_us, level, kind, text, node, user });
+            let said = self.once(said);
+            self.by_node.entry(node).or_default().push(self.list.len() as u32);
+            self.list.push(Event { id: self.last_id, at_us, node, said });
         }
+    }
+
+    fn once(&mut self, said: Said) -> u32 {
+        if let Some(index) = self.known.get(&said) {
+            return *index;
+        }
+        let (index, said) = (self.said.len() as u32, Arc::new(said));
+        self.said.push(Arc::clone(&said));
+        self.known.insert(said, index);
+        index
+    }
+
+    fn said(&self, event: &Event) -> &Said {
+        &self.said[event.said as usize]
     }
 
     /// Drops the events of a deleted machine.
@@ -150,15 +169,17 @@ impl EventLog {
             self.list.retain(|e| e.node != node);
             self.by_node.clear();
             for (i, event) in self.list.iter().enumerate() {
-                self.by_node.entry(event.node).or_default().push(i);
+                self.by_node.entry(event.node).or_default().push(i as u32);
             }
         }
     }
 
     fn select(&self, query: &Query) -> Vec<&Event> {
-        let wanted = |e: &&Event| query.level.is_some_and(|floor| e.level as i64 >= floor);
+        let wanted =
+            |e: &&Event| query.level.is_some_and(|floor| self.said(e).level as i64 >= floor);
         let mut indexes: Option<Vec<usize>> = query.nodes.as_ref().map(|nodes| {
-            nodes.iter().filter_map(|n| self.by_node.get(n)).flatten().copied().collect()
+            let of = nodes.iter().filter_map(|n| self.by_node.get(n)).flatten();
+            of.map(|index| *index as usize).collect()
         });
         if let Some(list) = &mut indexes {
             list.sort_unstable();
@@ -222,18 +243,19 @@ impl EventLog {
             j.list("events", |j| {
                 for event in &events {
                     let (node, hostname) = name(event.node).unwrap_or(("", ""));
+                    let said = self.said(event);
                     if stamp.0 != event.at_us / 1_000_000 {
                         stamp = (event.at_us / 1_000_000, times::event(event.at_us));
                     }
                     j.item(|j| {
-                        j.str("username", event.user.as_deref().unwrap_or("unknown"));
+                        j.str("username", said.user.as_deref().unwrap_or("unknown"));
                         j.str("node", node);
                         j.str("hostname", hostname);
                         j.int("id", event.id);
-                        j.str("level", event.level.word());
+                        j.str("level", said.level.word());
                         j.str("created", &stamp.1);
-                        j.str("type", event.kind);
-                        j.str("description", &event.text);
+                        j.str("type", said.kind);
+                        j.str("description", &said.text);
                     });
                 }
             });
@@ -251,11 +273,15 @@ impl EventLog {
 mod tests {
     use super::*;
 
+    fn ready(level: Level) -> Said {
+        Said { level, kind: "Ready", text: String::new(), user: None }
+    }
+
     fn log(n: usize) -> EventLog {
         let mut log = EventLog::default();
         for i in 0..n {
             let level = if i % 2 == 0 { Level::Debug } else { Level::Info };
-            log.push(i as i64, level, "Ready", String::new(), 1, None, true);
+            log.push(i as i64, 1, ready(level), true);
         }
         log
     }
@@ -290,8 +316,8 @@ mod tests {
     #[test]
     fn a_lost_event_spends_its_id() {
         let mut log = log(1);
-        log.push(0, Level::Info, "Ready", String::new(), 1, None, false);
-        log.push(0, Level::Info, "Ready", String::new(), 1, None, true);
+        log.push(0, 1, ready(Level::Info), false);
+        log.push(0, 1, ready(Level::Info), true);
         assert_eq!(ids(&log, "op=query&level=DEBUG").0, [3, 1]);
     }
 }

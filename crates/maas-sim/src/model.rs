@@ -326,7 +326,7 @@ pub(crate) struct Machine {
     pub(crate) was_deployed: bool,
     /// The tests under way were asked for by themselves, not with a commissioning.
     pub(crate) only_tests: bool,
-    /// Rendered body at nesting depth 0 and 1.
+    /// Rendered body at nesting depth 0 and 1, if it was asked for lately.
     pub(crate) body: [Option<Bytes>; 2],
 }
 

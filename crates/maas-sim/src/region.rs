@@ -7,14 +7,14 @@
 //! path, which tasks on a scheduler would not.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
 use bytes::Bytes;
 
 use crate::auth::{Accounts, User};
 use crate::chance::{Chance, Span};
 use crate::class::HardwareClass;
-use crate::events::{EventLog, Level};
+use crate::events::{EventLog, Level, Said};
 use crate::faults::{Fault, FaultKind, Faults, Occasion};
 use crate::images::Images;
 use crate::json::Json;
@@ -78,6 +78,10 @@ impl Default for RegionConfig {
     }
 }
 
+/// Bytes of rendered bodies that are kept in case the same machine is asked for again. A body of an
+/// eight-GPU server has 65 KB: kept for good, they would be most of what a region weighs.
+const KEPT_BODY_BYTES: usize = 32 * 1024 * 1024;
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: i64,
@@ -110,6 +114,9 @@ pub struct Region {
     pub(crate) notices: Vec<Notice>,
     heap: BinaryHeap<Reverse<Due>>,
     seq: u64,
+    /// Bodies in the order in which they were rendered: machine, slot, length.
+    rendered: VecDeque<(u32, usize, usize)>,
+    rendered_bytes: usize,
     ids: BTreeMap<&'static str, i64>,
 }
 
@@ -137,6 +144,8 @@ impl Region {
             notices: Vec::new(),
             heap: BinaryHeap::new(),
             seq: 0,
+            rendered: VecDeque::new(),
+            rendered_bytes: 0,
             ids: BTreeMap::new(),
             cfg,
         }
@@ -372,7 +381,7 @@ impl Region {
                 if text.is_empty() { kind.to_owned() } else { format!("{kind} - {text}") };
             self.edit(key, |m| m.status_message = Some(message));
         }
-        self.events.push(self.now, level, kind, text, key, user, !lost);
+        self.events.push(self.now, key, Said { level, kind, text, user }, !lost);
     }
 
     /// The event of something a user asked for.
@@ -440,7 +449,7 @@ impl Region {
         }
     }
 
-    /// The machine's JSON, rendered at most once between two changes.
+    /// The machine's JSON. What was rendered lately and has not changed is not rendered again.
     pub(crate) fn body(&mut self, key: u32, depth: usize) -> Bytes {
         let slot = depth.min(1);
         let Some(m) = self.machines.get(&key) else {
@@ -453,10 +462,24 @@ impl Region {
         let around = self.surroundings(m);
         j.object(|j| render::machine(j, m, &around));
         let bytes = Bytes::from(j.finish());
-        if let Some(m) = self.machines.get_mut(&key) {
-            m.body[slot] = Some(bytes.clone());
-        }
+        self.keep(key, slot, &bytes);
         bytes
+    }
+
+    fn keep(&mut self, key: u32, slot: usize, body: &Bytes) {
+        if let Some(m) = self.machines.get_mut(&key) {
+            m.body[slot] = Some(body.clone());
+        }
+        self.rendered.push_back((key, slot, body.len()));
+        self.rendered_bytes += body.len();
+        while self.rendered_bytes > KEPT_BODY_BYTES
+            && let Some((key, slot, length)) = self.rendered.pop_front()
+        {
+            self.rendered_bytes -= length;
+            if let Some(m) = self.machines.get_mut(&key) {
+                m.body[slot] = None;
+            }
+        }
     }
 
     /// 200 with the machine's JSON.

@@ -122,9 +122,11 @@ impl Region {
     pub(super) fn user_data_fetched(&mut self, key: u32) {
         self.new_work(key);
         let now = self.now;
-        self.edit(key, |m| {
+        // Nobody asks for the user-data a second time: a region of many machines needs no copies.
+        let user_data = self.edit(key, |m| {
             m.last_sync_us = m.hw_sync.then_some(now);
             m.was_deployed = true;
+            std::mem::take(&mut m.user_data)
         });
         self.set_status(key, Status::Deployed);
         self.say(key, Level::Info, "Deployed", "");
@@ -135,7 +137,7 @@ impl Region {
         let links = || m.nics.iter().flat_map(|n| &n.links);
         let boot = m.boot_interface().and_then(|n| n.links.iter().find_map(|l| l.address));
         let notice = FirstBoot {
-            user_data: m.user_data.clone(),
+            user_data: user_data.unwrap_or_default(),
             ip: boot.or_else(|| links().find_map(|l| l.address)).map(ip),
             metadata: Metadata {
                 instance_id: m.system_id.clone(),
