@@ -3,6 +3,11 @@
 //! Machines are named one after the other, as racks arrive: a region with its sixteen calls at
 //! once and two power actions per machine cannot take all of them in one second. Hardware takes
 //! what it takes, by the virtual clock.
+//!
+//! The engine and the store are those of a control plane. The store is an SQLite file in a
+//! temporary folder, with its log and its one writer; it is not synced to the disk
+//! ([`gpuaas_store::Store::open_unsynced`]), so what a commit costs here is its work and not a
+//! disk's time.
 
 use std::fmt::Write as _;
 
@@ -36,6 +41,9 @@ pub struct RegionReport {
     pub simulated_seconds: f64,
     /// Seconds of the wall clock.
     pub wall_seconds: f64,
+    /// Processor seconds, user and system, of all threads of this process: on a machine that does
+    /// other work, too, the wall clock says little.
+    pub cpu_seconds: f64,
     /// Largest resident memory of this process, which holds region, control plane and nodes.
     pub peak_rss_bytes: u64,
     /// Requests that MAAS received, per node.
@@ -59,6 +67,7 @@ pub async fn run(args: BenchRegionArgs, terminal: &mut Terminal) -> Result<(), F
 
 async fn measure(args: &BenchRegionArgs) -> Result<RegionReport, Failure> {
     let began = RealClock.now();
+    let cpu = usage::own_cpu_seconds()?;
     let mut world = World::new(Plan {
         seed: args.seed,
         nodes: args.nodes,
@@ -87,6 +96,7 @@ async fn measure(args: &BenchRegionArgs) -> Result<RegionReport, Failure> {
         active: listed.iter().filter(|n| n.node.state == NodeState::Active).count(),
         simulated_seconds: last.seconds_since(begin),
         wall_seconds: RealClock.now().seconds_since(began),
+        cpu_seconds: usage::own_cpu_seconds()? - cpu,
         peak_rss_bytes: usage::peak_rss_bytes(std::process::id())?,
         maas_calls_per_node,
     })
@@ -103,6 +113,7 @@ impl RegionReport {
         row("nodes active", format!("{} of {}", self.active, self.nodes));
         row("simulated time", format!("{:.0} s", self.simulated_seconds));
         row("wall time", format!("{:.1} s", self.wall_seconds));
+        row("processor time", format!("{:.1} s", self.cpu_seconds));
         row("peak memory", format!("{:.1} MiB", self.peak_rss_bytes as f64 / 1_048_576.0));
         row("MAAS calls per node", format!("{:.2}", self.maas_calls_per_node));
         text

@@ -94,6 +94,8 @@ pub struct World {
     working: Arc<AtomicUsize>,
     watching: Arc<AtomicBool>,
     next_due: Option<Timestamp>,
+    /// Writes of the store when `next_due` was asked for.
+    due_as_of: Option<u64>,
     skew_seconds: f64,
     systems: BTreeMap<String, System>,
     dir: tempfile::TempDir,
@@ -215,6 +217,7 @@ impl World {
             working: Arc::default(),
             watching: Arc::default(),
             next_due: None,
+            due_as_of: None,
             skew_seconds: 0.0,
             systems: BTreeMap::new(),
             dir,
@@ -268,6 +271,7 @@ impl World {
         self.engine = Some(Arc::new(engine));
         self.plane.up.store(true, Ordering::SeqCst);
         self.next_due = Some(self.clock.now());
+        self.due_as_of = None;
         Ok(())
     }
 
@@ -337,6 +341,12 @@ impl World {
     /// What the engine's own loops would ask for next.
     async fn look(&mut self) -> Result<(), StoreError> {
         let Some(engine) = self.engine.clone() else { return Ok(()) };
+        // Most of what runs only hands a request on. What was not written changes nothing here.
+        let written = Some(self.store.counters().write_transactions);
+        if self.due_as_of == written {
+            return Ok(());
+        }
+        self.due_as_of = written;
         self.next_due = engine.next_due().await?.map(|at| at.plus_seconds(-self.skew_seconds));
         if !self.watching.load(Ordering::SeqCst) && self.store.has_moving_runs(self.site_id).await?
         {
