@@ -6,7 +6,7 @@
 //! giving up blindly would lose a machine that MAAS did take (seed 3, mutation timeout rule;
 //! contract section 3, post-commit failures).
 
-use gpuaas_types::machine::{MachineView, Observation, maas_status as status};
+use gpuaas_types::machine::{DiskFilesystem, MachineView, Observation, maas_status as status};
 use gpuaas_types::{AttemptId, Step, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +51,20 @@ pub enum Effect {
         layout: String,
         /// Block device id of the root disk.
         root_device: i64,
+    },
+    /// `op=format` of a whole disk.
+    FormatBlockDevice {
+        /// Block device id.
+        block_device_id: i64,
+        /// Filesystem.
+        fstype: String,
+    },
+    /// `op=mount` of a whole disk.
+    MountBlockDevice {
+        /// Block device id.
+        block_device_id: i64,
+        /// Where.
+        mount_point: String,
     },
     /// `op=unlink_subnet`: a link in the way of a fabric address.
     UnlinkSubnet {
@@ -129,6 +143,8 @@ impl Effect {
             Self::OverrideFailedTesting => "override_failed_testing",
             Self::SetBootDisk { .. } => "set_boot_disk",
             Self::SetStorageLayout { .. } => "set_storage_layout",
+            Self::FormatBlockDevice { .. } => "format_block_device",
+            Self::MountBlockDevice { .. } => "mount_block_device",
             Self::UnlinkSubnet { .. } => "unlink_subnet",
             Self::LinkSubnet { .. } => "link_subnet",
             Self::Deploy { .. } => "deploy",
@@ -165,6 +181,14 @@ impl Effect {
             Self::SetStorageLayout { layout, root_device } => {
                 layout::of_maas(layout).is_some_and(|l| (l.matches)(machine, *root_device))
             }
+            Self::FormatBlockDevice { block_device_id, fstype } => {
+                has_filesystem(machine, *block_device_id, |on| on.fstype == *fstype)
+            }
+            Self::MountBlockDevice { block_device_id, mount_point } => {
+                has_filesystem(machine, *block_device_id, |on| {
+                    on.mount_point.as_ref() == Some(mount_point)
+                })
+            }
             Self::UnlinkSubnet { interface_id, link_id } => {
                 !has_link(machine, *interface_id, |link| link.id == *link_id)
             }
@@ -192,6 +216,15 @@ impl Effect {
         };
         if done { Probe::Happened } else { Probe::NotYet }
     }
+}
+
+fn has_filesystem(
+    machine: &MachineView,
+    block_device_id: i64,
+    wanted: impl Fn(&DiskFilesystem) -> bool,
+) -> bool {
+    let mut disks = machine.disks.iter().filter(|disk| disk.id == block_device_id);
+    disks.any(|disk| disk.filesystem.as_ref().is_some_and(&wanted))
 }
 
 fn has_link(

@@ -48,7 +48,8 @@ pub fn choose_boot_disk(machine: &MachineView) -> Result<BootDisk, String> {
     Ok(chosen(kept.unwrap_or(smallest), "MAAS' own choice"))
 }
 
-fn is_boss(disk: &Disk) -> bool {
+/// Whether the disk is one of a boot controller.
+pub(crate) fn is_boss(disk: &Disk) -> bool {
     let model = disk.model.to_ascii_uppercase().replace([' ', '_', '-'], "");
     let named = ["DELLBOSS", "BOSSN1", "BOSSS", "BOSSVD"].iter().any(|name| model.contains(name));
     named && disk.size_bytes <= LARGEST_BOSS_BYTES

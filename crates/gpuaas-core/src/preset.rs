@@ -40,9 +40,10 @@ pub fn presets() -> Vec<ProfilePreset> {
         ),
         preset(
             "storage-heavy",
-            "GPU nodes with many disks: the root is a logical volume on the boot disk",
+            "GPU nodes with many disks: the root is a logical volume on the boot disk, each NVMe disk \
+             a filesystem at /data/0, /data/1, …",
             ProfileSpec {
-                storage_layout_profile: "lvm".to_owned(),
+                storage_layout_profile: "lvm-data".to_owned(),
                 commissioning_bundle_ref: COMMISSIONING_BASE.to_owned(),
                 ..base()
             },

@@ -282,7 +282,9 @@ pub const fn effects(step: Step) -> &'static [&'static str] {
         }
         Step::RegisterScripts => &["register_script"],
         Step::Commission => &["commission", "override_failed_testing"],
-        Step::PrepareStorage => &["set_boot_disk", "set_storage_layout"],
+        Step::PrepareStorage => {
+            &["set_boot_disk", "set_storage_layout", "format_block_device", "mount_block_device"]
+        }
         Step::RoceLinks => &["unlink_subnet", "link_subnet"],
         Step::Deploy => &["deploy"],
         Step::PowerOff => &["power_off"],

@@ -1,7 +1,7 @@
 //! MAAS' machine, reduced to what decisions need.
 
 use gpuaas_types::Timestamp;
-use gpuaas_types::machine::{Disk, Link, MachineView, Nic};
+use gpuaas_types::machine::{Disk, DiskFilesystem, Link, MachineView, Nic};
 use maas_client::{BlockDevice, Interface, Machine};
 
 /// The reduced view.
@@ -49,7 +49,9 @@ fn id(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn disk(device: &BlockDevice) -> Disk {
+/// A disk, as it also comes back from being formatted or mounted.
+#[must_use]
+pub fn disk(device: &BlockDevice) -> Disk {
     let on_disk = device.filesystem.iter();
     let on_partitions = device.partitions.iter().filter_map(|p| p.filesystem.as_ref());
     Disk {
@@ -61,6 +63,10 @@ fn disk(device: &BlockDevice) -> Disk {
         tags: device.tags.clone(),
         mounts: on_disk.chain(on_partitions).filter_map(|f| f.mount_point.clone()).collect(),
         partitions: u32::try_from(device.partitions.len()).unwrap_or(u32::MAX),
+        filesystem: device.filesystem.as_ref().map(|f| DiskFilesystem {
+            fstype: f.fstype.clone(),
+            mount_point: f.mount_point.clone(),
+        }),
     }
 }
 

@@ -10,9 +10,9 @@ use gpuaas_store::{NewToken, TokenPurpose};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{RunId, Timestamp, TokenId};
 use maas_client::{
-    Client, CommissionOptions, CreateMachine, DeployOptions, Error as MaasError, Interface,
-    LinkMode, LinkSubnet, Machine, NewScript, PowerSettings, Refusal, ReleaseOptions, Secret,
-    StorageLayout,
+    BlockDevice, Client, CommissionOptions, CreateMachine, DeployOptions, Error as MaasError,
+    Interface, LinkMode, LinkSubnet, Machine, NewScript, PowerSettings, Refusal, ReleaseOptions,
+    Secret, StorageLayout,
 };
 
 use crate::convert;
@@ -133,6 +133,7 @@ pub(crate) fn inputs(
 enum Answer {
     Machine(Box<Machine>),
     Interface(Box<Interface>),
+    Disk(Box<BlockDevice>),
     Nothing,
 }
 
@@ -213,6 +214,16 @@ fn take(
                 journal.observe_as(seen);
             }
         }
+        Answer::Disk(device) => {
+            let disk = convert::disk(&device);
+            if let Some(mut seen) = journal.observation.clone()
+                && let Some(machine) = seen.machine.as_mut()
+                && let Some(old) = machine.disks.iter_mut().find(|d| d.id == disk.id)
+            {
+                *old = disk;
+                journal.observe_as(seen);
+            }
+        }
         Answer::Nothing => {
             if let Effect::SetBootDisk { block_device_id } = effect
                 && let Some(mut seen) = journal.observation.clone()
@@ -259,6 +270,8 @@ enum Request {
     Override { system_id: String },
     SetBootDisk { system_id: String, block_device_id: i64 },
     SetStorageLayout { system_id: String, layout: String, root_device: i64 },
+    Format { system_id: String, block_device_id: i64, fstype: String },
+    Mount { system_id: String, block_device_id: i64, mount_point: String },
     Unlink { system_id: String, interface_id: i64, link_id: i64 },
     Link { system_id: String, interface_id: i64, subnet_cidr: String, ip_address: String },
     Deploy { system_id: String, options: Box<DeployOptions> },
@@ -296,6 +309,12 @@ impl Request {
             }
             Effect::SetStorageLayout { layout, root_device } => {
                 Self::SetStorageLayout { system_id, layout, root_device }
+            }
+            Effect::FormatBlockDevice { block_device_id, fstype } => {
+                Self::Format { system_id, block_device_id, fstype }
+            }
+            Effect::MountBlockDevice { block_device_id, mount_point } => {
+                Self::Mount { system_id, block_device_id, mount_point }
             }
             Effect::UnlinkSubnet { interface_id, link_id } => {
                 Self::Unlink { system_id, interface_id, link_id }
@@ -352,6 +371,14 @@ impl Request {
                 let layout = StorageLayout { layout, root_device, ..StorageLayout::default() };
                 client.set_storage_layout(&system_id, &layout).await.map(machine)
             }
+            Self::Format { system_id, block_device_id, fstype } => client
+                .format_block_device(&system_id, number(block_device_id), &fstype)
+                .await
+                .map(|disk| Answer::Disk(Box::new(disk))),
+            Self::Mount { system_id, block_device_id, mount_point } => client
+                .mount_block_device(&system_id, number(block_device_id), &mount_point)
+                .await
+                .map(|disk| Answer::Disk(Box::new(disk))),
             Self::Unlink { system_id, interface_id, link_id } => client
                 .unlink_subnet(&system_id, number(interface_id), number(link_id))
                 .await

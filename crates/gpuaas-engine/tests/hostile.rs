@@ -9,11 +9,13 @@ use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunKind, RunStatus};
 use maas_sim::{Fault, FaultKind, HumanAction, MachineSpec, SimOptions, Status, ZERO};
 
 /// Every mutation of an onboarding, by the simulator's name of its endpoint.
-const MUTATIONS: [&str; 7] = [
+const MUTATIONS: [&str; 9] = [
     "machines.create",
     "machine.commission",
     "blockdevice.set_boot_disk",
     "machine.set_storage_layout",
+    "blockdevice.format",
+    "blockdevice.mount",
     "interface.link_subnet",
     "machine.deploy",
     "machine.release",
@@ -40,7 +42,11 @@ fn parked(run: &RunRecord) -> &str {
 /// One machine per mutation and kind of loss; each loses that one answer once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_to_any_mutation_loses_no_machine_and_deploys_none_twice() {
-    let profile = ProfileSpec { enable_phase2_roce: true, ..ProfileSpec::default() };
+    let profile = ProfileSpec {
+        enable_phase2_roce: true,
+        storage_layout_profile: "flat-data".to_owned(),
+        ..ProfileSpec::default()
+    };
     let cases: Vec<(&str, FaultKind)> =
         MUTATIONS.iter().flat_map(|m| LOSSES.iter().map(move |l| (*m, *l))).collect();
     let harness = Harness::with(zero(cases.len()), profile, 40.0).await;

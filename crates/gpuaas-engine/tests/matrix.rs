@@ -51,7 +51,7 @@ fn profile(class: usize, preset: ProfileSpec) -> ProfileSpec {
     let mut spec = ProfileSpec {
         batch_max_parallel: 1,
         require_hw_sync: true,
-        storage_layout_profile: "lvm".to_owned(),
+        storage_layout_profile: if class == 3 { "lvm-data" } else { "lvm" }.to_owned(),
         commissioning_bundle_ref: "commissioning-base@1.0.0".to_owned(),
         ..preset
     };

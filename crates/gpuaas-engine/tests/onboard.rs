@@ -45,8 +45,12 @@ async fn a_named_layout_is_set_and_read_back() {
         let check = &run.memory.checks["storage_layout"];
         assert!(check.evidence.starts_with(layout.name), "{}", check.evidence);
         let attempts = harness.store.attempts(run.id).await.unwrap();
-        let asked = attempts.iter().filter(|attempt| attempt.effect == "set_storage_layout");
-        assert_eq!(asked.count(), 1, "{attempts:?}");
+        let asked = |effect: &str| attempts.iter().filter(|a| a.effect == effect).count();
+        assert_eq!(asked("set_storage_layout"), 1, "{attempts:?}");
+        let data = usize::from(layout.data.is_some());
+        let on_data = (asked("format_block_device"), asked("mount_block_device"));
+        assert_eq!(on_data, (data, data), "{attempts:?}");
+        assert_eq!(check.evidence.contains("nvme0n1=/data/0"), data == 1, "{}", check.evidence);
         harness.engine.stop().await;
     }
 }

@@ -94,6 +94,15 @@ pub mod maas_status {
     }
 }
 
+/// A filesystem on a whole disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskFilesystem {
+    /// Type, such as `ext4`.
+    pub fstype: String,
+    /// Where it is mounted; none: nowhere.
+    pub mount_point: Option<String>,
+}
+
 /// A physical disk as MAAS lists it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Disk {
@@ -113,6 +122,9 @@ pub struct Disk {
     pub mounts: Vec<String>,
     /// Number of partitions.
     pub partitions: u32,
+    /// Filesystem on the disk itself, without partitions.
+    #[serde(default)]
+    pub filesystem: Option<DiskFilesystem>,
 }
 
 /// An address given to an interface.

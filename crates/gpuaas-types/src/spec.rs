@@ -108,7 +108,7 @@ pub struct ProfileSpec {
     /// Scripts that MAAS runs on the machine while it commissions it, `name@version`; empty: only
     /// those that it runs by itself.
     pub commissioning_bundle_ref: String,
-    /// Named storage layout: `flat`, `lvm` or `bcache`.
+    /// Named storage layout: `flat`, `lvm`, `bcache`, or one with data disks such as `flat-data`.
     pub storage_layout_profile: String,
     /// Who has the machine in MAAS once its node leaves.
     pub release_mode: ReleaseMode,

@@ -294,6 +294,7 @@ impl Region {
                     tags: part.tags.iter().map(|t| (*t).to_owned()).collect(),
                     numa: i64::from(part.numa),
                     partitions: Vec::new(),
+                    fs: None,
                     logical: None,
                 });
                 if m.boot_disk.is_none() {

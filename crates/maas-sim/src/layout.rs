@@ -41,7 +41,10 @@ impl Region {
     pub(crate) fn wipe_layout(&mut self, key: u32) {
         self.edit(key, |m| {
             m.disks.retain(|d| d.logical.is_none());
-            m.disks.iter_mut().for_each(|d| d.partitions.clear());
+            for disk in &mut m.disks {
+                disk.partitions.clear();
+                disk.fs = None;
+            }
             m.volume_groups.clear();
             m.bcaches.clear();
             m.cache_sets.clear();
@@ -119,7 +122,7 @@ impl Region {
         Ok(Plan { root: root.id, boot: boot.id, boot_size, root_size })
     }
 
-    fn filesystem(
+    pub(crate) fn filesystem(
         &mut self,
         key: u32,
         fstype: &'static str,
@@ -196,6 +199,7 @@ impl Region {
                 tags: Vec::new(),
                 numa: 0,
                 partitions: Vec::new(),
+                fs: None,
                 logical: Some((uuid, fs)),
             });
         });

@@ -77,17 +77,24 @@ pub(crate) struct Disk {
     pub(crate) tags: Vec<String>,
     pub(crate) numa: i64,
     pub(crate) partitions: Vec<Partition>,
+    /// Physical disks only: the filesystem that lies directly on it.
+    pub(crate) fs: Option<Filesystem>,
     /// Virtual disks only: UUID, and the filesystem that lies directly on it.
     pub(crate) logical: Option<(String, Filesystem)>,
 }
 
 impl Disk {
+    /// The filesystem that lies directly on it.
+    pub(crate) fn direct(&self) -> Option<&Filesystem> {
+        self.logical.as_ref().map(|(_, fs)| fs).or(self.fs.as_ref())
+    }
+
     pub(crate) fn usable(&self) -> u64 {
         (self.size / ALIGN * ALIGN).saturating_sub(ALIGN)
     }
 
     pub(crate) fn used(&self) -> u64 {
-        if self.logical.is_some() {
+        if self.direct().is_some() {
             return self.size;
         }
         let parts: u64 = self.partitions.iter().map(|p| p.size).sum();
@@ -95,19 +102,19 @@ impl Disk {
     }
 
     pub(crate) fn available(&self) -> u64 {
-        if self.logical.is_some() {
+        if self.direct().is_some() {
             return 0;
         }
         self.usable().saturating_sub(self.partitions.iter().map(|p| p.size).sum())
     }
 
     pub(crate) fn used_for(&self) -> String {
-        if let Some((_, fs)) = &self.logical {
-            return format!(
-                "{} formatted filesystem mounted at {}",
-                fs.fstype,
-                fs.mount.as_deref().unwrap_or("")
-            );
+        match self.direct() {
+            Some(Filesystem { fstype, mount: Some(mount), .. }) => {
+                return format!("{fstype} formatted filesystem mounted at {mount}");
+            }
+            Some(fs) => return format!("Unmounted {} formatted filesystem", fs.fstype),
+            None => {}
         }
         match self.partitions.len() {
             0 => "Unused".to_owned(),

@@ -84,7 +84,7 @@ pub(crate) fn listed_disk(j: &mut Json, disk: &Disk, system_id: &str) {
     j.str("type", if physical { "physical" } else { "virtual" });
     j.int("id", disk.id);
     j.str("name", &disk.name);
-    filesystem(j, disk.logical.as_ref().map(|(_, fs)| fs));
+    filesystem(j, disk.direct());
     j.opt_int("numa_node", physical.then_some(disk.numa));
     j.opt_str("partition_table_type", (!disk.partitions.is_empty()).then_some("GPT"));
     j.strs("tags", disk.tags.iter().map(String::as_str));

@@ -34,6 +34,7 @@ pub(crate) fn disk(id: i64, name: &str, model: &str, size_bytes: u64) -> Disk {
         tags: Vec::new(),
         mounts: Vec::new(),
         partitions: 0,
+        filesystem: None,
     }
 }
 

@@ -7,7 +7,7 @@ use gpuaas_types::spec::RoceAssignmentSpec;
 
 use super::{advance, answered_for, check, drive, park, park_with, read, wait};
 use crate::effect::Effect;
-use crate::layout::{self, Layout};
+use crate::layout::{self, DataDisk, DataState, Layout};
 use crate::policy::{self, BootDisk};
 use crate::snapshot::{BatchQueue, Decision, Note, Read, Snapshot};
 
@@ -135,6 +135,19 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
         ))
     });
     match fit {
+        Ok(disk) if layout.data.is_some() && layout.data_disks(machine, disk.id).is_empty() => {
+            park(
+                s,
+                "no_data_disk",
+                format!(
+                    "{} is for NVMe disks beside {}: MAAS lists none",
+                    layout.name, disk.evidence
+                ),
+                Owner::PlatformOperator,
+                "choose a storage_layout_profile without data disks, or check the disks and \
+                 commission again",
+            )
+        }
         Ok(disk) => lay_out(s, machine, layout, &disk),
         Err(text) => park(
             s,
@@ -147,15 +160,8 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
 }
 
 fn lay_out(s: &Snapshot<'_>, machine: &MachineView, layout: &Layout, disk: &BootDisk) -> Decision {
-    if (layout.matches)(machine, disk.id) {
-        let evidence = format!("{} on {}", layout.name, disk.evidence);
-        let checks = vec![check(s, "storage_layout", true, evidence.clone())];
-        return Decision::Advance {
-            to: Step::RoceLinks,
-            at: s.now,
-            notes: vec![Note::new("storage_ready", evidence)],
-            checks,
-        };
+    if layout.has_root(machine, disk.id) {
+        return fill_data_disks(s, machine, layout, disk);
     }
     let wanted = Effect::SetStorageLayout { layout: layout.maas.to_owned(), root_device: disk.id };
     let asked_layout = s.run.memory.intent.as_ref().is_some_and(|i| i.effect == wanted);
@@ -180,6 +186,59 @@ fn lay_out(s: &Snapshot<'_>, machine: &MachineView, layout: &Layout, disk: &Boot
             Owner::InfraOperator,
             "look at the machine's storage page in MAAS, then resume the run",
         ),
+    }
+}
+
+/// Filesystems and mount points of the data disks, one call at a time, then all of it read back.
+fn fill_data_disks(
+    s: &Snapshot<'_>,
+    machine: &MachineView,
+    layout: &Layout,
+    root: &BootDisk,
+) -> Decision {
+    let data = layout.data_disks(machine, root.id);
+    for data in &data {
+        let block_device_id = data.disk.id;
+        let effect = match data.state() {
+            DataState::Mounted | DataState::Foreign => continue,
+            DataState::Blank => {
+                Effect::FormatBlockDevice { block_device_id, fstype: data.fstype.to_owned() }
+            }
+            DataState::Formatted => {
+                Effect::MountBlockDevice { block_device_id, mount_point: data.mount_point.clone() }
+            }
+        };
+        let name = effect.name();
+        return match drive(s, effect) {
+            Err(decision) => decision,
+            Ok(intent) if s.observation.is_none_or(|o| o.read_at < intent.at) => {
+                read(s, Read::Machine)
+            }
+            Ok(_) => park(
+                s,
+                "storage_not_as_asked",
+                format!("MAAS took {name} of {} but does not show it", data.disk.name),
+                Owner::InfraOperator,
+                "look at the machine's storage page in MAAS, then resume the run",
+            ),
+        };
+    }
+    let written = ["format_block_device", "mount_block_device"]
+        .iter()
+        .filter_map(|name| s.run.memory.intended_at.get(*name))
+        .max();
+    if written.is_some_and(|at| s.observation.is_none_or(|o| o.read_at <= *at)) {
+        return read(s, Read::Machine);
+    }
+    let on = |data: &DataDisk<'_>| format!(", {}={}", data.disk.name, data.mount_point);
+    let mounted: String = data.iter().map(on).collect();
+    let evidence = format!("{} on {}{mounted}", layout.name, root.evidence);
+    let checks = vec![check(s, "storage_layout", true, evidence.clone())];
+    Decision::Advance {
+        to: Step::RoceLinks,
+        at: s.now,
+        notes: vec![Note::new("storage_ready", evidence)],
+        checks,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gpuaas_types::agent::{Finding, HostCheck, Phase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::CheckResult;
-use gpuaas_types::machine::{Link, MaasAlarm, maas_status as status};
+use gpuaas_types::machine::{DiskFilesystem, Link, MaasAlarm, maas_status as status};
 use gpuaas_types::spec::{FabricMode, RoceAssignmentSpec};
 use gpuaas_types::{NodeState, RunStatus, Step, TaskId};
 
@@ -220,6 +220,52 @@ fn storage_is_changed_only_where_it_differs_and_read_back() {
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let case = case.read(machine(status::READY), 5.0);
     assert_eq!(next(&case.decide()).0, Step::RoceLinks);
+}
+
+/// The first disk with this on it, where the profile wants its data disks as ext4.
+fn with_data(on: Option<(&str, Option<&str>)>, seconds: f64) -> Case {
+    let mut machine = machine(status::READY);
+    let filesystem = on.map(|(fstype, point)| DiskFilesystem {
+        fstype: fstype.to_owned(),
+        mount_point: point.map(str::to_owned),
+    });
+    machine.disks[0].mounts = filesystem.iter().filter_map(|f| f.mount_point.clone()).collect();
+    machine.disks[0].filesystem = filesystem;
+    let mut case = Case::new(Step::PrepareStorage).read(machine, seconds);
+    case.profile.storage_layout_profile = "flat-data".to_owned();
+    case
+}
+
+#[test]
+fn data_disks_are_formatted_then_mounted_then_read_back() {
+    let format = Effect::FormatBlockDevice { block_device_id: 1, fstype: "ext4".to_owned() };
+    let mount = Effect::MountBlockDevice { block_device_id: 1, mount_point: "/data/0".to_owned() };
+    assert_eq!(with_data(None, 1.0).decide(), Decision::Do(format.clone()));
+    let lost = with_data(None, 1.0).intent(format.clone(), 2.0, unknown());
+    assert_eq!(lost.decide(), Decision::Read(Read::Machine));
+    let taken = Some(Outcome::Accepted);
+    let ignored = with_data(None, 4.0).intent(format, 2.0, taken.clone());
+    assert_eq!(parked(&ignored.decide()), "storage_not_as_asked");
+    let formatted = with_data(Some(("ext4", None)), 1.0);
+    assert_eq!(formatted.decide(), Decision::Do(mount.clone()));
+    let done = Some(("ext4", Some("/data/0")));
+    let answered = with_data(done, 1.0).intent(mount.clone(), 2.0, taken.clone());
+    assert_eq!(answered.decide(), Decision::Read(Read::Machine), "an answer is no read-back");
+    let decision = with_data(done, 4.0).intent(mount, 2.0, taken).decide();
+    assert_eq!(next(&decision).0, Step::RoceLinks);
+    let Decision::Advance { checks, .. } = decision else { panic!() };
+    assert!(checks[0].evidence.ends_with(", nvme0n1=/data/0"), "{}", checks[0].evidence);
+}
+
+#[test]
+fn a_data_disk_with_something_else_on_it_is_laid_out_anew() {
+    let layout = Effect::SetStorageLayout { layout: "flat".to_owned(), root_device: 2 };
+    for foreign in [Some(("xfs", None)), Some(("ext4", Some("/srv")))] {
+        assert_eq!(with_data(foreign, 1.0).decide(), Decision::Do(layout.clone()));
+    }
+    let mut none = with_data(None, 1.0);
+    none.observation.as_mut().unwrap().machine.as_mut().unwrap().disks[0].name = "sdb".to_owned();
+    assert_eq!(parked(&none.decide()), "no_data_disk");
 }
 
 #[test]

@@ -44,6 +44,9 @@ fn parts() -> Vec<Route> {
         optional("default_gateway", Words(TRUE)),
     ];
     const UNLINK: &[Param] = &[required("id", Number)];
+    const DISK: &str = "nodes/{s}/blockdevices/{n}/";
+    const FORMAT: &[Param] = &[required("fstype", Text)];
+    const MOUNT: &[Param] = &[required("mount_point", Text)];
     let mut update = Route::new("PUT", INTERFACE, None, CHANGE, |c, a| {
         Box::pin(
             async move { told(c.update_interface(a.segment(0), a.number_at(1), &change(a))).await },
@@ -71,8 +74,16 @@ fn parts() -> Vec<Route> {
         Route::new("GET", "nodes/{s}/blockdevices/", None, &[], |c, a| {
             Box::pin(told(c.block_devices(a.segment(0))))
         }),
-        Route::new("POST", "nodes/{s}/blockdevices/{n}/", Some("set_boot_disk"), &[], |c, a| {
+        Route::new("POST", DISK, Some("set_boot_disk"), &[], |c, a| {
             Box::pin(told(c.set_boot_disk(a.segment(0), a.number_at(1))))
+        }),
+        Route::new("POST", DISK, Some("format"), FORMAT, |c, a| {
+            let fstype = a.text("fstype").unwrap_or_default();
+            Box::pin(told(c.format_block_device(a.segment(0), a.number_at(1), fstype)))
+        }),
+        Route::new("POST", DISK, Some("mount"), MOUNT, |c, a| {
+            let target = a.text("mount_point").unwrap_or_default();
+            Box::pin(told(c.mount_block_device(a.segment(0), a.number_at(1), target)))
         }),
     ]
 }

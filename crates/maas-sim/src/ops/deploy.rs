@@ -151,7 +151,7 @@ fn configured(region: &Region, m: &Machine) -> Result<(), Response> {
         ));
     }
     let mounted = m.disks.iter().any(|d| {
-        let direct = d.logical.as_ref().is_some_and(|(_, fs)| fs.mount.as_deref() == Some("/"));
+        let direct = d.direct().is_some_and(|fs| fs.mount.as_deref() == Some("/"));
         direct
             || d.partitions
                 .iter()

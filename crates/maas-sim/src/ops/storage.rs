@@ -53,6 +53,87 @@ pub(super) fn set_boot_disk(region: &mut Region, call: &Call<'_>) -> Answer {
     Ok(Response::new(200, TEXT_BARE, "OK"))
 }
 
+/// Filesystems that a disk may get.
+const FORMATS: &[&str] = &["btrfs", "ext2", "ext4", "fat32", "swap", "vfat", "xfs"];
+
+/// The disk of a machine whose filesystems the caller may change. Not among the recordings: read
+/// in MAAS' handler, as are the refusals below.
+fn changeable(region: &Region, call: &Call<'_>, verb: &str) -> Result<(u32, i64), Response> {
+    let (m, disk) = find(region, call)?;
+    let (key, id) = (m.key, disk.id);
+    if !matches!(m.status, Status::Ready | Status::Allocated) {
+        let text =
+            format!("Cannot {verb} block device because the machine is not Ready or Allocated.");
+        return Err(Response::conflict(text));
+    }
+    region.permitted(key, call)?;
+    Ok((key, id))
+}
+
+fn shown(region: &Region, key: u32, id: i64) -> Answer {
+    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
+    let disk = m.disks.iter().find(|d| d.id == id);
+    let disk = disk.ok_or_else(|| Response::missing("BlockDevice"))?;
+    let mut j = Json::at(0, 1024);
+    j.object(|j| render::disk(j, disk, &m.system_id));
+    Ok(Response::new(200, JSON, j.finish()))
+}
+
+/// `op=format`.
+pub(super) fn format(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = changeable(region, call, "format")?;
+    let asked = call
+        .form
+        .filled("fstype")
+        .ok_or_else(|| Response::invalid("fstype", "This field is required."))?;
+    let fstype = FORMATS.iter().find(|name| **name == asked).ok_or_else(|| {
+        let text = format!("Select a valid choice. {asked} is not one of the available choices.");
+        Response::invalid("fstype", text)
+    })?;
+    let (_, disk) = find(region, call)?;
+    if !disk.partitions.is_empty() {
+        let text = "Cannot format block device with a partition table.";
+        return Err(Response::invalid("__all__", text));
+    }
+    let fs = region.filesystem(key, fstype, None, None);
+    region.edit(key, |m| {
+        if let Some(disk) = m.disks.iter_mut().find(|d| d.id == id) {
+            match &mut disk.logical {
+                Some((_, old)) => *old = fs,
+                None => disk.fs = Some(fs),
+            }
+        }
+    });
+    shown(region, key, id)
+}
+
+/// `op=mount`.
+pub(super) fn mount(region: &mut Region, call: &Call<'_>) -> Answer {
+    let (key, id) = changeable(region, call, "mount")?;
+    let (_, disk) = find(region, call)?;
+    if disk.direct().is_none() {
+        let text = "Cannot mount an unformatted partition or block device.";
+        return Err(Response::invalid("__all__", text));
+    }
+    let target = call
+        .form
+        .filled("mount_point")
+        .ok_or_else(|| Response::invalid("mount_point", "This field is required."))?;
+    if !target.starts_with('/') {
+        return Err(Response::invalid("mount_point", "Enter a valid value."));
+    }
+    let target = target.to_owned();
+    region.edit(key, |m| {
+        if let Some(disk) = m.disks.iter_mut().find(|d| d.id == id) {
+            let fs = disk.logical.as_mut().map(|(_, fs)| fs).or(disk.fs.as_mut());
+            if let Some(fs) = fs {
+                fs.mount = Some(target);
+            }
+        }
+    });
+    shown(region, key, id)
+}
+
 /// `op=set_storage_layout`.
 pub(super) fn set_layout(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.editable(call)?;

@@ -191,6 +191,8 @@ pub(crate) const RESOURCES: &[Resource] = &[
         &[
             read("blockdevice.read", storage::read),
             post("set_boot_disk", "blockdevice.set_boot_disk", storage::set_boot_disk),
+            post("format", "blockdevice.format", storage::format),
+            post("mount", "blockdevice.mount", storage::mount),
         ],
     ),
     at(
