@@ -5,9 +5,12 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
+use gpuaas_types::SiteId;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::problem::{Refusal, problem};
+use crate::Ctx;
+use crate::problem::{Answer, Refusal, problem};
 use crate::strict;
 
 /// The bytes of a JSON body.
@@ -75,5 +78,34 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
         Query::<T>::try_from_uri(&parts.uri)
             .map(|Query(asked)| Self(asked))
             .map_err(|rejection| problem("invalid_query").with_detail(rejection.body_text()).into())
+    }
+}
+
+/// A query that may name a site.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OfSite {
+    /// Only of this site.
+    site: Option<String>,
+}
+
+impl OfSite {
+    /// The site that is asked for; none: all sites are.
+    ///
+    /// # Errors
+    /// `site_not_found`, or the database's.
+    pub(crate) async fn site_id(&self, ctx: &Ctx) -> Answer<Option<SiteId>> {
+        site_id(ctx, self.site.as_deref()).await
+    }
+}
+
+/// The site of this name, where one is given.
+///
+/// # Errors
+/// `site_not_found`, or the database's.
+pub(crate) async fn site_id(ctx: &Ctx, name: Option<&str>) -> Answer<Option<SiteId>> {
+    match name {
+        Some(name) => Ok(Some(ctx.store.site_by_name(name).await?.id)),
+        None => Ok(None),
     }
 }

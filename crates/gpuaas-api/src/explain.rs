@@ -6,10 +6,11 @@
 
 use axum::Json;
 use axum::extract::State;
+use gpuaas_core::pace::{self, Expected};
 use gpuaas_core::steps;
 use gpuaas_store::ListedNode;
 use gpuaas_types::api::{
-    AttemptView, CheckResult, MaasView, Mark, NodeView, Owner, RunSummary, StepSpan,
+    AttemptView, CheckResult, ExpectedFrom, MaasView, Mark, NodeView, Owner, RunSummary, StepSpan,
 };
 use gpuaas_types::{NodeId, NodeState, RunStatus, Step, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,9 @@ pub struct Explanation {
     pub since: Option<Timestamp>,
     /// When it should have happened.
     pub expected_by: Option<Timestamp>,
+    /// What `expected_by` rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_from: Option<ExpectedFrom>,
     /// When the run gives up and parks.
     pub deadline: Option<Timestamp>,
     /// How late it is; none: it is not.
@@ -104,9 +108,15 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
     let limit = |seconds: u32| step_since.map(|at| at.plus_seconds(f64::from(seconds)));
     let (wait, park) = (node.wait.as_ref(), node.park.as_ref());
     let parked = park.is_some();
-    let expected_by = wait
-        .map_or_else(|| row.and_then(|row| limit(row.expected_seconds)), |wait| wait.expected_by)
-        .filter(|_| !parked);
+    let (expected_by, expected_from) = match (wait, step) {
+        _ if parked => (None, None),
+        (Some(wait), _) => (wait.expected_by, wait.expected_from),
+        (None, Some(step)) => {
+            let expected = Expected::of_table(step);
+            (step_since.map(|at| at.plus_seconds(expected.seconds)), Some(expected.from))
+        }
+        (None, None) => (None, None),
+    };
     let deadline = wait
         .map_or_else(|| row.and_then(|row| limit(row.deadline_seconds)), |wait| wait.deadline)
         .filter(|_| !parked);
@@ -117,7 +127,7 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
         (None, Some(wait)) => text.push(format!("We believe: it waits for {}.", wait.text)),
         (None, None) => {}
     }
-    text.extend(limits(expected_by, deadline, now));
+    text.extend(limits(expected_by, expected_from, deadline, now));
     text.push(maas_says(&node.maas));
     text.push(agent_says(&node, now));
     let next_action = next_action(&node, late);
@@ -131,6 +141,7 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
             .or(wait.map(|wait| wait.since))
             .or(step_since.filter(|_| open.is_some())),
         expected_by,
+        expected_from,
         deadline,
         mark: node.mark,
         owner: park.map(|park| park.owner),
@@ -166,6 +177,7 @@ fn we_believe(node: &NodeView, facts: &Facts, now: Timestamp) -> String {
 
 fn limits(
     expected_by: Option<Timestamp>,
+    from: Option<ExpectedFrom>,
     deadline: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<String> {
@@ -176,6 +188,9 @@ fn limits(
     } else {
         format!("We believe: it is {} late", duration(-ahead))
     };
+    if let Some(from) = from {
+        text.push_str(&format!(" ({})", pace::said(from)));
+    }
     if let Some(deadline) = deadline {
         let left = deadline.seconds_since(now).max(0.0);
         text.push_str(&format!("; the run parks in {}", duration(left)));
@@ -255,7 +270,7 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuaas_types::api::{Park, Wait};
+    use gpuaas_types::api::{Basis, Park, Wait};
     use gpuaas_types::{RunId, RunKind};
 
     fn at(seconds: f64) -> Timestamp {
@@ -309,19 +324,24 @@ mod tests {
             text: "MAAS to write the image".to_owned(),
             since: at(100.0),
             expected_by: Some(at(1900.0)),
+            expected_from: Some(ExpectedFrom { basis: Basis::ProfileAndImage, runs: 37 }),
             deadline: Some(at(10900.0)),
         });
         let said = explanation(node.clone(), &facts(), at(400.0));
         insta::assert_snapshot!(said.text.join("\n"), @r"
         We believe: j22u11 of site lab is bootstrap_issued; its onboard run is waiting at step deploy (bucket image_deploy) for 5 min 0 s.
         We believe: it waits for MAAS to write the image.
-        We believe: it should happen within 25 min 0 s; the run parks in 2 h 55 min.
+        We believe: it should happen within 25 min 0 s (1.5 x p95 of 37 runs of this profile and image); the run parks in 2 h 55 min.
         MAAS says: Deploying (machine abc123), as of 4 s ago.
         The agent says: nothing yet.
         Next: nothing to do, the run goes on by itself.
         ");
         let late = explanation(node, &facts(), at(2000.0));
-        assert!(late.text[2].starts_with("We believe: it is 1 min 40 s late;"), "{}", late.text[2]);
+        assert!(
+            late.text[2].starts_with("We believe: it is 1 min 40 s late (1.5 x p95 of"),
+            "{}",
+            late.text[2]
+        );
         assert!(late.next_action.starts_with("look at the machine"));
     }
 

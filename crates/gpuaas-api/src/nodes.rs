@@ -18,7 +18,7 @@ use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunKind, RunStatus, Step, 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::body::{Asked, JsonBytes, Key};
+use crate::body::{Asked, JsonBytes, Key, site_id};
 use crate::problem::{Answer, Refusal, problem};
 use crate::{Ctx, auth, check, strict, stuck};
 
@@ -184,10 +184,7 @@ pub(crate) async fn list(
     State(ctx): State<Ctx>,
     Asked(filter): Asked<Filter>,
 ) -> Answer<Json<List<NodeView>>> {
-    let site_id = match &filter.site {
-        Some(name) => Some(ctx.store.site_by_name(name).await?.id),
-        None => None,
-    };
+    let site_id = site_id(&ctx, filter.site.as_deref()).await?;
     let state = word(filter.state.as_deref(), NodeState::ALL, NodeState::as_str)?;
     let run_status = word(filter.run_status.as_deref(), RunStatus::ALL, RunStatus::as_str)?;
     let nodes =

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::Ctx;
-use crate::body::{Asked, Body};
+use crate::body::{Asked, Body, site_id};
 use crate::check;
 use crate::problem::Answer;
 
@@ -43,9 +43,7 @@ pub(crate) async fn list(
     State(ctx): State<Ctx>,
     Asked(filter): Asked<Filter>,
 ) -> Answer<Json<List<RoceResource>>> {
-    if let Some(site) = &filter.site {
-        ctx.store.site_by_name(site).await?;
-    }
+    site_id(&ctx, filter.site.as_deref()).await?;
     let hostname = filter.hostname.map(|name| name.to_ascii_lowercase());
     let mut items = ctx.store.roce_assignments().await?;
     items.retain(|item| {

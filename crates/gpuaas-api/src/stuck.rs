@@ -9,29 +9,17 @@ use gpuaas_core::{pace, steps};
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
 use gpuaas_types::api::{List, Mark, Owner, StuckNode};
 use gpuaas_types::{Step, Timestamp};
-use serde::Deserialize;
 
-use crate::body::Asked;
+use crate::body::{Asked, OfSite};
 use crate::problem::Answer;
 use crate::{Ctx, explain};
-
-/// Which nodes to look at.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Filter {
-    /// Of this site.
-    site: Option<String>,
-}
 
 /// `GET /api/v1/nodes/stuck?site=`.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    Asked(filter): Asked<Filter>,
+    Asked(of): Asked<OfSite>,
 ) -> Answer<Json<List<StuckNode>>> {
-    let site_id = match &filter.site {
-        Some(name) => Some(ctx.store.site_by_name(name).await?.id),
-        None => None,
-    };
+    let site_id = of.site_id(&ctx).await?;
     let open = NodeFilter { site_id, open: true, ..NodeFilter::default() };
     let now = ctx.now();
     let mut items = Vec::new();
@@ -54,21 +42,24 @@ pub(crate) fn mark(run: &RunBrief, now: Timestamp) -> Option<Mark> {
     }
     let row = steps::row(run.step);
     let limit = |seconds: u32| run.step_since.plus_seconds(f64::from(seconds));
-    let wait = run.wait.as_ref();
-    let since = wait.map_or(run.step_since, |wait| wait.since);
-    let expected = wait.and_then(|wait| wait.expected_by);
-    let deadline = wait.and_then(|wait| wait.deadline);
-    pace::mark(
-        since,
-        expected.unwrap_or_else(|| limit(row.expected_seconds)),
-        Some(deadline.unwrap_or_else(|| limit(row.deadline_seconds))),
-        now,
-    )
+    match &run.wait {
+        // Where a wait names no end, such as that for a place in a batch, nothing of this run is
+        // late.
+        Some(wait) => {
+            // Patience counts from an operator's word to go on, and so does the deadline.
+            let patient_since = |end: Timestamp| end.plus_seconds(-f64::from(row.deadline_seconds));
+            let since = wait.deadline.map_or(wait.since, patient_since).max(wait.since);
+            pace::mark(since, wait.expected_by?, wait.deadline, now)
+        }
+        None => {
+            let expected_by = limit(row.expected_seconds);
+            pace::mark(run.step_since, expected_by, Some(limit(row.deadline_seconds)), now)
+        }
+    }
 }
 
 async fn stuck(ctx: &Ctx, node: ListedNode, mark: Mark, run: &RunBrief) -> Answer<StuckNode> {
     let said = explain::of(ctx, node).await?;
-    let expected = run.step_since.plus_seconds(f64::from(steps::row(run.step).expected_seconds));
     Ok(StuckNode {
         node: said.node.hostname,
         site: said.node.site,
@@ -78,7 +69,8 @@ async fn stuck(ctx: &Ctx, node: ListedNode, mark: Mark, run: &RunBrief) -> Answe
         step: run.step,
         waiting_for: said.waiting_for.unwrap_or_default(),
         since: said.since.unwrap_or(run.step_since),
-        expected_by: (mark != Mark::Parked).then(|| said.expected_by.unwrap_or(expected)),
+        expected_by: said.expected_by,
+        expected_from: said.expected_from,
         owner: said.owner.unwrap_or_else(|| owner(run.step, said.code.as_deref())),
         code: said.code,
         next_action: said.next_action,

@@ -4,12 +4,32 @@
 //! seen yet. Hardware differs: a GPU server with terabytes of memory trains it for ten minutes at
 //! each boot, a small one boots in one. So what runs of the same kind took before is the better
 //! measure once there is enough of it, and the row's word stands until then.
+//!
+//! # Which runs are alike
+//! Runs of the same kind, at the same site, of the same profile: a profile stands for a class of
+//! hardware, and it is known from the request on, while what the machine is made of is not before
+//! it was commissioned. The site belongs to it because images and packages come over its network.
+//! Among those, runs with the same image are the closest. The order is: the profile's runs with
+//! the image; the profile's runs with any image, such as after a change of image; the row.
+//!
+//! # What counts as a sample
+//! A visit of the step that came to its regular end, one per run. A visit in which the run was
+//! parked measures a person, one that waited for its place in a batch measures the batch, and one
+//! that was followed by a step of [`STEPS_BACK`] measures a failure: none of them counts.
 
-use gpuaas_types::Timestamp;
-use gpuaas_types::api::Mark;
+use std::collections::BTreeMap;
+
+use gpuaas_types::api::{Basis, ExpectedFrom, Mark};
+use gpuaas_types::{Step, Timestamp};
+
+use crate::steps;
 
 /// Runs below which their times say nothing of the next one.
 pub const MIN_SAMPLES: usize = 8;
+/// Runs looked at, the latest ones: hardware and networks change.
+pub const MAX_RUNS: usize = 200;
+/// Steps that undo another; what came before them did not come to its regular end.
+pub const STEPS_BACK: [Step; 2] = [Step::ReleaseForRetry, Step::ReleaseForCancel];
 /// What is expected is this much above what 95 of 100 runs took.
 const MARGIN: f64 = 1.5;
 /// Steps that took no time at all still get this many seconds.
@@ -18,6 +38,74 @@ const SHORTEST_SECONDS: f64 = 10.0;
 const STUCK_FACTOR: f64 = 2.0;
 /// Within this part of the time to its deadline, a late run is stuck.
 const LAST_PART: f64 = 0.1;
+
+/// Seconds that earlier runs spent in each step.
+pub type StepTimes = BTreeMap<Step, Vec<f64>>;
+
+/// How long a step is expected to take, and how that is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expected {
+    /// Seconds from the beginning of the step.
+    pub seconds: f64,
+    /// How that is known.
+    pub from: ExpectedFrom,
+}
+
+impl Expected {
+    /// What the table says of a step.
+    #[must_use]
+    pub fn of_table(step: Step) -> Self {
+        Self {
+            seconds: f64::from(steps::row(step).expected_seconds),
+            from: ExpectedFrom { basis: Basis::Table, runs: 0 },
+        }
+    }
+
+    fn learned(step: Step, samples: &[f64], basis: Basis) -> Self {
+        let row = steps::row(step);
+        let seconds = expected_seconds(samples, f64::from(row.expected_seconds));
+        // Past its deadline a run is parked, whatever others took before the deadline was set.
+        let seconds = seconds.min(f64::from(row.deadline_seconds));
+        let runs = u32::try_from(samples.len()).unwrap_or(u32::MAX);
+        Self { seconds, from: ExpectedFrom { basis, runs } }
+    }
+}
+
+/// What runs of one class have taught of every step.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Pace(BTreeMap<Step, Expected>);
+
+impl Pace {
+    /// Learns from runs with the same image, and where these are too few, from those with any.
+    #[must_use]
+    pub fn learn(with_image: &StepTimes, with_any: &StepTimes) -> Self {
+        let learned = Step::ALL.iter().filter_map(|step| {
+            [(with_image, Basis::ProfileAndImage), (with_any, Basis::Profile)]
+                .into_iter()
+                .filter_map(|(times, basis)| Some((times.get(step)?, basis)))
+                .find(|(samples, _)| samples.len() >= MIN_SAMPLES)
+                .map(|(samples, basis)| (*step, Expected::learned(*step, samples, basis)))
+        });
+        Self(learned.collect())
+    }
+
+    /// What is expected of a step.
+    #[must_use]
+    pub fn of(&self, step: Step) -> Expected {
+        self.0.get(&step).copied().unwrap_or_else(|| Expected::of_table(step))
+    }
+}
+
+/// What an expected time rests on, in words.
+#[must_use]
+pub fn said(from: ExpectedFrom) -> String {
+    let of = match from.basis {
+        Basis::Table => return "table".to_owned(),
+        Basis::Profile => "this profile",
+        Basis::ProfileAndImage => "this profile and image",
+    };
+    format!("{MARGIN} x p95 of {} runs of {of}", from.runs)
+}
 
 /// Seconds within which a step is expected to end: one and a half times what 95 of 100 earlier
 /// runs took, or `fallback` where fewer than [`MIN_SAMPLES`] are known.
@@ -85,6 +173,32 @@ mod tests {
         assert_eq!(percentile(&samples, 50), 51.0);
         assert_eq!(percentile(&[], 95), 0.0);
         assert_eq!(expected_seconds(&samples, 1.0), 144.0);
+    }
+
+    #[test]
+    fn the_closest_runs_that_are_enough_are_taken() {
+        let times = |step, runs: usize| StepTimes::from([(step, vec![100.0; runs])]);
+        let of = |image: usize, any: usize| {
+            let any = times(Step::Commission, any);
+            Pace::learn(&times(Step::Commission, image), &any).of(Step::Commission)
+        };
+        let table = Expected::of_table(Step::Commission);
+        assert_eq!(table.seconds, 1800.0);
+        assert_eq!(of(7, 7), table);
+        assert_eq!(
+            (of(8, 20).seconds, said(of(8, 20).from)),
+            (150.0, "1.5 x p95 of 8 runs of this profile and image".to_owned())
+        );
+        assert_eq!(said(of(7, 20).from), "1.5 x p95 of 20 runs of this profile");
+        assert_eq!(said(of(0, 0).from), "table");
+        assert_eq!(Pace::default().of(Step::Deploy), Expected::of_table(Step::Deploy));
+    }
+
+    #[test]
+    fn nothing_is_expected_later_than_its_deadline() {
+        let times = StepTimes::from([(Step::Deploy, vec![9000.0; MIN_SAMPLES])]);
+        let expected = Pace::learn(&times, &StepTimes::new()).of(Step::Deploy);
+        assert_eq!(expected.seconds, f64::from(steps::row(Step::Deploy).deadline_seconds));
     }
 
     #[test]

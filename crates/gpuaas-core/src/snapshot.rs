@@ -9,6 +9,7 @@ use gpuaas_types::{RunStatus, Step, Timestamp};
 
 use crate::effect::Effect;
 use crate::memory::Origin;
+use crate::pace::Expected;
 use crate::record::{NodeRecord, Report, ReportKind, RunRecord};
 
 /// The narrowest limit on deployments at once, and who is before a run.
@@ -49,6 +50,8 @@ pub struct Snapshot<'a> {
     pub batch: Option<BatchQueue>,
     /// Somebody follows the site's event feed, so no change from now on is missed.
     pub watched: bool,
+    /// How long the current step is expected to take, learned from earlier runs or from the table.
+    pub expected: Expected,
 }
 
 impl<'a> Snapshot<'a> {

@@ -8,11 +8,13 @@
 //! The oldest run at the gate goes first. A run that leaves the deploying part wakes the oldest;
 //! a wake that is lost costs half a minute, because every waiting run looks again by itself.
 
+use gpuaas_core::decide::ready::BATCH_LIMIT;
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::snapshot::{BatchQueue, Decision};
 use gpuaas_core::steps::DEPLOYING;
 use gpuaas_store::{BatchScope, StoreError};
-use gpuaas_types::{RunStatus, Step};
+use gpuaas_types::api::Source;
+use gpuaas_types::{RunStatus, Step, Timestamp};
 
 use crate::engine::Shared;
 use crate::journal::Journal;
@@ -57,6 +59,16 @@ pub(crate) async fn queue(
         }
     }
     Ok(narrowest)
+}
+
+/// Writes down that a run which waited in the batch has its place now: the time of the step is then
+/// the batch's and no measure of the step.
+pub(crate) fn note_place(journal: &mut Journal, now: Timestamp) {
+    let waited = journal.run.wait.as_ref().filter(|wait| wait.code == BATCH_LIMIT);
+    if let Some(since) = waited.map(|wait| wait.since) {
+        let text = format!("its place in the batch came after {:.0} s", now.seconds_since(since));
+        journal.note(now, Source::ControlPlane, "batch_place", text);
+    }
 }
 
 /// Whether a run takes one of the places.

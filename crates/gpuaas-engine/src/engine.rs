@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::fetch::Fetch;
+use crate::pace::Paces;
 use crate::site::{Connect, Sites};
 use crate::{sweep, watcher, worker};
 
@@ -80,6 +81,7 @@ pub(crate) struct Shared {
     pub(crate) http: Arc<dyn Fetch>,
     pub(crate) config: EngineConfig,
     pub(crate) sites: Sites,
+    pub(crate) paces: Paces,
     /// Held from counting who deploys until the run that may go is recorded as deploying.
     pub(crate) batch_gate: Mutex<()>,
     profiles: Mutex<HashMap<(ProfileId, i64), Arc<ProfileSpec>>>,
@@ -147,6 +149,7 @@ impl Engine {
             http: parts.http,
             config,
             sites,
+            paces: Paces::default(),
             batch_gate: Mutex::new(()),
             profiles: Mutex::new(HashMap::new()),
             stop,

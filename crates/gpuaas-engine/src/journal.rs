@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use gpuaas_core::effect::{Effect, Intent, Outcome};
+use gpuaas_core::pace::Pace;
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_core::snapshot::{BatchQueue, Note, Snapshot};
 use gpuaas_core::steps;
@@ -36,6 +37,8 @@ pub(crate) struct Journal {
     transitions: Vec<Transition>,
     attempts: Vec<Intent>,
     watched: bool,
+    /// What earlier runs teach of this one's pace.
+    pub(crate) pace: Arc<Pace>,
     /// What the profile's validation bundle asks of the host; none: it does not resolve.
     pub(crate) validation: Option<Vec<HostCheck>>,
     /// Scripts of the profile's commissioning bundle; none: it does not resolve.
@@ -73,6 +76,7 @@ impl Journal {
             transitions: Vec::new(),
             attempts: Vec::new(),
             watched,
+            pace: Arc::default(),
             validation: Some(Vec::new()),
             commissioning: Some(Vec::new()),
             batch: None,
@@ -101,6 +105,7 @@ impl Journal {
             commissioning: self.commissioning.as_deref(),
             batch: self.batch,
             watched: self.watched,
+            expected: self.pace.of(self.run.step),
         }
     }
 

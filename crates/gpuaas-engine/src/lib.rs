@@ -16,6 +16,7 @@ pub mod convert;
 pub mod engine;
 pub mod fetch;
 mod journal;
+mod pace;
 mod perform;
 mod predeploy;
 mod reads;

@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use gpuaas_core::effect::{Effect, Outcome};
+use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::snapshot::Decision;
 use gpuaas_core::steps;
-use gpuaas_store::{Claimed, NewTask, StoreError};
+use gpuaas_store::{Claimed, NewTask, RunClass, StoreError};
 use gpuaas_types::agent::{HostCheck, TaskSpec};
 use gpuaas_types::api::{Owner, Park, Source, Wait};
 use gpuaas_types::{RunStatus, Step, TaskId, Timestamp};
@@ -134,6 +135,9 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
         journal.commissioning =
             scripts.ok().map(|scripts| scripts.iter().map(|s| s.script.clone()).collect());
     }
+    let class = RunClass { site_id, profile_id, kind: journal.run.kind };
+    let image = normalise_distro_series(&journal.profile().distro_series);
+    journal.pace = shared.paces.of(&shared.store, &*shared.clock, class, image).await;
     let mut deployed = batch::deploys(&journal.run);
     for _ in 0..MAX_DECISIONS {
         let now = shared.clock.now();
@@ -176,6 +180,7 @@ async fn gate(
         drop(place);
         return step(shared, site, journal, decision, now).await;
     }
+    batch::note_place(journal, now);
     let flow = step(shared, site, journal, decision, now).await?;
     journal.run.status = RunStatus::Running;
     journal.run.wait = None;
@@ -431,13 +436,15 @@ async fn unusable_site(
     error: &CallError,
     now: Timestamp,
 ) -> Result<Flow, StoreError> {
-    let row = steps::row(journal.run.step);
+    let (row, since) = (steps::row(journal.run.step), journal.run.step_since);
+    let expected = journal.pace.of(journal.run.step);
     let wait = Wait {
         code: error.code().to_owned(),
         text: format!("the site cannot be used: {error}"),
-        since: journal.run.step_since,
-        expected_by: None,
-        deadline: Some(journal.run.step_since.plus_seconds(f64::from(row.deadline_seconds))),
+        since,
+        expected_by: Some(since.plus_seconds(expected.seconds)),
+        expected_from: Some(expected.from),
+        deadline: Some(since.plus_seconds(f64::from(row.deadline_seconds))),
     };
     rest(journal, wait, now.plus_seconds(60.0));
     journal.commit(&shared.store, now, true).await?;

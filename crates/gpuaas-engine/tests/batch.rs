@@ -37,5 +37,11 @@ async fn no_more_deploy_at_once_than_the_profile_allows() {
         at_once += change;
         assert!(at_once <= 2, "{at_once} deploy at {at}");
     }
+    let mut placed = 0;
+    for accepted in &runs {
+        let codes = harness.codes(accepted.run_id).await;
+        placed += codes.iter().filter(|code| *code == "batch_place").count();
+    }
+    assert!((1..=5).contains(&placed), "{placed} runs waited for their place");
     harness.engine.stop().await;
 }

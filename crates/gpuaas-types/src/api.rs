@@ -127,10 +127,34 @@ pub struct Wait {
     pub text: String,
     /// Since when.
     pub since: Timestamp,
-    /// When it should have happened.
+    /// When it should have happened; none: that is not a matter of this run.
     pub expected_by: Option<Timestamp>,
+    /// What `expected_by` rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_from: Option<ExpectedFrom>,
     /// When the run gives up and parks.
     pub deadline: Option<Timestamp>,
+}
+
+/// What an expected time rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpectedFrom {
+    /// Which runs, or none.
+    pub basis: Basis,
+    /// How many runs; 0 for [`Basis::Table`].
+    pub runs: u32,
+}
+
+/// Which runs an expected time was learned from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Too few are known: what the table of steps says.
+    Table,
+    /// Runs of the profile at the site, with any image.
+    Profile,
+    /// Runs of the profile at the site with the same image.
+    ProfileAndImage,
 }
 
 /// Why a run stopped, and what may be done.
@@ -240,6 +264,9 @@ pub struct StuckNode {
     pub since: Timestamp,
     /// When it should have happened; none for a parked run.
     pub expected_by: Option<Timestamp>,
+    /// What `expected_by` rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_from: Option<ExpectedFrom>,
     /// Who has to act.
     pub owner: Owner,
     /// What to do next.

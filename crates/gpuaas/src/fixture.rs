@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use gpuaas_types::api::{
-    AttemptView, CheckResult, MaasView, NodeView, Owner, Park, ProfileResource, ProfileStatus,
-    RunSummary, RunView, SiteResource, SiteStatus, Source, StepSpan, TimelineEvent, Wait,
+    AttemptView, Basis, CheckResult, Drift, ExpectedFrom, MaasView, Mark, NodeDrift, NodeView,
+    Owner, Park, ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource, SiteStatus,
+    Source, StepSpan, StuckNode, TimelineEvent, Wait,
 };
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
-    Bucket, NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
+    Bucket, DriftAction, DriftKind, NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus,
+    SiteId, Step, Timestamp,
 };
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
@@ -102,6 +104,7 @@ pub(crate) fn node() -> NodeView {
             text: "MAAS to finish commissioning".to_owned(),
             since: at(1.3),
             expected_by: Some(at(1801.3)),
+            expected_from: Some(ExpectedFrom { basis: Basis::Table, runs: 0 }),
             deadline: Some(at(10_801.3)),
         }),
         park: None,
@@ -146,6 +149,71 @@ pub(crate) fn parked() -> NodeView {
         next_action: "remove or rename one of them in MAAS".to_owned(),
     });
     node
+}
+
+/// A slow, a stuck and a parked one.
+pub(crate) fn stuck() -> Vec<StuckNode> {
+    let one = |node: &str, mark, step, learned: ExpectedFrom| StuckNode {
+        node: node.to_owned(),
+        site: "lab".to_owned(),
+        mark,
+        run: RunId(uuid_v7(BEGIN, [2; 10])),
+        kind: RunKind::Onboard,
+        step,
+        waiting_for: "MAAS to finish commissioning".to_owned(),
+        code: Some("maas_commissioning".to_owned()),
+        since: at(1.3),
+        expected_by: Some(at(901.3)),
+        expected_from: Some(learned),
+        owner: Owner::InfraOperator,
+        next_action: "look at the machine in MAAS and at its console".to_owned(),
+        evidence: vec!["commission at step commission, try 1: accepted".to_owned()],
+    };
+    let learned = ExpectedFrom { basis: Basis::ProfileAndImage, runs: 37 };
+    let table = ExpectedFrom { basis: Basis::Table, runs: 0 };
+    let slow = one("j22u11", Mark::Slow, Step::Commission, learned);
+    let stuck = one("j22u12", Mark::Stuck, Step::Deploy, table);
+    let mut parked = one("j22u15", Mark::Parked, Step::Discover, table);
+    parked.waiting_for = "two machines in MAAS could be j22u15".to_owned();
+    parked.code = Some("two_candidates".to_owned());
+    (parked.expected_by, parked.expected_from) = (None, None);
+    vec![slow, stuck, parked]
+}
+
+/// One difference of each kind.
+pub(crate) fn drift() -> Vec<NodeDrift> {
+    let said = |kind: DriftKind| match kind {
+        DriftKind::ReleasedByHand => ("Deployed", "MAAS says Ready", DriftAction::Quarantine),
+        DriftKind::DeployedByHand => (
+            "ubuntu/noble of gpuaas, installation 7",
+            "ubuntu/jammy of ann, installation 8",
+            DriftAction::Quarantine,
+        ),
+        DriftKind::InRescueMode => ("Deployed", "MAAS says Rescue mode", DriftAction::Report),
+        DriftKind::Vanished => ("a machine in MAAS", "no such machine", DriftAction::Quarantine),
+        DriftKind::Renamed => ("j22u11", "renamed-by-ann", DriftAction::Report),
+        DriftKind::Retagged => ("gpu", "gpu, broken", DriftAction::Report),
+        DriftKind::HwSyncStale => {
+            ("a report every 900 s", "none since 2026-11-20T11:00:00Z", DriftAction::Report)
+        }
+    };
+    let one = |(number, kind): (usize, &DriftKind)| {
+        let (expected, found, action) = said(*kind);
+        NodeDrift {
+            node: format!("j22u{}", 11 + number),
+            site: "lab".to_owned(),
+            drift: Drift {
+                kind: *kind,
+                expected: expected.to_owned(),
+                found: found.to_owned(),
+                action,
+                since: at(60.0),
+                seen_at: at(960.0),
+            },
+            next_action: gpuaas_core::drift::next_action(*kind).to_owned(),
+        }
+    };
+    DriftKind::ALL.iter().enumerate().map(one).collect()
 }
 
 pub(crate) fn site() -> SiteResource {

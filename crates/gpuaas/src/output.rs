@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use gpuaas_api::explain::Explanation;
+use gpuaas_core::pace;
 use gpuaas_types::api::{
     List, Mark, NodeDrift, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource, RunView,
     SiteResource, StuckNode,
@@ -339,10 +340,13 @@ fn summary(node: &NodeView) -> String {
     if let Some(wait) = &node.wait {
         let at =
             |at: Option<gpuaas_types::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+        let from = wait.expected_from.filter(|_| wait.expected_by.is_some());
+        let from = from.map(|from| format!(" ({})", pace::said(from))).unwrap_or_default();
+        let expected = at(wait.expected_by) + &from;
         text.push_str(&fields(&[
             ("waits for", format!("{} ({})", wait.text, wait.code)),
             ("since", wait.since.to_string()),
-            ("expected by", at(wait.expected_by)),
+            ("expected by", expected),
             ("gives up at", at(wait.deadline)),
         ]));
     }
@@ -462,6 +466,7 @@ mod tests {
             code: Some("two_candidates".to_owned()),
             since: None,
             expected_by: None,
+            expected_from: None,
             deadline: None,
             mark: None,
             owner: Some(Owner::InfraOperator),
@@ -475,6 +480,24 @@ mod tests {
             ],
         };
         insta::assert_snapshot!(explanation(&said, STYLE));
+    }
+
+    #[test]
+    fn nodes_that_do_not_go_on() {
+        let list = List { items: fixture::stuck() };
+        let (mut terminal, captured) = Terminal::captured();
+        print(&mut terminal, Format::Json, &list, stuck).unwrap();
+        let wide = Style { width: 200, ..STYLE };
+        insta::assert_snapshot!(format!("{}\n{}", stuck(&list, wide), captured.stdout()));
+    }
+
+    #[test]
+    fn differences_of_every_kind() {
+        let list = List { items: fixture::drift() };
+        let (mut terminal, captured) = Terminal::captured();
+        print(&mut terminal, Format::Json, &list, drift).unwrap();
+        let wide = Style { width: 200, ..STYLE };
+        insta::assert_snapshot!(format!("{}\n{}", drift(&list, wide), captured.stdout()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::http::Request;
 use gpuaas_store::{NodeFilter, RunWrite, Transition};
-use gpuaas_types::api::{Owner, Park, Wait};
+use gpuaas_types::api::{Basis, ExpectedFrom, Owner, Park, Wait};
 use gpuaas_types::{NodeState, RunStatus, Step};
 use serde_json::{Value, json};
 
@@ -214,6 +214,12 @@ async fn a_run_shows_its_time_and_can_be_resumed() {
     );
     let view = rig.post(&resume, json!({ "actor": "ann", "reason": "removed def" })).await.ok();
     assert_eq!((&view["status"], &view["park"]), (&json!("running"), &Value::Null));
+    let line = view["timeline"].as_array().unwrap().last().unwrap();
+    assert_eq!(line["code"], "run_resumed");
+    assert_eq!(
+        (&line["source"], &line["text"]),
+        (&json!("operator"), &json!("ann resumed the run: removed def"))
+    );
     let again = rig.post(&resume, json!({ "actor": "ann", "reason": "again" })).await;
     assert_eq!((again.status, again.code().as_str()), (409, "run_not_parked"));
     assert_eq!(rig.get("/api/v1/runs/x").await.code(), "run_not_found");
@@ -227,7 +233,7 @@ async fn a_run_shows_its_time_and_can_be_resumed() {
 async fn one_call_lists_every_node_that_does_not_go_on() {
     let rig = Rig::with_site().await;
     let mut begun = Vec::new();
-    for name in ["a1", "b2", "c3", "d4"] {
+    for name in ["a1", "b2", "c3", "d4", "e5"] {
         begun.push((name, rig.onboard(name).await.run_id));
     }
     let start = rig.store.run(begun[0].1).await.unwrap().created_at;
@@ -253,7 +259,8 @@ async fn one_call_lists_every_node_that_does_not_go_on() {
                 code: "maas_commissioning".to_owned(),
                 text: "MAAS to finish commissioning".to_owned(),
                 since: start,
-                expected_by: Some(start.plus_seconds(expected)),
+                expected_by: (host != "e5").then(|| start.plus_seconds(expected)),
+                expected_from: Some(ExpectedFrom { basis: Basis::Profile, runs: 9 }),
                 deadline: Some(start.plus_seconds(1e4)),
             });
         }
@@ -281,6 +288,7 @@ async fn one_call_lists_every_node_that_does_not_go_on() {
     assert_eq!(slow["owner"], "infra_operator");
     assert_eq!(slow["waiting_for"], "MAAS to finish commissioning");
     assert_eq!(slow["expected_by"], json!(start.plus_seconds(90.0)));
+    assert_eq!(slow["expected_from"], json!({ "basis": "profile", "runs": 9 }));
     assert_eq!(slow["run"], json!(begun[2].1));
     let shown = rig.get("/api/v1/nodes/b2/explain").await.ok();
     assert_eq!(shown["mark"], "stuck");

@@ -10,6 +10,7 @@ use gpuaas_types::{
 
 use crate::effect::{Effect, Intent, Outcome};
 use crate::memory::Memory;
+use crate::pace::Pace;
 use crate::record::{NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
 use crate::snapshot::{BatchQueue, Decision, Snapshot};
 
@@ -108,6 +109,7 @@ pub(crate) struct Case {
     pub(crate) commissioning: Option<Vec<MaasScript>>,
     pub(crate) batch: Option<BatchQueue>,
     pub(crate) watched: bool,
+    pub(crate) pace: Pace,
 }
 
 impl Case {
@@ -173,6 +175,7 @@ impl Case {
             commissioning: Some(Vec::new()),
             batch: None,
             watched: true,
+            pace: Pace::default(),
         }
     }
 
@@ -218,6 +221,7 @@ impl Case {
             commissioning: self.commissioning.as_deref(),
             batch: self.batch,
             watched: self.watched,
+            expected: self.pace.of(self.run.step),
         }
     }
 

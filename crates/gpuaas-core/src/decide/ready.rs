@@ -381,6 +381,9 @@ const CHECKS_HOLD_SECONDS: f64 = 900.0;
 /// Seconds between two looks at the batch; a node that leaves the deploying part wakes the next.
 const BATCH_LOOK_SECONDS: f64 = 30.0;
 
+/// Code of the wait for a place in the batch.
+pub const BATCH_LIMIT: &str = "batch_limit";
+
 /// Waits until fewer are before this run than may deploy at once. There is no deadline: how long
 /// it takes is a matter of the batch, and nothing of this run is at fault.
 fn wait_in_batch(s: &Snapshot<'_>, queue: BatchQueue) -> Decision {
@@ -390,10 +393,11 @@ fn wait_in_batch(s: &Snapshot<'_>, queue: BatchQueue) -> Decision {
     );
     Decision::Wait {
         wait: Wait {
-            code: "batch_limit".to_owned(),
+            code: BATCH_LIMIT.to_owned(),
             text,
             since: s.run.step_since,
             expected_by: None,
+            expected_from: None,
             deadline: None,
         },
         recheck_at: s.now.plus_seconds(BATCH_LOOK_SECONDS),

@@ -4,12 +4,13 @@ use gpuaas_types::agent::{Finding, HostCheck, Phase, ProgressStatus, TaskResult,
 use gpuaas_types::api::CheckResult;
 use gpuaas_types::machine::{DiskFilesystem, Link, MaasAlarm, maas_status as status};
 use gpuaas_types::spec::{FabricMode, RoceAssignmentSpec};
-use gpuaas_types::{NodeState, RunStatus, Step, TaskId};
+use gpuaas_types::{NodeState, RunStatus, Step, TaskId, Timestamp};
 
 use super::fixture::{Case, at, id, machine};
 use super::ready::PREDEPLOY_CHECKS;
 use crate::effect::{Effect, Outcome, ScriptChoice};
 use crate::memory::{Candidate, Found, MacOwners, Origin};
+use crate::pace::{Pace, StepTimes};
 use crate::record::ReportKind;
 use crate::snapshot::{BatchQueue, Decision, Read};
 
@@ -73,6 +74,25 @@ fn nothing_begins_before_the_event_feed_is_followed() {
     assert_eq!(waiting(&case.decide()), "watcher_starting");
     case.watched = true;
     assert_eq!(next(&case.decide()).0, Step::Discover);
+}
+
+#[test]
+fn what_is_expected_is_learned_and_the_deadline_is_the_tables() {
+    let mut case = Case::new(Step::Accept);
+    case.watched = false;
+    let limits = |case: &Case| match case.decide() {
+        Decision::Wait { wait, .. } => {
+            let since = |moment: Option<Timestamp>| moment.map(|m| m.seconds_since(at(0.0)));
+            let from = wait.expected_from.map(crate::pace::said);
+            (since(wait.expected_by), since(wait.deadline), from.unwrap_or_default())
+        }
+        other => panic!("expected a wait, got {other:?}"),
+    };
+    assert_eq!(limits(&case), (Some(10.0), Some(3600.0), "table".to_owned()));
+    let times = StepTimes::from([(Step::Accept, vec![40.0; 9])]);
+    case.pace = Pace::learn(&times, &times);
+    let learned = "1.5 x p95 of 9 runs of this profile and image".to_owned();
+    assert_eq!(limits(&case), (Some(60.0), Some(3600.0), learned));
 }
 
 #[test]

@@ -13,6 +13,7 @@
 mod agents;
 mod drift;
 mod nodes;
+mod pace;
 mod rig;
 mod runs;
 mod setup;

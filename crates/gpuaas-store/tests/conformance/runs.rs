@@ -313,6 +313,7 @@ fn spans_meet_and_end_with_the_run() {
             text: "MAAS says Commissioning".to_owned(),
             since: NOON,
             expected_by: None,
+            expected_from: None,
             deadline: Some(at(99.0)),
         });
         let step = |step, seconds| Transition { step, at: at(seconds), cause: String::new() };
