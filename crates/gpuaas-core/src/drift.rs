@@ -44,7 +44,7 @@ pub fn compare(
     if let Some(kind) = displaced(seen.status) {
         note(kind, "Deployed".to_owned(), format!("MAAS says {}", status::label(seen.status)));
     } else if let Some(remembered) = remembered.filter(|m| m.status == status::DEPLOYED) {
-        let (expected, found) = (deployment(remembered), deployment(seen));
+        let (expected, found) = deployments(remembered, seen);
         if expected != found {
             note(DriftKind::DeployedByHand, expected, found);
         }
@@ -78,12 +78,31 @@ const fn displaced(number: i64) -> Option<DriftKind> {
     }
 }
 
-/// What tells one deployment from another.
-fn deployment(machine: &MachineView) -> String {
-    let owner = machine.owner.as_deref().unwrap_or("nobody");
-    let number = machine.installation_id.map(|id| format!(", installation {id}"));
-    let system = format!("{}/{}", machine.osystem, machine.distro_series);
-    format!("{system} of {owner}{}", number.unwrap_or_default())
+/// What tells one deployment from another. The number of the installation does so only where both
+/// are known: a node deployed before numbers were remembered has none, and MAAS may have deleted
+/// the results.
+fn deployments(remembered: &MachineView, seen: &MachineView) -> (String, String) {
+    let numbered = remembered.installation_id.is_some() && seen.installation_id.is_some();
+    let said = |machine: &MachineView| {
+        let owner = machine.owner.as_deref().unwrap_or("nobody");
+        let number = machine.installation_id.filter(|_| numbered);
+        let number = number.map(|id| format!(", installation {id}"));
+        let system = format!("{}/{}", machine.osystem, machine.distro_series);
+        format!("{system} of {owner}{}", number.unwrap_or_default())
+    };
+    (said(remembered), said(seen))
+}
+
+/// The machine as it should be remembered, where what is remembered of its deployment has no
+/// number yet and `seen` is the same deployment as far as can be told: from then on, another
+/// installation is noticed.
+#[must_use]
+pub fn completed(remembered: &MachineView, seen: &MachineView) -> Option<MachineView> {
+    let deployed = remembered.status == status::DEPLOYED && seen.status == status::DEPLOYED;
+    let (before, now) = deployments(remembered, seen);
+    let unknown = remembered.installation_id.is_none() && seen.installation_id.is_some();
+    (deployed && unknown && before == now)
+        .then(|| MachineView { installation_id: seen.installation_id, ..remembered.clone() })
 }
 
 fn tags(machine: &MachineView) -> String {
@@ -179,6 +198,21 @@ mod tests {
         assert_eq!(kinds(|m| m.tags = vec!["a".to_owned()]), [DriftKind::Retagged]);
         let vanished = compare("j22u11", Some(&deployed()), None, at(0.0));
         assert_eq!(vanished[0].kind, DriftKind::Vanished);
+    }
+
+    #[test]
+    fn a_deployment_from_before_numbers_were_remembered_is_no_other_one() {
+        let mut old = deployed();
+        old.installation_id = None;
+        let of = |seen: &MachineView| compare("j22u11", Some(&old), Some(seen), at(0.0));
+        assert_eq!(of(&deployed()), []);
+        assert_eq!(completed(&old, &deployed()), Some(deployed()));
+        let mut another = deployed();
+        another.distro_series = "jammy".to_owned();
+        assert_eq!(of(&another)[0].kind, DriftKind::DeployedByHand);
+        assert_eq!(completed(&old, &another), None, "nobody vouches for that one");
+        assert_eq!(completed(&deployed(), &deployed()), None);
+        assert_eq!(kinds(|m| m.installation_id = None), [], "MAAS deleted the results");
     }
 
     #[test]

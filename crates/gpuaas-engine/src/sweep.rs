@@ -8,10 +8,10 @@
 //! A machine of a run that differs is no alarm yet: the feed may only be a look behind. It is one
 //! if the feed has still not said so two looks later.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use gpuaas_core::drift::{action, compare};
+use gpuaas_core::drift::{action, compare, completed};
 use gpuaas_store::{MissedWork, StoreError, SweepFinding, SweepSubject};
 use gpuaas_types::machine::{MachineView, Observation, maas_status};
 use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timestamp};
@@ -68,6 +68,7 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
     let subjects = shared.store.sweep_subjects(id).await?;
     let quiet_since = shared.clock.now().plus_seconds(-interval);
     let subjects: Vec<_> = subjects.into_iter().filter(|s| worth_it(s, quiet_since)).collect();
+    let policy = &site.record.spec.drift_policy;
     let mut suspects = Vec::new();
     for batch in subjects.chunks(BATCH) {
         let asked_at = shared.clock.now();
@@ -79,7 +80,7 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
             }
         };
         let (working, serving): (Vec<_>, Vec<_>) = batch.iter().partition(|s| s.run.is_some());
-        let findings = serving.iter().map(|s| finding(&site, s, &seen, asked_at)).collect();
+        let findings = serving.iter().map(|s| finding(policy, s, &seen, asked_at)).collect();
         shared.store.record_sweep(shared.clock.now(), findings).await?;
         suspects.extend(working.into_iter().filter_map(|s| suspect(s, &seen, asked_at)));
     }
@@ -123,16 +124,16 @@ fn of<'a>(
 
 /// What differs, what the policy says of it, and what it lets us take over.
 fn finding(
-    site: &Site,
+    policy: &BTreeMap<DriftKind, DriftAction>,
     subject: &SweepSubject,
     seen: &HashMap<String, MachineView>,
     asked_at: Timestamp,
 ) -> SweepFinding {
-    let policy = &site.record.spec.drift_policy;
     let machine = of(subject, seen);
     let remembered = subject.observation.as_ref().and_then(|seen| seen.machine.as_ref());
     let all = compare(&subject.node.hostname, remembered, machine, asked_at);
-    let (mut adopted, mut hostname, mut differences) = (None, None, Vec::new());
+    let mut remember = remembered.zip(machine).and_then(|(old, new)| completed(old, new));
+    let (mut tags_adopted, mut hostname, mut differences) = (false, None, Vec::new());
     for difference in all {
         let action = action(policy, difference.kind);
         match (action, difference.kind, machine) {
@@ -141,7 +142,9 @@ fn finding(
             }
             (DriftAction::Adopt, DriftKind::Retagged, Some(machine)) => {
                 let tags = machine.tags.clone();
-                adopted = remembered.map(|old| MachineView { tags, ..old.clone() });
+                let old = remember.take().or_else(|| remembered.cloned());
+                remember = old.map(|old| MachineView { tags, ..old });
+                tags_adopted = remember.is_some();
             }
             _ => differences.push((difference, action)),
         }
@@ -151,7 +154,8 @@ fn finding(
         asked_at,
         status: machine.map(|machine| machine.status),
         differences,
-        adopted,
+        remember,
+        tags_adopted,
         hostname,
     }
 }

@@ -2,12 +2,12 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use common::Harness;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus};
-use maas_sim::{Fault, FaultKind, HumanAction, SimOptions, ZERO};
+use maas_sim::{Fault, FaultKind, HumanAction, PacedClock, SimOptions, ZERO};
 
 async fn active(harness: &Harness) -> Vec<(String, NodeId)> {
     let mut accepted = Vec::new();
@@ -33,51 +33,136 @@ async fn codes(harness: &Harness, node: NodeId) -> Vec<String> {
     lines.into_iter().map(|line| line.event.code).collect()
 }
 
+/// Deploys it, as soon as MAAS lets a person.
+async fn deploy(harness: &Harness, machine: &str) {
+    let action = HumanAction::Deploy { machine: machine.to_owned() };
+    harness.until(async || harness.sim.with(|region| region.human(0, &action)).is_ok()).await;
+}
+
+async fn redeploy(harness: &Harness, machine: &str) {
+    harness.human(&HumanAction::Release { machine: machine.to_owned() });
+    deploy(harness, machine).await;
+}
+
+/// What each policy makes of each kind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_people_do_in_maas_is_found_once_and_treated_as_the_site_says() {
-    let harness = Harness::with(zero(5), ProfileSpec::default(), 40.0).await;
+async fn what_people_do_in_maas_is_reported() {
+    each_kind_under(DriftAction::Report).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_people_do_in_maas_quarantines() {
+    each_kind_under(DriftAction::Quarantine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_people_do_in_maas_is_adopted_where_it_can_be() {
+    each_kind_under(DriftAction::Adopt).await;
+}
+
+/// Does to one node each what people do, sweeps, and compares with what `action` promises.
+#[expect(clippy::unwrap_used, reason = "a test")]
+async fn each_kind_under(action: DriftAction) {
+    use DriftKind::{DeployedByHand, HwSyncStale, ReleasedByHand, Renamed, Retagged, Vanished};
+    let kinds = [ReleasedByHand, DeployedByHand, Vanished, Renamed, Retagged, HwSyncStale];
+    let profile = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
+    let factor = 100.0;
+    let options = SimOptions { clock: Arc::new(PacedClock::new(factor)), ..zero(kinds.len() + 1) };
+    let harness = Harness::with(options, profile, factor).await;
+    harness.sim.with(|region| region.set_setting("hardware_sync_interval", "2m".into()));
     let nodes = active(&harness).await;
-    let site = harness.store.site(harness.site_id).await.unwrap();
-    let mut spec = site.spec;
-    spec.drift_policy = BTreeMap::from([
-        (DriftKind::Vanished, DriftAction::Quarantine),
-        (DriftKind::Renamed, DriftAction::Adopt),
-    ]);
-    let id = harness.site_id;
-    harness.store.update_site(harness.now(), id, spec, site.status, None).await.unwrap();
-    let human = |action: HumanAction| {
-        harness.sim.with(|region| region.human(0, &action)).unwrap();
-    };
-    human(HumanAction::Release { machine: nodes[0].0.clone() });
-    human(HumanAction::Rename { machine: nodes[1].0.clone(), to: "renamed-by-ann".to_owned() });
-    human(HumanAction::Delete { machine: nodes[2].0.clone() });
-    let engine = harness.restart_sweeping(4.0).await;
-
-    let seen = harness.drift_until(2).await;
-    let kind = |node: NodeId| seen.iter().find(|d| d.node_id == node).map(|d| d.drift.kind);
-    assert_eq!(kind(nodes[0].1), Some(DriftKind::ReleasedByHand));
-    assert_eq!(kind(nodes[2].1), Some(DriftKind::Vanished));
-    let store = &harness.store;
-    assert_eq!(store.node(nodes[0].1).await.unwrap().state, NodeState::Active);
-    assert_eq!(store.node(nodes[1].1).await.unwrap().hostname, "renamed-by-ann");
-    assert_eq!(store.node(nodes[2].1).await.unwrap().state, NodeState::Quarantined);
-
-    human(HumanAction::Deploy { machine: nodes[0].0.clone() });
-    let of_first = |seen: &[gpuaas_store::ListedDrift]| {
-        seen.iter().any(|d| {
-            d.node_id == nodes[0].1
-                && d.drift.kind == DriftKind::DeployedByHand
-                && d.drift.found.contains("installation")
-        })
-    };
-    harness.drift_when(of_first).await;
-    let first = codes(&harness, nodes[0].1).await;
-    let count = |code: &str| first.iter().filter(|c| *c == code).count();
-    assert!(count("drift_resolved") >= 1, "{first:?}");
-    assert!(count("drift_found") <= 3, "a line per change, not per sweep: {first:?}");
-    for (_, untouched) in &nodes[3..] {
-        assert!(!codes(&harness, *untouched).await.iter().any(|code| code.starts_with("drift")));
+    harness.set_drift_policy(DriftKind::ALL.iter().map(|kind| (*kind, action)).collect()).await;
+    let human = |action: HumanAction| harness.human(&action);
+    for (kind, (name, _)) in kinds.iter().zip(&nodes) {
+        let machine = name.clone();
+        match kind {
+            ReleasedByHand => human(HumanAction::Release { machine }),
+            DeployedByHand => redeploy(&harness, &machine).await,
+            Vanished => human(HumanAction::Delete { machine }),
+            Renamed => human(HumanAction::Rename { machine, to: "by-ann".to_owned() }),
+            Retagged => human(HumanAction::Tag { machine, tag: "gold".to_owned() }),
+            _ => human(HumanAction::PowerOff { machine }),
+        }
     }
+    let engine = harness.restart_sweeping(20.0).await;
+    let adopted = |kind| action == DriftAction::Adopt && matches!(kind, Renamed | Retagged);
+    let listed = kinds.into_iter().filter(|kind| !adopted(*kind)).count();
+    let seen = harness.drift_until(listed).await;
+    assert_eq!(seen.len(), listed, "one of a kind: {seen:?}");
+    for (kind, (_, id)) in kinds.into_iter().zip(&nodes) {
+        let row = seen.iter().find(|row| row.node_id == *id);
+        let did = if action == DriftAction::Adopt { DriftAction::Report } else { action };
+        let expected = (!adopted(kind)).then_some((kind, did));
+        assert_eq!(row.map(|row| (row.drift.kind, row.drift.action)), expected);
+        let lines = codes(&harness, *id).await;
+        let said = if adopted(kind) { "drift_adopted" } else { "drift_found" };
+        // MAAS says Releasing before it says Ready, and Deploying before Deployed.
+        let count = lines.iter().filter(|code| *code == said).count();
+        assert!((1..=2).contains(&count), "{kind}: {lines:?}");
+        let state = harness.store.node(*id).await.unwrap().state;
+        let wanted = match action {
+            DriftAction::Quarantine => NodeState::Quarantined,
+            _ => NodeState::Active,
+        };
+        assert_eq!(state, wanted, "{kind}");
+    }
+    let renamed = harness.store.node(nodes[3].1).await.unwrap().hostname;
+    assert_eq!(renamed == "by-ann", action == DriftAction::Adopt, "{renamed}");
+    let tagged = harness.store.observation(nodes[4].1).await.unwrap().unwrap().machine.unwrap();
+    let gold = tagged.tags.iter().any(|tag| tag == "gold");
+    assert_eq!(gold, action == DriftAction::Adopt, "{:?}", tagged.tags);
+    let (_, untouched) = &nodes[kinds.len()];
+    assert!(!codes(&harness, *untouched).await.iter().any(|code| code.starts_with("drift")));
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::unwrap_used, reason = "a test")]
+async fn a_difference_that_becomes_another_is_a_line_per_change() {
+    let harness = Harness::with(zero(1), ProfileSpec::default(), 40.0).await;
+    let (name, id) = active(&harness).await.remove(0);
+    harness.human(&HumanAction::Release { machine: name.clone() });
+    let engine = harness.restart_sweeping(4.0).await;
+    assert_eq!(harness.drift_until(1).await[0].drift.kind, DriftKind::ReleasedByHand);
+    deploy(&harness, &name).await;
+    harness
+        .drift_when(|seen| {
+            seen.iter().any(|row| {
+                row.drift.kind == DriftKind::DeployedByHand
+                    && row.drift.found.contains("installation")
+            })
+        })
+        .await;
+    let lines = codes(&harness, id).await;
+    let count = |code: &str| lines.iter().filter(|line| *line == code).count();
+    assert!(count("drift_resolved") >= 1, "{lines:?}");
+    assert!(count("drift_found") <= 3, "a line per change, not per sweep: {lines:?}");
+    engine.stop().await;
+    assert_eq!(harness.store.node(id).await.unwrap().state, NodeState::Active);
+}
+
+/// What a control plane from before installations were numbered remembers of a node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::unwrap_used, reason = "a test")]
+async fn an_old_node_is_not_deployed_by_hand_and_its_installation_is_learned() {
+    let harness = Harness::with(zero(1), ProfileSpec::default(), 40.0).await;
+    let (name, id) = active(&harness).await.remove(0);
+    let remembered = async || {
+        let seen = harness.store.observation(id).await.unwrap().unwrap();
+        seen.machine.unwrap().installation_id
+    };
+    let known = remembered().await;
+    assert!(known.is_some(), "the run read the machine when it was deployed");
+    harness.forget_installation(id).await;
+    assert_eq!(remembered().await, None);
+    let engine = harness.restart_sweeping(4.0).await;
+    harness.until(async || remembered().await == known).await;
+    assert!(!codes(&harness, id).await.iter().any(|code| code.starts_with("drift")));
+    redeploy(&harness, &name).await;
+    let of_another = |seen: &[gpuaas_store::ListedDrift]| {
+        seen.iter().any(|row| row.drift.expected.contains("installation"))
+    };
+    harness.drift_when(of_another).await;
     engine.stop().await;
 }
 

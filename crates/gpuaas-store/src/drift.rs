@@ -43,8 +43,10 @@ pub struct SweepFinding {
     pub status: Option<i64>,
     /// Everything that differs now, and what the policy says of it.
     pub differences: Vec<(Difference, DriftAction)>,
-    /// The machine as remembered, with what is taken over from what was seen.
-    pub adopted: Option<MachineView>,
+    /// The machine as it is remembered from now on, where that changes.
+    pub remember: Option<MachineView>,
+    /// Its tags are taken over from what was seen: a line of the history.
+    pub tags_adopted: bool,
     /// The hostname to take over.
     pub hostname: Option<String>,
 }
@@ -206,11 +208,13 @@ async fn adopt(
     lines: &mut Vec<TimelineEvent>,
 ) -> Result<(), StoreError> {
     let node_id = finding.node_id;
-    if let Some(machine) = &finding.adopted {
+    if let Some(machine) = &finding.remember {
         let values = vec![node_id.0.into(), Val::json(machine)?];
         conn.execute("UPDATE observation SET machine = $2 WHERE node_id = $1", values).await?;
-        let text = format!("tags taken over from MAAS: {}", machine.tags.join(", "));
-        lines.push(line(now, "drift_adopted", text));
+        if finding.tags_adopted {
+            let text = format!("tags taken over from MAAS: {}", machine.tags.join(", "));
+            lines.push(line(now, "drift_adopted", text));
+        }
     }
     let Some(hostname) = &finding.hostname else { return Ok(()) };
     let changed = conn

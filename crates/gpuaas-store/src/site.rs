@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::db::{Conn, Val, args};
+use crate::drift::edit_status;
 use crate::error::StoreError;
 use crate::rows;
 use crate::seal::Secret;
@@ -115,7 +116,8 @@ impl Store {
     }
 
     /// Writes what an operator changed: the specification, what MAAS said to it, and another API
-    /// key where one is given. The name stays; the revision grows in any case, so that whoever
+    /// key where one is given. The name stays, and so does the count of missed work, which sweeps
+    /// write meanwhile; the revision grows in any case, so that whoever
     /// holds a connection to the site makes a new one.
     ///
     /// # Errors
@@ -129,19 +131,18 @@ impl Store {
         api_key: Option<&Secret>,
     ) -> Result<SiteResource, StoreError> {
         let sealed = api_key.map(|key| self.seal(id.0, API_KEY, key)).transpose()?;
-        let values = (Val::json(&spec)?, Val::json(&status)?);
+        let spec = Val::json(&spec)?;
         self.write(move |conn| {
             Box::pin(async move {
-                let changed = conn
-                    .execute(
-                        "UPDATE site SET spec = $2, status = $3, revision = revision + 1, \
-                         updated_at = $4 WHERE id = $1",
-                        vec![id.0.into(), values.0, values.1, now.into()],
-                    )
-                    .await?;
-                if changed == 0 {
-                    return Err(StoreError::not_found("site", id));
-                }
+                edit_status(conn, now, id, |known| {
+                    *known = SiteStatus { missed_work: known.missed_work, ..status };
+                })
+                .await?;
+                conn.execute(
+                    "UPDATE site SET spec = $2, revision = revision + 1 WHERE id = $1",
+                    vec![id.0.into(), spec],
+                )
+                .await?;
                 match sealed {
                     Some(sealed) => put_secret(conn, id.0, API_KEY, sealed).await,
                     None => Ok(()),

@@ -96,6 +96,13 @@ pub enum HumanAction {
         /// Hostname or system id.
         machine: String,
     },
+    /// Gives it a tag, which is made if there is none.
+    Tag {
+        /// Hostname or system id.
+        machine: String,
+        /// Name of the tag.
+        tag: String,
+    },
     /// Locks it.
     Lock {
         /// Hostname or system id.
@@ -106,6 +113,24 @@ pub enum HumanAction {
         /// Hostname or system id.
         machine: String,
     },
+}
+
+impl HumanAction {
+    /// Hostname or system id of the machine it is done to.
+    #[must_use]
+    pub fn machine(&self) -> &str {
+        match self {
+            Self::Release { machine }
+            | Self::Deploy { machine }
+            | Self::Commission { machine }
+            | Self::Abort { machine }
+            | Self::Rename { machine, .. }
+            | Self::Delete { machine }
+            | Self::Tag { machine, .. }
+            | Self::Lock { machine }
+            | Self::PowerOff { machine } => machine,
+        }
+    }
 }
 
 /// A human action that could not be done.
@@ -314,24 +339,29 @@ impl Region {
     /// When there is no such machine or MAAS refuses.
     pub fn human(&mut self, now_us: i64, action: &HumanAction) -> Result<(), HumanError> {
         use HumanAction as H;
-        let (machine, method, form) = match action {
-            H::Release { machine } => (machine, "POST", "op=release".to_owned()),
-            H::Deploy { machine } => (machine, "POST", "op=deploy".to_owned()),
-            H::Commission { machine } => (machine, "POST", "op=commission".to_owned()),
-            H::Abort { machine } => (machine, "POST", "op=abort".to_owned()),
-            H::Lock { machine } => (machine, "POST", "op=lock".to_owned()),
-            H::PowerOff { machine } => (machine, "POST", "op=power_off".to_owned()),
-            H::Rename { machine, to } => (machine, "PUT", format!("hostname={to}")),
-            H::Delete { machine } => (machine, "DELETE", String::new()),
-        };
-        let id = self.system_id_of(machine).ok_or_else(|| HumanError::Unknown(machine.clone()))?;
-        let request = Request {
-            method: method.to_owned(),
-            path: format!("/MAAS/api/2.0/machines/{id}/"),
-            body: form.into(),
-            ..Request::default()
+        let machine = action.machine();
+        let id =
+            self.system_id_of(machine).ok_or_else(|| HumanError::Unknown(machine.to_owned()))?;
+        let here = format!("/MAAS/api/2.0/machines/{id}/");
+        let op = |op: &str| format!("op={op}");
+        let (method, path, form) = match action {
+            H::Release { .. } => ("POST", here, op("release")),
+            H::Deploy { .. } => ("POST", here, op("deploy")),
+            H::Commission { .. } => ("POST", here, op("commission")),
+            H::Abort { .. } => ("POST", here, op("abort")),
+            H::Lock { .. } => ("POST", here, op("lock")),
+            H::PowerOff { .. } => ("POST", here, op("power_off")),
+            H::Rename { to, .. } => ("PUT", here, format!("hostname={to}")),
+            H::Delete { .. } => ("DELETE", here, String::new()),
+            H::Tag { tag, .. } => {
+                self.settings.ensure_tag(tag);
+                let path = format!("/MAAS/api/2.0/tags/{tag}/");
+                ("POST", path, format!("op=update_nodes&add={id}"))
+            }
         };
         self.advance_only(now_us);
+        let request =
+            Request { method: method.to_owned(), path, body: form.into(), ..Request::default() };
         let response: Response = crate::ops::as_user(self, &request, &self.first_admin());
         if response.status < 300 {
             return Ok(());

@@ -6,21 +6,23 @@
 #![expect(clippy::unwrap_used, reason = "a test harness")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
 
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
 use gpuaas_node_agent::tasks::{Host, execute};
 use gpuaas_store::{
-    Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, StartRun, Store, sha256,
+    Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, StartRun, Store, SweepFinding,
+    sha256,
 };
 use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
-    IdSource, NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
-    TokenId,
+    DriftAction, DriftKind, IdSource, NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus,
+    SiteId, Step, Timestamp, TokenId,
 };
 use host_facts::HostRoot;
 use maas_sim::{FirstBoot, Notice, SimHandle, SimOptions, SimServer, ZERO};
@@ -34,8 +36,12 @@ pub(crate) struct Harness {
     pub(crate) hosts: Vec<maas_sim::HostView>,
     clock: Arc<dyn Clock>,
     pub(crate) kit: Kit,
+    failing: Failing,
     _dir: tempfile::TempDir,
 }
+
+/// Callbacks of hosts that say, instead of a success, that a phase failed and why.
+type Failing = Arc<Mutex<HashMap<String, (Phase, String)>>>;
 
 /// What it takes to start another engine on the same state.
 #[derive(Clone)]
@@ -124,8 +130,10 @@ impl Harness {
         let engine = kit.engine(store.clone());
         let region = Arc::clone(&sim.region);
         let hosts = region.with(|region| region.hosts());
-        tokio::spawn(play_nodes(store.clone(), sim, Arc::clone(&clock)));
-        Self { store, engine, sim: region, site_id, profile_id, hosts, clock, kit, _dir: dir }
+        let failing = Failing::default();
+        tokio::spawn(play_nodes(store.clone(), sim, Arc::clone(&clock), Arc::clone(&failing)));
+        let _dir = dir;
+        Self { store, engine, sim: region, site_id, profile_id, hosts, clock, kit, failing, _dir }
     }
 
     /// Ends the engine and starts another that sweeps every `seconds` of its clock.
@@ -134,6 +142,49 @@ impl Harness {
         let mut kit = self.kit.clone();
         kit.config.sweep_seconds = seconds;
         kit.engine(self.store.clone())
+    }
+
+    /// Says what is to be done about differences.
+    pub(crate) async fn set_drift_policy(&self, policy: BTreeMap<DriftKind, DriftAction>) {
+        let site = self.store.site(self.site_id).await.unwrap();
+        let spec = SiteSpec { drift_policy: policy, ..site.spec };
+        self.store.update_site(self.now(), self.site_id, spec, site.status, None).await.unwrap();
+    }
+
+    /// Makes the store forget which installation a node has, as one that never knew.
+    pub(crate) async fn forget_installation(&self, node_id: NodeId) {
+        let mut seen = self.store.observation(node_id).await.unwrap().unwrap();
+        seen.machine.as_mut().unwrap().installation_id = None;
+        let finding = SweepFinding {
+            node_id,
+            asked_at: self.now(),
+            status: None,
+            differences: Vec::new(),
+            remember: seen.machine,
+            tags_adopted: false,
+            hostname: None,
+        };
+        self.store.record_sweep(self.now(), vec![finding]).await.unwrap();
+    }
+
+    /// Has the host call back that `phase` failed.
+    pub(crate) fn fail_callback(&self, hostname: &str, phase: Phase, message: &str) {
+        let said = (phase, message.to_owned());
+        self.failing.lock().unwrap().insert(hostname.to_owned(), said);
+    }
+
+    /// A person in MAAS.
+    pub(crate) fn human(&self, action: &maas_sim::HumanAction) {
+        self.sim.with(|region| region.human(0, action)).unwrap();
+    }
+
+    /// Waits until `reached`.
+    pub(crate) async fn until(&self, reached: impl AsyncFn() -> bool) {
+        let deadline = RealClock.now().plus_seconds(30.0);
+        while !reached().await {
+            assert!(RealClock.now() < deadline, "not reached in 30 s");
+            RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
+        }
     }
 
     /// Waits for `count` differences.
@@ -298,7 +349,7 @@ async fn register(
         node_ca_pem: None,
         pxe_vlan: None,
         approved_images: Vec::new(),
-        drift_policy: std::collections::BTreeMap::new(),
+        drift_policy: BTreeMap::new(),
         batch_max_parallel: 0,
     };
     let key = Secret::new(sim.api_key.clone());
@@ -308,25 +359,37 @@ async fn register(
     (site_id, profile_id)
 }
 
-async fn play_nodes(store: Store, mut sim: SimHandle, clock: Arc<dyn Clock>) {
+async fn play_nodes(store: Store, mut sim: SimHandle, clock: Arc<dyn Clock>, failing: Failing) {
     while let Some(notice) = sim.notices.recv().await {
         if let Notice::FirstBoot(boot) = notice {
-            tokio::spawn(play_node(store.clone(), boot, Arc::clone(&clock)));
+            let failing = Arc::clone(&failing);
+            tokio::spawn(play_node(store.clone(), boot, Arc::clone(&clock), failing));
         }
     }
 }
 
 /// What the bootstrap and the agent of one node say, in order.
-async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>) {
+async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, failing: Failing) {
     let now = || clock.now();
-    let inputs = parse_user_data(&boot.user_data).unwrap().inputs;
+    // A person's deployment has no user-data of ours, and its host never calls back.
+    let Ok(parsed) = parse_user_data(&boot.user_data) else { return };
+    let inputs = parsed.inputs;
     let run_id = inputs.run_id;
+    let fails = failing.lock().unwrap().get(&inputs.hostname).cloned();
     for (phase, status) in [
         (Phase::SiteBootstrap, ProgressStatus::Started),
         (Phase::SiteBootstrap, ProgressStatus::Succeeded),
         (Phase::NodeBootstrap, ProgressStatus::Started),
     ] {
-        say(&store, now(), run_id, phase, status).await;
+        match &fails {
+            Some((failed, message)) if *failed == phase && status != ProgressStatus::Started => {
+                return say(&store, now(), run_id, phase, ProgressStatus::Failed, message).await;
+            }
+            _ => say(&store, now(), run_id, phase, status, "").await,
+        }
+    }
+    if let Some((phase, message)) = &fails {
+        return say(&store, now(), run_id, *phase, ProgressStatus::Failed, message).await;
     }
     let asked = Enroll {
         hash: sha256(&inputs.enrollment_token),
@@ -340,7 +403,7 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>) {
     let node_id = store.use_enrollment_token(now(), asked).await.unwrap().node_id;
     let beat = Heartbeat { node_id, run_id, agent_version: "0.1.0".to_owned(), first: None };
     store.heartbeat(now(), beat).await.unwrap();
-    say(&store, now(), run_id, Phase::NodeBootstrap, ProgressStatus::Succeeded).await;
+    say(&store, now(), run_id, Phase::NodeBootstrap, ProgressStatus::Succeeded, "").await;
     let task = loop {
         if let Some(task) = store.pending_tasks(now(), node_id).await.unwrap().pop() {
             break task;
@@ -371,7 +434,14 @@ fn furnish(root: &std::path::Path) {
     }
 }
 
-async fn say(store: &Store, at: Timestamp, run_id: RunId, phase: Phase, status: ProgressStatus) {
-    let kind = ReportKind::Progress { phase, status, message: String::new() };
+async fn say(
+    store: &Store,
+    at: Timestamp,
+    run_id: RunId,
+    phase: Phase,
+    status: ProgressStatus,
+    message: &str,
+) {
+    let kind = ReportKind::Progress { phase, status, message: message.to_owned() };
     store.add_report(Report { run_id, at, kind }, Vec::new()).await.unwrap();
 }

@@ -2,6 +2,7 @@
 
 use gpuaas_core::drift::Difference;
 use gpuaas_store::{MissedWork, NodeChange, RunWrite, SweepFinding};
+use gpuaas_types::api::SiteStatus;
 use gpuaas_types::machine::{Observation, maas_status as status};
 use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus, Timestamp};
 
@@ -31,7 +32,8 @@ fn found(node_id: NodeId, differences: &[(DriftKind, &str, DriftAction)]) -> Swe
         asked_at: at(100.0),
         status: Some(status::READY),
         differences: differences.iter().map(difference).collect(),
-        adopted: None,
+        remember: None,
+        tags_adopted: false,
         hostname: None,
     }
 }
@@ -83,7 +85,7 @@ fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
         let mut finding = found(node_id, &[]);
         let mut tagged = machine(status::DEPLOYED);
         tagged.tags = vec!["gold".to_owned()];
-        finding.adopted = Some(tagged.clone());
+        (finding.remember, finding.tags_adopted) = (Some(tagged.clone()), true);
         finding.hostname = Some("j22u12".to_owned());
         store.record_sweep(at(1.0), vec![finding.clone()]).await.unwrap();
         assert_eq!(store.node(node_id).await.unwrap().hostname, "j22u11", "the name is taken");
@@ -108,6 +110,10 @@ fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
         store.set_site_health(at(6.0), world.site_id, "ok", "").await.unwrap();
         let site = store.site(world.site_id).await.unwrap();
         assert_eq!((site.status.missed_work, site.status.answered_at), (1, Some(at(6.0))));
+        let asked = SiteStatus::default();
+        let changed = store.update_site(at(7.0), site.id, site.spec, asked, None).await.unwrap();
+        assert_eq!((changed.status.missed_work, changed.status.answered_at), (1, None));
+        assert_eq!(changed.revision, site.revision + 1);
     });
 }
 

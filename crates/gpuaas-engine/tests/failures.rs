@@ -1,0 +1,111 @@
+//! Every class of failure, from what a region or a node says to who has to act on it.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::Harness;
+use gpuaas_core::failure::{FAILURES, FailureClass, Retry};
+use gpuaas_types::RunStatus;
+use gpuaas_types::agent::Phase;
+use gpuaas_types::api::Owner;
+use gpuaas_types::spec::ProfileSpec;
+use maas_sim::{Fault, FaultKind, SimOptions, ZERO};
+
+/// How a failure comes about.
+#[derive(Clone, Copy)]
+enum By {
+    /// A fault of the region, with MAAS' text where it has one.
+    Maas(FaultKind, Option<&'static str>),
+    /// A callback of the node.
+    Callback(Phase, &'static str),
+}
+
+/// Class, how it comes about, code and owner of the stop, deployments made by then.
+const CASES: &[(FailureClass, By, &str, Owner, u32)] = &[
+    (
+        FailureClass::Hardware,
+        By::Maas(FaultKind::DeployFailed, Some("blk_update_request: I/O error, dev nvme0n1")),
+        "deploy_failed",
+        Owner::InfraOperator,
+        1,
+    ),
+    (
+        FailureClass::CurtinKernel,
+        By::Maas(FaultKind::DeployFailed, Some("curtin: installing-kernel: DKMS build failed")),
+        "deploy_failed",
+        Owner::PlatformOperator,
+        1,
+    ),
+    (
+        FailureClass::Datasource,
+        By::Maas(FaultKind::DatasourceFailure, None),
+        "deploy_failed",
+        Owner::InfraOperator,
+        3,
+    ),
+    (
+        FailureClass::Fabric,
+        By::Callback(Phase::SiteBootstrap, "openibd failed to start"),
+        "site_bootstrap_failed",
+        Owner::InfraOperator,
+        1,
+    ),
+    (
+        FailureClass::PackageInstall,
+        By::Callback(Phase::SiteBootstrap, "E: Unable to locate package nvidia-driver-570"),
+        "site_bootstrap_failed",
+        Owner::BundleOwner,
+        1,
+    ),
+    (
+        FailureClass::Enrollment,
+        By::Callback(Phase::NodeBootstrap, "the agent cannot enroll: token_expired"),
+        "node_bootstrap_failed",
+        Owner::PlatformOperator,
+        1,
+    ),
+    (
+        FailureClass::ImageDeploy,
+        By::Maas(FaultKind::DeployFailed, None),
+        "deploy_failed",
+        Owner::InfraOperator,
+        1,
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_class_stops_with_its_owner_and_next_action_or_is_tried_again() {
+    let classes: Vec<FailureClass> = CASES.iter().map(|case| case.0).collect();
+    let rows: Vec<FailureClass> = FAILURES.iter().map(|row| row.class).collect();
+    assert_eq!(classes, rows, "a class that nothing here brings about");
+    let machines = CASES.len();
+    let options = SimOptions { machines, class: &ZERO, scale: 0.0, ..SimOptions::default() };
+    let profile = ProfileSpec { max_deploy_retry_attempts: 2, ..ProfileSpec::default() };
+    let harness = Harness::with(options, profile, 40.0).await;
+    let mut runs = Vec::new();
+    for ((_, by, ..), host) in CASES.iter().zip(&harness.hosts) {
+        match by {
+            By::Maas(kind, message) => {
+                let mut fault = Fault::new(*kind).on(&host.name);
+                fault.message = message.map(str::to_owned);
+                harness.sim.with(|region| region.inject(fault));
+            }
+            By::Callback(phase, message) => harness.fail_callback(&host.name, *phase, message),
+        }
+        runs.push((host.name.clone(), harness.onboard(host).await.run_id));
+    }
+    for ((class, _, code, owner, deploys), (name, run_id)) in CASES.iter().zip(runs) {
+        let row = class.row();
+        let run = harness.rest(run_id).await;
+        assert_eq!(run.status, RunStatus::Parked, "{}", row.name);
+        let park = run.park.unwrap();
+        assert_eq!((park.code.as_str(), park.owner), (*code, *owner), "{park:?}");
+        assert!(park.text.contains(&format!("({})", row.name)), "{park:?}");
+        assert!(park.next_action.contains(row.next_action), "{park:?}");
+        let done = harness.sim.with(|region| region.stats().machines[&name].deploys);
+        assert_eq!(done, *deploys, "{}", row.name);
+        assert_eq!(row.retry == Retry::ByProfile, *deploys > 1, "{}", row.name);
+    }
+    harness.engine.stop().await;
+}
