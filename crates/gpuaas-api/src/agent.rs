@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::auth::{Agent, Newcomer, other_run};
 use crate::body::{Asked, Body, Key};
 use crate::bootstrap::Accepted;
-use crate::hub::TaskHub;
+use crate::hub::PATIENCE;
 use crate::problem::{Answer, problem};
 use crate::{Ctx, MAX_POLL_SECONDS, auth, check};
 
@@ -127,7 +127,6 @@ pub(crate) async fn tasks(
     Asked(poll): Asked<Poll>,
 ) -> Answer<Json<TaskBatch>> {
     let wait = Duration::from_secs(u64::from(poll.wait_seconds.min(MAX_POLL_SECONDS)));
-    let patience = TaskHub::patience(&ctx.store);
     let seat = ctx.hub().join(agent.node_id);
     let mut slept = Duration::ZERO;
     loop {
@@ -138,7 +137,7 @@ pub(crate) async fn tasks(
         if !tasks.is_empty() || slept >= wait {
             return Ok(Json(TaskBatch { tasks }));
         }
-        let nap = patience.min(wait - slept);
+        let nap = PATIENCE.min(wait - slept);
         // Ended by a signal or by time, the answer is to look again.
         slept = match tokio::time::timeout(nap, signal).await {
             Ok(()) => slept,

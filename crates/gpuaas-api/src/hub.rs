@@ -2,16 +2,28 @@
 //!
 //! A poll without work sleeps on a notifier of its node. One listener forwards the store's task
 //! signals to these notifiers, so a thousand waiting agents cost a thousand map entries and no
-//! query. A task that another replica issued sends no signal here: polls look again by themselves
-//! on a shared database, rarely (`TaskHub::patience`).
+//! query.
+//!
+//! A task that another replica issued sends no signal here. On a database that replicas share, one
+//! loop per process therefore asks once a second which nodes have tasks that nobody fetched, over
+//! an index that holds only those: the cost is a query per process and second, however many agents
+//! wait. (LISTEN/NOTIFY would spare that query, at the price of a connection and of a second way
+//! to hear; the store keeps to what both databases have.)
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use gpuaas_engine::Clock;
 use gpuaas_store::Store;
 use gpuaas_types::NodeId;
 use tokio::sync::{Notify, broadcast};
+use tokio::time::MissedTickBehavior;
+
+/// How long a poll trusts that a signal will come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+/// Between two looks for tasks that other replicas issued.
+const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(crate) struct TaskHub {
@@ -24,19 +36,15 @@ struct Entry {
 }
 
 impl TaskHub {
-    /// A hub that hears of every task issued through `store` for as long as both exist.
-    pub(crate) fn start(store: &Store) -> Arc<Self> {
+    /// A hub that hears of every task issued through `store`, and where the database is shared of
+    /// every task issued elsewhere, for as long as both exist.
+    pub(crate) fn start(store: &Store, clock: &Arc<dyn Clock>) -> Arc<Self> {
         let hub = Arc::new(Self::default());
         tokio::spawn(forward(store.task_signal(), Arc::downgrade(&hub)));
-        hub
-    }
-
-    /// How long a poll may trust that a signal will come.
-    pub(crate) fn patience(store: &Store) -> Duration {
-        match store.engine() {
-            "sqlite" => Duration::from_secs(15),
-            _ => Duration::from_secs(2),
+        if store.engine() != "sqlite" {
+            tokio::spawn(look(store.clone(), Arc::clone(clock), Arc::downgrade(&hub)));
         }
+        hub
     }
 
     /// Registers a poll of `node`.
@@ -56,6 +64,10 @@ impl TaskHub {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     fn wake_all(&self) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.values().for_each(|entry| entry.notify.notify_waiters());
@@ -70,6 +82,23 @@ async fn forward(mut signals: broadcast::Receiver<NodeId>, hub: Weak<TaskHub>) {
             Ok(node) => hub.wake(node),
             Err(broadcast::error::RecvError::Lagged(_)) => hub.wake_all(),
             Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Wakes the polls of nodes whose tasks were issued elsewhere.
+async fn look(store: Store, clock: Arc<dyn Clock>, hub: Weak<TaskHub>) {
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        let Some(hub) = hub.upgrade() else { return };
+        if hub.is_empty() {
+            continue;
+        }
+        match store.nodes_with_waiting_tasks(clock.now()).await {
+            Ok(nodes) => nodes.into_iter().for_each(|node| hub.wake(node)),
+            Err(error) => tracing::warn!(%error, "tasks of other replicas are not heard of"),
         }
     }
 }
@@ -91,5 +120,75 @@ impl Drop for Seat {
                 waiting.remove(&self.node);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuaas_engine::VirtualClock;
+    use gpuaas_store::{MasterKey, NewNode, NewRun, NewTask, Onboard, RunWrite, Secret};
+    use gpuaas_types::agent::TaskSpec;
+    use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+    use gpuaas_types::{ProfileId, RandomIds, RunId, RunKind, SiteId, Step, TaskId, Timestamp};
+
+    const NOW: Timestamp = Timestamp::from_micros(1_795_176_000_000_000);
+
+    fn onboarding() -> (Onboard, SiteSpec) {
+        let site: SiteSpec =
+            serde_json::from_str(r#"{"name":"lab","url":"http://127.0.0.1:1/MAAS"}"#).unwrap();
+        let node = NewNode {
+            id: NodeId::new(&RandomIds, NOW),
+            site_id: SiteId::new(&RandomIds, NOW),
+            profile_id: ProfileId::new(&RandomIds, NOW),
+            hostname: "j22u11".to_owned(),
+            hardware: Default::default(),
+            bmc_password: None,
+        };
+        let run = NewRun {
+            id: RunId::new(&RandomIds, NOW),
+            kind: RunKind::Onboard,
+            step: Step::Accept,
+            profile_revision: 1,
+            cause: String::new(),
+        };
+        (Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None }, site)
+    }
+
+    /// Two control planes on one database: one issues, the agent waits at the other.
+    #[tokio::test]
+    async fn a_task_of_another_replica_wakes_the_poll() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = dir.path().join("gpuaas.db").display().to_string();
+        let open = || Store::open(&url, MasterKey::from_bytes([7; 32]));
+        let (here, there) = (open().await.unwrap(), open().await.unwrap());
+        let (asked, site) = onboarding();
+        let key = Secret::new("a:b:c".to_owned());
+        let (node, site_id, profile_id) =
+            (asked.node.id, asked.node.site_id, asked.node.profile_id);
+        there.create_site(NOW, site_id, site, Default::default(), &key).await.unwrap();
+        there.create_profile(NOW, profile_id, "p", &ProfileSpec::default(), "").await.unwrap();
+        there.onboard(NOW, asked).await.unwrap();
+
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(NOW));
+        let hub = Arc::new(TaskHub::default());
+        let looking = tokio::spawn(look(here.clone(), clock, Arc::downgrade(&hub)));
+        let seat = hub.join(node);
+        let notify = Arc::clone(&seat.notify);
+        let signal = notify.notified();
+        tokio::pin!(signal);
+        signal.as_mut().enable();
+        let until = NOW.plus_seconds(9.0);
+        let run = there.claim(NOW, until, 1).await.unwrap().remove(0).run;
+        let mut write = RunWrite::new(run).releasing();
+        let id = TaskId::new(&RandomIds, NOW);
+        write.tasks.push(NewTask { id, spec: TaskSpec::SoftReset {}, expires_at: until });
+        there.commit(NOW, write).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(20), signal).await.unwrap();
+        assert_eq!(here.pending_tasks(NOW, node).await.unwrap().len(), 1);
+        assert!(here.nodes_with_waiting_tasks(NOW).await.unwrap().is_empty(), "it was fetched");
+        drop(seat);
+        drop(hub);
+        looking.await.unwrap();
     }
 }

@@ -170,7 +170,7 @@ pub struct Version {
 
 /// All routes. Call it inside a tokio runtime: it starts the listener that wakes task polls.
 pub fn router(state: ApiState) -> Router {
-    let hub = TaskHub::start(&state.store);
+    let hub = TaskHub::start(&state.store, &state.clock);
     let ctx = Ctx(Arc::new(Inner { state, hub }));
     Router::new()
         .merge(admin(&ctx))

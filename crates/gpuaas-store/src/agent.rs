@@ -227,6 +227,26 @@ impl Store {
         Ok(tasks.into_iter().map(|(task, _)| task).collect())
     }
 
+    /// Nodes with tasks that their agents have not fetched and still may.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn nodes_with_waiting_tasks(
+        &self,
+        now: Timestamp,
+    ) -> Result<Vec<NodeId>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT DISTINCT node_id FROM node_task WHERE finished_at IS NULL \
+                 AND delivered_at IS NULL AND expires_at > $1",
+                args![now],
+            )
+            .await?;
+        rows.iter().map(|row| row.cols().id(NodeId)).collect()
+    }
+
     /// Takes a task's result and wakes its run. Answers `false`, and changes nothing, when there
     /// is a result already.
     ///

@@ -87,8 +87,11 @@ fn a_task_is_done_once() {
         store.commit(NOON, write).await.unwrap();
         assert_eq!(tasks.try_recv().unwrap(), node_id);
 
+        assert_eq!(store.nodes_with_waiting_tasks(at(1.0)).await.unwrap(), [node_id]);
+        assert!(store.nodes_with_waiting_tasks(at(100.0)).await.unwrap().is_empty(), "expired");
         let pending = store.pending_tasks(at(1.0), node_id).await.unwrap();
         assert_eq!(pending.len(), 2);
+        assert!(store.nodes_with_waiting_tasks(at(1.0)).await.unwrap().is_empty(), "fetched");
         assert_eq!(pending[0].spec, spec);
         let again = store.pending_tasks(at(2.0), node_id).await.unwrap();
         assert_eq!(again, pending, "a task stays until it is finished");

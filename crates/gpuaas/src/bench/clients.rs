@@ -76,12 +76,14 @@ pub async fn run(args: BenchClientsArgs, terminal: &mut Terminal) -> Result<(), 
     let measured = match InProcess::start(&plan).await {
         Ok(plane) => {
             let measured = measure(&args, &plane, clock, &simulator, terminal).await;
-            plane.stop().await;
+            plane.stop_with(simulator).await;
             measured
         }
-        Err(failure) => Err(failure),
+        Err(failure) => {
+            simulator.stop().await;
+            Err(failure)
+        }
     };
-    simulator.stop().await;
     let report = measured?;
     terminal.data(&if args.json { super::report::json(&report)? } else { report.table() })?;
     report.verdict()

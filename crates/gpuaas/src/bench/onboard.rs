@@ -58,9 +58,7 @@ pub async fn run(args: BenchOnboardArgs, terminal: &mut Terminal) -> Result<(), 
         log: folder.path().join("simulator.log"),
     })
     .await?;
-    let measured = with_database(&args, clock, folder.path(), &simulator, terminal).await;
-    simulator.stop().await;
-    let report = measured?;
+    let report = with_database(&args, clock, folder.path(), simulator, terminal).await?;
     let text = if args.json { super::report::json(&report)? } else { report.table() };
     terminal.data(&text)?;
     verdict(&report)
@@ -83,20 +81,25 @@ fn choose_clock(args: &BenchOnboardArgs) -> ClockChoice {
     }
 }
 
+async fn scratch_database(args: &BenchOnboardArgs) -> Result<Option<ScratchDatabase>, Failure> {
+    let Some(url) = &args.database else { return Ok(None) };
+    let name = format!("gpuaas_bench_{}_{}", RealClock.now().as_seconds(), std::process::id());
+    ScratchDatabase::create(url, &name).await.map(Some).map_err(of_store)
+}
+
 async fn with_database(
     args: &BenchOnboardArgs,
     clock: ClockChoice,
     folder: &Path,
-    simulator: &Simulator,
+    simulator: Simulator,
     terminal: &mut Terminal,
 ) -> Result<OnboardReport, Failure> {
-    let database = match &args.database {
-        Some(url) => {
-            let name =
-                format!("gpuaas_bench_{}_{}", RealClock.now().as_seconds(), std::process::id());
-            Some(ScratchDatabase::create(url, &name).await.map_err(of_store)?)
+    let database = match scratch_database(args).await {
+        Ok(database) => database,
+        Err(failure) => {
+            simulator.stop().await;
+            return Err(failure);
         }
-        None => None,
     };
     let plan = PlanePlan {
         listen: ([127, 0, 0, 1], 0).into(),
@@ -107,11 +110,14 @@ async fn with_database(
     };
     let report = match InProcess::start(&plan).await {
         Ok(plane) => {
-            let report = measure(&plane, clock, simulator, terminal).await;
-            plane.stop().await;
+            let report = measure(&plane, clock, &simulator, terminal).await;
+            plane.stop_with(simulator).await;
             report
         }
-        Err(failure) => Err(failure),
+        Err(failure) => {
+            simulator.stop().await;
+            Err(failure)
+        }
     };
     if let Some(database) = database {
         database.drop_it().await.map_err(of_store)?;

@@ -329,12 +329,14 @@ async fn leave(
     well: bool,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
-    match control {
-        Control::Here(here) => here.stop().await,
-        Control::Killed { mut process, .. } => process.kill(),
-    }
     let Stage { folder, simulator, database, .. } = stage;
-    simulator.stop().await;
+    match control {
+        Control::Here(here) => here.stop_with(simulator).await,
+        Control::Killed { mut process, .. } => {
+            process.kill();
+            simulator.stop().await;
+        }
+    }
     folder.forget()?;
     if well {
         if let Some(database) = database {

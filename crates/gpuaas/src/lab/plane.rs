@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use tokio::time::interval;
 
 use super::processes::{self, own_executable};
+use super::simulator::Simulator;
 use super::watch::is_away;
 use crate::args::ClockChoice;
 use crate::client::ApiClient;
@@ -91,8 +92,12 @@ impl InProcess {
         self.serving.store.engine()
     }
 
-    /// Lets work in hand come to rest, then ends it.
-    pub async fn stop(self) {
+    /// Ends it together with the region and the agents there. What it does by itself comes to rest
+    /// first, then those who call it end, and only then its store is closed: nobody is left to be
+    /// answered with an error.
+    pub async fn stop_with(self, simulator: Simulator) {
+        self.serving.engine.stop().await;
+        simulator.stop().await;
         self.serving.shutdown().await;
     }
 }
