@@ -117,7 +117,6 @@ async fn each_kind_under(action: DriftAction) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::unwrap_used, reason = "a test")]
 async fn a_difference_that_becomes_another_is_a_line_per_change() {
     let harness = Harness::with(zero(1), ProfileSpec::default(), 40.0).await;
     let (name, id) = active(&harness).await.remove(0);
@@ -143,7 +142,6 @@ async fn a_difference_that_becomes_another_is_a_line_per_change() {
 
 /// What a control plane from before installations were numbered remembers of a node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::unwrap_used, reason = "a test")]
 async fn an_old_node_is_not_deployed_by_hand_and_its_installation_is_learned() {
     let harness = Harness::with(zero(1), ProfileSpec::default(), 40.0).await;
     let (name, id) = active(&harness).await.remove(0);

@@ -1,7 +1,5 @@
 //! Every class of failure, from what a region or a node says to who has to act on it.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 mod common;
 
 use common::Harness;
