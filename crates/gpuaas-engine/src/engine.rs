@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::fetch::Fetch;
+use crate::moments::Moments;
 use crate::pace::Paces;
 use crate::site::{Connect, Sites};
 use crate::{sweep, watcher, worker};
@@ -84,6 +85,8 @@ pub(crate) struct Shared {
     pub(crate) paces: Paces,
     /// Held from counting who deploys until the run that may go is recorded as deploying.
     pub(crate) batch_gate: Mutex<()>,
+    /// Who is told of the moments of a worker's hold of a run; nobody in service.
+    pub(crate) moments: Option<Arc<dyn Moments>>,
     profiles: Mutex<HashMap<(ProfileId, i64), Arc<ProfileSpec>>>,
     stop: watch::Sender<bool>,
 }
@@ -136,6 +139,12 @@ impl Engine {
     /// simulation does, so that it decides who runs when.
     #[must_use]
     pub fn assemble(parts: EngineParts) -> Self {
+        Self::assemble_for(parts, None)
+    }
+
+    /// The same, telling of the moments at which a run can be left by a process that dies.
+    #[must_use]
+    pub fn assemble_for(parts: EngineParts, moments: Option<Arc<dyn Moments>>) -> Self {
         let (stop, _) = watch::channel(false);
         let mut config = parts.config;
         config.lease_seconds *= parts.clock.factor().max(1.0);
@@ -151,6 +160,7 @@ impl Engine {
             sites,
             paces: Paces::default(),
             batch_gate: Mutex::new(()),
+            moments,
             profiles: Mutex::new(HashMap::new()),
             stop,
         });

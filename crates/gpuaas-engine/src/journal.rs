@@ -21,6 +21,8 @@ use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{AttemptId, IdSource, NodeState, Step, Timestamp};
 
+use crate::moments::{Moment, Moments};
+
 /// See the module text.
 pub(crate) struct Journal {
     /// The run, as it will be written.
@@ -37,6 +39,7 @@ pub(crate) struct Journal {
     transitions: Vec<Transition>,
     attempts: Vec<Intent>,
     watched: bool,
+    moments: Option<Arc<dyn Moments>>,
     /// What earlier runs teach of this one's pace.
     pub(crate) pace: Arc<Pace>,
     /// What the profile's validation bundle asks of the host; none: it does not resolve.
@@ -63,6 +66,7 @@ impl Journal {
         profile: Arc<ProfileSpec>,
         roce: Vec<RoceAssignmentSpec>,
         watched: bool,
+        moments: Option<Arc<dyn Moments>>,
     ) -> Self {
         Self {
             run: claimed.run,
@@ -76,6 +80,7 @@ impl Journal {
             transitions: Vec::new(),
             attempts: Vec::new(),
             watched,
+            moments,
             pace: Arc::default(),
             validation: Some(Vec::new()),
             commissioning: Some(Vec::new()),
@@ -268,6 +273,13 @@ impl Journal {
         self.tasks.push(task);
     }
 
+    /// Tells whoever wants to know that the worker has come to `moment`.
+    pub(crate) async fn pass(&self, moment: Moment) {
+        if let Some(moments) = &self.moments {
+            moments.pass(&self.run, moment).await;
+        }
+    }
+
     /// Writes everything since the last commit. With `release` the lease is given back.
     ///
     /// # Errors
@@ -278,6 +290,7 @@ impl Journal {
         now: Timestamp,
         release: bool,
     ) -> Result<(), StoreError> {
+        self.pass(Moment::Commit).await;
         let change = std::mem::take(&mut self.node_change);
         let write = RunWrite {
             run: self.run.clone(),
@@ -291,6 +304,8 @@ impl Journal {
             tokens_expire_at: self.tokens_expire_at.take(),
             tasks: std::mem::take(&mut self.tasks),
         };
-        store.commit(now, write).await
+        let written = store.commit(now, write).await;
+        self.pass(Moment::Committed).await;
+        written
     }
 }

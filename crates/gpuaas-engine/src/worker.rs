@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use crate::batch;
 use crate::engine::Shared;
 use crate::journal::Journal;
+use crate::moments::Moment;
 use crate::perform;
 use crate::reads;
 use crate::site::{CallError, Site};
@@ -123,7 +124,9 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
     };
     let watched = claimed.run.step != Step::Accept
         || shared.store.is_watched(site_id, shared.clock.now()).await?;
-    let mut journal = Journal::new(claimed, spec, profile, roce, watched);
+    let moments = shared.moments.clone();
+    let mut journal = Journal::new(claimed, spec, profile, roce, watched, moments);
+    journal.pass(Moment::Claimed).await;
     let reference = &journal.profile().post_deploy_validation_bundle_ref;
     if !reference.is_empty() {
         let checks = shared.bundles.validation(reference);
@@ -273,8 +276,10 @@ async fn attempt(
     journal.run.wait = None;
     journal.run.lease_until = now.plus_seconds(shared.config.lease_seconds);
     journal.commit(&shared.store, now, false).await?;
+    journal.pass(Moment::Call).await;
     hold(shared, &journal.run.clone(), perform::perform(shared, site, journal, &intent, prepared))
         .await;
+    journal.pass(Moment::Called).await;
     if let Some(outcome) = journal.run.memory.intent.as_ref().and_then(|i| i.outcome.clone()) {
         note_outcome(journal, &outcome, shared.clock.now());
     }
