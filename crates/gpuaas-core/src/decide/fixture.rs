@@ -202,6 +202,12 @@ impl Case {
         self
     }
 
+    /// It turned out that MAAS took the current intent.
+    pub(crate) fn accepted(mut self) -> Self {
+        self.run.memory.intent.as_mut().unwrap().outcome = Some(Outcome::Accepted);
+        self
+    }
+
     pub(crate) fn report(mut self, kind: ReportKind, seconds: f64) -> Self {
         self.reports.push(Report { run_id: self.run.id, at: at(seconds), kind });
         self

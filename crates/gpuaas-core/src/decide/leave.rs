@@ -11,7 +11,7 @@ use gpuaas_types::{RunKind, RunStatus};
 
 use super::discover::released;
 use super::{advance, check, drive, fresh_machine, park, park_with, probe, read, wait};
-use crate::effect::{Effect, Outcome};
+use crate::effect::Effect;
 use crate::record::{Report, ReportKind};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 use crate::steps::{self, Cancel};
@@ -181,7 +181,7 @@ pub(super) fn cancel(s: &Snapshot<'_>) -> Option<Decision> {
         return Some(cancelled("MAAS does not know the machine any more"));
     }
     if let Some(intent) = &s.run.memory.intent
-        && matches!(intent.outcome, None | Some(Outcome::Unknown { .. }))
+        && super::is_open(intent)
     {
         return Some(probe(s, intent));
     }

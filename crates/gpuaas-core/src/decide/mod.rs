@@ -44,7 +44,7 @@ pub fn decide(s: &Snapshot<'_>) -> Decision {
     let decision = match leave::cancel(s) {
         Some(decision) => decision,
         None if gone && steps::kind(s.run.kind).needs_maas => return leave::vanished(s),
-        None => (row.decide)(s),
+        None => settle_first(s, (row.decide)(s)),
     };
     let over = s.seconds_in_step() >= f64::from(row.deadline_seconds);
     match decision {
@@ -60,6 +60,32 @@ pub fn decide(s: &Snapshot<'_>) -> Decision {
         }
         other => other,
     }
+}
+
+/// A run does not go on past an effect whose outcome nobody knows: what it goes on from shows what
+/// became of it. So a journal has an outcome for every intent, also where the process died between
+/// the call and its record and the goal was found reached.
+fn settle_first(s: &Snapshot<'_>, decision: Decision) -> Decision {
+    let goes_on = matches!(
+        decision,
+        Decision::Do(_)
+            | Decision::Adopt { .. }
+            | Decision::Advance { .. }
+            | Decision::Finish { .. }
+    );
+    match s.run.memory.intent.as_ref().filter(|intent| goes_on && is_open(intent)) {
+        None => decision,
+        // The goal is reached, whether or not by this effect: nothing to stop for.
+        Some(intent) => match probe(s, intent) {
+            Decision::Park { .. } => Decision::Settle { happened: false },
+            other => other,
+        },
+    }
+}
+
+/// Nobody knows what became of it.
+fn is_open(intent: &Intent) -> bool {
+    matches!(intent.outcome, None | Some(Outcome::Unknown { .. }))
 }
 
 /// Parks the run.
@@ -321,11 +347,12 @@ fn looked_at(s: &Snapshot<'_>, effect: &Effect) -> Option<Timestamp> {
     }
 }
 
-/// Whether the latest look shows the effect. Of a machine that was to be created the step itself
-/// sees more than this: it comes before the probe.
+/// Whether the latest look shows the effect.
 fn happened(s: &Snapshot<'_>, intent: &Intent) -> bool {
     match &intent.effect {
-        Effect::CreateMachine => false,
+        Effect::CreateMachine => {
+            s.run.memory.found.as_ref().is_some_and(|found| !found.candidates.is_empty())
+        }
         Effect::RegisterScript { name, digest, .. } => {
             let region = s.run.memory.region_scripts.as_ref();
             region.is_some_and(|region| region.digests.get(name) == Some(digest))

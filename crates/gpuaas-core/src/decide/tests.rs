@@ -141,10 +141,32 @@ fn create_with_a_lost_answer_is_looked_for_before_it_is_repeated() {
     case.now = at(60.5);
     assert_eq!(case.decide(), Decision::Settle { happened: false });
     case.run.memory.found.as_mut().unwrap().candidates.push(candidate("a"));
+    assert_eq!(case.decide(), Decision::Settle { happened: true });
     assert_eq!(
-        case.decide(),
+        case.accepted().decide(),
         Decision::Adopt { system_id: "a".to_owned(), origin: Origin::Created }
     );
+}
+
+/// The process died between the call and its record, and what was asked for is there.
+#[test]
+fn nothing_goes_on_past_an_effect_of_which_nobody_knows() {
+    let wanted = Effect::SetBootDisk { block_device_id: 2 };
+    let case = Case::new(Step::PrepareStorage).read(machine(status::READY), 1.0);
+    assert_eq!(next(&case.decide()).0, Step::RoceLinks);
+    let case = case.intent(wanted, 2.0, None);
+    assert_eq!(case.decide(), Decision::Read(Read::Machine), "what is known is from before");
+    let mut case = case.read(machine(status::READY), 3.0);
+    assert_eq!(case.decide(), Decision::Settle { happened: true });
+    let mut other = machine(status::READY);
+    other.boot_disk_id = Some(1);
+    let gone = Effect::SetBootDisk { block_device_id: 7 };
+    case.run.memory.intent.as_mut().unwrap().effect = gone;
+    case.now = at(4.0);
+    assert_eq!(waiting(&case.decide()), "unknown_outcome");
+    case.now = at(40.0);
+    let case = case.read(other, 39.0);
+    assert_eq!(case.decide(), Decision::Settle { happened: false });
 }
 
 #[test]
@@ -173,7 +195,8 @@ fn commission_waits_probes_and_gives_up() {
     let case = case.read(machine(status::COMMISSIONING), 5.0);
     assert_eq!(waiting(&case.decide()), "maas_commissioning");
     let case = case.read(machine(status::READY), 6.0);
-    assert_eq!(next(&case.decide()).0, Step::PxePreflight);
+    assert_eq!(case.decide(), Decision::Settle { happened: true });
+    assert_eq!(next(&case.accepted().decide()).0, Step::PxePreflight);
     let mut late = Case::new(Step::Commission).read(machine(status::COMMISSIONING), 10_700.0);
     late.now = at(10_900.0);
     assert_eq!(parked(&late.decide()), "deadline_exceeded");
@@ -239,7 +262,8 @@ fn storage_is_changed_only_where_it_differs_and_read_back() {
     let case = case.intent(layout, 3.0, unknown());
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let case = case.read(machine(status::READY), 5.0);
-    assert_eq!(next(&case.decide()).0, Step::RoceLinks);
+    assert_eq!(case.decide(), Decision::Settle { happened: true });
+    assert_eq!(next(&case.accepted().decide()).0, Step::RoceLinks);
 }
 
 /// The first disk with this on it, where the profile wants its data disks as ext4.
