@@ -21,6 +21,7 @@ use crate::journal::Journal;
 use crate::scripts;
 use crate::site::{CallError, Site};
 use crate::tokens;
+use crate::worker::Lease;
 
 /// What an effect needs that must exist, and be durable, before the call.
 pub(crate) enum Prepared {
@@ -142,6 +143,7 @@ pub(crate) async fn perform(
     shared: &Shared,
     site: &Site,
     journal: &mut Journal,
+    lease: &Lease,
     intent: &Intent,
     prepared: Prepared,
 ) {
@@ -151,11 +153,24 @@ pub(crate) async fn perform(
     }
     let request = Request::new(journal, &intent.effect, prepared);
     let result = match request {
-        Ok(request) => site.change(|client| async move { request.send(&client).await }).await,
+        Ok(request) => {
+            let send = |client: Client| async move {
+                if lease.holds(shared.clock.now()) {
+                    return request.send(&client).await.map(Some);
+                }
+                Ok(None)
+            };
+            site.change(send).await
+        }
         Err(text) => Err(CallError::Site(text)),
     };
     let outcome = match result {
-        Ok(answer) => {
+        Ok(None) => Outcome::NotSent {
+            code: "lease_over".to_owned(),
+            text: "this worker stood still for so long that another one may have the run"
+                .to_owned(),
+        },
+        Ok(Some(answer)) => {
             take(journal, &intent.effect, answer, asked_at, shared.clock.now());
             Outcome::Accepted
         }

@@ -5,6 +5,7 @@
 //! leaves the run as of its last commit: due again, or with an intent that has no outcome.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::policy::normalise_distro_series;
@@ -208,8 +209,8 @@ async fn step(
     match decision {
         Decision::Read(read) => match site {
             Ok(site) => {
-                let run = journal.run.clone();
-                hold(shared, &run, reads::read(shared, site, journal, read)).await;
+                let (run, lease) = (journal.run.clone(), Lease::of(shared, journal));
+                hold(shared, &run, &lease, reads::read(shared, site, journal, read)).await;
             }
             Err(error) => return unusable_site(shared, journal, error, now).await,
         },
@@ -277,8 +278,9 @@ async fn attempt(
     journal.run.lease_until = now.plus_seconds(shared.config.lease_seconds);
     journal.commit(&shared.store, now, false).await?;
     journal.pass(Moment::Call).await;
-    hold(shared, &journal.run.clone(), perform::perform(shared, site, journal, &intent, prepared))
-        .await;
+    let (run, lease) = (journal.run.clone(), Lease::of(shared, journal));
+    let call = perform::perform(shared, site, journal, &lease, &intent, prepared);
+    hold(shared, &run, &lease, call).await;
     journal.pass(Moment::Called).await;
     if let Some(outcome) = journal.run.memory.intent.as_ref().and_then(|i| i.outcome.clone()) {
         note_outcome(journal, &outcome, shared.clock.now());
@@ -286,9 +288,41 @@ async fn attempt(
     Ok(Flow::On)
 }
 
+/// How long a worker may count on its run.
+///
+/// The store keeps a worker that was away too long from writing, but not from calling: between the
+/// commit of an intent and its call a process may stand still for minutes (a suspended machine, a
+/// queue for the region), another worker finds that nothing happened and does it itself, and then
+/// the first one wakes up and does it again. So the lease is looked at once more right before the
+/// request leaves.
+pub(crate) struct Lease {
+    until_micros: AtomicI64,
+    margin_seconds: f64,
+}
+
+impl Lease {
+    fn of(shared: &Shared, journal: &Journal) -> Self {
+        Self {
+            until_micros: AtomicI64::new(journal.run.lease_until.as_micros()),
+            margin_seconds: shared.config.lease_seconds / 3.0,
+        }
+    }
+
+    fn extend(&self, until: Timestamp) {
+        self.until_micros.store(until.as_micros(), Ordering::SeqCst);
+    }
+
+    /// Whether it is sure at `now` that no other worker has the run, by any clock: a third of the
+    /// lease is left for clocks that differ and for the way of the request.
+    pub(crate) fn holds(&self, now: Timestamp) -> bool {
+        let until = Timestamp::from_micros(self.until_micros.load(Ordering::SeqCst));
+        now.plus_seconds(self.margin_seconds) < until
+    }
+}
+
 /// Keeps the lease while `work` waits for MAAS, which may hold an answer for minutes (contract
 /// section 3). A lease that is lost meanwhile shows at the next commit.
-async fn hold(shared: &Shared, run: &RunRecord, work: impl Future<Output = ()>) {
+async fn hold(shared: &Shared, run: &RunRecord, lease: &Lease, work: impl Future<Output = ()>) {
     let mut work = std::pin::pin!(work);
     loop {
         let now = shared.clock.now();
@@ -300,8 +334,9 @@ async fn hold(shared: &Shared, run: &RunRecord, work: impl Future<Output = ()>) 
         }
         let now = shared.clock.now();
         let until = now.plus_seconds(shared.config.lease_seconds);
-        if let Err(error) = shared.store.renew(run.id, run.lease_token, until).await {
-            tracing::warn!(%error, run_id = %run.id, "the lease was not renewed");
+        match shared.store.renew(run.id, run.lease_token, until).await {
+            Ok(()) => lease.extend(until),
+            Err(error) => tracing::warn!(%error, run_id = %run.id, "the lease was not renewed"),
         }
     }
 }
@@ -346,6 +381,7 @@ fn settle(journal: &mut Journal, happened: bool, now: Timestamp) {
 
 /// Commits a binding at once: the store knows whether another node holds the machine.
 async fn bind(shared: &Shared, journal: &mut Journal, now: Timestamp) -> Result<Flow, StoreError> {
+    journal.run.lease_until = now.plus_seconds(shared.config.lease_seconds);
     match journal.commit(&shared.store, now, false).await {
         Ok(()) => Ok(Flow::On),
         Err(StoreError::Conflict { detail, .. }) => {
@@ -412,6 +448,10 @@ fn finish(journal: &mut Journal, status: RunStatus, now: Timestamp) {
     journal.run.wait = None;
     journal.run.park = None;
     journal.run.ended_at = Some(now.max(journal.run.step_since));
+    if journal.run.memory.intent.as_ref().is_some_and(|intent| intent.outcome.is_none()) {
+        let (code, text) = ("run_over".to_owned(), "the run ended before it was known".to_owned());
+        journal.end(Outcome::Unknown { code, text }, now);
+    }
     journal.run.due_at = Timestamp::NEVER;
     match status {
         RunStatus::Succeeded => journal.set_node_state(steps::kind(journal.run.kind).ends, now),
