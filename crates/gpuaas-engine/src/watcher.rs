@@ -8,7 +8,9 @@
 //! Two things about the feed shape this module (contract section 13). Event ids are handed out
 //! before their transaction commits, so an event with a smaller id can appear after a larger one:
 //! every look begins [`OVERLAP`] ids before the newest one seen and skips what it saw already.
-//! And `next_uri` forgets the cursor on an empty page: the cursor is our own.
+//! And `next_uri` forgets the cursor on an empty page: the cursor is our own. What it skips is
+//! stored with the cursor: a watcher that takes over, after a crash or on another replica, would
+//! otherwise take the events of that stretch in again.
 //!
 //! A site without open runs is not looked at. When work begins there again, the cursor jumps to
 //! the newest event, and only then may a run leave its first step: it starts with reads of its
@@ -28,7 +30,7 @@ use crate::engine::Shared;
 use crate::site::{CallError, Site};
 
 /// How many ids a look reaches back before the newest one seen.
-const OVERLAP: u64 = 32;
+const OVERLAP: u32 = 32;
 /// Events asked for at once; MAAS' own limit (contract section 13).
 const PAGE: u32 = 1000;
 /// Wall seconds between two looks for sites with new work. While no site is watched, new work is
@@ -196,14 +198,21 @@ impl Watcher {
         let Some(cursor) = self.cursor else {
             // In this order: a machine bound after the question was asked changes only later.
             let newest = newest(site).await?;
-            self.cursor = Some(match self.lease.event_cursor {
-                Some(cursor) if self.resumes().await => cursor,
-                _ => newest,
-            });
+            let known = match self.lease.event_cursor {
+                Some(cursor) if self.resumes().await => {
+                    self.cursor = Some(cursor);
+                    std::mem::take(&mut self.lease.event_window)
+                }
+                _ => {
+                    self.cursor = Some(newest.last().map_or(0, |id| i64_of(*id)));
+                    newest
+                }
+            };
+            known.into_iter().for_each(|id| self.remember(id));
             return Ok(None);
         };
         let mut fresh = Vec::new();
-        let mut after = cursor.unsigned_abs().saturating_sub(OVERLAP);
+        let mut after = cursor.unsigned_abs().saturating_sub(u64::from(OVERLAP));
         loop {
             let query = EventQuery {
                 after: Some(after),
@@ -234,7 +243,8 @@ impl Watcher {
     async fn anchor(&self) -> Result<(), StoreError> {
         let now = self.shared.clock.now();
         let wakes = self.shared.store.moving_runs(self.lease.site_id).await?;
-        let batch = WatchBatch { event_cursor: self.cursor, wakes, ..WatchBatch::default() };
+        let (event_cursor, event_window) = (self.cursor, self.window());
+        let batch = WatchBatch { event_cursor, event_window, wakes, ..WatchBatch::default() };
         self.shared.store.apply_watch(now, &self.lease, batch).await
     }
 
@@ -247,13 +257,18 @@ impl Watcher {
         let site_id = self.lease.site_id;
         let nodes = self.shared.store.nodes_with_system_ids(site_id, named).await?;
         let now = self.shared.clock.now();
-        let batch = translate(&events, &nodes, newest, now);
-        self.shared.store.apply_watch(now, &self.lease, batch).await?;
+        // Noted first: if the batch cannot be written, this watcher ends.
+        events.iter().for_each(|event| self.remember(event.id));
         self.cursor = newest;
-        for event in &events {
-            self.remember(event.id);
-        }
-        Ok(())
+        let event_window = self.window();
+        let batch = WatchBatch { event_window, ..translate(&events, &nodes, newest, now) };
+        self.shared.store.apply_watch(now, &self.lease, batch).await
+    }
+
+    /// Ids over which the next look reaches back: whoever watches next has not seen their events.
+    fn window(&self) -> Vec<u64> {
+        let from = self.cursor.unwrap_or(0).unsigned_abs().saturating_sub(u64::from(OVERLAP));
+        self.seen.iter().copied().filter(|id| *id > from).collect()
     }
 
     fn remember(&mut self, id: u64) {
@@ -268,15 +283,25 @@ impl Watcher {
     }
 }
 
-async fn newest(site: &Site) -> Result<i64, CallError> {
-    let query =
-        EventQuery { level: Some(EventLevel::Debug), limit: Some(1), ..EventQuery::default() };
+/// Ids of the newest events, in order: what happened before somebody watched is not news.
+async fn newest(site: &Site) -> Result<Vec<u64>, CallError> {
+    let query = EventQuery {
+        level: Some(EventLevel::Debug),
+        limit: Some(OVERLAP),
+        ..EventQuery::default()
+    };
     let page = site.call(|client| async move { client.events(&query).await }).await?;
-    Ok(page.events.iter().map(id).max().unwrap_or(0))
+    let mut ids: Vec<u64> = page.events.iter().map(|event| event.id).collect();
+    ids.sort_unstable();
+    Ok(ids)
 }
 
 fn id(event: &Event) -> i64 {
-    i64::try_from(event.id).unwrap_or(i64::MAX)
+    i64_of(event.id)
+}
+
+fn i64_of(id: u64) -> i64 {
+    i64::try_from(id).unwrap_or(i64::MAX)
 }
 
 /// What the events of one look mean for our nodes.

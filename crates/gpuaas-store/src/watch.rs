@@ -27,6 +27,8 @@ pub struct WatchLease {
     pub token: i64,
     /// Where the next look at the event feed begins; none: never looked.
     pub event_cursor: Option<i64>,
+    /// Ids of the newest events that were taken in; a look reaches back over them.
+    pub event_window: Vec<u64>,
 }
 
 /// What the event feed says of a machine.
@@ -60,6 +62,8 @@ pub struct MachineRead {
 pub struct WatchBatch {
     /// Where the next look begins; none: as before.
     pub event_cursor: Option<i64>,
+    /// Ids of the newest events taken in, these included; written with the cursor.
+    pub event_window: Vec<u64>,
     /// Events, in the order of their ids.
     pub events: Vec<ObservedEvent>,
     /// Reads.
@@ -172,8 +176,12 @@ async fn write_batch(
     timeline::append(conn, batch.timeline.iter().map(|(node_id, event)| (*node_id, event))).await?;
     if batch.event_cursor.is_some() {
         conn.execute(
-            "UPDATE site_watch SET event_cursor = $2 WHERE site_id = $1",
-            args![lease.site_id.0, batch.event_cursor],
+            "UPDATE site_watch SET event_cursor = $2, event_window = $3 WHERE site_id = $1",
+            vec![
+                lease.site_id.0.into(),
+                batch.event_cursor.into(),
+                Val::json(&batch.event_window)?,
+            ],
         )
         .await?;
     }
@@ -219,13 +227,18 @@ impl Store {
                         "UPDATE site_watch SET holder = $3, lease_token = lease_token + 1, \
                          lease_until = $4 WHERE site_id = $1 \
                          AND (lease_until <= $2 OR holder = $3) \
-                         RETURNING lease_token, event_cursor",
+                         RETURNING lease_token, event_cursor, event_window",
                         args![site_id.0, now, &holder, until],
                     )
                     .await?;
                 let Some(row) = row else { return Ok(None) };
                 let mut cols = row.cols();
-                Ok(Some(WatchLease { site_id, token: cols.next()?, event_cursor: cols.next()? }))
+                Ok(Some(WatchLease {
+                    site_id,
+                    token: cols.next()?,
+                    event_cursor: cols.next()?,
+                    event_window: cols.json()?,
+                }))
             })
         })
         .await

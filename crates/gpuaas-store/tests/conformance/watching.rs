@@ -29,7 +29,8 @@ fn read(node_id: NodeId, status: i64, asked_at: Timestamp) -> WatchBatch {
 fn heard(node_id: NodeId, event_id: i64, status: Option<i64>, at: Timestamp) -> WatchBatch {
     let event = ObservedEvent { node_id, event_id, status, at, rebooted_at: None, alarm: None };
     let event_cursor = Some(event_id);
-    WatchBatch { events: vec![event], event_cursor, ..WatchBatch::default() }
+    let event_window = vec![event_id.unsigned_abs()];
+    WatchBatch { events: vec![event], event_cursor, event_window, ..WatchBatch::default() }
 }
 
 async fn watch(world: &World) -> WatchLease {
@@ -46,6 +47,7 @@ fn one_watcher_at_a_time() {
         };
         let first = claim(NOON, "first").await.unwrap().unwrap();
         assert_eq!((first.token, first.event_cursor), (1, None));
+        assert!(first.event_window.is_empty());
         assert_eq!(claim(at(1.0), "second").await.unwrap(), None);
         world.store.renew_watch(&first, at(90.0)).await.unwrap();
         assert_eq!(claim(at(89.0), "second").await.unwrap(), None);
@@ -70,6 +72,7 @@ fn one_watcher_at_a_time() {
         world.store.release_watch(&second).await.unwrap();
         let third = claim(at(92.0), "third").await.unwrap().unwrap();
         assert_eq!((third.token, third.event_cursor), (3, Some(7)));
+        assert_eq!(third.event_window, [7]);
         let restarted = claim(at(93.0), "third").await.unwrap().unwrap();
         assert_eq!(restarted.token, 4);
         assert_eq!(code(world.store.release_watch(&third).await), "lease_lost");
