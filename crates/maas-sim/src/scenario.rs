@@ -113,6 +113,20 @@ pub enum HumanAction {
         /// Hostname or system id.
         machine: String,
     },
+    /// Lets it boot from another disk.
+    SetBootDisk {
+        /// Hostname or system id.
+        machine: String,
+        /// Kernel name of the disk.
+        disk: String,
+    },
+    /// Lays its boot disk out.
+    SetStorageLayout {
+        /// Hostname or system id.
+        machine: String,
+        /// MAAS's name of the layout.
+        layout: String,
+    },
 }
 
 impl HumanAction {
@@ -128,7 +142,9 @@ impl HumanAction {
             | Self::Delete { machine }
             | Self::Tag { machine, .. }
             | Self::Lock { machine }
-            | Self::PowerOff { machine } => machine,
+            | Self::PowerOff { machine }
+            | Self::SetBootDisk { machine, .. }
+            | Self::SetStorageLayout { machine, .. } => machine,
         }
     }
 }
@@ -358,15 +374,43 @@ impl Region {
                 let path = format!("/MAAS/api/2.0/tags/{tag}/");
                 ("POST", path, format!("op=update_nodes&add={id}"))
             }
+            H::SetBootDisk { disk, .. } => {
+                let disk =
+                    self.disk_of(&id, disk).ok_or_else(|| HumanError::Unknown(disk.clone()))?;
+                let path = format!("/MAAS/api/2.0/nodes/{id}/blockdevices/{disk}/");
+                ("POST", path, op("set_boot_disk"))
+            }
+            H::SetStorageLayout { layout, .. } => {
+                ("POST", here, format!("op=set_storage_layout&storage_layout={layout}"))
+            }
         };
-        self.advance_only(now_us);
         let request =
             Request { method: method.to_owned(), path, body: form.into(), ..Request::default() };
+        self.advance_only(now_us);
         let response: Response = crate::ops::as_user(self, &request, &self.first_admin());
         if response.status < 300 {
             return Ok(());
         }
         Err(HumanError::Refused { status: response.status, text: response.body_text() })
+    }
+
+    fn disk_of(&mut self, machine: &str, name: &str) -> Option<i64> {
+        let shown = self.shown(machine)?;
+        let disks = shown["blockdevice_set"].as_array()?;
+        disks.iter().find(|disk| disk["name"] == name)?["id"].as_i64()
+    }
+
+    /// What MAAS shows of a machine, by hostname, rack name or system id: the answer to
+    /// `GET machines/ID/`, outside the statistics' calls.
+    pub fn shown(&mut self, machine: &str) -> Option<Value> {
+        let id = self.system_id_of(machine)?;
+        let request = Request {
+            method: "GET".to_owned(),
+            path: format!("/MAAS/api/2.0/machines/{id}/"),
+            ..Request::default()
+        };
+        let admin = self.first_admin();
+        serde_json::from_slice(&crate::ops::as_user(self, &request, &admin).body).ok()
     }
 
     /// Puts a complete custom image into the region, deployable as `custom/NAME`.

@@ -24,6 +24,8 @@ use super::transport::Fuse;
 pub(super) enum Group {
     /// The control plane's: gone when it crashes.
     Plane,
+    /// Those of a control plane that stands still: nobody runs them.
+    Still,
     /// Anybody else's.
     World,
 }
@@ -104,6 +106,23 @@ impl Crew {
         self.members.retain(|_, member| member.group != group);
     }
 
+    /// Lets the members of a group stand still: woken or not, they run when they are let go.
+    pub(super) fn hold(&mut self, group: Group) {
+        for member in self.members.values_mut().filter(|member| member.group == group) {
+            member.group = Group::Still;
+        }
+    }
+
+    /// Lets all that stand still go on, as members of `group`.
+    pub(super) fn let_go(&mut self, group: Group) {
+        for member in self.members.values_mut().filter(|m| m.group == Group::Still) {
+            member.group = group;
+            member.bell.rung.store(false, Ordering::SeqCst);
+            self.queue.lock().retain(|id| *id != member.bell.id);
+            member.waker.wake_by_ref();
+        }
+    }
+
     /// Whether somebody can run now.
     pub(super) fn is_ready(&self) -> bool {
         !self.queue.lock().is_empty()
@@ -115,6 +134,10 @@ impl Crew {
         while !fuse.is_burnt() {
             let Some(id) = self.queue.lock().pop_front() else { break };
             let Some(mut member) = self.members.remove(&id) else { continue };
+            if member.group == Group::Still {
+                self.members.insert(id, member);
+                continue;
+            }
             ran = true;
             if !self.run(&mut member, store).await {
                 self.members.insert(id, member);

@@ -11,6 +11,7 @@
 mod crew;
 mod node;
 mod transport;
+mod trap;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,9 +21,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
 use gpuaas_core::record::NodeHardware;
-use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, Fetch, VirtualClock};
-use gpuaas_store::{MasterKey, NewNode, NewRun, Onboard, Secret, Store, StoreError};
-use gpuaas_types::api::SiteStatus;
+use gpuaas_core::steps;
+use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, Fetch, Moments, VirtualClock};
+use gpuaas_store::{MasterKey, NewNode, NewRun, Onboard, Secret, StartRun, Store, StoreError};
+use gpuaas_types::api::{OnboardAccepted, SiteStatus};
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{IdSource, NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp};
@@ -35,6 +37,7 @@ use crate::hosts::BootTimes;
 use crate::serve::of_store;
 use crew::{Crew, Group};
 pub use transport::Fuse;
+pub use trap::{Intended, Passed, Trap};
 
 /// When every world begins: any moment will do, as long as it is the same one.
 const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
@@ -247,13 +250,21 @@ impl World {
     /// # Errors
     /// The store's.
     pub async fn start(&mut self, skew_seconds: f64) -> Result<(), Failure> {
+        let now = self.clock.now().plus_seconds(skew_seconds);
+        self.store.end_leases_of_dead_owner(now).await.map_err(of_store)?;
+        self.start_beside(skew_seconds, None);
+        Ok(())
+    }
+
+    /// The same beside a control plane that may not be dead, as another replica starts: whatever
+    /// is leased stays so until its time is over. It tells of the `moments` of its runs.
+    pub fn start_beside(&mut self, skew_seconds: f64, moments: Option<Arc<dyn Moments>>) {
         self.skew_seconds = skew_seconds;
         let clock: Arc<dyn Clock> = Arc::new(self.clock.ahead(skew_seconds));
-        self.store.end_leases_of_dead_owner(clock.now()).await.map_err(of_store)?;
         let connect =
             transport::Within::new(Arc::clone(&self.region), &self.clock, Arc::clone(&self.fuse))
                 .signed_by(Arc::clone(&clock));
-        let engine = Engine::assemble(EngineParts {
+        let parts = EngineParts {
             store: self.store.clone(),
             clock,
             ids: Arc::clone(&self.parts.ids) as Arc<dyn IdSource>,
@@ -267,12 +278,11 @@ impl World {
                 self.parts.parallel_runs = config.parallel_runs;
                 config
             },
-        });
-        self.engine = Some(Arc::new(engine));
+        };
+        self.engine = Some(Arc::new(Engine::assemble_for(parts, moments)));
         self.plane.up.store(true, Ordering::SeqCst);
         self.next_due = Some(self.clock.now());
         self.due_as_of = None;
-        Ok(())
     }
 
     /// Drops the control plane wherever it is: between a call and its record, in the middle of an
@@ -280,10 +290,72 @@ impl World {
     pub fn crash(&mut self) {
         self.plane.up.store(false, Ordering::SeqCst);
         self.crew.dismiss(Group::Plane);
+        self.leave();
+    }
+
+    fn leave(&mut self) {
         self.engine = None;
         self.fuse.replace();
         self.working = Arc::default();
         self.watching = Arc::default();
+    }
+
+    /// Lets the control plane stand still wherever it is, as a machine that is suspended does:
+    /// nothing of it runs, and it knows of nothing, until [`World::let_go`].
+    pub fn hold(&mut self) {
+        self.crew.hold(Group::Plane);
+        self.leave();
+    }
+
+    /// Lets what stands still go on with the work in its hands. It takes up no new work.
+    pub fn let_go(&mut self) {
+        self.crew.let_go(Group::Plane);
+    }
+
+    /// Looks for work at the next turn: somebody wrote to the store from outside.
+    pub fn look_again(&mut self) {
+        self.next_due = Some(self.clock.now());
+        self.due_as_of = None;
+    }
+
+    /// An operator names one racked machine.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn onboard(&mut self, machine: &HostView) -> Result<OnboardAccepted, Failure> {
+        let now = self.clock.now();
+        let place = (self.site_id, self.parts.profile_id);
+        let asked = request(&*self.parts.ids, now, place, machine);
+        let onboarded = self.store.onboard(now, asked).await.map_err(of_store)?;
+        self.look_again();
+        Ok(onboarded.accepted)
+    }
+
+    /// An operator begins a run on a node that exists, where the table of kinds allows it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn begin(&mut self, node_id: NodeId, kind: RunKind) -> Result<RunId, Failure> {
+        let now = self.clock.now();
+        let row = steps::kind(kind);
+        let run = NewRun {
+            id: RunId::new(&*self.parts.ids, now),
+            kind,
+            step: row.first(),
+            profile_revision: 1,
+            cause: "asked for".to_owned(),
+        };
+        let id = run.id;
+        let asked = StartRun { node_id, run, from: row.from, history: Vec::new(), audit: None };
+        self.store.start_run_from(now, asked).await.map_err(of_store)?;
+        self.look_again();
+        Ok(id)
+    }
+
+    /// An agent of `node_id` that does what it is told until `run_id` is over.
+    pub fn serve_tasks(&mut self, node_id: NodeId, run_id: RunId) {
+        let enrolled = node::Enrolled { node_id, run_id };
+        self.crew.add(Group::World, node::serve(Arc::clone(&self.plane), enrolled));
     }
 
     /// Lets an operator name every racked machine, one after the other.
@@ -352,8 +424,14 @@ impl World {
         {
             self.watching.store(true, Ordering::SeqCst);
             let (site_id, watching) = (self.site_id, Arc::clone(&self.watching));
+            let clock = self.clock.clone();
             self.crew.add(Group::Plane, async move {
+                let began = clock.now();
                 engine.watch(site_id).await;
+                // Another control plane may watch already; it is not asked all the time.
+                if clock.now() == began {
+                    clock.sleep_until(began.plus_seconds(15.0)).await;
+                }
                 watching.store(false, Ordering::SeqCst);
             });
         }

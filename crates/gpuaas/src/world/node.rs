@@ -28,8 +28,8 @@ const CALLBACK_TRIES: u32 = 3;
 /// Who an agent is once the control plane took it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Enrolled {
-    node_id: NodeId,
-    run_id: RunId,
+    pub(super) node_id: NodeId,
+    pub(super) run_id: RunId,
 }
 
 /// A system at its first boot.
@@ -122,6 +122,11 @@ impl Newborn {
 /// The agent of a node that is enrolled, until its diagnostics are handed in.
 pub(super) async fn agent(plane: Arc<Plane>, enrolled: Enrolled) {
     plane.beat(enrolled).await;
+    serve(plane, enrolled).await;
+}
+
+/// Does the tasks of a node until its run is over or asks for nothing more.
+pub(super) async fn serve(plane: Arc<Plane>, enrolled: Enrolled) {
     let mut pause_seconds = POLL_SECONDS;
     loop {
         plane.reached().await;

@@ -45,6 +45,11 @@ impl Fuse {
         self.burnt.load(Ordering::SeqCst)
     }
 
+    /// Lets the control plane end here and now.
+    pub(super) fn burn(&self) {
+        self.burnt.store(true, Ordering::SeqCst);
+    }
+
     /// A new fuse that nobody has lit.
     pub fn replace(&self) {
         self.left.store(i64::MAX, Ordering::SeqCst);
