@@ -13,6 +13,8 @@ pub mod discover;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod leave;
+#[cfg(test)]
+mod leave_tests;
 pub mod ready;
 #[cfg(test)]
 mod tests;

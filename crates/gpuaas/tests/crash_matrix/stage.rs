@@ -337,16 +337,14 @@ impl Scene {
     pub(crate) async fn to_end(&mut self) -> Result<Came, Failure> {
         loop {
             let run = self.world.store.run(self.run_id).await.expect("a run");
-            if !matches!(run.status, RunStatus::Running | RunStatus::Waiting)
-                && self.told.is_none()
+            if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) && self.told.is_none()
             {
                 return Ok(Came::There);
             }
             let passed = self.trap.count() + self.second.count();
             let open = self.told.is_some();
-            let news = |s: &Self| {
-                s.trap.count() + s.second.count() > passed || open && s.told.is_none()
-            };
+            let news =
+                |s: &Self| s.trap.count() + s.second.count() > passed || open && s.told.is_none();
             match self.drive(news).await? {
                 Came::There => {}
                 other => return Ok(other),
