@@ -1,21 +1,18 @@
 //! Runs: handing them out, waking them, taking their results back. The rules are told in the
-//! text of the crate.
+//! text of the crate; what operators say to runs is in [`crate::order`].
 
 use gpuaas_core::effect::Intent;
-use gpuaas_core::memory::Memory;
-use gpuaas_core::record::{NodeRecord, Report, ReportKind, RunRecord};
+use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_types::agent::TaskSpec;
-use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::machine::Observation;
-use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, Step, TaskId, Timestamp};
+use gpuaas_types::{NodeId, NodeState, RunId, Step, TaskId, Timestamp};
 
-use crate::agent::append_report;
-use crate::audit::NewAudit;
 use crate::db::{Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::rows::{self, run_columns};
 use crate::token::NewToken;
-use crate::{Store, audit, timeline, token, watch};
+use crate::{Store, timeline, token, watch};
 
 /// A run handed to a worker, with everything stored that a decision about it needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -468,178 +465,4 @@ impl Store {
             .await?;
         row.map(|row| row.cols().at()).transpose()
     }
-
-    /// Lets a parked run go on where it stopped, and writes down who said so.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], `run_not_parked`, or the database's.
-    pub async fn resume(
-        &self,
-        now: Timestamp,
-        run_id: RunId,
-        actor: &str,
-        reason: &str,
-    ) -> Result<(), StoreError> {
-        self.order(now, run_id, Order::Resume, actor, reason).await
-    }
-
-    /// Tells a run what an operator wants, and writes down who said so: in the audit and on the
-    /// node's timeline.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`]; `run_not_parked` for what only a parked run can be told;
-    /// `run_over`; the database's. In each case nothing was written.
-    pub async fn order(
-        &self,
-        now: Timestamp,
-        run_id: RunId,
-        order: Order,
-        actor: &str,
-        reason: &str,
-    ) -> Result<(), StoreError> {
-        let said = Said { order, actor: actor.to_owned(), reason: reason.to_owned() };
-        self.write(move |conn| Box::pin(async move { obey(conn, now, run_id, said).await }))
-            .await?;
-        self.signal_due();
-        Ok(())
-    }
-}
-
-/// What an operator may tell a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Order {
-    /// Go on where it stopped. Only a parked run.
-    Resume,
-    /// Go on, and forget what was tried in this step. Only a parked run.
-    Retry,
-    /// End, as the step allows.
-    Cancel {
-        /// Leave the machine in MAAS as it is.
-        leave_machine: bool,
-    },
-    /// Take an operator's word for a check that does not pass; a parked run goes on.
-    SkipCheck {
-        /// Name of the check.
-        check: String,
-        /// Until when the word holds.
-        until: Timestamp,
-    },
-}
-
-struct Said {
-    order: Order,
-    actor: String,
-    reason: String,
-}
-
-impl Said {
-    fn action(&self) -> &'static str {
-        match self.order {
-            Order::Resume => "run.resume",
-            Order::Retry => "run.retry",
-            Order::Cancel { .. } => "run.cancel",
-            Order::SkipCheck { .. } => "run.skip_check",
-        }
-    }
-
-    fn detail(&self) -> serde_json::Value {
-        let Self { order, reason, .. } = self;
-        match order {
-            Order::Resume | Order::Retry => serde_json::json!({ "reason": reason }),
-            Order::Cancel { leave_machine } => {
-                serde_json::json!({ "reason": reason, "leave_machine": leave_machine })
-            }
-            Order::SkipCheck { check, until } => {
-                serde_json::json!({ "reason": reason, "check": check, "until": until })
-            }
-        }
-    }
-
-    /// Code and sentence for the timeline.
-    fn line(&self) -> (&'static str, String) {
-        let Self { order, actor, reason } = self;
-        match order {
-            Order::Resume => ("run_resumed", format!("{actor} resumed the run: {reason}")),
-            Order::Retry => ("run_retried", format!("{actor} has the run try again: {reason}")),
-            Order::Cancel { leave_machine } => {
-                let machine = if *leave_machine { ", leaving the machine as it is" } else { "" };
-                ("cancel_asked", format!("{actor} cancels the run{machine}: {reason}"))
-            }
-            Order::SkipCheck { check, until } => {
-                ("check_skipped", format!("{actor} skips check {check} until {until}: {reason}"))
-            }
-        }
-    }
-
-    /// What the run reads of it. Appended, so that a worker that holds the run loses nothing and
-    /// overwrites nothing.
-    fn report(&self) -> Option<ReportKind> {
-        let (actor, reason) = (self.actor.clone(), self.reason.clone());
-        match &self.order {
-            Order::Resume | Order::Retry => None,
-            Order::Cancel { leave_machine } => {
-                Some(ReportKind::CancelAsked { actor, reason, leave_machine: *leave_machine })
-            }
-            Order::SkipCheck { check, until } => {
-                let (check, until) = (check.clone(), *until);
-                Some(ReportKind::CheckSkipped { check, actor, reason, until })
-            }
-        }
-    }
-}
-
-async fn obey(
-    conn: &mut Conn,
-    now: Timestamp,
-    run_id: RunId,
-    said: Said,
-) -> Result<(), StoreError> {
-    let row = conn
-        .first("SELECT status, memory, step FROM run WHERE id = $1", args![run_id.0])
-        .await?
-        .ok_or_else(|| StoreError::not_found("run", run_id))?;
-    let mut cols = row.cols();
-    let (status, mut memory): (RunStatus, Memory) = (cols.word()?, cols.json()?);
-    let step: Step = cols.word()?;
-    let report = said.report();
-    if !status.is_open() && report.is_some() {
-        return Err(StoreError::conflict("run_over", format!("run {run_id} is {status}")));
-    }
-    match said.order {
-        Order::Retry => memory.retry(now),
-        _ => memory.resume(now),
-    }
-    let resumed = conn
-        .execute(
-            "UPDATE run SET status = 'running', park = NULL, wait = NULL, memory = $3, \
-             due_at = $2, wake_seq = wake_seq + 1, lease_token = lease_token + 1, \
-             lease_until = 0 WHERE id = $1 AND status = 'parked'",
-            vec![run_id.0.into(), now.into(), Val::json(&memory)?],
-        )
-        .await?;
-    if resumed == 0 && report.is_none() {
-        let detail = format!("run {run_id} is {status}, not parked");
-        return Err(StoreError::conflict("run_not_parked", detail));
-    }
-    let node_id = wake_one(conn, now, run_id).await?;
-    if let Some(report) = report {
-        append_report(conn, now, run_id, &report).await?;
-    }
-    let (code, text) = said.line();
-    let line = TimelineEvent {
-        at: now,
-        run_id: Some(run_id),
-        step: Some(step),
-        source: Source::Operator,
-        code: code.to_owned(),
-        text,
-    };
-    timeline::append(conn, [(node_id, &line)]).await?;
-    let entry = NewAudit {
-        action: said.action().to_owned(),
-        subject: run_id.to_string(),
-        detail: said.detail(),
-        actor: said.actor,
-    };
-    audit::append(conn, now, &entry).await
 }
