@@ -91,6 +91,14 @@ pub enum Effect {
     },
     /// `op=power_off`.
     PowerOff,
+    /// `op=power_on`.
+    PowerOn,
+    /// `op=abort` of an erasing.
+    Abort,
+    /// `op=mark_broken`.
+    MarkBroken,
+    /// `op=mark_fixed`.
+    MarkFixed,
 }
 
 /// Scripts for a commissioning, by name or tag; an empty list leaves the choice to MAAS.
@@ -149,6 +157,10 @@ impl Effect {
             Self::LinkSubnet { .. } => "link_subnet",
             Self::Deploy { .. } => "deploy",
             Self::PowerOff => "power_off",
+            Self::PowerOn => "power_on",
+            Self::Abort => "abort",
+            Self::MarkBroken => "mark_broken",
+            Self::MarkFixed => "mark_fixed",
         }
     }
 
@@ -161,7 +173,7 @@ impl Effect {
         match self {
             Self::CreateMachine => 45.0,
             // A BMC may take a minute, and MAAS waits for it (contract section 9).
-            Self::PowerOff => 75.0,
+            Self::PowerOff | Self::PowerOn | Self::Abort => 75.0,
             _ => 20.0,
         }
     }
@@ -210,9 +222,13 @@ impl Effect {
                     )
             }
             Self::PowerOff => machine.power_state == "off",
-            Self::Commission { .. } | Self::OverrideFailedTesting | Self::Deploy { .. } => {
-                before != Some(machine.status)
-            }
+            Self::PowerOn => machine.power_state == "on",
+            Self::MarkBroken => machine.status == status::BROKEN,
+            Self::MarkFixed => machine.status != status::BROKEN,
+            Self::Abort
+            | Self::Commission { .. }
+            | Self::OverrideFailedTesting
+            | Self::Deploy { .. } => before != Some(machine.status),
         };
         if done { Probe::Happened } else { Probe::NotYet }
     }

@@ -134,6 +134,9 @@ pub struct Memory {
     pub intent: Option<Intent>,
     /// Tries per effect name in the current visit of the step.
     pub tries: BTreeMap<String, u32>,
+    /// How often MAAS took or refused each effect in the current visit of the step.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub answers: BTreeMap<String, u32>,
     /// When each effect was last intended in this run.
     pub intended_at: BTreeMap<String, Timestamp>,
     /// How often each step was entered.
@@ -187,6 +190,17 @@ impl Memory {
         self.intent = Some(intent);
     }
 
+    /// Completes the current intent and returns it.
+    pub fn end(&mut self, outcome: Outcome, now: Timestamp) -> Option<&Intent> {
+        let intent = self.intent.as_mut()?;
+        if matches!(outcome, Outcome::Accepted | Outcome::Rejected { .. }) {
+            *self.answers.entry(intent.effect.name().to_owned()).or_insert(0) += 1;
+        }
+        intent.outcome = Some(outcome);
+        intent.ended_at = Some(now);
+        Some(intent)
+    }
+
     /// Number of the next try of `effect`: one more where it is what was tried last, so that the
     /// same call for another disk, interface or script begins anew.
     #[must_use]
@@ -198,6 +212,7 @@ impl Memory {
     pub fn enter(&mut self, step: Step) {
         self.intent = None;
         self.tries.clear();
+        self.answers.clear();
         self.read_failure = None;
         self.parked_code = None;
         *self.visits.entry(step).or_insert(0) += 1;
@@ -223,6 +238,7 @@ impl Memory {
         self.resume(now);
         self.retried_at = Some(now);
         self.tries.clear();
+        self.answers.clear();
         self.visits.remove(&Step::ReleaseForRetry);
         self.task_id = None;
         let refused = |outcome: &Outcome| {

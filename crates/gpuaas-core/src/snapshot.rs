@@ -48,6 +48,8 @@ pub struct Snapshot<'a> {
     pub commissioning: Option<&'a [MaasScript]>,
     /// Who goes before this run into the deploying part; none: no limit, or not yet at the gate.
     pub batch: Option<BatchQueue>,
+    /// The MAAS user that GPUaaS asks as; empty: not known.
+    pub maas_user: &'a str,
     /// Somebody follows the site's event feed, so no change from now on is missed.
     pub watched: bool,
     /// How long the current step is expected to take, learned from earlier runs or from the table.

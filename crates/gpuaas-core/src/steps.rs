@@ -12,7 +12,7 @@
 use gpuaas_types::NodeState as N;
 use gpuaas_types::{Bucket, NodeState, RunKind, Step};
 
-use crate::decide::{boot, commission, deploy, discover, leave, ready};
+use crate::decide::{boot, commission, deploy, discover, leave, ready, release};
 use crate::record::RunRecord;
 use crate::snapshot::{Decision, Snapshot};
 
@@ -278,7 +278,7 @@ pub const fn effects(step: Step) -> &'static [&'static str] {
     match step {
         Step::Discover => &["create_machine"],
         Step::ReleaseAdopted | Step::ReleaseForRetry | Step::Release | Step::ReleaseForCancel => {
-            &["release"]
+            release::EFFECTS
         }
         Step::RegisterScripts => &["register_script"],
         Step::Commission => &["commission", "override_failed_testing"],

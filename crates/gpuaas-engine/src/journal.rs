@@ -42,6 +42,8 @@ pub(crate) struct Journal {
     moments: Option<Arc<dyn Moments>>,
     /// What earlier runs teach of this one's pace.
     pub(crate) pace: Arc<Pace>,
+    /// The MAAS user that the site's key belongs to; empty: not known.
+    pub(crate) maas_user: String,
     /// What the profile's validation bundle asks of the host; none: it does not resolve.
     pub(crate) validation: Option<Vec<HostCheck>>,
     /// Scripts of the profile's commissioning bundle; none: it does not resolve.
@@ -82,6 +84,7 @@ impl Journal {
             watched,
             moments,
             pace: Arc::default(),
+            maas_user: String::new(),
             validation: Some(Vec::new()),
             commissioning: Some(Vec::new()),
             batch: None,
@@ -109,6 +112,7 @@ impl Journal {
             validation: self.validation.as_deref(),
             commissioning: self.commissioning.as_deref(),
             batch: self.batch,
+            maas_user: &self.maas_user,
             watched: self.watched,
             expected: self.pace.of(self.run.step),
         }
@@ -252,12 +256,9 @@ impl Journal {
 
     /// Completes the current intent.
     pub(crate) fn end(&mut self, outcome: Outcome, now: Timestamp) {
-        let Some(intent) = self.run.memory.intent.as_mut() else {
+        let Some(ended) = self.run.memory.end(outcome, now).cloned() else {
             return;
         };
-        intent.outcome = Some(outcome);
-        intent.ended_at = Some(now);
-        let ended = intent.clone();
         self.attempts.retain(|attempt| attempt.id != ended.id);
         self.attempts.push(ended);
     }

@@ -290,7 +290,11 @@ enum Request {
     Unlink { system_id: String, interface_id: i64, link_id: i64 },
     Link { system_id: String, interface_id: i64, subnet_cidr: String, ip_address: String },
     Deploy { system_id: String, options: Box<DeployOptions> },
-    PowerOff { system_id: String },
+    PowerOff { system_id: String, comment: String },
+    PowerOn { system_id: String, comment: String },
+    Abort { system_id: String, comment: String },
+    MarkBroken { system_id: String, comment: String },
+    MarkFixed { system_id: String, comment: String },
 }
 
 impl Request {
@@ -305,6 +309,7 @@ impl Request {
             (_, prepared) => prepared,
         };
         let system_id = journal.node.system_id.clone().ok_or("the node has no machine yet")?;
+        let comment = format!("GPUaaS {} run {}", journal.run.kind, journal.run.id);
         Ok(match effect.clone() {
             Effect::CreateMachine => return Err("the BMC password was not loaded".to_owned()),
             Effect::Release { erase } => Self::Release { system_id, erase },
@@ -318,7 +323,11 @@ impl Request {
                 Self::Commission { system_id, options: Box::new(options) }
             }
             Effect::OverrideFailedTesting => Self::Override { system_id },
-            Effect::PowerOff => Self::PowerOff { system_id },
+            Effect::PowerOff => Self::PowerOff { system_id, comment },
+            Effect::PowerOn => Self::PowerOn { system_id, comment },
+            Effect::Abort => Self::Abort { system_id, comment },
+            Effect::MarkBroken => Self::MarkBroken { system_id, comment },
+            Effect::MarkFixed => Self::MarkFixed { system_id, comment },
             Effect::SetBootDisk { block_device_id } => {
                 Self::SetBootDisk { system_id, block_device_id }
             }
@@ -345,7 +354,7 @@ impl Request {
                     distro_series: Some(distro_series),
                     user_data: Some(user_data),
                     enable_hw_sync,
-                    comment: Some(format!("GPUaaS run {}", journal.run.id)),
+                    comment: Some(comment),
                     ..DeployOptions::default()
                 };
                 Self::Deploy { system_id, options: Box::new(options) }
@@ -411,10 +420,22 @@ impl Request {
                     .await
                     .map(|i| Answer::Interface(Box::new(i)))
             }
-            Self::PowerOff { system_id } => {
-                let comment = "GPUaaS: the machine left service";
-                let answer = client.power_off(&system_id, false, Some(comment)).await?;
+            Self::PowerOff { system_id, comment } => {
+                let answer = client.power_off(&system_id, false, Some(&comment)).await?;
                 Ok(answer.map_or(Answer::Nothing, machine))
+            }
+            Self::PowerOn { system_id, comment } => {
+                let answer = client.power_on(&system_id, Some(&comment)).await?;
+                Ok(answer.map_or(Answer::Nothing, machine))
+            }
+            Self::Abort { system_id, comment } => {
+                client.abort(&system_id, Some(&comment)).await.map(machine)
+            }
+            Self::MarkBroken { system_id, comment } => {
+                client.mark_broken(&system_id, &comment).await.map(machine)
+            }
+            Self::MarkFixed { system_id, comment } => {
+                client.mark_fixed(&system_id, Some(&comment)).await.map(machine)
             }
             Self::Deploy { system_id, options } => {
                 client.deploy(&system_id, &options).await.map(machine)

@@ -127,6 +127,9 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
         || shared.store.is_watched(site_id, shared.clock.now()).await?;
     let moments = shared.moments.clone();
     let mut journal = Journal::new(claimed, spec, profile, roce, watched, moments);
+    if let Ok(site) = &site {
+        journal.maas_user.clone_from(&site.record.status.maas_user);
+    }
     journal.pass(Moment::Claimed).await;
     let reference = &journal.profile().post_deploy_validation_bundle_ref;
     if !reference.is_empty() {

@@ -4,8 +4,9 @@ mod common;
 
 use common::Harness;
 use gpuaas_core::record::{NodeHardware, RunRecord};
+use gpuaas_core::steps;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
-use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunKind, RunStatus};
+use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunKind, RunStatus, Step};
 use maas_sim::{Fault, FaultKind, HumanAction, MachineSpec, SimOptions, Status, ZERO};
 
 /// Every mutation of an onboarding, by the simulator's name of its endpoint.
@@ -132,6 +133,108 @@ async fn a_lost_answer_while_leaving_or_reimaging_loses_nothing() {
         let tried = asked.iter().any(|attempt| attempt.effect == label);
         assert_eq!(seen, tried, "{case}: the timeline does not tell of the lost answer");
     }
+}
+
+/// Loses every answer of each of `effects` once, in the release of a node that needs that rung of
+/// the ladder; `trouble` is what makes it need it.
+#[expect(clippy::unwrap_used, reason = "a test")]
+async fn lost_on_the_ladder(
+    effects: &[&'static str],
+    profile: ProfileSpec,
+    trouble: impl Fn(&str, &str) -> Vec<Fault>,
+) {
+    let cases: Vec<(&str, FaultKind)> =
+        effects.iter().flat_map(|e| LOSSES.iter().map(move |l| (*e, *l))).collect();
+    let harness = Harness::with(zero(cases.len()), profile, 40.0).await;
+    let mut nodes = Vec::new();
+    for host in &harness.hosts {
+        nodes.push(harness.onboard(host).await);
+    }
+    let mut runs = Vec::new();
+    for ((host, (effect, loss)), node) in harness.hosts.iter().zip(&cases).zip(nodes) {
+        assert_eq!(harness.rest(node.run_id).await.status, RunStatus::Succeeded);
+        harness.sim.with(|region| {
+            let endpoint = format!("machine.{effect}");
+            region.inject(Fault::new(*loss).on(&host.name).at(&endpoint).times(1));
+            for fault in trouble(effect, &host.name) {
+                region.inject(fault);
+            }
+        });
+        let id = harness.begin(node.node_id, RunKind::Decommission).await;
+        runs.push((host.name.clone(), *effect, *loss, id));
+    }
+    for (name, _, _, id) in runs.iter().filter(|(_, effect, ..)| *effect == "abort") {
+        harness.until_waiting(*id, Step::Release).await;
+        let status = harness.sim.with(|region| region.status_of(name));
+        assert_eq!(status, Some(Status::DiskErasing));
+    }
+    // Four times what the step is expected to take.
+    harness.jump(7300.0);
+    for (name, effect, loss, id) in runs {
+        let run = harness.rest(id).await;
+        let case = format!("{effect} {loss:?}");
+        // A lost power cycle counts against the ladder's bound, while the BMC fails as often as
+        // before: then the run parks and says what was tried.
+        let parked = run.park.as_ref().filter(|_| effect.starts_with("power"));
+        match parked {
+            Some(park) => assert_eq!(park.code, "release_failed", "{case}: {park:?}"),
+            None => assert_eq!(run.status, RunStatus::Succeeded, "{case}: {:?}", run.park),
+        }
+        let seen = harness.codes(id).await.iter().any(|code| code == "unknown_outcome");
+        assert!(seen, "{case}: the timeline does not tell of the lost answer");
+        let attempts = harness.store.attempts(id).await.unwrap();
+        let tried: Vec<_> = attempts.iter().filter(|attempt| attempt.effect == effect).collect();
+        let lost_after = matches!(loss, FaultKind::Accepted504 | FaultKind::ResetAfterAccept);
+        assert!(!tried.is_empty(), "{case}");
+        // What fails the releases may fail the BMC once more.
+        if matches!(effect, "abort" | "mark_broken" | "mark_fixed") {
+            assert_eq!(tried.len(), if lost_after { 1 } else { 2 }, "{case}: {tried:?}");
+        }
+        let (status, stats) = harness
+            .sim
+            .with(|region| (region.status_of(&name), region.stats().machines[&name].clone()));
+        assert_eq!(stats.double_deploys, 0, "{case}");
+        assert_eq!(status == Some(Status::Ready), run.park.is_none(), "{case}: {status:?}");
+    }
+}
+
+/// The BMC fails the next releases. One from Failed disk erasing that fails again leaves no trace,
+/// so it counts as one that did not happen, and is tried again.
+fn bmc_fails(name: &str, times: u32) -> Fault {
+    Fault::new(FaultKind::BmcError).on(name).times(times)
+}
+
+/// Together with the next test: every effect that a release may ask for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_to_an_abort_or_a_repair_loses_no_machine() {
+    let effects: Vec<&str> = steps::effects(Step::Release)
+        .iter()
+        .copied()
+        .filter(|effect| !effect.starts_with("power"))
+        .collect();
+    let profile = ProfileSpec {
+        release_erase: true,
+        release_fallback_no_erase: true,
+        ..ProfileSpec::default()
+    };
+    lost_on_the_ladder(&effects, profile, |effect, name| match effect {
+        "release" => Vec::new(),
+        "abort" => vec![Fault::new(FaultKind::StuckErasing).on(name).times(1)],
+        _ => vec![bmc_fails(name, 4)],
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_while_power_cycling_loses_no_machine() {
+    let effects: Vec<&str> = steps::effects(Step::Release)
+        .iter()
+        .copied()
+        .filter(|effect| effect.starts_with("power"))
+        .collect();
+    assert_eq!(effects.len(), 2);
+    let profile = ProfileSpec { release_erase: true, ..ProfileSpec::default() };
+    lost_on_the_ladder(&effects, profile, |_, name| vec![bmc_fails(name, 7)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

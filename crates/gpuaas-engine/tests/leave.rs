@@ -67,7 +67,8 @@ async fn disks_that_maas_cannot_wipe_stop_the_release_unless_the_policy_lets_the
         let node = harness.active(&harness.hosts[0]).await;
         harness.sim.with(|region| {
             let name = &region.hosts()[0].name;
-            region.inject(Fault::new(FaultKind::BmcError).on(name).times(1));
+            let fault = Fault::new(FaultKind::BmcError).on(name);
+            region.inject(if fallback { fault.times(1) } else { fault });
         });
         let id = harness.begin(node.node_id, RunKind::Decommission).await;
         let run = harness.rest(id).await;
@@ -77,10 +78,33 @@ async fn disks_that_maas_cannot_wipe_stop_the_release_unless_the_policy_lets_the
             let told = rows.iter().any(|row| row.event.text.contains("without erasing"));
             assert!(told, "{rows:?}");
         } else {
-            assert_eq!(run.park.unwrap().code, "release_failed");
+            let park = run.park.unwrap();
+            assert_eq!(park.code, "release_failed");
+            let tried = "release 2 times, mark_broken, power_off without effect, power_on";
+            assert!(park.evidence.iter().any(|line| line.ends_with(tried)), "{park:?}");
             assert_eq!(state(&harness, node.node_id).await, NodeState::Draining);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_someone_else_deployed_since_is_detached_and_not_released() {
+    let harness = Harness::start(1, ProfileSpec::default()).await;
+    let host = &harness.hosts[0];
+    let node = harness.active(host).await;
+    harness.repurpose(&host.name, "ann").await;
+    let before = mutations(&harness);
+    let id = harness.begin(node.node_id, RunKind::Decommission).await;
+    let park = harness.rest(id).await.park.unwrap();
+    assert_eq!(park.code, "machine_repurposed");
+    assert!(park.text.contains("MAAS user ann") && park.next_action.contains("detach"), "{park:?}");
+    let cancel = Order::Cancel { leave_machine: false };
+    harness.store.order(harness.now(), id, cancel, "eve", "it is ann's").await.unwrap();
+    assert_eq!(harness.rest(id).await.status, RunStatus::Cancelled);
+    let id = harness.begin(node.node_id, RunKind::Detach).await;
+    assert_eq!(harness.rest(id).await.status, RunStatus::Succeeded);
+    assert_eq!(state(&harness, node.node_id).await, NodeState::Detached);
+    assert_eq!(mutations(&harness), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,9 +1,7 @@
-//! The capability matrix of hardware classes (seed 1, section 4), as far as an onboarding shows
-//! it: every cell that says Yes or Partial is backed by what a run of that class wrote down. Where
-//! the seed says No to commissioning script bundles in every class, a profile now may have one.
-//!
-//! What is out of scope is refused with a reason. What a node's leaving shows (release without
-//! erase, detach, handoff) is not in the table here.
+//! The capability matrix of hardware classes (seed 1, section 4): every cell that says Yes or
+//! Partial is backed by what a run of that class wrote down, and so is every refusal of what is out
+//! of scope. Where the seed says No to commissioning script bundles in every class, a profile now
+//! may have one.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -12,12 +10,14 @@ mod common;
 use common::Harness;
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::steps::DEPLOYING;
-use gpuaas_types::api::Owner;
-use gpuaas_types::spec::{FabricMode, ProfileSpec, RoceAssignmentSpec};
-use gpuaas_types::{RandomIds, RoceAssignmentId, RunStatus};
-use maas_sim::{Fault, FaultKind, SimOptions, ZERO};
+use gpuaas_store::Order;
+use gpuaas_types::api::{OnboardAccepted, Owner};
+use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode, RoceAssignmentSpec};
+use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus};
+use maas_sim::{Fault, FaultKind, SimOptions, Status, ZERO};
 
-/// Capability, the six cells in the order of the presets (Y, P, N), and what shows it.
+/// Capability, the six cells in the order of the presets (Yes, Partial, No, Out of scope), and what
+/// shows it.
 #[rustfmt::skip]
 const MATRIX: &[(&str, &str, Shown)] = &[
     ("MAAS site binding and credentials",              "YYYYYY", Shown::Check("image_available_and_approved")),
@@ -32,6 +32,10 @@ const MATRIX: &[(&str, &str, Shown)] = &[
     ("Vendor driver / runtime package shaping",        "PPPPPP", Shown::Check("artifacts_fetchable")),
     ("Commissioning / firmware script bundle",         "YYYYYY", Shown::Check("script_gpu_presence")),
     ("Hardware sync enforcement",                      "YYYYYY", Shown::Check("gate_maas_deployed")),
+    ("Release: do not erase if MAAS cannot wipe",      "YYYYYY", Shown::Released),
+    ("GPUaaS-only detach after external repurpose",    "YYYYYY", Shown::Detached),
+    ("Customer-handoff: do not touch MAAS again",      "PPPPPP", Shown::HandedOff),
+    ("MAAS server install/tune",                       "OOOOOO", Shown::Refused),
 ];
 
 #[derive(Clone, Copy)]
@@ -44,6 +48,14 @@ enum Shown {
     Batch,
     /// The agent saw the fabric.
     Fabric,
+    /// MAAS could not wipe the second node's disks, and it was released all the same.
+    Released,
+    /// Someone else deployed the first node's machine: not released, but given up.
+    Detached,
+    /// A node that left touched nothing in MAAS.
+    HandedOff,
+    /// What would need a change of MAAS itself stopped, with a reason.
+    Refused,
 }
 
 /// A class's preset with the policies on that an operator would turn on to use a capability.
@@ -53,6 +65,9 @@ fn profile(class: usize, preset: ProfileSpec) -> ProfileSpec {
         require_hw_sync: true,
         storage_layout_profile: if class == 3 { "lvm-data" } else { "lvm" }.to_owned(),
         commissioning_bundle_ref: "commissioning-base@1.0.0".to_owned(),
+        release_mode: ReleaseMode::Managed,
+        release_erase: true,
+        release_fallback_no_erase: true,
         ..preset
     };
     if matches!(class, 3 | 4) {
@@ -64,25 +79,122 @@ fn profile(class: usize, preset: ProfileSpec) -> ProfileSpec {
     spec
 }
 
+/// A run, and what it wrote down.
+type Said = (RunId, String);
+
 struct Evidence {
     run: RunRecord,
     deploys: u64,
     at_once: i32,
+    released: Said,
+    detached: Said,
+    handed_off: Said,
+    refused: Said,
 }
 
 impl Evidence {
-    fn of(&self, shown: Shown) -> Option<String> {
+    fn of(&self, shown: Shown) -> Option<Said> {
+        let here = |text: String| (self.run.id, text);
         let passed = |name: &str| {
             let check = self.run.memory.checks.get(name).filter(|check| check.passed)?;
-            Some(format!("{name}: {}", check.evidence))
+            Some(here(format!("{name}: {}", check.evidence)))
         };
         match shown {
             Shown::Check(name) => passed(name),
-            Shown::Retry => (self.deploys == 2).then(|| "2 deployments, 1 node".to_owned()),
-            Shown::Batch => (self.at_once == 1).then(|| "2 nodes, 1 at once".to_owned()),
+            Shown::Retry => (self.deploys == 2).then(|| here("2 deployments, 1 node".to_owned())),
+            Shown::Batch => (self.at_once == 1).then(|| here("2 nodes, 1 at once".to_owned())),
             Shown::Fabric => passed("infiniband").or_else(|| passed("link ens108np0")),
+            Shown::Released => Some(self.released.clone()),
+            Shown::Detached => Some(self.detached.clone()),
+            Shown::HandedOff => Some(self.handed_off.clone()),
+            Shown::Refused => Some(self.refused.clone()),
         }
     }
+}
+
+/// Carries a run of an existing node to its end, and gives what it wrote down as `code`.
+async fn left(harness: &Harness, node: &OnboardAccepted, kind: RunKind, code: &str) -> Said {
+    let id = harness.begin(node.node_id, kind).await;
+    let run = harness.rest(id).await;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
+    let rows = harness.store.timeline_of_run(id, 0, 1000).await.unwrap();
+    let row = rows.iter().find(|row| row.event.code == code).unwrap();
+    (id, row.event.text.clone())
+}
+
+/// Changes that MAAS was asked for on one machine.
+fn changes(harness: &Harness, machine: &str) -> usize {
+    harness.sim.with(|region| {
+        let log = &region.stats().machines[machine].log;
+        log.iter().filter(|line| matches!(line, maas_sim::LogEntry::Call { .. })).count()
+    })
+}
+
+/// The second node leaves while MAAS cannot wipe its disks.
+async fn release_without_erasing(harness: &Harness, node: &OnboardAccepted) -> Said {
+    let name = &harness.hosts[1].name;
+    harness.sim.with(|region| {
+        region.inject(Fault::new(FaultKind::BmcError).on(name).times(1));
+    });
+    let said = left(harness, node, RunKind::Decommission, "released").await;
+    assert!(said.1.contains("without erasing"), "{said:?}");
+    said
+}
+
+/// The first node's machine is somebody else's by now.
+async fn detach_repurposed(harness: &Harness, node: &OnboardAccepted) -> Said {
+    let machine = harness.hosts[0].name.clone();
+    harness.repurpose(&machine, "ann").await;
+    let before = changes(harness, &machine);
+    let id = harness.begin(node.node_id, RunKind::Decommission).await;
+    assert_eq!(harness.rest(id).await.park.unwrap().code, "machine_repurposed");
+    let cancel = Order::Cancel { leave_machine: false };
+    harness.store.order(harness.now(), id, cancel, "eve", "it is ann's now").await.unwrap();
+    harness.rest(id).await;
+    let said = left(harness, node, RunKind::Detach, "node_detached").await;
+    let state = harness.store.node(node.node_id).await.unwrap().state;
+    assert_eq!((state, changes(harness, &machine)), (NodeState::Detached, before));
+    said
+}
+
+/// A node of the class under `release_mode=handoff` leaves.
+async fn handed_off(preset: ProfileSpec) -> Said {
+    let spec = ProfileSpec {
+        release_mode: ReleaseMode::Handoff,
+        enable_phase2_roce: false,
+        fabric_mode: FabricMode::Ethernet,
+        ..preset
+    };
+    let harness = Harness::start(1, spec).await;
+    let node = harness.active(&harness.hosts[0]).await;
+    let name = harness.hosts[0].name.clone();
+    let before = changes(&harness, &name);
+    let (id, text) = left(&harness, &node, RunKind::Decommission, "handed_off").await;
+    assert_eq!(changes(&harness, &name), before);
+    assert_eq!(harness.sim.with(|region| region.status_of(&name)), Some(Status::Deployed));
+    harness.engine.stop().await;
+    (id, format!("{text}; {before} changes before, 0 after"))
+}
+
+/// Installing and tuning MAAS stays with whoever runs it: a setting that is not as the profile
+/// needs it stops the run and names its owner, and nothing is written to MAAS.
+async fn tuning_refused(preset: ProfileSpec) -> Said {
+    let spec = ProfileSpec {
+        require_hw_sync: true,
+        hardware_sync_interval: "7m".to_owned(),
+        enable_phase2_roce: false,
+        ..preset
+    };
+    let harness = Harness::start(1, spec).await;
+    let accepted = harness.onboard(&harness.hosts[0]).await;
+    let run = harness.rest(accepted.run_id).await;
+    let park = run.park.unwrap();
+    assert_eq!(park.code, "hardware_sync_interval_differs");
+    assert_eq!(park.owner, Owner::InfraOperator);
+    let written = harness.sim.with(|r| r.stats().endpoints.contains_key("maas.set_config"));
+    assert!(!written);
+    harness.engine.stop().await;
+    (run.id, park.text)
 }
 
 async fn add_fabric_address(harness: &Harness, hostname: &str, last: usize) {
@@ -98,7 +210,7 @@ async fn add_fabric_address(harness: &Harness, hostname: &str, last: usize) {
 }
 
 /// Onboards two nodes of a class, the first of which loses its datasource once.
-async fn life(spec: ProfileSpec) -> Evidence {
+async fn life(spec: ProfileSpec, preset: ProfileSpec) -> Evidence {
     let options = SimOptions { machines: 2, class: &ZERO, scale: 0.0, ..SimOptions::default() };
     let roce = spec.enable_phase2_roce;
     let harness = Harness::with(options, spec, 40.0).await;
@@ -133,53 +245,42 @@ async fn life(spec: ProfileSpec) -> Evidence {
         at_once = at_once.max(now);
     }
     let deploys = harness.sim.with(|region| region.stats().machines[&first].deploys);
+    let released = release_without_erasing(&harness, &runs[1]).await;
+    let detached = detach_repurposed(&harness, &runs[0]).await;
     harness.engine.stop().await;
-    Evidence { run: ended.swap_remove(0), deploys: u64::from(deploys), at_once }
+    Evidence {
+        run: ended.swap_remove(0),
+        deploys: u64::from(deploys),
+        at_once,
+        released,
+        detached,
+        handed_off: handed_off(preset.clone()).await,
+        refused: tuning_refused(preset).await,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_yes_and_partial_of_the_matrix_has_a_run_behind_it() {
+async fn every_cell_of_the_matrix_has_a_run_behind_it() {
     let presets = gpuaas_core::preset::presets();
     let mut lives = Vec::new();
     for (class, preset) in presets.iter().enumerate() {
-        lives.push(life(profile(class, preset.spec.clone())).await);
+        lives.push(life(profile(class, preset.spec.clone()), preset.spec.clone()).await);
     }
     for (capability, cells, shown) in MATRIX {
         println!("{capability}");
         assert_eq!(cells.len(), presets.len());
         for ((cell, preset), evidence) in cells.chars().zip(&presets).zip(&lives) {
-            let (word, text) = match cell {
-                'N' => ("No", String::new()),
-                _ => {
-                    let text = evidence.of(*shown);
-                    assert!(text.is_some(), "{capability} of {}: nothing shows it", preset.name);
-                    let word = if cell == 'Y' { "Yes" } else { "Partial" };
-                    (word, text.unwrap_or_default())
-                }
+            let word = match cell {
+                'Y' => "Yes",
+                'P' => "Partial",
+                'O' => "Out of scope",
+                _ => "No",
             };
-            println!("  {:<19}{word:<8} run {} {text}", preset.name, evidence.run.id);
+            let said = evidence.of(*shown);
+            assert!(cell == 'N' || said.is_some(), "{capability} of {}: nothing", preset.name);
+            let none = || (evidence.run.id, "nothing in the run shows it".to_owned());
+            let (run, text) = said.unwrap_or_else(none);
+            println!("  {:<19}{word:<13} run {run} {text}", preset.name);
         }
-    }
-}
-
-/// Installing and tuning MAAS stays with whoever runs it: a setting that is not as the profile
-/// needs it stops the run and names its owner, and nothing is written to MAAS.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tuning_maas_is_refused_with_a_reason() {
-    for preset in gpuaas_core::preset::presets() {
-        let spec = ProfileSpec {
-            require_hw_sync: true,
-            hardware_sync_interval: "7m".to_owned(),
-            enable_phase2_roce: false,
-            ..preset.spec
-        };
-        let harness = Harness::start(1, spec).await;
-        let accepted = harness.onboard(&harness.hosts[0]).await;
-        let run = harness.rest(accepted.run_id).await;
-        let park = run.park.unwrap();
-        assert_eq!(park.code, "hardware_sync_interval_differs");
-        assert_eq!(park.owner, Owner::InfraOperator);
-        println!("  {:<19}Out of scope run {} {}", preset.name, run.id, park.text);
-        harness.engine.stop().await;
     }
 }

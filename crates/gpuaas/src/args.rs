@@ -647,7 +647,8 @@ pub struct LabArgs {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// What happens: plain, two-candidates, datasource-retry, accepted-then-504, roce,
-    /// adopt-deployed, kill-9, reimage, decommission, detach, handoff or human-release.
+    /// adopt-deployed, kill-9, reimage, decommission, detach, handoff, stuck-releasing or
+    /// human-release.
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<String>,
     /// Leave everything running afterwards and print the URLs.

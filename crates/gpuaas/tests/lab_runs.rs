@@ -222,6 +222,13 @@ fn after_a_handoff_maas_is_asked_for_nothing() {
 }
 
 #[test]
+fn a_machine_that_hangs_in_releasing_is_brought_to_an_end() {
+    let object = scenario("stuck-releasing");
+    assert_eq!(object["machines"]["Ready (off)"], 10);
+    assert_eq!(object["changes"]["machine.mark_fixed"]["1"], 1);
+}
+
+#[test]
 fn what_someone_releases_in_maas_is_reported_and_explained() {
     let object = scenario("human-release");
     assert_eq!(object["active"], 10);

@@ -48,6 +48,8 @@ pub enum FaultKind {
     DatasourceFailure,
     /// The power-off of a release is never seen.
     StuckReleasing,
+    /// Nothing more is heard of the machine whose disks are being erased.
+    StuckErasing,
     /// The boot interface comes up on another VLAN.
     WrongPxeNic,
     /// The machine has no boot interface after commissioning.

@@ -74,6 +74,13 @@ pub enum HumanAction {
         /// Hostname or system id.
         machine: String,
     },
+    /// Another user deploys it.
+    DeployAs {
+        /// Hostname or system id.
+        machine: String,
+        /// The user.
+        user: String,
+    },
     /// Commissions it.
     Commission {
         /// Hostname or system id.
@@ -136,6 +143,7 @@ impl HumanAction {
         match self {
             Self::Release { machine }
             | Self::Deploy { machine }
+            | Self::DeployAs { machine, .. }
             | Self::Commission { machine }
             | Self::Abort { machine }
             | Self::Rename { machine, .. }
@@ -348,8 +356,8 @@ impl Region {
         Ok(())
     }
 
-    /// Does what a person would do in MAAS's UI, as the first administrator, outside the
-    /// statistics' calls.
+    /// Does what a person would do in MAAS's UI, as the first administrator where the action names
+    /// nobody, outside the statistics' calls.
     ///
     /// # Errors
     /// When there is no such machine or MAAS refuses.
@@ -362,7 +370,7 @@ impl Region {
         let op = |op: &str| format!("op={op}");
         let (method, path, form) = match action {
             H::Release { .. } => ("POST", here, op("release")),
-            H::Deploy { .. } => ("POST", here, op("deploy")),
+            H::Deploy { .. } | H::DeployAs { .. } => ("POST", here, op("deploy")),
             H::Commission { .. } => ("POST", here, op("commission")),
             H::Abort { .. } => ("POST", here, op("abort")),
             H::Lock { .. } => ("POST", here, op("lock")),
@@ -387,7 +395,11 @@ impl Region {
         let request =
             Request { method: method.to_owned(), path, body: form.into(), ..Request::default() };
         self.advance_only(now_us);
-        let response: Response = crate::ops::as_user(self, &request, &self.first_admin());
+        let user = match action {
+            H::DeployAs { user, .. } => user.clone(),
+            _ => self.first_admin(),
+        };
+        let response: Response = crate::ops::as_user(self, &request, &user);
         if response.status < 300 {
             return Ok(());
         }

@@ -37,7 +37,8 @@ async fn a_dry_run_says_what_it_destroys_and_changes_nothing() {
     assert_eq!(plan["run_id"], json!(null));
     assert_eq!((&plan["state"], &plan["ends"]), (&json!("active"), &json!("retired")));
     assert!(plan["destroys"][0].as_str().unwrap().contains("machine abc123"), "{plan}");
-    assert_eq!(plan["steps"][2], json!({ "step": "release", "maas_calls": ["release"] }));
+    let calls = ["release", "abort", "mark_broken", "mark_fixed", "power_off", "power_on"];
+    assert_eq!(plan["steps"][2], json!({ "step": "release", "maas_calls": calls }));
     assert_eq!(rig.store.node(id).await.unwrap(), before);
 
     let answer = rig.post("/api/v1/nodes/j22u11/runs", asked("decommission", false)).await;

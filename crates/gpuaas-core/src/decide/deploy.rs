@@ -4,7 +4,7 @@ use gpuaas_types::api::Owner;
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{Step, Timestamp};
 
-use super::discover::release_to_ready;
+use super::release::release_to_ready;
 use super::{advance, drive, park, read, wait, wait_for_maas};
 use crate::effect::Effect;
 use crate::failure::{self, Retry};
@@ -178,5 +178,5 @@ fn failed(s: &Snapshot<'_>) -> Decision {
 /// Releases a failed deployment: MAAS takes no second deploy otherwise (contract section 8).
 #[must_use]
 pub fn release_for_retry(s: &Snapshot<'_>) -> Decision {
-    release_to_ready(s, Step::PrepareStorage, "failed deployment released")
+    release_to_ready(s, false, Step::PrepareStorage, "failed deployment released")
 }

@@ -2,9 +2,10 @@
 
 use gpuaas_types::Step;
 use gpuaas_types::api::Owner;
-use gpuaas_types::machine::{MachineView, maas_status as status};
+use gpuaas_types::machine::maas_status as status;
 
-use super::{advance, confirmed_machine, drive, fresh_machine, park, read, wait_for_maas};
+use super::release::release_to_ready;
+use super::{advance, drive, fresh_machine, park, read};
 use crate::effect::Effect;
 use crate::memory::{Candidate, Found, Origin};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
@@ -162,56 +163,5 @@ fn route(s: &Snapshot<'_>, number: i64) -> Decision {
 /// Releases a machine that was adopted with an owner.
 #[must_use]
 pub fn release_adopted(s: &Snapshot<'_>) -> Decision {
-    release_to_ready(s, Step::RegisterScripts, "adopted machine released")
-}
-
-/// Releases until MAAS says Ready, or New where the commissioning data are gone.
-pub(super) fn release_to_ready(s: &Snapshot<'_>, to: Step, text: &str) -> Decision {
-    match released(s, false) {
-        Ok(machine) => {
-            let to = if machine.status == status::NEW { Step::RegisterScripts } else { to };
-            let text = match s.run.memory.intent {
-                Some(_) => text.to_owned(),
-                None => format!("MAAS says {} already", status::label(machine.status)),
-            };
-            advance(to, s.now, vec![Note::new("released", text)])
-        }
-        Err(decision) => decision,
-    }
-}
-
-/// The machine once MAAS says Ready or New; until then what brings it there.
-pub(super) fn released<'a>(s: &Snapshot<'a>, erase: bool) -> Result<&'a MachineView, Decision> {
-    let waiting = || wait_for_maas(s, "maas_releasing", "MAAS to finish releasing the machine");
-    let Some(number) = s.status() else {
-        return Err(read(s, Read::Machine));
-    };
-    Err(match number {
-        status::READY | status::NEW => match confirmed_machine(s) {
-            Ok(machine) if matches!(machine.status, status::READY | status::NEW) => {
-                return Ok(machine);
-            }
-            Ok(_) => waiting(),
-            Err(decision) => decision,
-        },
-        status::FAILED_DISK_ERASING if s.profile.release_fallback_no_erase => {
-            drive_release(s, false)
-        }
-        status::FAILED_DISK_ERASING | status::RELEASING_FAILED => park(
-            s,
-            "release_failed",
-            format!("MAAS says {}", status::label(number)),
-            Owner::InfraOperator,
-            "clear the failure in MAAS (disks, BMC), then resume the run",
-        ),
-        status::RELEASING | status::DISK_ERASING => waiting(),
-        _ => drive_release(s, erase),
-    })
-}
-
-fn drive_release(s: &Snapshot<'_>, erase: bool) -> Decision {
-    match drive(s, Effect::Release { erase }) {
-        Ok(_) => wait_for_maas(s, "maas_releasing", "MAAS to release the machine"),
-        Err(decision) => decision,
-    }
+    release_to_ready(s, true, Step::RegisterScripts, "adopted machine released")
 }

@@ -110,6 +110,7 @@ pub(crate) struct Case {
     pub(crate) batch: Option<BatchQueue>,
     pub(crate) watched: bool,
     pub(crate) pace: Pace,
+    pub(crate) maas_user: String,
 }
 
 impl Case {
@@ -176,6 +177,7 @@ impl Case {
             batch: None,
             watched: true,
             pace: Pace::default(),
+            maas_user: "gpuaas".to_owned(),
         }
     }
 
@@ -228,6 +230,7 @@ impl Case {
             batch: self.batch,
             watched: self.watched,
             expected: self.pace.of(self.run.step),
+            maas_user: &self.maas_user,
         }
     }
 

@@ -9,7 +9,7 @@ use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::{RunKind, RunStatus};
 
-use super::discover::released;
+use super::release::{How, released, tried};
 use super::{advance, check, drive, fresh_machine, park, park_with, probe, read, wait};
 use crate::effect::Effect;
 use crate::record::{Report, ReportKind};
@@ -40,7 +40,7 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
         let text = "the machine goes on as it is: the profile hands it over (release_mode=handoff)";
         return advance(kind.after(s.run.step), s.now, vec![Note::new("handed_off", text)]);
     }
-    match released(s, s.profile.release_erase) {
+    match released(s, How { erase: s.profile.release_erase, whoever: false }) {
         Err(decision) => decision,
         Ok(machine) => {
             let text = match s.run.memory.intent.as_ref().map(|i| &i.effect) {
@@ -50,9 +50,18 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
                      allows that (release_fallback_no_erase)"
                 }
                 Some(Effect::Release { .. }) => "released, disks not erased",
-                _ => "the machine has no owner in MAAS",
+                Some(Effect::MarkFixed) => {
+                    "MAAS did not come to an end with the release: marked broken, then fixed, and \
+                     what was not erased by then is not"
+                }
+                Some(_) => "released with help",
+                None => "the machine has no owner in MAAS",
             };
-            let text = format!("{text}; MAAS says {}", status::label(machine.status));
+            let asked = match s.run.memory.answers.values().sum() {
+                0 | 1 => String::new(),
+                2.. => format!(" (asked for: {})", tried(s)),
+            };
+            let text = format!("{text}{asked}; MAAS says {}", status::label(machine.status));
             advance(kind.after(s.run.step), s.now, vec![Note::new("released", text)])
         }
     }
@@ -209,7 +218,7 @@ pub fn release_for_cancel(s: &Snapshot<'_>) -> Decision {
     if s.node.system_id.is_none() {
         return cancelled("no machine is bound to the node");
     }
-    match released(s, false) {
+    match released(s, How { erase: false, whoever: false }) {
         Ok(_) => cancelled("the machine is released"),
         Err(decision) => decision,
     }

@@ -16,6 +16,7 @@ pub mod leave;
 #[cfg(test)]
 mod leave_tests;
 pub mod ready;
+pub mod release;
 #[cfg(test)]
 mod tests;
 
@@ -99,6 +100,22 @@ pub(crate) fn park(
     next_action: &str,
 ) -> Decision {
     park_with(s, code, text, owner, next_action, Vec::new())
+}
+
+/// Parks the run with more to show.
+pub(crate) fn park_with_evidence(
+    s: &Snapshot<'_>,
+    code: &str,
+    text: impl Into<String>,
+    owner: Owner,
+    next_action: &str,
+    more: Vec<String>,
+) -> Decision {
+    let mut decision = park_with(s, code, text, owner, next_action, Vec::new());
+    if let Decision::Park { park, .. } = &mut decision {
+        park.evidence.extend(more);
+    }
+    decision
 }
 
 /// Parks the run with results of checks.

@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
@@ -25,7 +26,7 @@ use gpuaas_types::{
     SiteId, Step, Timestamp, TokenId,
 };
 use host_facts::HostRoot;
-use maas_sim::{FirstBoot, Notice, SimHandle, SimOptions, SimServer, ZERO};
+use maas_sim::{FirstBoot, HumanAction, Notice, SimHandle, SimOptions, SimServer, Status, ZERO};
 
 pub(crate) struct Harness {
     pub(crate) store: Store,
@@ -34,7 +35,7 @@ pub(crate) struct Harness {
     pub(crate) site_id: SiteId,
     pub(crate) profile_id: ProfileId,
     pub(crate) hosts: Vec<maas_sim::HostView>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<Jumping>,
     pub(crate) kit: Kit,
     failing: Failing,
     _dir: tempfile::TempDir,
@@ -42,6 +43,30 @@ pub(crate) struct Harness {
 
 /// Callbacks of hosts that say, instead of a success, that a phase failed and why.
 type Failing = Arc<Mutex<HashMap<String, (Phase, String)>>>;
+
+/// A paced clock that a test moves on where hours would have to pass.
+struct Jumping {
+    paced: PacedClock,
+    ahead_micros: AtomicI64,
+}
+
+#[async_trait::async_trait]
+impl Clock for Jumping {
+    fn now(&self) -> Timestamp {
+        let ahead = self.ahead_micros.load(Ordering::SeqCst);
+        Timestamp::from_micros(self.paced.now().as_micros() + ahead)
+    }
+
+    /// A jump does not end a sleep; whoever looks again finds the new time.
+    async fn sleep_until(&self, at: Timestamp) {
+        let ahead = self.ahead_micros.load(Ordering::SeqCst);
+        self.paced.sleep_until(Timestamp::from_micros(at.as_micros() - ahead)).await;
+    }
+
+    fn factor(&self) -> f64 {
+        self.paced.factor()
+    }
+}
 
 /// What it takes to start another engine on the same state.
 #[derive(Clone)]
@@ -119,7 +144,9 @@ impl Harness {
         let agent = artifacts.put_bytes(b"#!/bin/sh\n").unwrap();
         let bundles = BundleCatalog::open(&artifacts, None).unwrap();
         let advertise = own_urls(Arc::clone(&artifacts)).await;
-        let clock: Arc<dyn Clock> = Arc::new(PacedClock::new(RealClock.now(), factor));
+        let paced = PacedClock::new(RealClock.now(), factor);
+        let jumping = Arc::new(Jumping { paced, ahead_micros: AtomicI64::new(0) });
+        let clock: Arc<dyn Clock> = Arc::clone(&jumping) as Arc<dyn Clock>;
         let mut config =
             EngineConfig::new(&advertise, Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent));
         config.poll_seconds = 0.05 * factor;
@@ -133,7 +160,18 @@ impl Harness {
         let failing = Failing::default();
         tokio::spawn(play_nodes(store.clone(), sim, Arc::clone(&clock), Arc::clone(&failing)));
         let _dir = dir;
-        Self { store, engine, sim: region, site_id, profile_id, hosts, clock, kit, failing, _dir }
+        Self {
+            store,
+            engine,
+            sim: region,
+            site_id,
+            profile_id,
+            hosts,
+            clock: jumping,
+            kit,
+            failing,
+            _dir,
+        }
     }
 
     /// Ends the engine and starts another that sweeps every `seconds` of its clock.
@@ -304,6 +342,24 @@ impl Harness {
         rows.into_iter().map(|row| row.event.code).collect()
     }
 
+    /// Someone releases a machine in MAAS and `user` deploys it.
+    pub(crate) async fn repurpose(&self, machine: &str, user: &str) {
+        let (machine, user) = (machine.to_owned(), user.to_owned());
+        let release = HumanAction::Release { machine: machine.clone() };
+        self.sim.with(|region| region.human(0, &release)).unwrap();
+        while self.sim.with(|region| region.status_of(&machine)) != Some(Status::Ready) {
+            RealClock.sleep_until(RealClock.now().plus_seconds(0.01)).await;
+        }
+        let deploy = HumanAction::DeployAs { machine, user };
+        self.sim.with(|region| region.human(0, &deploy)).unwrap();
+    }
+
+    /// Moves the engine's clock on.
+    pub(crate) fn jump(&self, seconds: f64) {
+        let micros = Timestamp::EPOCH.plus_seconds(seconds).as_micros();
+        self.clock.ahead_micros.fetch_add(micros, Ordering::SeqCst);
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -353,7 +409,8 @@ async fn register(
         batch_max_parallel: 0,
     };
     let key = Secret::new(sim.api_key.clone());
-    store.create_site(now, site_id, spec, SiteStatus::default(), &key).await.unwrap();
+    let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };
+    store.create_site(now, site_id, spec, status, &key).await.unwrap();
     let profile_id = ProfileId::new(&RandomIds, now);
     store.create_profile(now, profile_id, "p", profile, "").await.unwrap();
     (site_id, profile_id)

@@ -199,6 +199,15 @@ pub const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "stuck-releasing",
+        about: "machines hang in Releasing: asked again, then marked broken and fixed",
+        faults: r#"[{"kind": "stuck_releasing", "machine": "{first}", "count": 2, "seconds": {held}},
+                    {"kind": "stuck_releasing", "machine": "{second}", "count": 1, "seconds": {held}}]"#,
+        acts: &[Act::Begin(RunKind::Decommission, Which::All)],
+        ends: &[End { state: NodeState::Retired, maas: "Ready", ..ACTIVE }],
+        ..PLAIN
+    },
+    Scenario {
         name: "human-release",
         about: "someone releases two machines in MAAS, one in service and one being deployed",
         faults: r#"[{"kind": "stuck_deploying", "machine": "{second}", "count": 1}]"#,
@@ -263,12 +272,16 @@ impl Scenario {
     /// where hardware takes no time, the region is not patient either.
     #[must_use]
     pub fn fault_file(&self, names: [&str; 2], class: MachineClass) -> String {
-        let patience = if class == MachineClass::Zero { "2" } else { "1500" };
+        let (patience, held) = match class {
+            MachineClass::Zero => ("2", "0.5"),
+            _ => ("1500", "300"),
+        };
         let [first, second] = names;
         self.faults
             .replace("{first}", first)
             .replace("{second}", second)
             .replace("{patience}", patience)
+            .replace("{held}", held)
     }
 
     /// Fields of the profile that differ from the defaults.
@@ -359,7 +372,9 @@ mod tests {
             let faults: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
             let known = maas_sim::parse_faults(&text).unwrap();
             assert_eq!(known.len(), faults.len(), "{}", scenario.name);
-            let left = ["{first}", "{second}", "{patience}"].iter().any(|name| text.contains(name));
+            let left = ["{first}", "{second}", "{patience}", "{held}"]
+                .iter()
+                .any(|name| text.contains(name));
             assert!(!left, "{}: {text}", scenario.name);
             scenario.profile_fields().unwrap();
         }

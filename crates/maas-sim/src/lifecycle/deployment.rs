@@ -202,6 +202,28 @@ impl Region {
         bmc
     }
 
+    /// A caller switched the machine off. A release ends when its power is seen off, whoever did it
+    /// (contract, section 9).
+    pub(crate) fn switched_off(&mut self, key: u32, bmc: i64) {
+        self.power_off_now(key);
+        if self.status(key) == Status::Releasing
+            && self.strike(key, &[FaultKind::StuckReleasing]).is_none()
+        {
+            self.new_work(key);
+            self.after(key, bmc, Tick::Released);
+        }
+    }
+
+    /// A caller switched the machine on. One that is being erased boots from the network again and
+    /// begins anew.
+    pub(crate) fn switched_on(&mut self, key: u32, bmc: i64) {
+        if self.status(key) == Status::DiskErasing {
+            self.new_work(key);
+            return self.after(key, bmc, Tick::PowerOn);
+        }
+        self.power_on_now(key);
+    }
+
     pub(crate) fn released(&mut self, key: u32) {
         self.new_work(key);
         let Some(m) = self.machine(key) else { return };

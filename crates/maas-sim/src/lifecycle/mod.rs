@@ -225,6 +225,12 @@ impl Region {
     }
 
     fn network_boot(&mut self, key: u32) {
+        if self.status(key) == Status::DiskErasing
+            && self.strike(key, &[FaultKind::StuckErasing]).is_some()
+        {
+            // The region has no patience for an erasing that ends (contract, section 6).
+            return;
+        }
         let stuck = match self.status(key) {
             Status::Commissioning => self.strike(key, &[FaultKind::StuckCommissioning]),
             Status::Deploying => self.strike(key, &[FaultKind::StuckDeploying]),

@@ -322,8 +322,9 @@ pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> Answer {
         Some(comment.as_str()).filter(|c| !c.is_empty()),
     );
     region.new_work(key);
+    let from = region.status(key);
     let deployed = region.machine(key).is_some_and(|m| m.was_deployed);
-    if matches!(region.status(key), Status::Deployed | Status::Deploying | Status::Allocated) {
+    if matches!(from, Status::Deployed | Status::Deploying | Status::Allocated) {
         region.say(key, Level::Info, "Releasing", "");
         if deployed {
             region.notify(key, crate::notice::Notice::Released);
@@ -332,24 +333,27 @@ pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> Answer {
         region.drop_addresses(key);
         region.strip_deployment(key);
     }
-    region.edit(key, |m| m.error_description = comment);
+    region.edit(key, |m| {
+        m.error_description = comment;
+        m.previous = from;
+    });
     region.set_status(key, Status::Broken);
     Ok(region.show(key))
 }
 
-/// `op=mark_fixed`.
+/// `op=mark_fixed`: Deployed where that was the status before Broken, else Ready.
 pub(super) fn mark_fixed(region: &mut Region, call: &Call<'_>) -> Answer {
     let key = region.administered(call)?;
     if region.status(key) != Status::Broken {
         return Err(Response::conflict("Can't mark a non-broken node as 'Ready'."));
     }
     region.user_event(key, &call.user, "User marking node fixed", call.form.filled("comment"));
-    let deployed = region.machine(key).is_some_and(|m| m.was_deployed);
+    let deployed = region.machine(key).is_some_and(|m| m.previous == Status::Deployed);
     region.edit(key, |m| {
         m.error_description.clear();
         m.current_installation = None;
         if !deployed {
-            m.owner = None;
+            (m.owner, m.was_deployed) = (None, false);
         }
     });
     region.set_status(key, if deployed { Status::Deployed } else { Status::Ready });
@@ -402,8 +406,8 @@ pub(super) fn power_on(region: &mut Region, call: &Call<'_>) -> Answer {
         return Err(refusal);
     }
     let answer = region.show(key);
-    region.power_on_now(key);
     let bmc = region.draw(key, |c| c.times.bmc);
+    region.switched_on(key, bmc);
     Ok(answer.delayed(bmc))
 }
 
@@ -418,8 +422,8 @@ pub(super) fn power_off(region: &mut Region, call: &Call<'_>) -> Answer {
         return Err(refusal);
     }
     let answer = region.show(key);
-    region.power_off_now(key);
     let bmc = region.draw(key, |c| c.times.bmc);
+    region.switched_off(key, bmc);
     Ok(answer.delayed(bmc))
 }
 
