@@ -45,14 +45,14 @@ pub(crate) async fn append_report(
     run_id: RunId,
     kind: &ReportKind,
 ) -> Result<bool, StoreError> {
-    let added = conn
-        .execute(
-            "INSERT INTO report (run_id, kind, body, at) VALUES ($1, $2, $3, $4) \
-             ON CONFLICT DO NOTHING",
-            vec![run_id.0.into(), kind_of(kind).into(), Val::json(kind)?, now.into()],
-        )
-        .await?;
-    Ok(added == 1)
+    Ok(conn.execute(REPORT, report_values(now, run_id, kind)?).await? == 1)
+}
+
+const REPORT: &str = "INSERT INTO report (run_id, kind, body, at) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT DO NOTHING";
+
+fn report_values(now: Timestamp, run_id: RunId, kind: &ReportKind) -> Result<Vec<Val>, StoreError> {
+    Ok(vec![run_id.0.into(), kind_of(kind).into(), Val::json(kind)?, now.into()])
 }
 
 async fn beat(conn: &mut Conn, now: Timestamp, heartbeat: &Heartbeat) -> Result<bool, StoreError> {
@@ -68,7 +68,7 @@ async fn beat(conn: &mut Conn, now: Timestamp, heartbeat: &Heartbeat) -> Result<
         return Ok(false);
     }
     run::wake_one(conn, now, *run_id).await?;
-    conn.execute(
+    conn.later(
         "INSERT INTO heartbeat (node_id, run_id, at, agent_version) VALUES ($1, $2, $3, $4) \
          ON CONFLICT (node_id) DO UPDATE SET run_id = excluded.run_id, at = excluded.at, \
          agent_version = excluded.agent_version",
@@ -110,7 +110,7 @@ async fn finish(
         return Ok(false);
     }
     let kind = ReportKind::TaskFinished { task_id, result };
-    append_report(conn, now, run_id, &kind).await?;
+    conn.later(REPORT, report_values(now, run_id, &kind)?).await?;
     timeline::append(conn, history.iter().map(|event| (node_id, event))).await?;
     Ok(true)
 }
@@ -133,7 +133,8 @@ impl Store {
         self.write(move |conn| {
             Box::pin(async move {
                 let node_id = run::wake_one(conn, report.at, report.run_id).await?;
-                append_report(conn, report.at, report.run_id, &report.kind).await?;
+                let values = report_values(report.at, report.run_id, &report.kind)?;
+                conn.later(REPORT, values).await?;
                 timeline::append(conn, history.iter().map(|event| (node_id, event))).await
             })
         })

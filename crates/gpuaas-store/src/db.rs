@@ -32,18 +32,20 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::types::Json;
 use sqlx::{
-    AssertSqlSafe, PgConnection, Postgres, Row as _, Sqlite, SqliteConnection, Transaction,
+    AssertSqlSafe, Executor as _, PgConnection, Postgres, Row as _, Sqlite, SqliteConnection,
+    Transaction,
 };
 use uuid::Uuid;
 
 use crate::Flight;
 use crate::error::StoreError;
+use crate::together::{Lite, Waiting};
 
 /// A connection to either database.
 pub(crate) enum Conn {
     Pg(Transaction<'static, Postgres>),
     PgRead { connection: PoolConnection<Postgres>, _flight: Flight },
-    Lite(Box<SqliteConnection>),
+    Lite(Box<Lite>),
     LiteRead { connection: PoolConnection<Sqlite>, _flight: Flight },
 }
 
@@ -130,6 +132,9 @@ macro_rules! args {
 }
 pub(crate) use args;
 
+/// Rows in one insert that may travel with other statements.
+const FEW_ROWS: usize = 8;
+
 /// A statement's text.
 pub(crate) type Sql = Cow<'static, str>;
 
@@ -197,7 +202,7 @@ impl Conn {
         match self {
             Self::Pg(transaction) => Either::Pg(transaction),
             Self::PgRead { connection, .. } => Either::Pg(connection),
-            Self::Lite(connection) => Either::Lite(connection),
+            Self::Lite(lite) => Either::Lite(&mut lite.connection),
             Self::LiteRead { connection, .. } => Either::Lite(connection),
         }
     }
@@ -208,23 +213,92 @@ impl Conn {
         sql: impl Into<Sql>,
         args: Vec<Val>,
     ) -> Result<u64, StoreError> {
-        let sql = sql.into();
-        Ok(match self.either() {
+        let (sql, args) = self.with_waiting(sql.into(), args);
+        match self.either() {
             Either::Pg(connection) => {
                 let sql = in_dialect(sql, true);
-                bind_all!(sql, args, Postgres, PgArguments)
-                    .execute(connection)
-                    .await?
-                    .rows_affected()
+                let done = bind_all!(sql, args, Postgres, PgArguments).execute(connection).await?;
+                Ok(done.rows_affected())
             }
             Either::Lite(connection) => {
                 let sql = in_dialect(sql, false);
-                bind_all!(sql, args, Sqlite, SqliteArguments)
-                    .execute(connection)
-                    .await?
-                    .rows_affected()
+                let query = bind_all!(sql, args, Sqlite, SqliteArguments);
+                let mut steps = connection.fetch_many(query);
+                let mut changed = 0;
+                // The last statement is the one that was asked for.
+                while let Some(step) = steps.try_next().await? {
+                    changed = step.left().map_or(changed, |done| done.rows_affected());
+                }
+                Ok(changed)
             }
-        })
+        }
+    }
+
+    /// Runs a statement, without rows, whose answer nobody needs: on SQLite it waits for the next
+    /// one (`together`).
+    pub(crate) async fn later(
+        &mut self,
+        sql: impl Into<Sql>,
+        args: Vec<Val>,
+    ) -> Result<(), StoreError> {
+        let Self::Lite(lite) = self else {
+            return self.execute(sql, args).await.map(drop);
+        };
+        lite.waiting.add(&in_dialect(sql.into(), false), args);
+        if lite.waiting.is_full() { self.flush().await } else { Ok(()) }
+    }
+
+    /// Runs a statement that is all of its request: on SQLite the whole transaction is one trip.
+    /// What the caller finds wrong with the rows undoes nothing.
+    pub(crate) async fn whole(
+        &mut self,
+        sql: &'static str,
+        args: Vec<Val>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let Self::Lite(lite) = self else { return self.all(sql, args).await };
+        if !lite.waiting.only_begins() {
+            return self.all(sql, args).await;
+        }
+        lite.waiting.add(&in_dialect(sql.into(), false), args);
+        let rows = self.all("COMMIT", Vec::new()).await?;
+        if let Self::Lite(lite) = self {
+            lite.ended = true;
+        }
+        Ok(rows)
+    }
+
+    /// Whether the transaction that waits or runs has ended by itself; asking forgets it.
+    pub(crate) fn take_ended(&mut self) -> bool {
+        let Self::Lite(lite) = self else { return false };
+        std::mem::take(&mut lite.ended)
+    }
+
+    /// Runs what waits.
+    pub(crate) async fn flush(&mut self) -> Result<(), StoreError> {
+        let Self::Lite(lite) = self else { return Ok(()) };
+        if lite.waiting.is_empty() {
+            return Ok(());
+        }
+        let (sql, args) = lite.waiting.take();
+        self.execute(sql, args).await.map(drop)
+    }
+
+    fn with_waiting(&mut self, sql: Sql, args: Vec<Val>) -> (Sql, Vec<Val>) {
+        let Self::Lite(lite) = self else { return (sql, args) };
+        lite.trips += 1;
+        lite.waiting.and(in_dialect(sql, false), args)
+    }
+
+    /// How often statements were sent to an SQLite file to be written.
+    pub(crate) fn trips(&self) -> u64 {
+        if let Self::Lite(lite) = self { lite.trips } else { 0 }
+    }
+
+    /// Forgets what waits, because its request failed.
+    pub(crate) fn forget_waiting(&mut self) {
+        if let Self::Lite(lite) = self {
+            lite.waiting = Waiting::default();
+        }
     }
 
     /// Runs a statement; answers its rows.
@@ -233,7 +307,7 @@ impl Conn {
         sql: impl Into<Sql>,
         args: Vec<Val>,
     ) -> Result<Vec<Row>, StoreError> {
-        let sql = sql.into();
+        let (sql, args) = self.with_waiting(sql.into(), args);
         Ok(match self.either() {
             Either::Pg(connection) => {
                 let sql = in_dialect(sql, true);
@@ -283,7 +357,14 @@ impl Conn {
                 }
                 sql.push(')');
             }
-            self.execute(sql, chunk.into_iter().flatten().collect()).await?;
+            let few = chunk.len() <= FEW_ROWS;
+            let values = chunk.into_iter().flatten().collect();
+            if few {
+                self.later(sql, values).await?;
+            } else {
+                self.flush().await?;
+                self.execute(sql, values).await?;
+            }
         }
         Ok(())
     }

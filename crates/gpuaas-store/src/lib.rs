@@ -50,6 +50,7 @@ mod scratch;
 mod seal;
 mod site;
 mod timeline;
+mod together;
 mod token;
 mod watch;
 mod writer;

@@ -155,7 +155,7 @@ pub(crate) async fn wake(
         let sql = with_list(WAKE, 2, ids.len());
         let mut args = args![now];
         args.extend(ids.into_iter().map(Val::from));
-        conn.execute(sql, args).await?;
+        conn.later(sql, args).await?;
     }
     Ok(())
 }
@@ -244,19 +244,15 @@ async fn change_node(
             return Err(StoreError::conflict("machine_held", detail));
         }
     }
-    let changed = conn
-        .execute(
-            "UPDATE node SET state = COALESCE($2, state), system_id = COALESCE($3, system_id), \
-             revision = revision + 1, updated_at = $4 WHERE id = $1",
-            args![
-                run.node_id.0,
-                change.state.map(NodeState::as_str),
-                change.system_id.as_deref(),
-                now
-            ],
-        )
-        .await;
-    match changed {
+    const CHANGE: &str = "UPDATE node SET state = COALESCE($2, state), \
+         system_id = COALESCE($3, system_id), revision = revision + 1, updated_at = $4 \
+         WHERE id = $1";
+    let state = change.state.map(NodeState::as_str);
+    let values = args![run.node_id.0, state, change.system_id.as_deref(), now];
+    if change.system_id.is_none() {
+        return conn.later(CHANGE, values).await;
+    }
+    match conn.execute(CHANGE, values).await {
         // Another node took the machine between the look and the write.
         Err(StoreError::Conflict { code: "already_exists", .. }) => {
             let system_id = change.system_id.as_deref().unwrap_or_default();
@@ -268,7 +264,7 @@ async fn change_node(
 }
 
 async fn write_attempt(conn: &mut Conn, run_id: RunId, intent: &Intent) -> Result<(), StoreError> {
-    conn.execute(
+    conn.later(
         "INSERT INTO effect_attempt (id, run_id, step, effect, number, at, before_status, \
          outcome, ended_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
          ON CONFLICT (id) DO UPDATE SET outcome = excluded.outcome, \
@@ -286,7 +282,6 @@ async fn write_attempt(conn: &mut Conn, run_id: RunId, intent: &Intent) -> Resul
         ],
     )
     .await
-    .map(drop)
 }
 
 async fn write_tasks(
@@ -296,7 +291,7 @@ async fn write_tasks(
     tasks: &[NewTask],
 ) -> Result<(), StoreError> {
     for task in tasks {
-        conn.execute(
+        conn.later(
             "INSERT INTO node_task (id, node_id, run_id, spec, created_at, expires_at) \
              VALUES ($1, $2, $3, $4, $5, $6)",
             vec![
@@ -359,7 +354,7 @@ impl Store {
         let mut runs = self
             .write(move |conn| {
                 Box::pin(async move {
-                    let rows = conn.all(CLAIM, args![now, lease_until, limit]).await?;
+                    let rows = conn.whole(CLAIM, args![now, lease_until, limit]).await?;
                     rows.iter().map(|row| rows::run(&mut row.cols())).collect::<Result<Vec<_>, _>>()
                 })
             })

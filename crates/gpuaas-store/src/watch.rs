@@ -89,7 +89,7 @@ pub(crate) async fn put_read(
     node_id: NodeId,
     read: &Observation,
 ) -> Result<(), StoreError> {
-    conn.execute(
+    conn.later(
         "INSERT INTO observation (node_id, status, status_at, event_id, machine, read_at, \
          vanished, rebooted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
          ON CONFLICT (node_id) DO UPDATE SET \
@@ -113,7 +113,6 @@ pub(crate) async fn put_read(
         ],
     )
     .await
-    .map(drop)
 }
 
 async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreError> {
@@ -123,7 +122,7 @@ async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreEr
     if let Some(status) = *status {
         let mut values = args![node_id.0, status, *at, *event_id, *rebooted_at];
         values.push(alarm);
-        conn.execute(
+        conn.later(
             "INSERT INTO observation (node_id, status, status_at, event_id, read_at, vanished, \
              rebooted_at, alarm) VALUES ($1, $2, $3, $4, 0, FALSE, $5, $6) \
              ON CONFLICT (node_id) DO UPDATE SET status = excluded.status, \
@@ -137,7 +136,7 @@ async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreEr
     } else {
         let mut values = args![node_id.0, *event_id, *rebooted_at];
         values.push(alarm);
-        conn.execute(
+        conn.later(
             "UPDATE observation SET event_id = $2, rebooted_at = COALESCE($3, rebooted_at), \
              alarm = COALESCE($4, alarm) WHERE node_id = $1 AND event_id < $2",
             values,
@@ -175,13 +174,9 @@ async fn write_batch(
     }
     timeline::append(conn, batch.timeline.iter().map(|(node_id, event)| (*node_id, event))).await?;
     if batch.event_cursor.is_some() {
-        conn.execute(
+        conn.later(
             "UPDATE site_watch SET event_cursor = $2, event_window = $3 WHERE site_id = $1",
-            vec![
-                lease.site_id.0.into(),
-                batch.event_cursor.into(),
-                Val::json(&batch.event_window)?,
-            ],
+            args![lease.site_id.0, batch.event_cursor, Val::json(&batch.event_window)?],
         )
         .await?;
     }

@@ -11,6 +11,8 @@
 //! paid; under load the fsync is shared and throughput grows with the queue instead of the queue
 //! with the load. Nobody hears "done" before the disk has it.
 //!
+//! Statements of a request travel to SQLite's thread together where they can ([`crate::together`]).
+//!
 //! Requests in a group stay strangers:
 //! - A request that fails is rolled back to its savepoint; the others are kept. A group of one
 //!   needs no savepoint: rolling back the transaction is the same.
@@ -35,6 +37,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::db::Conn;
 use crate::error::StoreError;
+use crate::together::{BEGIN, Lite};
 
 /// Most requests in one transaction.
 pub(crate) const GROUP: usize = 256;
@@ -90,7 +93,7 @@ impl Writer {
         written: Arc<Written>,
     ) -> Self {
         let (queue, inbox) = mpsc::channel(QUEUE);
-        let task = Task { options, conn: Conn::Lite(Box::new(connection)), written };
+        let task = Task { options, conn: Conn::Lite(Box::new(Lite::new(connection))), written };
         tokio::spawn(task.run(inbox));
         Self { queue }
     }
@@ -104,7 +107,7 @@ impl Writer {
                 let ok = result.is_ok();
                 let answer: Answer = Box::new(move |committed| {
                     // The caller may have gone away; its write stands all the same.
-                    sender.send(committed.and(result)).ok();
+                    sender.send(result.and_then(|value| committed.map(|()| value))).ok();
                 });
                 Ran { ok, answer }
             })
@@ -148,8 +151,8 @@ impl Task {
                 self.group(group).await;
             }
         }
-        if let Conn::Lite(connection) = self.conn
-            && let Err(error) = connection.close().await
+        if let Conn::Lite(lite) = self.conn
+            && let Err(error) = lite.connection.close().await
         {
             tracing::warn!(%error, "closing the database file failed");
         }
@@ -167,48 +170,84 @@ impl Task {
         } else {
             self.recover().await;
         }
-        for answer in answers {
-            answer(kept.clone());
+        for (answer, own) in answers {
+            answer(kept.clone().and(own));
         }
     }
 
-    /// Runs every job and commits. Jobs not reached after a failure drop their sender, which
-    /// tells their callers that the write was not made.
+    /// Runs every job and commits. With its answer each leaves what became of its own last
+    /// statements. Jobs not reached after a failure drop their sender, which tells their callers
+    /// that the write was not made.
     async fn transact(
         &mut self,
-        group: Vec<Job>,
-        answers: &mut Vec<Answer>,
+        mut group: Vec<Job>,
+        answers: &mut Vec<(Answer, Result<(), StoreError>)>,
     ) -> Result<(), StoreError> {
-        let alone = group.len() == 1;
-        self.conn.execute("BEGIN IMMEDIATE", Vec::new()).await?;
+        if group.len() > 1 {
+            return self.transact_several(group, answers).await;
+        }
+        let Some(job) = group.pop() else { return Ok(()) };
+        self.conn.later(BEGIN, Vec::new()).await?;
+        if !self.run_job(job, "ROLLBACK", answers).await? || self.conn.take_ended() {
+            return Ok(());
+        }
+        self.end("COMMIT").await
+    }
+
+    async fn transact_several(
+        &mut self,
+        group: Vec<Job>,
+        answers: &mut Vec<(Answer, Result<(), StoreError>)>,
+    ) -> Result<(), StoreError> {
+        const UNDO: &str = "ROLLBACK TO request;RELEASE request";
+        self.conn.execute(BEGIN, Vec::new()).await?;
         for job in group {
-            if !alone {
-                self.conn.execute("SAVEPOINT request", Vec::new()).await?;
-            }
-            let ran = job(&mut self.conn).await;
-            answers.push(ran.answer);
-            if alone && !ran.ok {
-                self.conn.execute("ROLLBACK", Vec::new()).await?;
-                return Ok(());
-            }
-            if !ran.ok {
-                self.conn.execute("ROLLBACK TO request", Vec::new()).await?;
-            }
-            if !alone {
-                self.conn.execute("RELEASE request", Vec::new()).await?;
+            self.conn.later("SAVEPOINT request", Vec::new()).await?;
+            if self.run_job(job, UNDO, answers).await?
+                && let Err(error) = self.end("RELEASE request").await
+            {
+                if let Some((_, own)) = answers.last_mut() {
+                    *own = Err(error);
+                }
+                self.conn.execute(UNDO, Vec::new()).await?;
             }
         }
-        self.conn.execute("COMMIT", Vec::new()).await?;
-        Ok(())
+        self.end("COMMIT").await
+    }
+
+    /// Runs a job, and `undo` if it failed after it had sent anything. Answers whether it worked.
+    async fn run_job(
+        &mut self,
+        job: Job,
+        undo: &'static str,
+        answers: &mut Vec<(Answer, Result<(), StoreError>)>,
+    ) -> Result<bool, StoreError> {
+        let before = self.conn.trips();
+        let Ran { ok, answer } = job(&mut self.conn).await;
+        answers.push((answer, Ok(())));
+        if !ok {
+            self.conn.forget_waiting();
+            if self.conn.trips() > before && !self.conn.take_ended() {
+                self.conn.execute(undo, Vec::new()).await?;
+            }
+        }
+        Ok(ok)
+    }
+
+    /// Sends what waits, and then `text`.
+    async fn end(&mut self, text: &'static str) -> Result<(), StoreError> {
+        self.conn.later(text, Vec::new()).await?;
+        self.conn.flush().await
     }
 
     /// Leaves the failed transaction; opens the file anew where even that fails.
     async fn recover(&mut self) {
+        self.conn.forget_waiting();
         if self.conn.execute("ROLLBACK", Vec::new()).await.is_ok() {
             return;
         }
         match self.options.connect().await {
-            Ok(connection) => self.conn = Conn::Lite(Box::new(connection)),
+            Ok(connection) => self.conn = Conn::Lite(Box::new(Lite::new(connection))),
             Err(error) => tracing::error!(%error, "the database file cannot be opened again"),
         }
     }

@@ -1,9 +1,10 @@
 //! Many writes at once.
 
 use futures::future::join_all;
-use gpuaas_store::{NewAudit, StoreError};
+use gpuaas_store::{NewAudit, NewToken, StoreError, TokenPurpose, sha256};
+use gpuaas_types::TokenId;
 
-use crate::rig::{NOON, World, code, on_each};
+use crate::rig::{NOON, World, at, code, id, on_each};
 
 #[test]
 fn a_failing_request_harms_no_other() {
@@ -32,6 +33,35 @@ fn a_failing_request_harms_no_other() {
         if world.store.engine() == "sqlite" {
             assert!(counters.largest_group > 1, "{counters:?}");
             assert!(counters.write_groups - before.write_groups < 60, "{counters:?}");
+        }
+    });
+}
+
+#[test]
+fn what_fails_at_the_end_of_a_request_harms_no_other() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let hash = |n: usize| sha256(&format!("secret {}", n / 2));
+        let add = |n: usize| {
+            let token = NewToken {
+                id: TokenId(id()),
+                hash: hash(n),
+                purpose: TokenPurpose::Admin,
+                node_id: None,
+                run_id: None,
+                single_use: false,
+                usable_from: NOON,
+                expires_at: None,
+            };
+            world.store.add_token(NOON, token)
+        };
+        // An insert is all that a token is, so it travels with the end of its request.
+        let made = join_all((0..40).map(add)).await;
+        let refused: Vec<_> = made.iter().filter_map(|made| made.as_ref().err()).collect();
+        assert_eq!(refused.len(), 20, "{refused:?}");
+        assert!(refused.iter().all(|error| error.code() == "already_exists"), "{refused:?}");
+        for n in 0..40 {
+            world.store.check_token(at(1.0), hash(n), TokenPurpose::Admin).await.unwrap();
         }
     });
 }
