@@ -18,6 +18,7 @@
 
 mod agent;
 mod auth;
+mod batches;
 mod body;
 mod bootstrap;
 mod check;
@@ -201,6 +202,10 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/runs/{run}/retry", post(runs::retry))
         .route("/api/v1/runs/{run}/cancel", post(runs::cancel))
         .route("/api/v1/runs/{run}/skip-check", post(runs::skip_check))
+        .route("/api/v1/batches", post(batches::create).get(batches::list))
+        .route("/api/v1/batches/{batch}", get(batches::show))
+        .route("/api/v1/batches/{batch}/stop", post(batches::stop))
+        .route("/api/v1/batches/{batch}/resume", post(batches::resume))
         .route_layer(middleware::from_fn_with_state(ctx.clone(), auth::require_admin))
         .merge(open)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -33,7 +33,7 @@ pub(crate) async fn onboard(
     JsonBytes(bytes): JsonBytes,
 ) -> Answer<(StatusCode, Json<OnboardAccepted>)> {
     let request: OnboardRequest = strict::from_slice(&bytes)?;
-    let key = idempotency(&headers, &bytes)?;
+    let key = idempotency("onboard", &headers, &bytes)?;
     if let Some(key) = &key
         && let Some(accepted) = ctx.store.replayed(key).await?
     {
@@ -105,9 +105,13 @@ async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -
     })
 }
 
-/// The key of a request that may be repeated, with a hash of what it asks. The BMC password is
-/// left out of the hash: hashes are stored, and a short password could be found from one.
-fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<IdempotencyKey>, Problem> {
+/// The key of a request that may be repeated, with a hash of what it asks. BMC passwords are left
+/// out of the hash: hashes are stored, and a short password could be found from one.
+pub(crate) fn idempotency(
+    operation: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(value) = KEY_HEADERS.iter().find_map(|name| headers.get(*name)) else {
         return Ok(None);
     };
@@ -117,13 +121,27 @@ fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<IdempotencyKey
         return Err(refused());
     }
     let mut body: Value = serde_json::from_slice(body).map_err(|_| problem("malformed_json"))?;
-    if let Some(password) = body.get_mut("bmc_password") {
-        *password = Value::Bool(true);
-    }
+    hide_passwords(&mut body);
     Ok(Some(IdempotencyKey {
-        key: format!("onboard:{key}"),
+        key: format!("{operation}:{key}"),
         request_hash: sha256(&body.to_string()),
     }))
+}
+
+fn hide_passwords(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if name == "bmc_password" {
+                    *value = Value::Bool(true);
+                } else {
+                    hide_passwords(value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide_passwords),
+        _ => {}
+    }
 }
 
 /// Names the node that is in the way, its state and its run.
@@ -163,7 +181,7 @@ async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
     problem("node_exists").with_detail(format!("{detail}{run}")).with_hint(hint).into()
 }
 
-fn is_live(state: NodeState) -> bool {
+pub(crate) fn is_live(state: NodeState) -> bool {
     !matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted)
 }
 

@@ -68,6 +68,7 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "gpuaas node list shows the nodes; a node is found by id, hostname, MAAS system id, MAC or BMC address",
     ),
     ("run_not_found", 404, "There is no such run", "gpuaas node show NODE names its run"),
+    ("batch_not_found", 404, "There is no such batch", "gpuaas batch list shows the batches"),
     ("task_not_found", 404, "There is no such task for this node", ""),
     ("artifact_not_found", 404, "There is no artifact with this digest", ""),
     ("method_not_allowed", 405, "This address does not take this method", ""),
@@ -139,6 +140,31 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "There is a profile of this name",
         "choose another name, or change the profile: gpuaas profile set",
     ),
+    (
+        "batch_invalid",
+        400,
+        "The manifest cannot be taken as it is",
+        "correct what is named; the place of a machine in the list counts from 0",
+    ),
+    (
+        "batch_name_taken",
+        409,
+        "There is a batch of this name",
+        "choose another name; gpuaas batch show NAME shows what is there",
+    ),
+    (
+        "batch_not_stopped",
+        409,
+        "The batch is not stopped",
+        "gpuaas batch show BATCH says what it waits for",
+    ),
+    (
+        "batch_stopped",
+        409,
+        "The batch is stopped already",
+        "gpuaas batch resume BATCH lets it go on",
+    ),
+    ("batch_over", 409, "The batch is over", "make another batch for other machines"),
     (
         "run_not_parked",
         409,
@@ -243,6 +269,7 @@ fn from_store(error: &StoreError) -> Problem {
                 "node" => "node_not_found",
                 "run" => "run_not_found",
                 "task" => "task_not_found",
+                "batch" => "batch_not_found",
                 _ => "not_found",
             };
             problem(code).with_detail(format!("there is no {what} {key}"))

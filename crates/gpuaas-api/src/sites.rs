@@ -64,7 +64,7 @@ pub(crate) async fn change(
     }
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults = json!({ "ca_pem": null, "node_ca_pem": null, "pxe_vlan": null, "approved_images": [],
-        "drift_policy": {}, "batch_max_parallel": 0 });
+        "drift_policy": {}, "batch_max_parallel": 0, "image_bandwidth_mbit_per_second": 0 });
     let spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
     check::site("", &spec)?;
     if spec.name != site.spec.name {

@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`steps`], the table of what an onboarding is made of.
 
+pub mod batch;
 pub mod buckets;
 pub mod decide;
 pub mod drift;

@@ -11,6 +11,22 @@ pub struct BootDisk {
     pub evidence: String,
 }
 
+/// Seconds that an image should take over the network. More streams than that allows only make
+/// each slower, while the region's time limit of every deployment runs.
+const IMAGE_SECONDS: u64 = 40;
+
+/// How many machines may take an image of `image_megabytes` at once over links that carry
+/// `mbit_per_second`, at least one; none where either is unknown (0). Fifteen deployments of an
+/// image of 8 GB fill 25 Gbit/s.
+#[must_use]
+pub fn images_at_once(mbit_per_second: u32, image_megabytes: u32) -> Option<u32> {
+    if mbit_per_second == 0 || image_megabytes == 0 {
+        return None;
+    }
+    let fit = u64::from(mbit_per_second) * IMAGE_SECONDS / (u64::from(image_megabytes) * 8);
+    Some(u32::try_from(fit).unwrap_or(u32::MAX).max(1))
+}
+
 /// Smallest disk that a host image is put on, in bytes.
 const SMALLEST_BOOT_BYTES: u64 = 32_000_000_000;
 /// A boot controller presents one virtual disk of at most this size, in bytes. Larger disks of
@@ -91,6 +107,21 @@ pub fn normalise_distro_series(series: &str) -> String {
 mod tests {
     use super::*;
     use crate::decide::fixture;
+
+    #[test]
+    fn images_fill_the_links() {
+        for (mbit, megabytes, fit) in [
+            (25_000, 8000, Some(15)),
+            (100_000, 8000, Some(62)),
+            (1000, 8000, Some(1)),
+            (25_000, 800, Some(156)),
+            (0, 8000, None),
+            (25_000, 0, None),
+            (u32::MAX, 1, Some(u32::MAX)),
+        ] {
+            assert_eq!(images_at_once(mbit, megabytes), fit, "{mbit} {megabytes}");
+        }
+    }
 
     fn disk(id: i64, model: &str, size_bytes: u64) -> Disk {
         fixture::disk(id, &format!("d{id}"), model, size_bytes)

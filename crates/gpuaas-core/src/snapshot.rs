@@ -19,7 +19,7 @@ pub struct BatchQueue {
     pub ahead: u32,
     /// How many may deploy at once.
     pub limit: u32,
-    /// Whose limit it is: `profile` or `site`.
+    /// Whose limit it is: `profile`, `site` or `image_bandwidth`.
     pub scope: &'static str,
 }
 

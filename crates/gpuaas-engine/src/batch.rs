@@ -1,4 +1,5 @@
-//! The gate before a deployment: `batch_max_parallel` of the profile and of the site.
+//! The gate before a deployment: `batch_max_parallel` of the profile and of the site, and what the
+//! site's image bandwidth carries of the profile's image. The narrowest limit counts.
 //!
 //! How many deploy is counted from the runs themselves, so nothing has to be given back when a
 //! process dies. Counting and going through happen under one lock, so two runs of this process
@@ -9,6 +10,7 @@
 //! a wake that is lost costs half a minute, because every waiting run looks again by itself.
 
 use gpuaas_core::decide::ready::BATCH_LIMIT;
+use gpuaas_core::policy;
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::snapshot::{BatchQueue, Decision};
 use gpuaas_core::steps::DEPLOYING;
@@ -22,15 +24,18 @@ use crate::journal::Journal;
 /// The step at whose end the gate is.
 const GATE: Step = Step::PredeployChecks;
 
+/// The limits that hold for a run, the narrowest of each scope.
 fn limits(journal: &Journal) -> Vec<(&'static str, u32, BatchScope)> {
-    let run = &journal.run;
-    [
-        ("profile", journal.profile().batch_max_parallel, BatchScope::Profile(run.profile_id)),
-        ("site", journal.site().batch_max_parallel, BatchScope::Site(run.site_id)),
-    ]
-    .into_iter()
-    .filter(|(_, limit, _)| *limit > 0)
-    .collect()
+    let (run, site, profile) = (&journal.run, journal.site(), journal.profile());
+    let bandwidth = site.image_bandwidth_mbit_per_second;
+    let images = policy::images_at_once(bandwidth, profile.image_size_megabytes).unwrap_or(0);
+    let of_site = [("site", site.batch_max_parallel), ("image_bandwidth", images)];
+    let of_site =
+        of_site.into_iter().filter(|(_, limit)| *limit > 0).min_by_key(|(_, limit)| *limit);
+    let of_profile = Some(("profile", profile.batch_max_parallel)).filter(|(_, limit)| *limit > 0);
+    let named = |of: BatchScope| move |(name, limit)| (name, limit, of);
+    let of_profile = of_profile.map(named(BatchScope::Profile(run.profile_id)));
+    of_profile.into_iter().chain(of_site.map(named(BatchScope::Site(run.site_id)))).collect()
 }
 
 /// Whether `decision` would take a run with a limit into the deploying part.

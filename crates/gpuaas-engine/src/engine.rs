@@ -15,7 +15,7 @@ use crate::fetch::Fetch;
 use crate::moments::Moments;
 use crate::pace::Paces;
 use crate::site::{Connect, Sites};
-use crate::{sweep, watcher, worker};
+use crate::{batches, sweep, watcher, worker};
 
 /// What an engine is told.
 #[derive(Debug, Clone)]
@@ -130,6 +130,7 @@ impl Engine {
             tokio::spawn(worker::run(Arc::clone(shared))),
             tokio::spawn(watcher::keep(Arc::clone(shared))),
             tokio::spawn(sweep::keep(Arc::clone(shared))),
+            tokio::spawn(batches::keep(Arc::clone(shared))),
         ];
         engine.loops = Mutex::new(loops);
         Arc::new(engine)
@@ -198,6 +199,14 @@ impl Engine {
     /// Watches a site until nothing is open there, somebody else watches it, or the engine stops.
     pub async fn watch(&self, site_id: SiteId) {
         watcher::watch(Arc::clone(&self.shared), site_id).await;
+    }
+
+    /// Moves every batch that is due; for an engine without loops.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn move_batches(&self) -> Result<(), StoreError> {
+        batches::step_due(&self.shared).await
     }
 
     /// State.

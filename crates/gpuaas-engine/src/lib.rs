@@ -9,6 +9,7 @@
 //! outcome, which the next decision probes.
 
 mod batch;
+mod batches;
 mod bmcs;
 pub mod breaker;
 pub mod clock;

@@ -106,9 +106,11 @@ impl Store {
         scope: BatchScope,
         gate: Step,
     ) -> Result<Option<RunId>, StoreError> {
-        const OF_PROFILE: &str = "SELECT id FROM run WHERE status = 'waiting' \
+        const OF_PROFILE: &str = "SELECT id FROM run \
+             WHERE status IN ('running', 'waiting', 'parked') AND status = 'waiting' \
              AND profile_id = $1 AND step = $2 ORDER BY created_at, id LIMIT 1";
-        const OF_SITE: &str = "SELECT id FROM run WHERE status = 'waiting' \
+        const OF_SITE: &str = "SELECT id FROM run \
+             WHERE status IN ('running', 'waiting', 'parked') AND status = 'waiting' \
              AND site_id = $1 AND step = $2 ORDER BY created_at, id LIMIT 1";
         let (sql, of) = match scope {
             BatchScope::Profile(id) => (OF_PROFILE, id.0),

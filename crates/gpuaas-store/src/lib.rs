@@ -33,6 +33,7 @@
 
 mod agent;
 mod audit;
+mod batch;
 mod db;
 mod drift;
 mod error;
@@ -65,6 +66,9 @@ use tokio::sync::{broadcast, watch as signal};
 
 pub use agent::Heartbeat;
 pub use audit::{AuditEntry, IdempotencyKey, NewAudit};
+pub use batch::{
+    BatchAdvance, BatchCommand, BeginMember, MemberRun, NewBatch, StoredBatch, StoredMember,
+};
 pub use drift::{ListedDrift, MissedWork, SweepFinding, SweepSubject};
 pub use error::StoreError;
 pub use journal::BatchScope;
@@ -94,6 +98,7 @@ struct Inner {
     written: Arc<Written>,
     in_flight: Arc<AtomicU64>,
     due: signal::Sender<u64>,
+    batches: signal::Sender<u64>,
     tasks: broadcast::Sender<NodeId>,
 }
 
@@ -168,6 +173,12 @@ impl Store {
         self.inner.due.subscribe()
     }
 
+    /// Changes whenever something happened in this process that a batch may have waited for.
+    #[must_use]
+    pub fn batch_signal(&self) -> signal::Receiver<u64> {
+        self.inner.batches.subscribe()
+    }
+
     /// Names each node for which this process issued a task. A receiver that lags should read
     /// its node's tasks.
     #[must_use]
@@ -189,6 +200,10 @@ impl Store {
 
     pub(crate) fn signal_due(&self) {
         self.inner.due.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub(crate) fn signal_batch(&self) {
+        self.inner.batches.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     pub(crate) fn signal_task(&self, node_id: NodeId) {

@@ -14,9 +14,9 @@ use crate::rows::{self, node_columns, node_from};
 use crate::run::{Transition, append_transitions};
 use crate::seal::Secret;
 use crate::site::put_secret;
-use crate::{Store, timeline};
+use crate::{Store, batch, timeline};
 
-const BMC_PASSWORD: &str = "bmc_password";
+pub(crate) const BMC_PASSWORD: &str = "bmc_password";
 
 /// A node to be.
 #[derive(Debug, Clone)]
@@ -222,11 +222,11 @@ async fn in_the_way(conn: &mut Conn, node: &NewNode) -> Result<StoreError, Store
     Ok(StoreError::conflict("already_exists", format!("node {} exists", node.id)))
 }
 
-async fn insert_node(
+pub(crate) async fn insert_node(
     conn: &mut Conn,
     now: Timestamp,
     node: &NewNode,
-    run_id: RunId,
+    run_id: Option<RunId>,
 ) -> Result<(), StoreError> {
     let made = conn
         .execute(
@@ -241,7 +241,7 @@ async fn insert_node(
                 NodeState::Registered.as_str().into(),
                 node.hardware.bmc_address.as_deref().into(),
                 Val::json(&node.hardware)?,
-                run_id.0.into(),
+                run_id.map(|id| id.0).into(),
                 now.into(),
             ],
         )
@@ -254,7 +254,7 @@ async fn insert_node(
     conn.insert_rows("INSERT INTO node_mac (mac_address, node_id)", rows).await
 }
 
-async fn insert_run(
+pub(crate) async fn insert_run(
     conn: &mut Conn,
     now: Timestamp,
     node_id: NodeId,
@@ -316,7 +316,7 @@ async fn onboard(
             earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"))?;
         return Ok(Onboarded { accepted, replayed: true });
     }
-    insert_node(conn, now, node, run.id).await?;
+    insert_node(conn, now, node, Some(run.id)).await?;
     insert_run(conn, now, node.id, (node.site_id, node.profile_id), run).await?;
     if let Some(sealed) = sealed {
         put_secret(conn, node.id.0, BMC_PASSWORD, sealed).await?;
@@ -348,6 +348,7 @@ async fn start_run(conn: &mut Conn, now: Timestamp, asked: &StartRun) -> Result<
     )
     .await?;
     timeline::append(conn, history.iter().map(|event| (*node_id, event))).await?;
+    batch::wake_of_node(conn, now, *node_id).await?;
     match audit {
         Some(entry) => audit::append(conn, now, entry).await,
         None => Ok(()),
@@ -395,6 +396,7 @@ impl Store {
     pub async fn start_run_from(&self, now: Timestamp, asked: StartRun) -> Result<(), StoreError> {
         self.write(move |conn| Box::pin(async move { start_run(conn, now, &asked).await })).await?;
         self.signal_due();
+        self.signal_batch();
         Ok(())
     }
 

@@ -61,9 +61,18 @@ impl Store {
             Place::File(path) => sqlite(&path, sync, Arc::clone(&written)).await?,
         };
         let (due, _) = watch::channel(0);
+        let (batches, _) = watch::channel(0);
         let (tasks, _) = broadcast::channel(1024);
         let store = Self {
-            inner: Arc::new(Inner { db, key, written, in_flight: Arc::default(), due, tasks }),
+            inner: Arc::new(Inner {
+                db,
+                key,
+                written,
+                in_flight: Arc::default(),
+                due,
+                batches,
+                tasks,
+            }),
         };
         store.check_key().await?;
         Ok(store)

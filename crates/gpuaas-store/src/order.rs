@@ -13,7 +13,7 @@ use crate::audit::NewAudit;
 use crate::db::{Conn, Val, args};
 use crate::error::StoreError;
 use crate::run::wake_one;
-use crate::{Store, audit, timeline};
+use crate::{Store, audit, batch, timeline};
 
 /// What an operator may tell a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,6 +132,7 @@ async fn obey(
         return Err(StoreError::conflict("run_not_parked", detail));
     }
     let node_id = wake_one(conn, now, run_id).await?;
+    batch::wake_of_node(conn, now, node_id).await?;
     if let Some(report) = report {
         append_report(conn, now, run_id, &report).await?;
     }
@@ -187,6 +188,7 @@ impl Store {
         self.write(move |conn| Box::pin(async move { obey(conn, now, run_id, said).await }))
             .await?;
         self.signal_due();
+        self.signal_batch();
         Ok(())
     }
 }

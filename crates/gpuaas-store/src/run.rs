@@ -6,13 +6,13 @@ use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::machine::Observation;
-use gpuaas_types::{NodeId, NodeState, RunId, Step, TaskId, Timestamp};
+use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, Step, TaskId, Timestamp};
 
 use crate::db::{Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::rows::{self, run_columns};
 use crate::token::NewToken;
-use crate::{Store, timeline, token, watch};
+use crate::{Store, batch, timeline, token, watch};
 
 /// A run handed to a worker, with everything stored that a decision about it needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -308,6 +308,11 @@ async fn write_tasks(
     Ok(())
 }
 
+/// Whether the run parked or ended.
+const fn rests(run: &RunRecord) -> bool {
+    !matches!(run.status, RunStatus::Running | RunStatus::Waiting)
+}
+
 /// Writes it all; answers whether the run is due at once.
 async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<bool, StoreError> {
     let run = &write.run;
@@ -335,6 +340,9 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     write_tasks(conn, now, run, &write.tasks).await?;
     let history = write.timeline.iter().map(|event| (run.node_id, event));
     timeline::append(conn, history).await?;
+    if rests(run) {
+        batch::wake_of_node(conn, now, run.node_id).await?;
+    }
     Ok(due)
 }
 
@@ -396,11 +404,15 @@ impl Store {
     /// database's. In each case nothing was written.
     pub async fn commit(&self, now: Timestamp, write: RunWrite) -> Result<(), StoreError> {
         let (node_id, tasks) = (write.run.node_id, !write.tasks.is_empty());
+        let rests = rests(&write.run);
         let due = self
             .write(move |conn| Box::pin(async move { write_all(conn, now, &write).await }))
             .await?;
         if due {
             self.signal_due();
+        }
+        if rests {
+            self.signal_batch();
         }
         if tasks {
             self.signal_task(node_id);

@@ -101,3 +101,7 @@ id!(
     /// One fabric address of one host.
     RoceAssignmentId
 );
+id!(
+    /// Machines that are onboarded together, canaries first.
+    BatchId
+);

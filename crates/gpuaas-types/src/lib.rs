@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod api;
+pub mod batch;
 pub mod ids;
 pub mod lifecycle;
 pub mod machine;
@@ -14,9 +15,11 @@ pub mod spec;
 pub mod time;
 
 pub use ids::{
-    AttemptId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId, SiteId, TaskId,
-    TokenId,
+    AttemptId, BatchId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId, SiteId,
+    TaskId, TokenId,
 };
-pub use lifecycle::{Bucket, DriftAction, DriftKind, NodeState, RunKind, RunStatus, Step};
+pub use lifecycle::{
+    BatchPhase, Bucket, DriftAction, DriftKind, MemberState, NodeState, RunKind, RunStatus, Step,
+};
 pub use problem::{FieldError, Problem};
 pub use time::Timestamp;

@@ -219,6 +219,38 @@ words!(
 );
 
 words!(
+    /// How far a batch is.
+    BatchPhase {
+        /// Its first machines are on their way; the rest waits for them.
+        Canary = "canary",
+        /// The canaries are active; the rest follows.
+        Rolling = "rolling",
+        /// No further machine begins until an operator resumes the batch.
+        Stopped = "stopped",
+        /// Every machine has ended.
+        Done = "done",
+    }
+);
+
+words!(
+    /// How a machine of a batch stands.
+    MemberState {
+        /// Its onboarding has not begun.
+        Waiting = "waiting",
+        /// Its onboarding is under way.
+        Running = "running",
+        /// It reached active.
+        Active = "active",
+        /// Its onboarding stopped; a named owner has to act.
+        Parked = "parked",
+        /// Its onboarding ended without reaching active.
+        Failed = "failed",
+        /// Its node left, or was given other work, before its turn came.
+        Withdrawn = "withdrawn",
+    }
+);
+
+words!(
     /// The timing buckets, a partition of a run's wall time: the twelve of the way to active, and
     /// one for leaving.
     Bucket {

@@ -30,6 +30,10 @@ pub struct SiteSpec {
     /// site share the links over which the images travel.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub batch_max_parallel: u32,
+    /// What the links carry over which the site's images travel, in Mbit/s; 0: unknown. With the
+    /// size of the image (`image_size_megabytes` of the profile) it limits deployments at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub image_bandwidth_mbit_per_second: u32,
     /// What is done about each kind of drift; what is left out is reported.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drift_policy: BTreeMap<DriftKind, DriftAction>,
@@ -98,6 +102,8 @@ pub struct ProfileSpec {
     pub enrollment_token_ttl_seconds: u32,
     /// Image: `noble`, `ubuntu/noble`, or a custom image's visible name.
     pub distro_series: String,
+    /// What a machine fetches of that image, in megabytes (10^6 bytes); 0: unknown.
+    pub image_size_megabytes: u32,
     /// Login user of the deployed system; empty: the image's default.
     pub deploy_user: String,
     /// What connects the GPUs of different nodes.
@@ -130,6 +136,7 @@ impl Default for ProfileSpec {
             batch_max_parallel: 0,
             enrollment_token_ttl_seconds: 3600,
             distro_series: "ubuntu/noble".to_owned(),
+            image_size_megabytes: 0,
             deploy_user: String::new(),
             fabric_mode: FabricMode::Ethernet,
             post_deploy_validation_bundle_ref: String::new(),

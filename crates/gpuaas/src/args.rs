@@ -9,8 +9,10 @@ use gpuaas_types::{DriftAction, DriftKind, NodeState, Timestamp};
 
 use crate::failure::EXIT_CODES;
 
+mod batch;
 mod bench;
 
+pub use batch::{BatchCommand, BatchOrderArgs, BatchStartArgs};
 pub use bench::{
     BenchChaosArgs, BenchClientsArgs, BenchCommand, BenchOnboardArgs, BenchRegionArgs, Hardware,
     Seeds,
@@ -57,6 +59,9 @@ pub enum Command {
     /// GPU servers.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Batches: many machines as one piece of work, canaries first.
+    #[command(subcommand)]
+    Batch(BatchCommand),
     /// Runs: the durable work on nodes.
     #[command(subcommand)]
     Run(RunCommand),
@@ -285,6 +290,13 @@ pub struct SiteAddArgs {
     /// What to do about a kind of drift: report, quarantine or adopt; repeat for more.
     #[arg(long, value_name = "KIND=ACTION", value_parser = drift_rule)]
     pub drift: Vec<(DriftKind, DriftAction)>,
+    /// Nodes of the site that deploy at once; 0: no limit.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub batch_max_parallel: u32,
+    /// What the links carry over which images travel, in Mbit/s; 0: unknown. With the profile's
+    /// image_size_megabytes it limits how many nodes deploy at once.
+    #[arg(long, value_name = "MBIT", default_value_t = 0)]
+    pub image_bandwidth: u32,
     /// Certificate authority of an https region, PEM.
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,

@@ -9,6 +9,7 @@ use gpuaas_types::api::{
     List, NodeDrift, NodeView, OnboardAccepted, ProfilePreset, ProfileResource, RoceResource,
     RunPlan, RunRequest, RunView, SiteCreate, SiteResource, StuckNode,
 };
+use gpuaas_types::batch::{BatchAccepted, BatchCreate, BatchOrder, BatchResource};
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
 use serde::Serialize;
@@ -268,6 +269,51 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn begin(&self, key: &str, body: &RunRequest) -> Result<RunPlan, Failure> {
         self.send(Method::POST, &["nodes", key, "runs"], Some(body)).await
+    }
+
+    /// `POST /api/v1/batches`; `key` lets the request be repeated.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn start_batch(
+        &self,
+        body: &BatchCreate,
+        key: Option<&str>,
+    ) -> Result<BatchAccepted, Failure> {
+        let mut request = self.http.post(self.url(&["batches"])?).json(body);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        self.answer(request).await
+    }
+
+    /// `GET /api/v1/batches`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn batches(&self) -> Result<List<BatchResource>, Failure> {
+        self.get(&["batches"]).await
+    }
+
+    /// `GET /api/v1/batches/KEY`, by name or id.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn batch(&self, key: &str) -> Result<BatchResource, Failure> {
+        self.get(&["batches", key]).await
+    }
+
+    /// `POST /api/v1/batches/KEY/ORDER`, where the order is `resume` or `stop`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn order_batch(
+        &self,
+        key: &str,
+        order: &str,
+        body: &BatchOrder,
+    ) -> Result<BatchResource, Failure> {
+        self.send(Method::POST, &["batches", key, order], Some(body)).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {

@@ -55,7 +55,8 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
             pxe_vlan: args.pxe_vlan,
             approved_images: args.approve_images.clone(),
             drift_policy: args.drift.iter().copied().collect(),
-            batch_max_parallel: 0,
+            batch_max_parallel: args.batch_max_parallel,
+            image_bandwidth_mbit_per_second: args.image_bandwidth,
         },
         api_key: read_secret(&args.api_key_file)?,
     })
@@ -329,7 +330,7 @@ pub async fn explain(args: ExplainArgs, terminal: &mut Terminal) -> Result<(), F
     output::print(terminal, args.api.format, &explanation, output::explanation)
 }
 
-fn read_file(path: &Path) -> Result<String, Failure> {
+pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
     let read = if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map(|_| text)

@@ -228,6 +228,7 @@ pub(crate) fn site() -> SiteResource {
             approved_images: Vec::new(),
             drift_policy: std::collections::BTreeMap::new(),
             batch_max_parallel: 0,
+            image_bandwidth_mbit_per_second: 0,
         },
         status: SiteStatus {
             maas_version: "3.7.3".to_owned(),

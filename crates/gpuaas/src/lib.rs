@@ -3,6 +3,7 @@
 //! `main` only calls [`run`]. Integration tests and the laboratory use the same modules.
 
 pub mod args;
+pub mod batch;
 pub mod bench;
 pub mod client;
 pub mod clock;
@@ -89,6 +90,7 @@ async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failu
         Command::Profile(command) => commands::profile(command, terminal).await,
         Command::Roce(command) => commands::roce(command, terminal).await,
         Command::Node(command) => commands::node(command, terminal).await,
+        Command::Batch(command) => batch::run(command, terminal).await,
         Command::Run(command) => commands::run(command, terminal).await,
         Command::Drift(command) => commands::drift(command, terminal).await,
         Command::Explain(args) => commands::explain(args, terminal).await,

@@ -41,7 +41,11 @@ pub fn print<T: Serialize>(
     terminal.data(&text)
 }
 
-fn table(style: Style, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub(crate) fn table(
+    style: Style,
+    header: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -54,7 +58,7 @@ fn table(style: Style, header: &[&str], rows: impl IntoIterator<Item = Vec<Strin
     waterfall::trimmed(&table)
 }
 
-fn fields(rows: &[(&str, String)]) -> String {
+pub(crate) fn fields(rows: &[(&str, String)]) -> String {
     rows.iter().fold(String::new(), |mut text, (name, value)| {
         let value = if value.is_empty() { "-" } else { value };
         // Writing to a String cannot fail.
@@ -63,7 +67,7 @@ fn fields(rows: &[(&str, String)]) -> String {
     })
 }
 
-fn or_dash(text: Option<&str>) -> String {
+pub(crate) fn or_dash(text: Option<&str>) -> String {
     text.filter(|text| !text.is_empty()).unwrap_or("-").to_owned()
 }
 
@@ -95,6 +99,7 @@ pub fn site(site: &SiteResource, _style: Style) -> String {
     } else {
         site.spec.approved_images.join(", ")
     };
+    let bandwidth = site.spec.image_bandwidth_mbit_per_second;
     let answered = site.status.answered_at.map(|at| at.to_string()).unwrap_or_default();
     fields(&[
         ("name", site.spec.name.clone()),
@@ -102,6 +107,8 @@ pub fn site(site: &SiteResource, _style: Style) -> String {
         ("url", site.spec.url.clone()),
         ("pxe vlan", vlan),
         ("images", images),
+        ("deploys at once", number(site.spec.batch_max_parallel, "", "no limit")),
+        ("image bandwidth", number(bandwidth, " Mbit/s", "unknown")),
         ("health", site.status.health.clone()),
         ("health detail", site.status.health_detail.clone()),
         ("maas version", site.status.maas_version.clone()),
@@ -110,6 +117,10 @@ pub fn site(site: &SiteResource, _style: Style) -> String {
         ("missed work", site.status.missed_work.to_string()),
         ("revision", site.revision.to_string()),
     ])
+}
+
+fn number(number: u32, unit: &str, zero: &str) -> String {
+    if number == 0 { zero.to_owned() } else { format!("{number}{unit}") }
 }
 
 /// Profiles, one line each.

@@ -4,6 +4,7 @@
 
 mod agents;
 mod drift;
+mod batches;
 mod http;
 mod leave;
 mod nodes;

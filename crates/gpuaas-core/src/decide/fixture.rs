@@ -162,6 +162,7 @@ impl Case {
             approved_images: Vec::new(),
             drift_policy: std::collections::BTreeMap::new(),
             batch_max_parallel: 0,
+            image_bandwidth_mbit_per_second: 0,
         };
         Self {
             now: at(10.0),

@@ -387,10 +387,17 @@ pub const BATCH_LIMIT: &str = "batch_limit";
 /// Waits until fewer are before this run than may deploy at once. There is no deadline: how long
 /// it takes is a matter of the batch, and nothing of this run is at fault.
 fn wait_in_batch(s: &Snapshot<'_>, queue: BatchQueue) -> Decision {
-    let text = format!(
-        "{} nodes of the {} to deploy first, of which {} may at once",
-        queue.ahead, queue.scope, queue.limit
-    );
+    let (ahead, limit) = (queue.ahead, queue.limit);
+    let text = match queue.scope {
+        "image_bandwidth" => format!(
+            "{ahead} nodes of the site to deploy first, of which {limit} may at once: so many \
+             images of {} MB fit into {} Mbit/s",
+            s.profile.image_size_megabytes, s.site.image_bandwidth_mbit_per_second
+        ),
+        scope => {
+            format!("{ahead} nodes of the {scope} to deploy first, of which {limit} may at once")
+        }
+    };
     Decision::Wait {
         wait: Wait {
             code: BATCH_LIMIT.to_owned(),

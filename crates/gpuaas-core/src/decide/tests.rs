@@ -622,6 +622,15 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
         assert_eq!(wait.text, "3 nodes of the profile to deploy first, of which 2 may at once");
         assert!(recheck_at > case.now);
     }
+    case.site.image_bandwidth_mbit_per_second = 25_000;
+    case.profile.image_size_megabytes = 8000;
+    case.batch = Some(BatchQueue { ahead: 15, limit: 15, scope: "image_bandwidth" });
+    let Decision::Wait { wait, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+    assert_eq!(
+        wait.text,
+        "15 nodes of the site to deploy first, of which 15 may at once: so many images of 8000 MB \
+         fit into 25000 Mbit/s"
+    );
     case.batch = queue(1);
     assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks), "the checks are old");
     case.now = at(10.0);

@@ -407,6 +407,7 @@ async fn register(
         approved_images: Vec::new(),
         drift_policy: BTreeMap::new(),
         batch_max_parallel: 0,
+        image_bandwidth_mbit_per_second: 0,
     };
     let key = Secret::new(sim.api_key.clone());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };

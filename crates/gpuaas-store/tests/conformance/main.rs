@@ -11,6 +11,7 @@
 )]
 
 mod agents;
+mod batches;
 mod drift;
 mod nodes;
 mod pace;

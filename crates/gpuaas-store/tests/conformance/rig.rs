@@ -180,6 +180,7 @@ pub(crate) fn site_spec(name: &str) -> SiteSpec {
         approved_images: vec!["ubuntu/noble".to_owned()],
         drift_policy: std::collections::BTreeMap::new(),
         batch_max_parallel: 0,
+        image_bandwidth_mbit_per_second: 0,
     }
 }
 

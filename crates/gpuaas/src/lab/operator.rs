@@ -42,6 +42,7 @@ pub async fn add_site(client: &ApiClient, maas_url: &str, api_key: &str) -> Resu
         approved_images: Vec::new(),
         drift_policy: std::collections::BTreeMap::new(),
         batch_max_parallel: 0,
+        image_bandwidth_mbit_per_second: 0,
     };
     client.add_site(&SiteCreate { spec, api_key: api_key.to_owned() }).await.map(drop)
 }

@@ -534,6 +534,7 @@ async fn register(
         pxe_vlan: None,
         approved_images: Vec::new(),
         batch_max_parallel: 0,
+        image_bandwidth_mbit_per_second: 0,
         drift_policy: std::collections::BTreeMap::new(),
     };
     let key = Secret::new(api_key.to_owned());

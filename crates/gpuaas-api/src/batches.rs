@@ -1,0 +1,404 @@
+//! `/api/v1/batches`: many machines as one piece of work.
+//!
+//! A manifest is checked whole before anything is written, and every mistake is named with its
+//! place: who has forty machines to correct wants one answer, not forty.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use gpuaas_core::batch::{self, BatchSnapshot, decide_batch};
+use gpuaas_core::pace::percentile;
+use gpuaas_core::record::NodeHardware;
+use gpuaas_store::{
+    BatchCommand, NewAudit, NewBatch, NewNode, NodeFilter, Secret, StoreError, StoredBatch,
+    StoredMember,
+};
+use gpuaas_types::api::{List, ProfileResource, SiteResource, Source, TimelineEvent};
+use gpuaas_types::batch::{
+    BatchAccepted, BatchCreate, BatchMachine, BatchMember, BatchOrder, BatchResource, BatchSpec,
+    BatchStatus,
+};
+use gpuaas_types::spec::OnboardRequest;
+use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Timestamp};
+use serde_json::json;
+
+use crate::body::{Body, JsonBytes, Key};
+use crate::nodes::{idempotency, is_live};
+use crate::problem::{Answer, problem};
+use crate::runs::said;
+use crate::{Ctx, auth, check, strict};
+
+/// Machines in one manifest.
+const MOST_MACHINES: usize = 5000;
+
+/// `POST /api/v1/batches`.
+pub(crate) async fn create(
+    State(ctx): State<Ctx>,
+    headers: HeaderMap,
+    JsonBytes(bytes): JsonBytes,
+) -> Answer<(StatusCode, Json<BatchAccepted>)> {
+    let BatchCreate { spec, dry_run } = strict::from_slice(&bytes)?;
+    let key = idempotency("batch", &headers, &bytes)?;
+    if let Some(key) = &key
+        && let Some(accepted) = ctx.store.replayed(key).await?
+    {
+        return Ok((StatusCode::ACCEPTED, Json(accepted)));
+    }
+    let checked = Checked::of(&ctx, spec).await?;
+    let accepted = checked.accepted();
+    if dry_run {
+        return Ok((StatusCode::OK, Json(accepted)));
+    }
+    let mut asked = checked.into_batch(&ctx, accepted);
+    asked.idempotency = key;
+    let accepted = ctx.store.create_batch(ctx.now(), asked).await?;
+    ctx.wake_engine();
+    Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+/// A manifest in which no mistake was found.
+struct Checked {
+    spec: BatchSpec,
+    site: SiteResource,
+    profile: ProfileResource,
+    /// Hostname, hardware and password of each machine.
+    machines: Vec<(String, NodeHardware, Option<String>)>,
+}
+
+impl Checked {
+    async fn of(ctx: &Ctx, mut spec: BatchSpec) -> Answer<Self> {
+        let mut faults = Vec::new();
+        check_fields(&spec, &mut faults);
+        match ctx.store.batch(&spec.name).await {
+            Ok(_) => fault(&mut faults, "spec.name", "a batch of this name exists"),
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut machines = Vec::new();
+        for (index, machine) in spec.machines.iter_mut().enumerate() {
+            match check::onboard(&request(machine)) {
+                Ok((hostname, hardware)) => {
+                    machines.push((index, hostname, hardware, machine.bmc_password.take()));
+                }
+                Err(wrong) => faults.extend(wrong.errors.into_iter().map(|error| FieldError {
+                    field: format!("spec.machines.{index}.{}", error.field),
+                    message: error.message,
+                })),
+            }
+        }
+        let mut names = Names::default();
+        let site = found(ctx.store.site_by_name(&spec.site).await, "spec.site", &mut faults)?;
+        if let Some(site) = &site {
+            names.take_nodes(ctx, site).await?;
+        }
+        for (index, hostname, hardware, _) in &machines {
+            names.take_machine(*index, hostname, hardware, &mut faults);
+        }
+        let profile = ctx.store.profile_by_name(&spec.profile).await;
+        let profile = found(profile, "spec.profile", &mut faults)?;
+        if let Some(profile) = &profile
+            && let Err(wrong) = check::bundle_digest("spec.profile.", &profile.spec, &ctx.bundles)
+        {
+            faults.extend(wrong.errors);
+        }
+        let (Some(site), Some(profile), true) = (site, profile, faults.is_empty()) else {
+            let mut refusal = problem("batch_invalid")
+                .with_detail(format!("{} mistakes; nothing was made", faults.len()));
+            refusal.errors = faults;
+            return Err(refusal.into());
+        };
+        let machines = machines.into_iter().map(|(_, name, hardware, key)| (name, hardware, key));
+        Ok(Self { site, profile, machines: machines.collect(), spec })
+    }
+
+    fn accepted(&self) -> BatchAccepted {
+        let hosts: Vec<String> = self.machines.iter().map(|(name, ..)| name.clone()).collect();
+        let (canaries, rest) = hosts.split_at((self.spec.canary as usize).min(hosts.len()));
+        BatchAccepted {
+            batch_id: None,
+            name: self.spec.name.clone(),
+            profile_revision: self.profile.revision,
+            canaries: canaries.to_vec(),
+            rest: rest.to_vec(),
+        }
+    }
+
+    fn into_batch(self, ctx: &Ctx, mut accepted: BatchAccepted) -> NewBatch {
+        let now = ctx.now();
+        let id = BatchId::new(&*ctx.ids, now);
+        accepted.batch_id = Some(id);
+        let Self { spec, site, profile, machines } = self;
+        let text = format!(
+            "{} asked for it in batch {} at site {} with profile {} revision {}",
+            auth::ADMIN,
+            spec.name,
+            spec.site,
+            spec.profile,
+            profile.revision
+        );
+        let line = TimelineEvent {
+            at: now,
+            run_id: None,
+            step: None,
+            source: Source::Operator,
+            code: "batch_accepted".to_owned(),
+            text,
+        };
+        let node = |(hostname, hardware, password): (String, _, Option<String>)| NewNode {
+            id: NodeId::new(&*ctx.ids, now),
+            site_id: site.id,
+            profile_id: profile.id,
+            hostname,
+            hardware,
+            bmc_password: password.map(Secret::new),
+        };
+        let audit = NewAudit {
+            actor: auth::ADMIN.to_owned(),
+            action: "batch.create".to_owned(),
+            subject: spec.name.clone(),
+            detail: json!({
+                "id": id, "site": spec.site, "profile": spec.profile, "machines": machines.len(),
+            }),
+        };
+        NewBatch {
+            id,
+            site_id: site.id,
+            profile_id: profile.id,
+            profile_revision: profile.revision,
+            nodes: machines.into_iter().map(|machine| (node(machine), line.clone())).collect(),
+            accepted,
+            audit: Some(audit),
+            idempotency: None,
+            spec,
+        }
+    }
+}
+
+fn fault(faults: &mut Vec<FieldError>, field: impl Into<String>, message: impl Into<String>) {
+    faults.push(FieldError { field: field.into(), message: message.into() });
+}
+
+/// The thing, or a fault where there is none.
+fn found<T>(
+    looked: Result<T, StoreError>,
+    field: &str,
+    faults: &mut Vec<FieldError>,
+) -> Answer<Option<T>> {
+    match looked {
+        Ok(thing) => Ok(Some(thing)),
+        Err(StoreError::NotFound { what, key }) => {
+            fault(faults, field, format!("there is no {what} {key}"));
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn check_fields(spec: &BatchSpec, faults: &mut Vec<FieldError>) {
+    if let Err(wrong) = check::name("spec.name", &spec.name) {
+        faults.extend(wrong.errors);
+    }
+    if !(0.0..=1.0).contains(&spec.stop_at_failure_ratio) {
+        fault(faults, "spec.stop_at_failure_ratio", "a share is 0 to 1");
+    }
+    let count = spec.machines.len();
+    if !(1..=MOST_MACHINES).contains(&count) {
+        fault(faults, "spec.machines", format!("1 to {MOST_MACHINES} machines are wanted"));
+    } else if spec.canary as usize > count {
+        fault(faults, "spec.canary", format!("there are only {count} machines"));
+    }
+}
+
+fn request(machine: &BatchMachine) -> OnboardRequest {
+    let machine = machine.clone();
+    OnboardRequest {
+        hostname: machine.hostname,
+        site: String::new(),
+        profile: String::new(),
+        bmc_address: machine.bmc_address,
+        bmc_user: machine.bmc_user,
+        bmc_password: machine.bmc_password,
+        power_type: machine.power_type,
+        mac_addresses: machine.mac_addresses,
+        architecture: machine.architecture,
+    }
+}
+
+/// What is taken, and by whom: by nodes of the site and by machines further up in the manifest.
+#[derive(Default)]
+struct Names(HashMap<String, String>);
+
+impl Names {
+    async fn take_nodes(&mut self, ctx: &Ctx, site: &SiteResource) -> Answer<()> {
+        let filter = NodeFilter { site_id: Some(site.id), ..NodeFilter::default() };
+        let nodes = ctx.store.list_nodes(filter).await?;
+        for node in nodes.into_iter().map(|listed| listed.node).filter(|n| is_live(n.state)) {
+            let holder = format!("node {} ({})", node.hostname, node.state);
+            for (key, _) in keys(&node.hostname, &node.hardware) {
+                self.0.insert(key, holder.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn take_machine(
+        &mut self,
+        index: usize,
+        hostname: &str,
+        hardware: &NodeHardware,
+        faults: &mut Vec<FieldError>,
+    ) {
+        for (key, field) in keys(hostname, hardware) {
+            if let Some(holder) = self.0.get(&key) {
+                let message = format!("{key} belongs to {holder}");
+                fault(faults, format!("spec.machines.{index}.{field}"), message);
+            } else {
+                self.0.insert(key, format!("machine {index} of the manifest ({hostname})"));
+            }
+        }
+    }
+}
+
+/// What a machine needs for itself alone, each with its field.
+fn keys(hostname: &str, hardware: &NodeHardware) -> Vec<(String, String)> {
+    let host = (format!("hostname {hostname}"), "hostname".to_owned());
+    let bmc = hardware.bmc_address.iter();
+    let bmc = bmc.map(|at| (format!("BMC address {at}"), "bmc_address".to_owned()));
+    let macs = hardware.mac_addresses.iter().enumerate();
+    let macs = macs.map(|(at, mac)| {
+        (format!("MAC address {}", mac.to_ascii_lowercase()), format!("mac_addresses.{at}"))
+    });
+    std::iter::once(host).chain(bmc).chain(macs).collect()
+}
+
+/// `GET /api/v1/batches`.
+pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<BatchResource>>> {
+    let mut items = Vec::new();
+    for batch in ctx.store.batches().await? {
+        let mut batch = resource(&ctx, batch).await?;
+        batch.status.members.clear();
+        items.push(batch);
+    }
+    Ok(Json(List { items }))
+}
+
+/// `GET /api/v1/batches/BATCH`, by name or identifier.
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<BatchResource>> {
+    let batch = ctx.store.batch(&text).await?;
+    Ok(Json(resource(&ctx, batch).await?))
+}
+
+/// `POST /api/v1/batches/BATCH/stop`: no further machine begins; those under way go on.
+pub(crate) async fn stop(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    Body(order): Body<BatchOrder>,
+) -> Answer<Json<BatchResource>> {
+    command(&ctx, &text, &order, BatchCommand::Stop).await
+}
+
+/// `POST /api/v1/batches/BATCH/resume`: go on, with the latest revision of the profile. Machines
+/// that are parked or failed no longer count towards the share of failures.
+pub(crate) async fn resume(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    Body(order): Body<BatchOrder>,
+) -> Answer<Json<BatchResource>> {
+    let batch = ctx.store.batch(&text).await?;
+    let profile_revision = ctx.store.profile(batch.profile_id).await?.revision;
+    command(&ctx, &text, &order, BatchCommand::Resume { profile_revision }).await
+}
+
+async fn command(
+    ctx: &Ctx,
+    text: &str,
+    order: &BatchOrder,
+    command: BatchCommand,
+) -> Answer<Json<BatchResource>> {
+    let (actor, reason) = said(&order.actor, &order.reason)?;
+    let batch = ctx.store.batch(text).await?;
+    let (action, detail) = match command {
+        BatchCommand::Stop => ("batch.stop", json!({ "reason": reason })),
+        BatchCommand::Resume { profile_revision } => {
+            ("batch.resume", json!({ "reason": reason, "profile_revision": profile_revision }))
+        }
+    };
+    let (action, subject) = (action.to_owned(), batch.spec.name.clone());
+    let entry = NewAudit { actor, action, subject, detail };
+    ctx.store.command_batch(ctx.now(), batch.id, command, entry).await?;
+    let batch = ctx.store.batch(&batch.id.to_string()).await?;
+    Ok(Json(resource(ctx, batch).await?))
+}
+
+async fn resource(ctx: &Ctx, batch: StoredBatch) -> Answer<BatchResource> {
+    let members = ctx.store.batch_members(batch.id).await?;
+    Ok(view(batch, &members, ctx.now()))
+}
+
+/// A batch as answers show it. All of it is read from the same rows, so its parts agree.
+fn view(batch: StoredBatch, stored: &[StoredMember], now: Timestamp) -> BatchResource {
+    let seen: Vec<_> = stored.iter().map(StoredMember::member).collect();
+    let snapshot = BatchSnapshot {
+        now,
+        spec: &batch.spec,
+        profile_revision: batch.profile_revision,
+        stop: batch.stop.as_ref(),
+        members: &seen,
+    };
+    let decision = decide_batch(&snapshot);
+    let canaries = batch::canaries(&snapshot);
+    let seconds = batch::seconds_to_active(&seen);
+    let taking = |percent| (!seconds.is_empty()).then(|| percentile(&seconds, percent));
+    let members = stored.iter().enumerate();
+    let members = members.map(|(at, it)| member(it, canaries.contains(&at), decision.phase));
+    let status = BatchStatus {
+        phase: decision.phase,
+        counts: batch::counts(&seen),
+        failure_ratio: batch::failure_ratio(&seen),
+        profile_revision: batch.profile_revision,
+        p50_seconds: taking(50),
+        p95_seconds: taking(95),
+        estimated_end: batch::estimated_end(&snapshot),
+        ended_at: batch.ended_at,
+        members: members.collect(),
+        waiting_for: decision.waiting_for,
+        stop: batch.stop.or(decision.stop),
+    };
+    BatchResource {
+        id: batch.id,
+        spec: batch.spec,
+        status,
+        revision: 1,
+        created_at: batch.created_at,
+        updated_at: batch.updated_at,
+    }
+}
+
+fn member(stored: &StoredMember, canary: bool, phase: BatchPhase) -> BatchMember {
+    let run = stored.run.as_ref();
+    let state = stored.state();
+    let park = run.and_then(|run| run.park.as_ref()).map(|park| park.text.as_str());
+    let wait = run.and_then(|run| run.wait.as_ref()).map(|wait| wait.text.as_str());
+    let waiting_for = match (state, phase) {
+        (MemberState::Parked, _) => park.unwrap_or("an operator"),
+        (MemberState::Running, _) => wait.unwrap_or("the control plane"),
+        (MemberState::Waiting, BatchPhase::Stopped) => "an operator to resume the batch",
+        (MemberState::Waiting, BatchPhase::Canary) if !canary => "the canaries",
+        (MemberState::Waiting, _) => "its turn",
+        _ => "",
+    };
+    BatchMember {
+        hostname: stored.hostname.clone(),
+        node_id: stored.node_id,
+        run_id: run.map(|run| run.id),
+        state,
+        canary,
+        written_off: stored.written_off,
+        step: run.filter(|run| run.status.is_open()).map(|run| run.step),
+        waiting_for: waiting_for.to_owned(),
+        started_at: run.map(|run| run.created_at),
+        ended_at: run.and_then(|run| run.ended_at),
+    }
+}

@@ -1,0 +1,138 @@
+//! Moves batches: reads the rows, has the core decide, writes the step.
+//!
+//! There is no lease. A step names what it was decided on, and the store drops it whole when that
+//! has changed ([`gpuaas_store::Store::advance_batch`]), so any number of control planes may decide
+//! about a batch at once and its members still begin once each. A process that dies between the
+//! read and the write leaves the batch due; one that dies after the write has done all of it.
+//!
+//! The loop sleeps until something happened to a member. Events of this process signal it; those of
+//! another one are that one's to handle, and are found here half a minute later should it have
+//! died in between.
+
+use std::sync::Arc;
+
+use gpuaas_core::batch::{BatchDecision, BatchSnapshot, decide_batch};
+use gpuaas_core::steps;
+use gpuaas_store::{
+    BatchAdvance, BeginMember, NewAudit, NewRun, StoreError, StoredBatch, StoredMember,
+};
+use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::{BatchPhase, RunId, RunKind, Timestamp};
+
+use crate::engine::Shared;
+
+/// Seconds between looks for batches that another control plane left due.
+const IDLE_SECONDS: f64 = 30.0;
+/// Decisions about one batch in one go; each begins members, ends the batch or is the last.
+const MAX_STEPS: usize = 1000;
+
+/// Moves batches until the engine stops.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let mut happened = shared.store.batch_signal();
+    let mut stop = shared.stopping();
+    while !*stop.borrow() {
+        happened.mark_unchanged();
+        if let Err(error) = step_due(&shared).await {
+            tracing::warn!(%error, "batches were not moved");
+        }
+        let latest = shared.clock.now().plus_seconds(IDLE_SECONDS * shared.clock.factor());
+        tokio::select! {
+            _ = happened.changed() => {}
+            _ = stop.changed() => {}
+            () = shared.clock.sleep_until(latest) => {}
+        }
+    }
+}
+
+/// Moves every batch that is due.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn step_due(shared: &Shared) -> Result<(), StoreError> {
+    for batch in shared.store.due_batches(shared.clock.now()).await? {
+        let name = batch.spec.name.clone();
+        if let Err(error) = step(shared, batch).await {
+            tracing::error!(%error, batch = name, "the batch was not moved");
+        }
+    }
+    Ok(())
+}
+
+/// Decides and writes until the batch rests.
+async fn step(shared: &Shared, mut batch: StoredBatch) -> Result<(), StoreError> {
+    for _ in 0..MAX_STEPS {
+        let id = batch.id.to_string();
+        let members = shared.store.batch_members(batch.id).await?;
+        let now = shared.clock.now();
+        let seen: Vec<_> = members.iter().map(StoredMember::member).collect();
+        let decision = decide_batch(&BatchSnapshot {
+            now,
+            spec: &batch.spec,
+            profile_revision: batch.profile_revision,
+            stop: batch.stop.as_ref(),
+            members: &seen,
+        });
+        let more = decision.more;
+        let kept = shared.store.advance_batch(now, plan(shared, batch, &members, decision, now));
+        if kept.await? && !more {
+            return Ok(());
+        }
+        batch = shared.store.batch(&id).await?;
+        if batch.ended_at.is_some() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn plan(
+    shared: &Shared,
+    batch: StoredBatch,
+    members: &[StoredMember],
+    decision: BatchDecision,
+    now: Timestamp,
+) -> BatchAdvance {
+    let name = &batch.spec.name;
+    let row = steps::kind(RunKind::Onboard);
+    let begin = decision.begin.iter().filter_map(|at| members.get(*at)).map(|member| {
+        let id = RunId::new(&*shared.ids, now);
+        let text = match decision.phase {
+            BatchPhase::Canary => format!("its turn in batch {name}, as a canary"),
+            _ => format!("its turn in batch {name}"),
+        };
+        BeginMember {
+            position: member.position,
+            node_id: member.node_id,
+            history: TimelineEvent {
+                at: now,
+                run_id: Some(id),
+                step: Some(row.first()),
+                source: Source::ControlPlane,
+                code: "batch_turn".to_owned(),
+                text: text.clone(),
+            },
+            run: NewRun {
+                id,
+                kind: RunKind::Onboard,
+                step: row.first(),
+                profile_revision: batch.profile_revision,
+                cause: text,
+            },
+        }
+    });
+    let begin = begin.collect();
+    let audit = decision.stop.as_ref().map(|stop| NewAudit {
+        actor: "gpuaas".to_owned(),
+        action: "batch.stop".to_owned(),
+        subject: name.clone(),
+        detail: serde_json::json!({ "code": stop.code, "reason": stop.text }),
+    });
+    BatchAdvance {
+        begin,
+        audit,
+        due_at: if decision.more { now } else { Timestamp::NEVER },
+        ended: decision.phase == BatchPhase::Done,
+        stop: decision.stop,
+        batch,
+    }
+}

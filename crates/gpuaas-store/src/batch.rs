@@ -1,0 +1,523 @@
+//! Batches: their rows, and the one write that moves them.
+//!
+//! A batch row keeps what cannot be read from elsewhere: what was asked, the profile revision in
+//! force, and why it stopped. How far it is follows from its members' runs, each time.
+//!
+//! Its nodes are made with it, so that their names and BMC addresses are taken from then on; their
+//! runs are made when their turn comes. `wake_seq` counts what happened to a batch since it was
+//! made. [`Store::advance_batch`] names the count that its decision was made on and does nothing
+//! when it grew: two control planes that decide at the same time cannot both begin a member, and a
+//! decision on rows that have changed is made again. What wakes a batch is written in the
+//! transaction of the event itself, so a process that dies right after it leaves the batch due.
+
+use gpuaas_core::batch::{Member, member_state};
+use gpuaas_types::api::{Park, TimelineEvent, Wait};
+use gpuaas_types::batch::{BatchAccepted, BatchSpec, BatchStop};
+use gpuaas_types::{
+    BatchId, MemberState, NodeId, NodeState, ProfileId, RunId, RunStatus, SiteId, Step, Timestamp,
+};
+
+use crate::audit::{self, IdempotencyKey, NewAudit};
+use crate::db::{Cols, Conn, Val, args};
+use crate::error::StoreError;
+use crate::node::{BMC_PASSWORD, NewNode, NewRun, insert_node, insert_run};
+use crate::site::put_secret;
+use crate::{Store, timeline};
+
+/// A batch to be, with its nodes in the order in which they begin.
+#[derive(Debug, Clone)]
+pub struct NewBatch {
+    /// Identifier.
+    pub id: BatchId,
+    /// What was asked, without passwords.
+    pub spec: BatchSpec,
+    /// Its site.
+    pub site_id: SiteId,
+    /// Its profile.
+    pub profile_id: ProfileId,
+    /// Revision of the profile that machines get which begin now.
+    pub profile_revision: i64,
+    /// Its nodes, each with its first line of history.
+    pub nodes: Vec<(NewNode, TimelineEvent)>,
+    /// The answer to keep under the key.
+    pub accepted: BatchAccepted,
+    /// Who asked.
+    pub audit: Option<NewAudit>,
+    /// The request may be repeated under this key.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+/// A stored batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredBatch {
+    /// Identifier.
+    pub id: BatchId,
+    /// What was asked.
+    pub spec: BatchSpec,
+    /// Its site.
+    pub site_id: SiteId,
+    /// Its profile.
+    pub profile_id: ProfileId,
+    /// Revision of the profile that machines get which begin now.
+    pub profile_revision: i64,
+    /// Why no further machine begins.
+    pub stop: Option<BatchStop>,
+    /// Grows with every event that concerns the batch, and with every step of its own.
+    pub wake_seq: i64,
+    /// When it should be looked at next.
+    pub due_at: Timestamp,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// When its last machine ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// The onboarding of a member.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemberRun {
+    /// Identifier.
+    pub id: RunId,
+    /// Where it is.
+    pub step: Step,
+    /// How it stands.
+    pub status: RunStatus,
+    /// Profile revision that it pinned.
+    pub profile_revision: i64,
+    /// What it waits for.
+    pub wait: Option<Wait>,
+    /// Why it stopped.
+    pub park: Option<Park>,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// A stored member of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredMember {
+    /// Place in the manifest, from 0.
+    pub position: i64,
+    /// Its node.
+    pub node_id: NodeId,
+    /// The node's hostname.
+    pub hostname: String,
+    /// State of the node.
+    pub node_state: NodeState,
+    /// It was parked or failed at a resume of the batch.
+    pub written_off: bool,
+    /// The node has a run open, of whatever kind.
+    pub busy: bool,
+    /// Its onboarding, once begun.
+    pub run: Option<MemberRun>,
+}
+
+impl StoredMember {
+    /// How it stands.
+    #[must_use]
+    pub fn state(&self) -> MemberState {
+        member_state(self.run.as_ref().map(|run| run.status), self.node_state, self.busy)
+    }
+
+    /// As a decision sees it.
+    #[must_use]
+    pub fn member(&self) -> Member {
+        Member {
+            state: self.state(),
+            written_off: self.written_off,
+            profile_revision: self.run.as_ref().map(|run| run.profile_revision),
+            started_at: self.run.as_ref().map(|run| run.created_at),
+            ended_at: self.run.as_ref().and_then(|run| run.ended_at),
+        }
+    }
+}
+
+/// A member to begin.
+#[derive(Debug, Clone)]
+pub struct BeginMember {
+    /// Place in the manifest.
+    pub position: i64,
+    /// Its node.
+    pub node_id: NodeId,
+    /// Its onboarding.
+    pub run: NewRun,
+    /// History.
+    pub history: TimelineEvent,
+}
+
+/// A step of a batch: all of it is kept, or nothing.
+#[derive(Debug, Clone)]
+pub struct BatchAdvance {
+    /// The batch as it was read; the step is dropped when it has changed since.
+    pub batch: StoredBatch,
+    /// Members to begin.
+    pub begin: Vec<BeginMember>,
+    /// It stops now.
+    pub stop: Option<BatchStop>,
+    /// When to look again.
+    pub due_at: Timestamp,
+    /// Its last machine has ended.
+    pub ended: bool,
+    /// What to write down.
+    pub audit: Option<NewAudit>,
+}
+
+/// What an operator may tell a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchCommand {
+    /// No further machine begins.
+    Stop,
+    /// Go on. What is parked or failed is written off.
+    Resume {
+        /// Revision of the profile that machines get which begin from now on.
+        profile_revision: i64,
+    },
+}
+
+macro_rules! batch_select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, spec, site_id, profile_id, profile_revision, stop, wake_seq, due_at, \
+             created_at, updated_at, ended_at FROM batch ",
+            $rest
+        )
+    };
+}
+
+const MEMBERS: &str = "SELECT batch_member.position, node.id, node.hostname, node.state, \
+     batch_member.written_off, latest.status, run.id, run.step, run.status, run.profile_revision, \
+     run.wait, run.park, run.created_at, run.ended_at FROM batch_member \
+     JOIN node ON node.id = batch_member.node_id \
+     LEFT JOIN run ON run.id = batch_member.run_id \
+     LEFT JOIN run AS latest ON latest.id = node.run_id \
+     WHERE batch_member.batch_id = $1 ORDER BY batch_member.position";
+
+fn stored(mut cols: Cols<'_>) -> Result<StoredBatch, StoreError> {
+    Ok(StoredBatch {
+        id: cols.id(BatchId)?,
+        spec: cols.json()?,
+        site_id: cols.id(SiteId)?,
+        profile_id: cols.id(ProfileId)?,
+        profile_revision: cols.next()?,
+        stop: cols.opt_json()?,
+        wake_seq: cols.next()?,
+        due_at: cols.at()?,
+        created_at: cols.at()?,
+        updated_at: cols.at()?,
+        ended_at: cols.opt_at()?,
+    })
+}
+
+fn member(mut cols: Cols<'_>) -> Result<StoredMember, StoreError> {
+    Ok(StoredMember {
+        position: cols.next()?,
+        node_id: cols.id(NodeId)?,
+        hostname: cols.next()?,
+        node_state: cols.word()?,
+        written_off: cols.next()?,
+        busy: cols.opt_word::<RunStatus>()?.is_some_and(RunStatus::is_open),
+        run: match cols.opt_id(RunId)? {
+            None => None,
+            Some(id) => Some(MemberRun {
+                id,
+                step: cols.word()?,
+                status: cols.word()?,
+                profile_revision: cols.next()?,
+                wait: cols.opt_json()?,
+                park: cols.opt_json()?,
+                created_at: cols.at()?,
+                ended_at: cols.opt_at()?,
+            }),
+        },
+    })
+}
+
+/// Makes the batch of a node due, where it has one that has not ended.
+pub(crate) async fn wake_of_node(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "UPDATE batch SET wake_seq = wake_seq + 1, \
+         due_at = CASE WHEN due_at < $1 THEN due_at ELSE $1 END WHERE ended_at IS NULL \
+         AND id = (SELECT batch_id FROM batch_member WHERE node_id = $2)",
+        args![now, node_id.0],
+    )
+    .await
+    .map(drop)
+}
+
+async fn create(
+    conn: &mut Conn,
+    now: Timestamp,
+    asked: &NewBatch,
+    sealed: Vec<Option<Vec<u8>>>,
+) -> Result<BatchAccepted, StoreError> {
+    if let Some(key) = &asked.idempotency
+        && !audit::keep(conn, now, key, &asked.accepted).await?
+    {
+        let earlier = audit::replay(conn, key).await?;
+        return earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"));
+    }
+    let made = conn
+        .execute(
+            "INSERT INTO batch (id, name, site_id, profile_id, profile_revision, spec, wake_seq, \
+             due_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $7, $7) \
+             ON CONFLICT DO NOTHING",
+            vec![
+                asked.id.0.into(),
+                (&asked.spec.name).into(),
+                asked.site_id.0.into(),
+                asked.profile_id.0.into(),
+                asked.profile_revision.into(),
+                Val::json(&asked.spec)?,
+                now.into(),
+            ],
+        )
+        .await?;
+    if made == 0 {
+        let detail = format!("a batch named {} exists", asked.spec.name);
+        return Err(StoreError::conflict("batch_name_taken", detail));
+    }
+    let mut members = Vec::new();
+    for (position, ((node, _), sealed)) in (0i64..).zip(asked.nodes.iter().zip(sealed)) {
+        insert_node(conn, now, node, None).await?;
+        if let Some(sealed) = sealed {
+            put_secret(conn, node.id.0, BMC_PASSWORD, sealed).await?;
+        }
+        members.push(args![asked.id.0, position, node.id.0, false]);
+    }
+    let head = "INSERT INTO batch_member (batch_id, position, node_id, written_off)";
+    conn.insert_rows(head, members).await?;
+    timeline::append(conn, asked.nodes.iter().map(|(node, line)| (node.id, line))).await?;
+    if let Some(entry) = &asked.audit {
+        audit::append(conn, now, entry).await?;
+    }
+    Ok(asked.accepted.clone())
+}
+
+fn moved(detail: String) -> StoreError {
+    StoreError::conflict("batch_moved", detail)
+}
+
+async fn begin(
+    conn: &mut Conn,
+    now: Timestamp,
+    batch: &StoredBatch,
+    member: &BeginMember,
+) -> Result<(), StoreError> {
+    let BeginMember { position, node_id, run, .. } = member;
+    let place = (batch.site_id, batch.profile_id);
+    match insert_run(conn, now, *node_id, place, run).await {
+        Err(StoreError::Conflict { detail, .. }) => return Err(moved(detail)),
+        other => other?,
+    }
+    let taken = conn
+        .execute(
+            "UPDATE batch_member SET run_id = $3 \
+             WHERE batch_id = $1 AND position = $2 AND node_id = $4 AND run_id IS NULL",
+            args![batch.id.0, *position, run.id.0, node_id.0],
+        )
+        .await?;
+    let free = conn
+        .execute(
+            "UPDATE node SET run_id = $2, revision = revision + 1, updated_at = $3 \
+             WHERE id = $1 AND state = 'registered'",
+            args![node_id.0, run.id.0, now],
+        )
+        .await?;
+    if taken == 1 && free == 1 {
+        return Ok(());
+    }
+    Err(moved(format!("member {position} of batch {} no longer waits", batch.id)))
+}
+
+async fn advance(conn: &mut Conn, now: Timestamp, step: &BatchAdvance) -> Result<(), StoreError> {
+    let BatchAdvance { batch, stop, due_at, ended, .. } = step;
+    let changed = conn
+        .execute(
+            "UPDATE batch SET wake_seq = wake_seq + 1, stop = $3, due_at = $4, updated_at = $5, \
+             ended_at = $6 WHERE id = $1 AND wake_seq = $2 AND ended_at IS NULL",
+            vec![
+                batch.id.0.into(),
+                batch.wake_seq.into(),
+                Val::opt_json(stop.as_ref().or(batch.stop.as_ref()))?,
+                (*due_at).into(),
+                now.into(),
+                ended.then_some(now).into(),
+            ],
+        )
+        .await?;
+    if changed == 0 {
+        return Err(moved(format!("batch {} has changed", batch.id)));
+    }
+    for member in &step.begin {
+        begin(conn, now, batch, member).await?;
+    }
+    timeline::append(conn, step.begin.iter().map(|member| (member.node_id, &member.history)))
+        .await?;
+    match &step.audit {
+        Some(entry) => audit::append(conn, now, entry).await,
+        None => Ok(()),
+    }
+}
+
+async fn obey(
+    conn: &mut Conn,
+    now: Timestamp,
+    id: BatchId,
+    command: BatchCommand,
+    entry: &NewAudit,
+) -> Result<(), StoreError> {
+    let batch = conn.first(batch_select!("WHERE id = $1"), args![id.0]).await?;
+    let batch = stored(batch.ok_or_else(|| StoreError::not_found("batch", id))?.cols())?;
+    let name = &batch.spec.name;
+    let revision = match (command, &batch.stop) {
+        _ if batch.ended_at.is_some() => {
+            return Err(StoreError::conflict("batch_over", format!("batch {name} is done")));
+        }
+        (BatchCommand::Resume { .. }, None) => {
+            let detail = format!("batch {name} is not stopped");
+            return Err(StoreError::conflict("batch_not_stopped", detail));
+        }
+        (BatchCommand::Stop, Some(stop)) => {
+            let detail = format!("batch {name} is stopped: {}", stop.text);
+            return Err(StoreError::conflict("batch_stopped", detail));
+        }
+        (BatchCommand::Resume { profile_revision }, Some(_)) => profile_revision,
+        (BatchCommand::Stop, None) => batch.profile_revision,
+    };
+    let stop = (command == BatchCommand::Stop).then(|| BatchStop {
+        code: "stopped_by_operator".to_owned(),
+        text: format!(
+            "{} stopped it: {}",
+            entry.actor,
+            entry.detail["reason"].as_str().unwrap_or("no reason given")
+        ),
+        at: now,
+    });
+    conn.execute(
+        "UPDATE batch SET stop = $2, profile_revision = $3, wake_seq = wake_seq + 1, due_at = $4, \
+         updated_at = $4 WHERE id = $1",
+        vec![id.0.into(), Val::opt_json(stop.as_ref())?, revision.into(), now.into()],
+    )
+    .await?;
+    if stop.is_none() {
+        conn.execute(
+            "UPDATE batch_member SET written_off = TRUE WHERE batch_id = $1 AND run_id IN \
+             (SELECT id FROM run WHERE status IN ('parked', 'failed', 'cancelled'))",
+            args![id.0],
+        )
+        .await?;
+    }
+    audit::append(conn, now, entry).await
+}
+
+impl Store {
+    /// Makes a batch and its nodes; the batch is due at once. Answers what was made, now or by the
+    /// earlier request with the same key.
+    ///
+    /// # Errors
+    /// `batch_name_taken`; `hostname_taken` or `bmc_address_taken`, each naming the node that is
+    /// there; `idempotency_key_reused`; the database's. In each case nothing was made.
+    pub async fn create_batch(
+        &self,
+        now: Timestamp,
+        asked: NewBatch,
+    ) -> Result<BatchAccepted, StoreError> {
+        let seal = |node: &NewNode| {
+            let password = node.bmc_password.as_ref();
+            password.map(|secret| self.seal(node.id.0, BMC_PASSWORD, secret)).transpose()
+        };
+        let sealed = asked.nodes.iter().map(|(node, _)| seal(node)).collect::<Result<_, _>>()?;
+        let made = self
+            .write(move |conn| Box::pin(async move { create(conn, now, &asked, sealed).await }))
+            .await?;
+        self.signal_batch();
+        Ok(made)
+    }
+
+    /// A batch by identifier or name.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn batch(&self, key: &str) -> Result<StoredBatch, StoreError> {
+        let id = uuid::Uuid::parse_str(key).ok();
+        let sql = batch_select!("WHERE id = $1 OR name = $2");
+        let row = self.reader().await?.first(sql, args![id, key]).await?;
+        stored(row.ok_or_else(|| StoreError::not_found("batch", key))?.cols())
+    }
+
+    /// All batches, newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn batches(&self) -> Result<Vec<StoredBatch>, StoreError> {
+        let sql = batch_select!("ORDER BY created_at DESC, id DESC");
+        let rows = self.reader().await?.all(sql, args![]).await?;
+        rows.iter().map(|row| stored(row.cols())).collect()
+    }
+
+    /// The members of a batch, in the order of the manifest.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn batch_members(&self, id: BatchId) -> Result<Vec<StoredMember>, StoreError> {
+        let rows = self.reader().await?.all(MEMBERS, args![id.0]).await?;
+        rows.iter().map(|row| member(row.cols())).collect()
+    }
+
+    /// Batches that are due, the longest due first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn due_batches(&self, now: Timestamp) -> Result<Vec<StoredBatch>, StoreError> {
+        let sql = batch_select!("WHERE ended_at IS NULL AND due_at <= $1 ORDER BY due_at, id");
+        let rows = self.reader().await?.all(sql, args![now]).await?;
+        rows.iter().map(|row| stored(row.cols())).collect()
+    }
+
+    /// Writes a step of a batch. Answers `false`, and writes nothing, when the batch or one of the
+    /// members to begin has changed since it was read.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn advance_batch(
+        &self,
+        now: Timestamp,
+        step: BatchAdvance,
+    ) -> Result<bool, StoreError> {
+        let kept =
+            self.write(move |conn| Box::pin(async move { advance(conn, now, &step).await })).await;
+        match kept {
+            Ok(()) => {
+                self.signal_due();
+                Ok(true)
+            }
+            Err(StoreError::Conflict { code: "batch_moved", .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells a batch what an operator wants. `entry` is the audit of it; its detail holds the
+    /// `reason`.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; `batch_over`; `batch_not_stopped` for a resume; `batch_stopped`
+    /// for a stop; the database's. In each case nothing was written.
+    pub async fn command_batch(
+        &self,
+        now: Timestamp,
+        id: BatchId,
+        command: BatchCommand,
+        entry: NewAudit,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| Box::pin(async move { obey(conn, now, id, command, &entry).await }))
+            .await?;
+        self.signal_batch();
+        Ok(())
+    }
+}

@@ -1,0 +1,275 @@
+//! Batches: made whole or not at all, moved once, woken by what happens to their members.
+
+use gpuaas_core::record::NodeHardware;
+use gpuaas_store::{
+    BatchAdvance, BatchCommand, BeginMember, IdempotencyKey, NewAudit, NewBatch, NewNode, RunWrite,
+    Secret, StartRun, StoredBatch, sha256,
+};
+use gpuaas_types::batch::{BatchAccepted, BatchMachine, BatchSpec, BatchStop};
+use gpuaas_types::{
+    BatchId, MemberState, NodeId, NodeState, RunId, RunKind, RunStatus, Step, Timestamp,
+};
+
+use crate::rig::{BMC_PASSWORD, NOON, World, at, code, event, id, new_run, on_each};
+
+fn spec(name: &str, hosts: &[&str]) -> BatchSpec {
+    BatchSpec {
+        name: name.to_owned(),
+        site: "north".to_owned(),
+        profile: "h200".to_owned(),
+        canary: 1,
+        stop_at_failure_ratio: 0.2,
+        stop_min_ended: 0,
+        max_parallel: 0,
+        machines: hosts
+            .iter()
+            .map(|host| BatchMachine { hostname: (*host).to_owned(), ..BatchMachine::default() })
+            .collect(),
+    }
+}
+
+fn new_batch(world: &World, name: &str, hosts: &[&str]) -> NewBatch {
+    let node = |hostname: &&str| NewNode {
+        id: NodeId(id()),
+        site_id: world.site_id,
+        profile_id: world.profile_id,
+        hostname: (*hostname).to_owned(),
+        hardware: NodeHardware {
+            bmc_address: Some(format!("bmc-{hostname}")),
+            ..NodeHardware::default()
+        },
+        bmc_password: Some(Secret::new(BMC_PASSWORD.to_owned())),
+    };
+    let batch_id = BatchId(id());
+    NewBatch {
+        id: batch_id,
+        spec: spec(name, hosts),
+        site_id: world.site_id,
+        profile_id: world.profile_id,
+        profile_revision: 1,
+        nodes: hosts.iter().map(|host| (node(host), event(None, "batch_accepted"))).collect(),
+        accepted: BatchAccepted {
+            batch_id: Some(batch_id),
+            name: name.to_owned(),
+            profile_revision: 1,
+            canaries: vec![hosts[0].to_owned()],
+            rest: Vec::new(),
+        },
+        audit: Some(audit("batch.create")),
+        idempotency: None,
+    }
+}
+
+fn audit(action: &str) -> NewAudit {
+    NewAudit {
+        actor: "ann".to_owned(),
+        action: action.to_owned(),
+        subject: "rack-7".to_owned(),
+        detail: serde_json::json!({ "reason": "because" }),
+    }
+}
+
+fn advance(batch: &StoredBatch, begin: Vec<BeginMember>) -> BatchAdvance {
+    BatchAdvance {
+        batch: batch.clone(),
+        begin,
+        stop: None,
+        due_at: Timestamp::NEVER,
+        ended: false,
+        audit: None,
+    }
+}
+
+async fn begin(world: &World, batch: &StoredBatch, position: usize) -> BeginMember {
+    let members = world.store.batch_members(batch.id).await.unwrap();
+    let run = new_run();
+    BeginMember {
+        position: members[position].position,
+        node_id: members[position].node_id,
+        history: event(Some(run.id), "batch_turn"),
+        run,
+    }
+}
+
+/// Ends the run of a member, or parks it.
+async fn rest_in(world: &World, run_id: RunId, now: Timestamp, status: RunStatus) {
+    let claimed = world.claim(now).await;
+    let claimed = claimed.into_iter().find(|c| c.run.id == run_id).unwrap();
+    let mut run = claimed.run;
+    run.status = status;
+    run.due_at = Timestamp::NEVER;
+    if status != RunStatus::Parked {
+        run.ended_at = Some(now);
+    }
+    world.store.commit(now, RunWrite::new(run).releasing()).await.unwrap();
+}
+
+#[test]
+fn a_batch_is_made_whole_or_not_at_all() {
+    on_each(async |place| {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let mut asked = new_batch(&world, "rack-7", &["h1", "h2"]);
+        asked.idempotency =
+            Some(IdempotencyKey { key: "batch:k".to_owned(), request_hash: sha256("body") });
+        let made = store.create_batch(NOON, asked.clone()).await.unwrap();
+        assert_eq!(made, asked.accepted);
+        // Repeated under its key: the first answer, although the identifiers are new.
+        let mut again = new_batch(&world, "rack-7", &["h1", "h2"]);
+        again.idempotency.clone_from(&asked.idempotency);
+        assert_eq!(store.create_batch(NOON, again.clone()).await.unwrap(), asked.accepted);
+        again.idempotency.as_mut().unwrap().request_hash = sha256("another");
+        assert_eq!(code(store.create_batch(NOON, again).await), "idempotency_key_reused");
+
+        let batch = store.batch("rack-7").await.unwrap();
+        assert_eq!(batch.spec, asked.spec);
+        assert_eq!((batch.id, batch.stop.clone(), batch.ended_at), (asked.id, None, None));
+        assert_eq!(store.batch(&batch.id.to_string()).await.unwrap(), batch);
+        assert_eq!(code(store.batch("rack-8").await), "not_found");
+        let members = store.batch_members(batch.id).await.unwrap();
+        let hosts: Vec<_> = members.iter().map(|m| (&*m.hostname, m.state())).collect();
+        assert_eq!(hosts, [("h1", MemberState::Waiting), ("h2", MemberState::Waiting)]);
+        assert_eq!(store.node(members[0].node_id).await.unwrap().run_id, None);
+        let password = store.bmc_password(members[1].node_id).await.unwrap().unwrap();
+        assert_eq!(password.expose(), BMC_PASSWORD);
+        assert_eq!(store.next_due().await.unwrap(), None);
+
+        let same_name = new_batch(&world, "rack-7", &["h3"]);
+        assert_eq!(code(store.create_batch(NOON, same_name).await), "batch_name_taken");
+        let same_host = new_batch(&world, "rack-8", &["h4", "h2"]);
+        assert_eq!(code(store.create_batch(NOON, same_host).await), "hostname_taken");
+        assert!(store.find_nodes("h3").await.unwrap().is_empty());
+        assert!(store.find_nodes("h4").await.unwrap().is_empty());
+        assert_eq!(store.batches().await.unwrap(), [batch]);
+        assert_eq!(store.audit_entries(0, 9).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_step_on_rows_that_have_changed_is_dropped_whole() {
+    on_each(async |place| {
+        let world = World::new(place).await;
+        let store = &world.store;
+        store.create_batch(NOON, new_batch(&world, "rack-7", &["h1", "h2"])).await.unwrap();
+        assert!(store.due_batches(at(-1.0)).await.unwrap().is_empty());
+        let [batch] = store.due_batches(NOON).await.unwrap().try_into().unwrap();
+
+        let first = begin(&world, &batch, 0).await;
+        let node_id = first.node_id;
+        let run_id = first.run.id;
+        let second = begin(&world, &batch, 0).await;
+        assert!(store.advance_batch(at(1.0), advance(&batch, vec![first])).await.unwrap());
+        // Somebody else decided on the same rows.
+        assert!(!store.advance_batch(at(1.0), advance(&batch, vec![second])).await.unwrap());
+        assert!(store.due_batches(at(9.0)).await.unwrap().is_empty());
+        assert_eq!(store.runs_of_node(node_id).await.unwrap().len(), 1);
+        assert_eq!(store.node(node_id).await.unwrap().run_id, Some(run_id));
+        assert_eq!(store.next_due().await.unwrap(), Some(at(1.0)));
+        let members = store.batch_members(batch.id).await.unwrap();
+        assert_eq!(members[0].run.as_ref().unwrap().id, run_id);
+        assert_eq!(members[0].state(), MemberState::Running);
+
+        // A node that was given other work meanwhile: nothing of the step is kept.
+        let batch = store.batch("rack-7").await.unwrap();
+        let step = begin(&world, &batch, 1).await;
+        let mut run = new_run();
+        run.kind = RunKind::Decommission;
+        let other = StartRun {
+            node_id: step.node_id,
+            run,
+            from: &[NodeState::Registered],
+            history: Vec::new(),
+            audit: None,
+        };
+        store.start_run_from(at(2.0), other).await.unwrap();
+        let current = store.batch("rack-7").await.unwrap();
+        assert_eq!(current.due_at, at(2.0), "its batch was woken");
+        let mut step = advance(&current, vec![step]);
+        step.ended = true;
+        assert!(!store.advance_batch(at(3.0), step).await.unwrap());
+        assert_eq!(store.batch("rack-7").await.unwrap(), current);
+        let members = store.batch_members(batch.id).await.unwrap();
+        assert_eq!(members[1].state(), MemberState::Withdrawn);
+    });
+}
+
+#[test]
+fn what_happens_to_a_member_wakes_its_batch() {
+    on_each(async |place| {
+        let world = World::new(place).await;
+        let store = &world.store;
+        store.create_batch(NOON, new_batch(&world, "rack-7", &["h1", "h2"])).await.unwrap();
+        let batch = store.batch("rack-7").await.unwrap();
+        let (first, second) = (begin(&world, &batch, 0).await, begin(&world, &batch, 1).await);
+        let (one, two) = (first.run.id, second.run.id);
+        assert!(store.advance_batch(NOON, advance(&batch, vec![first, second])).await.unwrap());
+        let mut seen = store.batch_signal();
+        seen.mark_unchanged();
+        rest_in(&world, one, at(10.0), RunStatus::Parked).await;
+        assert!(seen.has_changed().unwrap());
+        let [due] = store.due_batches(at(10.0)).await.unwrap().try_into().unwrap();
+        assert!(store.advance_batch(at(10.0), advance(&due, Vec::new())).await.unwrap());
+        assert!(store.due_batches(at(11.0)).await.unwrap().is_empty());
+        store.resume(at(20.0), one, "ann", "mended").await.unwrap();
+        assert_eq!(store.due_batches(at(20.0)).await.unwrap().len(), 1);
+        // Claims of the second run are leased until at(70).
+        rest_in(&world, two, at(80.0), RunStatus::Cancelled).await;
+        let batch = store.batch("rack-7").await.unwrap();
+        assert_eq!(batch.due_at, at(20.0), "the earlier event still stands");
+        let members = store.batch_members(batch.id).await.unwrap();
+        let states: Vec<_> = members.iter().map(gpuaas_store::StoredMember::state).collect();
+        assert_eq!(states, [MemberState::Running, MemberState::Failed]);
+        let mut last = advance(&batch, Vec::new());
+        last.ended = true;
+        assert!(store.advance_batch(at(81.0), last).await.unwrap());
+        let ended = store.batch("rack-7").await.unwrap();
+        assert_eq!(ended.ended_at, Some(at(81.0)));
+        assert!(!store.advance_batch(at(82.0), advance(&ended, Vec::new())).await.unwrap());
+    });
+}
+
+#[test]
+fn an_operator_stops_and_resumes_it() {
+    on_each(async |place| {
+        let world = World::new(place).await;
+        let store = &world.store;
+        store.create_batch(NOON, new_batch(&world, "rack-7", &["h1", "h2"])).await.unwrap();
+        let batch = store.batch("rack-7").await.unwrap();
+        let first = begin(&world, &batch, 0).await;
+        let run_id = first.run.id;
+        let mut step = advance(&batch, vec![first]);
+        let stop = BatchStop { code: "x".to_owned(), text: "y".to_owned(), at: NOON };
+        step.stop = Some(stop.clone());
+        step.audit = Some(audit("batch.stop"));
+        assert!(store.advance_batch(NOON, step).await.unwrap());
+        assert_eq!(store.batch("rack-7").await.unwrap().stop, Some(stop));
+        rest_in(&world, run_id, at(5.0), RunStatus::Parked).await;
+
+        let (stop, resume) = (BatchCommand::Stop, BatchCommand::Resume { profile_revision: 1 });
+        let tell = async |command| {
+            store.command_batch(at(6.0), batch.id, command, audit("batch.told")).await
+        };
+        assert_eq!(code(tell(stop).await), "batch_stopped");
+        tell(resume).await.unwrap();
+        let after = store.batch("rack-7").await.unwrap();
+        assert_eq!((after.stop, after.due_at), (None, at(6.0)));
+        let members = store.batch_members(batch.id).await.unwrap();
+        assert_eq!((members[0].written_off, members[1].written_off), (true, false));
+        assert_eq!(members[0].run.as_ref().unwrap().step, Step::Accept);
+        assert_eq!(code(tell(resume).await), "batch_not_stopped");
+        tell(stop).await.unwrap();
+        let text = store.batch("rack-7").await.unwrap().stop.unwrap().text;
+        assert_eq!(text, "ann stopped it: because");
+
+        let nobody = store.command_batch(NOON, BatchId(id()), stop, audit("a")).await;
+        assert_eq!(code(nobody), "not_found");
+        let mut over = advance(&store.batch("rack-7").await.unwrap(), Vec::new());
+        over.ended = true;
+        assert!(store.advance_batch(at(7.0), over).await.unwrap());
+        assert_eq!(code(tell(resume).await), "batch_over");
+        let actions = store.audit_entries(0, 99).await.unwrap();
+        let actions: Vec<_> = actions.into_iter().map(|entry| entry.entry.action).collect();
+        let told = ["batch.create", "batch.stop", "batch.told", "batch.told"];
+        assert_eq!(actions, told);
+    });
+}

@@ -1,0 +1,72 @@
+//! `gpuaas batch`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{ApiArgs, ListArgs, ShowArgs};
+
+/// `gpuaas batch`.
+#[derive(Debug, Subcommand)]
+pub enum BatchCommand {
+    /// Onboard the machines of a manifest, canaries first.
+    Start(BatchStartArgs),
+    /// List batches.
+    List(ListArgs),
+    /// Show how far one batch is, machine by machine.
+    Show(ShowArgs),
+    /// Let a stopped batch go on, with the latest revision of its profile.
+    Resume(BatchOrderArgs),
+    /// Begin no further machine; those under way go on.
+    Stop(BatchOrderArgs),
+}
+
+/// `gpuaas batch start`.
+#[derive(Debug, Clone, Args)]
+pub struct BatchStartArgs {
+    /// Manifest, JSON or YAML; `-` reads stdin.
+    pub file: PathBuf,
+    /// Check the whole manifest and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The request may be repeated under this key and takes effect once.
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+    /// Follow the batch until it is done, or until nothing moves without a person.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub wait: bool,
+    /// Seconds to wait at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, requires = "wait")]
+    pub timeout: u64,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas batch resume` and `gpuaas batch stop`.
+#[derive(Debug, Clone, Args)]
+pub struct BatchOrderArgs {
+    /// Name or id.
+    pub name: String,
+    /// Why; kept in the history.
+    #[arg(long)]
+    pub reason: String,
+    /// Who says so; kept in the history.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env_values = true,
+        default_value = "operator"
+    )]
+    pub actor: String,
+    /// Follow the batch until it is done, or until nothing moves without a person.
+    #[arg(long)]
+    pub wait: bool,
+    /// Seconds to wait at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, requires = "wait")]
+    pub timeout: u64,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
