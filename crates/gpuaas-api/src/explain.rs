@@ -162,7 +162,10 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
 fn we_believe(node: &NodeView, facts: &Facts, now: Timestamp) -> String {
     let name = format!("{} of site {} is {}", node.hostname, node.site, node.state);
     let Some(run) = &node.run else {
-        return format!("We believe: {name}; it never had a run.");
+        return match &node.waiting_for {
+            Some(turn) => format!("We believe: {name}; it waits for {turn}."),
+            None => format!("We believe: {name}; it never had a run."),
+        };
     };
     let place = match facts.steps.last() {
         Some(span) if run.status.is_open() => {
@@ -230,6 +233,10 @@ fn next_action(node: &NodeView, late: bool) -> String {
         Some(status) if status.is_open() => "nothing to do, the run goes on by itself".to_owned(),
         Some(RunStatus::Failed | RunStatus::Cancelled) => {
             "read the timeline, mend the cause, then onboard the node again".to_owned()
+        }
+        None if node.waiting_for.is_some() => {
+            "gpuaas batch show BATCH says how far its batch is, and whether it was stopped"
+                .to_owned()
         }
         _ => "nothing to do".to_owned(),
     }

@@ -267,7 +267,7 @@ pub(crate) async fn find(ctx: &Ctx, text: &str) -> Answer<NodeId> {
 
 /// A node as answers show it.
 pub(crate) fn view(listed: ListedNode, timeline: Vec<TimelineEvent>, now: Timestamp) -> NodeView {
-    let ListedNode { node, site, profile, run, maas_status, maas_status_at } = listed;
+    let ListedNode { node, site, profile, batch, run, maas_status, maas_status_at } = listed;
     let open = run.as_ref().filter(|run| run.status.is_open());
     let wait = open.and_then(|run| run.wait.clone());
     let park = open.and_then(|run| run.park.clone());
@@ -277,6 +277,9 @@ pub(crate) fn view(listed: ListedNode, timeline: Vec<TimelineEvent>, now: Timest
         (None, Some(wait)) => wait.text.clone(),
         (None, None) => format!("the control plane, at step {}", run.step),
     });
+    let turn = || batch.map(|name| format!("its turn in batch {name}"));
+    let unbegun = run.is_none() && node.state == NodeState::Registered;
+    let waiting_for = waiting_for.or_else(|| if unbegun { turn() } else { None });
     NodeView {
         id: node.id,
         hostname: node.hostname,

@@ -1,5 +1,7 @@
 //! Batches: canaries first, a stop that holds, limits that are kept, and no member begun twice.
 
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail it by panicking")]
+
 mod common;
 
 use common::Harness;
@@ -11,7 +13,7 @@ use gpuaas_store::{
 };
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::batch::{BatchAccepted, BatchSpec};
-use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{BatchId, BatchPhase, MemberState, NodeId, RandomIds};
 use maas_sim::{Fault, FaultKind, H200, LogEntry, SimOptions, ZERO};
 use rand::{Rng as _, SeedableRng as _};
@@ -218,20 +220,57 @@ fn deploying_at_once(harness: &Harness) -> i32 {
         .unwrap_or(0)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_region_never_sees_more_deployments_at_once_than_the_site_allows() {
+/// Onboards a batch at a site with these limits; answers most deployments at once and what waiting
+/// members said.
+async fn with_limits(profile: ProfileSpec, limits: impl Fn(&mut SiteSpec)) -> (i32, Vec<String>) {
     // The H200 class with its durations shrunk to about two seconds in all.
     let options = SimOptions { machines: 8, class: &H200, scale: 0.001, ..SimOptions::default() };
-    let harness = Harness::with(options, ProfileSpec::default(), 10.0).await;
+    let harness = Harness::with(options, profile, 10.0).await;
     let site = harness.store.site(harness.site_id).await.unwrap();
-    let limited = gpuaas_types::spec::SiteSpec { batch_max_parallel: 3, ..site.spec };
-    harness.store.update_site(harness.now(), site.id, limited, site.status, None).await.unwrap();
+    let mut spec_of_site = site.spec;
+    limits(&mut spec_of_site);
+    let now = harness.now();
+    harness.store.update_site(now, site.id, spec_of_site, site.status, None).await.unwrap();
     harness.engine.site_changed(site.id).await;
-    start(&harness, BatchSpec { canary: 0, ..spec(0) }).await;
+    start(&harness, spec(0)).await;
+    let mut said = Vec::new();
+    let deadline = RealClock.now().plus_seconds(90.0);
+    loop {
+        let (batch, members, decision) = look(&harness).await;
+        assert!(RealClock.now() < deadline, "{decision:?}");
+        let waits = members.iter().filter_map(|member| member.run.as_ref()?.wait.clone());
+        said.extend(waits.filter(|wait| wait.code == "batch_limit").map(|wait| wait.text));
+        if batch.ended_at.is_some() {
+            break;
+        }
+        RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
+    }
     until_done(&harness).await;
-    let most = deploying_at_once(&harness);
-    assert!((2..=3).contains(&most), "{most} deployed at once");
     harness.engine.stop().await;
+    (deploying_at_once(&harness), said)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_region_never_sees_more_deployments_at_once_than_the_site_allows() {
+    let limits = |site: &mut SiteSpec| site.batch_max_parallel = 3;
+    let (most, said) = with_limits(ProfileSpec::default(), limits).await;
+    assert!((2..=3).contains(&most), "{most} deployed at once");
+    let of_site = " nodes of the site to deploy first, of which 3 may at once";
+    assert!(said.iter().any(|text| text.ends_with(of_site)), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_narrowest_limit_wins_and_says_which_it_is() {
+    let profile =
+        ProfileSpec { image_size_megabytes: 8000, batch_max_parallel: 4, ..ProfileSpec::default() };
+    let (most, said) = with_limits(profile, |site| {
+        site.batch_max_parallel = 3;
+        site.image_bandwidth_mbit_per_second = 3200;
+    })
+    .await;
+    assert!((1..=2).contains(&most), "{most} deployed at once");
+    let of_links = "of which 2 may at once: so many images of 8000 MB fit into 3200 Mbit/s";
+    assert!(said.iter().any(|text| text.ends_with(of_links)), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -134,6 +134,8 @@ pub struct ListedNode {
     pub site: String,
     /// Name of its profile.
     pub profile: String,
+    /// Name of the batch that it was made by.
+    pub batch: Option<String>,
     /// The open run, or the latest one.
     pub run: Option<RunBrief>,
     /// Status number of its machine in MAAS.
@@ -147,13 +149,15 @@ macro_rules! listed_select {
         concat!(
             "SELECT ",
             node_columns!(),
-            ", site.name, profile.name, observation.status, observation.status_at, run.id, \
-             run.kind, run.step, run.status, run.wait, run.park, run.created_at, \
+            ", site.name, profile.name, observation.status, observation.status_at, batch.name, \
+             run.id, run.kind, run.step, run.status, run.wait, run.park, run.created_at, \
              run.step_since, run.ended_at FROM ",
             node_from!(),
             " JOIN site ON site.id = node.site_id JOIN profile ON profile.id = node.profile_id \
              LEFT JOIN run ON run.id = node.run_id \
-             LEFT JOIN observation ON observation.node_id = node.id ",
+             LEFT JOIN observation ON observation.node_id = node.id \
+             LEFT JOIN batch_member ON batch_member.node_id = node.id \
+             LEFT JOIN batch ON batch.id = batch_member.batch_id ",
             $rest
         )
     };
@@ -181,6 +185,7 @@ fn listed(mut cols: Cols<'_>) -> Result<ListedNode, StoreError> {
         profile: cols.next()?,
         maas_status: cols.next()?,
         maas_status_at: cols.opt_at()?,
+        batch: cols.next()?,
         run: match cols.opt_id(RunId)? {
             None => None,
             Some(id) => Some(RunBrief {
