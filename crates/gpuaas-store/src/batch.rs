@@ -337,6 +337,10 @@ async fn begin(
 
 async fn advance(conn: &mut Conn, now: Timestamp, step: &BatchAdvance) -> Result<(), StoreError> {
     let BatchAdvance { batch, stop, due_at, ended, .. } = step;
+    // Runs and nodes before the batch, in the order in which whoever ends a run locks them.
+    for member in &step.begin {
+        begin(conn, now, batch, member).await?;
+    }
     let changed = conn
         .execute(
             "UPDATE batch SET wake_seq = wake_seq + 1, stop = $3, due_at = $4, updated_at = $5, \
@@ -353,9 +357,6 @@ async fn advance(conn: &mut Conn, now: Timestamp, step: &BatchAdvance) -> Result
         .await?;
     if changed == 0 {
         return Err(moved(format!("batch {} has changed", batch.id)));
-    }
-    for member in &step.begin {
-        begin(conn, now, batch, member).await?;
     }
     timeline::append(conn, step.begin.iter().map(|member| (member.node_id, &member.history)))
         .await?;
