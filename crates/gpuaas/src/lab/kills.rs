@@ -27,13 +27,27 @@ impl Kills {
 }
 
 /// Kills and starts `plane`, counting in `done`. Never returns well: the caller ends it when the
-/// work is done.
+/// work is done. Before the last kill it does `late`, which makes work: however slow this host is,
+/// the work does not end before the kills do.
 ///
 /// # Errors
-/// When the control plane does not start again.
-pub async fn torment(plane: &mut Process, kills: Kills, done: &mut u32) -> Failure {
-    for pause in kills.pauses() {
-        RealClock.sleep_until(RealClock.now().plus_seconds(pause)).await;
+/// When the control plane does not start again, or `late` fails.
+pub async fn torment(
+    plane: &mut Process,
+    kills: Kills,
+    done: &mut u32,
+    late: impl Future<Output = Result<(), Failure>>,
+) -> Failure {
+    let mut late = Some(late);
+    let pauses = kills.pauses();
+    for (index, pause) in pauses.iter().enumerate() {
+        if index + 1 == pauses.len()
+            && let Some(late) = late.take()
+            && let Err(failure) = late.await
+        {
+            return failure;
+        }
+        RealClock.sleep_until(RealClock.now().plus_seconds(*pause)).await;
         plane.kill();
         *done += 1;
         if let Err(failure) = plane.start().await {

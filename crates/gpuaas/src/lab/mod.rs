@@ -202,7 +202,10 @@ async fn onboard(
         }
     }
     let arrivals = Arrivals { clock: clock.as_ref(), begin: clock.now(), apart_seconds: 0.0 };
-    operator::onboard(&client, machines, arrivals).await?;
+    // Where the control plane is killed, one machine comes late: see `kills::torment`.
+    let late = usize::from(matches!(control, Control::Killed { .. })).min(machines.len());
+    let (early, late) = machines.split_at(machines.len() - late);
+    operator::onboard(&client, early, arrivals).await?;
     let mut progress = Progress::new(terminal.interactive());
     let settled = watch::until_settled(&client, machines.len(), &RealClock, |nodes| {
         progress.show(nodes, clock.now(), terminal);
@@ -227,9 +230,10 @@ async fn onboard(
                 seed: stage.state.asked.seed,
                 mean_seconds: mean_pause(stage),
             };
+            let late = operator::onboard(&client, late, arrivals);
             tokio::select! {
                 settled = settled => settled?,
-                failure = kills::torment(process, plan, kills) => return Err(failure),
+                failure = kills::torment(process, plan, kills, late) => return Err(failure),
             }
             process.start().await?;
         }
