@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use gpuaas_core::decide::ready::HARDWARE_SYNC_CHECK;
 use gpuaas_core::memory::{Candidate, Found, MacOwners, ReadFailure};
 use gpuaas_core::snapshot::Read;
-use gpuaas_types::Timestamp;
 use gpuaas_types::api::{CheckResult, Source};
 use gpuaas_types::machine::{Observation, maas_status};
+use gpuaas_types::{NodeState, Timestamp};
 use maas_client::{Machine, MachineFilter, Refusal};
 
 use crate::bmcs::Bmcs;
@@ -197,7 +197,10 @@ async fn new_machines(
     let mut free = Vec::new();
     for machine in site.call(|client| async move { client.machines(&filter).await }).await? {
         let held = holder(shared, site, journal, &machine.system_id).await?;
-        if machine.owner.is_none() && held.is_none() {
+        if machine.owner.is_none()
+            && held.is_none()
+            && !expected(shared, site, journal, &machine).await?
+        {
             free.push(Candidate {
                 system_id: machine.system_id,
                 hostname: machine.hostname,
@@ -207,6 +210,34 @@ async fn new_machines(
         }
     }
     Ok(free)
+}
+
+/// Whether another node in care goes by the machine's name or has one of its addresses: then the
+/// machine is its, also if it is not bound yet. Its run may have made it a moment ago.
+async fn expected(
+    shared: &Shared,
+    site: &Site,
+    journal: &Journal,
+    machine: &Machine,
+) -> Result<bool, CallError> {
+    let macs = machine.interface_set.iter().map(|nic| nic.mac_address.as_str());
+    let boot = machine.boot_interface.iter().map(|nic| nic.mac_address.as_str());
+    for text in std::iter::once(machine.hostname.as_str()).chain(macs).chain(boot) {
+        let nodes = shared.store.find_nodes(text).await;
+        let nodes = nodes.map_err(|e| CallError::Site(e.to_string()))?;
+        let others = nodes.iter().filter(|node| {
+            node.id != journal.node.id
+                && node.site_id == site.record.id
+                && !matches!(
+                    node.state,
+                    NodeState::Retired | NodeState::Detached | NodeState::Deleted
+                )
+        });
+        if others.count() > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 async fn holder(

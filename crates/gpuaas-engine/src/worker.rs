@@ -388,6 +388,12 @@ async fn bind(shared: &Shared, journal: &mut Journal, now: Timestamp) -> Result<
     match journal.commit(&shared.store, now, false).await {
         Ok(()) => Ok(Flow::On),
         Err(StoreError::Conflict { detail, .. }) => {
+            let found = journal.run.memory.found.iter().flat_map(|found| &found.candidates);
+            let evidence = found.map(|candidate| {
+                let by = candidate.matched_by.join(" and ");
+                format!("MAAS knows {} as {}, by {by}", candidate.hostname, candidate.system_id)
+            });
+            let evidence = evidence.collect();
             journal.unbind();
             park(
                 journal,
@@ -396,7 +402,7 @@ async fn bind(shared: &Shared, journal: &mut Journal, now: Timestamp) -> Result<
                     text: detail,
                     since: now,
                     owner: Owner::PlatformOperator,
-                    evidence: Vec::new(),
+                    evidence,
                     next_action: "detach the other node first, or correct the host named here"
                         .to_owned(),
                 },

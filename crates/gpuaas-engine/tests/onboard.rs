@@ -4,8 +4,10 @@ mod common;
 
 use common::Harness;
 use gpuaas_core::buckets::seconds_per_bucket;
+use gpuaas_core::memory::Origin;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{NodeState, RunStatus};
+use maas_sim::{MachineSpec, Status};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_become_active_and_every_second_is_counted() {
@@ -53,4 +55,33 @@ async fn a_named_layout_is_set_and_read_back() {
         assert_eq!(check.evidence.contains("nvme0n1=/data/0"), data == 1, "{}", check.evidence);
         harness.engine.stop().await;
     }
+}
+
+/// MAAS lists two new machines that nobody owns, and both are another node's: one has its name, the
+/// other its address. Whoever may claim a single new machine makes one of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_another_node_expects_is_not_claimed() {
+    let profile = ProfileSpec { auto_claim_single_new_machine: true, ..ProfileSpec::default() };
+    let harness = Harness::start(2, profile).await;
+    let (host, other) = (&harness.hosts[0], &harness.hosts[1]);
+    harness.sim.with(|region| {
+        region.add_machine(MachineSpec {
+            macs: vec!["52:54:00:aa:bb:cc".to_owned()],
+            bmc_address: Some("198.51.100.9".to_owned()),
+            ..MachineSpec::new(&other.name, Status::New)
+        });
+        region.add_machine(MachineSpec {
+            macs: vec![other.mac_address.clone()],
+            bmc_address: Some("198.51.100.10".to_owned()),
+            ..MachineSpec::new("an-old-name", Status::New)
+        });
+    });
+    let waiting = harness.onboard(other).await;
+    let parked = harness.rest(waiting.run_id).await;
+    assert_eq!(parked.park.map(|park| park.code).as_deref(), Some("two_candidates"));
+    let accepted = harness.onboard(host).await;
+    let run = harness.rest(accepted.run_id).await;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
+    assert_eq!(run.memory.origin, Some(Origin::Created));
+    harness.engine.stop().await;
 }
