@@ -92,7 +92,7 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
 
 async fn undisturbed(stage: &Stage) -> Result<Undisturbed, Failure> {
     let mut scene = stage.set(None).await?;
-    assert_eq!(scene.to_end().await?, Came::There);
+    assert_eq!(scene.live_on().await?, Came::There);
     let wrong = faults(&scene).await.unwrap();
     let reached = scene.world.store.attempts(scene.run_id).await.unwrap().into_iter();
     let reached = reached.filter_map(|attempt| {
@@ -106,7 +106,7 @@ async fn undisturbed(stage: &Stage) -> Result<Undisturbed, Failure> {
 /// Lives one case. Answers what is wrong with it.
 async fn live(case: Case, told: &[Undisturbed]) -> Result<Vec<String>, Failure> {
     let mut scene = STAGES[case.stage].set(Some(case.index)).await?;
-    if scene.to_end().await? != Came::Sprung {
+    if scene.live_on().await? != Came::Sprung {
         return Ok(vec!["the run never came to this moment".to_owned()]);
     }
     if scene.trap.passed()[case.index] != told[case.stage].passed[case.index] {
@@ -117,19 +117,19 @@ async fn live(case: Case, told: &[Undisturbed]) -> Result<Vec<String>, Failure> 
         Way::Killed => {
             scene.world.crash();
             scene.take_over(true).await;
-            scene.to_end().await?;
+            scene.live_on().await?;
         }
         Way::Overtaken => {
             scene.world.hold();
             scene.take_over(false).await;
             scene.drive(|scene| scene.second.count() > 0).await?;
             scene.go_on().await?;
-            scene.to_end().await?;
+            scene.live_on().await?;
         }
         Way::Late => {
             scene.world.hold();
             scene.take_over(false).await;
-            scene.to_end().await?;
+            scene.live_on().await?;
             let before = everything(&scene).await;
             scene.go_on().await?;
             let after = everything(&scene).await;
@@ -192,9 +192,23 @@ fn fresh(told: &Undisturbed, kind: RunKind, seen: &mut BTreeSet<String>) -> Vec<
     moments
 }
 
-/// Every effect of every run kind, as the tables say.
+/// Rungs of the ladder that no stage brings about: how often a power cycle fails depends on how
+/// often it was asked for, so a disturbed life of it is another one than the undisturbed; and what
+/// an aborted erasing writes into the log comes after the run's end. Lost answers to all of them
+/// are in the engine's `hostile` tests.
+const UNSTAGED: [&str; 3] = ["abort", "power_off", "power_on"];
+
+/// Every effect of every run kind, as the tables say. The ladder of a release that hangs is one
+/// function for all steps that release (`decide::release`), so what it asks for beyond the release
+/// is lived on the kind that does nothing else. Its rungs in [`UNSTAGED`] are not lived here.
 fn rows() -> BTreeSet<Row> {
-    let of = |kind: RunKind, step: Step| effects(step).iter().map(move |e| (kind, step, *e));
+    let of = |kind: RunKind, step: Step| {
+        let here = step == Step::Release && kind == RunKind::Decommission;
+        let lived =
+            move |effect: &str| here || effect == "release" || !effects(step).contains(&"release");
+        let staged = move |effect: &str| step == Step::PowerOff || !UNSTAGED.contains(&effect);
+        effects(step).iter().filter(move |e| lived(e) && staged(e)).map(move |e| (kind, step, *e))
+    };
     KINDS.iter().flat_map(|row| row.steps.iter().flat_map(move |s| of(row.kind, *s))).collect()
 }
 

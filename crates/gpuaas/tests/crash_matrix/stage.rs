@@ -27,6 +27,9 @@ const TOLD_SECONDS: f64 = 200.0;
 /// Name of the site of every world.
 const SITE: &str = "world";
 
+/// What an operator tells a run, given the moment.
+type Telling = fn(Timestamp) -> Order;
+
 /// How a run comes to be, and what happens around it.
 pub(crate) struct Stage {
     /// What the matrix calls it.
@@ -40,7 +43,9 @@ pub(crate) struct Stage {
     /// What somebody does to the machine between the runs before and the disturbed one.
     pub(crate) then: fn(&mut Region, &str, Timestamp),
     /// What an operator tells the disturbed run, [`TOLD_SECONDS`] after its beginning.
-    pub(crate) told: Option<fn(Timestamp) -> Order>,
+    pub(crate) told: Option<Telling>,
+    /// What the profile says besides.
+    pub(crate) policy: fn(&mut ProfileSpec),
 }
 
 const PLAIN: Stage = Stage {
@@ -50,6 +55,7 @@ const PLAIN: Stage = Stage {
     given: |_, _| {},
     then: |_, _, _| {},
     told: None,
+    policy: |_| {},
 };
 
 const ONBOARDED: &[RunKind] = &[RunKind::Onboard];
@@ -67,6 +73,14 @@ pub(crate) const STAGES: &[Stage] = &[
         kind: RunKind::Decommission,
         before: ONBOARDED,
         then: release_and_switch_on,
+        ..PLAIN
+    },
+    Stage {
+        name: "the BMC fails",
+        kind: RunKind::Decommission,
+        before: ONBOARDED,
+        then: |region, name, _| bmc_fails(region, name, 4),
+        policy: erase_if_possible,
         ..PLAIN
     },
     Stage { name: "in service", kind: RunKind::Reimage, before: ONBOARDED, ..PLAIN },
@@ -125,6 +139,15 @@ fn no_data_source_once(region: &mut Region, name: &str) {
 
 fn stuck(region: &mut Region, name: &str) {
     region.inject(Fault::new(FaultKind::StuckDeploying).on(name));
+}
+
+fn erase_if_possible(profile: &mut ProfileSpec) {
+    profile.release_erase = true;
+    profile.release_fallback_no_erase = true;
+}
+
+fn bmc_fails(region: &mut Region, name: &str, times: u32) {
+    region.inject(Fault::new(FaultKind::BmcError).on(name).times(times));
 }
 
 fn release_and_switch_on(region: &mut Region, name: &str, now: Timestamp) {
@@ -197,7 +220,7 @@ pub(crate) struct Scene {
     pub(crate) logged: usize,
     /// Calls that belong to no machine, as of then.
     pub(crate) asked: BTreeMap<&'static str, (u64, u64)>,
-    told: Option<(Timestamp, fn(Timestamp) -> Order)>,
+    told: Option<(Timestamp, Telling)>,
     limit: Timestamp,
 }
 
@@ -215,6 +238,8 @@ pub(crate) enum Came {
 impl Stage {
     /// Sets the stage and begins the run, with a trap at its moment `springs_at`.
     pub(crate) async fn set(&self, springs_at: Option<usize>) -> Result<Scene, Failure> {
+        let mut profile = profile();
+        (self.policy)(&mut profile);
         let mut world = World::new(Plan {
             seed: 1,
             nodes: 1,
@@ -222,7 +247,7 @@ impl Stage {
             apart_seconds: 0.0,
             poll_seconds: POLL_SECONDS,
             lost_callbacks: 0.0,
-            profile: profile(),
+            profile,
         })
         .await?;
         let host = world.region.with(|region| region.hosts()[0].clone());
@@ -293,7 +318,7 @@ impl Scene {
         then: fn(&mut Region, &str, Timestamp),
     ) -> Result<(), Failure> {
         for kind in before.iter().chain([&last]) {
-            assert_eq!(self.to_end().await?, Came::There);
+            assert_eq!(self.live_on().await?, Came::There);
             let run = self.world.store.run(self.run_id).await.expect("a run");
             assert_eq!(run.status, RunStatus::Succeeded, "{} {:?}", run.kind, run.park);
             if *kind == last {
@@ -334,7 +359,7 @@ impl Scene {
 
     /// Lets the world go on until the run is over: by what is stored, looked at when a worker has
     /// left a moment behind.
-    pub(crate) async fn to_end(&mut self) -> Result<Came, Failure> {
+    pub(crate) async fn live_on(&mut self) -> Result<Came, Failure> {
         loop {
             let run = self.world.store.run(self.run_id).await.expect("a run");
             if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) && self.told.is_none()
