@@ -21,21 +21,30 @@ pub(crate) const ADMIN: &str = "admin";
 /// database at once, one makes it.
 const FIRST_ADMIN: TokenId = TokenId(Uuid::from_u128(0x7a0_8000_0000_0000_0001));
 
-/// Makes the first admin token of a new database. Answers the token when it was made now, and
-/// nothing when there was one: it is stored as a hash and cannot be shown again.
+/// A token that may become the first admin token.
 ///
 /// # Errors
-/// The database's, or `internal` when the operating system gives no random bytes.
+/// When the operating system gives no random bytes.
+pub fn propose_admin_token() -> Result<String, StoreError> {
+    mint("gpadmin").map_err(|_| StoreError::Unavailable {
+        detail: "the operating system gives no random bytes".to_owned(),
+    })
+}
+
+/// Makes `token` the first admin token of a new database, and answers whether it is. It is stored
+/// as a hash and cannot be shown again, so whoever proposes one keeps it safe before: a process
+/// that dies right after this call proposes the same one again.
+///
+/// # Errors
+/// The database's.
 pub async fn ensure_admin_token(
     store: &Store,
     now: Timestamp,
-) -> Result<Option<String>, StoreError> {
-    let token = mint("gpadmin").map_err(|_| StoreError::Unavailable {
-        detail: "the operating system gives no random bytes".to_owned(),
-    })?;
+    token: &str,
+) -> Result<bool, StoreError> {
     let new = NewToken {
         id: FIRST_ADMIN,
-        hash: sha256(&token),
+        hash: sha256(token),
         purpose: TokenPurpose::Admin,
         node_id: None,
         run_id: None,
@@ -44,8 +53,14 @@ pub async fn ensure_admin_token(
         expires_at: None,
     };
     match store.add_token(now, new).await {
-        Ok(()) => Ok(Some(token)),
-        Err(StoreError::Conflict { .. }) => Ok(None),
+        Ok(()) => Ok(true),
+        Err(StoreError::Conflict { .. }) => {
+            match store.check_token(now, sha256(token), TokenPurpose::Admin).await {
+                Ok(_) => Ok(true),
+                Err(StoreError::Token(_)) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
         Err(error) => Err(error),
     }
 }

@@ -49,7 +49,7 @@ use gpuaas_store::Store;
 use gpuaas_types::{IdSource, Timestamp};
 use serde::{Deserialize, Serialize};
 
-pub use auth::ensure_admin_token;
+pub use auth::{ensure_admin_token, propose_admin_token};
 use hub::TaskHub;
 use problem::{Answer, Refusal, problem};
 

@@ -226,23 +226,39 @@ async fn admin_token(
     options: &ServeOptions,
 ) -> Result<(Option<String>, bool), Failure> {
     let path = options.data.join("admin-token");
-    let made = gpuaas_api::ensure_admin_token(store, options.clock.0.now());
-    if let Some(token) = made.await.map_err(of_store)? {
-        write_private(&path, &token).map_err(|error| unwritable(&options.data, &error))?;
-        return Ok((Some(token), true));
+    let failed = |error| unwritable(&options.data, &error);
+    let kept = match fs::read_to_string(&path) {
+        Ok(text) => Some(text.trim().to_owned()).filter(|token| !token.is_empty()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(error)),
+    };
+    let is_new = kept.is_none();
+    let token = match kept {
+        Some(token) => token,
+        None => gpuaas_api::propose_admin_token().map_err(of_store)?,
+    };
+    // Kept before it counts: a process that dies in between proposes the same one again.
+    if is_new {
+        write_private(&path, &token).map_err(failed)?;
     }
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok((Some(text.trim().to_owned()), false)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((None, false)),
-        Err(error) => Err(unwritable(&options.data, &error)),
+    let now = options.clock.0.now();
+    if gpuaas_api::ensure_admin_token(store, now, &token).await.map_err(of_store)? {
+        return Ok((Some(token), is_new));
     }
+    if is_new {
+        fs::remove_file(&path).map_err(failed)?;
+    }
+    Ok((None, false))
 }
 
+/// Writes a file that appears whole, for this user alone.
 fn write_private(path: &Path, token: &str) -> io::Result<()> {
+    let temporary = path.with_extension("new");
     let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     writeln!(file, "{token}")?;
-    file.sync_all()
+    file.sync_all()?;
+    fs::rename(&temporary, path)
 }
 
 fn database_url(options: &ServeOptions) -> String {

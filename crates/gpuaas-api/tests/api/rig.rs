@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
-use gpuaas_api::{ApiSettings, ApiState, ensure_admin_token, router};
+use gpuaas_api::{ApiSettings, ApiState, ensure_admin_token, propose_admin_token, router};
 use gpuaas_artifact::{ArtifactStore, BundleCatalog};
 use gpuaas_engine::{Clock, Connect};
 use gpuaas_store::{MasterKey, NewToken, Store, TokenPurpose, sha256};
@@ -136,8 +136,14 @@ impl Rig {
         let artifacts = Arc::new(ArtifactStore::open(folder.path()).unwrap());
         let wakes = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&wakes);
-        let admin = ensure_admin_token(&store, clock.now()).await.unwrap().unwrap();
-        assert_eq!(ensure_admin_token(&store, clock.now()).await.unwrap(), None);
+        let admin = propose_admin_token().unwrap();
+        let ensure = |token: String| {
+            let (store, now) = (store.clone(), clock.now());
+            async move { ensure_admin_token(&store, now, &token).await.unwrap() }
+        };
+        assert!(ensure(admin.clone()).await);
+        assert!(ensure(admin.clone()).await, "the same token is proposed again after a crash");
+        assert!(!ensure(propose_admin_token().unwrap()).await, "there is one already");
         let router = router(ApiState {
             store: store.clone(),
             clock: clock.clone(),
