@@ -7,6 +7,8 @@
 //! are wanted most. Texts come back without control characters and cut at 1,024 characters, and
 //! lists stop at 4,096 entries, because a node is not trusted to be well-behaved.
 
+mod isolation;
+pub mod network;
 mod parse;
 
 use std::fs::{self, File};
@@ -14,6 +16,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+pub use isolation::Acs;
+pub use network::{LinkAddress, Listener, Route};
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The list of packages of a large host is some 10 MiB.
@@ -24,6 +29,7 @@ const MAX_ENTRIES: usize = 4096;
 #[derive(Debug, Clone)]
 pub struct HostRoot {
     root: PathBuf,
+    sysfs: Option<PathBuf>,
 }
 
 /// One look at a host. Absent facts are `None` or empty.
@@ -60,6 +66,12 @@ pub struct HostFacts {
     pub block_devices: Vec<BlockDevice>,
     /// Mounted file systems, in the order of `/proc/mounts`.
     pub mounts: Vec<Mount>,
+    /// IPv4 addresses of links.
+    pub addresses: Vec<LinkAddress>,
+    /// IPv4 routes of the main table.
+    pub routes: Vec<Route>,
+    /// TCP sockets that listen.
+    pub listeners: Vec<Listener>,
 }
 
 /// os-release(5).
@@ -104,6 +116,12 @@ pub struct PciFunction {
     pub iommu_group: Option<u32>,
     /// NUMA node; absent where the firmware does not say.
     pub numa_node: Option<u32>,
+    /// Virtual functions that exist now, `sriov_numvfs`; absent where it can have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtual_functions: Option<u32>,
+    /// The physical function that a virtual one belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physical_function: Option<String>,
 }
 
 /// A network link, `/sys/class/net/NAME`.
@@ -155,7 +173,13 @@ impl HostRoot {
     /// A host whose `/` is `root`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), sysfs: None }
+    }
+
+    /// The same host with its sysfs elsewhere: a host that is real but for its hardware.
+    #[must_use]
+    pub fn with_sysfs(self, sysfs: impl Into<PathBuf>) -> Self {
+        Self { sysfs: Some(sysfs.into()), ..self }
     }
 
     /// The folder that is the host's `/`.
@@ -168,13 +192,18 @@ impl HostRoot {
     #[must_use]
     pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+        let path = path.strip_prefix("/").unwrap_or(path);
+        match (&self.sysfs, path.strip_prefix("sys")) {
+            (Some(sysfs), Ok(inside)) => sysfs.join(inside),
+            _ => self.root.join(path),
+        }
     }
 
     /// Reads everything. Blocking; some 1,000 small files on a large host.
     #[must_use]
     pub fn read(&self) -> HostFacts {
         let meminfo = self.text("proc/meminfo").unwrap_or_default();
+        let routes = self.routes();
         HostFacts {
             hostname: self.line("proc/sys/kernel/hostname").or_else(|| self.line("etc/hostname")),
             kernel_release: self.line("proc/sys/kernel/osrelease"),
@@ -194,6 +223,9 @@ impl HostRoot {
                 .text("proc/mounts")
                 .map(|text| parse::mounts(&text, MAX_ENTRIES))
                 .unwrap_or_default(),
+            addresses: self.addresses(&routes),
+            routes,
+            listeners: self.listeners(),
         }
     }
 
@@ -221,6 +253,34 @@ impl HostRoot {
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         !path.split('/').any(|part| part == "..") && self.join(path).exists()
+    }
+
+    /// A kernel setting by its dotted name, such as `net.ipv4.ip_forward`.
+    #[must_use]
+    pub fn sysctl(&self, name: &str) -> Option<String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || ".-_/".contains(c);
+        if name.contains("..") || name.starts_with('/') || !name.chars().all(plain) {
+            return None;
+        }
+        self.line(format!("proc/sys/{}", name.replace('.', "/")))
+    }
+
+    /// The text of a small file at `path`, an absolute path of the host, on one line; none: there
+    /// is no such file, or it is empty.
+    #[must_use]
+    pub fn line_of(&self, path: &str) -> Option<String> {
+        if path.split('/').any(|part| part == "..") { None } else { self.line(path) }
+    }
+
+    /// Whether the file at `path`, an absolute path of the host, holds `line`; none: there is no
+    /// such file.
+    #[must_use]
+    pub fn has_line(&self, path: &str, line: &str) -> Option<bool> {
+        if path.split('/').any(|part| part == "..") {
+            return None;
+        }
+        let text = self.text(path)?;
+        Some(text.lines().any(|other| other.trim() == line.trim()))
     }
 
     /// Whether dpkg says that `package` is installed; `None` where the host has no dpkg.
@@ -294,6 +354,8 @@ impl HostRoot {
                     .link_name(format!("{at}/iommu_group"))
                     .and_then(|name| name.parse().ok()),
                 numa_node: self.number(format!("{at}/numa_node")),
+                virtual_functions: self.number(format!("{at}/sriov_numvfs")),
+                physical_function: self.link_name(format!("{at}/physfn")),
                 address,
             }
         };

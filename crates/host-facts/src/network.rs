@@ -1,0 +1,245 @@
+//! IPv4 addresses, routes and listeners of a host, from `/proc/net`.
+//!
+//! proc(5) and the kernel's `net/ipv4/fib_trie.c`: `/proc/net/route` lists the main table with its
+//! links, in little-endian hexadecimal on the machines that we run on; `/proc/net/fib_trie` lists
+//! the host's own addresses, without their links. An address belongs to the link whose connected
+//! route covers it; of several, the one with the longest prefix.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{HostRoot, MAX_ENTRIES};
+
+/// An IPv4 address of a link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkAddress {
+    /// The link's name.
+    pub interface: String,
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Bits of the connected route that covers it.
+    pub prefix_length: u8,
+}
+
+/// A route of the main table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The network.
+    pub destination: Ipv4Addr,
+    /// Bits of its prefix; 0: the default route.
+    pub prefix_length: u8,
+    /// The next host; none: the network is on the link.
+    pub gateway: Option<Ipv4Addr>,
+    /// The link's name.
+    pub interface: String,
+}
+
+/// A TCP socket that listens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Listener {
+    /// Address as text; `0.0.0.0` and `::` stand for all.
+    pub address: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl Route {
+    /// Whether every address of `network/prefix_length` goes this way.
+    #[must_use]
+    pub fn covers(&self, network: Ipv4Addr, prefix_length: u8) -> bool {
+        self.prefix_length <= prefix_length
+            && in_network(network, self.destination, self.prefix_length)
+    }
+}
+
+/// Whether `address` is in `network/prefix_length`.
+#[must_use]
+pub fn in_network(address: Ipv4Addr, network: Ipv4Addr, prefix_length: u8) -> bool {
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix_length.min(32))).unwrap_or(0);
+    (u32::from(address) & mask) == (u32::from(network) & mask)
+}
+
+/// `10.100.0.1/24` as its two parts.
+#[must_use]
+pub fn parse_cidr(text: &str) -> Option<(Ipv4Addr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    let length: u8 = length.parse().ok().filter(|length| *length <= 32)?;
+    Some((address.parse().ok()?, length))
+}
+
+impl HostRoot {
+    /// Routes of the main table.
+    pub(crate) fn routes(&self) -> Vec<Route> {
+        self.text("proc/net/route").map(|text| routes(&text)).unwrap_or_default()
+    }
+
+    /// Addresses of links.
+    pub(crate) fn addresses(&self, routes: &[Route]) -> Vec<LinkAddress> {
+        self.text("proc/net/fib_trie").map(|text| addresses(&text, routes)).unwrap_or_default()
+    }
+
+    /// TCP sockets that listen.
+    pub(crate) fn listeners(&self) -> Vec<Listener> {
+        let mut found: Vec<Listener> = ["proc/net/tcp", "proc/net/tcp6"]
+            .into_iter()
+            .filter_map(|path| self.text(path))
+            .flat_map(|text| listeners(&text))
+            .take(MAX_ENTRIES)
+            .collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+}
+
+fn routes(text: &str) -> Vec<Route> {
+    let route = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let interface = crate::parse::clean(fields.next()?)?;
+        let address = |field: Option<&str>| {
+            Some(Ipv4Addr::from(u32::from_str_radix(field?, 16).ok()?.swap_bytes()))
+        };
+        let destination = address(fields.next())?;
+        let gateway = address(fields.next())?;
+        let flags = u32::from_str_radix(fields.next()?, 16).ok()?;
+        let mask = address(fields.nth(3))?;
+        // RTF_UP; RTF_REJECT goes nowhere.
+        (flags & 1 == 1 && flags & 0x200 == 0).then_some(())?;
+        let prefix_length = u8::try_from(u32::from(mask).leading_ones()).ok()?;
+        let gateway = (!gateway.is_unspecified()).then_some(gateway);
+        Some(Route { destination, prefix_length, gateway, interface })
+    };
+    text.lines().skip(1).filter_map(route).take(MAX_ENTRIES).collect()
+}
+
+/// The tree names an address on one line and says `/32 host LOCAL` on the next. The local table is
+/// printed beside the main one, so an address may come twice.
+fn addresses(text: &str, routes: &[Route]) -> Vec<LinkAddress> {
+    let mut own: Vec<Ipv4Addr> = Vec::new();
+    let mut last: Option<Ipv4Addr> = None;
+    for line in text.lines() {
+        let line = line.trim();
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse().ok();
+        } else if line.starts_with("/32 host LOCAL") {
+            own.extend(last);
+        }
+    }
+    own.sort_unstable();
+    own.dedup();
+    let of = |address: Ipv4Addr| {
+        let connected = routes.iter().filter(|route| route.gateway.is_none());
+        let route = connected
+            .filter(|route| in_network(address, route.destination, route.prefix_length))
+            .max_by_key(|route| route.prefix_length)?;
+        let interface = route.interface.clone();
+        Some(LinkAddress { interface, address, prefix_length: route.prefix_length })
+    };
+    own.into_iter().filter_map(of).take(MAX_ENTRIES).collect()
+}
+
+fn listeners(text: &str) -> Vec<Listener> {
+    let listener = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let local = fields.nth(1)?;
+        // State 0A is TCP_LISTEN (include/net/tcp_states.h).
+        (fields.nth(1)? == "0A").then_some(())?;
+        let (address, port) = local.split_once(':')?;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        Some(Listener { address: socket_address(address)?, port })
+    };
+    text.lines().skip(1).filter_map(listener).collect()
+}
+
+/// An address as the kernel prints it: 32-bit words, each in the machine's own order.
+fn socket_address(text: &str) -> Option<String> {
+    let word = |part: &str| u32::from_str_radix(part, 16).ok().map(u32::swap_bytes);
+    match text.len() {
+        8 => Some(Ipv4Addr::from(word(text)?).to_string()),
+        32 => {
+            let mut bytes = [0; 16];
+            for (index, chunk) in bytes.chunks_mut(4).enumerate() {
+                chunk.copy_from_slice(&word(text.get(index * 8..index * 8 + 8)?)?.to_be_bytes());
+            }
+            Some(std::net::Ipv6Addr::from(bytes).to_string())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUTE: &str = "\
+Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eno1\t00000000\t0124B10A\t0003\t0\t0\t100\t00000000\t0\t0\t0
+eno1\t0024B10A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0
+ibp24s0\t0024A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+ibp24s0\t0000A8C0\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+lost\t0000A8C0\t00000000\t0200\t0\t0\t0\t0000FFFF\t0\t0\t0
+short line
+";
+    const TRIE: &str = "\
+Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 0.0.0.0
+        /0 universe UNICAST
+     +-- 10.177.36.0/24 2 0 2
+        |-- 10.177.36.0
+           /24 link UNICAST
+        |-- 10.177.36.100
+           /32 host LOCAL
+     |-- 192.168.36.100
+        /32 host LOCAL
+        |-- 127.0.0.1
+           /32 host LOCAL
+Local:
+        |-- 10.177.36.100
+           /32 host LOCAL
+";
+
+    #[test]
+    fn routes_and_addresses() {
+        let routes = routes(ROUTE);
+        assert_eq!(routes.len(), 4);
+        assert_eq!(routes[0].gateway, Some(Ipv4Addr::new(10, 177, 36, 1)));
+        assert_eq!(routes[0].prefix_length, 0);
+        let wide = &routes[3];
+        assert_eq!((wide.destination, wide.prefix_length), (Ipv4Addr::new(192, 168, 0, 0), 16));
+        assert!(wide.covers(Ipv4Addr::new(192, 168, 7, 0), 24));
+        assert!(!wide.covers(Ipv4Addr::new(192, 0, 0, 0), 8));
+        let found = addresses(TRIE, &routes);
+        let text: Vec<String> = found
+            .iter()
+            .map(|a| format!("{} {}/{}", a.interface, a.address, a.prefix_length))
+            .collect();
+        assert_eq!(text, ["eno1 10.177.36.100/24", "ibp24s0 192.168.36.100/24"]);
+    }
+
+    #[test]
+    fn listeners_of_both_families() {
+        let text = "  sl  local_address rem_address   st\n\
+             0: 0100007F:4E1E 00000000:0000 0A 0\n\
+             1: 00000000:4E1F 00000000:0000 0A 0\n\
+             2: 0100007F:4E1E 0100007F:D431 01 0\n";
+        let six = "head\n 0: 00000000000000000000000001000000:0050 0:0 0A\n";
+        let seen: Vec<String> = [listeners(text), listeners(six)]
+            .concat()
+            .iter()
+            .map(|l| format!("{} {}", l.address, l.port))
+            .collect();
+        assert_eq!(seen, ["127.0.0.1 19998", "0.0.0.0 19999", "::1 80"]);
+    }
+
+    #[test]
+    fn networks() {
+        assert_eq!(parse_cidr("10.100.0.1/24"), Some((Ipv4Addr::new(10, 100, 0, 1), 24)));
+        for bad in ["10.100.0.1", "10.100.0.1/33", "x/8", "/"] {
+            assert_eq!(parse_cidr(bad), None, "{bad}");
+        }
+        assert!(in_network(Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::UNSPECIFIED, 0));
+        assert!(!in_network(Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::new(1, 2, 3, 5), 32));
+    }
+}
