@@ -44,6 +44,7 @@ const RULES: &[Rule] = &[
         may_use: &[
             "gpuaas-api",
             "gpuaas-artifact",
+            "gpuaas-bundle",
             "gpuaas-core",
             "gpuaas-engine",
             "gpuaas-node-agent",
@@ -83,9 +84,15 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "gpuaas-artifact",
-        may_use: &["gpuaas-core", "gpuaas-types"],
+        may_use: &["gpuaas-bundle", "gpuaas-core", "gpuaas-types"],
         outside: Outside::Without(&["axum", "reqwest", "sqlx"]),
         because: "artifacts are bytes and digests: no network, no database",
+    },
+    Rule {
+        name: "gpuaas-bundle",
+        may_use: &["gpuaas-types"],
+        outside: Outside::Without(&["axum", "reqwest", "sqlx", "tokio"]),
+        because: "who builds a bundle and who runs one share its form, and nothing else",
     },
     Rule {
         name: "gpuaas-core",
@@ -113,7 +120,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "gpuaas-node-agent",
-        may_use: &["gpuaas-types", "host-facts"],
+        may_use: &["gpuaas-bundle", "gpuaas-types", "host-facts"],
         outside: Outside::Without(&["axum", "sqlx"]),
         because: "the agent is one small static executable on every GPU host",
     },

@@ -36,7 +36,7 @@ pub(crate) async fn artifact(
     Key(text): Key,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    let digest: Digest = text.parse().map_err(|error: gpuaas_artifact::digest::DigestError| {
+    let digest: Digest = text.parse().map_err(|error: gpuaas_artifact::DigestError| {
         problem("artifact_not_found").with_detail(error.to_string())
     })?;
     let etag = format!("\"sha256:{digest}\"");

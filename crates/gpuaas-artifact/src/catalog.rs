@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use gpuaas_types::agent::HostCheck;
 use serde::{Deserialize, Serialize};
 
-use crate::digest::Digest;
 use crate::scripts::{self, CommissioningScript};
 use crate::store::{ArtifactStore, Stored};
+use gpuaas_bundle::Digest;
 
 /// Bundles that are part of the control plane: name, version, script.
 const BUILT_IN: &[(&str, &str, &str)] =

@@ -14,16 +14,18 @@
 
 pub mod ca;
 pub mod catalog;
-pub mod digest;
 mod mime;
 pub mod scripts;
+pub mod source;
 pub mod store;
 pub mod user_data;
 
 pub use ca::{CaError, validate_ca_bundle};
 pub use catalog::{Bundle, BundleCatalog, CatalogError};
-pub use digest::Digest;
+pub use gpuaas_bundle::Digest;
+pub use gpuaas_bundle::digest::DigestError;
 pub use scripts::CommissioningScript;
+pub use source::{Finding, SourceError, read_folder};
 pub use store::{ArtifactStore, Stored};
 pub use user_data::{
     BootstrapInputs, Limits, ParseError, ParsedUserData, RenderError, UserData, parse_user_data,

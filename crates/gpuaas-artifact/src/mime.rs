@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::digest::Digest;
+use gpuaas_bundle::Digest;
 
 /// One part: what it is, what it is called, its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::catalog::{CatalogError, is_name};
-use crate::digest::Digest;
+use gpuaas_bundle::Digest;
 
 const BEGIN: &str = "# --- Start MAAS 1.0 script metadata ---";
 const END: &str = "# --- End MAAS 1.0 script metadata ---";

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::digest::Digest;
+use gpuaas_bundle::Digest;
 
 /// What a put stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

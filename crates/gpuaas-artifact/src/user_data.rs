@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ca::{CaError, placeholder, validate_ca_bundle};
 use crate::catalog::{Bundle, is_name, is_version};
-use crate::digest::Digest;
 use crate::mime::{self, Part};
+use gpuaas_bundle::Digest;
 
 const INPUTS_PATH: &str = "/etc/gpuaas/bootstrap.json";
 const CA_PATH: &str = "/etc/gpuaas/ca.pem";

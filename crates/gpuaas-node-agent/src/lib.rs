@@ -6,6 +6,7 @@
 //! a task is one of `gpuaas_types::agent::TaskSpec` or it is not understood.
 
 pub mod agent;
+pub mod bundle;
 mod checks;
 pub mod clock;
 pub mod config;

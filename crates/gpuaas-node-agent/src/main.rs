@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gpuaas_bundle::{Archive, Digest, Envelope, Gate, Inputs, TrustedKey};
 use gpuaas_node_agent::agent::{self, AgentError};
-use gpuaas_node_agent::clock::HostClock;
+use gpuaas_node_agent::bundle::{self, BundleError, Setting};
+use gpuaas_node_agent::clock::{AgentClock as _, HostClock};
 use gpuaas_node_agent::config::{AgentFile, ConfigError};
 use host_facts::HostRoot;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,6 +18,8 @@ use tracing_subscriber::EnvFilter;
 
 /// Exit code of a refused enrollment; the systemd unit does not restart on it.
 const EXIT_REFUSED: u8 = 3;
+/// Exit code of a bundle that did not end well, and of a gate that is shut.
+const EXIT_NOT_DONE: u8 = 4;
 
 #[derive(Parser)]
 #[command(name = "gpuaas-node-agent", version, about = "The GPUaaS agent of a GPU host")]
@@ -44,8 +48,92 @@ enum Command {
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
     },
+    /// Run bundles
+    #[command(subcommand)]
+    Bundle(BundleCommand),
+    /// Say whether a gate is open on this host; exit code 4 when it is not
+    Check {
+        /// active, slice_ready or telemetry
+        #[arg(long, value_name = "GATE")]
+        gate: Gate,
+        /// Folder that is the host's /
+        #[arg(long, value_name = "DIR", default_value = "/")]
+        root: PathBuf,
+        /// Where sysfs is, when not below the root
+        #[arg(long, value_name = "DIR")]
+        sysfs: Option<PathBuf>,
+        /// How to print
+        #[arg(short, long, value_enum, default_value_t = Output::Json)]
+        output: Output,
+    },
     /// Print the version
     Version,
+}
+
+#[derive(Subcommand)]
+enum BundleCommand {
+    /// Run the bundle in a folder, and what it requires; exit code 4 when a phase failed
+    Run(BundleRun),
+    /// Verify a bundle's file and its signature, and take it apart
+    Unpack(BundleUnpack),
+}
+
+#[derive(Args)]
+struct BundleRun {
+    /// The bundle's folder
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Folder that is the host's /
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Where required bundles are [default: beside the bundle]
+    #[arg(long, value_name = "DIR")]
+    bundles: Option<PathBuf>,
+    /// Where sysfs is, when not below the root
+    #[arg(long, value_name = "DIR")]
+    sysfs: Option<PathBuf>,
+    /// The site's name
+    #[arg(long, default_value = "", env = "GPUAAS_SITE")]
+    site: String,
+    /// The host's name
+    #[arg(long, default_value = "", env = "GPUAAS_HOSTNAME")]
+    hostname: String,
+    /// The run that deployed the host
+    #[arg(long, default_value = "", env = "GPUAAS_RUN_ID")]
+    run_id: String,
+    /// A value for one of its inputs
+    #[arg(long, value_name = "INPUT=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+    /// File with values for its inputs, a JSON object of texts
+    #[arg(long, value_name = "FILE")]
+    inputs: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct BundleUnpack {
+    /// The bundle's file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Folder to make
+    #[arg(long, value_name = "DIR")]
+    into: PathBuf,
+    /// name@version that it has to be
+    #[arg(long)]
+    bundle: String,
+    /// SHA-256 that it has to have
+    #[arg(long)]
+    digest: Digest,
+    /// Its signature
+    #[arg(long, value_name = "FILE", requires = "trust")]
+    signature: Option<PathBuf>,
+    /// File with the keys that count, a JSON list; with it a signature is demanded
+    #[arg(long, value_name = "FILE", requires = "signature")]
+    trust: Option<PathBuf>,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write INPUT=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,6 +147,12 @@ enum Failure {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Agent(#[from] AgentError),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    #[error("the bundle is refused: {0}")]
+    Refused(String),
+    #[error("{0}")]
+    NotDone(String),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -67,6 +161,11 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run { config, host_root } => run(&config, &HostRoot::new(host_root)),
         Command::Facts { root, output: Output::Json } => facts(&HostRoot::new(root)),
+        Command::Bundle(BundleCommand::Run(run)) => run_bundle(run),
+        Command::Bundle(BundleCommand::Unpack(unpack)) => unpack_bundle(&unpack),
+        Command::Check { gate, root, sysfs, output: Output::Json } => {
+            check(gate, HostRoot::new(root), sysfs)
+        }
         Command::Version => say(gpuaas_node_agent::VERSION),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
@@ -74,7 +173,10 @@ fn main() -> ExitCode {
     drop(writeln!(io::stderr(), "gpuaas-node-agent: {failure}"));
     match failure {
         Failure::Agent(AgentError::EnrollmentRefused(_)) => ExitCode::from(EXIT_REFUSED),
-        Failure::Config(_) | Failure::Io(_) => ExitCode::FAILURE,
+        Failure::NotDone(_) => ExitCode::from(EXIT_NOT_DONE),
+        Failure::Config(_) | Failure::Bundle(_) | Failure::Refused(_) | Failure::Io(_) => {
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -99,6 +201,72 @@ async fn run(config: &std::path::Path, root: &HostRoot) -> Result<(), Failure> {
         stop.cancel();
     });
     Ok(agent::run(config, control_plane, Arc::new(HostClock), shutdown).await?)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run_bundle(args: BundleRun) -> Result<(), Failure> {
+    let mut values: Inputs = match &args.inputs {
+        Some(path) => serde_json::from_slice(&std::fs::read(path)?).map_err(io::Error::from)?,
+        None => Inputs::new(),
+    };
+    values.extend(args.set);
+    let folder = std::path::absolute(&args.folder)?;
+    let beside = folder.parent().unwrap_or(&folder).to_owned();
+    let setting = Setting {
+        root: args.root,
+        bundles: args.bundles.unwrap_or(beside),
+        sysfs: args.sysfs,
+        site: args.site,
+        hostname: args.hostname,
+        run_id: args.run_id,
+        values,
+        environment: std::env::vars().collect(),
+    };
+    let report = bundle::run(&folder, &setting).await?;
+    say(&serde_json::to_string_pretty(&report).map_err(io::Error::from)?)?;
+    if report.ended_well() { Ok(()) } else { Err(Failure::NotDone(report.summary())) }
+}
+
+fn unpack_bundle(args: &BundleUnpack) -> Result<(), Failure> {
+    let refused = |error: &dyn std::fmt::Display| Failure::Refused(error.to_string());
+    let bytes = std::fs::read(&args.file)?;
+    let seen = Digest::of(&bytes);
+    if seen != args.digest {
+        return Err(refused(&format!("its digest is {seen}, not {}", args.digest)));
+    }
+    if let (Some(signature), Some(trust)) = (&args.signature, &args.trust) {
+        let trusted: Vec<TrustedKey> =
+            serde_json::from_slice(&std::fs::read(trust)?).map_err(io::Error::from)?;
+        let envelope = Envelope::parse(&std::fs::read(signature)?).map_err(|e| refused(&e))?;
+        let now = HostClock.now();
+        let signer = envelope.verify(&trusted, &args.bundle, &bytes, now);
+        let signer = signer.map_err(|e| refused(&e))?;
+        writeln!(io::stderr(), "{} is signed by {signer}", args.bundle)?;
+    }
+    let archive = Archive::read(&bytes).map_err(|e| refused(&e))?;
+    let reference = archive.manifest.reference();
+    if reference != args.bundle {
+        return Err(refused(&format!("it is {reference}, not {}", args.bundle)));
+    }
+    Ok(archive.unpack(&args.into)?)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn check(gate: Gate, root: HostRoot, sysfs: Option<PathBuf>) -> Result<(), Failure> {
+    let root = match sysfs {
+        Some(sysfs) => root.with_sysfs(sysfs),
+        None => root,
+    };
+    let report = bundle::gate::evaluate(gate, &root).await?;
+    say(&serde_json::to_string_pretty(&report).map_err(io::Error::from)?)?;
+    if report.passed {
+        return Ok(());
+    }
+    let shut = report.checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str());
+    let shut: Vec<&str> = shut.collect();
+    let text =
+        if shut.is_empty() { "nothing on this host says so".to_owned() } else { shut.join(", ") };
+    Err(Failure::NotDone(format!("{} is shut: {text}", gate.as_str())))
 }
 
 fn facts(root: &HostRoot) -> Result<(), Failure> {

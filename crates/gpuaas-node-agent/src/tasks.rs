@@ -8,9 +8,7 @@ use gpuaas_types::agent::{Finding, HostCheck, TaskResult, TaskSpec};
 use host_facts::{HostFacts, HostRoot};
 use serde_json::Value;
 
-use crate::checks;
-
-const UNIT_SECONDS: u64 = 5;
+use crate::checks::{self, ask};
 
 /// What the agent looks at.
 #[derive(Debug, Clone)]
@@ -34,6 +32,15 @@ impl Host {
         }
     }
 
+    /// The host's files; none for a stand-in.
+    #[must_use]
+    pub const fn root(&self) -> Option<&HostRoot> {
+        match self {
+            Self::Root(root) => Some(root),
+            Self::Fixed(_) => None,
+        }
+    }
+
     /// Seconds since the host booted, where it says so.
     #[must_use]
     pub fn uptime_seconds(&self) -> Option<f64> {
@@ -51,12 +58,12 @@ pub async fn execute(host: &Host, spec: &TaskSpec) -> TaskResult {
     match spec {
         TaskSpec::Diagnostics { units } => {
             for unit in units {
-                findings.push(unit_state(host, unit).await);
+                findings.push(ask::unit_state(host.root(), unit).await);
             }
         }
         TaskSpec::Validate { units, checks: wanted } => {
             for unit in units {
-                findings.push(unit_state(host, unit).await);
+                findings.push(ask::unit_state(host.root(), unit).await);
             }
             checks = wanted;
         }
@@ -71,17 +78,14 @@ pub async fn execute(host: &Host, spec: &TaskSpec) -> TaskResult {
     TaskResult { succeeded: true, message: String::new(), findings, facts }
 }
 
-async fn validate(host: &Host, facts: &Value, checks: &[HostCheck]) -> Vec<Finding> {
+/// One finding for each check, each with a verdict.
+pub async fn validate(host: &Host, facts: &Value, checks: &[HostCheck]) -> Vec<Finding> {
     let facts: HostFacts = serde_json::from_value(facts.clone()).unwrap_or_default();
     let mut findings = Vec::with_capacity(checks.len());
     for check in checks {
-        findings.push(match (check, host) {
-            (HostCheck::UnitActive { unit }, _) => {
-                let found = unit_state(host, unit).await;
-                Finding { passed: Some(found.passed == Some(true)), ..found }
-            }
-            (_, Host::Root(root)) => checks::look(Some(root), &facts, check),
-            (_, Host::Fixed(_)) => checks::look(None, &facts, check),
+        findings.push(match checks::look(host.root(), &facts, check) {
+            Some(finding) => finding,
+            None => ask::ask(host.root(), check).await,
         });
     }
     findings
@@ -167,47 +171,6 @@ fn empty(folder: &std::path::Path) -> std::io::Result<String> {
         removed += 1;
     }
     Ok(format!("{removed} entries removed"))
-}
-
-async fn unit_state(host: &Host, unit: &str) -> Finding {
-    let finding = |passed, seen: &str| Finding {
-        name: format!("unit {unit}"),
-        passed,
-        seen: seen.chars().take(200).collect(),
-    };
-    if !is_unit_name(unit) {
-        return finding(None, "not a unit name");
-    }
-    let Host::Root(root) = host else { return finding(None, "the host has no systemd") };
-    if root.path() != std::path::Path::new("/") || !root.join("run/systemd/system").is_dir() {
-        return match root.unit_has_control_group(unit) {
-            Some(true) => finding(Some(true), "it has a control group"),
-            Some(false) => finding(Some(false), "it has no control group"),
-            None => finding(None, "the host has no systemd"),
-        };
-    }
-    let state = tokio::process::Command::new("systemctl")
-        .args(["show", "--property=ActiveState", "--value", "--", unit])
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    match tokio::time::timeout(Duration::from_secs(UNIT_SECONDS), state).await {
-        Ok(Ok(output)) if output.status.success() => {
-            let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            finding(Some(state == "active"), &state)
-        }
-        Ok(Ok(output)) => finding(None, &format!("systemctl ended with {}", output.status)),
-        Ok(Err(error)) => finding(None, &format!("systemctl: {error}")),
-        Err(_) => finding(None, &format!("systemctl gave no answer in {UNIT_SECONDS} s")),
-    }
-}
-
-/// systemd.unit(5): letters, digits and `:-_.\@`, with a suffix.
-fn is_unit_name(text: &str) -> bool {
-    (3..=255).contains(&text.len())
-        && text.contains('.')
-        && !text.starts_with(['-', '.'])
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b))
 }
 
 #[cfg(test)]

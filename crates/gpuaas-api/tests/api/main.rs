@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod agents;
-mod drift;
 mod batches;
+mod drift;
 mod http;
 mod leave;
 mod nodes;

@@ -24,7 +24,9 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    pub(crate) const fn from_bytes(bytes: [u8; 32]) -> Self {
+    /// The digest that these bytes are.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 }

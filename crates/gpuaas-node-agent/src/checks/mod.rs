@@ -1,6 +1,15 @@
 //! Whether a host is what its profile says: one finding for each check, always with a verdict.
 //!
-//! What cannot be seen counts as not there. A gate that passes because nobody looked is none.
+//! What cannot be seen counts as not there. A gate that passes because nobody looked is none. A
+//! check looks at the effect, never at the exit code of what should have brought it about: at the
+//! driver link of a function, not at the unit that binds it.
+//!
+//! Most effects are files below the host's root ([`look`]); the rest have to be asked for
+//! ([`ask`]): of systemd, of Open vSwitch, of nftables, of a port.
+
+pub(crate) mod ask;
+mod fabric;
+mod pci;
 
 use gpuaas_types::agent::{Finding, HostCheck};
 use host_facts::{HostFacts, HostRoot};
@@ -8,46 +17,33 @@ use host_facts::{HostFacts, HostRoot};
 /// Octets of an InfiniBand hardware address.
 const INFINIBAND_OCTETS: usize = 20;
 
-/// Looks for everything but units, which are systemd's to tell. `root` is none for a stand-in,
+/// A verdict and what was seen.
+type Seen = (bool, String);
+
+/// Looks at files and facts; none: the check has to be asked for. `root` is none for a stand-in,
 /// which has facts but no files. Blocking.
-pub(crate) fn look(root: Option<&HostRoot>, facts: &HostFacts, check: &HostCheck) -> Finding {
+pub(crate) fn look(
+    root: Option<&HostRoot>,
+    facts: &HostFacts,
+    check: &HostCheck,
+) -> Option<Finding> {
     let (passed, seen) = match check {
         HostCheck::FileExists { path } => match root {
             Some(root) if root.exists(path) => (true, "it is there".to_owned()),
             _ => (false, "it is not there".to_owned()),
         },
+        HostCheck::FileHasLine { path, line } => {
+            match root.and_then(|root| root.has_line(path, line)) {
+                Some(true) => (true, "it is there".to_owned()),
+                Some(false) => (false, format!("the file has no line {line:?}")),
+                None => (false, "there is no such file".to_owned()),
+            }
+        }
         HostCheck::MountPresent { target } => {
             match facts.mounts.iter().find(|mount| mount.target == *target) {
                 Some(mount) => (true, format!("{} ({})", mount.source, mount.fs_type)),
                 None => (false, "nothing is mounted there".to_owned()),
             }
-        }
-        HostCheck::PciPresent { vendor, device, count } => {
-            let same = |wanted: &str, found: &Option<String>| {
-                found.as_deref().is_some_and(|found| found.eq_ignore_ascii_case(wanted))
-            };
-            let found = facts.pci.iter().filter(|function| {
-                same(vendor, &function.vendor)
-                    && device.as_ref().is_none_or(|device| same(device, &function.device))
-            });
-            enough(found.count(), *count)
-        }
-        HostCheck::LinkUp { interface } => {
-            let link = facts.links.iter().find(|link| {
-                let address = link.mac_address.as_deref().unwrap_or_default();
-                link.name == *interface || address.eq_ignore_ascii_case(interface)
-            });
-            match link.map(|link| link.operstate.as_deref().unwrap_or("unknown")) {
-                Some(state) => (state == "up", format!("it is {state}")),
-                None => (false, "there is no such link".to_owned()),
-            }
-        }
-        HostCheck::InfinibandUp { count } => {
-            let up = facts.links.iter().filter(|link| {
-                let octets = link.mac_address.as_deref().map_or(0, |mac| mac.split(':').count());
-                octets == INFINIBAND_OCTETS && link.operstate.as_deref() == Some("up")
-            });
-            enough(up.count(), *count)
         }
         HostCheck::PackageInstalled { package } => {
             match root.and_then(|root| root.package_installed(package)) {
@@ -56,14 +52,65 @@ pub(crate) fn look(root: Option<&HostRoot>, facts: &HostFacts, check: &HostCheck
                 None => (false, "the host has no dpkg".to_owned()),
             }
         }
-        HostCheck::UnitActive { .. } => (false, "not looked at".to_owned()),
+        HostCheck::KernelArgument { argument } => kernel_argument(facts, argument),
+        HostCheck::Sysctl { name, value } => match root.and_then(|root| root.sysctl(name)) {
+            Some(seen) => (seen == *value, format!("it is {seen}")),
+            None => (false, "there is no such setting".to_owned()),
+        },
+        HostCheck::BundleDone { bundle } => bundle_done(root, bundle),
+        HostCheck::PciPresent { vendor, device, count } => {
+            pci::present(facts, vendor, device.as_deref(), *count)
+        }
+        HostCheck::DriverBound { vendor, device, class, driver, count } => {
+            let which = pci::Which { vendor, device: device.as_deref(), class: class.as_deref() };
+            pci::driver_bound(facts, which, driver, *count)
+        }
+        HostCheck::IommuGroupsWhole { driver } => pci::groups_whole(facts, driver),
+        HostCheck::VirtualFunctions { vendor, class, each, count } => {
+            let which = pci::Which { vendor, device: None, class: class.as_deref() };
+            pci::virtual_functions(facts, which, *each, *count)
+        }
+        HostCheck::AcsIsolates { driver } => pci::acs_isolates(root, facts, driver),
+        HostCheck::LinkUp { interface } => fabric::link_up(facts, interface),
+        HostCheck::InfinibandUp { count } => fabric::infiniband_up(facts, *count),
+        HostCheck::AddressOn { interface, subnet } => fabric::address(facts, interface, subnet),
+        HostCheck::RoutePresent { destination, interface } => {
+            fabric::route(facts, destination, interface)
+        }
+        HostCheck::Listens { address, port } => fabric::listens(facts, address, *port),
+        HostCheck::UnitActive { .. }
+        | HostCheck::HttpAnswers { .. }
+        | HostCheck::OvsBridge { .. }
+        | HostCheck::Masquerades { .. }
+        | HostCheck::NvidiaGpus { .. } => return None,
     };
-    Finding { name: check.name(), passed: Some(passed), seen }
+    Some(Finding { name: check.name(), passed: Some(passed), seen })
 }
 
-fn enough(found: usize, wanted: u32) -> (bool, String) {
+fn enough(found: usize, wanted: u32) -> Seen {
     let passed = u32::try_from(found).unwrap_or(u32::MAX) >= wanted;
     (passed, format!("{found} found, {wanted} wanted"))
+}
+
+fn kernel_argument(facts: &HostFacts, argument: &str) -> Seen {
+    match &facts.kernel_cmdline {
+        Some(line) if line.split_whitespace().any(|other| other == argument) => {
+            (true, "the kernel was started with it".to_owned())
+        }
+        Some(_) => (false, "the kernel was started without it".to_owned()),
+        None => (false, "the host has no /proc/cmdline".to_owned()),
+    }
+}
+
+/// Where bundles leave their markers.
+pub(crate) const MARKERS: &str = "/var/lib/gpuaas/site-bootstrap";
+
+fn bundle_done(root: Option<&HostRoot>, bundle: &str) -> Seen {
+    let path = format!("{MARKERS}/{bundle}.done");
+    match root {
+        Some(root) if root.exists(&path) => (true, format!("{path} is there")),
+        _ => (false, format!("there is no {path}")),
+    }
 }
 
 #[cfg(test)]
@@ -73,7 +120,7 @@ mod tests {
     fn verdict(root: Option<&HostRoot>, facts: &serde_json::Value, check: &str) -> Option<bool> {
         let facts: HostFacts = serde_json::from_value(facts.clone()).unwrap();
         let check: HostCheck = serde_json::from_str(check).unwrap();
-        let finding = look(root, &facts, &check);
+        let finding = look(root, &facts, &check).unwrap();
         assert_eq!(finding.name, check.name());
         finding.passed
     }

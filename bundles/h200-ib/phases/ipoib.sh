@@ -1,0 +1,73 @@
+#!/bin/bash
+# IPoIB: the links of the fabric, the host's address there, and a route to the whole fabric.
+#
+# Without addresses from the site, the first link gets one: the fabric's network part, and the host
+# part of the management address. In 192.168.0.0/16, 10.177.36.100 becomes 192.168.36.100. The route
+# has a metric, so that it never replaces the kernel's own route of an address.
+set -euo pipefail
+# shellcheck source=host.sh
+source "$GPUAAS_LIB"
+
+netplan=/etc/netplan/60-ipoib.yaml
+infiniband=32 # ARPHRD_INFINIBAND
+
+# The fabric's links by name. A virtual function's link is a guest's, not the host's.
+found_links() {
+    local folder
+    for folder in "$GPUAAS_SYSFS"/class/net/ibp*; do
+        if [[ -e $folder/type && $(<"$folder/type") == "$infiniband" && ! -e $folder/device/physfn ]]; then
+            printf '%s\n' "${folder##*/}"
+        fi
+    done | sort -V
+}
+
+derived_address() {
+    local management=$H200_MANAGEMENT_ADDRESS bounds first size
+    if [[ -z $management ]]; then management=$(management_address); fi
+    [[ -n $management ]] ||
+        fail "no management address to derive one from: set H200_IPOIB_ADDRESSES or H200_MANAGEMENT_ADDRESS"
+    bounds=$(subnet_bounds "$H200_FABRIC_SUBNET")
+    first=${bounds% *}
+    size=$((${bounds#* } - first + 1))
+    management=$(ip_number "${management%%[/ ]*}")
+    printf '%s/%s' "$(ip_text $((first + management % size)))" "${H200_FABRIC_SUBNET#*/}"
+}
+
+document() {
+    local index
+    printf '# Written by %s.\nnetwork:\n  version: 2\n  renderer: networkd\n  ethernets:\n' "${GPUAAS_BUNDLE%@*}"
+    for index in "${!links[@]}"; do
+        printf '    %s:\n      dhcp4: false\n      dhcp6: false\n      link-local: []\n      optional: true\n' "${links[index]}"
+        printf '      infiniband-mode: %s\n' "$H200_IPOIB_MODE"
+        if ((H200_IPOIB_MTU > 0)); then printf '      mtu: %s\n' "$H200_IPOIB_MTU"; fi
+        if ((index < ${#addresses[@]})); then
+            printf '      addresses:\n        - %s\n' "${addresses[index]}"
+            printf '      routes:\n        - to: %s\n          scope: link\n          metric: %s\n' \
+                "$H200_FABRIC_SUBNET" $((1024 + index))
+        fi
+    done
+}
+
+apply() {
+    host_do netplan generate
+    host_do networkctl reload
+    host_do networkctl reconfigure "${links[@]}"
+}
+
+read -r -a links <<<"$H200_IPOIB_INTERFACES"
+if ((${#links[@]} == 0)); then mapfile -t links < <(found_links); fi
+((${#links[@]})) || fail "there is no InfiniBand link named ibp*: are the HCAs there, and ib_ipoib loaded?"
+read -r -a addresses <<<"$H200_IPOIB_ADDRESSES"
+if ((${#addresses[@]} == 0)); then
+    derived=$(derived_address)
+    addresses=("$derived")
+    say "derived $derived for ${links[0]}"
+fi
+((${#addresses[@]} <= ${#links[@]})) || fail "${#addresses[@]} addresses for ${#links[@]} links (${links[*]})"
+for address in "${addresses[@]}"; do
+    host_in_subnet "$address" "$H200_FABRIC_SUBNET" ||
+        fail "$address is no address of a host in the fabric's subnet $H200_FABRIC_SUBNET"
+done
+
+place "$netplan" 0600 < <(document)
+after_change netplan-ipoib "$netplan" -- apply

@@ -1,0 +1,62 @@
+#!/bin/bash
+# Netdata for the operators: bounded on disk, on loopback only. nginx is its only reader.
+#
+# A slice host must not wait for telemetry: with H200_NETDATA_REQUIRED=0 a failure is a warning.
+set -euo pipefail
+# shellcheck source=host.sh
+source "$GPUAAS_LIB"
+
+if [[ $H200_NETDATA_REQUIRED == 0 ]]; then
+    H200_NETDATA_REQUIRED=1 bash "$0" || say "warning: no Netdata on this host; nothing depends on it"
+    exit 0
+fi
+
+[[ $H200_NETDATA_BIND == "127.0.0.1:$H200_NETDATA_PORT" ]] ||
+    fail "H200_NETDATA_BIND is $H200_NETDATA_BIND, not 127.0.0.1 with the port of H200_NETDATA_PORT ($H200_NETDATA_PORT): others read through the edge"
+((H200_NETDATA_RETENTION_MB >= 64)) || fail "H200_NETDATA_RETENTION_MB is at least 64"
+if [[ -n $(packages_missing netdata) ]]; then fail "the package netdata is not installed"; fi
+
+if ! compgen -G "$(at /usr)/lib*/netdata/plugins.d/go.d.plugin" >/dev/null; then
+    say "warning: this Netdata has no go.d.plugin; GPU metrics need the package netdata-plugin-go of its makers"
+fi
+
+# The setting of the budget has had two names; Netdata passes over the one that it does not know.
+place /etc/netdata/netdata.conf 0644 <<CONF
+# Written by ${GPUAAS_BUNDLE%@*}.
+[global]
+    run as user = netdata
+[db]
+    mode = dbengine
+    update every = 5
+    storage tiers = 1
+    dbengine multihost disk space MB = $H200_NETDATA_RETENTION_MB
+    dbengine tier 0 retention size = ${H200_NETDATA_RETENTION_MB}MiB
+[web]
+    bind to = $H200_NETDATA_BIND
+    web files owner = root
+    web files group = root
+    allow connections from = localhost 127.* ::1
+    allow dashboard from = localhost 127.* ::1
+    allow streaming from = !*
+    allow management from = !*
+    allow netdata.conf from = !*
+[plugins]
+    cgroups = yes
+    go.d = yes
+[registry]
+    enabled = no
+[statsd]
+    enabled = no
+CONF
+place /etc/netdata/go.d.conf 0644 <"$GPUAAS_BUNDLE_DIR/files/netdata/go.d.conf"
+files=(/etc/netdata/netdata.conf /etc/netdata/go.d.conf)
+for name in nvidia_smi docker systemdunits; do
+    place "/etc/netdata/go.d/$name.conf" 0644 <"$GPUAAS_BUNDLE_DIR/files/netdata/$name.conf"
+    files+=("/etc/netdata/go.d/$name.conf")
+done
+# Nothing leaves the host but through the edge.
+place /etc/netdata/.opt-out-from-anonymous-statistics 0644 </dev/null
+unit_running netdata.service "${files[@]}"
+if live || [[ -n $GPUAAS_FIXTURE_KERNEL ]]; then
+    http_soon "http://$H200_NETDATA_BIND/api/v1/info" 60 || fail "Netdata does not answer on $H200_NETDATA_BIND"
+fi

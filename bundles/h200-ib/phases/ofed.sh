@@ -1,0 +1,61 @@
+#!/bin/bash
+# Which InfiniBand stack the host has.
+#
+# none:  whatever the kernel brings and loads by itself.
+# inbox: the kernel's own modules, loaded at every boot; fails where the kernel has none.
+# doca:  NVIDIA's DKMS packages, from a repository that the site names.
+#
+# none is the default. In an image the DKMS packages can make MAAS' curtin fail in the kernel's or
+# the headers' post-install step, so they belong here, behind the installation; and a site asks for
+# them once it has seen them build for its kernel.
+set -euo pipefail
+# shellcheck source=host.sh
+source "$GPUAAS_LIB"
+
+modules=(mlx5_core mlx5_ib ib_umad ib_ipoib)
+modules_file=/etc/modules-load.d/gpuaas-fabric.conf
+
+load_modules() {
+    local module
+    for module in "${modules[@]}"; do
+        kernel_do modprobe "$module"
+    done
+}
+
+repository() {
+    local key_url=$H200_DOCA_KEY_URL url=$H200_DOCA_REPO_URL key
+    [[ $url == https://* && $key_url == https://* && $H200_DOCA_KEY_SHA256 =~ ^[0-9a-f]{64}$ ]] ||
+        fail "ofed=doca needs H200_DOCA_REPO_URL and H200_DOCA_KEY_URL (https) and H200_DOCA_KEY_SHA256"
+    key=$(mktemp)
+    trap 'rm -f -- "$key"' EXIT
+    curl -fsS --proto '=https' --max-time 60 --retry 3 -o "$key" -- "$key_url"
+    sha256sum --quiet -c - <<<"$H200_DOCA_KEY_SHA256  $key" ||
+        fail "the key at $key_url has another digest than H200_DOCA_KEY_SHA256"
+    place /etc/apt/keyrings/gpuaas-doca.asc 0644 <"$key"
+    place /etc/apt/sources.list.d/gpuaas-doca.list 0644 \
+        <<<"deb [signed-by=/etc/apt/keyrings/gpuaas-doca.asc] $url ./"
+}
+
+case $H200_OFED in
+    none)
+        say "the host keeps the kernel's own InfiniBand stack: DKMS packages are built on request only"
+        absent "$modules_file"
+        ;;
+    inbox)
+        printf '%s\n' "${modules[@]}" | place "$modules_file" 0644
+        after_change ofed-modules "$modules_file" -- load_modules
+        ;;
+    doca)
+        absent "$modules_file"
+        if [[ -z $(packages_missing doca-ofed) ]]; then
+            say "unchanged doca-ofed is installed"
+        elif ! live; then
+            say "would install doca-ofed from $H200_DOCA_REPO_URL"
+        else
+            repository
+            GPUAAS_PACKAGES=doca-ofed GPUAAS_OPTIONAL_PACKAGES=mlnx-fw-updater packages_install
+            reboot_needed "doca-ofed replaces modules that are in use"
+        fi
+        ;;
+    *) fail "H200_OFED is $H200_OFED, not none, inbox or doca" ;;
+esac

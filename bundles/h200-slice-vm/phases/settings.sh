@@ -1,0 +1,47 @@
+#!/bin/bash
+# The values that the slice units work with, checked against each other before anything changes.
+set -euo pipefail
+# shellcheck source=host.sh
+source "$GPUAAS_LIB"
+
+subnet=$GPUAAS_SLICE_GUEST_SUBNET
+bounds=$(subnet_bounds "$subnet")
+gateway=${GPUAAS_SLICE_GATEWAY%/*}
+[[ $(ip_text "${bounds% *}") == "${subnet%/*}" ]] || fail "$subnet names a host and no subnet"
+if [[ ${GPUAAS_SLICE_GATEWAY#*/} != "${subnet#*/}" ]] || ! host_in_subnet "$gateway" "$subnet"; then
+    fail "the gateway $GPUAAS_SLICE_GATEWAY is no host of the guests' subnet $subnet"
+fi
+for name in GPUAAS_SLICE_DHCP_FIRST GPUAAS_SLICE_DHCP_LAST; do
+    host_in_subnet "${!name}" "$subnet" || fail "$name ${!name} is no host of the guests' subnet $subnet"
+done
+first=$(ip_number "$GPUAAS_SLICE_DHCP_FIRST")
+last=$(ip_number "$GPUAAS_SLICE_DHCP_LAST")
+gateway_number=$(ip_number "$gateway")
+((first <= last)) || fail "the DHCP range $GPUAAS_SLICE_DHCP_FIRST to $GPUAAS_SLICE_DHCP_LAST is the wrong way round"
+((gateway_number < first || gateway_number > last)) || fail "the gateway $gateway is inside of the DHCP range"
+((last - first + 1 >= GPUAAS_SLICE_GPU_COUNT)) ||
+    fail "the DHCP range has $((last - first + 1)) addresses for $GPUAAS_SLICE_GPU_COUNT GPUs"
+((GPUAAS_SLICE_VF_COUNT == GPUAAS_SLICE_VFS_PER_HCA * GPUAAS_SLICE_HCA_COUNT)) ||
+    fail "GPUAAS_SLICE_VF_COUNT is $GPUAAS_SLICE_VF_COUNT, and $GPUAAS_SLICE_HCA_COUNT HCAs with $GPUAAS_SLICE_VFS_PER_HCA each have $((GPUAAS_SLICE_VFS_PER_HCA * GPUAAS_SLICE_HCA_COUNT))"
+for name in GPUAAS_SLICE_GPU_VENDOR GPUAAS_SLICE_HCA_VENDOR GPUAAS_SLICE_VF_DEVICE; do
+    [[ ${!name} =~ ^[0-9a-f]{4}$ ]] || fail "$name is ${!name}, not four hexadecimal digits"
+done
+for name in GPUAAS_SLICE_IOMMU_ARGUMENT GPUAAS_SLICE_PASSTHROUGH_ARGUMENT; do
+    [[ ${!name} =~ ^[a-z0-9_.]+=[A-Za-z0-9_,]+$ ]] || fail "$name is ${!name}, not NAME=VALUE"
+done
+
+settings() {
+    local name
+    printf '# Written by %s.\n' "${GPUAAS_BUNDLE%@*}"
+    for name in GPU_VENDOR GPU_COUNT HCA_VENDOR HCA_COUNT VFS_PER_HCA BRIDGE GATEWAY GUEST_SUBNET OVS_DATAPATH; do
+        name=GPUAAS_SLICE_$name
+        printf '%s=%s\n' "$name" "${!name}"
+    done
+    # Where sysfs is, and who plays the kernel, when it is not the kernel.
+    for name in GPUAAS_SYSFS GPUAAS_FIXTURE_KERNEL; do
+        if live && [[ -n ${!name} && ${!name} != /sys ]]; then printf '%s=%s\n' "$name" "${!name}"; fi
+    done
+}
+
+install_library
+place /etc/gpuaas/slice.env 0644 < <(settings)

@@ -1,0 +1,143 @@
+#!/bin/bash
+# shellcheck disable=SC2317 # functions are called by the tests, which shellcheck does not see
+# Runs the bundles' phases on folders that stand for hosts, and checks what they leave there: the
+# effects, that a second run changes nothing, what is refused, and what the tools of a host say of
+# the files. A tool that this machine lacks is named and skipped.
+#
+#   bundles/test.sh [TEST...]
+set -euo pipefail
+here=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
+work=$(mktemp -d)
+trap 'rm -rf -- "$work"' EXIT
+export PATH=$PATH:/usr/sbin:/sbin
+export GPUAAS_LIB=$here/../crates/gpuaas-node-agent/src/bundle/host.sh
+export GPUAAS_FIXTURE_KERNEL=$here/fixture/kernel
+export GPUAAS_SITE=lab GPUAAS_HOSTNAME=j22u11 GPUAAS_RUN_ID=run-1 LC_ALL=C
+failures=0
+
+wrong() {
+    printf 'FAIL %s: %s\n' "$current" "$*"
+    failures=$((failures + 1))
+}
+tool() {
+    command -v "$1" >/dev/null && return 0
+    printf 'skip %s: there is no %s\n' "$current" "$1"
+    return 1
+}
+own_network() {
+    unshare -n true 2>/dev/null && return 0
+    printf 'skip %s: no network namespace can be made\n' "$current"
+    return 1
+}
+has_line() { grep -qxF -- "$2" "$root$1" || wrong "$1 has no line: $2"; }
+has_no() { ! grep -qE -- "$2" "$root$1" || wrong "$1 has a line like $2"; }
+mode_is() { [[ $(stat -c %a -- "$root$1") == "$2" ]] || wrong "$1 has mode $(stat -c %a -- "$root$1"), not $2"; }
+said() { grep -qE -- "$1" "$work/said" || wrong "nothing like \"$1\" was said, but: $(<"$work/said")"; }
+logged() { grep -qE -- "$1" "$root/run/fixture/log" || wrong "the host was not asked to: $1"; }
+
+new_host() {
+    root=$work/host$((++hosts))
+    cp -a -- "$work/fresh" "$root"
+    export GPUAAS_HOST_ROOT=$root GPUAAS_SYSFS=$root/sys
+}
+
+# The inputs of a bundle as the launcher would set them: `export` lines, and its phases in order.
+manifest() {
+    python3 - "$here/$1/bundle.yaml" <<'PYTHON'
+import re, shlex, sys, yaml
+m = yaml.safe_load(open(sys.argv[1]))
+def check(kind, text):
+    import ipaddress
+    if isinstance(kind, dict):
+        (name, of), = kind.items()
+        return text in of if name == "choice" else all(check(of, w) for w in text.replace(",", " ").split())
+    if kind == "integer": return re.fullmatch(r"-?\d+", text)
+    if kind == "boolean": return text in "01"
+    if kind == "address": return ipaddress.ip_address(text)
+    if kind == "cidr": return "/" in text and ipaddress.ip_interface(text)
+    if kind == "interface": return re.fullmatch(r"[^/:\s]{1,15}", text)
+    return kind == "string"
+names = set()
+for name, i in m["inputs"].items():
+    assert re.fullmatch("[a-z][a-z0-9_]*", name) and re.fullmatch("[A-Z][A-Z0-9_]*", i["environment"]), name
+    assert i["about"] and "\n" not in i["about"] and i["environment"] not in names, name
+    assert not set(i) - {"type", "about", "default", "environment", "secret"}, name
+    names.add(i["environment"])
+    assert isinstance(i["default"], str) and check(i["type"], i["default"]), f"{name}: {i}"
+    assert not (i.get("secret") and i["default"]), name
+    print(f"export {i['environment']}={shlex.quote(i['default'])}")
+placeholders = set(re.findall(r"\{([a-z_]+)\}", yaml.safe_dump([m["expects"], m.get("requires", [])])))
+assert placeholders <= set(m["inputs"]), placeholders - set(m["inputs"])
+booleans = {n for n, i in m["inputs"].items() if i["type"] == "boolean"}
+for item in m["phases"] + m["expects"]:
+    assert set(item.get("gates", [])) <= {"active", "slice_ready", "telemetry"}, item
+    assert not ("slice_ready" in item.get("gates", []) and "19998" in str(item)), item
+    assert item.get("only_when") is None or item["only_when"] in booleans, item
+print("phases=(" + " ".join(p["name"] for p in m["phases"] if p["run"] == f"phases/{p['name']}.sh") + ")")
+for kind in ("required", "optional"):
+    name = "GPUAAS_PACKAGES" if kind == "required" else "GPUAAS_OPTIONAL_PACKAGES"
+    print(f"export {name}={shlex.quote(' '.join(m['packages'][kind]))}")
+print(f"export GPUAAS_BUNDLE={m['name']}@{m['version']}")
+for r in m.get("requires", []):
+    print("requires=" + shlex.quote(" ".join(r["with"])))
+PYTHON
+}
+
+use() {
+    export GPUAAS_BUNDLE_DIR=$here/$1
+    # shellcheck source=/dev/null
+    source <(manifest "$1")
+}
+
+phase() { # NAME [VARIABLE=VALUE...]
+    env "${@:2}" bash "$GPUAAS_BUNDLE_DIR/phases/$1.sh" >"$work/said" 2>&1
+}
+passes() { phase "$@" || wrong "phase $* failed: $(<"$work/said")"; }
+refused() { # PATTERN NAME [VARIABLE=VALUE...]
+    local before
+    before=$(digest)
+    if phase "${@:2}"; then wrong "phase ${*:2} was not refused"; fi
+    said "$1"
+    [[ $(digest) == "$before" ]] || wrong "phase ${*:2} was refused and changed something"
+}
+
+# Everything in the host's folder but times.
+digest() {
+    (cd -- "$root" && find . -type f -printf '%p %m\n' -o -printf '%p %y %l\n' | sort &&
+        find . -type f -size -70000k ! -path './dev/*' -print0 | sort -z | xargs -0 sha256sum) | sha256sum
+}
+again() { # NAME [VARIABLE=VALUE...]: the same phase changes nothing
+    local before
+    before=$(digest)
+    passes "$@"
+    [[ $(digest) == "$before" ]] || wrong "a second run of $* changed something"
+    ! grep -E '^changed' "$work/said" || wrong "a second run of $* said changed"
+}
+twice() {
+    passes "$@"
+    cp -- "$work/said" "$work/first"
+    again "$@"
+    cp -- "$work/first" "$work/said"
+}
+
+for file in "$here"/tests/*.sh; do
+    # shellcheck source=/dev/null
+    source "$file"
+done
+
+current=setup
+hosts=0
+for needed in python3 mkfs.ext4 blkid wipefs; do tool "$needed" || exit 0; done
+python3 -c 'import yaml' 2>/dev/null || { printf 'skip: python3 has no yaml\n'; exit 0; }
+mkdir -- "$work/fresh"
+"$here/fixture/make-host.sh" "$work/fresh"
+if (($# == 0)); then mapfile -t tests < <(compgen -A function test_); else tests=("${@/#/test_}"); fi
+for test in "${tests[@]}"; do
+    current=${test#test_}
+    new_host
+    before=$failures
+    "$test"
+    if ((failures == before)); then printf 'ok   %s\n' "$current"; fi
+done
+printf '%s tests, %s failures\n' "${#tests[@]}" "$failures"
+exit $((failures > 0))

@@ -1,0 +1,193 @@
+# shellcheck shell=bash disable=SC2154,SC2016 # sourced by test.sh, which sets these
+# h200-ib.
+
+test_wait_online() {
+    use h200-ib
+    twice wait-online
+    has_line /etc/systemd/system/systemd-networkd-wait-online.service.d/90-gpuaas-bounded.conf \
+        "ExecStart=/lib/systemd/systemd-networkd-wait-online --any --timeout=30"
+    refused "from 1 to 600" wait-online H200_WAIT_ONLINE_SECONDS=0
+}
+
+test_packages() {
+    use h200-ib
+    twice packages
+    logged "install --no-install-recommends -- ca-certificates docker.io"
+    said "optional package rshim cannot be installed"
+}
+
+test_packages_that_stay_away() {
+    use h200-ib
+    if phase packages GPUAAS_PACKAGES=rshim GPUAAS_OPTIONAL_PACKAGES=; then wrong "a required package is missing"; fi
+    said "Unable to locate package rshim"
+}
+
+test_ofed() {
+    use h200-ib
+    twice ofed
+    said "on request only"
+    twice ofed H200_OFED=inbox
+    has_line /etc/modules-load.d/gpuaas-fabric.conf ib_ipoib
+    logged "modprobe mlx5_ib"
+    twice ofed
+    [[ ! -e $root/etc/modules-load.d/gpuaas-fabric.conf ]] || wrong "none leaves the modules' file"
+    refused "not none, inbox or doca" ofed H200_OFED=mine
+}
+
+test_ipoib() {
+    use h200-ib
+    twice ipoib
+    mode_is /etc/netplan/60-ipoib.yaml 600
+    said "derived 192.168.36.100/16 for ibp20s0"
+    has_line /etc/netplan/60-ipoib.yaml "    ibp132s0:"
+    [[ $(grep -c 'infiniband-mode: datagram' "$root/etc/netplan/60-ipoib.yaml") == 8 ]] || wrong "eight links are wanted"
+    has_no /etc/netplan/60-ipoib.yaml enp0s1
+    logged "networkctl reconfigure ibp20s0 ibp36s0"
+    if tool netplan; then
+        mkdir -p -- "$work/netplan/etc/netplan"
+        cp -p -- "$root/etc/netplan/60-ipoib.yaml" "$work/netplan/etc/netplan/"
+        netplan generate --root-dir "$work/netplan" >"$work/said" 2>&1 || wrong "netplan: $(<"$work/said")"
+        [[ ! -s $work/said ]] || wrong "netplan says: $(<"$work/said")"
+        local network=/run/systemd/network/10-netplan-ibp20s0.network
+        root=$work/netplan has_line "$network" "Address=192.168.36.100/16"
+        root=$work/netplan has_line "$network" "Destination=192.168.0.0/16"
+        root=$work/netplan has_line "$network" "Scope=link"
+        root=$work/netplan has_line "$network" "Mode=datagram"
+    fi
+}
+
+test_ipoib_of_a_site() {
+    use h200-ib
+    twice ipoib H200_IPOIB_INTERFACES="ibp36s0 ibp52s0" H200_IPOIB_ADDRESSES="192.168.7.1/24 192.168.7.2/24" H200_IPOIB_MTU=4092
+    has_line /etc/netplan/60-ipoib.yaml "        - 192.168.7.2/24"
+    has_line /etc/netplan/60-ipoib.yaml "      mtu: 4092"
+    has_no /etc/netplan/60-ipoib.yaml ibp20s0
+    twice ipoib H200_MANAGEMENT_ADDRESS=10.9.8.7/20 H200_FABRIC_SUBNET=172.20.4.0/22
+    has_line /etc/netplan/60-ipoib.yaml "        - 172.20.4.7/22"
+}
+
+test_ipoib_refusals() {
+    use h200-ib
+    refused "no address of a host in the fabric" ipoib H200_IPOIB_ADDRESSES=10.0.0.1/24
+    refused "no address of a host in the fabric" ipoib H200_IPOIB_ADDRESSES=192.168.255.255/16
+    refused "no address of a host in the fabric" ipoib H200_MANAGEMENT_ADDRESS=10.1.0.0/8
+    refused "2 addresses for 1 links" ipoib H200_IPOIB_INTERFACES=ibp20s0 H200_IPOIB_ADDRESSES="192.168.0.1/16 192.168.0.2/16"
+    refused "no management address" ipoib GPUAAS_FIXTURE_KERNEL=
+    rm -- "$root"/sys/class/net/ibp*
+    refused "no InfiniBand link" ipoib
+}
+
+test_login_user() {
+    use h200-ib
+    local key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHRlc3Q= ops@example" hash='$6$salt$abcdefghijk./'
+    twice login-user
+    has_line /etc/ssh/sshd_config.d/10-gpuaas.conf "PasswordAuthentication no"
+    has_no /etc/passwd hpcadmin
+    if ! tool useradd; then return; fi
+    if ((EUID != 0)); then printf 'skip %s: useradd needs root\n' "$current" && return; fi
+    twice login-user H200_LOGIN_USER=hpcadmin H200_LOGIN_KEYS="$key;$key 2" H200_LOGIN_PASSWORD_HASH="$hash"
+    ! grep -qF -- "$hash" "$work/first" "$work/said" || wrong "the hash was shown"
+    has_line /etc/ssh/authorized_keys.d/hpcadmin "$key"
+    grep -qF "hpcadmin:$hash:" "$root/etc/shadow" || wrong "the password is not set: $(<"$root/etc/shadow")"
+    mode_is /etc/sudoers.d/90-gpuaas-hpcadmin 440
+    if tool visudo; then visudo -cqf "$root/etc/sudoers.d/90-gpuaas-hpcadmin" || wrong "visudo"; fi
+    twice login-user H200_LOGIN_USER=hpcadmin H200_LOGIN_SUDO=0 H200_SSH_PASSWORD_AUTH=1
+    [[ ! -e $root/etc/sudoers.d/90-gpuaas-hpcadmin ]] || wrong "sudo stays"
+    has_line /etc/ssh/sshd_config.d/10-gpuaas.conf "PasswordAuthentication yes"
+    refused "no public key" login-user H200_LOGIN_USER=x H200_LOGIN_KEYS="command=\"id\" $key"
+    refused "no user's name" login-user H200_LOGIN_USER="-x"
+    refused "a system's user" login-user H200_LOGIN_USER=root
+    refused "no hash of crypt" login-user H200_LOGIN_USER=hpcadmin H200_LOGIN_PASSWORD_HASH=secret
+}
+
+test_data_disks() {
+    use h200-ib
+    local before
+    before=$(sha256sum "$root"/dev/nvme[023]n1)
+    twice data-disks H200_DATA_DISK_MIN_GB=0
+    said "unchanged nvme0n1: it has partitions"
+    said "changed nvme1n1 is /share1"
+    said "unchanged nvme2n1: it has a signature"
+    said "unchanged nvme3n1: it holds data"
+    said "changed nvme4n1 is /share2"
+    [[ $(sha256sum "$root"/dev/nvme[023]n1) == "$before" ]] || wrong "a disk that holds something was written to"
+    has_line /etc/fstab "UUID=$(blkid -p -s UUID -o value "$root/dev/nvme1n1") /share1 ext4 defaults,nofail,x-systemd.device-timeout=30s 0 2"
+    [[ $(grep -c UUID "$root/etc/fstab") == 3 && $(head -n 1 "$root/etc/fstab") == *" / ext4 "* ]] || wrong "fstab: $(<"$root/etc/fstab")"
+    logged "mount /share2"
+}
+
+test_data_disks_too_small_and_held() {
+    use h200-ib
+    twice data-disks
+    said "unchanged nvme1n1: it is smaller than 500 GB"
+    : >"$root/sys/block/nvme1n1/holders/md0"
+    printf '/dev/nvme4n1 /data xfs defaults 0 0\n' >>"$root/etc/fstab"
+    twice data-disks H200_DATA_DISK_MIN_GB=0
+    said "unchanged nvme1n1: another device uses it"
+    said "unchanged nvme4n1: fstab names it"
+}
+
+# A tool that fails says nothing of a disk, so the disk stays.
+test_data_disks_with_a_broken_tool() {
+    use h200-ib
+    local tool before
+    before=$(sha256sum "$root"/dev/*)
+    mkdir -- "$work/broken"
+    for tool in wipefs blkid cmp; do
+        printf '#!/bin/bash\nexit 1\n' >"$work/broken/$tool"
+        chmod +x "$work/broken/$tool"
+        passes data-disks H200_DATA_DISK_MIN_GB=0 PATH="$work/broken:$PATH"
+        rm -- "$work/broken/$tool"
+        [[ $(sha256sum "$root"/dev/*) == "$before" ]] || wrong "a disk was written to without $tool"
+    done
+}
+
+# A run that ended between fstab and the disk is completed, not repeated.
+test_data_disks_broken_off() {
+    use h200-ib
+    mkdir -p -- "$root/var/lib/gpuaas/data-disks" "$root/share1"
+    printf '22222222-2222-4222-8222-222222222222 /share1\n' >"$root/var/lib/gpuaas/data-disks/nvme1n1"
+    printf 'UUID=22222222-2222-4222-8222-222222222222 /share1 ext4 defaults,nofail 0 2\n' >>"$root/etc/fstab"
+    twice data-disks H200_DATA_DISK_MIN_GB=0
+    [[ $(blkid -p -s UUID -o value "$root/dev/nvme1n1") == 22222222-* ]] || wrong "another UUID than planned"
+    [[ $(grep -c ' /share1 ' "$root/etc/fstab") == 1 ]] || wrong "fstab has /share1 twice"
+}
+
+test_acs() {
+    use h200-ib
+    if ! tool setpci; then return; fi
+    refused "refused: without ACS" acs H200_HOST_ROLE=slice
+    twice acs
+    said "ACS is off on 24 of 32 bridges"
+    [[ $(setpci -A linux-sysfs -O "sysfs.path=$root/sys/bus/pci" -s 0000:12:00.0 ECAP_ACS+6.w) == 0000 ]] || wrong "ACS is on"
+}
+
+test_hardware_sync() {
+    use h200-ib
+    twice hardware-sync
+    [[ -e $root/run/fixture/active/maas_hardware_sync.timer ]] || wrong "the timer does not run"
+    rm -- "$root"/usr/lib/systemd/system/maas_hardware_sync.timer
+    again hardware-sync
+    refused "deployed without enable_hw_sync" hardware-sync H200_REQUIRE_HW_SYNC=1
+}
+
+# No phase may write past the host's folder, not even along a link that is inside of it.
+test_a_link_out_of_the_host() {
+    use h200-ib
+    mkdir -- "$work/outside"
+    ln -s -- "$work/outside" "$root/etc/netplan"
+    refused "leads out of" ipoib
+    [[ -z $(ls -A -- "$work/outside") ]] || wrong "something was written outside"
+    rmdir -- "$work/outside"
+    refused "this machine's own /sys" ipoib GPUAAS_SYSFS=/sys
+}
+
+# Without somebody who plays the host, commands are named and nothing counts as applied.
+test_nobody_plays_the_host() {
+    use h200-ib
+    passes ipoib GPUAAS_FIXTURE_KERNEL= H200_MANAGEMENT_ADDRESS=10.177.36.100/24
+    said "would run netplan generate"
+    [[ ! -e $root/var/lib/gpuaas/applied/netplan-ipoib ]] || wrong "it counts as applied"
+    again ipoib GPUAAS_FIXTURE_KERNEL= H200_MANAGEMENT_ADDRESS=10.177.36.100/24
+    said "would run netplan generate"
+}

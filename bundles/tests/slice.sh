@@ -1,0 +1,202 @@
+# shellcheck shell=bash disable=SC2154,SC2016 # sourced by test.sh, which sets these
+# h200-slice-vm.
+
+driver_of() { basename -- "$(readlink -- "$root/sys/bus/pci/devices/$1/driver")"; }
+
+# What each input of h200-ib is set to exists there.
+test_required_inputs() {
+    use h200-slice-vm
+    local name wanted=$requires
+    for name in $wanted; do
+        grep -qx "  $name:" "$here/h200-ib/bundle.yaml" || wrong "h200-ib has no input $name"
+    done
+    grep -qx "  - bundle: h200-ib@$(sed -n 's/^version: //p' "$here/h200-ib/bundle.yaml")" "$here/h200-slice-vm/bundle.yaml" ||
+        wrong "it requires another version of h200-ib"
+}
+
+test_settings() {
+    use h200-slice-vm
+    twice settings
+    has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_GATEWAY=10.100.0.1/24"
+    twice settings GPUAAS_SLICE_GUEST_SUBNET=10.7.0.0/22 GPUAAS_SLICE_GATEWAY=10.7.3.254/22 GPUAAS_SLICE_DHCP_FIRST=10.7.0.1 GPUAAS_SLICE_DHCP_LAST=10.7.3.253
+    refused "wrong way round" settings GPUAAS_SLICE_DHCP_FIRST=10.100.0.200 GPUAAS_SLICE_DHCP_LAST=10.100.0.100
+    refused "DHCP_LAST 10.101.0.9 is no host of" settings GPUAAS_SLICE_DHCP_LAST=10.101.0.9
+    refused "DHCP_LAST 10.100.0.255 is no host of" settings GPUAAS_SLICE_DHCP_LAST=10.100.0.255
+    refused "is inside of the DHCP range" settings GPUAAS_SLICE_DHCP_FIRST=10.100.0.1
+    refused "7 addresses for 8 GPUs" settings GPUAAS_SLICE_DHCP_FIRST=10.100.0.10 GPUAAS_SLICE_DHCP_LAST=10.100.0.16
+    refused "is no host of the guests' subnet" settings GPUAAS_SLICE_GATEWAY=10.100.0.1/16
+    refused "names a host and no subnet" settings GPUAAS_SLICE_GUEST_SUBNET=10.100.0.9/24
+    refused "8 HCAs with 2 each have 16" settings GPUAAS_SLICE_VFS_PER_HCA=2
+    refused "four hexadecimal digits" settings GPUAAS_SLICE_VF_DEVICE=0x101e
+}
+
+test_kernel_arguments() {
+    use h200-slice-vm
+    twice kernel-arguments
+    has_line /etc/default/grub 'GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=pt intel_iommu=on"'
+    has_line /etc/default/grub "# kept"
+    has_line /boot/grub/cmdline "console=tty1 console=ttyS0 intel_iommu=on iommu=pt"
+    said "reboot needed: the kernel was started without intel_iommu=on iommu=pt"
+    [[ $(grep -c update-grub "$root/run/fixture/log") == 1 ]] || wrong "update-grub ran more than once"
+    printf 'ro intel_iommu=on iommu=pt\n' >"$root/proc/cmdline"
+    passes kernel-arguments
+    again kernel-arguments
+    [[ ! -e $root/run/gpuaas/reboot-needed ]] || wrong "it still wants a reboot"
+    # Without the cloud image's drop-in nothing is there twice, and without a file there is one.
+    rm -- "$root/etc/default/grub.d/50-cloudimg-settings.cfg" "$root/etc/default/grub"
+    twice kernel-arguments GPUAAS_SLICE_IOMMU_ARGUMENT=amd_iommu=on
+    has_line /boot/grub/cmdline "amd_iommu=on iommu=pt"
+}
+
+test_fabric_vfs_and_vfio() {
+    use h200-slice-vm
+    passes settings
+    twice fabric-vfs
+    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 8 ]] || wrong "eight virtual functions are wanted"
+    [[ $(<"$root/sys/bus/pci/devices/0000:00:01.0/sriov_numvfs") == 0 ]] || wrong "the Ethernet adapter has functions"
+    logged "ip link set dev ibp36s0 vf 0 node_guid 96:6d:ae:f0:00:12:34:01"
+    logged "ip link set dev ibp36s0 vf 0 state auto"
+    twice vfio-devices
+    [[ $(driver_of 0000:13:00.0) == vfio-pci && $(driver_of 0000:84:00.1) == vfio-pci ]] || wrong "not bound to vfio-pci"
+    [[ $(driver_of 0000:14:00.0) == mlx5_core ]] || wrong "the HCA itself was taken"
+    [[ $(compgen -G "$root/sys/bus/pci/drivers/vfio-pci/0000:*" | wc -l) == 16 ]] || wrong "16 functions are wanted"
+    # IPoIB does not take a guest's link for the host's.
+    use h200-ib
+    passes ipoib
+    # After a boot the kernel knows nothing of it, and the units do it all again.
+    use h200-slice-vm
+    passes fabric-vfs
+    said "unchanged /etc/systemd/system/gpuaas-slice-fabric-vfs.service"
+}
+
+# NVIDIA's driver has the GUIDs in sysfs.
+test_fabric_vfs_of_doca() {
+    use h200-slice-vm
+    passes settings
+    mkdir -p -- "$root/run/fixture/driver"
+    : >"$root/run/fixture/driver/nvidia"
+    twice fabric-vfs
+    [[ $(<"$root/sys/bus/pci/devices/0000:14:00.0/sriov/0/policy") == Follow ]] || wrong "the link's policy"
+    [[ $(<"$root/sys/bus/pci/devices/0000:24:00.0/sriov/0/node") == 96:6d:ae:f0:00:12:34:01 ]] ||
+        wrong "the GUID is $(<"$root/sys/bus/pci/devices/0000:24:00.0/sriov/0/node")"
+}
+
+test_fabric_vfs_change_only_without_guests() {
+    use h200-slice-vm
+    passes settings
+    passes fabric-vfs
+    passes settings GPUAAS_SLICE_VFS_PER_HCA=2 GPUAAS_SLICE_VF_COUNT=16
+    passes fabric-vfs
+    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 16 ]] || wrong "16 virtual functions are wanted"
+    passes settings GPUAAS_SLICE_VFS_PER_HCA=17 GPUAAS_SLICE_VF_COUNT=136
+    if phase fabric-vfs; then wrong "more functions than the HCA can have"; fi
+    said "can have 16 virtual functions, and 17 are wanted"
+    passes settings
+    : >"$root/run/fixture/qemu"
+    if phase fabric-vfs; then wrong "functions were taken from a running guest"; fi
+    said "a guest that runs may use one"
+    rm -- "$root/run/fixture/qemu"
+    : >"$root/run/fixture/no-pgrep"
+    if phase fabric-vfs; then wrong "nobody knows whether a guest runs"; fi
+    said "pgrep: 127"
+    rm -- "$root/run/fixture/no-pgrep"
+    twice fabric-vfs
+    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 8 ]] || wrong "eight virtual functions are wanted"
+}
+
+test_vfio_refusals() {
+    use h200-slice-vm
+    passes settings
+    passes fabric-vfs
+    ln -s -- ../../../bus/pci/devices/0000:00:01.0 "$root/sys/kernel/iommu_groups/$(basename -- "$(readlink -- "$root/sys/bus/pci/devices/0000:13:00.0/iommu_group")")/devices/0000:00:01.0"
+    if phase vfio-devices; then wrong "a shared group was taken"; fi
+    said "0000:13:00.0 shares IOMMU group [0-9]+ with 0000:00:01.0"
+    [[ $(driver_of 0000:13:00.0) == nvidia ]] || wrong "it was bound all the same"
+    passes settings GPUAAS_SLICE_GPU_COUNT=9
+    if phase vfio-devices; then wrong "a GPU is missing"; fi
+    said "8 GPUs, 9 wanted"
+}
+
+# Before the reboot that turns the IOMMU on, the unit waits for it.
+test_vfio_before_the_reboot() {
+    use h200-slice-vm
+    passes settings
+    rm -rf -- "$root/sys/kernel/iommu_groups"
+    twice vfio-devices
+    said "starts with the next boot"
+    [[ -L $root/etc/systemd/system/multi-user.target.wants/gpuaas-slice-vfio-devices.service ]] || wrong "it is not enabled"
+    [[ ! -e $root/run/fixture/active/gpuaas-slice-vfio-devices.service ]] || wrong "it was started"
+}
+
+test_network() {
+    use h200-slice-vm
+    passes settings
+    twice network-baseline
+    [[ $(<"$root/proc/sys/net/ipv4/ip_forward") == 1 ]] || wrong "nothing is forwarded"
+    logged "iptables -w 10 -I DOCKER-USER -i ovsbr0 -j ACCEPT"
+    twice ovs-bridge
+    logged "ovs-vsctl --timeout=30 --may-exist add-br ovsbr0 -- set bridge ovsbr0 datapath_type=system"
+    logged "ip addr replace 10.100.0.1/24 dev ovsbr0"
+    if tool nft && own_network; then
+        # Twice, as a restart does: the rules are there once.
+        unshare -n bash -euc 'nft -c -f "$0"; nft -f "$0"; nft -f "$0"; nft list ruleset' "$root/etc/gpuaas/slice.nft" >"$work/said" 2>&1 ||
+            wrong "nft: $(<"$work/said")"
+        [[ $(grep -c "ip saddr 10.100.0.0/24 ip daddr != 10.100.0.0/24 masquerade" "$work/said") == 1 ]] || wrong "rules: $(<"$work/said")"
+    fi
+}
+
+test_dnsmasq_and_libvirt() {
+    use h200-slice-vm
+    passes settings
+    twice dnsmasq
+    has_line /etc/dnsmasq.d/gpu_subnet.conf "dhcp-range=10.100.0.10,10.100.0.250,255.255.255.0,12h"
+    if tool dnsmasq; then
+        # Beside the file that libvirt's package puts there.
+        printf 'bind-interfaces\nexcept-interface=virbr0\n' >"$root/etc/dnsmasq.d/libvirt-daemon"
+        dnsmasq --test --conf-file=/dev/null --conf-dir="$root/etc/dnsmasq.d" >"$work/said" 2>&1 || wrong "dnsmasq: $(<"$work/said")"
+        said "syntax check OK"
+    fi
+    twice libvirt
+    has_line /etc/systemd/system/libvirtd.service.d/10-gpuaas-slice.conf "ExecStart=/usr/sbin/libvirtd"
+}
+
+test_units() {
+    local name copy=$work/units
+    tool systemd-analyze || return 0
+    mkdir -- "$copy"
+    for name in "$here"/h200-*/files/*.service; do
+        sed "s|/usr/local/sbin/|$(dirname -- "$name")/|; s|^EnvironmentFile=|&-|" "$name" >"$copy/${name##*/}"
+    done
+    printf '[Service]\nExecStart=/bin/true\n' | tee "$copy/openvswitch-switch.service" >"$copy/libvirtd.service"
+    for name in "$copy"/gpuaas-*.service; do
+        SYSTEMD_UNIT_PATH="$copy:" systemd-analyze verify --man=no "$name" >"$work/said" 2>&1 || wrong "verify ${name##*/}: $(<"$work/said")"
+        ! grep -F "${name##*/}" "$work/said" || wrong "verify ${name##*/} said that"
+    done
+}
+
+# By hand: the launcher is called with the bundle's folder.
+test_bootstrap() {
+    local bundle
+    printf '#!/bin/bash\nprintf "%%s|" "$@"\n' >"$work/launcher"
+    chmod +x "$work/launcher"
+    for bundle in h200-ib h200-slice-vm; do
+        [[ $(cd / && GPUAAS_LAUNCHER=$work/launcher "$here/$bundle/bootstrap.sh" --plan) == "bundle|run|$here/$bundle|--plan|" ]] || wrong "$bundle"
+        if GPUAAS_LAUNCHER=$work/none "$here/$bundle/bootstrap.sh" >"$work/said" 2>&1; then wrong "it ran without a launcher"; fi
+        said "there is no launcher"
+    done
+}
+
+test_scripts() {
+    local name
+    for name in "$here"/h200-*/phases/*.sh "$here"/h200-*/bootstrap.sh "$here"/h200-ib/files/gpuaas-acs "$here"/h200-slice-vm/files/gpuaas-slice-*; do
+        [[ $name == *.service ]] && continue
+        [[ $(head -n 1 -- "$name") == '#!/bin/bash' ]] || wrong "$name begins otherwise"
+        grep -qx 'set -euo pipefail' "$name" || wrong "$name does not stop at a failure"
+        (($(wc -l <"$name") < 120)) || wrong "$name has 120 lines or more"
+    done
+    if tool shellcheck; then
+        shellcheck -x "$here"/test.sh "$here"/tests/*.sh "$here"/fixture/{kernel,make-host.sh} "$GPUAAS_LIB" "$here"/h200-*/{phases/*.sh,bootstrap.sh} \
+            "$here"/h200-ib/files/gpuaas-acs "$here"/h200-slice-vm/files/gpuaas-slice-{fabric-vfs,vfio-devices,network-baseline,ovs-bridge} ||
+            wrong "shellcheck"
+    fi
+}

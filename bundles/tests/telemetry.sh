@@ -1,0 +1,109 @@
+# shellcheck shell=bash disable=SC2154,SC2016 # sourced by test.sh, which sets these
+# Netdata and its edge.
+
+test_netdata() {
+    use h200-ib
+    twice netdata
+    for line in "bind to = 127.0.0.1:19998" "update every = 5" "dbengine multihost disk space MB = 256" "dbengine tier 0 retention size = 256MiB"; do
+        grep -qxF -- "    $line" "$root/etc/netdata/netdata.conf" || wrong "netdata.conf has no $line"
+    done
+    has_line /etc/netdata/go.d.conf "  nvidia_smi: yes"
+    logged "systemctl restart netdata.service"
+    if tool python3; then
+        python3 -c 'import sys, yaml; [yaml.safe_load(open(f)) for f in sys.argv[1:]]' "$root"/etc/netdata/go.d.conf "$root"/etc/netdata/go.d/*.conf || wrong "not YAML"
+    fi
+    # A changed budget restarts it, once.
+    twice netdata H200_NETDATA_RETENTION_MB=512
+    [[ $(grep -c "restart netdata" "$root/run/fixture/log") == 2 ]] || wrong "restarts: $(<"$root/run/fixture/log")"
+    refused "not 127.0.0.1 with the port" netdata H200_NETDATA_BIND=0.0.0.0:19998
+    refused "not 127.0.0.1 with the port" netdata H200_NETDATA_BIND=127.0.0.1:1
+    refused "at least 64" netdata H200_NETDATA_RETENTION_MB=8
+}
+
+# A run that broke off between the file and the restart is made good.
+test_netdata_broken_off() {
+    use h200-ib
+    passes netdata
+    rm -- "$root/var/lib/gpuaas/applied/unit-netdata.service"
+    passes netdata
+    said "unchanged /etc/netdata/netdata.conf"
+    [[ $(grep -c "restart netdata" "$root/run/fixture/log") == 2 ]] || wrong "it was not restarted"
+}
+
+test_netdata_is_no_gate_of_a_slice() {
+    use h200-ib
+    sed -i 's/Package: netdata/Package: other/; s/Package: nginx-light/Package: another/' "$root/var/lib/dpkg/status"
+    refused "package netdata is not installed" netdata
+    refused "nginx nor nginx-light" telemetry-edge
+    passes netdata H200_NETDATA_REQUIRED=0
+    said "warning: no Netdata"
+    passes telemetry-edge H200_NETDATA_REQUIRED=0
+    said "warning: no telemetry edge"
+}
+
+test_edge() {
+    use h200-ib
+    passes netdata
+    twice telemetry-edge H200_TELEMETRY_DENY=10.100.0.0/24
+    local site=/etc/nginx/sites-available/gpuaas-netdata-edge
+    has_line $site "    listen 0.0.0.0:19999;"
+    has_line $site "    10.177.36.0/24 0;"
+    has_line $site "    10.100.0.0/24 1;"
+    has_line $site "        return 302 /v2/spaces/j22u11/rooms/local/overview;"
+    has_no $site '@[A-Z]+@'
+    [[ $(readlink -- "$root/etc/nginx/sites-enabled/gpuaas-netdata-edge") == "$site" ]] || wrong "it is not enabled"
+    [[ ! -L $root/etc/nginx/sites-enabled/default ]] || wrong "the default site stays"
+    twice telemetry-edge H200_NETDATA_EDGE_LISTEN=10.177.36.100:29999 H200_NETDATA_EDGE_PORT=29999 H200_NETDATA_REQUIRED=0
+    has_line $site "    listen 127.0.0.1:29999;"
+    refused "set both" telemetry-edge H200_NETDATA_EDGE_LISTEN=0.0.0.0:1
+    refused "not ADDRESS:PORT" telemetry-edge "H200_NETDATA_EDGE_LISTEN=0.0.0.0:1;root /"
+    refused "not on 127.0.0.1" telemetry-edge H200_NETDATA_BIND=10.0.0.1:19998
+}
+
+# The real nginx in a network of its own, with a small Netdata behind it.
+test_edge_with_nginx() {
+    use h200-ib
+    if ! tool nginx || ! tool curl || ! own_network; then return; fi
+    passes netdata
+    passes telemetry-edge H200_TELEMETRY_DENY=10.100.0.0/24 H200_TELEMETRY_ALLOW="10.177.0.0/16 10.100.0.0/16"
+    local conf=$root/run/nginx.conf
+    cat >"$conf" <<CONF
+pid $root/run/nginx.pid;
+error_log $root/run/error.log;
+user root;
+worker_processes 1;
+events {}
+http {
+    access_log off;
+    client_body_temp_path $root/run/t1; proxy_temp_path $root/run/t2; fastcgi_temp_path $root/run/t3;
+    uwsgi_temp_path $root/run/t4; scgi_temp_path $root/run/t5;
+    include $root/etc/nginx/sites-available/gpuaas-netdata-edge;
+}
+CONF
+    nginx -q -t -c "$conf" >"$work/said" 2>&1 || wrong "nginx -t: $(<"$work/said")"
+    # shellcheck disable=SC2016 # the inner shell expands it
+    unshare -n bash -c '
+        set -euo pipefail
+        ip link set lo up
+        for address in 10.177.36.100 10.177.9.9 10.100.0.9 10.5.5.5; do ip addr add "$address/32" dev lo; done
+        python3 "$1" & backend=$!
+        trap "kill $backend" EXIT
+        for _ in $(seq 100); do if curl -s -o /dev/null http://127.0.0.1:19998/; then break; fi; sleep 0.1; done
+        nginx -c "$2" 2>/dev/null
+        trap "kill $backend \$(<$3)" EXIT
+        get() { printf "%s " "$(curl -s -o /dev/null -m 10 -w "%{http_code} %{redirect_url}" "$@")"; }
+        edge=http://10.177.36.100:19999
+        get $edge/gpuaas/telemetry/health; get -I $edge/gpuaas/telemetry/netdata/; get $edge/api/v1/data?chart=x; echo
+        get -X POST $edge/api/v1/data; get $edge/api/v1/manage/health?cmd=x; get $edge//api//v2/%63laim; get $edge/host/a/stream; get $edge/netdata.conf; get $edge/gpuaas/x; echo
+        get --interface 10.177.9.9 $edge/api/v1/info; get --interface 10.100.0.9 $edge/api/v1/info
+        get --interface 10.5.5.5 $edge/gpuaas/telemetry/netdata/; get --interface 10.5.5.5 -X POST $edge/; echo
+        kill $backend; wait $backend || true
+        trap "kill \$(<$3)" EXIT
+        get $edge/gpuaas/telemetry/health; echo
+    ' - "$here/fixture/netdata.py" "$conf" "$root/run/nginx.pid" >"$work/said" 2>"$work/trouble" || wrong "edge: $(<"$work/trouble")"
+    local expected="200 302 http://10.177.36.100:19999/v2/spaces/j22u11/rooms/local/overview 200
+405 403 403 403 403 404
+200 403 403 403
+502"
+    [[ $(sed 's/ \+/ /g; s/ $//' "$work/said") == "$expected" ]] || wrong "edge answered: $(<"$work/said")"
+}

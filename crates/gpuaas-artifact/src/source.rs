@@ -1,0 +1,294 @@
+//! A bundle's folder, as a person wrote it, to the bundle.
+//!
+//! ```text
+//! NAME/bundle.yaml        the manifest
+//! NAME/phases/*.sh        what runs on a node
+//! NAME/files/...          what the scripts place
+//! ```
+//!
+//! Everything in the folder belongs to the bundle but hidden files and the manifest's own text.
+//! Whether a file may be executed is read from its first two bytes, not from its mode: a copy over
+//! a file system without modes gives the same bundle.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gpuaas_bundle::archive::check_path;
+use gpuaas_bundle::manifest::{ARCHIVED_NAME, SOURCE_NAME};
+use gpuaas_bundle::{Archive, Entry, Fault, Manifest};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_saphyr::Spanned;
+
+/// Folders within folders at most.
+const MAX_DEPTH: usize = 8;
+
+/// Something wrong with a bundle's folder, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// File, relative to the bundle's folder.
+    pub file: String,
+    /// Line, from 1; none: the file as a whole.
+    pub line: Option<u64>,
+    /// What.
+    pub text: String,
+}
+
+/// Why a folder is no bundle.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The folder cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It can be read and is wrong.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Wrong(Vec<Finding>),
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.text),
+            None => write!(f, "{}: {}", self.file, self.text),
+        }
+    }
+}
+
+impl Finding {
+    fn of_file(file: &str, text: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line: None, text: text.into() }
+    }
+}
+
+/// Reads a bundle's folder.
+///
+/// # Errors
+/// [`SourceError::Wrong`] with everything that is wrong, each with its file and line.
+pub fn read_folder(folder: &Path) -> Result<Archive, SourceError> {
+    let manifest_path = folder.join(SOURCE_NAME);
+    let failed = |source| SourceError::Io { path: manifest_path.clone(), source };
+    let text = fs::read_to_string(&manifest_path).map_err(failed)?;
+    let manifest: Manifest = serde_saphyr::from_str(&text).map_err(|error| {
+        SourceError::Wrong(vec![Finding {
+            file: SOURCE_NAME.to_owned(),
+            line: error.location().map(|location| location.line()),
+            text: without_place(&error.to_string()),
+        }])
+    })?;
+    let mut findings = Vec::new();
+    let mut files = BTreeMap::new();
+    collect(folder, "", 0, &mut files, &mut findings)?;
+    let places = Places::of(&text);
+    let names = files.keys().cloned().collect();
+    findings.extend(manifest.faults(&names).into_iter().map(|fault| Finding {
+        file: SOURCE_NAME.to_owned(),
+        line: places.line(&fault),
+        text: fault.to_string(),
+    }));
+    for phase in &manifest.phases {
+        if let Some(entry) = files.get(&phase.run) {
+            findings.extend(of_script(&phase.run, entry));
+        }
+    }
+    let archive = Archive { manifest, files };
+    if findings.is_empty()
+        && let Err(error) = archive.write()
+    {
+        findings.push(Finding::of_file(SOURCE_NAME, error.to_string()));
+    }
+    findings.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    if findings.is_empty() { Ok(archive) } else { Err(SourceError::Wrong(findings)) }
+}
+
+/// The first line of a parser's message, without the place that it repeats.
+fn without_place(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    let text = line.strip_prefix("error: ").unwrap_or(line);
+    match text.strip_prefix("line ").and_then(|rest| rest.split_once(": ")) {
+        Some((_, text)) => text.to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+fn collect(
+    folder: &Path,
+    below: &str,
+    depth: usize,
+    files: &mut BTreeMap<String, Entry>,
+    findings: &mut Vec<Finding>,
+) -> Result<(), SourceError> {
+    let failed = |source| SourceError::Io { path: folder.join(below), source };
+    for entry in fs::read_dir(folder.join(below)).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+        if name.starts_with('.') || path == SOURCE_NAME {
+            continue;
+        }
+        let kind = entry.file_type().map_err(failed)?;
+        if let Err(reason) = check_path(&path) {
+            findings.push(Finding::of_file(&path, reason));
+        } else if path == ARCHIVED_NAME {
+            findings.push(Finding::of_file(&path, "a build writes the file of this name"));
+        } else if kind.is_dir() && depth < MAX_DEPTH {
+            collect(folder, &path, depth + 1, files, findings)?;
+        } else if kind.is_file() {
+            let bytes = fs::read(entry.path()).map_err(failed)?;
+            let executable = bytes.starts_with(b"#!");
+            files.insert(path, Entry { bytes, executable });
+        } else {
+            let text = "it is neither a plain file nor a folder; a link would mean something else \
+                        on a node";
+            findings.push(Finding::of_file(&path, text));
+        }
+    }
+    Ok(())
+}
+
+/// What every phase must be: a bash script that ends at the first failure.
+fn of_script(path: &str, entry: &Entry) -> Vec<Finding> {
+    let at = |line, text: &str| Finding { file: path.to_owned(), line, text: text.to_owned() };
+    let Ok(text) = std::str::from_utf8(&entry.bytes) else {
+        return vec![at(None, "it is not text")];
+    };
+    let mut findings = Vec::new();
+    if !text.starts_with("#!/bin/bash\n") {
+        findings.push(at(Some(1), "a phase begins with #!/bin/bash"));
+    }
+    if !text.lines().any(|line| line.trim() == "set -euo pipefail") {
+        findings.push(at(None, "a phase says set -euo pipefail: a failure must end it"));
+    }
+    if let Some(number) = text.split('\n').position(|line| line.ends_with('\r')) {
+        findings.push(at(Some(number as u64 + 1), "the line ends with a carriage return"));
+    }
+    findings
+}
+
+/// Lines of the manifest's parts.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Places {
+    inputs: BTreeMap<String, Spanned<IgnoredAny>>,
+    phases: Vec<Spanned<IgnoredAny>>,
+    expects: Vec<Spanned<IgnoredAny>>,
+    #[serde(skip)]
+    fields: BTreeMap<String, u64>,
+}
+
+impl Places {
+    fn of(text: &str) -> Self {
+        let fields: BTreeMap<String, Spanned<IgnoredAny>> =
+            serde_saphyr::from_str(text).unwrap_or_default();
+        let mut places: Self = serde_saphyr::from_str(text).unwrap_or_default();
+        places.fields = fields.into_iter().map(|(name, at)| (name, at.referenced.line())).collect();
+        places
+    }
+
+    /// The line of the part that a fault names: `inputs.NAME`, `phases[3]`, or a field.
+    fn line(&self, fault: &Fault) -> Option<u64> {
+        let field = fault.at.split(['.', '[']).next().unwrap_or_default();
+        let inner = fault.at.get(field.len() + 1..).unwrap_or_default();
+        let index = inner.trim_end_matches(']').parse::<usize>().unwrap_or(usize::MAX);
+        let place = match field {
+            "inputs" => self.inputs.get(inner),
+            "phases" => self.phases.get(index),
+            "expects" => self.expects.get(index),
+            _ => None,
+        };
+        place.map(|at| at.referenced.line()).or_else(|| self.fields.get(field).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST: &str = "\
+name: site-net
+version: 1.0.0
+kind: site_bootstrap
+about: network of a site
+inputs:
+  uplink:
+    type: interface
+    about: the uplink
+    default: eno1
+    environment: SITE_UPLINK
+phases:
+  - name: net
+    run: phases/net.sh
+    timeout_seconds: 60
+expects:
+  - check: link_up
+    interface: \"{uplink}\"
+";
+    const SCRIPT: &str = "#!/bin/bash\nset -euo pipefail\ntrue\n";
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    fn wrong(files: &[(&str, &str)]) -> String {
+        read_folder(folder(files).path()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn two_copies_give_one_digest_whatever_their_modes() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let files = [("bundle.yaml", MANIFEST), ("phases/net.sh", SCRIPT), (".git/x", "y")];
+        let (one, two) = (folder(&files), folder(&files));
+        let script = two.path().join("phases/net.sh");
+        fs::set_permissions(script, fs::Permissions::from_mode(0o600)).unwrap();
+        let digest = |dir: &tempfile::TempDir| read_folder(dir.path()).unwrap().digest().unwrap();
+        assert_eq!(digest(&one), digest(&two));
+        fs::write(two.path().join("phases/net.sh"), format!("{SCRIPT}\n")).unwrap();
+        assert_ne!(digest(&one), digest(&two));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        let manifest = MANIFEST.replace("default: eno1", "default: a/b").replace("60", "0");
+        let crlf = SCRIPT.replace('\n', "\r\n");
+        let text =
+            wrong(&[("bundle.yaml", &manifest), ("phases/net.sh", &crlf), ("manifest.json", "")]);
+        insta::assert_snapshot!(text, @r"
+        bundle.yaml:7: inputs.uplink: its default is not a link's name
+        bundle.yaml:12: phases[0]: timeout_seconds is from 1 to 14400
+        manifest.json: a build writes the file of this name
+        phases/net.sh:1: a phase begins with #!/bin/bash
+        phases/net.sh:1: the line ends with a carriage return
+        ");
+    }
+
+    #[test]
+    fn a_manifest_that_cannot_be_read_says_where() {
+        let unknown = MANIFEST.replace("kind:", "kinds:");
+        let text = wrong(&[("bundle.yaml", &unknown)]);
+        assert!(text.starts_with("bundle.yaml:3: unknown field `kinds`"), "{text}");
+        let broken = MANIFEST.replace("about: network", "about: [network");
+        assert!(wrong(&[("bundle.yaml", &broken)]).starts_with("bundle.yaml:"));
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(read_folder(dir.path()), Err(SourceError::Io { .. })));
+    }
+
+    #[test]
+    fn a_link_is_refused() {
+        let dir = folder(&[("bundle.yaml", MANIFEST), ("phases/net.sh", SCRIPT)]);
+        std::os::unix::fs::symlink("/etc/shadow", dir.path().join("secret")).unwrap();
+        let text = read_folder(dir.path()).unwrap_err().to_string();
+        assert!(text.starts_with("secret: it is neither a plain file"), "{text}");
+    }
+}

@@ -1,0 +1,362 @@
+//! Inputs of a bundle: what a site may set, of which type, and what it is otherwise.
+//!
+//! A value travels as text, because the scripts of a bundle see it in their environment. Its type
+//! is checked before anything runs: a prefix that is none never reaches a shell.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+/// Longest value, in bytes.
+const MAX_VALUE_BYTES: usize = 4096;
+
+/// What a value may be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputType {
+    /// Any text without control characters.
+    String,
+    /// A whole number, in decimal.
+    Integer,
+    /// `1` or `0`; `true`, `false`, `yes` and `no` are taken and written as those.
+    Boolean,
+    /// An IPv4 or IPv6 address.
+    Address,
+    /// An address and the length of its prefix: `192.168.0.0/16`.
+    Cidr,
+    /// A link's name as Linux has it (15 bytes at most, no slash, no space).
+    Interface,
+    /// An absolute path without `..`.
+    Path,
+    /// A PCI function, `0000:19:00.0`.
+    PciAddress,
+    /// A Debian package's name.
+    Package,
+    /// One of these words.
+    Choice(Vec<String>),
+    /// Any number of the inner type, separated by spaces.
+    List(Box<InputType>),
+}
+
+/// One input, as the manifest declares it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// What a value may be.
+    #[serde(rename = "type")]
+    pub kind: InputType,
+    /// What it is for, one line.
+    pub about: String,
+    /// Its value where nobody sets one; none: it has to be set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// Name under which the scripts see it, and under which an operator who runs the bundle by
+    /// hand may set it.
+    pub environment: String,
+    /// Whether it must never be shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
+}
+
+/// Values of all inputs of a bundle, in their written form.
+pub type Inputs = BTreeMap<String, String>;
+
+/// A value that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InputError {
+    /// The bundle has no input of this name.
+    #[error("there is no input {name}")]
+    Unknown {
+        /// As it was given.
+        name: String,
+    },
+    /// Neither a value nor a default.
+    #[error("input {name} has to be set")]
+    Missing {
+        /// Which one.
+        name: String,
+    },
+    /// Not of its type.
+    #[error("input {name}: {reason}")]
+    Invalid {
+        /// Which one.
+        name: String,
+        /// What is wrong; never the value of a secret.
+        reason: String,
+    },
+}
+
+impl InputType {
+    /// The written form of `text`.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the end of a sentence.
+    pub fn parse(&self, text: &str) -> Result<String, String> {
+        if text.len() > MAX_VALUE_BYTES {
+            return Err(format!("longer than {MAX_VALUE_BYTES} bytes"));
+        }
+        if text.chars().any(char::is_control) {
+            return Err("holds a control character".to_owned());
+        }
+        let text = match self {
+            Self::String => text,
+            _ => text.trim(),
+        };
+        let fits = match self {
+            Self::String => true,
+            Self::Integer => text.parse::<i64>().is_ok(),
+            Self::Boolean => return boolean(text),
+            Self::Address => is_address(text),
+            Self::Cidr => is_cidr(text),
+            Self::Interface => is_interface(text),
+            Self::Path => is_path(text),
+            Self::PciAddress => is_pci_address(text),
+            Self::Package => is_package(text),
+            Self::Choice(words) => words.iter().any(|word| word == text),
+            Self::List(inner) => {
+                let words: Result<Vec<String>, String> = text
+                    .split([' ', ','])
+                    .filter(|w| !w.is_empty())
+                    .map(|w| inner.parse(w))
+                    .collect();
+                return Ok(words?.join(" "));
+            }
+        };
+        if fits { Ok(text.to_owned()) } else { Err(format!("not {}", self.describe())) }
+    }
+
+    /// What it is, with its article.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::String => "a text".to_owned(),
+            Self::Integer => "a whole number".to_owned(),
+            Self::Boolean => "1 or 0".to_owned(),
+            Self::Address => "an IP address".to_owned(),
+            Self::Cidr => {
+                "an address with the length of its prefix, such as 192.168.0.0/16".to_owned()
+            }
+            Self::Interface => "a link's name".to_owned(),
+            Self::Path => "an absolute path".to_owned(),
+            Self::PciAddress => "a PCI address, such as 0000:19:00.0".to_owned(),
+            Self::Package => "a package's name".to_owned(),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::List(inner) => format!("a list of which each is {}", inner.describe()),
+        }
+    }
+}
+
+fn boolean(text: &str) -> Result<String, String> {
+    match text {
+        "1" | "true" | "yes" => Ok("1".to_owned()),
+        "0" | "false" | "no" => Ok("0".to_owned()),
+        _ => Err("not 1 or 0".to_owned()),
+    }
+}
+
+fn is_address(text: &str) -> bool {
+    text.parse::<Ipv4Addr>().is_ok() || text.parse::<Ipv6Addr>().is_ok()
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    let most = match (address.parse::<Ipv4Addr>(), address.parse::<Ipv6Addr>()) {
+        (Ok(_), _) => 32,
+        (_, Ok(_)) => 128,
+        _ => return false,
+    };
+    length.bytes().all(|b| b.is_ascii_digit()) && length.parse::<u8>().is_ok_and(|n| n <= most)
+}
+
+/// `dev_valid_name` of the kernel: at most 15 bytes, no slash, colon or space, not `.` or `..`.
+fn is_interface(text: &str) -> bool {
+    (1..=15).contains(&text.len())
+        && text != "."
+        && text != ".."
+        && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+}
+
+/// Whether `text` is an absolute path that stays where it says.
+#[must_use]
+pub fn is_path(text: &str) -> bool {
+    text.starts_with('/') && !text.contains('\0') && text.split('/').all(|part| part != "..")
+}
+
+fn is_pci_address(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let hex = |range: std::ops::Range<usize>| {
+        bytes.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_hexdigit))
+    };
+    bytes.len() == 12
+        && hex(0..4)
+        && bytes[4] == b':'
+        && hex(5..7)
+        && bytes[7] == b':'
+        && hex(8..10)
+        && bytes[10] == b'.'
+        && matches!(bytes[11], b'0'..=b'7')
+}
+
+/// Debian policy 5.6.1: at least two of `a-z0-9+-.`, beginning with a letter or digit.
+fn is_package(text: &str) -> bool {
+    let rest = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b);
+    text.len() >= 2
+        && text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && text.bytes().all(rest)
+}
+
+/// The values of all `declared` inputs: what is set, else the default.
+///
+/// # Errors
+/// The first value that is unknown, missing or not of its type.
+pub fn resolve(declared: &BTreeMap<String, Input>, set: &Inputs) -> Result<Inputs, InputError> {
+    if let Some(name) = set.keys().find(|name| !declared.contains_key(*name)) {
+        return Err(InputError::Unknown { name: name.clone() });
+    }
+    let mut values = Inputs::new();
+    for (name, input) in declared {
+        let text = set.get(name).or(input.default.as_ref());
+        let text = text.ok_or_else(|| InputError::Missing { name: name.clone() })?;
+        let value = input
+            .kind
+            .parse(text)
+            .map_err(|reason| InputError::Invalid { name: name.clone(), reason })?;
+        values.insert(name.clone(), value);
+    }
+    Ok(values)
+}
+
+/// Puts values into a JSON document: `{name}` in a text becomes the value; a text that is only
+/// `{name}` of a number becomes the number.
+///
+/// # Errors
+/// A placeholder that names no input.
+pub fn fill(
+    document: &serde_json::Value,
+    declared: &BTreeMap<String, Input>,
+    values: &Inputs,
+) -> Result<serde_json::Value, InputError> {
+    use serde_json::Value;
+    Ok(match document {
+        Value::String(text) => match number(text, declared, values) {
+            Some(number) => number.into(),
+            None => fill_text(text, values)?.into(),
+        },
+        Value::Array(items) => Value::Array(
+            items.iter().map(|item| fill(item, declared, values)).collect::<Result<_, _>>()?,
+        ),
+        Value::Object(fields) => Value::Object(
+            fields
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), fill(value, declared, values)?)))
+                .collect::<Result<_, _>>()?,
+        ),
+        other => other.clone(),
+    })
+}
+
+/// `text` with `{name}` replaced by the input's value.
+///
+/// # Errors
+/// A placeholder that names no input, or has no end.
+pub fn fill_text(text: &str, values: &Inputs) -> Result<String, InputError> {
+    let unknown = |name: &str| InputError::Unknown { name: name.to_owned() };
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').ok_or_else(|| unknown(after))?;
+        filled.push_str(before);
+        filled.push_str(values.get(name).ok_or_else(|| unknown(name))?);
+        rest = after;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+/// The value that `{name}` alone stands for, when the input is a number.
+fn number(text: &str, declared: &BTreeMap<String, Input>, values: &Inputs) -> Option<i64> {
+    let name = text.strip_prefix('{')?.strip_suffix('}')?;
+    declared.get(name).filter(|input| input.kind == InputType::Integer)?;
+    values.get(name)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_take_what_they_are_and_nothing_else() {
+        let list = InputType::List(Box::new(InputType::Interface));
+        let choice = InputType::Choice(vec!["keep".to_owned(), "drop".to_owned()]);
+        for (kind, good, bad) in [
+            (InputType::Integer, vec!["8", "-1"], vec!["", "8.0", "0x8", "eight"]),
+            (InputType::Address, vec!["10.0.0.1", "fe80::1"], vec!["10.0.0", "10.0.0.1/24", "h"]),
+            (
+                InputType::Cidr,
+                vec!["192.168.0.0/16", "fd00::/8"],
+                vec!["1.2.3.4", "1.2.3.4/33", "1.2.3.4/+8"],
+            ),
+            (
+                InputType::Interface,
+                vec!["ibp24s0", "ens1f0np0"],
+                vec!["", "a/b", "..", "a b", "0123456789abcdef"],
+            ),
+            (InputType::Path, vec!["/", "/etc/netplan"], vec!["etc", "/a/../b", ""]),
+            (
+                InputType::PciAddress,
+                vec!["0000:19:00.0", "0000:aB:1f.7"],
+                vec!["19:00.0", "0000:19:00.8"],
+            ),
+            (InputType::Package, vec!["libvirt-daemon", "g++"], vec!["A", "a", "a;b", "-a"]),
+            (choice, vec!["keep"], vec!["Keep", ""]),
+            (list, vec!["", "ib0 ib1", "ib0,ib1"], vec!["a/b ib0"]),
+        ] {
+            for text in good {
+                assert!(kind.parse(text).is_ok(), "{kind:?} {text:?}");
+            }
+            for text in bad {
+                assert!(kind.parse(text).is_err(), "{kind:?} {text:?}");
+            }
+        }
+        assert_eq!(InputType::Boolean.parse("yes").unwrap(), "1");
+        assert!(InputType::Boolean.parse("on").is_err());
+        assert!(InputType::String.parse("a\nb").is_err());
+    }
+
+    fn declared() -> BTreeMap<String, Input> {
+        serde_json::from_value(serde_json::json!({
+            "vfs": {"type": "integer", "about": "VFs", "default": "8", "environment": "VFS"},
+            "gateway": {"type": "cidr", "about": "gateway", "environment": "GATEWAY"},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn values_are_set_or_default_or_missing() {
+        let set = |pairs: &[(&str, &str)]| {
+            resolve(&declared(), &pairs.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect())
+        };
+        let values = set(&[("gateway", "10.100.0.1/24")]).unwrap();
+        assert_eq!(values["vfs"], "8");
+        assert_eq!(set(&[]).unwrap_err().to_string(), "input gateway has to be set");
+        assert_eq!(set(&[("vf", "1")]).unwrap_err().to_string(), "there is no input vf");
+        let bad = set(&[("gateway", "10.100.0.1")]).unwrap_err().to_string();
+        assert!(bad.starts_with("input gateway: not an address with"), "{bad}");
+    }
+
+    #[test]
+    fn placeholders_become_values() {
+        let set = [("gateway".to_owned(), "10.100.0.1/24".to_owned())].into();
+        let values = resolve(&declared(), &set).unwrap();
+        let document =
+            serde_json::json!([{"count": "{vfs}", "text": "on {gateway}, {vfs}", "n": 1}]);
+        let filled = fill(&document, &declared(), &values).unwrap();
+        assert_eq!(
+            filled,
+            serde_json::json!([{"count": 8, "text": "on 10.100.0.1/24, 8", "n": 1}])
+        );
+        assert!(fill(&serde_json::json!("{nosuch}"), &declared(), &values).is_err());
+        assert!(fill(&serde_json::json!("a {open"), &declared(), &values).is_err());
+    }
+}

@@ -1,0 +1,546 @@
+//! What a bundle says of itself.
+//!
+//! A manifest is written by a person as `bundle.yaml` and travels as `manifest.json`, the first
+//! entry of the archive. [`Manifest::faults`] names everything that is wrong with it at once; a
+//! bundle with a fault is never built, so nothing that runs on a node has to guess.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use gpuaas_types::agent::HostCheck;
+use serde::{Deserialize, Serialize};
+
+use crate::input::{self, Input, InputError, Inputs, is_path};
+
+/// Name of the manifest in a bundle's folder.
+pub const SOURCE_NAME: &str = "bundle.yaml";
+/// Name of the manifest in an archive.
+pub const ARCHIVED_NAME: &str = "manifest.json";
+/// Longest time that a phase may take, in seconds.
+const MAX_PHASE_SECONDS: u32 = 4 * 3600;
+
+/// What a bundle is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Runs at a node's first boot, before the agent enrolls.
+    SiteBootstrap,
+    /// Scripts that MAAS runs while it commissions a machine.
+    Commissioning,
+    /// What has to be true of a node after its deployment.
+    PostDeployValidation,
+}
+
+impl Kind {
+    /// Its written form.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SiteBootstrap => "site_bootstrap",
+            Self::Commissioning => "commissioning",
+            Self::PostDeployValidation => "post_deploy_validation",
+        }
+    }
+}
+
+/// What a check may block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// The node becomes `active`.
+    Active,
+    /// Slices may be handed out.
+    SliceReady,
+    /// Its telemetry can be reached.
+    Telemetry,
+}
+
+impl Gate {
+    /// Every gate.
+    pub const ALL: [Self; 3] = [Self::Active, Self::SliceReady, Self::Telemetry];
+
+    /// Its written form.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::SliceReady => "slice_ready",
+            Self::Telemetry => "telemetry",
+        }
+    }
+}
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|gate| gate.as_str() == text);
+        known.ok_or_else(|| format!("one of {}", Self::ALL.map(Self::as_str).join(", ")))
+    }
+}
+
+/// `name@version`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reference {
+    /// Name, `[a-z0-9-]`, at most 64 characters. Also a file name on the node.
+    pub name: String,
+    /// Version, `[0-9A-Za-z.+-]`, at most 64 characters.
+    pub version: String,
+}
+
+/// A bundle's manifest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Name, `[a-z0-9-]`.
+    pub name: String,
+    /// Version, `[0-9A-Za-z.+-]`.
+    pub version: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// One line.
+    pub about: String,
+    /// Bundles that run before this one, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<Requirement>,
+    /// What a site may set, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, Input>,
+    /// Debian packages that the node needs.
+    #[serde(default, skip_serializing_if = "Packages::is_none")]
+    pub packages: Packages,
+    /// What runs, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
+    /// What is true of a node on which it ran: [`HostCheck`]s, in which `{input}` stands for an
+    /// input's value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expects: Vec<Expectation>,
+}
+
+/// A bundle that runs before another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requirement {
+    /// `name@version`.
+    pub bundle: String,
+    /// Values for its inputs, in which `{input}` stands for a value of the requiring bundle.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub with: Inputs,
+}
+
+/// Debian packages of a bundle.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Packages {
+    /// Without these the bundle fails.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub required: Vec<String>,
+    /// A missing one is logged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub optional: Vec<String>,
+}
+
+impl Packages {
+    fn is_none(&self) -> bool {
+        self.required.is_empty() && self.optional.is_empty()
+    }
+}
+
+/// One script of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Name, `[a-z0-9-]`; shown in the timeline.
+    pub name: String,
+    /// The script, a file of the bundle, run by bash.
+    pub run: String,
+    /// Ended after so many seconds.
+    pub timeout_seconds: u32,
+    /// A boolean input that turns it off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_when: Option<String>,
+    /// Only brings packages, so a curated image that has them all makes it needless.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub installs_packages: bool,
+    /// Paths of the node below which it changes files. What else it may change is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub touches: Vec<String>,
+}
+
+/// A check, and when it applies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// A boolean input without which it does not apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_when: Option<String>,
+    /// Gates that it blocks, such as `slice_ready`; none: it only informs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<Gate>,
+    /// The [`HostCheck`], with placeholders.
+    #[serde(flatten)]
+    pub check: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Something that is wrong with a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Where: a field of the manifest, or a file.
+    pub at: String,
+    /// What.
+    pub text: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.text)
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.name, self.version)
+    }
+}
+
+impl FromStr for Reference {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, version) =
+            text.split_once('@').ok_or("there is no @ between name and version")?;
+        if !is_name(name) {
+            return Err("a name is 1 to 64 of a-z, 0-9 and -, and begins with a letter or digit");
+        }
+        if !is_version(version) {
+            return Err(
+                "a version is 1 to 64 of letters, digits, dot, + and -, and begins with a letter or digit",
+            );
+        }
+        Ok(Self { name: name.to_owned(), version: version.to_owned() })
+    }
+}
+
+/// Whether `text` may name a bundle, a phase or a file of a marker.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    text.len() <= 64
+        && text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+/// Whether `text` may be a version.
+#[must_use]
+pub fn is_version(text: &str) -> bool {
+    text.len() <= 64
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".+-".contains(&b))
+}
+
+fn is_input_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}
+
+fn is_environment_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+}
+
+/// Names of the environment that belong to whoever runs the scripts.
+const RESERVED: [&str; 5] =
+    ["GPUAAS_HOST_ROOT", "GPUAAS_BUNDLE_DIR", "GPUAAS_RUN_ID", "GPUAAS_SITE", "GPUAAS_HOSTNAME"];
+
+impl Manifest {
+    /// `name@version`.
+    #[must_use]
+    pub fn reference(&self) -> String {
+        format!("{}@{}", self.name, self.version)
+    }
+
+    /// The values of its inputs: what is set, else the default.
+    ///
+    /// # Errors
+    /// See [`input::resolve`].
+    pub fn resolve(&self, set: &Inputs) -> Result<Inputs, InputError> {
+        input::resolve(&self.inputs, set)
+    }
+
+    /// What a required bundle is given when this one has `values`.
+    ///
+    /// # Errors
+    /// A placeholder that names no input; a bundle that was built has none.
+    pub fn given(&self, requirement: &Requirement, values: &Inputs) -> Result<Inputs, InputError> {
+        requirement
+            .with
+            .iter()
+            .map(|(name, text)| Ok((name.clone(), input::fill_text(text, values)?)))
+            .collect()
+    }
+
+    /// Whether something with this `only_when` applies.
+    #[must_use]
+    pub fn applies(&self, only_when: Option<&str>, values: &Inputs) -> bool {
+        only_when.is_none_or(|name| values.get(name).is_some_and(|value| value == "1"))
+    }
+
+    /// The checks that have to pass with these values.
+    ///
+    /// # Errors
+    /// What is wrong with one of them; a bundle that was built has none that is wrong.
+    pub fn checks(&self, values: &Inputs) -> Result<Vec<HostCheck>, Fault> {
+        self.checks_of(values, |_| true)
+    }
+
+    /// The checks that block a gate with these values.
+    ///
+    /// # Errors
+    /// See [`Self::checks`].
+    pub fn gate(&self, gate: Gate, values: &Inputs) -> Result<Vec<HostCheck>, Fault> {
+        self.checks_of(values, |expected| expected.gates.contains(&gate))
+    }
+
+    fn checks_of(
+        &self,
+        values: &Inputs,
+        wanted: impl Fn(&Expectation) -> bool,
+    ) -> Result<Vec<HostCheck>, Fault> {
+        let mut checks = Vec::new();
+        for (index, expected) in self.expects.iter().enumerate() {
+            if !wanted(expected) || !self.applies(expected.only_when.as_deref(), values) {
+                continue;
+            }
+            let fault = |text: String| Fault { at: format!("expects[{index}]"), text };
+            let document = serde_json::Value::Object(expected.check.clone());
+            let filled = input::fill(&document, &self.inputs, values)
+                .map_err(|error| fault(error.to_string()))?;
+            checks.push(serde_json::from_value(filled).map_err(|error| fault(error.to_string()))?);
+        }
+        Ok(checks)
+    }
+
+    /// Everything that is wrong with it, given the files of its folder.
+    #[must_use]
+    pub fn faults(&self, files: &BTreeSet<String>) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut say = |at: &str, text: String| {
+            faults.push(Fault { at: at.to_owned(), text });
+        };
+        if let Err(reason) = self.reference().parse::<Reference>() {
+            say("name", reason.to_owned());
+        }
+        if self.about.trim().is_empty() || self.about.contains('\n') {
+            say("about", "one line that says what the bundle is for".to_owned());
+        }
+        self.faults_of_kind(&mut say);
+        self.faults_of_requires(&mut say);
+        self.faults_of_inputs(&mut say);
+        self.faults_of_phases(files, &mut say);
+        for package in self.packages.required.iter().chain(&self.packages.optional) {
+            if input::InputType::Package.parse(package).is_err() {
+                say("packages", format!("{package:?} is not a package's name"));
+            }
+        }
+        self.faults_of_checks(&mut say);
+        faults
+    }
+
+    fn faults_of_kind(&self, say: &mut impl FnMut(&str, String)) {
+        match self.kind {
+            Kind::SiteBootstrap if self.phases.is_empty() => {
+                say("phases", "a site bootstrap has at least one".to_owned());
+            }
+            Kind::PostDeployValidation if self.expects.is_empty() => {
+                say("expects", "a validation has at least one check".to_owned());
+            }
+            Kind::PostDeployValidation | Kind::Commissioning if !self.phases.is_empty() => {
+                say("phases", format!("a {} bundle runs none on the node", self.kind.as_str()));
+            }
+            _ => {}
+        }
+    }
+
+    fn faults_of_requires(&self, say: &mut impl FnMut(&str, String)) {
+        let mut seen = BTreeSet::new();
+        for requirement in &self.requires {
+            let required = &requirement.bundle;
+            match required.parse::<Reference>() {
+                Err(reason) => say("requires", format!("{required:?}: {reason}")),
+                Ok(reference) if reference.name == self.name => {
+                    say("requires", format!("{required} is the bundle itself"));
+                }
+                Ok(reference) if !seen.insert(reference.name.clone()) => {
+                    say("requires", format!("{} is named twice", reference.name));
+                }
+                Ok(_) => {}
+            }
+            let samples = self.inputs.keys().map(|name| (name.clone(), String::new())).collect();
+            if let Err(error) = self.given(requirement, &samples) {
+                say("requires", format!("{required}: {error}"));
+            }
+        }
+    }
+
+    fn faults_of_inputs(&self, say: &mut impl FnMut(&str, String)) {
+        let mut seen = BTreeSet::new();
+        for (name, input) in &self.inputs {
+            let at = format!("inputs.{name}");
+            if !is_input_name(name) {
+                say(&at, "a name is of a-z, 0-9 and _, and begins with a letter".to_owned());
+            }
+            let environment = input.environment.as_str();
+            if !is_environment_name(environment) || RESERVED.contains(&environment) {
+                say(&at, format!("{environment:?} cannot be its name in the environment"));
+            }
+            if !seen.insert(environment) {
+                say(&at, format!("another input has the name {environment} too"));
+            }
+            if input.about.trim().is_empty() {
+                say(&at, "say what it is for".to_owned());
+            }
+            if input.secret && input.default.as_deref().is_some_and(|text| !text.is_empty()) {
+                say(&at, "a secret has no default: everybody could read it".to_owned());
+            }
+            if let Some(Err(reason)) = input.default.as_ref().map(|text| input.kind.parse(text)) {
+                say(&at, format!("its default is {reason}"));
+            }
+        }
+    }
+
+    fn faults_of_phases(&self, files: &BTreeSet<String>, say: &mut impl FnMut(&str, String)) {
+        let mut seen = BTreeSet::new();
+        for (index, phase) in self.phases.iter().enumerate() {
+            let at = format!("phases[{index}]");
+            if !is_name(&phase.name) || !seen.insert(&phase.name) {
+                say(&at, format!("{:?} is no name, or another phase has it", phase.name));
+            }
+            if !files.contains(&phase.run) {
+                say(&at, format!("there is no file {:?} in the bundle", phase.run));
+            }
+            if !(1..=MAX_PHASE_SECONDS).contains(&phase.timeout_seconds) {
+                say(&at, format!("timeout_seconds is from 1 to {MAX_PHASE_SECONDS}"));
+            }
+            self.fault_of_condition(&at, phase.only_when.as_deref(), say);
+            for path in phase.touches.iter().filter(|path| !is_path(path)) {
+                say(&at, format!("touches {path:?}, which is not an absolute path"));
+            }
+        }
+    }
+
+    fn fault_of_condition(
+        &self,
+        at: &str,
+        only_when: Option<&str>,
+        say: &mut impl FnMut(&str, String),
+    ) {
+        let Some(name) = only_when else { return };
+        match self.inputs.get(name) {
+            Some(input) if input.kind == input::InputType::Boolean => {}
+            Some(_) => say(at, format!("only_when: input {name} is not a boolean")),
+            None => say(at, format!("only_when: there is no input {name}")),
+        }
+    }
+
+    /// Every check has to be one for the values that a type allows: the defaults, and a sample
+    /// where an input has none.
+    fn faults_of_checks(&self, say: &mut impl FnMut(&str, String)) {
+        for (index, expected) in self.expects.iter().enumerate() {
+            self.fault_of_condition(
+                &format!("expects[{index}]"),
+                expected.only_when.as_deref(),
+                say,
+            );
+        }
+        let mut values = Inputs::new();
+        for (name, input) in &self.inputs {
+            let value = match (&input.default, &input.kind) {
+                (Some(default), kind) => kind.parse(default).unwrap_or_default(),
+                (None, input::InputType::Integer) => "1".to_owned(),
+                (None, _) => String::new(),
+            };
+            let value =
+                if input.kind == input::InputType::Boolean { "1".to_owned() } else { value };
+            values.insert(name.clone(), value);
+        }
+        if let Err(fault) = self.checks(&values) {
+            say(&fault.at, fault.text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(change: serde_json::Value) -> Manifest {
+        let mut base = serde_json::json!({
+            "name": "site-net", "version": "1.0.0", "kind": "site_bootstrap",
+            "about": "network of a site",
+            "inputs": {
+                "netdata": {"type": "boolean", "about": "telemetry", "default": "1", "environment": "NETDATA"},
+                "hcas": {"type": "integer", "about": "HCAs", "default": "8", "environment": "HCAS"},
+            },
+            "phases": [{"name": "net", "run": "phases/net.sh", "timeout_seconds": 60, "touches": ["/etc/netplan"]}],
+            "expects": [
+                {"check": "infiniband_up", "count": "{hcas}"},
+                {"only_when": "netdata", "check": "unit_active", "unit": "netdata.service"},
+            ],
+        });
+        for (name, value) in change.as_object().unwrap() {
+            base[name] = value.clone();
+        }
+        serde_json::from_value(base).unwrap()
+    }
+
+    fn faults(change: serde_json::Value) -> Vec<String> {
+        let files = ["phases/net.sh".to_owned()].into();
+        manifest(change).faults(&files).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_good_manifest_has_no_fault_and_its_checks_have_values() {
+        assert_eq!(faults(serde_json::json!({})), [""; 0]);
+        let manifest = manifest(serde_json::json!({}));
+        let set = [("netdata".to_owned(), "no".to_owned()), ("hcas".to_owned(), "4".to_owned())];
+        let values = manifest.resolve(&set.into()).unwrap();
+        assert_eq!(manifest.checks(&values).unwrap(), [HostCheck::InfinibandUp { count: 4 }]);
+        let values = manifest.resolve(&Inputs::new()).unwrap();
+        assert_eq!(manifest.checks(&values).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn every_fault_is_named_with_its_place() {
+        let all = [
+            serde_json::json!({"name": "Site"}),
+            serde_json::json!({"about": ""}),
+            serde_json::json!({"phases": []}),
+            serde_json::json!({"kind": "post_deploy_validation"}),
+            serde_json::json!({"requires": [
+                {"bundle": "site-net@1"}, {"bundle": "a@1", "with": {"x": "{nosuch}"}},
+                {"bundle": "a@2"}, {"bundle": "b"},
+            ]}),
+            serde_json::json!({"inputs": {
+                "Bad": {"type": "string", "about": "x", "environment": "lower"},
+                "token": {"type": "string", "about": "x", "environment": "TOKEN", "default": "s", "secret": true},
+                "twin": {"type": "integer", "about": "", "environment": "TOKEN", "default": "x"},
+            }, "expects": []}),
+            serde_json::json!({"phases": [
+                {"name": "net", "run": "phases/net.sh", "timeout_seconds": 0, "only_when": "hcas"},
+                {"name": "net", "run": "../x.sh", "timeout_seconds": 1, "only_when": "nosuch", "touches": ["etc"]},
+            ]}),
+            serde_json::json!({"packages": {"required": ["bash; rm"]}}),
+            serde_json::json!({"expects": [{"check": "shell", "run": "true"}]}),
+            serde_json::json!({"expects": [{"check": "unit_active", "unit": "{nosuch}"}]}),
+        ];
+        let text: Vec<String> = all.into_iter().flat_map(faults).collect();
+        insta::assert_snapshot!(text.join("\n"));
+    }
+
+    #[test]
+    fn an_unknown_field_is_refused() {
+        let text = r#"{"name":"a","version":"1","kind":"site_bootstrap","about":"x","phase":[]}"#;
+        let error = serde_json::from_str::<Manifest>(text).unwrap_err().to_string();
+        assert!(error.contains("unknown field `phase`"), "{error}");
+    }
+}

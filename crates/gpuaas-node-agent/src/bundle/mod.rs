@@ -1,0 +1,409 @@
+//! Runs a bundle on the host: what it requires first, then its phases, then a look at the effects.
+//!
+//! The launcher is part of the agent's executable, so a node needs nothing else to take a bundle,
+//! and by hand it does what it does at first boot. What it leaves is below
+//! `/var/lib/gpuaas/site-bootstrap`:
+//!
+//! | file | when | what |
+//! |---|---|---|
+//! | `NAME.done` | every phase ended well | run, version and digest |
+//! | `NAME.validation` | whenever it looked | each check with what was seen |
+//! | `NAME.inputs` | before the first phase | the values it ran with, without the secret ones |
+//!
+//! A marker says that scripts ended well, and no more. Whether the host is as it should be is what
+//! the checks see; a required bundle counts as there only when both say so, because a marker in an
+//! image proves nothing of the host that the image was put on.
+
+pub mod gate;
+mod phase;
+mod report;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gpuaas_bundle::manifest::{ARCHIVED_NAME, Phase, Requirement};
+use gpuaas_bundle::{InputError, Inputs, Manifest};
+use gpuaas_types::agent::Finding;
+use host_facts::HostRoot;
+
+use crate::checks::MARKERS;
+use crate::tasks::{Host, validate};
+pub use report::{BundleReport, PhaseOutcome, PhaseReport};
+
+/// The functions that phases share.
+const LIBRARY: &str = include_str!("host.sh");
+/// A curated image says here what was put into it.
+const IMAGE_RECORD: &str = "/etc/gpuaas/maas-host-image-build.json";
+/// A phase says here why the host has to be started again.
+const REBOOT_NEEDED: &str = "/run/gpuaas/reboot-needed";
+/// Bundles that require bundles at most.
+const MAX_DEPTH: usize = 8;
+
+/// What a bundle is run with.
+#[derive(Debug, Clone, Default)]
+pub struct Setting {
+    /// Folder that is the host's `/`.
+    pub root: PathBuf,
+    /// Where required bundles are: `FOLDER/NAME` or `FOLDER/NAME-VERSION`.
+    pub bundles: PathBuf,
+    /// Where sysfs is, when not below the root.
+    pub sysfs: Option<PathBuf>,
+    /// Site's name.
+    pub site: String,
+    /// Host's name.
+    pub hostname: String,
+    /// The run that deployed the host, as text; empty by hand.
+    pub run_id: String,
+    /// Values of inputs, by name.
+    pub values: Inputs,
+    /// The process's environment: an input that is set there wins.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Why a bundle was not run.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The folder holds no bundle.
+    #[error("{path} is no bundle: {reason}")]
+    NoBundle {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A value that cannot be used.
+    #[error("{bundle}: {source}")]
+    Input {
+        /// `name@version`.
+        bundle: String,
+        /// Which value and why.
+        source: InputError,
+    },
+    /// A required bundle is not there.
+    #[error("{bundle} requires {required}, which is not in {folder}")]
+    NotThere {
+        /// Who requires it.
+        bundle: String,
+        /// What is required.
+        required: String,
+        /// Where it was looked for.
+        folder: PathBuf,
+    },
+    /// Bundles that require each other.
+    #[error("bundles require each other: {0}")]
+    Circle(String),
+    /// Another launcher is at work.
+    #[error("another launcher runs a bundle on this host")]
+    Busy,
+    /// The host's files cannot be written.
+    #[error("{path}: {source}")]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Runs the bundle in `folder`, and what it requires.
+///
+/// # Errors
+/// What keeps it from being run at all. A phase that failed is in the report.
+pub async fn run(folder: &Path, setting: &Setting) -> Result<BundleReport, BundleError> {
+    let root = host_root(setting);
+    let state = root.join(MARKERS);
+    fs::create_dir_all(&state).map_err(|source| BundleError::Io { path: state.clone(), source })?;
+    let path = state.join("launcher.lock");
+    let failed = |source| BundleError::Io { path: path.clone(), source };
+    let lock = File::create(&path).map_err(failed)?;
+    if lock.try_lock().is_err() {
+        return Err(BundleError::Busy);
+    }
+    let mut launcher = Launcher { setting, root, state, above: Vec::new(), reports: Vec::new() };
+    launcher.bundle(folder, &setting.values).await
+}
+
+/// The effects of the bundle in `folder`, as they are now. Changes nothing.
+///
+/// # Errors
+/// The bundle cannot be read, or an input cannot be used.
+pub async fn check(folder: &Path, setting: &Setting) -> Result<Vec<Finding>, BundleError> {
+    let root = host_root(setting);
+    let state = root.join(MARKERS);
+    let launcher = Launcher { setting, root, state, above: Vec::new(), reports: Vec::new() };
+    let manifest = read_manifest(folder)?;
+    let values = launcher.values(&manifest, &setting.values)?;
+    launcher.effects(&manifest, &values).await
+}
+
+fn host_root(setting: &Setting) -> HostRoot {
+    let root = HostRoot::new(&setting.root);
+    match &setting.sysfs {
+        Some(sysfs) => root.with_sysfs(sysfs),
+        None => root,
+    }
+}
+
+fn read_manifest(folder: &Path) -> Result<Manifest, BundleError> {
+    let no = |reason: String| BundleError::NoBundle { path: folder.to_owned(), reason };
+    let text = fs::read(folder.join(ARCHIVED_NAME))
+        .map_err(|error| no(format!("{ARCHIVED_NAME}: {error}")))?;
+    let manifest: Manifest =
+        serde_json::from_slice(&text).map_err(|error| no(format!("{ARCHIVED_NAME}: {error}")))?;
+    for phase in &manifest.phases {
+        gpuaas_bundle::archive::check_path(&phase.run)
+            .map_err(|reason| no(format!("{}: {reason}", phase.run)))?;
+    }
+    Ok(manifest)
+}
+
+/// The values that others may see.
+fn told(manifest: &Manifest, values: &Inputs) -> Vec<u8> {
+    let open = |name: &String| manifest.inputs.get(name).is_some_and(|input| !input.secret);
+    let told: BTreeMap<_, _> = values.iter().filter(|(name, _)| open(name)).collect();
+    serde_json::to_vec_pretty(&told).unwrap_or_default()
+}
+
+struct Launcher<'a> {
+    setting: &'a Setting,
+    root: HostRoot,
+    state: PathBuf,
+    /// Bundles on the way to the one at hand.
+    above: Vec<String>,
+    /// Of required bundles.
+    reports: Vec<BundleReport>,
+}
+
+impl Launcher<'_> {
+    async fn bundle(&mut self, folder: &Path, set: &Inputs) -> Result<BundleReport, BundleError> {
+        let manifest = read_manifest(folder)?;
+        let values = self.values(&manifest, set)?;
+        self.above.push(manifest.reference());
+        if self.above.len() > MAX_DEPTH {
+            return Err(BundleError::Circle(self.above.join(" -> ")));
+        }
+        for requirement in &manifest.requires {
+            let given = manifest
+                .given(requirement, &values)
+                .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
+            let ended_well = self.required(&manifest, requirement, &given).await?;
+            if !ended_well {
+                self.above.pop();
+                let text = format!("{} did not end well", requirement.bundle);
+                return Ok(self.report(
+                    &manifest,
+                    vec![PhaseReport::failed("requires", text)],
+                    None,
+                ));
+            }
+        }
+        self.above.pop();
+        let phases = self.phases(folder, &manifest, &values).await?;
+        let ended_well = phases.iter().all(|phase| phase.outcome != PhaseOutcome::Failed);
+        if !ended_well {
+            return Ok(self.report(&manifest, phases, None));
+        }
+        self.mark(&manifest)?;
+        let findings = self.effects(&manifest, &values).await?;
+        let report = self.report(&manifest, phases, Some(findings));
+        let text = serde_json::to_vec_pretty(&report.validation()).unwrap_or_default();
+        self.place(&format!("{}.validation", manifest.name), &text)?;
+        Ok(report)
+    }
+
+    /// Whether a required bundle is there, after it was run where it was not.
+    async fn required(
+        &mut self,
+        by: &Manifest,
+        requirement: &Requirement,
+        given: &Inputs,
+    ) -> Result<bool, BundleError> {
+        let folder = self.find(&requirement.bundle).ok_or_else(|| BundleError::NotThere {
+            bundle: by.reference(),
+            required: requirement.bundle.clone(),
+            folder: self.setting.bundles.clone(),
+        })?;
+        let manifest = read_manifest(&folder)?;
+        let values = self.values(&manifest, given)?;
+        let marked = self.is_marked(&manifest);
+        let there = marked && {
+            let findings = self.effects(&manifest, &values).await?;
+            findings.iter().all(|finding| finding.passed != Some(false))
+        };
+        if there {
+            let done = PhaseReport::skipped("all", "its marker and its effects are there");
+            let report = self.report(&manifest, vec![done], None);
+            self.reports.push(report);
+            return Ok(true);
+        }
+        let report = Box::pin(self.bundle(&folder, given)).await?;
+        let ended_well = report.ended_well();
+        self.reports.push(report);
+        Ok(ended_well)
+    }
+
+    /// The folder of a bundle that is required as `name@version`.
+    fn find(&self, reference: &str) -> Option<PathBuf> {
+        let (name, version) = reference.split_once('@')?;
+        [name.to_owned(), format!("{name}-{version}")]
+            .into_iter()
+            .map(|folder| self.setting.bundles.join(folder))
+            .find(|folder| {
+                read_manifest(folder).is_ok_and(|manifest| manifest.reference() == reference)
+            })
+    }
+
+    /// Defaults, then what was set, then the environment.
+    fn values(&self, manifest: &Manifest, set: &Inputs) -> Result<Inputs, BundleError> {
+        let mut set = set.clone();
+        for (name, input) in &manifest.inputs {
+            if let Some(value) = self.setting.environment.get(&input.environment) {
+                set.insert(name.clone(), value.clone());
+            }
+        }
+        manifest
+            .resolve(&set)
+            .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })
+    }
+
+    async fn phases(
+        &self,
+        folder: &Path,
+        manifest: &Manifest,
+        values: &Inputs,
+    ) -> Result<Vec<PhaseReport>, BundleError> {
+        self.place("host.sh", LIBRARY.as_bytes())?;
+        self.place(&format!("{}.inputs", manifest.name), &told(manifest, values))?;
+        let environment = self.environment(folder, manifest, values);
+        let mut reports = Vec::new();
+        for phase in &manifest.phases {
+            let report = match self.needless(phase, manifest, values) {
+                Some(reason) => PhaseReport::skipped(&phase.name, reason),
+                None => {
+                    let log = self.root.join(format!(
+                        "/var/log/gpuaas/bundles/{}/{}.log",
+                        manifest.name, phase.name
+                    ));
+                    phase::run(folder, phase, &environment, &log).await
+                }
+            };
+            let failed = report.outcome == PhaseOutcome::Failed;
+            reports.push(report);
+            if failed {
+                break;
+            }
+        }
+        Ok(reports)
+    }
+
+    /// Why a phase need not run.
+    fn needless(&self, phase: &Phase, manifest: &Manifest, values: &Inputs) -> Option<String> {
+        if !manifest.applies(phase.only_when.as_deref(), values) {
+            return Some(format!("{} is 0", phase.only_when.as_deref().unwrap_or_default()));
+        }
+        let baked = phase.installs_packages
+            && self.root.exists(IMAGE_RECORD)
+            && manifest
+                .packages
+                .required
+                .iter()
+                .all(|package| self.root.package_installed(package) == Some(true));
+        baked.then(|| "the image has the packages".to_owned())
+    }
+
+    fn environment(
+        &self,
+        folder: &Path,
+        manifest: &Manifest,
+        values: &Inputs,
+    ) -> BTreeMap<String, String> {
+        let root = self.setting.root.to_string_lossy();
+        let root = root.trim_end_matches('/');
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let sysfs = self.setting.sysfs.as_deref().map_or_else(|| format!("{root}/sys"), text);
+        let mut environment: BTreeMap<String, String> = [
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
+            ("HOME", "/root".to_owned()),
+            ("LC_ALL", "C".to_owned()),
+            ("DEBIAN_FRONTEND", "noninteractive".to_owned()),
+            ("GPUAAS_HOST_ROOT", root.to_owned()),
+            ("GPUAAS_SYSFS", sysfs),
+            ("GPUAAS_BUNDLE_DIR", text(folder)),
+            ("GPUAAS_BUNDLE", manifest.reference()),
+            ("GPUAAS_LIB", text(&self.state.join("host.sh"))),
+            ("GPUAAS_SITE", self.setting.site.clone()),
+            ("GPUAAS_HOSTNAME", self.setting.hostname.clone()),
+            ("GPUAAS_RUN_ID", self.setting.run_id.clone()),
+            ("GPUAAS_PACKAGES", manifest.packages.required.join(" ")),
+            ("GPUAAS_OPTIONAL_PACKAGES", manifest.packages.optional.join(" ")),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        // A test plays the kernel of a simulated host.
+        if let Some(kernel) = self.setting.environment.get("GPUAAS_FIXTURE_KERNEL") {
+            environment.insert("GPUAAS_FIXTURE_KERNEL".to_owned(), kernel.clone());
+        }
+        for (name, value) in values {
+            if let Some(input) = manifest.inputs.get(name) {
+                environment.insert(input.environment.clone(), value.clone());
+            }
+        }
+        environment
+    }
+
+    async fn effects(
+        &self,
+        manifest: &Manifest,
+        values: &Inputs,
+    ) -> Result<Vec<Finding>, BundleError> {
+        let checks = manifest.checks(values).map_err(|fault| BundleError::NoBundle {
+            path: PathBuf::from(manifest.reference()),
+            reason: fault.to_string(),
+        })?;
+        let host = Host::Root(self.root.clone());
+        let facts = host.facts().await;
+        Ok(validate(&host, &facts, &checks).await)
+    }
+
+    fn mark(&self, manifest: &Manifest) -> Result<(), BundleError> {
+        let line = format!("{} {}\n", manifest.version, self.setting.run_id);
+        self.place(&format!("{}.done", manifest.name), line.as_bytes())
+    }
+
+    /// Whether this version of a bundle has run to its end.
+    fn is_marked(&self, manifest: &Manifest) -> bool {
+        let marker = fs::read_to_string(self.state.join(format!("{}.done", manifest.name)));
+        marker.is_ok_and(|text| text.split(' ').next() == Some(manifest.version.as_str()))
+    }
+
+    fn report(
+        &mut self,
+        manifest: &Manifest,
+        phases: Vec<PhaseReport>,
+        findings: Option<Vec<Finding>>,
+    ) -> BundleReport {
+        BundleReport {
+            bundle: manifest.reference(),
+            requires: std::mem::take(&mut self.reports),
+            phases,
+            reboot_needed: self.root.line_of(REBOOT_NEEDED),
+            looked: findings.is_some(),
+            checks: findings.unwrap_or_default(),
+        }
+    }
+
+    /// Writes a file of the launcher's own, only where it differs: a second run changes nothing.
+    fn place(&self, name: &str, bytes: &[u8]) -> Result<(), BundleError> {
+        let path = self.state.join(name);
+        if fs::read(&path).is_ok_and(|old| old == bytes) {
+            return Ok(());
+        }
+        let written = crate::files::replace(&path, bytes);
+        written.map_err(|source| BundleError::Io { path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! What became of a bundle.
+
+use gpuaas_types::agent::Finding;
+use serde::{Deserialize, Serialize};
+
+/// How a phase ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseOutcome {
+    /// It ran and ended well.
+    Ran,
+    /// It did not have to run.
+    Skipped,
+    /// It ended badly, or did not end in time.
+    Failed,
+}
+
+/// One phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseReport {
+    /// Its name.
+    pub phase: String,
+    /// How it ended.
+    pub outcome: PhaseOutcome,
+    /// Seconds that it took, by the host's monotonic clock.
+    pub seconds: f64,
+    /// Things that it says it changed.
+    pub changed: usize,
+    /// Why it was skipped, or its last words.
+    pub text: String,
+}
+
+/// A bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BundleReport {
+    /// `name@version`.
+    pub bundle: String,
+    /// Of what it required, in order.
+    pub requires: Vec<BundleReport>,
+    /// Its phases, as far as it came.
+    pub phases: Vec<PhaseReport>,
+    /// Why the host has to be started again before all effects are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot_needed: Option<String>,
+    /// Whether the effects were looked at.
+    pub looked: bool,
+    /// The effects.
+    pub checks: Vec<Finding>,
+}
+
+/// What `NAME.validation` holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Validation<'a> {
+    /// `name@version`.
+    pub bundle: &'a str,
+    /// Whether every check passed.
+    pub passed: bool,
+    /// Each check.
+    pub checks: &'a [Finding],
+}
+
+impl PhaseReport {
+    pub(super) fn skipped(phase: &str, text: impl Into<String>) -> Self {
+        let (outcome, text) = (PhaseOutcome::Skipped, text.into());
+        Self { phase: phase.to_owned(), outcome, seconds: 0.0, changed: 0, text }
+    }
+
+    pub(super) fn failed(phase: &str, text: impl Into<String>) -> Self {
+        Self { outcome: PhaseOutcome::Failed, ..Self::skipped(phase, text) }
+    }
+}
+
+impl BundleReport {
+    /// Whether every phase ended well, in what it requires too.
+    #[must_use]
+    pub fn ended_well(&self) -> bool {
+        self.phases.iter().all(|phase| phase.outcome != PhaseOutcome::Failed)
+            && self.requires.iter().all(Self::ended_well)
+    }
+
+    /// What is written for whoever looks later.
+    #[must_use]
+    pub fn validation(&self) -> Validation<'_> {
+        let passed = self.checks.iter().all(|finding| finding.passed == Some(true));
+        Validation { bundle: &self.bundle, passed, checks: &self.checks }
+    }
+
+    /// Things that were changed, in what it requires too.
+    #[must_use]
+    pub fn changed(&self) -> usize {
+        self.phases.iter().map(|phase| phase.changed).sum::<usize>()
+            + self.requires.iter().map(Self::changed).sum::<usize>()
+    }
+
+    /// One line: each phase with its time, then the checks that do not pass.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut text = String::new();
+        for required in &self.requires {
+            text.push_str(&required.summary());
+            text.push_str("; ");
+        }
+        text.push_str(&self.bundle);
+        text.push(':');
+        for phase in &self.phases {
+            text.push_str(&match phase.outcome {
+                PhaseOutcome::Ran => format!(" {} {:.1} s,", phase.phase, phase.seconds),
+                PhaseOutcome::Skipped => format!(" {} skipped ({}),", phase.phase, phase.text),
+                PhaseOutcome::Failed => format!(" {} failed: {},", phase.phase, phase.text),
+            });
+        }
+        let wrong: Vec<&str> = self
+            .checks
+            .iter()
+            .filter(|finding| finding.passed != Some(true))
+            .map(|finding| finding.name.as_str())
+            .collect();
+        if self.looked {
+            let right = self.checks.len() - wrong.len();
+            text.push_str(&format!(" {right} of {} effects there", self.checks.len()));
+        }
+        if !wrong.is_empty() {
+            text.push_str(&format!(", not: {}", wrong.join(", ")));
+        }
+        if let Some(reason) = &self.reboot_needed {
+            text.push_str(&format!("; a reboot is needed: {reason}"));
+        }
+        text.trim_end_matches(',').to_owned()
+    }
+}

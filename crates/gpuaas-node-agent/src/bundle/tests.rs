@@ -1,0 +1,173 @@
+use super::*;
+
+/// A host's folder and a folder of bundles.
+struct Stage {
+    dir: tempfile::TempDir,
+}
+
+const WRITE: &str = "#!/bin/bash\nset -euo pipefail\nfile=\"$GPUAAS_HOST_ROOT/etc/made\"\n\
+    if [[ -f $file ]]; then echo unchanged /etc/made; exit; fi\n\
+    mkdir -p \"$GPUAAS_HOST_ROOT/etc\"; echo \"$BASE_WORD\" >\"$file\"; echo changed /etc/made\n";
+
+impl Stage {
+    fn new() -> Self {
+        let stage = Self { dir: tempfile::tempdir().unwrap() };
+        stage.bundle("base", "[]", "etc/made", WRITE);
+        stage
+    }
+
+    /// A bundle with one phase, which expects one file.
+    fn bundle(&self, name: &str, requires: &str, file: &str, script: &str) {
+        let folder = self.dir.path().join("bundles").join(name);
+        fs::create_dir_all(folder.join("phases")).unwrap();
+        let upper = name.to_uppercase();
+        let manifest = format!(
+            r#"{{"name":"{name}","version":"1.0.0","kind":"site_bootstrap","about":"x",
+            "requires":{requires},
+            "inputs":{{"word":{{"type":"string","about":"a word","default":"hello","environment":"{upper}_WORD"}},
+                       "on":{{"type":"boolean","about":"a switch","default":"1","environment":"{upper}_ON"}}}},
+            "packages":{{"required":["bash"]}},
+            "phases":[{{"name":"only","run":"phases/only.sh","timeout_seconds":1,"only_when":"on",
+                        "installs_packages":true}}],
+            "expects":[{{"check":"file_exists","path":"/{file}"}}]}}"#
+        );
+        fs::write(folder.join(ARCHIVED_NAME), manifest).unwrap();
+        fs::write(folder.join("phases/only.sh"), script).unwrap();
+    }
+
+    fn setting(&self) -> Setting {
+        Setting {
+            root: self.dir.path().join("root"),
+            bundles: self.dir.path().join("bundles"),
+            site: "lab".to_owned(),
+            hostname: "j22u11".to_owned(),
+            ..Setting::default()
+        }
+    }
+
+    async fn run(&self, name: &str, setting: &Setting) -> BundleReport {
+        run(&self.dir.path().join("bundles").join(name), setting).await.unwrap()
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.dir.path().join("root").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.dir.path().join("root").join(path)).ok()
+    }
+}
+
+#[tokio::test]
+async fn a_second_run_changes_nothing() {
+    let stage = Stage::new();
+    let first = stage.run("base", &stage.setting()).await;
+    assert_eq!((first.ended_well(), first.changed()), (true, 1));
+    assert!(first.validation().passed, "{first:?}");
+    assert_eq!(stage.read("etc/made").as_deref(), Some("hello\n"));
+    let marker = stage.read("var/lib/gpuaas/site-bootstrap/base.done");
+    let second = stage.run("base", &stage.setting()).await;
+    assert_eq!((second.ended_well(), second.changed()), (true, 0));
+    assert_eq!(stage.read("var/lib/gpuaas/site-bootstrap/base.done"), marker);
+    assert!(stage.read("var/lib/gpuaas/site-bootstrap/base.validation").unwrap().contains("true"));
+}
+
+#[tokio::test]
+async fn a_value_comes_from_the_environment_before_the_site_before_the_default() {
+    for (site, environment, word) in [
+        (None, None, "hello\n"),
+        (Some("ahoy"), None, "ahoy\n"),
+        (Some("ahoy"), Some("moin"), "moin\n"),
+    ] {
+        let stage = Stage::new();
+        let mut setting = stage.setting();
+        setting.values.extend(site.map(|word| ("word".to_owned(), word.to_owned())));
+        let named = environment.map(|word| ("BASE_WORD".to_owned(), word.to_owned()));
+        setting.environment.extend(named);
+        stage.run("base", &setting).await;
+        assert_eq!(stage.read("etc/made").as_deref(), Some(word));
+    }
+    let stage = Stage::new();
+    let setting = Setting { values: [("on".into(), "maybe".into())].into(), ..stage.setting() };
+    let folder = stage.dir.path().join("bundles/base");
+    let error = run(&folder, &setting).await.unwrap_err();
+    assert_eq!(error.to_string(), "base@1.0.0: input on: not 1 or 0");
+}
+
+#[tokio::test]
+async fn what_is_required_runs_first_unless_marker_and_effects_are_there() {
+    let stage = Stage::new();
+    let requires = r#"[{"bundle":"base@1.0.0","with":{"word":"{word}"}}]"#;
+    stage.bundle("top", requires, "etc/made", "#!/bin/bash\nset -euo pipefail\ntrue\n");
+    let mut setting = stage.setting();
+    setting.values.insert("word".to_owned(), "given".to_owned());
+    let first = stage.run("top", &setting).await;
+    assert_eq!(first.requires[0].phases[0].outcome, PhaseOutcome::Ran);
+    assert_eq!(stage.read("etc/made").as_deref(), Some("given\n"));
+    let second = stage.run("top", &setting).await;
+    assert_eq!(second.requires[0].phases[0].outcome, PhaseOutcome::Skipped);
+    // A marker without its effect is not enough, nor an effect without its marker.
+    fs::remove_file(stage.dir.path().join("root/etc/made")).unwrap();
+    let third = stage.run("top", &setting).await;
+    assert_eq!(third.requires[0].phases[0].outcome, PhaseOutcome::Ran);
+    fs::remove_file(stage.dir.path().join("root/var/lib/gpuaas/site-bootstrap/base.done")).unwrap();
+    let fourth = stage.run("top", &setting).await;
+    assert_eq!(fourth.requires[0].phases[0].outcome, PhaseOutcome::Ran);
+    let text = second.summary();
+    assert!(text.starts_with("base@1.0.0: all skipped (its marker"), "{text}");
+    assert!(text.contains("; top@1.0.0: only 0."), "{text}");
+}
+
+#[tokio::test]
+async fn a_phase_that_fails_or_hangs_leaves_no_marker() {
+    for (script, text) in [
+        ("#!/bin/bash\necho no disk >&2\nexit 7\n", "it ended with exit status: 7; no disk"),
+        ("#!/bin/bash\nsleep 60 & wait\n", "stopped after 1 s; "),
+    ] {
+        let stage = Stage::new();
+        stage.bundle("bad", "[]", "etc/made", script);
+        let report = stage.run("bad", &stage.setting()).await;
+        assert!(!report.ended_well());
+        assert_eq!(report.phases[0].text, text);
+        assert!(stage.read("var/lib/gpuaas/site-bootstrap/bad.done").is_none());
+        let requires = r#"[{"bundle":"bad@1.0.0"}]"#;
+        stage.bundle("top", requires, "etc/made", WRITE);
+        let report = stage.run("top", &stage.setting()).await;
+        assert!(!report.ended_well() && stage.read("etc/made").is_none());
+    }
+}
+
+#[tokio::test]
+async fn packages_of_a_curated_image_are_not_installed_again() {
+    let stage = Stage::new();
+    let outcome = |report: &BundleReport| report.phases[0].outcome;
+    stage.write("etc/gpuaas/maas-host-image-build.json", "{}");
+    let without = stage.run("base", &stage.setting()).await;
+    assert_eq!(outcome(&without), PhaseOutcome::Ran, "the record alone is not enough");
+    stage.write("var/lib/dpkg/status", "Package: bash\nStatus: install ok installed\n");
+    let with = stage.run("base", &stage.setting()).await;
+    assert_eq!(outcome(&with), PhaseOutcome::Skipped);
+    assert_eq!(with.phases[0].text, "the image has the packages");
+    let mut off = stage.setting();
+    off.environment.insert("BASE_ON".to_owned(), "0".to_owned());
+    assert_eq!(stage.run("base", &off).await.phases[0].text, "on is 0");
+}
+
+#[tokio::test]
+async fn circles_and_missing_bundles_are_refused() {
+    let stage = Stage::new();
+    stage.bundle("one", r#"[{"bundle":"two@1.0.0"}]"#, "x", WRITE);
+    stage.bundle("two", r#"[{"bundle":"one@1.0.0"}]"#, "x", WRITE);
+    let folder = |name: &str| stage.dir.path().join("bundles").join(name);
+    let error = run(&folder("one"), &stage.setting()).await.unwrap_err();
+    assert!(matches!(error, BundleError::Circle(_)), "{error}");
+    stage.bundle("three", r#"[{"bundle":"base@2.0.0"}]"#, "x", WRITE);
+    let error = run(&folder("three"), &stage.setting()).await.unwrap_err();
+    assert!(matches!(error, BundleError::NotThere { .. }), "{error}");
+    assert!(matches!(
+        run(&folder("none"), &stage.setting()).await,
+        Err(BundleError::NoBundle { .. })
+    ));
+}

@@ -1,0 +1,263 @@
+//! PCI functions: who drives them, how they are isolated, which of them are virtual.
+
+use std::collections::BTreeMap;
+
+use host_facts::{HostFacts, HostRoot, PciFunction};
+
+use super::{Seen, enough};
+
+/// Functions wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Which<'a> {
+    /// Vendor, hexadecimal.
+    pub(super) vendor: &'a str,
+    /// Device, hexadecimal; none: any.
+    pub(super) device: Option<&'a str>,
+    /// Begin of the class, hexadecimal; none: any.
+    pub(super) class: Option<&'a str>,
+}
+
+impl Which<'_> {
+    fn matches(&self, function: &PciFunction) -> bool {
+        let same = |wanted: &str, found: &Option<String>| {
+            found.as_deref().is_some_and(|found| found.eq_ignore_ascii_case(wanted))
+        };
+        let class = function.class.as_deref().unwrap_or_default();
+        same(self.vendor, &function.vendor)
+            && self.device.is_none_or(|device| same(device, &function.device))
+            && self.class.is_none_or(|begin| class.starts_with(&begin.to_ascii_lowercase()))
+    }
+}
+
+/// Class of PCI bridges.
+const BRIDGE: &str = "0604";
+
+fn driver(function: &PciFunction) -> &str {
+    function.driver.as_deref().unwrap_or("none")
+}
+
+pub(super) fn present(facts: &HostFacts, vendor: &str, device: Option<&str>, count: u32) -> Seen {
+    let which = Which { vendor, device, class: None };
+    enough(facts.pci.iter().filter(|function| which.matches(function)).count(), count)
+}
+
+pub(super) fn driver_bound(facts: &HostFacts, which: Which<'_>, wanted: &str, count: u32) -> Seen {
+    let found: Vec<&PciFunction> =
+        facts.pci.iter().filter(|function| which.matches(function)).collect();
+    let others: Vec<String> = found
+        .iter()
+        .filter(|function| driver(function) != wanted)
+        .map(|function| format!("{} has {}", function.address, driver(function)))
+        .collect();
+    let (enough, seen) = enough(found.len(), count);
+    if others.is_empty() {
+        (enough, seen)
+    } else {
+        (false, format!("{seen}; {}", others.join(", ")))
+    }
+}
+
+pub(super) fn groups_whole(facts: &HostFacts, wanted: &str) -> Seen {
+    let mut groups: BTreeMap<u32, Vec<&PciFunction>> = BTreeMap::new();
+    for function in &facts.pci {
+        if let Some(group) = function.iommu_group {
+            groups.entry(group).or_default().push(function);
+        }
+    }
+    let bound: Vec<&PciFunction> =
+        facts.pci.iter().filter(|function| driver(function) == wanted).collect();
+    if bound.is_empty() {
+        return (false, format!("nothing is bound to {wanted}"));
+    }
+    let mut wrong = Vec::new();
+    for function in &bound {
+        let Some(group) = function.iommu_group else {
+            wrong.push(format!("{} has no group: the IOMMU is off", function.address));
+            continue;
+        };
+        for other in &groups[&group] {
+            let bridge = other.class.as_deref().is_some_and(|class| class.starts_with(BRIDGE));
+            if !bridge && driver(other) != wanted {
+                wrong.push(format!(
+                    "group {group} of {} holds {}, which has {}",
+                    function.address,
+                    other.address,
+                    driver(other)
+                ));
+            }
+        }
+    }
+    if wrong.is_empty() {
+        (true, format!("{} functions, each group holds nothing else", bound.len()))
+    } else {
+        (false, wrong.join("; "))
+    }
+}
+
+pub(super) fn virtual_functions(
+    facts: &HostFacts,
+    which: Which<'_>,
+    each: u32,
+    count: u32,
+) -> Seen {
+    let physical: Vec<&PciFunction> = facts
+        .pci
+        .iter()
+        .filter(|function| which.matches(function) && function.virtual_functions.is_some())
+        .collect();
+    // The kernel's word and what is there: a number that was written is not yet a function.
+    let there = |function: &PciFunction| {
+        let of = |other: &&PciFunction| {
+            other.physical_function.as_deref() == Some(function.address.as_str())
+        };
+        u32::try_from(facts.pci.iter().filter(of).count()).unwrap_or(u32::MAX)
+    };
+    let wrong: Vec<String> = physical
+        .iter()
+        .map(|function| (function, function.virtual_functions.unwrap_or(0), there(function)))
+        .filter(|(_, said, seen)| *said != each || *seen != each)
+        .map(|(function, said, seen)| {
+            format!("{} says {said} and {seen} are there, {each} wanted", function.address)
+        })
+        .collect();
+    let (enough, seen) = enough(physical.len(), count);
+    if wrong.is_empty() { (enough, seen) } else { (false, wrong.join("; ")) }
+}
+
+pub(super) fn acs_isolates(root: Option<&HostRoot>, facts: &HostFacts, wanted: &str) -> Seen {
+    let Some(root) = root else { return (false, "a stand-in has no buses".to_owned()) };
+    let bound: Vec<&PciFunction> =
+        facts.pci.iter().filter(|function| driver(function) == wanted).collect();
+    if bound.is_empty() {
+        return (false, format!("nothing is bound to {wanted}"));
+    }
+    let mut bridges: Vec<String> =
+        bound.iter().flat_map(|function| root.bridges_above(&function.address)).collect();
+    bridges.sort();
+    bridges.dedup();
+    let wrong: Vec<String> = bridges
+        .iter()
+        .filter_map(|bridge| match root.acs(bridge) {
+            Some(acs) if acs.isolates() => None,
+            Some(acs) => Some(format!(
+                "bridge {bridge} can {:#06x} and has only {:#06x} on",
+                acs.capability, acs.control
+            )),
+            // An upstream port of a switch has none and needs none; a downstream port needs it.
+            None if downstream(root, bridge) => Some(format!("bridge {bridge} shows no ACS")),
+            None => None,
+        })
+        .collect();
+    if wrong.is_empty() {
+        (true, format!("{} bridges above {} functions isolate", bridges.len(), bound.len()))
+    } else {
+        (false, wrong.join("; "))
+    }
+}
+
+/// Whether a bridge is a root port or a downstream port of a switch.
+fn downstream(root: &HostRoot, bridge: &str) -> bool {
+    root.is_downstream_port(bridge).unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(functions: &serde_json::Value) -> HostFacts {
+        serde_json::from_value(serde_json::json!({ "pci": functions })).unwrap()
+    }
+
+    fn function(address: &str, class: &str, driver: &str, group: u32) -> serde_json::Value {
+        serde_json::json!({"address": address, "vendor": "10de", "device": "2335", "class": class,
+            "driver": driver, "iommu_group": group})
+    }
+
+    #[test]
+    fn a_function_with_another_driver_is_named() {
+        let facts = facts(&serde_json::json!([
+            function("0000:19:00.0", "030200", "vfio-pci", 1),
+            function("0000:3b:00.0", "030200", "nvidia", 2),
+            function("0000:05:00.0", "068000", "nvidia-nvswitch", 3),
+        ]));
+        let gpus = Which { vendor: "10DE", device: None, class: Some("0302") };
+        let (passed, seen) = driver_bound(&facts, gpus, "vfio-pci", 2);
+        assert_eq!((passed, seen.as_str()), (false, "2 found, 2 wanted; 0000:3b:00.0 has nvidia"));
+        let (passed, _) =
+            driver_bound(&facts, Which { class: Some("0680"), ..gpus }, "nvidia-nvswitch", 1);
+        assert!(passed);
+        assert!(!driver_bound(&facts, Which { class: Some("0c"), ..gpus }, "vfio-pci", 1).0);
+    }
+
+    #[test]
+    fn a_group_may_hold_bridges_and_nothing_else() {
+        let whole = serde_json::json!([
+            function("0000:19:00.0", "030200", "vfio-pci", 1),
+            function("0000:18:00.0", "060400", "pcieport", 1),
+        ]);
+        assert!(groups_whole(&facts(&whole), "vfio-pci").0);
+        let mut shared = whole;
+        shared.as_array_mut().unwrap().push(function("0000:19:00.1", "040300", "snd", 1));
+        let (passed, seen) = groups_whole(&facts(&shared), "vfio-pci");
+        assert!(!passed && seen.contains("0000:19:00.1, which has snd"), "{seen}");
+        let off = serde_json::json!([{"address": "0000:19:00.0", "driver": "vfio-pci"}]);
+        assert!(groups_whole(&facts(&off), "vfio-pci").1.contains("the IOMMU is off"));
+        assert!(!groups_whole(&facts(&serde_json::json!([])), "vfio-pci").0);
+    }
+
+    #[test]
+    fn virtual_functions_are_counted_and_not_believed() {
+        let physical = |said: u32| {
+            serde_json::json!({"address": "0000:1a:00.0", "vendor": "15b3", "class": "020700",
+                "virtual_functions": said})
+        };
+        let child = |n: u32| {
+            serde_json::json!({"address": format!("0000:1a:00.{n}"), "vendor": "15b3",
+                "physical_function": "0000:1a:00.0"})
+        };
+        let verdict = |said, children: &[u32]| {
+            let ethernet = serde_json::json!({"address": "0000:00:01.0", "vendor": "15b3",
+                "class": "020000", "virtual_functions": 0});
+            let mut functions = vec![ethernet, physical(said)];
+            functions.extend(children.iter().map(|n| child(*n)));
+            let adapters = Which { vendor: "15b3", device: None, class: Some("0207") };
+            virtual_functions(&facts(&functions.into()), adapters, 2, 1)
+        };
+        assert!(verdict(2, &[1, 2]).0);
+        assert!(!verdict(2, &[1]).0);
+        assert!(!verdict(0, &[]).0);
+        assert_eq!(verdict(2, &[1]).1, "0000:1a:00.0 says 2 and 1 are there, 2 wanted");
+    }
+
+    #[test]
+    fn acs_that_was_turned_off_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let devices = dir.path().join("sys/bus/pci/devices");
+        let port = dir.path().join("sys/devices/pci0000:15/0000:15:01.0");
+        std::fs::create_dir_all(&devices).unwrap();
+        std::fs::create_dir_all(port.join("0000:16:00.0")).unwrap();
+        for (name, to) in
+            [("0000:15:01.0", "0000:15:01.0"), ("0000:16:00.0", "0000:15:01.0/0000:16:00.0")]
+        {
+            let target = format!("../../../devices/pci0000:15/{to}");
+            std::os::unix::fs::symlink(target, devices.join(name)).unwrap();
+        }
+        let facts = facts(&serde_json::json!([
+            {"address": "0000:16:00.0", "driver": "vfio-pci", "iommu_group": 1}
+        ]));
+        let root = HostRoot::new(dir.path());
+        let verdict = |control: u16| {
+            let mut bytes = vec![0; 4096];
+            bytes[0x100..0x104].copy_from_slice(&[0x0d, 0x00, 0x01, 0x00]);
+            bytes[0x104] = 0x1d;
+            bytes[0x106..0x108].copy_from_slice(&control.to_le_bytes());
+            std::fs::write(port.join("config"), bytes).unwrap();
+            acs_isolates(Some(&root), &facts, "vfio-pci")
+        };
+        assert!(verdict(0x1d).0);
+        let (passed, seen) = verdict(0);
+        assert!(!passed && seen.contains("0000:15:01.0 can 0x001d"), "{seen}");
+        std::fs::write(port.join("config"), [0; 64]).unwrap();
+        assert!(!acs_isolates(Some(&root), &facts, "vfio-pci").0, "cannot be read");
+    }
+}

@@ -1,0 +1,127 @@
+//! The bundles of this repository, built, taken apart and run by the launcher on a folder that
+//! stands for a host.
+#![expect(clippy::unwrap_used, reason = "a fixture that fails is a failed test")]
+#![expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use gpuaas_artifact::read_folder;
+use gpuaas_bundle::Digest;
+use serde_json::Value;
+
+const AGENT: &str = env!("CARGO_BIN_EXE_gpuaas-node-agent");
+
+struct Stage {
+    dir: tempfile::TempDir,
+    source: PathBuf,
+}
+
+impl Stage {
+    /// A host with both bundles installed; none where the fixture's tools are missing.
+    fn new() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles");
+        let stage = Self { dir, source };
+        for tool in ["mkfs.ext4", "blkid", "wipefs"] {
+            let found = Command::new("bash").args(["-c", &format!("command -v {tool}")]).output();
+            if !found.is_ok_and(|output| output.status.success()) {
+                println!("skipped: there is no {tool}");
+                return None;
+            }
+        }
+        let make_host = stage.source.join("fixture/make-host.sh");
+        let made = Command::new("bash").arg(make_host).arg(stage.root()).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        for name in ["h200-ib", "h200-slice-vm"] {
+            let archive = read_folder(&stage.source.join(name)).unwrap();
+            let bytes = archive.write().unwrap();
+            let file = stage.dir.path().join(format!("{name}.tar"));
+            std::fs::write(&file, &bytes).unwrap();
+            let output = Command::new(AGENT)
+                .args(["bundle", "unpack", "--bundle", &archive.manifest.reference()])
+                .args(["--digest", &Digest::of(&bytes).to_string(), "--into"])
+                .arg(stage.installed(name))
+                .arg(&file)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Some(stage)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    fn installed(&self, name: &str) -> PathBuf {
+        self.root().join("usr/local/share/gpuaas/site-bootstrap").join(name)
+    }
+
+    fn agent(&self, arguments: &[&str]) -> Output {
+        Command::new(AGENT)
+            .args(arguments)
+            .arg("--root")
+            .arg(self.root())
+            .env("GPUAAS_FIXTURE_KERNEL", self.source.join("fixture/kernel"))
+            .output()
+            .unwrap()
+    }
+
+    fn run(&self, name: &str) -> Value {
+        let folder = self.installed(name);
+        let output = self.agent(&["bundle", "run", folder.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stdout));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+fn changed(report: &Value) -> u64 {
+    let own =
+        report["phases"].as_array().unwrap().iter().map(|phase| phase["changed"].as_u64().unwrap());
+    let required = report["requires"].as_array().unwrap().iter().map(changed);
+    own.sum::<u64>() + required.sum::<u64>()
+}
+
+#[test]
+fn a_slice_host_gets_its_baseline_first_and_a_second_run_changes_nothing() {
+    let Some(stage) = Stage::new() else { return };
+    let first = stage.run("h200-slice-vm");
+    assert_eq!(first["requires"][0]["bundle"], "h200-ib@1.0.0");
+    assert!(changed(&first) > 10, "{first:#}");
+    let second = stage.run("h200-slice-vm");
+    assert_eq!(changed(&second), 0, "{second:#}");
+    for name in ["h200-ib.done", "h200-slice-vm.done", "h200-slice-vm.validation"] {
+        assert!(stage.root().join("var/lib/gpuaas/site-bootstrap").join(name).is_file(), "{name}");
+    }
+}
+
+/// What the files of a host show is checked for what it is; what only a live host could answer
+/// keeps the gate shut, and says so.
+#[test]
+fn the_gate_sees_effects_and_not_markers() {
+    let Some(stage) = Stage::new() else { return };
+    stage.run("h200-slice-vm");
+    let gate = || {
+        let output = stage.agent(&["check", "--gate", "slice_ready"]);
+        assert_eq!(output.status.code(), Some(4), "nobody answers for this host");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["checks"].as_array().unwrap().clone()
+    };
+    let passed = |checks: &[Value], name: &str| {
+        let found = checks.iter().find(|check| check["name"].as_str().unwrap().contains(name));
+        found.map(|check| check["passed"].as_bool().unwrap())
+    };
+    let before = gate();
+    for name in ["driver vfio-pci of 10de", "virtual functions of 15b3", "60-ipoib.yaml"] {
+        assert_eq!(passed(&before, name), Some(true), "{name}: {before:#?}");
+    }
+    std::fs::remove_file(stage.root().join("etc/netplan/60-ipoib.yaml")).unwrap();
+    let after = gate();
+    let lost =
+        after.iter().find(|c| c["name"].as_str().unwrap().contains("60-ipoib.yaml")).unwrap();
+    assert_eq!(lost["passed"], false);
+    assert!(lost["reason"].as_str().unwrap().starts_with("host baseline incomplete"), "{lost}");
+    assert!(stage.root().join("var/lib/gpuaas/site-bootstrap/h200-ib.done").is_file());
+}
