@@ -11,11 +11,16 @@ use crate::failure::EXIT_CODES;
 
 mod batch;
 mod bench;
+mod bundle;
 
 pub use batch::{BatchCommand, BatchOrderArgs, BatchStartArgs};
 pub use bench::{
     BenchChaosArgs, BenchClientsArgs, BenchCommand, BenchOnboardArgs, BenchRegionArgs, Hardware,
     Seeds,
+};
+pub use bundle::{
+    BundleBuildArgs, BundleCommand, BundleDiffArgs, BundleKeyArgs, BundleKind, BundleLintArgs,
+    BundleNewArgs, BundleRenderArgs, BundleShowArgs,
 };
 
 /// Turns racked GPU servers into active nodes, through MAAS.
@@ -68,6 +73,9 @@ pub enum Command {
     /// Differences between nodes and their machines in MAAS.
     #[command(subcommand)]
     Drift(DriftCommand),
+    /// Bundles: what gives nodes their personality.
+    #[command(subcommand)]
+    Bundle(BundleCommand),
     /// Say what a node waits for, from whom, and what to do next.
     Explain(ExplainArgs),
     /// Onboard simulated machines end to end, with nothing installed.

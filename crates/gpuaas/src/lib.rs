@@ -5,6 +5,7 @@
 pub mod args;
 pub mod batch;
 pub mod bench;
+pub mod bundle;
 pub mod client;
 pub mod clock;
 pub mod commands;
@@ -93,6 +94,7 @@ async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failu
         Command::Batch(command) => batch::run(command, terminal).await,
         Command::Run(command) => commands::run(command, terminal).await,
         Command::Drift(command) => commands::drift(command, terminal).await,
+        Command::Bundle(command) => bundle::run(command, terminal),
         Command::Explain(args) => commands::explain(args, terminal).await,
         Command::Lab(args) => lab::run(args, terminal).await,
         Command::Bench(command) => bench::run(command, terminal).await,

@@ -1,0 +1,127 @@
+//! Arguments of `gpuaas bundle`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use gpuaas_types::Timestamp;
+
+use super::{Assignment, Format};
+
+/// `gpuaas bundle`. All of it works without a control plane.
+#[derive(Debug, Subcommand)]
+pub enum BundleCommand {
+    /// Write the folder of a new bundle that does nothing yet.
+    New(BundleNewArgs),
+    /// Say what is wrong with a bundle's folder, with file and line.
+    Lint(BundleLintArgs),
+    /// Make one file of a bundle's folder; the same folder gives the same bytes everywhere.
+    Build(BundleBuildArgs),
+    /// Show a bundle: its folder, or the file of a build.
+    Show(BundleShowArgs),
+    /// Say what differs between two bundles.
+    Diff(BundleDiffArgs),
+    /// Show what a node would do: the scripts' environment, the phases and the checks.
+    Render(BundleRenderArgs),
+    /// Make a key that signs bundles.
+    Key(BundleKeyArgs),
+}
+
+/// What a bundle is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum BundleKind {
+    /// Runs at a node's first boot.
+    SiteBootstrap,
+    /// Says what has to be true of a node after its deployment.
+    PostDeployValidation,
+}
+
+/// `gpuaas bundle new`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleNewArgs {
+    /// Folder to make; its last part is the bundle's name.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// What it is for.
+    #[arg(long, value_enum, default_value = "site_bootstrap")]
+    pub kind: BundleKind,
+}
+
+/// `gpuaas bundle lint`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleLintArgs {
+    /// The bundle's folder.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+}
+
+/// `gpuaas bundle build`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleBuildArgs {
+    /// The bundle's folder.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Where NAME-VERSION.tar and its signature NAME-VERSION.tar.sig are put.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+    /// Private key that signs it (see `bundle key`).
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// From when on the signature is worth nothing, as RFC 3339: `2027-01-31T00:00:00Z`.
+    #[arg(long, value_name = "TIME", requires = "key", value_parser = moment)]
+    pub expires: Option<Timestamp>,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn moment(text: &str) -> Result<Timestamp, String> {
+    Timestamp::from_rfc3339(text).ok_or_else(|| "write it as 2027-01-31T00:00:00Z".to_owned())
+}
+
+/// `gpuaas bundle show`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleShowArgs {
+    /// A bundle's folder, or the file of a build.
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: PathBuf,
+    /// Public key, as `bundle key` prints it; the signature beside the file must be its.
+    #[arg(long, value_name = "KEY")]
+    pub trust: Option<String>,
+    /// How to print it on stdout.
+    #[arg(short = 'o', long = "output", value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// `gpuaas bundle diff`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleDiffArgs {
+    /// A bundle's folder, or the file of a build.
+    #[arg(value_name = "OLD")]
+    pub old: PathBuf,
+    /// Another one.
+    #[arg(value_name = "NEW")]
+    pub new: PathBuf,
+}
+
+/// `gpuaas bundle render`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleRenderArgs {
+    /// A bundle's folder, or the file of a build.
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: PathBuf,
+    /// A value for one of its inputs.
+    #[arg(long, value_name = "INPUT=VALUE")]
+    pub set: Vec<Assignment>,
+    /// How to print it on stdout.
+    #[arg(short = 'o', long = "output", value_enum, default_value = "yaml", value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// `gpuaas bundle key`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleKeyArgs {
+    /// File for the private key; it must not exist. The public key is printed on stdout.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}

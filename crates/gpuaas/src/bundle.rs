@@ -1,0 +1,437 @@
+//! `gpuaas bundle`: from a folder to signed bytes, and back to what they mean.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gpuaas_artifact::{Finding, SourceError, read_folder};
+use gpuaas_bundle::manifest::{SOURCE_NAME, is_name};
+use gpuaas_bundle::{
+    Archive, Digest, Envelope, Inputs, Manifest, PublicKey, SigningKey, Statement, TrustedKey,
+};
+use gpuaas_engine::{Clock as _, RealClock};
+use serde::Serialize;
+
+use crate::args::{
+    BundleBuildArgs, BundleCommand, BundleDiffArgs, BundleKind, BundleNewArgs, BundleRenderArgs,
+    BundleShowArgs, Format,
+};
+use crate::failure::Failure;
+use crate::output;
+use crate::terminal::Terminal;
+
+/// What `gpuaas bundle build --json` prints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Built {
+    /// Name.
+    pub name: String,
+    /// Version.
+    pub version: String,
+    /// SHA-256 of the file.
+    pub digest: Digest,
+    /// Length of the file in bytes.
+    pub size_bytes: u64,
+    /// Id of the key that signed it.
+    pub signed_by: Option<String>,
+}
+
+/// What `gpuaas bundle show` prints.
+#[derive(Debug, Clone, Serialize)]
+pub struct Shown {
+    /// SHA-256 of the bytes.
+    pub digest: Digest,
+    /// Length in bytes.
+    pub size_bytes: u64,
+    /// Who signed it; none: nobody was asked about.
+    pub signed_by: Option<String>,
+    /// What it says of itself.
+    pub manifest: Manifest,
+    /// Its files, with their lengths in bytes.
+    pub files: BTreeMap<String, usize>,
+}
+
+/// What a node would do.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rendered {
+    /// `name@version`.
+    pub bundle: String,
+    /// The scripts' environment. Secrets are not shown.
+    pub environment: BTreeMap<String, String>,
+    /// The phases that would run, in order.
+    pub phases: Vec<String>,
+    /// The phases that would not, each with the reason.
+    pub skipped: Vec<String>,
+    /// What would have to be true afterwards.
+    pub checks: Vec<String>,
+}
+
+/// Runs a command of `gpuaas bundle`.
+///
+/// # Errors
+/// What is wrong with the bundle, or with this machine.
+pub fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        BundleCommand::New(args) => new(&args, terminal),
+        BundleCommand::Lint(args) => {
+            let archive = lint(&args.folder)?;
+            terminal.say(&format!("{} is fine", archive.manifest.reference()));
+            Ok(())
+        }
+        BundleCommand::Build(args) => build(&args, terminal),
+        BundleCommand::Show(args) => show(&args, terminal),
+        BundleCommand::Diff(args) => diff(&args, terminal),
+        BundleCommand::Render(args) => render(&args, terminal),
+        BundleCommand::Key(args) => {
+            let key = SigningKey::generate().map_err(|error| of_signature(&error))?;
+            write_new(&args.file, key.to_pem().as_bytes(), 0o600)?;
+            terminal.say(&format!(
+                "private key {} written to {}",
+                key.public().id(),
+                args.file.display()
+            ));
+            terminal.data(&key.public().to_string())
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    let detail = format!("{}: {error}", path.display());
+    Failure::local("file_unreadable", "A file cannot be read or written", detail)
+}
+
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    file.and_then(|mut file| file.write_all(bytes)).map_err(|error| unreadable(path, &error))
+}
+
+fn of_signature(error: &gpuaas_bundle::SignatureError) -> Failure {
+    Failure::local(error.code(), "The bundle is not trusted", error.to_string())
+}
+
+fn of_findings(folder: &Path, findings: &[Finding]) -> Failure {
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    let title = "The bundle cannot be used";
+    Failure::local("bundle_invalid", title, format!("{}\n{}", folder.display(), lines.join("\n")))
+}
+
+fn from_folder(folder: &Path) -> Result<Archive, Failure> {
+    read_folder(folder).map_err(|error| match error {
+        SourceError::Io { path, source } => {
+            unreadable(&path, &source).hint("a bundle is a folder with a bundle.yaml")
+        }
+        SourceError::Wrong(findings) => of_findings(folder, &findings),
+    })
+}
+
+/// Everything that can be found wrong without running it: the manifest, and each script by bash
+/// itself and by shellcheck where that is installed.
+fn lint(folder: &Path) -> Result<Archive, Failure> {
+    let archive = from_folder(folder)?;
+    let mut findings = Vec::new();
+    for (path, _) in archive.files.iter().filter(|(_, entry)| entry.executable) {
+        let tools: [(&str, &[&str]); 2] =
+            [("bash", &["-n"]), ("shellcheck", &["--format=gcc", "--external-sources"])];
+        for (program, arguments) in tools {
+            findings.extend(said_by(program, arguments, folder, path));
+        }
+    }
+    if findings.is_empty() { Ok(archive) } else { Err(of_findings(folder, &findings)) }
+}
+
+/// What a tool says of a script: nothing when it is content or not installed.
+fn said_by(program: &str, arguments: &[&str], folder: &Path, path: &str) -> Vec<Finding> {
+    let output = Command::new(program).args(arguments).arg(path).current_dir(folder).output();
+    let Ok(output) = output else { return Vec::new() };
+    if output.status.success() {
+        return Vec::new();
+    }
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let finding = |line: &str| {
+        let rest = line.strip_prefix(path).unwrap_or(line).trim_start_matches(':').trim();
+        let digits = rest.trim_start_matches("line ");
+        let number: String = digits.chars().take_while(char::is_ascii_digit).collect();
+        let text = digits.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':').trim();
+        let text = if number.is_empty() { rest } else { text };
+        Finding {
+            file: path.to_owned(),
+            line: number.parse().ok(),
+            text: format!("{program}: {text}"),
+        }
+    };
+    text.lines().filter(|line| !line.trim().is_empty()).map(finding).collect()
+}
+
+fn new(args: &BundleNewArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let name = args.folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let Some(name) = name.filter(|name| is_name(name)) else {
+        let detail = format!("{} does not end in a name", args.folder.display());
+        return Err(Failure::usage("bundle_name_invalid", "A bundle needs a name", detail)
+            .hint("a name is 1 to 64 of a-z, 0-9 and -, and begins with a letter or digit"));
+    };
+    let (manifest, script) = match args.kind {
+        BundleKind::SiteBootstrap => (
+            include_str!("bundle/new-site-bootstrap.yaml"),
+            Some(include_str!("bundle/new-phase.sh")),
+        ),
+        BundleKind::PostDeployValidation => (include_str!("bundle/new-validation.yaml"), None),
+    };
+    let failed = |error| unreadable(&args.folder, &error);
+    if args.folder.exists() {
+        return Err(failed(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
+    }
+    fs::create_dir_all(args.folder.join("phases")).map_err(failed)?;
+    write_new(&args.folder.join(SOURCE_NAME), manifest.replace("NAME", &name).as_bytes(), 0o644)?;
+    match script {
+        Some(script) => {
+            write_new(&args.folder.join("phases/10-hello.sh"), script.as_bytes(), 0o755)?;
+        }
+        None => fs::remove_dir(args.folder.join("phases")).map_err(failed)?,
+    }
+    let archive = from_folder(&args.folder)?;
+    terminal.say(&format!("{} is in {}", archive.manifest.reference(), args.folder.display()));
+    Ok(())
+}
+
+fn build(args: &BundleBuildArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let archive = lint(&args.folder)?;
+    let bytes = archive.write().map_err(|error| of_archive(&args.folder, &error))?;
+    let manifest = &archive.manifest;
+    let file = args.out.join(format!("{}-{}.tar", manifest.name, manifest.version));
+    let digest = Digest::of(&bytes);
+    let key = args.key.as_deref().map(read_key).transpose()?;
+    let envelope = key.as_ref().map(|key| {
+        let statement = Statement {
+            bundle: manifest.reference(),
+            digest,
+            signed_at: RealClock.now(),
+            expires_at: args.expires,
+        };
+        key.sign(&statement).map_err(|error| of_signature(&error))
+    });
+    let envelope = envelope.transpose()?;
+    fs::create_dir_all(&args.out).map_err(|error| unreadable(&args.out, &error))?;
+    fs::write(&file, &bytes).map_err(|error| unreadable(&file, &error))?;
+    let signature = signature_of(&file);
+    match &envelope {
+        Some(envelope) => {
+            let text = serde_json::to_vec(envelope).unwrap_or_default();
+            fs::write(&signature, text).map_err(|error| unreadable(&signature, &error))?;
+        }
+        // A signature of an earlier build would be of other bytes.
+        None if signature.exists() => {
+            fs::remove_file(&signature).map_err(|error| unreadable(&signature, &error))?;
+        }
+        None => {}
+    }
+    let built = Built {
+        name: manifest.name.clone(),
+        version: manifest.version.clone(),
+        digest,
+        size_bytes: bytes.len() as u64,
+        signed_by: key.as_ref().map(|key| key.public().id()),
+    };
+    terminal.say(&format!("{} is in {}", manifest.reference(), file.display()));
+    let format = if args.json { Format::Json } else { Format::Table };
+    output::print(terminal, format, &built, |built, _| {
+        let signed = built.signed_by.as_deref().unwrap_or("nobody");
+        format!(
+            "name:       {}\nversion:    {}\ndigest:     {}\nsize:       {} bytes\nsigned by:  {signed}\n",
+            built.name, built.version, built.digest, built.size_bytes
+        )
+    })
+}
+
+fn read_key(path: &Path) -> Result<SigningKey, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    SigningKey::from_pem(&text).map_err(|error| of_signature(&error))
+}
+
+fn signature_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".sig");
+    name.into()
+}
+
+fn of_archive(path: &Path, error: &gpuaas_bundle::ArchiveError) -> Failure {
+    let detail = format!("{}: {error}", path.display());
+    Failure::local(error.code(), "The bundle is refused", detail)
+}
+
+/// A bundle from its folder or from the file of a build, and its bytes.
+fn open(path: &Path) -> Result<(Archive, Vec<u8>), Failure> {
+    if path.is_dir() {
+        let archive = from_folder(path)?;
+        let bytes = archive.write().map_err(|error| of_archive(path, &error))?;
+        return Ok((archive, bytes));
+    }
+    let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
+    let archive = Archive::read(&bytes).map_err(|error| of_archive(path, &error))?;
+    Ok((archive, bytes))
+}
+
+fn show(args: &BundleShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let (archive, bytes) = open(&args.bundle)?;
+    let signed_by = match &args.trust {
+        None => None,
+        Some(key) => {
+            let key: PublicKey = key.parse().map_err(|error| of_signature(&error))?;
+            let path = signature_of(&args.bundle);
+            let text = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
+            let trusted = [TrustedKey { name: key.id(), key, until: None }];
+            let verified = Envelope::parse(&text).and_then(|envelope| {
+                envelope.verify(&trusted, &archive.manifest.reference(), &bytes, RealClock.now())
+            });
+            Some(verified.map_err(|error| of_signature(&error))?)
+        }
+    };
+    let shown = Shown {
+        digest: Digest::of(&bytes),
+        size_bytes: bytes.len() as u64,
+        signed_by,
+        files: archive
+            .files
+            .iter()
+            .map(|(path, entry)| (path.clone(), entry.bytes.len()))
+            .collect(),
+        manifest: archive.manifest,
+    };
+    output::print(terminal, args.format, &shown, |shown, _| table_of(shown))
+}
+
+fn table_of(shown: &Shown) -> String {
+    let manifest = &shown.manifest;
+    let mut text = format!(
+        "{} ({}): {}\ndigest {}, {} bytes, signed by {}\n",
+        manifest.reference(),
+        manifest.kind.as_str(),
+        manifest.about,
+        shown.digest,
+        shown.size_bytes,
+        shown.signed_by.as_deref().unwrap_or("- (name a key with --trust)")
+    );
+    for required in &manifest.requires {
+        text.push_str(&format!("requires {}\n", required.bundle));
+    }
+    for (name, input) in &manifest.inputs {
+        let default = match &input.default {
+            Some(default) => format!("default {default:?}"),
+            None => "has to be set".to_owned(),
+        };
+        text.push_str(&format!(
+            "input {name} ({}): {}; {default}\n",
+            input.environment, input.about
+        ));
+    }
+    for phase in &manifest.phases {
+        text.push_str(&format!(
+            "phase {} ({}), at most {} s\n",
+            phase.name, phase.run, phase.timeout_seconds
+        ));
+    }
+    text.push_str(&format!("{} checks, {} files\n", manifest.expects.len(), shown.files.len()));
+    text
+}
+
+fn diff(args: &BundleDiffArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let ((old, old_bytes), (new, new_bytes)) = (open(&args.old)?, open(&args.new)?);
+    let lines = differences(&old, &new);
+    let head = format!("{} -> {}", Digest::of(&old_bytes), Digest::of(&new_bytes));
+    let lines = if lines.is_empty() { vec!["no difference".to_owned()] } else { lines };
+    terminal.data(&format!("{head}\n{}", lines.join("\n")))
+}
+
+/// What differs, one line each: fields of the manifest, then files.
+fn differences(old: &Archive, new: &Archive) -> Vec<String> {
+    let fields = |archive: &Archive| match serde_json::to_value(&archive.manifest) {
+        Ok(serde_json::Value::Object(fields)) => fields.into_iter().collect::<BTreeMap<_, _>>(),
+        _ => BTreeMap::new(),
+    };
+    let (before, after) = (fields(old), fields(new));
+    let mut lines = changed(&before, &after, |name, old, new| match (old, new) {
+        (Some(old), Some(new)) => format!("~ {name}: {old} -> {new}"),
+        (Some(old), None) => format!("- {name}: {old}"),
+        (_, new) => format!("+ {name}: {}", new.cloned().unwrap_or_default()),
+    });
+    lines.extend(changed(&old.files, &new.files, |path, old, new| match (old, new) {
+        (Some(old), Some(new)) => {
+            format!("~ {path}: {} -> {} bytes", old.bytes.len(), new.bytes.len())
+        }
+        (Some(_), None) => format!("- {path}"),
+        (None, _) => format!("+ {path}"),
+    }));
+    lines
+}
+
+fn changed<V: PartialEq>(
+    old: &BTreeMap<String, V>,
+    new: &BTreeMap<String, V>,
+    line: impl Fn(&str, Option<&V>, Option<&V>) -> String,
+) -> Vec<String> {
+    let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    names
+        .into_iter()
+        .map(|name| (name, old.get(name), new.get(name)))
+        .filter(|(_, old, new)| old != new)
+        .map(|(name, old, new)| line(name, old, new))
+        .collect()
+}
+
+fn render(args: &BundleRenderArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let (archive, _) = open(&args.bundle)?;
+    let set: Inputs = args.set.iter().map(|a| (a.field.clone(), a.value.clone())).collect();
+    let rendered = rendered(&archive.manifest, &set)?;
+    output::print(terminal, args.format, &rendered, |rendered, _| {
+        let mut text = format!("{}\n", rendered.bundle);
+        for (name, value) in &rendered.environment {
+            text.push_str(&format!("  {name}={value}\n"));
+        }
+        for phase in rendered.phases.iter().chain(&rendered.skipped) {
+            text.push_str(&format!("phase {phase}\n"));
+        }
+        for check in &rendered.checks {
+            text.push_str(&format!("check {check}\n"));
+        }
+        text
+    })
+}
+
+fn rendered(manifest: &Manifest, set: &Inputs) -> Result<Rendered, Failure> {
+    let values = manifest.resolve(set).map_err(|error| {
+        Failure::usage("bundle_input_invalid", "An input cannot be used", error.to_string())
+            .hint("gpuaas bundle show lists the inputs")
+    })?;
+    let checks = manifest.checks(&values).map_err(|fault| {
+        Failure::local("bundle_invalid", "A check cannot be made", fault.to_string())
+    })?;
+    let shown = |name: &str, value: &str| {
+        let secret = manifest.inputs.get(name).is_some_and(|input| input.secret);
+        if secret { "***".to_owned() } else { value.to_owned() }
+    };
+    let environment = values
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((manifest.inputs.get(name)?.environment.clone(), shown(name, value)))
+        })
+        .collect();
+    let (on, off): (Vec<_>, Vec<_>) = manifest
+        .phases
+        .iter()
+        .partition(|phase| manifest.applies(phase.only_when.as_deref(), &values));
+    Ok(Rendered {
+        bundle: manifest.reference(),
+        environment,
+        phases: on.iter().map(|phase| phase.name.clone()).collect(),
+        skipped: off
+            .iter()
+            .map(|p| format!("{}: {} is 0", p.name, p.only_when.as_deref().unwrap_or_default()))
+            .collect(),
+        checks: checks.iter().map(gpuaas_types::agent::HostCheck::name).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests;
