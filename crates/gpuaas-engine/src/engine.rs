@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog};
 use gpuaas_store::{Claimed, Store, StoreError};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{IdSource, ProfileId, SiteId, Timestamp};
+use gpuaas_types::{IdSource, ProfileId, RunId, SiteId, Timestamp};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
@@ -72,6 +72,14 @@ pub struct EngineParts {
 
 /// A claimed run: in the hands of this process until its lease ends.
 pub struct Work(Claimed);
+
+impl Work {
+    /// Which run it is.
+    #[must_use]
+    pub fn run_id(&self) -> RunId {
+        self.0.run.id
+    }
+}
 
 /// What all loops share.
 pub(crate) struct Shared {
@@ -207,6 +215,11 @@ impl Engine {
     /// The store's.
     pub async fn move_batches(&self) -> Result<(), StoreError> {
         batches::step_due(&self.shared).await
+    }
+
+    /// Compares a site's machines with what is remembered of them, if that is due.
+    pub async fn sweep(&self, site_id: SiteId) {
+        sweep::sweep(&self.shared, site_id).await;
     }
 
     /// State.

@@ -39,9 +39,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         match shared.store.sites().await {
             Ok(sites) => {
                 for site in sites {
-                    if let Err(error) = sweep_if_due(&shared, site.id, interval).await {
-                        tracing::warn!(site_id = %site.id, %error, "the sweep was not recorded");
-                    }
+                    sweep(&shared, site.id).await;
                 }
             }
             Err(error) => tracing::warn!(%error, "cannot list the sites"),
@@ -51,6 +49,13 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             _ = stop.changed() => {}
             () = shared.clock.sleep_until(next) => {}
         }
+    }
+}
+
+/// Sweeps a site, if it is due.
+pub(crate) async fn sweep(shared: &Shared, site_id: SiteId) {
+    if let Err(error) = sweep_if_due(shared, site_id, shared.config.sweep_seconds).await {
+        tracing::warn!(%site_id, %error, "the sweep was not recorded");
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -71,7 +72,7 @@ impl VirtualClock {
     /// The same time, seen by a clock that is `seconds` ahead (behind where negative).
     #[must_use]
     pub fn ahead(&self, seconds: f64) -> AheadClock {
-        AheadClock { clock: self.clone(), seconds }
+        AheadClock { clock: self.clone(), micros: Arc::new(AtomicI64::new(micros(seconds))) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -104,21 +105,44 @@ impl Clock for VirtualClock {
     }
 }
 
-/// A [`VirtualClock`] that is wrong by a constant.
+#[expect(clippy::cast_possible_truncation, reason = "a clock that is wrong by days at most")]
+fn micros(seconds: f64) -> i64 {
+    (seconds * 1e6) as i64
+}
+
+/// A [`VirtualClock`] that is wrong by some seconds, until somebody sets it. Clones are one clock.
 #[derive(Debug, Clone)]
 pub struct AheadClock {
     clock: VirtualClock,
-    seconds: f64,
+    micros: Arc<AtomicI64>,
+}
+
+impl AheadClock {
+    /// How many seconds it is ahead.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a clock that is wrong by days at most")]
+        let seconds = self.micros.load(Ordering::SeqCst) as f64 / 1e6;
+        seconds
+    }
+
+    /// Sets it forward by so many seconds; back where negative. Whoever sleeps already wakes after
+    /// as long a sleep as was meant.
+    pub fn step(&self, seconds: f64) {
+        self.micros.fetch_add(micros(seconds), Ordering::SeqCst);
+    }
 }
 
 #[async_trait]
 impl Clock for AheadClock {
     fn now(&self) -> Timestamp {
-        self.clock.now().plus_seconds(self.seconds)
+        let micros = self.micros.load(Ordering::SeqCst);
+        Timestamp::from_micros(self.clock.now().as_micros().saturating_add(micros))
     }
 
     async fn sleep_until(&self, at: Timestamp) {
-        self.clock.sleep_until(at.plus_seconds(-self.seconds)).await;
+        let micros = self.micros.load(Ordering::SeqCst);
+        self.clock.sleep_until(Timestamp::from_micros(at.as_micros().saturating_sub(micros))).await;
     }
 }
 
@@ -152,7 +176,10 @@ mod tests {
             assert!(futures_now(dropped).is_none());
         }
         assert_eq!(clock.next(), None);
-        assert_eq!(clock.ahead(-2.0).now(), begin.plus_seconds(3.0));
+        let behind = clock.ahead(-2.0);
+        assert_eq!(behind.now(), begin.plus_seconds(3.0));
+        behind.step(3.5);
+        assert_eq!((behind.now(), behind.seconds()), (begin.plus_seconds(6.5), 1.5));
     }
 
     fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {

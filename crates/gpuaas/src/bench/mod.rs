@@ -5,8 +5,10 @@ pub mod chaos;
 pub mod clients;
 pub mod invariants;
 pub mod onboard;
+pub mod operate;
 pub mod region;
 pub mod report;
+pub mod trouble;
 pub mod usage;
 
 use crate::args::BenchCommand;

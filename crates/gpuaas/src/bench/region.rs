@@ -13,7 +13,6 @@ use std::fmt::Write as _;
 
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::NodeFilter;
-use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{NodeState, Timestamp};
 use maas_sim::H200;
 use serde::Serialize;
@@ -68,16 +67,9 @@ pub async fn run(args: BenchRegionArgs, terminal: &mut Terminal) -> Result<(), F
 async fn measure(args: &BenchRegionArgs) -> Result<RegionReport, Failure> {
     let began = RealClock.now();
     let cpu = usage::own_cpu_seconds()?;
-    let mut world = World::new(Plan {
-        seed: args.seed,
-        nodes: args.nodes,
-        class: &H200,
-        apart_seconds: args.apart,
-        poll_seconds: POLL_SECONDS,
-        lost_callbacks: 0.0,
-        profile: ProfileSpec::default(),
-    })
-    .await?;
+    let calm = Plan::calm(args.seed, args.nodes, &H200);
+    let plan = Plan { apart_seconds: args.apart, poll_seconds: POLL_SECONDS, ..calm };
+    let mut world = World::new(plan).await?;
     let begin = world.clock.now();
     #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
     let nodes = args.nodes.max(1) as f64;

@@ -6,7 +6,7 @@
 //! time, so that no moment passes and nobody else runs. Members that were woken run in the order in
 //! which they were woken.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +17,13 @@ use futures::task::AtomicWaker;
 use gpuaas_store::Store;
 use tokio::task::unconstrained;
 
-use super::transport::Fuse;
+use super::fuse::Fuse;
 
 /// Whose a member is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
-    /// The control plane's: gone when it crashes.
-    Plane,
-    /// Those of a control plane that stands still: nobody runs them.
-    Still,
+    /// A control plane's: gone when it crashes, and not scheduled while it is stopped.
+    Plane(u32),
     /// Anybody else's.
     World,
 }
@@ -70,6 +68,9 @@ pub(super) struct Crew {
     members: BTreeMap<u64, Member>,
     last: u64,
     queue: Arc<Queue>,
+    stopped: BTreeSet<u32>,
+    /// Members of stopped control planes whose turn has come meanwhile, in that order.
+    held: Vec<u64>,
 }
 
 impl Crew {
@@ -101,26 +102,25 @@ impl Crew {
         self.members.remove(&id);
     }
 
-    /// Drops every member of a group where it is.
-    pub(super) fn dismiss(&mut self, group: Group) {
-        self.members.retain(|_, member| member.group != group);
+    /// Drops every member of a control plane where it is.
+    pub(super) fn dismiss(&mut self, replica: u32) {
+        self.stopped.remove(&replica);
+        self.members.retain(|_, member| member.group != Group::Plane(replica));
     }
 
-    /// Lets the members of a group stand still: woken or not, they run when they are let go.
-    pub(super) fn hold(&mut self, group: Group) {
-        for member in self.members.values_mut().filter(|member| member.group == group) {
-            member.group = Group::Still;
-        }
+    /// Schedules no member of a control plane any more.
+    pub(super) fn stop(&mut self, replica: u32) {
+        self.stopped.insert(replica);
     }
 
-    /// Lets all that stand still go on, as members of `group`.
-    pub(super) fn let_go(&mut self, group: Group) {
-        for member in self.members.values_mut().filter(|m| m.group == Group::Still) {
-            member.group = group;
-            member.bell.rung.store(false, Ordering::SeqCst);
-            self.queue.lock().retain(|id| *id != member.bell.id);
-            member.waker.wake_by_ref();
-        }
+    /// Schedules them again, first those whose turn had come meanwhile.
+    pub(super) fn go_on(&mut self, replica: u32) {
+        self.stopped.remove(&replica);
+        self.queue.lock().extend(self.held.drain(..));
+    }
+
+    fn is_stopped(&self, member: &Member) -> bool {
+        matches!(member.group, Group::Plane(replica) if self.stopped.contains(&replica))
     }
 
     /// Whether somebody can run now.
@@ -131,15 +131,16 @@ impl Crew {
     /// Runs whoever can run until nobody can, or the fuse is burnt. Answers whether anybody ran.
     pub(super) async fn settle(&mut self, store: &Store, fuse: &Fuse) -> bool {
         let mut ran = false;
-        while !fuse.is_burnt() {
+        while fuse.burnt().is_none() {
             let Some(id) = self.queue.lock().pop_front() else { break };
             let Some(mut member) = self.members.remove(&id) else { continue };
-            if member.group == Group::Still {
+            if self.is_stopped(&member) {
+                self.held.push(id);
                 self.members.insert(id, member);
                 continue;
             }
             ran = true;
-            if !self.run(&mut member, store).await {
+            if !self.run(&mut member, store, fuse).await {
                 self.members.insert(id, member);
             }
         }
@@ -147,8 +148,10 @@ impl Crew {
     }
 
     /// Runs one member as far as this moment lets it. Answers whether it is done.
-    async fn run(&self, member: &mut Member, store: &Store) -> bool {
+    async fn run(&self, member: &mut Member, store: &Store, fuse: &Fuse) -> bool {
+        let written = || store.counters().write_transactions;
         loop {
+            let before = written();
             member.bell.rung.store(false, Ordering::SeqCst);
             let mut context = Context::from_waker(&member.waker);
             if member.future.as_mut().poll(&mut context).is_ready() {
@@ -167,6 +170,12 @@ impl Crew {
                     }
                 })
                 .await;
+            }
+            if let Group::Plane(replica) = member.group {
+                fuse.wrote(replica, written() - before);
+            }
+            if fuse.burnt().is_some() {
+                return false;
             }
             self.queue.lock().retain(|id| *id != member.bell.id);
         }

@@ -7,9 +7,15 @@
 //! the store's functions that the API's handlers call, because fifty thousand of them over HTTP
 //! would measure HTTP. Nobody runs at the same time as anybody else ([`crew`]), so a seed gives one
 //! history, and a crash is a future that is dropped.
+//!
+//! There may be several control planes ([`replica`]); one that is stopped keeps what it has in
+//! hand and goes on with it later, while another has taken over.
 
 mod crew;
+mod fuse;
 mod node;
+mod operator;
+mod replica;
 mod transport;
 mod trap;
 
@@ -20,15 +26,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
-use gpuaas_core::record::NodeHardware;
-use gpuaas_core::steps;
-use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, Fetch, Moments, VirtualClock};
-use gpuaas_store::{MasterKey, NewNode, NewRun, Onboard, Secret, StartRun, Store, StoreError};
-use gpuaas_types::api::{OnboardAccepted, SiteStatus};
+use gpuaas_engine::{Clock, Fetch, VirtualClock};
+use gpuaas_store::{MasterKey, Secret, Store};
+use gpuaas_types::api::SiteStatus;
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
-use gpuaas_types::{IdSource, NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp};
-use maas_sim::{Chance, FirstBoot, HardwareClass, HostView, Notice, SimOptions};
+use gpuaas_types::{IdSource, NodeId, ProfileId, RunId, SiteId, Timestamp};
+use maas_sim::{Chance, FirstBoot, HardwareClass, HostRef, Notice, SimOptions};
+use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::clock::SharedClock;
@@ -36,11 +41,17 @@ use crate::failure::Failure;
 use crate::hosts::BootTimes;
 use crate::serve::of_store;
 use crew::{Crew, Group};
-pub use transport::Fuse;
+pub use fuse::{Counts, End, Fuse};
+pub use node::Credential;
+pub use operator::Refusal;
+use replica::Replica;
+pub use transport::Arrival;
 pub use trap::{Intended, Passed, Trap};
 
 /// When every world begins: any moment will do, as long as it is the same one.
 const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
+/// Name of the site.
+const SITE: &str = "world";
 /// Name under which nodes are told to reach the control plane.
 const ADVERTISE: &str = "http://127.0.0.1:8080";
 /// Seconds after which an operator or an agent tries again while the control plane is away.
@@ -63,6 +74,31 @@ pub struct Plan {
     pub lost_callbacks: f64,
     /// What nodes are to be.
     pub profile: ProfileSpec,
+    /// Nodes of the site that may deploy at once; 0: all.
+    pub site_batch_max_parallel: u32,
+    /// Chance that an agent cannot do a task, or finds its host not as it should be.
+    pub failing_tasks: f64,
+    /// Seconds between two sweeps; 0: none.
+    pub sweep_seconds: f64,
+}
+
+impl Plan {
+    /// A fleet in which nothing goes wrong.
+    #[must_use]
+    pub fn calm(seed: u64, nodes: usize, class: &'static HardwareClass) -> Self {
+        Self {
+            seed,
+            nodes,
+            class,
+            apart_seconds: 1.0,
+            poll_seconds: 5.0,
+            lost_callbacks: 0.0,
+            profile: ProfileSpec::default(),
+            site_batch_max_parallel: 0,
+            failing_tasks: 0.0,
+            sweep_seconds: 0.0,
+        }
+    }
 }
 
 /// What moved time on.
@@ -72,8 +108,10 @@ pub enum Turn {
     Ran,
     /// Nothing could run; the clock moved on.
     Waited,
-    /// The control plane came to the end of its fuse.
-    Burnt,
+    /// A control plane came to the end of its fuse.
+    Burnt(u32, End),
+    /// A control plane began to compare the site with MAAS.
+    Swept(u32),
     /// Nothing will ever happen by itself again.
     Still,
 }
@@ -88,20 +126,38 @@ pub struct World {
     pub store: Store,
     /// Site of all nodes.
     pub site_id: SiteId,
-    /// Ends the control plane at a boundary of a call.
+    /// Profile of all nodes.
+    pub profile_id: ProfileId,
+    /// Ends a control plane, or stops it, at a moment chosen beforehand.
     pub fuse: Arc<Fuse>,
     plane: Arc<Plane>,
-    engine: Option<Arc<Engine>>,
+    network: Arc<transport::Network>,
+    replicas: Vec<Replica>,
+    last_replica: u32,
     parts: Parts,
     crew: Crew,
-    working: Arc<AtomicUsize>,
-    watching: Arc<AtomicBool>,
+    touched: Arc<Touched>,
+    tasks: broadcast::Receiver<NodeId>,
+    /// Of the store, by the clocks of control planes.
     next_due: Option<Timestamp>,
-    /// Writes of the store when `next_due` was asked for.
-    due_as_of: Option<u64>,
-    skew_seconds: f64,
+    looked_at_write: u64,
+    next_sweep: Timestamp,
     systems: BTreeMap<String, System>,
     dir: tempfile::TempDir,
+}
+
+/// Runs that somebody has looked at.
+#[derive(Default)]
+struct Touched(Mutex<Vec<RunId>>);
+
+impl Touched {
+    fn add(&self, run_id: RunId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run_id);
+    }
+
+    fn take(&self) -> Vec<RunId> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What outlives an engine.
@@ -112,8 +168,6 @@ struct Parts {
     agent: Bundle,
     times: BootTimes,
     plan: Plan,
-    profile_id: ProfileId,
-    parallel_runs: usize,
 }
 
 /// What nodes and operators share with the control plane.
@@ -124,12 +178,16 @@ struct Plane {
     up: AtomicBool,
     /// Enrollment tokens that were taken a second time after their first heartbeat.
     tokens_taken_twice: AtomicUsize,
+    /// Of every agent that was ever taken.
+    credentials: Mutex<Vec<Credential>>,
+    failing_tasks: f64,
 }
 
 /// A deployed system.
 struct System {
     deployment: u64,
     life: u64,
+    on: bool,
     enrolled: Arc<Mutex<Option<node::Enrolled>>>,
 }
 
@@ -189,14 +247,17 @@ impl World {
         let artifacts = Arc::new(artifacts);
         let agent = artifacts.put_bytes(b"#!/bin/sh\n").map_err(|e| local(&e))?;
         let bundles = BundleCatalog::open(&artifacts, None).map_err(|e| local(&e))?;
-        let (site_id, profile_id) = register(&store, &*ids, &api_key, &plan.profile).await?;
+        let (site_id, profile_id) = register(&store, &*ids, &api_key, &plan).await?;
         let plane = Arc::new(Plane {
             store: store.clone(),
             clock: clock.clone(),
             ids: Arc::clone(&ids),
             up: AtomicBool::new(false),
             tokens_taken_twice: AtomicUsize::new(0),
+            credentials: Mutex::default(),
+            failing_tasks: plan.failing_tasks,
         });
+        let tasks = store.task_signal();
         let parts = Parts {
             ids,
             bundles: Arc::new(bundles),
@@ -204,24 +265,25 @@ impl World {
             agent: Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent),
             times: BootTimes::of_class(plan.class, 1.0),
             plan,
-            profile_id,
-            parallel_runs: 0,
         };
         Ok(Self {
             clock,
+            network: Arc::new(transport::Network::new(Arc::clone(&region))),
             region,
             store,
             site_id,
+            profile_id,
             fuse: Arc::default(),
             plane,
-            engine: None,
+            replicas: Vec::new(),
+            last_replica: 0,
+            next_sweep: BEGIN.plus_seconds(parts.plan.sweep_seconds),
             parts,
             crew: Crew::default(),
-            working: Arc::default(),
-            watching: Arc::default(),
+            touched: Arc::default(),
+            tasks,
             next_due: None,
-            due_as_of: None,
-            skew_seconds: 0.0,
+            looked_at_write: 0,
             systems: BTreeMap::new(),
             dir,
         })
@@ -233,148 +295,28 @@ impl World {
         self.dir.path()
     }
 
-    /// Whether the control plane runs.
-    #[must_use]
-    pub fn is_up(&self) -> bool {
-        self.engine.is_some()
-    }
-
     /// Enrollment tokens that worked although their agent had long been heard.
     #[must_use]
     pub fn tokens_taken_twice(&self) -> usize {
         self.plane.tokens_taken_twice.load(Ordering::SeqCst)
     }
 
-    /// Starts the control plane with a clock that is `skew_seconds` ahead of MAAS'.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn start(&mut self, skew_seconds: f64) -> Result<(), Failure> {
-        let now = self.clock.now().plus_seconds(skew_seconds);
-        self.store.end_leases_of_dead_owner(now).await.map_err(of_store)?;
-        self.start_beside(skew_seconds, None);
-        Ok(())
+    /// What nodes are to be.
+    #[must_use]
+    pub fn profile(&self) -> &ProfileSpec {
+        &self.parts.plan.profile
     }
 
-    /// The same beside a control plane that may not be dead, as another replica starts: whatever
-    /// is leased stays so until its time is over. It tells of the `moments` of its runs.
-    pub fn start_beside(&mut self, skew_seconds: f64, moments: Option<Arc<dyn Moments>>) {
-        self.skew_seconds = skew_seconds;
-        let clock: Arc<dyn Clock> = Arc::new(self.clock.ahead(skew_seconds));
-        let connect =
-            transport::Within::new(Arc::clone(&self.region), &self.clock, Arc::clone(&self.fuse))
-                .signed_by(Arc::clone(&clock));
-        let parts = EngineParts {
-            store: self.store.clone(),
-            clock,
-            ids: Arc::clone(&self.parts.ids) as Arc<dyn IdSource>,
-            connect: Arc::new(connect),
-            bundles: Arc::clone(&self.parts.bundles),
-            artifacts: Arc::clone(&self.parts.artifacts),
-            http: Arc::new(OwnUrls(Arc::clone(&self.parts.artifacts))),
-            config: {
-                let mut config = EngineConfig::new(ADVERTISE, self.parts.agent.clone());
-                config.poll_seconds = self.parts.plan.poll_seconds;
-                self.parts.parallel_runs = config.parallel_runs;
-                config
-            },
-        };
-        self.engine = Some(Arc::new(Engine::assemble_for(parts, moments)));
-        self.plane.up.store(true, Ordering::SeqCst);
-        self.next_due = Some(self.clock.now());
-        self.due_as_of = None;
+    /// Credentials of every agent that was ever taken.
+    #[must_use]
+    pub fn credentials(&self) -> Vec<Credential> {
+        self.plane.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Drops the control plane wherever it is: between a call and its record, in the middle of an
-    /// answer, with leases held.
-    pub fn crash(&mut self) {
-        self.plane.up.store(false, Ordering::SeqCst);
-        self.crew.dismiss(Group::Plane);
-        self.leave();
-    }
-
-    fn leave(&mut self) {
-        self.engine = None;
-        self.fuse.replace();
-        self.working = Arc::default();
-        self.watching = Arc::default();
-    }
-
-    /// Lets the control plane stand still wherever it is, as a machine that is suspended does:
-    /// nothing of it runs, and it knows of nothing, until [`World::let_go`].
-    pub fn hold(&mut self) {
-        self.crew.hold(Group::Plane);
-        self.leave();
-    }
-
-    /// Lets what stands still go on with the work in its hands. It takes up no new work.
-    pub fn let_go(&mut self) {
-        self.crew.let_go(Group::Plane);
-    }
-
-    /// Looks for work at the next turn: somebody wrote to the store from outside.
-    pub fn look_again(&mut self) {
-        self.next_due = Some(self.clock.now());
-        self.due_as_of = None;
-    }
-
-    /// An operator names one racked machine.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn onboard(&mut self, machine: &HostView) -> Result<OnboardAccepted, Failure> {
-        let now = self.clock.now();
-        let place = (self.site_id, self.parts.profile_id);
-        let asked = request(&*self.parts.ids, now, place, machine);
-        let onboarded = self.store.onboard(now, asked).await.map_err(of_store)?;
-        self.look_again();
-        Ok(onboarded.accepted)
-    }
-
-    /// An operator begins a run on a node that exists, where the table of kinds allows it.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn begin(&mut self, node_id: NodeId, kind: RunKind) -> Result<RunId, Failure> {
-        let now = self.clock.now();
-        let row = steps::kind(kind);
-        let run = NewRun {
-            id: RunId::new(&*self.parts.ids, now),
-            kind,
-            step: row.first(),
-            profile_revision: 1,
-            cause: "asked for".to_owned(),
-        };
-        let id = run.id;
-        let asked = StartRun { node_id, run, from: row.from, history: Vec::new(), audit: None };
-        self.store.start_run_from(now, asked).await.map_err(of_store)?;
-        self.look_again();
-        Ok(id)
-    }
-
-    /// An agent of `node_id` that does what it is told until `run_id` is over.
-    pub fn serve_tasks(&mut self, node_id: NodeId, run_id: RunId) {
-        let enrolled = node::Enrolled { node_id, run_id };
-        self.crew.add(Group::World, node::serve(Arc::clone(&self.plane), enrolled));
-    }
-
-    /// Lets an operator name every racked machine, one after the other.
-    pub fn name_all(&mut self) {
-        let machines = self.region.with(|region| region.hosts());
-        let plane = Arc::clone(&self.plane);
-        let (site_id, profile_id) = (self.site_id, self.parts.profile_id);
-        let apart = self.parts.plan.apart_seconds;
-        self.crew.add(Group::World, async move {
-            for machine in machines {
-                plane.reached().await;
-                let now = plane.clock.now();
-                let asked = request(&*plane.ids, now, (site_id, profile_id), &machine);
-                if let Err(error) = plane.store.onboard(now, asked).await {
-                    tracing::error!(%error, machine = machine.name, "not onboarded");
-                }
-                plane.clock.sleep_until(now.plus_seconds(apart)).await;
-            }
-        });
+    /// Changes that reached the region since the last time this was asked.
+    #[must_use]
+    pub fn take_arrivals(&self) -> Vec<Arrival> {
+        self.network.take_arrivals()
     }
 
     /// Does everything that can be done at this moment, or moves on to the next one, which is not
@@ -384,84 +326,62 @@ impl World {
     /// The store's.
     pub async fn turn(&mut self, until: Timestamp) -> Result<Turn, Failure> {
         let ran = self.crew.settle(&self.store, &self.fuse).await;
-        if self.fuse.is_burnt() {
-            return Ok(Turn::Burnt);
+        if let Some((replica, end)) = self.fuse.burnt() {
+            return Ok(Turn::Burnt(replica, end));
         }
         let now = self.clock.now();
+        let came = self.network.deliver(now);
         for notice in self.region.with(|region| region.advance(now.as_micros())) {
             self.act(notice);
         }
-        if ran {
+        self.wake_agents();
+        if ran || self.next_due == Some(Timestamp::EPOCH) {
             self.look().await.map_err(of_store)?;
         }
+        if let Some(replica) = self.sweep_if_due(now) {
+            return Ok(Turn::Swept(replica));
+        }
         self.claim(now).await.map_err(of_store)?;
-        if self.crew.is_ready() {
+        if came || self.crew.is_ready() {
             return Ok(Turn::Ran);
         }
         let region = self.region.with(|region| region.next_event_at());
-        let due = self.next_due.filter(|_| self.engine.is_some() && self.free() > 0);
-        let moments = [self.clock.next(), region.map(Timestamp::from_micros), due];
+        let mut moments = vec![self.clock.next(), region.map(Timestamp::from_micros)];
+        moments.push(self.network.next());
+        moments.extend(self.replicas.iter().map(|replica| replica.looks_at(self.next_due)));
         let Some(next) = moments.into_iter().flatten().min() else { return Ok(Turn::Still) };
         self.clock.advance_to(next.min(until));
         Ok(Turn::Waited)
     }
 
-    fn free(&self) -> usize {
-        self.parts.parallel_runs.saturating_sub(self.working.load(Ordering::SeqCst))
+    /// Whether a run moves.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.next_due.is_some()
     }
 
-    /// What the engine's own loops would ask for next.
-    async fn look(&mut self) -> Result<(), StoreError> {
-        let Some(engine) = self.engine.clone() else { return Ok(()) };
-        // Most of what runs only hands a request on. What was not written changes nothing here.
-        let written = Some(self.store.counters().write_transactions);
-        if self.due_as_of == written {
-            return Ok(());
+    /// Sweeps while something else moves: by itself it would never come to an end.
+    fn sweep_if_due(&mut self, now: Timestamp) -> Option<u32> {
+        let every_seconds = self.parts.plan.sweep_seconds;
+        if every_seconds <= 0.0 || now < self.next_sweep {
+            return None;
         }
-        self.due_as_of = written;
-        self.next_due = engine.next_due().await?.map(|at| at.plus_seconds(-self.skew_seconds));
-        if !self.watching.load(Ordering::SeqCst) && self.store.has_moving_runs(self.site_id).await?
-        {
-            self.watching.store(true, Ordering::SeqCst);
-            let (site_id, watching) = (self.site_id, Arc::clone(&self.watching));
-            let clock = self.clock.clone();
-            self.crew.add(Group::Plane, async move {
-                let began = clock.now();
-                engine.watch(site_id).await;
-                // Another control plane may watch already; it is not asked all the time.
-                if clock.now() == began {
-                    clock.sleep_until(began.plus_seconds(15.0)).await;
-                }
-                watching.store(false, Ordering::SeqCst);
-            });
-        }
-        Ok(())
+        self.next_sweep = now.plus_seconds(every_seconds);
+        self.sweep()
     }
 
-    async fn claim(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let (Some(engine), free) = (self.engine.clone(), self.free()) else { return Ok(()) };
-        if free == 0 || self.next_due.is_none_or(|at| at > now) {
-            return Ok(());
+    /// An agent that has long been silent still hears of a task.
+    fn wake_agents(&mut self) {
+        while let Ok(node_id) = self.tasks.try_recv() {
+            let of_node = self.systems.values_mut().filter(|system| system.on);
+            for system in of_node.filter(|system| system.node_id() == Some(node_id)) {
+                system.revive(&mut self.crew, &self.plane);
+            }
         }
-        let claimed = engine.claim(free).await?;
-        if claimed.is_empty() {
-            // Nothing is due, or only after the rounding between two clocks: a moment later it is.
-            let due = engine.next_due().await?.map(|at| at.plus_seconds(-self.skew_seconds));
-            self.next_due = due.map(|at| at.max(now.plus_seconds(0.001)));
-        }
-        for work in claimed {
-            let (engine, working) = (Arc::clone(&engine), Arc::clone(&self.working));
-            working.fetch_add(1, Ordering::SeqCst);
-            self.crew.add(Group::Plane, async move {
-                engine.work(work).await;
-                working.fetch_sub(1, Ordering::SeqCst);
-            });
-        }
-        Ok(())
     }
 
     fn act(&mut self, notice: Notice) {
-        let host = notice.host().clone();
+        let host: HostRef = notice.host().clone();
         let known = self.systems.get(&host.system_id).map(|system| system.deployment);
         if known.is_some_and(|deployment| deployment > host.deployment) {
             return;
@@ -470,14 +390,12 @@ impl World {
             Notice::FirstBoot(boot) => self.first_boot(*boot),
             Notice::PoweredOn(host) => {
                 let Some(system) = self.systems.get_mut(&host.system_id) else { return };
-                let enrolled = *system.enrolled.lock().unwrap_or_else(PoisonError::into_inner);
-                if let (Some(enrolled), false) = (enrolled, self.crew.has(system.life)) {
-                    let life = node::agent(Arc::clone(&self.plane), enrolled);
-                    system.life = self.crew.add(Group::World, life);
-                }
+                system.on = true;
+                system.revive(&mut self.crew, &self.plane);
             }
             Notice::PoweredOff(host) => {
-                if let Some(system) = self.systems.get(&host.system_id) {
+                if let Some(system) = self.systems.get_mut(&host.system_id) {
+                    system.on = false;
                     self.crew.end(system.life);
                 }
             }
@@ -505,8 +423,25 @@ impl World {
             enrolled: Arc::clone(&enrolled),
         };
         let life = self.crew.add(Group::World, newborn.live());
-        let system = System { deployment: boot.host.deployment, life, enrolled };
+        let system = System { deployment: boot.host.deployment, life, on: true, enrolled };
         self.systems.insert(boot.host.system_id, system);
+    }
+}
+
+impl System {
+    fn enrolled(&self) -> Option<node::Enrolled> {
+        *self.enrolled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn node_id(&self) -> Option<NodeId> {
+        self.enrolled().map(|enrolled| enrolled.node_id)
+    }
+
+    /// Lets its agent, if it has one, run again.
+    fn revive(&mut self, crew: &mut Crew, plane: &Arc<Plane>) {
+        if let (Some(enrolled), false) = (self.enrolled(), crew.has(self.life)) {
+            self.life = crew.add(Group::World, node::agent(Arc::clone(plane), enrolled));
+        }
     }
 }
 
@@ -523,56 +458,25 @@ async fn register(
     store: &Store,
     ids: &dyn IdSource,
     api_key: &str,
-    profile: &ProfileSpec,
+    plan: &Plan,
 ) -> Result<(SiteId, ProfileId), Failure> {
     let site_id = SiteId::new(ids, BEGIN);
     let spec = SiteSpec {
-        name: "world".to_owned(),
+        name: SITE.to_owned(),
         url: "http://127.0.0.1:5240/MAAS".to_owned(),
         ca_pem: None,
         node_ca_pem: None,
         pxe_vlan: None,
         approved_images: Vec::new(),
-        batch_max_parallel: 0,
+        batch_max_parallel: plan.site_batch_max_parallel,
         image_bandwidth_mbit_per_second: 0,
-        drift_policy: std::collections::BTreeMap::new(),
+        drift_policy: BTreeMap::new(),
     };
     let key = Secret::new(api_key.to_owned());
     let made = store.create_site(BEGIN, site_id, spec, SiteStatus::default(), &key).await;
     made.map_err(of_store)?;
     let profile_id = ProfileId::new(ids, BEGIN);
-    let made = store.create_profile(BEGIN, profile_id, "h200", profile, "").await;
+    let made = store.create_profile(BEGIN, profile_id, "h200", &plan.profile, "").await;
     made.map_err(of_store)?;
     Ok((site_id, profile_id))
-}
-
-fn request(
-    ids: &dyn IdSource,
-    now: Timestamp,
-    (site_id, profile_id): (SiteId, ProfileId),
-    machine: &HostView,
-) -> Onboard {
-    let hardware = NodeHardware {
-        bmc_address: Some(machine.bmc_address.clone()),
-        bmc_user: Some("maas".to_owned()),
-        power_type: "ipmi".to_owned(),
-        mac_addresses: vec![machine.mac_address.clone()],
-        architecture: "amd64/generic".to_owned(),
-    };
-    let node = NewNode {
-        id: NodeId::new(ids, now),
-        site_id,
-        profile_id,
-        hostname: machine.name.clone(),
-        hardware,
-        bmc_password: Some(Secret::new("secret".to_owned())),
-    };
-    let run = NewRun {
-        id: RunId::new(ids, now),
-        kind: RunKind::Onboard,
-        step: Step::Accept,
-        profile_revision: 1,
-        cause: "onboarding asked for".to_owned(),
-    };
-    Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None }
 }

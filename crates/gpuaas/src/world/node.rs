@@ -10,7 +10,7 @@ use gpuaas_artifact::BootstrapInputs;
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_engine::Clock as _;
 use gpuaas_store::{Enroll, Heartbeat, StoreError, sha256};
-use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
+use gpuaas_types::agent::{Finding, Phase, ProgressStatus, Task, TaskResult, TaskSpec};
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::Chance;
 use serde_json::Value;
@@ -30,6 +30,19 @@ const CALLBACK_TRIES: u32 = 3;
 pub(super) struct Enrolled {
     pub(super) node_id: NodeId,
     pub(super) run_id: RunId,
+    /// Decides how its tasks end.
+    pub(super) seed: u64,
+}
+
+/// The credential of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credential {
+    /// Whose it is.
+    pub node_id: NodeId,
+    /// Run that it was made in.
+    pub run_id: RunId,
+    /// SHA-256 of it, as the store keeps it.
+    pub hash: [u8; 32],
 }
 
 /// A system at its first boot.
@@ -96,11 +109,22 @@ impl Newborn {
         }
     }
 
-    async fn enroll(&self) -> Option<Enrolled> {
+    async fn enroll(&mut self) -> Option<Enrolled> {
         self.plane.reached().await;
         let now = self.plane.clock.now();
-        match self.plane.store.use_enrollment_token(now, self.knock()).await {
-            Ok(taken) => Some(Enrolled { node_id: taken.node_id, run_id: taken.run_id }),
+        let knock = self.knock();
+        let hash = knock.credential_hash;
+        #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
+        #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
+        let seed = (self.chance.unit() * 1e15) as u64;
+        match self.plane.store.use_enrollment_token(now, knock).await {
+            Ok(taken) => {
+                let (node_id, run_id) = (taken.node_id, taken.run_id);
+                let credential = Credential { node_id, run_id, hash };
+                let credentials = &self.plane.credentials;
+                credentials.lock().unwrap_or_else(PoisonError::into_inner).push(credential);
+                Some(Enrolled { node_id, run_id, seed })
+            }
             Err(error) => {
                 tracing::debug!(%error, "the agent was refused");
                 None
@@ -141,12 +165,7 @@ pub(super) async fn serve(plane: Arc<Plane>, enrolled: Enrolled) {
             continue;
         }
         for task in tasks {
-            let result = TaskResult {
-                succeeded: true,
-                message: String::new(),
-                findings: Vec::new(),
-                facts: Value::Null,
-            };
+            let result = plane.result(enrolled, &task);
             let now = plane.clock.now();
             let sent = plane.store.finish_task(now, enrolled.node_id, task.id, result, Vec::new());
             if let Err(error) = sent.await {
@@ -158,13 +177,35 @@ pub(super) async fn serve(plane: Arc<Plane>, enrolled: Enrolled) {
 }
 
 impl Plane {
+    /// How a task ends: well, not at all well, or with a finding that is not as it should be.
+    fn result(&self, enrolled: Enrolled, task: &Task) -> TaskResult {
+        let mut chance = Chance::of(enrolled.seed, &task.id.to_string());
+        let succeeded = chance.unit() >= self.failing_tasks / 2.0;
+        let sound = chance.unit() >= self.failing_tasks / 2.0;
+        let finding = |name: String, sound: bool| Finding {
+            name,
+            passed: Some(sound),
+            seen: if sound { "as it should be" } else { "not there" }.to_owned(),
+        };
+        let mut findings = vec![finding("kernel_modules".to_owned(), sound)];
+        if let TaskSpec::Validate { checks, .. } = &task.spec {
+            findings.extend(checks.iter().map(|check| finding(check.name(), true)));
+        }
+        TaskResult {
+            succeeded,
+            message: if succeeded { String::new() } else { "the disk is full".to_owned() },
+            findings,
+            facts: Value::Null,
+        }
+    }
+
     async fn wait(&self, seconds: f64) {
         self.clock.sleep_until(self.clock.now().plus_seconds(seconds)).await;
     }
 
     async fn beat(&self, enrolled: Enrolled) {
         self.reached().await;
-        let Enrolled { node_id, run_id } = enrolled;
+        let Enrolled { node_id, run_id, .. } = enrolled;
         let beat = Heartbeat { node_id, run_id, agent_version: VERSION.to_owned(), first: None };
         if let Err(error) = self.store.heartbeat(self.clock.now(), beat).await {
             tracing::debug!(%error, "heartbeat");

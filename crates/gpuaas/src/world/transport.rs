@@ -1,89 +1,195 @@
 //! MAAS without a socket: the client's transport over the region, on the virtual clock.
 //!
 //! A request takes its time there and back, as on a network; without that, an answer would carry
-//! the moment of its question and nothing could be newer than anything. Before the region sees a
-//! request and after it has answered lie the two boundaries at which a control plane can die with
-//! a call in hand; a [`Fuse`] ends it at the N-th of them.
+//! the moment of its question and nothing could be newer than anything. Once it left, it arrives,
+//! whatever becomes of the process that sent it: the [`Network`] belongs to the world and not to a
+//! control plane. What arrives and changes something is kept as an [`Arrival`], so that somebody
+//! can ask whose intent it carries out.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gpuaas_engine::{Clock, Connect, VirtualClock};
+use gpuaas_types::Timestamp;
 use gpuaas_types::spec::SiteSpec;
 use maas_client::{
     ApiKey, Client, Config, Error as MaasError, Request, Response, Transport, TransportError,
 };
 use maas_sim::{Delivery, Shared};
+use tokio::sync::oneshot;
+
+use super::fuse::Fuse;
 
 /// Seconds that a request needs to the region, and an answer back.
 const TRAVEL_SECONDS: f64 = 0.004;
 
-/// Counts boundaries down to the one at which the control plane ends.
-#[derive(Debug)]
-pub struct Fuse {
-    left: AtomicI64,
-    burnt: AtomicBool,
+/// A change that reached the region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// When, by the world's clock.
+    pub at: Timestamp,
+    /// Which control plane sent it.
+    pub replica: u32,
+    /// Name of the effect that it is, as in the journal; empty: none that the journal knows.
+    pub effect: String,
+    /// MAAS' identifier of the machine; none for a machine that is to be created.
+    pub system_id: Option<String>,
+    /// Hostname of the machine that is to be created.
+    pub hostname: Option<String>,
 }
 
-impl Default for Fuse {
-    fn default() -> Self {
-        Self { left: AtomicI64::new(i64::MAX), burnt: AtomicBool::new(false) }
+type Answer = Result<Response, TransportError>;
+
+enum Flight {
+    There { replica: u32, request: Box<maas_sim::Request>, timeout: Duration },
+    Back(Answer),
+}
+
+#[derive(Default)]
+struct Air {
+    last: u64,
+    flights: BTreeMap<(Timestamp, u64), (Flight, oneshot::Sender<Answer>)>,
+    arrivals: Vec<Arrival>,
+}
+
+impl Air {
+    fn add(&mut self, at: Timestamp, flight: Flight, answer: oneshot::Sender<Answer>) {
+        self.last += 1;
+        self.flights.insert((at, self.last), (flight, answer));
     }
 }
 
-impl Fuse {
-    /// Lets the control plane end at the `boundaries`-th boundary from here.
-    pub fn light(&self, boundaries: u32) {
-        self.left.store(i64::from(boundaries), Ordering::SeqCst);
+/// What is on its way between control planes and the region.
+pub(super) struct Network {
+    region: Arc<Shared>,
+    air: Mutex<Air>,
+}
+
+impl Network {
+    pub(super) fn new(region: Arc<Shared>) -> Self {
+        Self { region, air: Mutex::default() }
     }
 
-    /// Whether the end has come.
-    #[must_use]
-    pub fn is_burnt(&self) -> bool {
-        self.burnt.load(Ordering::SeqCst)
+    fn lock(&self) -> MutexGuard<'_, Air> {
+        self.air.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the control plane end here and now.
-    pub(super) fn burn(&self) {
-        self.burnt.store(true, Ordering::SeqCst);
+    /// When something arrives next.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.lock().flights.keys().next().map(|(at, _)| *at)
     }
 
-    /// A new fuse that nobody has lit.
-    pub fn replace(&self) {
-        self.left.store(i64::MAX, Ordering::SeqCst);
-        self.burnt.store(false, Ordering::SeqCst);
+    /// Changes that arrived since the last time this was asked.
+    pub(super) fn take_arrivals(&self) -> Vec<Arrival> {
+        std::mem::take(&mut self.lock().arrivals)
     }
 
-    async fn boundary(&self) {
-        if self.left.fetch_sub(1, Ordering::SeqCst) <= 1 {
-            self.burnt.store(true, Ordering::SeqCst);
-            std::future::pending::<()>().await;
+    /// Lets arrive what has arrived by `now`. Answers whether anything did.
+    pub(super) fn deliver(&self, now: Timestamp) -> bool {
+        let mut any = false;
+        loop {
+            let mut air = self.lock();
+            let Some(first) = air.flights.first_entry().filter(|first| first.key().0 <= now) else {
+                return any;
+            };
+            any = true;
+            let (flight, answer) = first.remove();
+            match flight {
+                // Whoever asked may be gone.
+                Flight::Back(came) => drop(answer.send(came)),
+                Flight::There { replica, request, timeout } => {
+                    if request.method != "GET" {
+                        air.arrivals.extend(arrival(now, replica, &request));
+                    }
+                    drop(air);
+                    let (seconds, came) = self.ask(&request, timeout);
+                    let at = now.plus_seconds(seconds);
+                    self.lock().add(at, Flight::Back(came), answer);
+                }
+            }
         }
     }
+
+    /// The region's answer, and how long it is on its way.
+    fn ask(&self, request: &maas_sim::Request, timeout: Duration) -> (f64, Answer) {
+        let answer = self.region.call(request);
+        #[expect(clippy::cast_precision_loss, reason = "a wait of minutes")]
+        let seconds = answer.delay_us as f64 / 1e6 + TRAVEL_SECONDS;
+        if seconds > timeout.as_secs_f64() {
+            return (timeout.as_secs_f64(), Err(TransportError::Timeout));
+        }
+        if answer.delivery == Delivery::Reset {
+            return (seconds, Err(TransportError::Reset("connection closed".to_owned())));
+        }
+        let retry_after = answer
+            .headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("retry-after"))
+            .and_then(|(_, value)| value.parse().ok())
+            .map(Duration::from_secs);
+        let response = Response {
+            status: answer.status,
+            content_type: Some(answer.content_type.to_owned()),
+            retry_after,
+            date: None,
+            body: answer.body,
+        };
+        (seconds, Ok(response))
+    }
 }
 
-/// Connects the engine to a region in the same process.
+/// A change of a machine; none where the request is about something else.
+fn arrival(at: Timestamp, replica: u32, request: &maas_sim::Request) -> Option<Arrival> {
+    let body = String::from_utf8_lossy(&request.body);
+    let field = |name: &str| {
+        let pairs = request.query.split('&').chain(body.split('&'));
+        pairs.filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name)
+    };
+    let word = |name: &str| field(name).map(|(_, value)| value.to_owned());
+    let of = |kind: &str| {
+        let (_, rest) = request.path.split_once(kind)?;
+        rest.split('/').next().filter(|id| !id.is_empty()).map(str::to_owned)
+    };
+    let system_id = of("/machines/").or_else(|| of("/nodes/"));
+    if system_id.is_none() && !request.path.ends_with("/machines/") {
+        return None;
+    }
+    let effect = match (word("op").as_deref(), &system_id) {
+        (Some("format"), _) => "format_block_device".to_owned(),
+        (Some("mount"), _) => "mount_block_device".to_owned(),
+        (Some(op), _) => op.to_owned(),
+        (None, None) => "create_machine".to_owned(),
+        (None, Some(_)) => String::new(),
+    };
+    let hostname = if effect == "create_machine" { word("hostname") } else { None };
+    Some(Arrival { at, replica, effect, system_id, hostname })
+}
+
+/// Connects the engine of one control plane to a region in the same process.
 pub(super) struct Within {
     line: Arc<Line>,
     signed_by: Arc<dyn Clock>,
 }
 
 struct Line {
-    region: Arc<Shared>,
+    network: Arc<Network>,
     clock: VirtualClock,
     fuse: Arc<Fuse>,
+    replica: u32,
 }
 
 impl Within {
-    pub(super) fn new(region: Arc<Shared>, clock: &VirtualClock, fuse: Arc<Fuse>) -> Self {
-        let line = Arc::new(Line { region, clock: clock.clone(), fuse });
-        Self { line, signed_by: Arc::new(clock.clone()) }
-    }
-
-    pub(super) fn signed_by(self, signed_by: Arc<dyn Clock>) -> Self {
-        Self { signed_by, ..self }
+    pub(super) fn new(
+        network: Arc<Network>,
+        clock: &VirtualClock,
+        fuse: Arc<Fuse>,
+        replica: u32,
+        signed_by: Arc<dyn Clock>,
+    ) -> Self {
+        let line = Line { network, clock: clock.clone(), fuse, replica };
+        Self { line: Arc::new(line), signed_by }
     }
 }
 
@@ -96,41 +202,19 @@ impl Connect for Within {
     }
 }
 
-impl Line {
-    async fn wait(&self, seconds: f64) {
-        self.clock.sleep_until(self.clock.now().plus_seconds(seconds)).await;
-    }
-}
-
 #[async_trait]
 impl Transport for Line {
-    async fn send(&self, request: Request, timeout: Duration) -> Result<Response, TransportError> {
-        self.wait(TRAVEL_SECONDS).await;
-        self.fuse.boundary().await;
-        let answer = self.region.call(&as_seen(request));
-        #[expect(clippy::cast_precision_loss, reason = "a wait of minutes")]
-        let seconds = answer.delay_us as f64 / 1e6 + TRAVEL_SECONDS;
-        self.wait(seconds.min(timeout.as_secs_f64())).await;
-        self.fuse.boundary().await;
-        if seconds > timeout.as_secs_f64() {
-            return Err(TransportError::Timeout);
-        }
-        if answer.delivery == Delivery::Reset {
-            return Err(TransportError::Reset("connection closed".to_owned()));
-        }
-        let retry_after = answer
-            .headers
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("retry-after"))
-            .and_then(|(_, value)| value.parse().ok())
-            .map(Duration::from_secs);
-        Ok(Response {
-            status: answer.status,
-            content_type: Some(answer.content_type.to_owned()),
-            retry_after,
-            date: None,
-            body: answer.body,
-        })
+    async fn send(&self, request: Request, timeout: Duration) -> Answer {
+        self.fuse.leaves(self.replica).await;
+        let (answer, coming) = oneshot::channel();
+        let at = self.clock.now().plus_seconds(TRAVEL_SECONDS);
+        let request = Box::new(as_seen(request));
+        let flight = Flight::There { replica: self.replica, request, timeout };
+        self.network.lock().add(at, flight, answer);
+        self.fuse.left(self.replica).await;
+        let came = coming.await;
+        self.fuse.came(self.replica).await;
+        came.unwrap_or_else(|_| Err(TransportError::Reset("the world ended".to_owned())))
     }
 }
 

@@ -5,7 +5,7 @@
 //! world drops the control plane there or lets it stand still. A seed gives one history, so the
 //! N-th moment of a run is the same one every time, up to the disturbance.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -46,6 +46,7 @@ pub struct Intended {
 /// See the module text.
 pub struct Trap {
     fuse: Arc<Fuse>,
+    replica: AtomicU32,
     watched: Mutex<Watched>,
     open: AtomicBool,
     opened: Notify,
@@ -64,10 +65,16 @@ impl Trap {
     pub fn new(fuse: &Arc<Fuse>) -> Arc<Self> {
         Arc::new(Self {
             fuse: Arc::clone(fuse),
+            replica: AtomicU32::new(0),
             watched: Mutex::default(),
             open: AtomicBool::new(false),
             opened: Notify::new(),
         })
+    }
+
+    /// Tells it whose moments it is told of.
+    pub(super) fn belong_to(&self, replica: u32) {
+        self.replica.store(replica, Ordering::SeqCst);
     }
 
     /// Watches a run from here on, and springs when it comes to moment `springs_at`, counted from
@@ -112,7 +119,7 @@ impl Moments for Trap {
             watched.springs_at == Some(watched.passed.len() - 1)
         };
         if springs && !self.open.load(Ordering::SeqCst) {
-            self.fuse.burn();
+            self.fuse.burn(self.replica.load(Ordering::SeqCst));
             opened.await;
         }
     }

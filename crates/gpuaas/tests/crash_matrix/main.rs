@@ -92,7 +92,7 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
 
 async fn undisturbed(stage: &Stage) -> Result<Undisturbed, Failure> {
     let mut scene = stage.set(None).await?;
-    assert_eq!(scene.live_on().await?, Came::There);
+    assert_eq!(scene.until_end().await?, Came::There);
     let wrong = faults(&scene).await.unwrap();
     let reached = scene.world.store.attempts(scene.run_id).await.unwrap().into_iter();
     let reached = reached.filter_map(|attempt| {
@@ -106,7 +106,7 @@ async fn undisturbed(stage: &Stage) -> Result<Undisturbed, Failure> {
 /// Lives one case. Answers what is wrong with it.
 async fn live(case: Case, told: &[Undisturbed]) -> Result<Vec<String>, Failure> {
     let mut scene = STAGES[case.stage].set(Some(case.index)).await?;
-    if scene.live_on().await? != Came::Sprung {
+    if scene.until_end().await? != Came::Sprung {
         return Ok(vec!["the run never came to this moment".to_owned()]);
     }
     if scene.trap.passed()[case.index] != told[case.stage].passed[case.index] {
@@ -115,21 +115,21 @@ async fn live(case: Case, told: &[Undisturbed]) -> Result<Vec<String>, Failure> 
     let mut wrong = Vec::new();
     match case.way {
         Way::Killed => {
-            scene.world.crash();
+            scene.world.crash(scene.first);
             scene.take_over(true).await;
-            scene.live_on().await?;
+            scene.until_end().await?;
         }
         Way::Overtaken => {
-            scene.world.hold();
+            scene.world.stop(scene.first);
             scene.take_over(false).await;
             scene.drive(|scene| scene.second.count() > 0).await?;
             scene.go_on().await?;
-            scene.live_on().await?;
+            scene.until_end().await?;
         }
         Way::Late => {
-            scene.world.hold();
+            scene.world.stop(scene.first);
             scene.take_over(false).await;
-            scene.live_on().await?;
+            scene.until_end().await?;
             let before = everything(&scene).await;
             scene.go_on().await?;
             let after = everything(&scene).await;

@@ -27,8 +27,8 @@ const TOLD_SECONDS: f64 = 200.0;
 /// Name of the site of every world.
 const SITE: &str = "world";
 
-/// What an operator tells a run, given the moment.
-type Telling = fn(Timestamp) -> Order;
+/// What an operator says, given when.
+type Told = fn(Timestamp) -> Order;
 
 /// How a run comes to be, and what happens around it.
 pub(crate) struct Stage {
@@ -43,7 +43,7 @@ pub(crate) struct Stage {
     /// What somebody does to the machine between the runs before and the disturbed one.
     pub(crate) then: fn(&mut Region, &str, Timestamp),
     /// What an operator tells the disturbed run, [`TOLD_SECONDS`] after its beginning.
-    pub(crate) told: Option<Telling>,
+    pub(crate) told: Option<Told>,
     /// What the profile says besides.
     pub(crate) policy: fn(&mut ProfileSpec),
 }
@@ -209,7 +209,9 @@ const ADDRESSES: [(&str, &str, &str); 2] =
 /// A stage with its run begun.
 pub(crate) struct Scene {
     pub(crate) world: World,
-    /// What the first control plane tells of its run.
+    /// The first control plane.
+    pub(crate) first: u32,
+    /// What it tells of its run.
     pub(crate) trap: Arc<Trap>,
     /// What the one that takes over tells of it.
     pub(crate) second: Arc<Trap>,
@@ -220,7 +222,7 @@ pub(crate) struct Scene {
     pub(crate) logged: usize,
     /// Calls that belong to no machine, as of then.
     pub(crate) asked: BTreeMap<&'static str, (u64, u64)>,
-    told: Option<(Timestamp, Telling)>,
+    told: Option<(Timestamp, Told)>,
     limit: Timestamp,
 }
 
@@ -240,16 +242,8 @@ impl Stage {
     pub(crate) async fn set(&self, springs_at: Option<usize>) -> Result<Scene, Failure> {
         let mut profile = profile();
         (self.policy)(&mut profile);
-        let mut world = World::new(Plan {
-            seed: 1,
-            nodes: 1,
-            class: &ZERO,
-            apart_seconds: 0.0,
-            poll_seconds: POLL_SECONDS,
-            lost_callbacks: 0.0,
-            profile,
-        })
-        .await?;
+        let plan = Plan { poll_seconds: POLL_SECONDS, profile, ..Plan::calm(1, 1, &ZERO) };
+        let mut world = World::new(plan).await?;
         let host = world.region.with(|region| region.hosts()[0].clone());
         world.region.with(|region| {
             region.set_setting("node_timeout", NODE_TIMEOUT_MINUTES.into());
@@ -268,16 +262,18 @@ impl Stage {
             world.store.add_roce(now, id, world.site_id, spec).await.expect("an address");
         }
         let (trap, second) = (Trap::new(&world.fuse), Trap::new(&world.fuse));
-        world.start_beside(0.0, Some(Arc::clone(&trap) as _));
+        let first = world.start_beside(0.0, Some(Arc::clone(&trap)));
         let limit = world.clock.now().plus_seconds(LIMIT_SECONDS);
-        let asked = world.onboard(&host).await?;
+        let run_id = world.name(&host).await?.expect("onboarding begins");
+        let node_id = world.store.run(run_id).await.expect("a run").node_id;
         let mut scene = Scene {
             world,
+            first,
             trap,
             second,
             host: host.name,
-            node_id: asked.node_id,
-            run_id: asked.run_id,
+            node_id,
+            run_id,
             logged: 0,
             asked: BTreeMap::new(),
             told: None,
@@ -318,7 +314,7 @@ impl Scene {
         then: fn(&mut Region, &str, Timestamp),
     ) -> Result<(), Failure> {
         for kind in before.iter().chain([&last]) {
-            assert_eq!(self.live_on().await?, Came::There);
+            assert_eq!(self.until_end().await?, Came::There);
             let run = self.world.store.run(self.run_id).await.expect("a run");
             assert_eq!(run.status, RunStatus::Succeeded, "{} {:?}", run.kind, run.park);
             if *kind == last {
@@ -329,7 +325,8 @@ impl Scene {
                 self.logged = stats.log.len();
                 self.asked = self.of_region();
             }
-            self.run_id = self.world.begin(self.node_id, *kind).await?;
+            let begun = self.world.begin(self.node_id, *kind).await?;
+            self.run_id = begun.expect("the table of kinds allows it");
             self.trap.set(self.run_id, None);
         }
         if !gpuaas_core::steps::kind(last).needs_maas {
@@ -345,13 +342,13 @@ impl Scene {
             let now = self.world.clock.now();
             self.world.store.end_leases_of_dead_owner(now).await.expect("the leases ended");
         }
-        self.world.start_beside(0.0, Some(Arc::clone(&self.second) as _));
+        self.world.start_beside(0.0, Some(Arc::clone(&self.second)));
     }
 
     /// Lets the worker that stands still do what it has in hand.
     pub(crate) async fn go_on(&mut self) -> Result<(), Failure> {
         self.trap.open();
-        self.world.let_go();
+        self.world.go_on(self.first);
         let until = self.world.clock.now().plus_seconds(REST_SECONDS);
         self.drive(|scene| scene.world.clock.now() >= until).await?;
         Ok(())
@@ -359,7 +356,7 @@ impl Scene {
 
     /// Lets the world go on until the run is over: by what is stored, looked at when a worker has
     /// left a moment behind.
-    pub(crate) async fn live_on(&mut self) -> Result<Came, Failure> {
+    pub(crate) async fn until_end(&mut self) -> Result<Came, Failure> {
         loop {
             let run = self.world.store.run(self.run_id).await.expect("a run");
             if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) && self.told.is_none()
@@ -383,14 +380,15 @@ impl Scene {
             let tick = self.world.clock.now().plus_seconds(POLL_SECONDS);
             let until = self.told.map_or(tick, |(at, _)| at.min(tick));
             let turn = self.world.turn(until).await?;
-            if turn == Turn::Burnt {
+            if matches!(turn, Turn::Burnt(..)) {
                 return Ok(Came::Sprung);
             }
             let now = self.world.clock.now();
             match self.told {
                 Some((at, order)) if now >= at => {
                     self.told = None;
-                    self.tell(order(now)).await;
+                    let told = self.world.tell(self.run_id, order(now)).await?;
+                    told.expect("the run is open");
                 }
                 Some((at, _)) if turn == Turn::Still => self.world.clock.advance_to(at),
                 None if turn == Turn::Still => return Ok(Came::Still),
@@ -399,12 +397,5 @@ impl Scene {
             assert!(now < self.limit, "the run still moves after {LIMIT_SECONDS} s");
         }
         Ok(Came::There)
-    }
-
-    async fn tell(&mut self, order: Order) {
-        let now = self.world.clock.now();
-        let told = self.world.store.order(now, self.run_id, order, "eve", "as planned").await;
-        told.expect("the run is open");
-        self.world.look_again();
     }
 }
