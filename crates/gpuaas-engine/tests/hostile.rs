@@ -168,6 +168,9 @@ async fn lost_on_the_ladder(
         let status = harness.sim.with(|region| region.status_of(name));
         assert_eq!(status, Some(Status::DiskErasing));
     }
+    for (.., id) in &runs {
+        harness.until_begun(*id).await;
+    }
     // Four times what the step is expected to take.
     harness.jump(7300.0);
     for (name, effect, loss, id) in runs {

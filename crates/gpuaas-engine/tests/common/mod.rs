@@ -336,6 +336,15 @@ impl Harness {
         }
     }
 
+    /// Waits until a run works at more than getting the event feed followed.
+    pub(crate) async fn until_begun(&self, id: RunId) {
+        let deadline = RealClock.now().plus_seconds(30.0);
+        while self.store.run(id).await.unwrap().step == Step::Accept {
+            assert!(RealClock.now() < deadline, "the run does not begin");
+            RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
+        }
+    }
+
     /// Codes of a run's timeline, in order.
     pub(crate) async fn codes(&self, id: RunId) -> Vec<String> {
         let rows = self.store.timeline_of_run(id, 0, 1000).await.unwrap();
