@@ -194,9 +194,15 @@ test_scripts() {
         grep -qx 'set -euo pipefail' "$name" || wrong "$name does not stop at a failure"
         (($(wc -l <"$name") < 120)) || wrong "$name has 120 lines or more"
     done
-    if tool shellcheck; then
-        shellcheck -x "$here"/test.sh "$here"/tests/*.sh "$here"/fixture/{kernel,make-host.sh} "$GPUAAS_LIB" "$here"/h200-*/{phases/*.sh,bootstrap.sh} \
-            "$here"/h200-ib/files/gpuaas-acs "$here"/h200-slice-vm/files/gpuaas-slice-{fabric-vfs,vfio-devices,network-baseline,ovs-bridge} ||
-            wrong "shellcheck"
-    fi
+    tool shellcheck || return 0
+    # Every script of the repository, but for the parts of which a node's are rendered: those are
+    # looked at as a whole where they are.
+    local scripts=("$here"/fixture/kernel "$here"/../.ci/run "$GPUAAS_LIB" "$here"/tests/*.sh "$here"/h200-ib/files/gpuaas-acs)
+    for name in "$here"/h200-slice-vm/files/gpuaas-slice-*; do
+        [[ $name == *.service ]] || scripts+=("$name")
+    done
+    while read -r name; do
+        if [[ $(head -c 2 -- "$name") == '#!' ]]; then scripts+=("$name"); fi
+    done < <(find "$here" "$here/../crates" "$here/../xtask" -name '*.sh' -not -path '*/gpuaas-artifact/scripts/*')
+    shellcheck -x -P "$here:$(dirname -- "$GPUAAS_LIB")" "${scripts[@]}" || wrong "shellcheck"
 }

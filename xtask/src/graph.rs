@@ -61,6 +61,7 @@ const RULES: &[Rule] = &[
         name: "gpuaas-api",
         may_use: &[
             "gpuaas-artifact",
+            "gpuaas-bundle",
             "gpuaas-core",
             "gpuaas-engine",
             "gpuaas-store",
@@ -72,7 +73,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "gpuaas-engine",
-        may_use: &["gpuaas-artifact", "gpuaas-core", "gpuaas-store", "gpuaas-types", "maas-client"],
+        may_use: &[
+            "gpuaas-artifact",
+            "gpuaas-bundle",
+            "gpuaas-core",
+            "gpuaas-store",
+            "gpuaas-types",
+            "maas-client",
+        ],
         outside: Outside::Without(&["axum"]),
         because: "the engine runs without a server around it",
     },

@@ -8,6 +8,7 @@
     reason = "a command line speaks on stdout and stderr"
 )]
 
+mod agent;
 mod decisions;
 mod graph;
 mod house;
@@ -16,6 +17,7 @@ mod lint;
 mod metadata;
 mod postgres;
 mod proc;
+mod real_host;
 mod setup;
 mod suite;
 
@@ -31,6 +33,8 @@ Commands:
   test [ARGS]   Set up what the tests need, then run the whole suite;
                 ARGS go to cargo-nextest (or to cargo test where it is missing)
   lint [PART]   Check the sources; parts: house, graph, fmt, clippy (default: all)
+  agent         Build the node agent as nodes get it: one static executable
+  real-host     Boot a real host in namespaces of its own, and run the bundles on it
   graph         Print the crate graph and check it against the rules
 
 `cargo xtask COMMAND --help` says more. Exit code 0 means that everything asked for passed.";
@@ -57,10 +61,14 @@ fn dispatch(args: &[String]) -> Outcome {
     let help = rest.iter().any(|arg| arg == "--help" || arg == "-h");
     match command.as_str() {
         "lab" => lab::run(rest),
+        "agent" if help => print_help(agent::HELP),
+        "agent" => agent::run(rest),
         "test" if help => print_help(suite::HELP),
         "test" => suite::run(rest),
         "lint" if help => print_help(lint::HELP),
         "lint" => lint::run(rest),
+        "real-host" if help => print_help(real_host::HELP),
+        "real-host" => real_host::run(rest),
         "graph" if help => print_help(graph::HELP),
         "graph" => graph::run(),
         "help" | "--help" | "-h" => print_help(HELP),

@@ -4,7 +4,7 @@
 //! nobody notices, so each absent tool ends in one line that says so, whatever the reason.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,39 +16,54 @@ struct Tool {
     /// The Debian and Ubuntu package that brings it.
     package: &'static str,
     present: fn() -> bool,
+    /// Services that the package brings, which nobody asked to have.
+    services: &'static [&'static str],
     /// Files to write before a first installation, so that a package which starts something
     /// by itself does not: `(path, content)`.
     guards: &'static [(&'static str, &'static str)],
 }
 
-const TOOLS: [Tool; 5] = [
+/// A tool whose package brings one program and starts nothing.
+const fn plain(name: &'static str, package: &'static str, present: fn() -> bool) -> Tool {
+    Tool { name, package, present, services: &[], guards: &[] }
+}
+
+const TOOLS: [Tool; 14] = [
     Tool {
-        name: "postgresql",
-        package: "postgresql",
-        present: || postgres::binaries().is_some(),
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
+        ..plain("postgresql", "postgresql", || postgres::binaries().is_some())
     },
     Tool {
-        name: "cloud-init",
-        package: "cloud-init",
-        present: || proc::find("cloud-init").is_some(),
         // Without this the machine's next boot would be configured by cloud-init.
         guards: &[("/etc/cloud/cloud-init.disabled", "")],
+        ..plain("cloud-init", "cloud-init", || proc::find("cloud-init").is_some())
+    },
+    plain("shellcheck", "shellcheck", || proc::find("shellcheck").is_some()),
+    plain("python3-venv", "python3-venv", || {
+        proc::works(Command::new("python3").args(["-c", "import ensurepip, venv"]))
+    }),
+    plain("python3-yaml", "python3-yaml", || {
+        proc::works(Command::new("python3").args(["-c", "import yaml"]))
+    }),
+    plain("curl", "curl", || proc::find("curl").is_some()),
+    plain("mkfs.ext4", "e2fsprogs", || proc::find("mkfs.ext4").is_some()),
+    plain("netplan", "netplan.io", || proc::find("netplan").is_some()),
+    plain("dnsmasq", "dnsmasq-base", || proc::find("dnsmasq").is_some()),
+    plain("nft", "nftables", || proc::find("nft").is_some()),
+    plain("setpci", "pciutils", || proc::find("setpci").is_some()),
+    Tool {
+        services: &["nginx.service"],
+        ..plain("nginx", "nginx-light", || proc::find("nginx").is_some())
     },
     Tool {
-        name: "shellcheck",
-        package: "shellcheck",
-        present: || proc::find("shellcheck").is_some(),
-        guards: &[],
+        services: &["ssh.service", "ssh.socket"],
+        ..plain("sshd", "openssh-server", || proc::find("sshd").is_some())
     },
     Tool {
-        name: "python3-venv",
-        package: "python3-venv",
-        present: || proc::works(Command::new("python3").args(["-c", "import ensurepip, venv"])),
-        guards: &[],
+        services: &["docker-registry.service"],
+        ..plain("docker-registry", "docker-registry", || proc::find("docker-registry").is_some())
     },
-    Tool { name: "curl", package: "curl", present: || proc::find("curl").is_some(), guards: &[] },
 ];
 
 /// True for root, who may install packages and may not run a PostgreSQL server.
@@ -100,6 +115,7 @@ impl Apt {
         for (path, content) in tool.guards {
             guard(Path::new(path), content)?;
         }
+        let _kept = Kept::from_starting(tool.services)?;
         let mut install = apt_get();
         install.args(["install", "-y", "--no-install-recommends", tool.package]);
         let first = proc::quiet(&mut install);
@@ -109,6 +125,41 @@ impl Apt {
         self.updated = true;
         proc::quiet(apt_get().arg("update"))?;
         proc::quiet(&mut install).map(drop)
+    }
+}
+
+/// Asked by invoke-rc.d and deb-systemd-invoke whether a service may start (policy-rc.d(8)).
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Services that do not start with their installation, nor at the next boot.
+struct Kept {
+    services: &'static [&'static str],
+    policy_is_ours: bool,
+}
+
+impl Kept {
+    fn from_starting(services: &'static [&'static str]) -> Result<Self, String> {
+        let policy_is_ours = !services.is_empty() && !Path::new(POLICY).exists();
+        if policy_is_ours {
+            guard(Path::new(POLICY), "#!/bin/sh\nexit 101\n")?;
+            fs::set_permissions(POLICY, fs::Permissions::from_mode(0o755))
+                .map_err(|error| format!("cannot set the mode of {POLICY}: {error}"))?;
+        }
+        Ok(Self { services, policy_is_ours })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        for service in self.services {
+            // Where there is no systemd, nothing starts them.
+            proc::works(Command::new("systemctl").args(["--quiet", "disable", service]));
+        }
+        if self.policy_is_ours
+            && let Err(error) = fs::remove_file(POLICY)
+        {
+            eprintln!("note: {POLICY} stays: {error}");
+        }
     }
 }
 

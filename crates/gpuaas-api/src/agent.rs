@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use gpuaas_bundle::Envelope;
 use gpuaas_store::{Enroll, Heartbeat as Beat, sha256};
-use gpuaas_types::agent::{EnrollRequest, EnrollResponse, Heartbeat, TaskBatch, TaskResult};
+use gpuaas_types::agent::{
+    EnrollRequest, EnrollResponse, Gate, GateClass, GateReport, Gates, Heartbeat, HeartbeatAnswer,
+    TaskBatch, TaskResult,
+};
 use gpuaas_types::api::{Source, TimelineEvent};
-use gpuaas_types::{RunId, Step, TaskId, Timestamp, TokenId};
+use gpuaas_types::{Problem, RunId, Step, TaskId, Timestamp, TokenId};
 use serde::Deserialize;
 
 use crate::auth::{Agent, Newcomer, other_run};
@@ -15,11 +19,13 @@ use crate::body::{Asked, Body, Key};
 use crate::bootstrap::Accepted;
 use crate::hub::PATIENCE;
 use crate::problem::{Answer, problem};
-use crate::{Ctx, MAX_POLL_SECONDS, auth, check};
+use crate::{Ctx, MAX_POLL_SECONDS, auth, check, task_keys};
 
 const VERSION_CHARS: usize = 64;
 const HOSTNAME_CHARS: usize = 253;
 const MESSAGE_CHARS: usize = 500;
+/// Checks of a gate that are kept.
+const MOST_CHECKS: usize = 200;
 
 fn event(
     at: Timestamp,
@@ -46,6 +52,7 @@ pub(crate) async fn enroll(
     let hostname = check::plain_text(&asked.hostname, HOSTNAME_CHARS);
     let agent_version = check::plain_text(&asked.agent_version, VERSION_CHARS);
     let credential = auth::mint("gpagent")?;
+    let task_keys = task_keys::for_agents(&ctx).await?;
     let now = ctx.now();
     let started = format!(
         "the agent says that it is version {agent_version} on {hostname}, started at {} by its clock",
@@ -80,7 +87,17 @@ pub(crate) async fn enroll(
         credential,
         heartbeat_interval_seconds: ctx.settings.heartbeat_interval_seconds,
         poll_seconds: ctx.settings.poll_seconds.min(MAX_POLL_SECONDS),
+        task_keys,
     }))
+}
+
+/// An agent speaks for the run that its credential was given in.
+fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
+    if run_id == agent.run_id {
+        return Ok(());
+    }
+    let detail = format!("the credential was given in run {}", agent.run_id);
+    Err(problem("run_mismatch").with_detail(detail))
 }
 
 /// `POST /agent/v1/heartbeat`.
@@ -88,11 +105,8 @@ pub(crate) async fn heartbeat(
     State(ctx): State<Ctx>,
     agent: Agent,
     Body(said): Body<Heartbeat>,
-) -> Answer<Json<Accepted>> {
-    if said.run_id != agent.run_id {
-        let detail = format!("the credential was given in run {}", agent.run_id);
-        return Err(problem("run_mismatch").with_detail(detail).into());
-    }
+) -> Answer<Json<HeartbeatAnswer<Envelope>>> {
+    of_its_run(&agent, said.run_id)?;
     let now = ctx.now();
     let agent_version = check::plain_text(&said.agent_version, VERSION_CHARS);
     let uptime = said.uptime_seconds.max(0.0);
@@ -107,7 +121,54 @@ pub(crate) async fn heartbeat(
     if new {
         ctx.wake_engine();
     }
-    Ok(Json(Accepted { new }))
+    let task_keys = task_keys::newer(&ctx, said.task_keys_revision).await?;
+    Ok(Json(HeartbeatAnswer { new, task_keys }))
+}
+
+/// `POST /agent/v1/gates`. What changed goes to the history.
+pub(crate) async fn gates(
+    State(ctx): State<Ctx>,
+    agent: Agent,
+    Body(said): Body<Gates>,
+) -> Answer<Json<Accepted>> {
+    of_its_run(&agent, said.run_id)?;
+    let reports: Vec<GateReport> =
+        said.gates.into_iter().take(Gate::ALL.len()).map(cleaned).collect();
+    let (now, run_id) = (ctx.now(), agent.run_id);
+    let changed = move |before: Option<&GateReport>, after: &GateReport| {
+        let red = |report: &GateReport| -> Vec<String> {
+            let red = report.checks.iter().filter(|check| !check.passed);
+            red.map(|check| check.name.clone()).collect()
+        };
+        if before.is_some_and(|before| before.passed == after.passed && red(before) == red(after)) {
+            return None;
+        }
+        let name = after.gate.as_str();
+        let (word, text) = if after.passed {
+            (
+                "open",
+                format!("the agent says that {name} is open: {} checks pass", after.checks.len()),
+            )
+        } else {
+            let class = after.class.map_or("nobody looked", GateClass::as_str);
+            let red = red(after).join(", ");
+            ("shut", format!("the agent says that {name} is shut ({class}): {red}"))
+        };
+        Some(event(now, run_id, None, &format!("gate_{name}_{word}"), text))
+    };
+    ctx.store.set_gates(now, agent.node_id, run_id, reports, changed).await?;
+    Ok(Json(Accepted { new: true }))
+}
+
+/// An agent's words in the length and the letters that are kept.
+fn cleaned(mut report: GateReport) -> GateReport {
+    report.checks.truncate(MOST_CHECKS);
+    for check in &mut report.checks {
+        for text in [&mut check.name, &mut check.expected, &mut check.seen, &mut check.reason] {
+            *text = check::plain_text(text, MESSAGE_CHARS);
+        }
+    }
+    report
 }
 
 /// The query of a poll.
@@ -125,7 +186,7 @@ pub(crate) async fn tasks(
     State(ctx): State<Ctx>,
     agent: Agent,
     Asked(poll): Asked<Poll>,
-) -> Answer<Json<TaskBatch>> {
+) -> Answer<Json<TaskBatch<Envelope>>> {
     let wait = Duration::from_secs(u64::from(poll.wait_seconds.min(MAX_POLL_SECONDS)));
     let seat = ctx.hub().join(agent.node_id);
     let mut slept = Duration::ZERO;
@@ -135,7 +196,7 @@ pub(crate) async fn tasks(
         signal.as_mut().enable();
         let tasks = ctx.store.pending_tasks(ctx.now(), agent.node_id).await?;
         if !tasks.is_empty() || slept >= wait {
-            return Ok(Json(TaskBatch { tasks }));
+            return task_keys::signed(&ctx, agent.node_id, tasks).await.map(Json);
         }
         let nap = PATIENCE.min(wait - slept);
         // Ended by a signal or by time, the answer is to look again.

@@ -28,7 +28,7 @@ use crate::body::{Body, JsonBytes, Key};
 use crate::nodes::{idempotency, is_live};
 use crate::problem::{Answer, problem};
 use crate::runs::said;
-use crate::{Ctx, auth, check, strict};
+use crate::{Ctx, auth, bundles, check, strict};
 
 /// Machines in one manifest.
 const MOST_MACHINES: usize = 5000;
@@ -98,10 +98,11 @@ impl Checked {
         }
         let profile = ctx.store.profile_by_name(&spec.profile).await;
         let profile = found(profile, "spec.profile", &mut faults)?;
-        if let Some(profile) = &profile
-            && let Err(wrong) = check::bundle_digest("spec.profile.", &profile.spec, &ctx.bundles)
+        if let (Some(site), Some(profile)) = (&site, &profile)
+            && let Err(wrong) = bundles::may_begin(ctx, &site.spec, profile).await
         {
-            faults.extend(wrong.errors);
+            let message = format!("{}: {}", wrong.0.code, wrong.0.detail);
+            faults.push(FieldError { field: "spec.profile".to_owned(), message });
         }
         let (Some(site), Some(profile), true) = (site, profile, faults.is_empty()) else {
             let mut refusal = problem("batch_invalid")

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gpuaas_artifact::Digest;
 use gpuaas_core::record::{Report, ReportKind};
-use gpuaas_types::agent::{Phase, Progress, ProgressStatus};
+use gpuaas_types::agent::{BundlePhase, Phase, PhaseOutcome, Progress, ProgressStatus};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::{RunId, Timestamp};
 use serde::Serialize;
@@ -21,6 +21,10 @@ use crate::{Ctx, check};
 
 /// Characters of a callback's message that are kept.
 const MESSAGE_CHARS: usize = 2_000;
+/// Characters of a bundle's or a phase's name that are kept.
+const NAME_CHARS: usize = 130;
+/// Characters of what a phase says that are kept.
+const PHASE_TEXT_CHARS: usize = 500;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Answer to a callback, a heartbeat or a result.
@@ -100,6 +104,55 @@ pub(crate) async fn progress(
     ctx.store.add_report(Report { run_id, at: now, kind }, vec![event]).await?;
     ctx.wake_engine();
     Ok(Json(Accepted { new: true }))
+}
+
+/// `POST /bootstrap/v1/runs/RUN/phases`: one phase of a site bundle has ended. It goes to the
+/// history and wakes nobody.
+pub(crate) async fn phase(
+    State(ctx): State<Ctx>,
+    Key(run): Key,
+    Bootstrap(run_id): Bootstrap,
+    Body(said): Body<BundlePhase>,
+) -> Answer<Json<Accepted>> {
+    if run.parse::<RunId>().ok() != Some(run_id) {
+        return Err(other_run(run).into());
+    }
+    let record = ctx.store.run(run_id).await?;
+    let event = TimelineEvent {
+        at: ctx.now(),
+        run_id: Some(run_id),
+        step: Some(record.step),
+        source: Source::Bootstrap,
+        code: phase_code(said.outcome).to_owned(),
+        text: phase_text(&said),
+    };
+    ctx.store.add_history(record.node_id, vec![event]).await?;
+    Ok(Json(Accepted { new: true }))
+}
+
+const fn phase_code(outcome: PhaseOutcome) -> &'static str {
+    match outcome {
+        PhaseOutcome::Ran => "bundle_phase_finished",
+        PhaseOutcome::Skipped => "bundle_phase_skipped",
+        PhaseOutcome::Failed => "bundle_phase_failed",
+    }
+}
+
+fn phase_text(said: &BundlePhase) -> String {
+    let name = |text: &str| check::plain_text(text, NAME_CHARS);
+    let (bundle, phase) = (name(&said.bundle), name(&said.phase));
+    let text = check::plain_text(&said.text, PHASE_TEXT_CHARS);
+    let seconds = said.seconds.max(0.0);
+    match said.outcome {
+        PhaseOutcome::Ran => format!(
+            "{bundle} says that {phase} took {seconds:.1} s and changed {} things",
+            said.changed
+        ),
+        PhaseOutcome::Skipped => format!("{bundle} says that {phase} was not needed: {text}"),
+        PhaseOutcome::Failed => {
+            format!("{bundle} says that {phase} failed after {seconds:.1} s: {text}")
+        }
+    }
 }
 
 fn is_same(kind: &ReportKind, said: &Progress) -> bool {

@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 
-use gpuaas_artifact::{BundleCatalog, CatalogError};
 use gpuaas_core::layout;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_types::Problem;
 use gpuaas_types::spec::{FabricMode, OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
 
-use crate::problem::{invalid, problem};
+use crate::problem::invalid;
 
 /// Shortest life of an enrollment token, in seconds.
 const MIN_TTL_SECONDS: u32 = 60;
@@ -158,12 +157,8 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A profile as written; answers the digest of its bundle, empty without one.
-pub(crate) fn profile(
-    prefix: &str,
-    spec: &ProfileSpec,
-    bundles: &BundleCatalog,
-) -> Result<String, Problem> {
+/// A profile as written, but for its bundles.
+pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
     let at = |field: &str| format!("{prefix}{field}");
     if !spec.hardware_sync_interval.is_empty() && !is_interval(&spec.hardware_sync_interval) {
         return Err(invalid(&at("hardware_sync_interval"), "an interval such as 15m is wanted")
@@ -195,42 +190,7 @@ pub(crate) fn profile(
     if !user.is_empty() && !is_user {
         return Err(invalid(&at("deploy_user"), "a Linux user name is wanted"));
     }
-    bundle_digest(prefix, spec, bundles)
-}
-
-/// Resolves the profile's bundle references; answers the digest of its site bundle, empty without
-/// one.
-pub(crate) fn bundle_digest(
-    prefix: &str,
-    spec: &ProfileSpec,
-    bundles: &BundleCatalog,
-) -> Result<String, Problem> {
-    let refused = |field: &str, error: CatalogError| {
-        problem(error.code())
-            .with_detail(error.to_string())
-            .with_hint(error.hint())
-            .with_field(format!("{prefix}{field}"), error.to_string())
-    };
-    let reference = &spec.post_deploy_validation_bundle_ref;
-    if !reference.is_empty() {
-        bundles
-            .validation(reference)
-            .map_err(|error| refused("post_deploy_validation_bundle_ref", error))?;
-    }
-    let reference = &spec.commissioning_bundle_ref;
-    if !reference.is_empty() {
-        bundles
-            .commissioning(reference)
-            .map_err(|error| refused("commissioning_bundle_ref", error))?;
-    }
-    let reference = &spec.site_bootstrap_bundle_ref;
-    if reference.is_empty() {
-        return Ok(String::new());
-    }
-    bundles
-        .resolve(reference)
-        .map(|bundle| bundle.digest.to_string())
-        .map_err(|error| refused("site_bootstrap_bundle_ref", error))
+    Ok(())
 }
 
 /// Hours, minutes and seconds in this order, at least one of them, more than nothing in all.

@@ -9,14 +9,17 @@ use axum::extract::State;
 use gpuaas_core::pace::{self, Expected};
 use gpuaas_core::steps;
 use gpuaas_store::ListedNode;
+use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
-    AttemptView, CheckResult, ExpectedFrom, MaasView, Mark, NodeView, Owner, RunSummary, StepSpan,
+    AttemptView, CheckResult, ExpectedFrom, GateView, MaasView, Mark, NodeView, Owner, RunSummary,
+    StepSpan,
 };
 use gpuaas_types::{NodeId, NodeState, RunStatus, Step, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::Ctx;
 use crate::body::Key;
+use crate::gates::Standing;
 use crate::nodes;
 use crate::problem::Answer;
 
@@ -89,7 +92,9 @@ pub(crate) async fn of(ctx: &Ctx, listed: ListedNode) -> Answer<Explanation> {
         facts.checks = ctx.store.run(run.id).await?.memory.checks.into_values().collect();
     }
     let now = ctx.now();
-    Ok(explanation(nodes::view(listed, Vec::new(), now), &facts, now))
+    let gates = Standing::of(ctx, [listed.node.id]).await?.view(ctx, &listed.node);
+    let view = NodeView { gates, ..nodes::view(listed, Vec::new(), now) };
+    Ok(explanation(view, &facts, now))
 }
 
 /// What is known besides the node's view.
@@ -130,6 +135,7 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
     text.extend(limits(expected_by, expected_from, deadline, now));
     text.push(maas_says(&node.maas));
     text.push(agent_says(&node, now));
+    text.extend(node.gates.iter().map(|gate| format!("We believe: {}.", gate.text)));
     let next_action = next_action(&node, late);
     text.push(format!("Next: {next_action}."));
     Explanation {
@@ -238,8 +244,22 @@ fn next_action(node: &NodeView, late: bool) -> String {
             "gpuaas batch show BATCH says how far its batch is, and whether it was stopped"
                 .to_owned()
         }
-        _ => "nothing to do".to_owned(),
+        _ => node.gates.iter().find_map(mend).unwrap_or("nothing to do").to_owned(),
     }
+}
+
+/// What to do about a gate that is shut.
+fn mend(gate: &GateView) -> Option<&'static str> {
+    gate.class.map(|class| match class {
+        GateClass::HostBaselineIncomplete => {
+            "run the bundle again on the host (bootstrap.sh of the site's bundle), which runs its \
+             baseline first; the agent is not at fault"
+        }
+        GateClass::HostSetupIncomplete => {
+            "mend what fails on the host, or run the site's bundle there again"
+        }
+        GateClass::AgentFault => "look at gpuaas-node-agent.service on the host",
+    })
 }
 
 fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
@@ -259,7 +279,13 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
             attempt.effect, attempt.step, attempt.number, attempt.intended_at
         )
     });
-    parked.chain(failed).chain(tried).collect()
+    let red =
+        node.gates.iter().flat_map(|gate| gate.failing.iter().map(move |check| (gate, check)));
+    let red = red.map(|(gate, check)| {
+        let name = gate.gate.as_str();
+        format!("{name}: {} should show {}, and shows: {}", check.name, check.expected, check.seen)
+    });
+    parked.chain(failed).chain(red).chain(tried).collect()
 }
 
 /// Seconds as a person says them.
@@ -303,6 +329,7 @@ mod tests {
             park: None,
             mark: None,
             drift: Vec::new(),
+            gates: Vec::new(),
             maas: MaasView {
                 system_id: Some("abc123".to_owned()),
                 status_name: Some("Deploying".to_owned()),

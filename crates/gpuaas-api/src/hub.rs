@@ -167,7 +167,7 @@ mod tests {
         let (node, site_id, profile_id) =
             (asked.node.id, asked.node.site_id, asked.node.profile_id);
         there.create_site(NOW, site_id, site, Default::default(), &key).await.unwrap();
-        there.create_profile(NOW, profile_id, "p", &ProfileSpec::default(), "").await.unwrap();
+        there.create_profile(NOW, profile_id, "p", &ProfileSpec::default(), &[]).await.unwrap();
         there.onboard(NOW, asked).await.unwrap();
 
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(NOW));

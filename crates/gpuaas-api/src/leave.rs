@@ -15,7 +15,7 @@ use crate::body::{Body, Key};
 use crate::nodes::{find, view};
 use crate::problem::{Answer, invalid, problem};
 use crate::runs::{REASON_CHARS, said};
-use crate::{Ctx, check};
+use crate::{Ctx, bundles, check};
 
 /// `POST /api/v1/nodes/NODE/runs`.
 pub(crate) async fn begin(
@@ -43,7 +43,8 @@ pub(crate) async fn begin(
         return Ok((StatusCode::OK, Json(plan)));
     }
     if row.steps.contains(&Step::Deploy) {
-        check::bundle_digest("profile ", &profile.spec, &ctx.bundles)?;
+        let site = ctx.store.site(listed.node.site_id).await?;
+        bundles::may_begin(&ctx, &site.spec, &profile).await?;
     }
     let now = ctx.now();
     let run_id = RunId::new(&*ctx.ids, now);

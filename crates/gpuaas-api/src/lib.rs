@@ -21,9 +21,11 @@ mod auth;
 mod batches;
 mod body;
 mod bootstrap;
+mod bundles;
 mod check;
 mod drift;
 pub mod explain;
+mod gates;
 mod guard;
 mod hub;
 mod leave;
@@ -36,6 +38,7 @@ mod runs;
 mod sites;
 mod strict;
 mod stuck;
+mod task_keys;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +47,8 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use gpuaas_artifact::{ArtifactStore, BundleCatalog};
-use gpuaas_engine::{Clock, Connect};
+use gpuaas_bundle::SigningKey;
+use gpuaas_engine::{Clock, Connect, RealClock};
 use gpuaas_store::Store;
 use gpuaas_types::{IdSource, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -57,6 +61,8 @@ use problem::{Answer, Refusal, problem};
 pub const MAX_BODY_BYTES: usize = 1 << 20;
 /// Largest body of a task result, in bytes.
 pub const MAX_RESULT_BYTES: usize = 4 << 20;
+/// Largest body of a published bundle, in bytes: 16 MiB in base64, and a signature.
+pub const MAX_BUNDLE_BODY_BYTES: usize = 22 << 20;
 /// Longest task poll, in seconds.
 pub const MAX_POLL_SECONDS: u32 = 30;
 
@@ -99,6 +105,8 @@ pub struct ApiState {
     pub connect: Arc<dyn Connect>,
     /// Bundles that a profile may name.
     pub bundles: Arc<BundleCatalog>,
+    /// Signs what is published without a signature.
+    pub bundle_key: Arc<SigningKey>,
     /// What nodes fetch by digest.
     pub artifacts: Arc<ArtifactStore>,
     /// Tells the engine that a run is due.
@@ -127,6 +135,12 @@ impl std::ops::Deref for Ctx {
 impl Ctx {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The time by which bundles are signed: hosts verify by their own clocks, which a clock of
+    /// a simulation may run ahead of.
+    fn signing_time(&self) -> Timestamp {
+        self.now().min(RealClock.now())
     }
 
     fn hub(&self) -> &Arc<TaskHub> {
@@ -184,7 +198,13 @@ pub fn router(state: ApiState) -> Router {
 fn admin(ctx: &Ctx) -> Router<Ctx> {
     let open =
         Router::new().route("/api/v1/health", get(health)).route("/api/v1/version", get(version));
+    let publish = post(bundles::publish).layer(DefaultBodyLimit::max(MAX_BUNDLE_BODY_BYTES));
     Router::new()
+        .route("/api/v1/bundles", publish.get(bundles::list))
+        .route("/api/v1/bundles/{bundle}", get(bundles::show))
+        .route("/api/v1/bundles/{bundle}/approve", post(bundles::approve))
+        .route("/api/v1/bundles/{bundle}/withdraw", post(bundles::withdraw))
+        .route("/api/v1/bundle-keys", post(bundles::trust).get(bundles::keys))
         .route("/api/v1/sites", post(sites::create).get(sites::list))
         .route("/api/v1/sites/{name}", get(sites::show).patch(sites::change))
         .route("/api/v1/profiles", post(profiles::create).get(profiles::list))
@@ -202,6 +222,9 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/runs/{run}/retry", post(runs::retry))
         .route("/api/v1/runs/{run}/cancel", post(runs::cancel))
         .route("/api/v1/runs/{run}/skip-check", post(runs::skip_check))
+        .route("/api/v1/task-keys", post(task_keys::stage).get(task_keys::list))
+        .route("/api/v1/task-keys/activate", post(task_keys::activate))
+        .route("/api/v1/task-keys/retire", post(task_keys::retire))
         .route("/api/v1/batches", post(batches::create).get(batches::list))
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
@@ -218,9 +241,11 @@ fn node_side() -> Router<Ctx> {
         .route("/bootstrap/v1/health", get(alive))
         .route("/bootstrap/v1/artifacts/sha256/{digest}", get(bootstrap::artifact))
         .route("/bootstrap/v1/runs/{run}/progress", post(bootstrap::progress))
+        .route("/bootstrap/v1/runs/{run}/phases", post(bootstrap::phase))
         .route("/agent/v1/enroll", post(agent::enroll))
         .route("/agent/v1/heartbeat", post(agent::heartbeat))
         .route("/agent/v1/tasks", get(agent::tasks))
+        .route("/agent/v1/gates", post(agent::gates))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .route("/agent/v1/tasks/{task}/result", result)
         .layer(middleware::from_fn_with_state(AGENT_LIMIT, guard::guard))

@@ -19,8 +19,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::body::{Asked, JsonBytes, Key, site_id};
+use crate::gates::Standing;
 use crate::problem::{Answer, Refusal, problem};
-use crate::{Ctx, auth, check, strict, stuck};
+use crate::{Ctx, auth, bundles, check, strict, stuck};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
@@ -57,7 +58,7 @@ async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -
     let (hostname, hardware) = check::onboard(&request)?;
     let site = ctx.store.site_by_name(&request.site).await?;
     let profile = ctx.store.profile_by_name(&request.profile).await?;
-    check::bundle_digest("profile ", &profile.spec, &ctx.bundles)?;
+    bundles::may_begin(ctx, &site.spec, &profile).await?;
     let now = ctx.now();
     let (node_id, run_id) = (NodeId::new(&*ctx.ids, now), RunId::new(&*ctx.ids, now));
     let text = format!(
@@ -212,11 +213,13 @@ pub(crate) async fn list(
     for listed in ctx.store.list_drift(site_id).await? {
         drifted.entry(listed.node_id).or_default().push(listed.drift);
     }
+    let gates = Standing::of(&ctx, nodes.iter().map(|node| node.node.id)).await?;
     let items = nodes
         .into_iter()
         .map(|node| {
             let drift = drifted.remove(&node.node.id).unwrap_or_default();
-            NodeView { drift, ..view(node, Vec::new(), now) }
+            let gates = gates.view(&ctx, &node.node);
+            NodeView { drift, gates, ..view(node, Vec::new(), now) }
         })
         .collect();
     Ok(Json(List { items }))
@@ -244,7 +247,8 @@ pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<
     let timeline = timeline.into_iter().map(|row| row.event).collect();
     let drift = ctx.store.list_drift(Some(node.node.site_id)).await?;
     let drift = drift.into_iter().filter(|listed| listed.node_id == id).map(|d| d.drift).collect();
-    Ok(Json(NodeView { drift, ..view(node, timeline, ctx.now()) }))
+    let gates = Standing::of(&ctx, [id]).await?.view(&ctx, &node.node);
+    Ok(Json(NodeView { drift, gates, ..view(node, timeline, ctx.now()) }))
 }
 
 /// The one node that answers to `text`. Nodes that left service count only where no other does,
@@ -297,6 +301,7 @@ pub(crate) fn view(listed: ListedNode, timeline: Vec<TimelineEvent>, now: Timest
         park,
         mark,
         drift: Vec::new(),
+        gates: Vec::new(),
         maas: MaasView {
             system_id: node.system_id,
             status_name: maas_status.map(|number| maas_status::label(number).to_owned()),

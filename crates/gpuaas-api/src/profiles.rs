@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
 use crate::problem::{Answer, problem};
-use crate::{Ctx, check, strict};
+use crate::{Ctx, bundles, check, strict};
 
 /// `POST /api/v1/profiles`.
 pub(crate) async fn create(
@@ -18,10 +18,11 @@ pub(crate) async fn create(
     Body(asked): Body<ProfileCreate>,
 ) -> Answer<(StatusCode, Json<ProfileResource>)> {
     check::name("name", &asked.name)?;
-    let digest = check::profile("spec.", &asked.spec, &ctx.bundles)?;
+    check::profile("spec.", &asked.spec)?;
+    let pins = bundles::pins(&ctx, "spec.", &asked.spec).await?;
     let now = ctx.now();
     let id = ProfileId::new(&*ctx.ids, now);
-    let made = ctx.store.create_profile(now, id, &asked.name, &asked.spec, &digest).await?;
+    let made = ctx.store.create_profile(now, id, &asked.name, &asked.spec, &pins).await?;
     ctx.audit("profile.create", &asked.name, json!({ "revision": made.revision })).await;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -52,11 +53,12 @@ pub(crate) async fn change(
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults = serde_json::to_value(ProfileSpec::default()).map_err(|_| problem("internal"))?;
     let spec: ProfileSpec = strict::merge(&current.spec, &defaults, patch)?;
-    let digest = check::profile("", &spec, &ctx.bundles)?;
-    if spec == current.spec && digest == current.status.site_bootstrap_bundle_digest {
+    check::profile("", &spec)?;
+    let pins = bundles::pins(&ctx, "", &spec).await?;
+    if spec == current.spec && pins == current.status.bundle_pins {
         return Ok(Json(current));
     }
-    let changed = ctx.store.set_profile(ctx.now(), &name, &spec, &digest).await?;
+    let changed = ctx.store.set_profile(ctx.now(), &name, &spec, &pins).await?;
     let detail = json!({ "fields": fields, "revision": changed.revision });
     ctx.audit("profile.change", &name, detail).await;
     Ok(Json(changed))

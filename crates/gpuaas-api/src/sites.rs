@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
 use crate::problem::{Answer, invalid, problem};
-use crate::{Ctx, check, probe, strict};
+use crate::{Ctx, bundles, check, probe, strict};
 
 /// `POST /api/v1/sites`. Nothing is stored before MAAS has been asked.
 pub(crate) async fn create(
@@ -21,6 +21,7 @@ pub(crate) async fn create(
     let SiteCreate { spec, api_key } = asked;
     let key = Secret::new(api_key.trim().to_owned());
     check::site("spec.", &spec)?;
+    bundles::site_inputs(&ctx, "spec.", &spec)?;
     match ctx.store.site_by_name(&spec.name).await {
         Err(StoreError::NotFound { .. }) => {}
         Ok(_) => {
@@ -64,9 +65,11 @@ pub(crate) async fn change(
     }
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults = json!({ "ca_pem": null, "node_ca_pem": null, "pxe_vlan": null, "approved_images": [],
-        "drift_policy": {}, "batch_max_parallel": 0, "image_bandwidth_mbit_per_second": 0 });
+        "drift_policy": {}, "batch_max_parallel": 0, "image_bandwidth_mbit_per_second": 0,
+        "bundle_inputs": {} });
     let spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
     check::site("", &spec)?;
+    bundles::site_inputs(&ctx, "", &spec)?;
     if spec.name != site.spec.name {
         return Err(invalid("name", "the name of a site cannot change").into());
     }

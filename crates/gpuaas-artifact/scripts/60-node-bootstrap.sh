@@ -13,11 +13,9 @@ site_is_done() {
 }
 
 install_agent() {
-  local seen=""
-  if [[ -x "$AGENT" ]]; then seen="$(sha256sum <"$AGENT")"; fi
-  if [[ "${seen%% *}" == "${INPUT[agent.digest]}" ]]; then return 0; fi
-  fetch "agent ${INPUT[agent.version]}" "${INPUT[agent.url]}" "${INPUT[agent.digest]}" "$WORK/agent"
-  place "$AGENT" 755 <"$WORK/agent"
+  if is_the_agent "$AGENT"; then return 0; fi
+  fetch_launcher
+  place "$AGENT" 755 <"$LAUNCHER"
   CHANGED=yes
 }
 

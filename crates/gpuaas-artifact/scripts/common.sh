@@ -14,6 +14,7 @@ CONFIG="$ROOT/etc/gpuaas/bootstrap.json"
 CA_FILE="$ROOT/etc/gpuaas/ca.pem"
 SITE_STATE="$ROOT/var/lib/gpuaas/site-bootstrap"
 LOG_DIR="$ROOT/var/log/gpuaas"
+LAUNCHER="$ROOT/usr/local/lib/gpuaas/launcher"
 WORK="$(mktemp -d)"
 PROGRESS_URL=""
 BOOTSTRAP_TOKEN=""
@@ -43,7 +44,8 @@ finish() {
 trap finish EXIT
 trap 'FAILURE="${FAILURE:-line $LINENO: $BASH_COMMAND}"' ERR
 
-# Every scalar of bootstrap.json as NAME NUL VALUE NUL; nested names are joined by dots.
+# Every scalar of bootstrap.json as NAME NUL VALUE NUL; nested names are joined by dots. What the
+# site's bundle is told is the launcher's matter.
 config_values() {
   python3 -I -S - "$CONFIG" <<'PYTHON'
 import json
@@ -54,7 +56,7 @@ def walk(prefix, value):
     if isinstance(value, dict):
         for key, inner in value.items():
             walk(prefix + "." + key if prefix else key, inner)
-    elif value is not None:
+    elif value is not None and not isinstance(value, list):
         text = str(value)
         if "\0" in text:
             sys.exit(prefix + " holds a NUL")
@@ -62,7 +64,9 @@ def walk(prefix, value):
 
 
 with open(sys.argv[1], encoding="utf-8") as file:
-    walk("", json.load(file))
+    inputs = json.load(file)
+inputs["has_bundle"] = "1" if inputs.pop("bundle", None) else ""
+walk("", inputs)
 PYTHON
 }
 
@@ -76,7 +80,7 @@ load_config() {
   done < <(config_values)
   for name in run_id hostname site control_plane_url bootstrap_token enrollment_token \
     agent.version agent.digest agent.url limits.callback_attempts limits.fetch_attempts \
-    limits.retry_milliseconds limits.bundle_seconds limits.ready_seconds; do
+    limits.retry_milliseconds limits.ready_seconds; do
     value="${INPUT["$name"]:-}"
     [[ -n "$value" ]] || fail "$CONFIG has no $name"
     [[ "$name" != limits.* || "$value" =~ ^[0-9]{1,9}$ ]] || fail "$CONFIG: $name is no number"
@@ -195,4 +199,19 @@ fetch() {
     log "fetch of $what, attempt $attempt: $reason"
   done
   fail "$what cannot be fetched from $url: $reason, after $attempts attempts"
+}
+
+# Whether FILE is the agent that this run names.
+is_the_agent() {
+  local seen
+  [[ -x "$1" ]] || return 1
+  seen="$(sha256sum <"$1")"
+  [[ "${seen%% *}" == "${INPUT[agent.digest]}" ]]
+}
+
+# The agent's executable is the launcher of bundles. It is not installed by this.
+fetch_launcher() {
+  if is_the_agent "$LAUNCHER"; then return 0; fi
+  fetch "agent ${INPUT[agent.version]}" "${INPUT[agent.url]}" "${INPUT[agent.digest]}" "$WORK/agent"
+  place "$LAUNCHER" 755 <"$WORK/agent"
 }

@@ -1,85 +1,80 @@
-//! Which bundles exist: `name@version` to digest.
+//! Which bundles exist: digest to bundle, and `name@version` to digest.
 //!
-//! Bundles come from two places: built into this crate, and a folder
-//! `BUNDLES/NAME/VERSION/bootstrap.sh`. A version that has a `validate.json`, a list of
-//! [`HostCheck`], is a validation bundle as well, and one with a folder `commissioning` of
-//! [`CommissioningScript`] files a commissioning bundle; it may have only one of these. Bootstrap
-//! scripts are put into the artifact store when the catalog is opened, so what a run resolved stays
-//! fetchable by digest while an operator edits the folder.
+//! Every bundle is an archive with a signature, whether it came with the control plane or was
+//! published to it. Its bytes are in the artifact store, so a node fetches them by digest. A
+//! published version never changes; the bundles of this repository may, with a newer control
+//! plane, and what was resolved before then stays as it was: whoever resolves a name keeps the
+//! digests ([`BundleCatalog::pins`]).
+//!
+//! The catalog is what one process knows. What lasts is in the database, and a name that is not
+//! found here may be there.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
+use gpuaas_bundle::manifest::Reference;
+use gpuaas_bundle::{
+    Archive, ArchiveError, Artifact, Delivery, Digest, Envelope, Gate, InputError, Inputs, Kind,
+    Manifest, SignatureError, SignedBundle, SigningKey, Statement, TrustedKey,
+};
+use gpuaas_types::Timestamp;
 use gpuaas_types::agent::HostCheck;
-use serde::{Deserialize, Serialize};
+use gpuaas_types::api::BundlePin;
 
+use crate::built_in;
 use crate::scripts::{self, CommissioningScript};
-use crate::store::{ArtifactStore, Stored};
-use gpuaas_bundle::Digest;
+use crate::source::{self, Finding};
+use crate::store::ArtifactStore;
 
-/// Bundles that are part of the control plane: name, version, script.
-const BUILT_IN: &[(&str, &str, &str)] =
-    &[("site-base", "1.0.0", include_str!("../bundles/site-base/bootstrap.sh"))];
+/// Bundles that require bundles at most.
+const MAX_DEPTH: usize = 8;
+/// Whose name the control plane's own signatures bear.
+pub const OWN_NAME: &str = "this control plane";
 
-/// Validation bundles that are part of the control plane: name, version, list of checks.
-const BUILT_IN_VALIDATIONS: &[(&str, &str, &str)] =
-    &[("validate-base", "1.0.0", include_str!("../bundles/validate-base/validate.json"))];
-
-/// Commissioning bundles that are part of the control plane: name, version, scripts.
-const BUILT_IN_COMMISSIONING: &[(&str, &str, &[&str])] = &[(
-    "commissioning-base",
-    "1.0.0",
-    &[
-        include_str!("../bundles/commissioning-base/fabric-ports.sh"),
-        include_str!("../bundles/commissioning-base/gpu-presence.sh"),
-        include_str!("../bundles/commissioning-base/nvme-health.sh"),
-    ],
-)];
-
-/// A bundle, or any other artifact with a name, as a node is told about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bundle {
-    /// Name, `[a-z0-9-]`.
-    pub name: String,
-    /// Version, `[0-9A-Za-z.+-]`.
-    pub version: String,
-    /// SHA-256 of the bytes.
+/// A bundle that was looked at as a whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedBundle {
+    /// SHA-256 of the archive.
     pub digest: Digest,
-    /// Length in bytes.
+    /// Length of the archive in bytes.
     pub size_bytes: u64,
-    /// Where to fetch it: absolute, or a path below the control plane's URL.
-    pub url: String,
+    /// What it says of itself.
+    pub manifest: Manifest,
+    /// Of a commissioning bundle.
+    pub scripts: Vec<CommissioningScript>,
 }
 
-impl Bundle {
-    /// An artifact that `stored` holds, under the path that the control plane serves it.
-    #[must_use]
-    pub fn of_stored(name: &str, version: &str, stored: Stored) -> Self {
-        Self {
-            name: name.to_owned(),
-            version: version.to_owned(),
-            digest: stored.digest,
-            size_bytes: stored.size_bytes,
-            url: ArtifactStore::url_path(&stored.digest),
-        }
-    }
+/// A bundle of the catalog.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CatalogBundle {
+    /// The bundle.
+    pub bundle: CheckedBundle,
+    /// Who vouches for it.
+    pub envelope: Envelope,
+    /// Whether it came with the control plane.
+    pub built_in: bool,
+    /// Who published it.
+    pub published_by: String,
+    /// When.
+    pub published_at: Timestamp,
 }
 
-/// Why a reference does not lead to a bundle, or a folder is no catalog.
+/// Why a reference does not lead to a bundle, or bytes are none.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// No bundle of that name and version.
-    #[error("no bundle {reference}")]
+    /// No bundle of that name and version, or of that digest, for that purpose.
+    #[error("no {what} bundle {reference}")]
     NotFound {
         /// As it was asked for.
         reference: String,
+        /// For what.
+        what: &'static str,
         /// Every reference that would have worked.
         known: Vec<String>,
     },
-    /// Not of the form `name@version`.
+    /// Neither of the form `name@version` nor a digest.
     #[error("{reference:?} is not a bundle reference: {reason}")]
     Invalid {
         /// As it was asked for.
@@ -87,30 +82,34 @@ pub enum CatalogError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// Two bundles of one name and version.
-    #[error("bundle {reference} exists twice: {path} has the name of a built-in bundle")]
-    Duplicate {
-        /// The name and version.
-        reference: String,
-        /// The second one.
-        path: PathBuf,
+    /// Bytes that no build wrote.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// A bundle that a build would not have let through.
+    #[error("it cannot be used: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Wrong(Vec<Finding>),
+    /// Nobody who is trusted vouches for it.
+    #[error("{bundle} is not trusted: {source}")]
+    Signature {
+        /// `name@version`.
+        bundle: String,
+        /// Why not.
+        source: SignatureError,
     },
-    /// A script of a commissioning bundle that MAAS must not be given.
-    #[error("{path} cannot be a commissioning script: {reason}")]
-    Script {
-        /// Where.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
+    /// A value that cannot be used.
+    #[error("{bundle}: {source}")]
+    Input {
+        /// `name@version`.
+        bundle: String,
+        /// Which value and why.
+        source: InputError,
     },
-    /// The folder or the store cannot be read or written.
-    #[error("cannot read bundles at {path}: {source}")]
-    Io {
-        /// Where.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// Bundles that require each other.
+    #[error("bundles require each other: {0}")]
+    Circle(String),
+    /// The artifact store cannot be written.
+    #[error("the artifact store cannot be written: {0}")]
+    Io(#[from] io::Error),
 }
 
 impl CatalogError {
@@ -120,9 +119,12 @@ impl CatalogError {
         match self {
             Self::NotFound { .. } => "bundle_not_found",
             Self::Invalid { .. } => "bundle_ref_invalid",
-            Self::Duplicate { .. } => "bundle_duplicate",
-            Self::Script { .. } => "bundle_script_invalid",
-            Self::Io { .. } => "bundle_catalog_unreadable",
+            Self::Archive(error) => error.code(),
+            Self::Wrong(_) => "bundle_invalid",
+            Self::Signature { source, .. } => source.code(),
+            Self::Input { source, .. } => source.code(),
+            Self::Circle(_) => "bundle_circle",
+            Self::Io(_) => "bundle_store_unwritable",
         }
     }
 
@@ -131,329 +133,416 @@ impl CatalogError {
     pub fn hint(&self) -> String {
         match self {
             Self::NotFound { known, .. } => format!(
-                "use one of: {}; or add it to the folder of bundles and restart",
+                "use one of: {}; or publish it with gpuaas bundle publish",
                 known.join(", ")
             ),
             Self::Invalid { .. } => {
-                "write it as name@version, such as site-base@1.0.0; leave it empty for none".into()
+                "write it as name@version, such as site-base@1.0.0, or as a digest; leave it empty for none".into()
             }
-            Self::Duplicate { .. } => "give the bundle in the folder another version".into(),
-            Self::Script { path, .. } => format!("correct {}, then restart", path.display()),
-            Self::Io { path, .. } => format!("make {} readable", path.display()),
+            Self::Archive(_) | Self::Wrong(_) => {
+                "gpuaas bundle lint says what is wrong with a folder; gpuaas bundle build makes the file".into()
+            }
+            Self::Signature { .. } => {
+                "sign it with a key of gpuaas bundle keys, or trust its key with gpuaas bundle trust".into()
+            }
+            Self::Input { .. } => {
+                "gpuaas bundle show lists the inputs of a bundle's folder or file; a profile sets \
+                 them with --input, a site with --bundle-input"
+                    .into()
+            }
+            Self::Circle(_) => "publish a version that does not require the others".into(),
+            Self::Io(_) => "make room in the data folder".into(),
         }
     }
 }
 
-/// Every bundle that a profile may name. Immutable once opened.
-#[derive(Debug, Clone)]
+impl CheckedBundle {
+    /// Looks at everything that a build looks at.
+    ///
+    /// # Errors
+    /// [`CatalogError::Archive`] for bytes that no build wrote, [`CatalogError::Wrong`].
+    pub fn read(bytes: &[u8]) -> Result<Self, CatalogError> {
+        let archive = Archive::read(bytes)?;
+        let findings = source::of_scripts(&archive);
+        if !findings.is_empty() {
+            return Err(CatalogError::Wrong(findings));
+        }
+        let scripts = match archive.manifest.kind {
+            Kind::Commissioning => {
+                scripts::of_archive(&archive).map_err(|f| CatalogError::Wrong(vec![f]))?
+            }
+            Kind::SiteBootstrap | Kind::PostDeployValidation => Vec::new(),
+        };
+        Ok(Self {
+            digest: Digest::of(bytes),
+            size_bytes: bytes.len() as u64,
+            manifest: archive.manifest,
+            scripts,
+        })
+    }
+
+    /// `name@version`.
+    #[must_use]
+    pub fn reference(&self) -> String {
+        self.manifest.reference()
+    }
+
+    /// What is said of it by whoever signs it.
+    #[must_use]
+    pub fn statement(&self, signed_at: Timestamp) -> Statement {
+        Statement { bundle: self.reference(), digest: self.digest, signed_at, expires_at: None }
+    }
+}
+
+impl CatalogBundle {
+    /// Its name and its bytes.
+    #[must_use]
+    pub fn pin(&self) -> BundlePin {
+        BundlePin { bundle: self.bundle.reference(), digest: self.bundle.digest.to_string() }
+    }
+
+    fn signed(&self) -> SignedBundle {
+        let CheckedBundle { digest, size_bytes, manifest, .. } = &self.bundle;
+        let artifact = Artifact {
+            name: manifest.name.clone(),
+            version: manifest.version.clone(),
+            digest: *digest,
+            size_bytes: *size_bytes,
+            url: ArtifactStore::url_path(digest),
+        };
+        SignedBundle { artifact, envelope: self.envelope.clone() }
+    }
+}
+
+/// Archives of the bundles that came with the control plane.
+///
+/// # Errors
+/// One of them is wrong, which a test excludes.
+pub fn built_in_archives() -> Result<Vec<Vec<u8>>, CatalogError> {
+    let archives = built_in::BUNDLES.iter().map(|files| {
+        let archive = built_in::archive(files).map_err(CatalogError::Wrong)?;
+        Ok(archive.write()?)
+    });
+    archives.collect()
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    bundles: HashMap<Digest, Arc<CatalogBundle>>,
+    names: BTreeMap<(String, String), Digest>,
+}
+
+/// Every bundle that this process knows.
+#[derive(Debug)]
 pub struct BundleCatalog {
-    bundles: BTreeMap<(String, String), Bundle>,
-    validations: BTreeMap<(String, String), Vec<HostCheck>>,
-    commissioning: BTreeMap<(String, String), Vec<CommissioningScript>>,
+    artifacts: ArtifactStore,
+    own: TrustedKey,
+    shelf: RwLock<Shelf>,
+    seen: AtomicI64,
 }
 
 impl BundleCatalog {
-    /// Puts the built-in bundles and those of `folder` (when it exists) into `store`.
+    /// An empty one. `own`: the key of the control plane.
+    #[must_use]
+    pub fn new(artifacts: ArtifactStore, own: &SigningKey) -> Self {
+        let own = TrustedKey { name: OWN_NAME.to_owned(), key: own.public(), until: None };
+        Self { artifacts, own, shelf: RwLock::default(), seen: AtomicI64::new(0) }
+    }
+
+    /// One with the bundles that came with the control plane, signed at `now`.
     ///
     /// # Errors
-    /// The folder cannot be read, holds a name that no reference could name, or repeats a
-    /// built-in bundle; the store cannot be written.
-    pub fn open(store: &ArtifactStore, folder: Option<&Path>) -> Result<Self, CatalogError> {
-        let mut catalog = Self {
-            bundles: BTreeMap::new(),
-            validations: BTreeMap::new(),
-            commissioning: BTreeMap::new(),
-        };
-        for (name, version, script) in BUILT_IN {
-            let stored = store.put_bytes(script.as_bytes()).map_err(|source| CatalogError::Io {
-                path: PathBuf::from("the artifact store"),
-                source,
-            })?;
-            catalog.insert(name, version, stored, Path::new("built in"))?;
-        }
-        for (name, version, checks) in BUILT_IN_VALIDATIONS {
-            catalog.insert_validation(name, version, checks.as_bytes(), Path::new("built in"))?;
-        }
-        for (name, version, texts) in BUILT_IN_COMMISSIONING {
-            let path = Path::new("built in");
-            let wrong = |reason| CatalogError::Script { path: path.to_owned(), reason };
-            let scripts = texts.iter().map(|text| scripts::parse(text)).collect::<Result<_, _>>();
-            catalog.insert_commissioning(name, version, scripts.map_err(wrong)?, path)?;
-        }
-        if let Some(folder) = folder.filter(|folder| folder.is_dir()) {
-            for (name, name_path) in folders(folder)? {
-                for (version, path) in folders(&name_path)? {
-                    catalog.insert_folder(store, &name, &version, &path)?;
-                }
-            }
+    /// The artifact store cannot be written.
+    pub fn with_built_in(
+        artifacts: &ArtifactStore,
+        key: &SigningKey,
+        now: Timestamp,
+    ) -> Result<Self, CatalogError> {
+        let catalog = Self::new(artifacts.clone(), key);
+        for archive in built_in_archives()? {
+            let bundle = CheckedBundle::read(&archive)?;
+            let envelope = key
+                .sign(&bundle.statement(now))
+                .map_err(|source| CatalogError::Signature { bundle: bundle.reference(), source })?;
+            let published_by = OWN_NAME.to_owned();
+            let one =
+                CatalogBundle { bundle, envelope, built_in: true, published_by, published_at: now };
+            catalog.add(&archive, one)?;
         }
         Ok(catalog)
     }
 
-    /// Whatever a version's folder holds; a bootstrap script where there is nothing else.
-    fn insert_folder(
-        &mut self,
-        store: &ArtifactStore,
-        name: &str,
-        version: &str,
-        path: &Path,
-    ) -> Result<(), CatalogError> {
-        let manifest = path.join("validate.json");
-        let commissioning = path.join("commissioning");
-        if manifest.is_file() {
-            let failed = |source| CatalogError::Io { path: manifest.clone(), source };
-            let checks = fs::read(&manifest).map_err(failed)?;
-            self.insert_validation(name, version, &checks, &manifest)?;
-        }
-        if commissioning.is_dir() {
-            let scripts = scripts::read_folder(&commissioning)?;
-            self.insert_commissioning(name, version, scripts, &commissioning)?;
-        }
-        let script = path.join("bootstrap.sh");
-        if !script.exists() && (manifest.is_file() || commissioning.is_dir()) {
-            return Ok(());
-        }
-        let failed = |source| CatalogError::Io { path: script.clone(), source };
-        let stored = store.put_file(&script).map_err(failed)?;
-        self.insert(name, version, stored, &script)
-    }
-
-    fn insert(
-        &mut self,
-        name: &str,
-        version: &str,
-        stored: Stored,
-        path: &Path,
-    ) -> Result<(), CatalogError> {
-        let reference = format!("{name}@{version}");
-        let key = split(&reference)?;
-        let bundle = Bundle::of_stored(name, version, stored);
-        match self.bundles.insert(key, bundle) {
-            None => Ok(()),
-            Some(_) => Err(CatalogError::Duplicate { reference, path: path.to_owned() }),
-        }
-    }
-
-    fn insert_validation(
-        &mut self,
-        name: &str,
-        version: &str,
-        manifest: &[u8],
-        path: &Path,
-    ) -> Result<(), CatalogError> {
-        let reference = format!("{name}@{version}");
-        let key = split(&reference)?;
-        let checks: Vec<HostCheck> = serde_json::from_slice(manifest)
-            .map_err(|source| CatalogError::Io { path: path.to_owned(), source: source.into() })?;
-        match self.validations.insert(key, checks) {
-            None => Ok(()),
-            Some(_) => Err(CatalogError::Duplicate { reference, path: path.to_owned() }),
-        }
-    }
-
-    fn insert_commissioning(
-        &mut self,
-        name: &str,
-        version: &str,
-        scripts: Vec<CommissioningScript>,
-        path: &Path,
-    ) -> Result<(), CatalogError> {
-        let reference = format!("{name}@{version}");
-        let key = split(&reference)?;
-        match self.commissioning.insert(key, scripts) {
-            None => Ok(()),
-            Some(_) => Err(CatalogError::Duplicate { reference, path: path.to_owned() }),
-        }
-    }
-
-    /// The scripts of the commissioning bundle that `reference` (`name@version`) names.
+    /// Puts a bundle on the shelf; of two with one name, the later one has it.
     ///
     /// # Errors
-    /// [`CatalogError::Invalid`] or [`CatalogError::NotFound`].
-    pub fn commissioning(&self, reference: &str) -> Result<&[CommissioningScript], CatalogError> {
-        let found = self.commissioning.get(&split(reference)?);
-        found.map(Vec::as_slice).ok_or_else(|| CatalogError::NotFound {
-            reference: reference.to_owned(),
-            known: self.commissioning.keys().map(|(name, v)| format!("{name}@{v}")).collect(),
-        })
+    /// The artifact store cannot be written.
+    pub fn add(&self, archive: &[u8], bundle: CatalogBundle) -> Result<(), CatalogError> {
+        self.artifacts.put_bytes(archive)?;
+        let Manifest { name, version, .. } = bundle.bundle.manifest.clone();
+        let digest = bundle.bundle.digest;
+        let mut shelf = self.shelf.write().unwrap_or_else(PoisonError::into_inner);
+        shelf.names.insert((name, version), digest);
+        shelf.bundles.insert(digest, Arc::new(bundle));
+        Ok(())
     }
 
-    /// The checks of the validation bundle that `reference` (`name@version`) names.
-    ///
-    /// # Errors
-    /// [`CatalogError::Invalid`] or [`CatalogError::NotFound`].
-    pub fn validation(&self, reference: &str) -> Result<&[HostCheck], CatalogError> {
-        let found = self.validations.get(&split(reference)?);
-        found.map(Vec::as_slice).ok_or_else(|| CatalogError::NotFound {
-            reference: reference.to_owned(),
-            known: self.validations.keys().map(|(name, v)| format!("{name}@{v}")).collect(),
-        })
-    }
-
-    /// The bundle that `reference` (`name@version`) names.
-    ///
-    /// # Errors
-    /// [`CatalogError::Invalid`] or [`CatalogError::NotFound`].
-    pub fn resolve(&self, reference: &str) -> Result<&Bundle, CatalogError> {
-        self.bundles.get(&split(reference)?).ok_or_else(|| CatalogError::NotFound {
-            reference: reference.to_owned(),
-            known: self.references(),
-        })
-    }
-
-    /// Every reference that resolves, sorted.
+    /// Number of the newest bundle of the database that is on the shelf.
     #[must_use]
-    pub fn references(&self) -> Vec<String> {
-        self.bundles.keys().map(|(name, version)| format!("{name}@{version}")).collect()
+    pub fn seen(&self) -> i64 {
+        self.seen.load(Ordering::SeqCst)
+    }
+
+    /// The bundle numbered `id` was put on the shelf.
+    pub fn saw(&self, id: i64) {
+        self.seen.fetch_max(id, Ordering::SeqCst);
+    }
+
+    /// The control plane's own key.
+    #[must_use]
+    pub const fn own_key(&self) -> &TrustedKey {
+        &self.own
+    }
+
+    /// The bundle of a reference: `name@version` or a digest.
+    ///
+    /// # Errors
+    /// [`CatalogError::Invalid`] or [`CatalogError::NotFound`].
+    pub fn find(&self, reference: &str) -> Result<Arc<CatalogBundle>, CatalogError> {
+        self.find_kind(reference, None)
+    }
+
+    fn find_kind(
+        &self,
+        reference: &str,
+        kind: Option<Kind>,
+    ) -> Result<Arc<CatalogBundle>, CatalogError> {
+        let shelf = self.shelf.read().unwrap_or_else(PoisonError::into_inner);
+        let digest = match parse(reference)? {
+            Wanted::Digest(digest) => Some(digest),
+            Wanted::Name(Reference { name, version }) => shelf.names.get(&(name, version)).copied(),
+        };
+        let fits = |bundle: &&Arc<CatalogBundle>| {
+            kind.is_none_or(|kind| bundle.bundle.manifest.kind == kind)
+        };
+        let found = digest.and_then(|digest| shelf.bundles.get(&digest)).filter(fits);
+        found.cloned().ok_or_else(|| CatalogError::NotFound {
+            reference: reference.to_owned(),
+            what: kind.map_or("", Kind::as_str),
+            known: shelf
+                .names
+                .iter()
+                .filter(|(_, digest)| shelf.bundles.get(digest).as_ref().is_some_and(fits))
+                .map(|((name, version), _)| format!("{name}@{version}"))
+                .collect(),
+        })
+    }
+
+    /// The scripts of a commissioning bundle.
+    ///
+    /// # Errors
+    /// See [`Self::find`].
+    pub fn commissioning(&self, reference: &str) -> Result<Vec<CommissioningScript>, CatalogError> {
+        let found = self.find_kind(reference, Some(Kind::Commissioning))?;
+        Ok(found.bundle.scripts.clone())
+    }
+
+    /// The checks of a validation bundle, with the defaults of its inputs.
+    ///
+    /// # Errors
+    /// See [`Self::find`]; an input without a default.
+    pub fn validation(&self, reference: &str) -> Result<Vec<HostCheck>, CatalogError> {
+        let found = self.find_kind(reference, Some(Kind::PostDeployValidation))?;
+        let manifest = &found.bundle.manifest;
+        let values = resolve(manifest, &Inputs::new())?;
+        manifest.checks(&values).map_err(|fault| wrong(manifest, &fault))
+    }
+
+    /// A site bundle with everything that it requires, each by digest, in the order to run them.
+    ///
+    /// # Errors
+    /// See [`Self::find`]; [`CatalogError::Circle`].
+    pub fn pins(&self, reference: &str) -> Result<Vec<BundlePin>, CatalogError> {
+        let main = self.find_kind(reference, Some(Kind::SiteBootstrap))?;
+        Ok(self.with_required(&main)?.iter().map(|one| one.pin()).collect())
+    }
+
+    /// A bundle with everything that it requires, in the order to run them.
+    ///
+    /// # Errors
+    /// See [`Self::find`]; [`CatalogError::Circle`].
+    pub fn with_required(
+        &self,
+        bundle: &Arc<CatalogBundle>,
+    ) -> Result<Vec<Arc<CatalogBundle>>, CatalogError> {
+        let mut all = Vec::new();
+        self.collect(bundle, &mut Vec::new(), &mut all)?;
+        Ok(all)
+    }
+
+    fn collect(
+        &self,
+        bundle: &Arc<CatalogBundle>,
+        above: &mut Vec<String>,
+        all: &mut Vec<Arc<CatalogBundle>>,
+    ) -> Result<(), CatalogError> {
+        above.push(bundle.bundle.reference());
+        if above.len() > MAX_DEPTH {
+            return Err(CatalogError::Circle(above.join(" -> ")));
+        }
+        for requirement in &bundle.bundle.manifest.requires {
+            let required = self.find_kind(&requirement.bundle, Some(Kind::SiteBootstrap))?;
+            self.collect(&required, above, all)?;
+        }
+        above.pop();
+        if !all.iter().any(|one| one.bundle.digest == bundle.bundle.digest) {
+            all.push(Arc::clone(bundle));
+        }
+        Ok(())
+    }
+
+    /// Whether what a bundle requires is there and takes what it is given.
+    ///
+    /// # Errors
+    /// See [`Self::find`]; [`CatalogError::Input`].
+    pub fn check_requires(&self, manifest: &Manifest) -> Result<(), CatalogError> {
+        for requirement in &manifest.requires {
+            let required = self.find_kind(&requirement.bundle, Some(Kind::SiteBootstrap))?;
+            let inputs = &required.bundle.manifest.inputs;
+            if let Some(name) = requirement.with.keys().find(|name| !inputs.contains_key(*name)) {
+                let (bundle, name) = (requirement.bundle.clone(), name.clone());
+                return Err(CatalogError::Input { bundle, source: InputError::Unknown { name } });
+            }
+        }
+        Ok(())
+    }
+
+    /// The bundles of pins.
+    ///
+    /// # Errors
+    /// See [`Self::find`].
+    pub fn pinned(&self, pins: &[BundlePin]) -> Result<Vec<Arc<CatalogBundle>>, CatalogError> {
+        pins.iter().map(|pin| self.find(&pin.digest)).collect()
+    }
+
+    /// Whether `set` names inputs of the site bundle and every value is of its type. What a site
+    /// may still set is not missed.
+    ///
+    /// # Errors
+    /// [`CatalogError::Input`].
+    pub fn check_inputs(&self, pins: &[BundlePin], set: &Inputs) -> Result<(), CatalogError> {
+        let pinned = self.pinned(pins)?;
+        let Some(main) = pinned.last() else { return Ok(()) };
+        let manifest = &main.bundle.manifest;
+        let refuse = |source| CatalogError::Input { bundle: manifest.reference(), source };
+        for (name, value) in set {
+            let input = manifest.inputs.get(name);
+            let input = input.ok_or_else(|| refuse(InputError::Unknown { name: name.clone() }))?;
+            let parsed = if input.secret {
+                Err("a secret is not kept in a profile or a site".to_owned())
+            } else {
+                input.kind.parse(value)
+            };
+            let invalid = |reason| refuse(InputError::Invalid { name: name.clone(), reason });
+            parsed.map_err(invalid)?;
+        }
+        Ok(())
+    }
+
+    /// What a node is told, when nothing is missing and somebody trusted vouches for all of it.
+    ///
+    /// # Errors
+    /// [`CatalogError::Input`] also for what a required bundle would be given;
+    /// [`CatalogError::Signature`].
+    pub fn delivery(
+        &self,
+        pins: &[BundlePin],
+        inputs: Inputs,
+        trusted: &[TrustedKey],
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, CatalogError> {
+        let pinned = self.pinned(pins)?;
+        let Some(main) = pinned.last() else { return Ok(None) };
+        let by_name = |reference: &str| {
+            pinned.iter().map(|one| &one.bundle.manifest).find(|m| m.reference() == reference)
+        };
+        try_inputs(&main.bundle.manifest, &inputs, &by_name)?;
+        let mut trusted_keys = vec![self.own.clone()];
+        trusted_keys.extend_from_slice(trusted);
+        for one in &pinned {
+            let bundle = one.bundle.reference();
+            let claimed =
+                one.envelope.verify_digest(&trusted_keys, &bundle, one.bundle.digest, now);
+            claimed.map_err(|source| CatalogError::Signature { bundle, source })?;
+        }
+        let bundles = pinned.iter().map(|one| one.signed()).collect();
+        Ok(Some(Delivery { bundles, inputs, trusted_keys }))
+    }
+
+    /// What a node fetches of these.
+    ///
+    /// # Errors
+    /// See [`Self::find`].
+    pub fn artifacts(&self, pins: &[BundlePin]) -> Result<Vec<Artifact>, CatalogError> {
+        Ok(self.pinned(pins)?.iter().map(|one| one.signed().artifact).collect())
+    }
+
+    /// Whether a bundle of these asks something of a host for `gate`.
+    #[must_use]
+    pub fn has_gate(&self, pins: &[BundlePin], gate: Gate) -> bool {
+        let pinned = self.pinned(pins).unwrap_or_default();
+        let expects = pinned.iter().flat_map(|one| &one.bundle.manifest.expects);
+        expects.into_iter().any(|expected| expected.gates.contains(&gate))
     }
 
     /// Every bundle, by name and version.
-    pub fn list(&self) -> impl Iterator<Item = &Bundle> {
-        self.bundles.values()
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<CatalogBundle>> {
+        let shelf = self.shelf.read().unwrap_or_else(PoisonError::into_inner);
+        shelf.names.values().filter_map(|digest| shelf.bundles.get(digest).cloned()).collect()
     }
 }
 
-fn split(reference: &str) -> Result<(String, String), CatalogError> {
+fn resolve(manifest: &Manifest, set: &Inputs) -> Result<Inputs, CatalogError> {
+    let bundle = manifest.reference();
+    manifest.resolve(set).map_err(|source| CatalogError::Input { bundle, source })
+}
+
+fn wrong(manifest: &Manifest, fault: &gpuaas_bundle::Fault) -> CatalogError {
+    let file = manifest.reference();
+    CatalogError::Wrong(vec![Finding { file, line: None, text: fault.to_string() }])
+}
+
+/// Follows values down to what is required, as a launcher would.
+fn try_inputs<'a>(
+    manifest: &'a Manifest,
+    set: &Inputs,
+    by_name: &impl Fn(&str) -> Option<&'a Manifest>,
+) -> Result<(), CatalogError> {
+    let values = resolve(manifest, set)?;
+    manifest.checks(&values).map_err(|fault| wrong(manifest, &fault))?;
+    for requirement in &manifest.requires {
+        let Some(required) = by_name(&requirement.bundle) else { continue };
+        let given = manifest
+            .given(requirement, &values)
+            .map_err(|source| CatalogError::Input { bundle: manifest.reference(), source })?;
+        try_inputs(required, &given, by_name)?;
+    }
+    Ok(())
+}
+
+enum Wanted {
+    Digest(Digest),
+    Name(Reference),
+}
+
+fn parse(reference: &str) -> Result<Wanted, CatalogError> {
+    let hex = reference.strip_prefix("sha256:").unwrap_or(reference);
+    if let Ok(digest) = hex.parse() {
+        return Ok(Wanted::Digest(digest));
+    }
     let invalid = |reason| CatalogError::Invalid { reference: reference.to_owned(), reason };
-    let (name, version) = reference
-        .split_once('@')
-        .ok_or_else(|| invalid("there is no @ between name and version"))?;
-    if !is_name(name) {
-        return Err(invalid(
-            "a name is 1 to 64 of a-z, 0-9 and -, and begins with a letter or digit",
-        ));
-    }
-    if !is_version(version) {
-        return Err(invalid(
-            "a version is 1 to 64 of letters, digits, dot, + and -, and begins with a letter or digit",
-        ));
-    }
-    Ok((name.to_owned(), version.to_owned()))
-}
-
-/// Whether `text` may name a bundle. A name is also a file name on the node.
-pub(crate) fn is_name(text: &str) -> bool {
-    text.len() <= 64
-        && text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
-        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-}
-
-/// Whether `text` may be a version.
-pub(crate) fn is_version(text: &str) -> bool {
-    text.len() <= 64
-        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".+-".contains(&b))
-}
-
-/// Sub-folders of `path` that are not hidden, sorted by name.
-fn folders(path: &Path) -> Result<Vec<(String, PathBuf)>, CatalogError> {
-    let failed = |source| CatalogError::Io { path: path.to_owned(), source };
-    let mut found = Vec::new();
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if entry.path().is_dir() && !name.starts_with('.') {
-            found.push((name, entry.path()));
-        }
-    }
-    found.sort();
-    Ok(found)
+    reference.parse().map(Wanted::Name).map_err(invalid)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn open(bundles: &[(&str, &str)]) -> (tempfile::TempDir, Result<BundleCatalog, CatalogError>) {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("bundles");
-        for (path, script) in bundles {
-            fs::create_dir_all(folder.join(path)).unwrap();
-            fs::write(folder.join(path).join("bootstrap.sh"), script).unwrap();
-        }
-        let store = ArtifactStore::open(dir.path()).unwrap();
-        let catalog = BundleCatalog::open(&store, Some(&folder));
-        (dir, catalog)
-    }
-
-    #[test]
-    fn resolves_built_in_and_registered_bundles() {
-        let (dir, catalog) = open(&[("h200-ib/2.1.0", "#!/bin/bash\n")]);
-        let catalog = catalog.unwrap();
-        assert_eq!(catalog.references(), ["h200-ib@2.1.0", "site-base@1.0.0"]);
-        let bundle = catalog.resolve("h200-ib@2.1.0").unwrap();
-        assert_eq!(bundle.digest, Digest::of(b"#!/bin/bash\n"));
-        assert_eq!(bundle.size_bytes, 12);
-        assert_eq!(bundle.url, format!("/bootstrap/v1/artifacts/sha256/{}", bundle.digest));
-        let store = ArtifactStore::open(dir.path()).unwrap();
-        for bundle in catalog.list() {
-            assert!(store.get(&bundle.digest).unwrap().is_some());
-        }
-    }
-
-    #[test]
-    fn a_validation_bundle_is_a_list_of_checks() {
-        let (dir, catalog) = open(&[]);
-        assert!(!catalog.unwrap().validation("validate-base@1.0.0").unwrap().is_empty());
-        let folder = dir.path().join("bundles");
-        fs::create_dir_all(folder.join("ib/1")).unwrap();
-        let manifest = folder.join("ib/1/validate.json");
-        fs::write(&manifest, r#"[{"check":"infiniband_up","count":8}]"#).unwrap();
-        let store = ArtifactStore::open(dir.path()).unwrap();
-        let catalog = BundleCatalog::open(&store, Some(&folder)).unwrap();
-        let checks = catalog.validation("ib@1").unwrap();
-        assert_eq!(checks, [HostCheck::InfinibandUp { count: 8 }]);
-        assert_eq!(catalog.resolve("ib@1").unwrap_err().code(), "bundle_not_found");
-        fs::write(&manifest, r#"[{"check":"shell","run":"true"}]"#).unwrap();
-        let error = BundleCatalog::open(&store, Some(&folder)).unwrap_err();
-        assert_eq!(error.code(), "bundle_catalog_unreadable");
-    }
-
-    #[test]
-    fn a_commissioning_bundle_is_a_folder_of_scripts() {
-        let (dir, catalog) = open(&[]);
-        let catalog = catalog.unwrap();
-        let built_in = catalog.commissioning("commissioning-base@1.0.0").unwrap();
-        let labels: Vec<&str> = built_in.iter().map(|s| s.script.label.as_str()).collect();
-        assert_eq!(labels, ["fabric-ports", "gpu-presence", "nvme-health"]);
-        let error = catalog.commissioning("site-base@1.0.0").unwrap_err();
-        assert_eq!(error.code(), "bundle_not_found");
-        assert!(error.hint().contains("commissioning-base@1.0.0"), "{}", error.hint());
-        let folder = dir.path().join("bundles");
-        let scripts = folder.join("firmware/1/commissioning");
-        fs::create_dir_all(&scripts).unwrap();
-        let store = ArtifactStore::open(dir.path()).unwrap();
-        let again = || BundleCatalog::open(&store, Some(&folder));
-        assert_eq!(again().unwrap_err().code(), "bundle_script_invalid");
-        fs::write(scripts.join("a.sh"), &built_in[0].text).unwrap();
-        let label = again().unwrap().commissioning("firmware@1").unwrap()[0].script.label.clone();
-        assert!(label.starts_with("gpuaas-fabric-ports-"), "{label}");
-        assert_eq!(again().unwrap().resolve("firmware@1").unwrap_err().code(), "bundle_not_found");
-        fs::write(scripts.join("b.sh"), &built_in[0].text).unwrap();
-        assert!(again().unwrap_err().to_string().contains("another script is called"));
-    }
-
-    #[test]
-    fn an_unknown_reference_lists_what_exists() {
-        let (_dir, catalog) = open(&[]);
-        let catalog = catalog.unwrap();
-        let error = catalog.resolve("site-base@9.9.9").unwrap_err();
-        assert_eq!(error.code(), "bundle_not_found");
-        assert!(error.hint().contains("site-base@1.0.0"), "{}", error.hint());
-    }
-
-    #[test]
-    fn malformed_references_are_refused() {
-        let (_dir, catalog) = open(&[]);
-        let catalog = catalog.unwrap();
-        for bad in ["", "site-base", "@1", "a@", "../x@1", "A@1", "a@../1", "a@1@2", "a@1/2"] {
-            assert_eq!(catalog.resolve(bad).unwrap_err().code(), "bundle_ref_invalid", "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_folder_may_not_shadow_or_misname_a_bundle() {
-        assert_eq!(open(&[("site-base/1.0.0", "x")]).1.unwrap_err().code(), "bundle_duplicate");
-        assert_eq!(open(&[("Bad Name/1", "x")]).1.unwrap_err().code(), "bundle_ref_invalid");
-    }
-}
+mod tests;

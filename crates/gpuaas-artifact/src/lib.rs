@@ -5,6 +5,7 @@
 //! - [`store`]: content-addressed bytes. A digest is the only name an artifact is served under,
 //!   so a node needs no credential to fetch one and cannot be handed other bytes unnoticed.
 //! - [`catalog`]: `name@version` to digest. The one place where a human's name becomes bytes.
+//!   The bundles of this repository are part of it.
 //! - [`user_data`]: [`user_data::BootstrapInputs`] to the exact bytes handed to MAAS, and back.
 //!   Rendering is pure: the same inputs give the same bytes, so a digest of the user-data can be
 //!   journalled beside the intent that used it.
@@ -12,6 +13,7 @@
 //! Inputs reach the scripts as one JSON file, never by substitution into shell text: the scripts
 //! are constants of this crate and a hostile hostname is only ever a JSON string.
 
+mod built_in;
 pub mod ca;
 pub mod catalog;
 mod mime;
@@ -21,9 +23,9 @@ pub mod store;
 pub mod user_data;
 
 pub use ca::{CaError, validate_ca_bundle};
-pub use catalog::{Bundle, BundleCatalog, CatalogError};
-pub use gpuaas_bundle::Digest;
+pub use catalog::{BundleCatalog, CatalogBundle, CatalogError, CheckedBundle, built_in_archives};
 pub use gpuaas_bundle::digest::DigestError;
+pub use gpuaas_bundle::{Artifact, Digest};
 pub use scripts::CommissioningScript;
 pub use source::{Finding, SourceError, read_folder};
 pub use store::{ArtifactStore, Stored};

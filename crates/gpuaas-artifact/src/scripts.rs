@@ -7,16 +7,17 @@
 //! changed for it. What would reach beyond the profile is refused here: a commissioning script
 //! that MAAS would run on every machine of the region, and a test that joins the default ones.
 
-use std::fs;
-use std::path::Path;
-
 use gpuaas_types::scripts::{MaasScript, ScriptKind};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::catalog::{CatalogError, is_name};
-use gpuaas_bundle::Digest;
+use gpuaas_bundle::manifest::is_name;
+use gpuaas_bundle::{Archive, Digest};
 
+use crate::source::Finding;
+
+/// Where a commissioning bundle has its scripts.
+const FOLDER: &str = "scripts/";
 const BEGIN: &str = "# --- Start MAAS 1.0 script metadata ---";
 const END: &str = "# --- End MAAS 1.0 script metadata ---";
 /// Largest text that is taken, in bytes.
@@ -144,33 +145,21 @@ fn words(value: Option<&Value>) -> Result<Vec<String>, String> {
     Ok(words.into_iter().filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
 }
 
-/// The scripts of a bundle's folder: every file in it, sorted by name.
-pub(crate) fn read_folder(path: &Path) -> Result<Vec<CommissioningScript>, CatalogError> {
-    let failed = |source| CatalogError::Io { path: path.to_owned(), source };
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let file = entry.map_err(failed)?.path();
-        let hidden = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        if file.is_file() && !hidden {
-            files.push(file);
-        }
-    }
-    files.sort();
+/// The scripts of a commissioning bundle: every file below [`FOLDER`], sorted by name.
+pub(crate) fn of_archive(archive: &Archive) -> Result<Vec<CommissioningScript>, Finding> {
+    let wrong = |file: &str, text: String| Finding { file: file.to_owned(), line: None, text };
     let mut scripts: Vec<CommissioningScript> = Vec::new();
-    for file in files {
-        let wrong = |reason: String| CatalogError::Script { path: file.clone(), reason };
-        let bytes =
-            fs::read(&file).map_err(|source| CatalogError::Io { path: file.clone(), source })?;
-        let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
-        let script = parse(&text).map_err(wrong)?;
+    for (path, entry) in archive.files.iter().filter(|(path, _)| path.starts_with(FOLDER)) {
+        let text = std::str::from_utf8(&entry.bytes);
+        let text = text.map_err(|_| wrong(path, "it is not UTF-8".to_owned()))?;
+        let script = parse(text).map_err(|reason| wrong(path, reason))?;
         if scripts.iter().any(|other| other.script.label == script.script.label) {
-            return Err(wrong(format!("another script is called {}", script.script.label)));
+            return Err(wrong(path, format!("another script is called {}", script.script.label)));
         }
         scripts.push(script);
     }
     if scripts.is_empty() {
-        let reason = "there is no script in it".to_owned();
-        return Err(CatalogError::Script { path: path.to_owned(), reason });
+        return Err(wrong(FOLDER, "there is no script in it".to_owned()));
     }
     Ok(scripts)
 }

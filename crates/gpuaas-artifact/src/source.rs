@@ -3,6 +3,7 @@
 //! ```text
 //! NAME/bundle.yaml        the manifest
 //! NAME/phases/*.sh        what runs on a node
+//! NAME/scripts/*          of a commissioning bundle: what MAAS runs
 //! NAME/files/...          what the scripts place
 //! ```
 //!
@@ -17,10 +18,12 @@ use std::path::{Path, PathBuf};
 
 use gpuaas_bundle::archive::check_path;
 use gpuaas_bundle::manifest::{ARCHIVED_NAME, SOURCE_NAME};
-use gpuaas_bundle::{Archive, Entry, Fault, Manifest};
+use gpuaas_bundle::{Archive, Entry, Fault, Kind, Manifest};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_saphyr::Spanned;
+
+use crate::scripts;
 
 /// Folders within folders at most.
 const MAX_DEPTH: usize = 8;
@@ -75,36 +78,57 @@ pub fn read_folder(folder: &Path) -> Result<Archive, SourceError> {
     let manifest_path = folder.join(SOURCE_NAME);
     let failed = |source| SourceError::Io { path: manifest_path.clone(), source };
     let text = fs::read_to_string(&manifest_path).map_err(failed)?;
-    let manifest: Manifest = serde_saphyr::from_str(&text).map_err(|error| {
-        SourceError::Wrong(vec![Finding {
-            file: SOURCE_NAME.to_owned(),
-            line: error.location().map(|location| location.line()),
-            text: without_place(&error.to_string()),
-        }])
-    })?;
     let mut findings = Vec::new();
     let mut files = BTreeMap::new();
     collect(folder, "", 0, &mut files, &mut findings)?;
-    let places = Places::of(&text);
-    let names = files.keys().cloned().collect();
-    findings.extend(manifest.faults(&names).into_iter().map(|fault| Finding {
+    read_files(&text, files, findings).map_err(SourceError::Wrong)
+}
+
+/// A bundle from its manifest as a person wrote it and its files.
+///
+/// # Errors
+/// `findings` and everything else that is wrong.
+pub(crate) fn read_files(
+    manifest: &str,
+    files: BTreeMap<String, Vec<u8>>,
+    mut findings: Vec<Finding>,
+) -> Result<Archive, Vec<Finding>> {
+    let places = Places::of(manifest);
+    let manifest: Manifest = serde_saphyr::from_str(manifest).map_err(|error| {
+        vec![Finding {
+            file: SOURCE_NAME.to_owned(),
+            line: error.location().map(|location| location.line()),
+            text: without_place(&error.to_string()),
+        }]
+    })?;
+    let entry = |bytes: Vec<u8>| Entry { executable: bytes.starts_with(b"#!"), bytes };
+    let files = files.into_iter().map(|(path, bytes)| (path, entry(bytes))).collect();
+    let archive = Archive { manifest, files };
+    let names = archive.files.keys().cloned().collect();
+    findings.extend(archive.manifest.faults(&names).into_iter().map(|fault| Finding {
         file: SOURCE_NAME.to_owned(),
         line: places.line(&fault),
         text: fault.to_string(),
     }));
-    for phase in &manifest.phases {
-        if let Some(entry) = files.get(&phase.run) {
-            findings.extend(of_script(&phase.run, entry));
-        }
-    }
-    let archive = Archive { manifest, files };
+    findings.extend(of_scripts(&archive));
     if findings.is_empty()
         && let Err(error) = archive.write()
     {
         findings.push(Finding::of_file(SOURCE_NAME, error.to_string()));
     }
     findings.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-    if findings.is_empty() { Ok(archive) } else { Err(SourceError::Wrong(findings)) }
+    if findings.is_empty() { Ok(archive) } else { Err(findings) }
+}
+
+/// What is wrong with the scripts of a bundle, by looking at them.
+pub(crate) fn of_scripts(archive: &Archive) -> Vec<Finding> {
+    let phases = archive.manifest.phases.iter();
+    let entries = phases.filter_map(|phase| archive.files.get_key_value(&phase.run));
+    let mut findings: Vec<Finding> = entries.flat_map(|(path, e)| of_script(path, e)).collect();
+    if archive.manifest.kind == Kind::Commissioning {
+        findings.extend(scripts::of_archive(archive).err());
+    }
+    findings
 }
 
 /// The first line of a parser's message, without the place that it repeats.
@@ -121,7 +145,7 @@ fn collect(
     folder: &Path,
     below: &str,
     depth: usize,
-    files: &mut BTreeMap<String, Entry>,
+    files: &mut BTreeMap<String, Vec<u8>>,
     findings: &mut Vec<Finding>,
 ) -> Result<(), SourceError> {
     let failed = |source| SourceError::Io { path: folder.join(below), source };
@@ -140,9 +164,7 @@ fn collect(
         } else if kind.is_dir() && depth < MAX_DEPTH {
             collect(folder, &path, depth + 1, files, findings)?;
         } else if kind.is_file() {
-            let bytes = fs::read(entry.path()).map_err(failed)?;
-            let executable = bytes.starts_with(b"#!");
-            files.insert(path, Entry { bytes, executable });
+            files.insert(path, fs::read(entry.path()).map_err(failed)?);
         } else {
             let text = "it is neither a plain file nor a folder; a link would mean something else \
                         on a node";

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use gpuaas_bundle::Digest;
+use gpuaas_bundle::{Artifact, Digest};
 
 /// What a put stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,18 @@ impl ArtifactStore {
     #[must_use]
     pub fn url_path(digest: &Digest) -> String {
         format!("/bootstrap/v1/artifacts/sha256/{digest}")
+    }
+
+    /// An artifact that the store holds, as a node is told of it.
+    #[must_use]
+    pub fn artifact(name: &str, version: &str, stored: Stored) -> Artifact {
+        Artifact {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            digest: stored.digest,
+            size_bytes: stored.size_bytes,
+            url: Self::url_path(&stored.digest),
+        }
     }
 
     /// Stores `bytes`.

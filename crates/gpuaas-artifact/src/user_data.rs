@@ -28,9 +28,9 @@ use gpuaas_types::RunId;
 use serde::{Deserialize, Serialize};
 
 use crate::ca::{CaError, placeholder, validate_ca_bundle};
-use crate::catalog::{Bundle, is_name, is_version};
 use crate::mime::{self, Part};
-use gpuaas_bundle::Digest;
+use gpuaas_bundle::manifest::{is_name, is_version};
+use gpuaas_bundle::{Artifact, Delivery, Digest, SignedBundle};
 
 const INPUTS_PATH: &str = "/etc/gpuaas/bootstrap.json";
 const CA_PATH: &str = "/etc/gpuaas/ca.pem";
@@ -49,8 +49,6 @@ pub struct Limits {
     pub fetch_attempts: u32,
     /// Pause between attempts, in milliseconds.
     pub retry_milliseconds: u32,
-    /// How long a site bundle may run, in seconds.
-    pub bundle_seconds: u32,
     /// How long the agent may take to its first accepted heartbeat, in seconds.
     pub ready_seconds: u32,
 }
@@ -61,7 +59,6 @@ impl Default for Limits {
             callback_attempts: 3,
             fetch_attempts: 60,
             retry_milliseconds: 5_000,
-            bundle_seconds: 1_800,
             ready_seconds: 300,
         }
     }
@@ -85,9 +82,9 @@ pub struct BootstrapInputs {
     pub enrollment_token: String,
     /// Site bundle that runs before the node bootstrap.
     #[serde(default)]
-    pub bundle: Option<Bundle>,
-    /// The node agent.
-    pub agent: Bundle,
+    pub bundle: Option<Delivery>,
+    /// The node agent, which is the launcher of bundles as well.
+    pub agent: Artifact,
     /// Certificate authorities that the node shall trust, PEM.
     #[serde(default)]
     pub ca_pem: Option<String>,
@@ -106,7 +103,6 @@ impl fmt::Debug for BootstrapInputs {
             .field("hostname", &self.hostname)
             .field("site", &self.site)
             .field("control_plane_url", &self.control_plane_url)
-            .field("bundle", &self.bundle)
             .field("agent", &self.agent)
             .field("deploy_user", &self.deploy_user)
             .finish_non_exhaustive()
@@ -266,6 +262,7 @@ const BUNDLE: [Rule; 3] = [
     ("bundle.version", is_version, "it is no version"),
     ("bundle.url", is_artifact_url, "it is neither a URL nor a path"),
 ];
+const VALUE: Rule = ("bundle.inputs", |_| true, "");
 const AGENT: [Rule; 3] = [
     ("agent.name", is_name, "an agent name is 1 to 64 of a-z, 0-9 and -"),
     ("agent.version", is_version, "it is no version"),
@@ -278,10 +275,13 @@ fn check(inputs: &BootstrapInputs) -> Result<(), RenderError> {
     field(CONTROL_PLANE, &inputs.control_plane_url)?;
     field(BOOTSTRAP, &inputs.bootstrap_token)?;
     field(ENROLLMENT, &inputs.enrollment_token)?;
-    for (rules, artifact) in [(BUNDLE, inputs.bundle.as_ref()), (AGENT, Some(&inputs.agent))] {
-        let Some(Bundle { name, version, url, .. }) = artifact else { continue };
-        for (rule, value) in rules.into_iter().zip([name, version, url]) {
-            field(rule, value)?;
+    artifact(AGENT, &inputs.agent)?;
+    if let Some(Delivery { bundles, inputs, .. }) = &inputs.bundle {
+        for SignedBundle { artifact: one, .. } in bundles {
+            artifact(BUNDLE, one)?;
+        }
+        for value in inputs.values() {
+            field(VALUE, value)?;
         }
     }
     if let Some(user) = &inputs.deploy_user {
@@ -292,6 +292,14 @@ fn check(inputs: &BootstrapInputs) -> Result<(), RenderError> {
         if pem.chars().any(|c| c.is_control() && !"\r\n\t".contains(c)) {
             return Err(RenderError::Invalid { field: "ca_pem", reason: CONTROL });
         }
+    }
+    Ok(())
+}
+
+fn artifact(rules: [Rule; 3], artifact: &Artifact) -> Result<(), RenderError> {
+    let Artifact { name, version, url, .. } = artifact;
+    for (rule, value) in rules.into_iter().zip([name, version, url]) {
+        field(rule, value)?;
     }
     Ok(())
 }

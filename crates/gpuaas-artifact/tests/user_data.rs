@@ -11,23 +11,52 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use gpuaas_artifact::{
-    ArtifactStore, BootstrapInputs, Bundle, BundleCatalog, Digest, Limits, ParseError, RenderError,
-    parse_user_data, render_user_data, unpack_user_data,
+    Artifact, ArtifactStore, BootstrapInputs, BundleCatalog, Digest, Limits, ParseError,
+    RenderError, parse_user_data, render_user_data, unpack_user_data,
 };
-use gpuaas_types::RunId;
+use gpuaas_bundle::{Delivery, Inputs, SignedBundle, SigningKey, Statement, TrustedKey};
+use gpuaas_types::{RunId, Timestamp};
 use serde_json::Value;
 
 const CA: &str = include_str!("ca.pem");
 
-fn artifact(name: &str) -> Bundle {
+fn artifact(name: &str) -> Artifact {
     let digest = Digest::of(name.as_bytes());
-    Bundle {
+    Artifact {
         name: name.to_owned(),
         version: "1.0.0".to_owned(),
         digest,
         size_bytes: 7,
         url: ArtifactStore::url_path(&digest),
     }
+}
+
+/// A key that is the same in every test run (RFC 8032, section 7.1, test 1).
+fn key() -> SigningKey {
+    let pem = "-----BEGIN PRIVATE KEY-----\n\
+               MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n\
+               -----END PRIVATE KEY-----\n";
+    SigningKey::from_pem(pem).unwrap()
+}
+
+fn delivery() -> Delivery {
+    let artifact = artifact("site-base");
+    let statement = Statement {
+        bundle: artifact.reference(),
+        digest: artifact.digest,
+        signed_at: Timestamp::EPOCH,
+        expires_at: None,
+    };
+    let envelope = key().sign(&statement).unwrap();
+    Delivery {
+        bundles: vec![SignedBundle { artifact, envelope }],
+        inputs: [("uplink".to_owned(), "eno1".to_owned())].into(),
+        trusted_keys: vec![TrustedKey { name: "ops".to_owned(), key: key().public(), until: None }],
+    }
+}
+
+fn catalog(store: &ArtifactStore) -> BundleCatalog {
+    BundleCatalog::with_built_in(store, &key(), Timestamp::EPOCH).unwrap()
 }
 
 fn inputs() -> BootstrapInputs {
@@ -38,7 +67,7 @@ fn inputs() -> BootstrapInputs {
         control_plane_url: "https://gpuaas.example:8443/base".to_owned(),
         bootstrap_token: "bootstrap-token_0123456789".to_owned(),
         enrollment_token: "enrollment.token~+/0123==".to_owned(),
-        bundle: Some(artifact("site-base")),
+        bundle: Some(delivery()),
         agent: artifact("gpuaas-node-agent"),
         ca_pem: Some(CA.to_owned()),
         deploy_user: Some("hpcadmin".to_owned()),
@@ -100,11 +129,20 @@ fn what_is_not_ours_is_not_guessed_at() {
     assert!(matches!(parse_user_data(other.as_bytes()), Err(ParseError::CloudConfig(_))));
 }
 
+fn bundle(inputs: &mut BootstrapInputs) -> &mut Delivery {
+    inputs.bundle.as_mut().unwrap()
+}
+
+fn value(inputs: &mut BootstrapInputs) -> &mut String {
+    let inputs: &mut Inputs = &mut bundle(inputs).inputs;
+    inputs.values_mut().next().unwrap()
+}
+
 type Change = fn(&mut BootstrapInputs);
 
 #[test]
 fn unfinished_and_hostile_inputs_are_refused() {
-    let cases: [(&str, Change); 22] = [
+    let cases: [(&str, Change); 24] = [
         ("bootstrap_placeholder", |i| i.hostname = "{{ hostname }}".into()),
         ("bootstrap_placeholder", |i| i.site = "REPLACE_ME".into()),
         ("bootstrap_placeholder", |i| i.control_plane_url = "https://<CONTROL PLANE>".into()),
@@ -121,7 +159,9 @@ fn unfinished_and_hostile_inputs_are_refused() {
         ("bootstrap_input_invalid", |i| i.enrollment_token = "0123456789 abcdef".into()),
         ("bootstrap_input_invalid", |i| i.deploy_user = Some("root".into())),
         ("bootstrap_input_invalid", |i| i.deploy_user = Some("a:b".into())),
-        ("bootstrap_input_invalid", |i| i.bundle.as_mut().unwrap().name = "a/b".into()),
+        ("bootstrap_input_invalid", |i| bundle(i).bundles[0].artifact.name = "a/b".into()),
+        ("bootstrap_input_invalid", |i| *value(i) = "a\nb".into()),
+        ("bootstrap_placeholder", |i| *value(i) = "{{ uplink }}".into()),
         ("bootstrap_input_invalid", |i| i.agent.url = "file:///etc/shadow".into()),
         ("ca_bundle_invalid", |i| i.ca_pem = Some("<SITE CA>".into())),
         ("ca_bundle_invalid", |i| i.ca_pem = Some("not a certificate".into())),
@@ -152,11 +192,9 @@ fn the_scripts_pass_shellcheck() {
     }
     let dir = tempfile::tempdir().unwrap();
     let parsed = parse_user_data(&render_user_data(&inputs()).unwrap().bytes).unwrap();
-    let mut scripts = unpack_user_data(&parsed, dir.path()).unwrap();
-    let store = ArtifactStore::open(dir.path()).unwrap();
-    let catalog = BundleCatalog::open(&store, None).unwrap();
-    scripts.extend(catalog.list().map(|bundle| store.path(&bundle.digest)));
-    assert_eq!(scripts.len(), 3);
+    let scripts = unpack_user_data(&parsed, dir.path()).unwrap();
+    let catalog = catalog(&ArtifactStore::open(dir.path()).unwrap());
+    assert_eq!(scripts.len(), 2);
     let check = |shell: &str, scripts: &[PathBuf]| {
         let arguments = ["-s", shell, "-f", "gcc"];
         let output = Command::new("shellcheck").args(arguments).args(scripts).output().unwrap();
@@ -181,8 +219,7 @@ fn commissioning(label: &str, files: &[(&str, &str)]) -> (bool, String) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
-    let store = ArtifactStore::open(&dir.path().join("artifacts")).unwrap();
-    let catalog = BundleCatalog::open(&store, None).unwrap();
+    let catalog = catalog(&ArtifactStore::open(&dir.path().join("artifacts")).unwrap());
     let scripts = catalog.commissioning("commissioning-base@1.0.0").unwrap();
     let script = scripts.iter().find(|script| script.script.label == label).unwrap();
     let file = dir.path().join("script");

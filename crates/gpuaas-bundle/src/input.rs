@@ -87,6 +87,18 @@ pub enum InputError {
     },
 }
 
+impl InputError {
+    /// Stable code.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "bundle_input_unknown",
+            Self::Missing { .. } => "bundle_input_missing",
+            Self::Invalid { .. } => "bundle_input_invalid",
+        }
+    }
+}
+
 impl InputType {
     /// The written form of `text`.
     ///

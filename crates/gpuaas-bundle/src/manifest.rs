@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
+pub use gpuaas_types::agent::Gate;
 use gpuaas_types::agent::HostCheck;
 use serde::{Deserialize, Serialize};
 
@@ -41,42 +42,6 @@ impl Kind {
             Self::Commissioning => "commissioning",
             Self::PostDeployValidation => "post_deploy_validation",
         }
-    }
-}
-
-/// What a check may block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Gate {
-    /// The node becomes `active`.
-    Active,
-    /// Slices may be handed out.
-    SliceReady,
-    /// Its telemetry can be reached.
-    Telemetry,
-}
-
-impl Gate {
-    /// Every gate.
-    pub const ALL: [Self; 3] = [Self::Active, Self::SliceReady, Self::Telemetry];
-
-    /// Its written form.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::SliceReady => "slice_ready",
-            Self::Telemetry => "telemetry",
-        }
-    }
-}
-
-impl FromStr for Gate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = Self::ALL.into_iter().find(|gate| gate.as_str() == text);
-        known.ok_or_else(|| format!("one of {}", Self::ALL.map(Self::as_str).join(", ")))
     }
 }
 

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_types::Timestamp;
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
@@ -157,8 +158,8 @@ impl SignatureError {
 const CLOCK_SECONDS: f64 = 300.0;
 
 /// PAE of DSSE 1.0: what is signed.
-fn encoding(payload: &[u8]) -> Vec<u8> {
-    let head = format!("DSSEv1 {} {PAYLOAD_TYPE} {} ", PAYLOAD_TYPE.len(), payload.len());
+fn encoding(payload_type: &str, payload: &[u8]) -> Vec<u8> {
+    let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [head.as_bytes(), payload].concat()
 }
 
@@ -219,11 +220,23 @@ impl SigningKey {
     /// # Errors
     /// The statement has no JSON form.
     pub fn sign(&self, statement: &Statement) -> Result<Envelope, SignatureError> {
-        let payload = serde_json::to_vec(statement)
+        self.seal(PAYLOAD_TYPE, statement)
+    }
+
+    /// Signs anything, as something of `payload_type`.
+    ///
+    /// # Errors
+    /// It has no JSON form.
+    pub fn seal<T: Serialize>(
+        &self,
+        payload_type: &str,
+        value: &T,
+    ) -> Result<Envelope, SignatureError> {
+        let payload = serde_json::to_vec(value)
             .map_err(|error| SignatureError::Malformed(error.to_string()))?;
-        let signature = self.pair.sign(&encoding(&payload));
+        let signature = self.pair.sign(&encoding(payload_type, &payload));
         Ok(Envelope {
-            payload_type: PAYLOAD_TYPE.to_owned(),
+            payload_type: payload_type.to_owned(),
             payload: BASE64.encode(&payload),
             signatures: vec![Signature {
                 keyid: self.public().id(),
@@ -293,13 +306,31 @@ impl Envelope {
     /// # Errors
     /// [`SignatureError::Malformed`].
     pub fn claims(&self) -> Result<Statement, SignatureError> {
-        let malformed = |what: &str| SignatureError::Malformed(what.to_owned());
-        if self.payload_type != PAYLOAD_TYPE {
-            return Err(malformed("it is about something else than a bundle"));
+        self.payload(PAYLOAD_TYPE)
+    }
+
+    /// What somebody trusted said at `now`, if it is of `payload_type`.
+    ///
+    /// # Errors
+    /// Malformed, of an unknown or retired key, or forged.
+    pub fn open<T: DeserializeOwned>(
+        &self,
+        payload_type: &str,
+        trusted: &[TrustedKey],
+        now: Timestamp,
+    ) -> Result<T, SignatureError> {
+        let said = self.payload(payload_type)?;
+        self.signer(trusted, now)?;
+        Ok(said)
+    }
+
+    fn payload<T: DeserializeOwned>(&self, payload_type: &str) -> Result<T, SignatureError> {
+        let malformed = |what: String| SignatureError::Malformed(what);
+        if self.payload_type != payload_type {
+            return Err(malformed(format!("it is {:?}, not {payload_type}", self.payload_type)));
         }
-        let payload = BASE64.decode(&self.payload).map_err(|_| malformed("no base64"))?;
-        serde_json::from_slice(&payload)
-            .map_err(|error| SignatureError::Malformed(error.to_string()))
+        let payload = BASE64.decode(&self.payload).map_err(|_| malformed("no base64".into()))?;
+        serde_json::from_slice(&payload).map_err(|error| malformed(error.to_string()))
     }
 
     /// Whether `bytes` are the bundle `wanted` (`name@version`), as somebody trusted said. Gives
@@ -314,13 +345,26 @@ impl Envelope {
         bytes: &[u8],
         now: Timestamp,
     ) -> Result<String, SignatureError> {
+        self.verify_digest(trusted, wanted, Digest::of(bytes), now)
+    }
+
+    /// The same for bytes whose digest is known.
+    ///
+    /// # Errors
+    /// See [`Self::verify`].
+    pub fn verify_digest(
+        &self,
+        trusted: &[TrustedKey],
+        wanted: &str,
+        seen: Digest,
+        now: Timestamp,
+    ) -> Result<String, SignatureError> {
         let statement = self.claims()?;
         let signer = self.signer(trusted, now)?;
         if statement.bundle != wanted {
             let wanted = wanted.to_owned();
             return Err(SignatureError::WrongBundle { signed: statement.bundle, wanted });
         }
-        let seen = Digest::of(bytes);
         if seen != statement.digest {
             return Err(SignatureError::WrongDigest { seen, signed: statement.digest });
         }
@@ -338,7 +382,7 @@ impl Envelope {
         let payload = BASE64
             .decode(&self.payload)
             .map_err(|_| SignatureError::Malformed("no base64".to_owned()))?;
-        let signed = encoding(&payload);
+        let signed = encoding(&self.payload_type, &payload);
         let mut reason = None;
         for signature in &self.signatures {
             let Some(known) = trusted.iter().find(|known| known.key.id() == signature.keyid) else {

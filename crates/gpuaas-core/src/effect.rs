@@ -260,6 +260,9 @@ pub enum Probe {
     NotYet,
 }
 
+/// Code of [`Outcome::did_not_happen`].
+const DID_NOT_HAPPEN: &str = "did_not_happen";
+
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
@@ -292,6 +295,18 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// What the call came to where nothing was heard of it and nothing shows it.
+    #[must_use]
+    pub fn did_not_happen(text: String) -> Self {
+        Self::NotSent { code: DID_NOT_HAPPEN.to_owned(), text }
+    }
+
+    /// Whether it was asked for and nothing came of it; what never left was not asked for.
+    #[must_use]
+    pub fn was_in_vain(&self) -> bool {
+        matches!(self, Self::NotSent { code, .. } if code == DID_NOT_HAPPEN)
+    }
+
     /// `accepted`, `rejected`, `not_sent` or `unknown`.
     #[must_use]
     pub const fn name(&self) -> &'static str {

@@ -1,9 +1,11 @@
-//! The seven completion gates (seed 3, "Post-Deploy Completion Gates"). All of them, always.
+//! The seven completion gates (seed 3, "Post-Deploy Completion Gates"). All of them, always; and
+//! how the gates beside them stand, which never hold a run: a node is active when its agent lives,
+//! and ready for slices when its host is as its bundles say.
 
-use gpuaas_types::agent::{Phase, ProgressStatus};
-use gpuaas_types::api::CheckResult;
+use gpuaas_types::agent::{Gate, GateClass, GateReport, Phase, ProgressStatus};
+use gpuaas_types::api::{CheckResult, GateView};
 use gpuaas_types::machine::maas_status as status;
-use gpuaas_types::{NodeState, RunId};
+use gpuaas_types::{NodeState, RunId, Timestamp};
 
 use crate::decide::boot::{enrolled, first_heartbeat, progress};
 use crate::decide::check;
@@ -118,4 +120,110 @@ fn current_run(s: &Snapshot<'_>, run: RunId) -> CheckResult {
         None => "the node names no run".to_owned(),
     };
     check(s, "gate_current_run", passed, evidence)
+}
+
+/// What the agent last said of a gate.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// Its verdict.
+    pub report: &'a GateReport,
+    /// Since when it says the same.
+    pub since: Timestamp,
+    /// When it last said so.
+    pub at: Timestamp,
+}
+
+/// How a gate of a node stands. None: nothing asks for it.
+///
+/// `wanted`: a bundle of the node's profile asks something of a host for it. `silent`: the agent of
+/// the deployed system has not been heard for long, so what it said is history.
+#[must_use]
+pub fn standing(
+    gate: Gate,
+    wanted: bool,
+    state: NodeState,
+    silent: bool,
+    said: Option<Said<'_>>,
+) -> Option<GateView> {
+    if !wanted && said.is_none() {
+        return None;
+    }
+    let name = gate.as_str();
+    let view = |open, class, text: String| GateView {
+        gate,
+        open,
+        class,
+        text,
+        since: said.map(|said| said.since),
+        said_at: said.map(|said| said.at),
+        failing: said.map(|said| failing(said.report)).unwrap_or_default(),
+    };
+    let fault = Some(GateClass::AgentFault);
+    Some(match said {
+        _ if state != NodeState::Active => {
+            view(false, None, format!("{name} is shut: the node is {state}"))
+        }
+        None => view(false, fault, format!("{name} is shut: the agent says nothing of it")),
+        Some(_) if silent => {
+            view(false, fault, format!("{name} is shut: the agent is silent, nobody knows"))
+        }
+        Some(Said { report, .. }) if report.passed => {
+            view(true, None, format!("{name} is open: {} checks pass", report.checks.len()))
+        }
+        Some(Said { report, .. }) => {
+            let names: Vec<String> = failing(report).into_iter().map(|check| check.name).collect();
+            let class = report.class.map_or("nobody looked", GateClass::as_str);
+            let (red, all) = (names.len(), report.checks.len());
+            let names = names.join(", ");
+            let text = format!("{name} is shut ({class}): {red} of {all} checks fail: {names}");
+            view(false, report.class, text)
+        }
+    })
+}
+
+fn failing(report: &GateReport) -> Vec<gpuaas_types::agent::GateCheck> {
+    report.checks.iter().filter(|check| !check.passed).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuaas_types::agent::GateCheck;
+
+    const AT: Timestamp = Timestamp::EPOCH;
+
+    fn report(class: Option<GateClass>) -> GateReport {
+        let check = |name: &str, passed| GateCheck {
+            name: name.to_owned(),
+            passed,
+            expected: "that it exists".to_owned(),
+            seen: "it is not there".to_owned(),
+            reason: String::new(),
+            blocks: Vec::new(),
+        };
+        let checks = vec![check("agent", true), check("file /etc/x", class.is_none())];
+        GateReport { gate: Gate::SliceReady, passed: class.is_none(), class, checks }
+    }
+
+    #[test]
+    fn a_gate_is_open_only_on_an_active_node_whose_agent_says_so() {
+        let (good, bad) = (report(None), report(Some(GateClass::HostBaselineIncomplete)));
+        let stand = |state, silent, report: Option<&GateReport>| {
+            let said = report.map(|report| Said { report, since: AT, at: AT });
+            let view = standing(Gate::SliceReady, true, state, silent, said).unwrap();
+            (view.open, view.class, view.text)
+        };
+        let (active, fault) = (NodeState::Active, Some(GateClass::AgentFault));
+        assert!(stand(active, false, Some(&good)).0);
+        let shut = stand(active, false, Some(&bad));
+        assert_eq!((shut.0, shut.1), (false, Some(GateClass::HostBaselineIncomplete)));
+        let text =
+            "slice_ready is shut (host_baseline_incomplete): 1 of 2 checks fail: file /etc/x";
+        assert_eq!(shut.2, text);
+        assert_eq!(stand(active, false, None).1, fault);
+        assert_eq!(stand(active, true, Some(&good)).1, fault);
+        let early = stand(NodeState::BootstrapIssued, false, Some(&good));
+        assert_eq!((early.0, early.1), (false, None));
+        assert!(standing(Gate::Telemetry, false, active, false, None).is_none());
+    }
 }

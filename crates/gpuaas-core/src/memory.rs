@@ -112,6 +112,17 @@ impl ScriptResults {
     }
 }
 
+/// What MAAS' events say of the machine's latest deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeployEvents {
+    /// When MAAS was asked.
+    pub asked_at: Timestamp,
+    /// curtin's reboot is among them: the image was written.
+    pub rebooted: bool,
+    /// The latest warning or error; none: there is none.
+    pub alarm: Option<String>,
+}
+
 /// The latest failed read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadFailure {
@@ -137,6 +148,9 @@ pub struct Memory {
     /// How often MAAS took or refused each effect in the current visit of the step.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub answers: BTreeMap<String, u32>,
+    /// How often each effect was asked for in the current visit of the step and nothing came of it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub in_vain: BTreeMap<String, u32>,
     /// When each effect was last intended in this run.
     pub intended_at: BTreeMap<String, Timestamp>,
     /// How often each step was entered.
@@ -159,6 +173,9 @@ pub struct Memory {
     /// Latest look at what the scripts of a commissioning said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script_results: Option<ScriptResults>,
+    /// Latest look at the events of a deployment that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deploy_events: Option<DeployEvents>,
     /// Latest result of every check and gate.
     pub checks: BTreeMap<String, CheckResult>,
     /// When the run last parked. A failure reported before that was answered by the resume.
@@ -193,8 +210,13 @@ impl Memory {
     /// Completes the current intent and returns it.
     pub fn end(&mut self, outcome: Outcome, now: Timestamp) -> Option<&Intent> {
         let intent = self.intent.as_mut()?;
-        if matches!(outcome, Outcome::Accepted | Outcome::Rejected { .. }) {
-            *self.answers.entry(intent.effect.name().to_owned()).or_insert(0) += 1;
+        let count = match outcome {
+            Outcome::Accepted | Outcome::Rejected { .. } => Some(&mut self.answers),
+            _ if outcome.was_in_vain() => Some(&mut self.in_vain),
+            _ => None,
+        };
+        if let Some(count) = count {
+            *count.entry(intent.effect.name().to_owned()).or_insert(0) += 1;
         }
         intent.outcome = Some(outcome);
         intent.ended_at = Some(now);
@@ -213,6 +235,7 @@ impl Memory {
         self.intent = None;
         self.tries.clear();
         self.answers.clear();
+        self.in_vain.clear();
         self.read_failure = None;
         self.parked_code = None;
         *self.visits.entry(step).or_insert(0) += 1;
@@ -239,6 +262,7 @@ impl Memory {
         self.retried_at = Some(now);
         self.tries.clear();
         self.answers.clear();
+        self.in_vain.clear();
         self.visits.remove(&Step::ReleaseForRetry);
         self.task_id = None;
         let refused = |outcome: &Outcome| {

@@ -129,6 +129,8 @@ pub enum Read {
     RegionScripts,
     /// What the scripts of the machine's last commissioning said.
     ScriptResults,
+    /// What MAAS' events say of the machine's latest deployment.
+    DeployEvents,
     /// The region's hardware-sync interval against the profile's.
     HardwareSyncConfig,
     /// The six checks before a deployment.
@@ -145,6 +147,7 @@ impl Read {
             Self::MacOwners { .. } => "mac_owners",
             Self::RegionScripts => "region_scripts",
             Self::ScriptResults => "script_results",
+            Self::DeployEvents => "deploy_events",
             Self::HardwareSyncConfig => "hardware_sync_config",
             Self::PredeployChecks => "predeploy_checks",
         }

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog};
-use gpuaas_store::{Claimed, Store, StoreError};
-use gpuaas_types::spec::ProfileSpec;
+use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog};
+use gpuaas_store::{Claimed, ProfileRevision, Store, StoreError};
 use gpuaas_types::{IdSource, ProfileId, RunId, SiteId, Timestamp};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
@@ -23,7 +22,7 @@ pub struct EngineConfig {
     /// Base URL under which nodes reach the control plane, without a trailing slash.
     pub advertise_url: String,
     /// The node agent that deployed systems fetch.
-    pub agent: Bundle,
+    pub agent: Artifact,
     /// Runs worked on at once by this process.
     pub parallel_runs: usize,
     /// Seconds for which a claimed run belongs to its worker; renewed while a call lasts.
@@ -38,7 +37,7 @@ pub struct EngineConfig {
 impl EngineConfig {
     /// Usual values for a control plane at `advertise_url`.
     #[must_use]
-    pub fn new(advertise_url: &str, agent: Bundle) -> Self {
+    pub fn new(advertise_url: &str, agent: Artifact) -> Self {
         Self {
             advertise_url: advertise_url.trim_end_matches('/').to_owned(),
             agent,
@@ -95,7 +94,7 @@ pub(crate) struct Shared {
     pub(crate) batch_gate: Mutex<()>,
     /// Who is told of the moments of a worker's hold of a run; nobody in service.
     pub(crate) moments: Option<Arc<dyn Moments>>,
-    profiles: Mutex<HashMap<(ProfileId, i64), Arc<ProfileSpec>>>,
+    profiles: Mutex<HashMap<(ProfileId, i64), Arc<ProfileRevision>>>,
     stop: watch::Sender<bool>,
 }
 
@@ -110,13 +109,13 @@ impl Shared {
         &self,
         id: ProfileId,
         revision: i64,
-    ) -> Result<Arc<ProfileSpec>, StoreError> {
-        if let Some(spec) = self.profiles.lock().await.get(&(id, revision)) {
-            return Ok(Arc::clone(spec));
+    ) -> Result<Arc<ProfileRevision>, StoreError> {
+        if let Some(known) = self.profiles.lock().await.get(&(id, revision)) {
+            return Ok(Arc::clone(known));
         }
-        let spec = Arc::new(self.store.profile_revision(id, revision).await?.spec);
-        self.profiles.lock().await.insert((id, revision), Arc::clone(&spec));
-        Ok(spec)
+        let read = Arc::new(self.store.profile_revision(id, revision).await?);
+        self.profiles.lock().await.insert((id, revision), Arc::clone(&read));
+        Ok(read)
     }
 }
 

@@ -12,7 +12,8 @@ use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_core::snapshot::{BatchQueue, Note, Snapshot};
 use gpuaas_core::steps;
 use gpuaas_store::{
-    Claimed, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
+    Claimed, NewTask, NewToken, NodeChange, ProfileRevision, RunWrite, Store, StoreError,
+    Transition,
 };
 use gpuaas_types::agent::HostCheck;
 use gpuaas_types::api::{CheckResult, Source, TimelineEvent};
@@ -33,7 +34,7 @@ pub(crate) struct Journal {
     pub(crate) observation: Option<Observation>,
     reports: Vec<Report>,
     site: SiteSpec,
-    profile: Arc<ProfileSpec>,
+    profile: Arc<ProfileRevision>,
     roce: Vec<RoceAssignmentSpec>,
     timeline: Vec<TimelineEvent>,
     transitions: Vec<Transition>,
@@ -65,7 +66,7 @@ impl Journal {
     pub(crate) fn new(
         claimed: Claimed,
         site: SiteSpec,
-        profile: Arc<ProfileSpec>,
+        profile: Arc<ProfileRevision>,
         roce: Vec<RoceAssignmentSpec>,
         watched: bool,
         moments: Option<Arc<dyn Moments>>,
@@ -105,7 +106,7 @@ impl Journal {
             run: &self.run,
             node: &self.node,
             site: &self.site,
-            profile: &self.profile,
+            profile: &self.profile.spec,
             roce: &self.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
@@ -121,6 +122,12 @@ impl Journal {
     /// The pinned profile.
     #[must_use]
     pub(crate) fn profile(&self) -> &ProfileSpec {
+        &self.profile.spec
+    }
+
+    /// The pinned profile with the bundles that it pins.
+    #[must_use]
+    pub(crate) fn revision(&self) -> &ProfileRevision {
         &self.profile
     }
 
@@ -172,7 +179,7 @@ impl Journal {
         self.run.step_since = at;
         self.run.memory.enter(to);
         if to == Step::BootstrapFetch {
-            let ttl = f64::from(self.profile.enrollment_token_ttl_seconds);
+            let ttl = f64::from(self.profile.spec.enrollment_token_ttl_seconds);
             self.tokens_expire_at = Some(now.plus_seconds(ttl));
         }
         if let Some(state) = steps::row(to).node_state {
@@ -218,11 +225,7 @@ impl Journal {
 
     /// Notes a full read of the machine, asked at `asked_at`.
     pub(crate) fn observe(&mut self, machine: MachineView, asked_at: Timestamp) {
-        // Asked now, so later than all that this run knows, also when the clock has stepped back:
-        // a read that looked older than its step would be asked for again, for ever.
-        let known_at = self.observation.as_ref().map_or(asked_at, |o| o.status_at);
-        let asked_at = asked_at.max(self.run.step_since).max(known_at);
-        let mut seen = Observation::from_read(machine, asked_at);
+        let mut seen = Observation::from_read(machine, self.not_before(asked_at));
         if let Some(old) = &self.observation {
             seen.event_id = old.event_id;
             seen.rebooted_at = old.rebooted_at;

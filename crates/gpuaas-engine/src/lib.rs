@@ -12,6 +12,7 @@ mod batch;
 mod batches;
 mod bmcs;
 pub mod breaker;
+pub mod bundles;
 pub mod clock;
 pub mod convert;
 pub mod engine;

@@ -120,7 +120,7 @@ mod tests {
         let key = Secret::new("a:b:c".to_owned());
         store.create_site(BEGIN, class.site_id, site(), Default::default(), &key).await.unwrap();
         let profile = ProfileSpec::default();
-        store.create_profile(BEGIN, class.profile_id, "p", &profile, "").await.unwrap();
+        store.create_profile(BEGIN, class.profile_id, "p", &profile, &[]).await.unwrap();
         let image = gpuaas_core::policy::normalise_distro_series(&profile.distro_series);
 
         let (clock, paces) = (VirtualClock::new(BEGIN), Paces::default());

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_artifact::{BootstrapInputs, Bundle, Limits, render_user_data};
+use gpuaas_artifact::{BootstrapInputs, Limits, render_user_data};
 use gpuaas_core::decide::leave;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::memory::{Candidate, Found};
 use gpuaas_store::{NewToken, TokenPurpose};
-use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{RunId, Timestamp, TokenId};
 use maas_client::{
     BlockDevice, Client, CommissionOptions, CreateMachine, DeployOptions, Error as MaasError,
@@ -15,6 +14,7 @@ use maas_client::{
     Secret, StorageLayout,
 };
 
+use crate::bundles;
 use crate::convert;
 use crate::engine::Shared;
 use crate::journal::Journal;
@@ -61,17 +61,13 @@ pub(crate) async fn prepare(
             let bootstrap = tokens::mint("gpb").map_err(|e| e.to_string())?;
             let enrollment = tokens::mint("gpe").map_err(|e| e.to_string())?;
             let now = shared.clock.now();
-            let inputs = inputs(
-                shared,
-                journal.site(),
-                journal.profile(),
-                Names {
-                    run_id: journal.run.id,
-                    hostname: journal.node.hostname.clone(),
-                    bootstrap_token: bootstrap.clone(),
-                    enrollment_token: enrollment.clone(),
-                },
-            )?;
+            let names = Names {
+                run_id: journal.run.id,
+                hostname: journal.node.hostname.clone(),
+                bootstrap_token: bootstrap.clone(),
+                enrollment_token: enrollment.clone(),
+            };
+            let inputs = inputs(shared, journal, names).await?;
             let user_data = render_user_data(&inputs).map_err(|e| e.to_string())?;
             let token = |secret: &str, purpose, single_use| NewToken {
                 id: TokenId::new(&*shared.ids, now),
@@ -103,18 +99,17 @@ pub(crate) struct Names {
 }
 
 /// Everything that the node is told.
-pub(crate) fn inputs(
+pub(crate) async fn inputs(
     shared: &Shared,
-    site: &SiteSpec,
-    profile: &ProfileSpec,
+    journal: &Journal,
     names: Names,
 ) -> Result<BootstrapInputs, String> {
-    let reference = &profile.site_bootstrap_bundle_ref;
-    let bundle: Option<Bundle> = if reference.is_empty() {
-        None
-    } else {
-        Some(shared.bundles.resolve(reference).map_err(|e| e.to_string())?.clone())
-    };
+    let (site, profile) = (journal.site(), journal.profile());
+    let (store, catalog) = (&shared.store, &shared.bundles);
+    let pins = bundles::pins(store, catalog, journal.revision()).await;
+    let pins = pins.map_err(|e| e.to_string())?;
+    let now = shared.clock.now();
+    let bundle = bundles::delivery(store, catalog, &pins, site, profile, now).await;
     Ok(BootstrapInputs {
         run_id: names.run_id,
         hostname: names.hostname,
@@ -122,7 +117,7 @@ pub(crate) fn inputs(
         control_plane_url: shared.config.advertise_url.clone(),
         bootstrap_token: names.bootstrap_token,
         enrollment_token: names.enrollment_token,
-        bundle,
+        bundle: bundle.map_err(|e| e.to_string())?,
         agent: shared.config.agent.clone(),
         ca_pem: site.node_ca_pem.clone(),
         deploy_user: Some(profile.deploy_user.clone()).filter(|u| !u.is_empty()),

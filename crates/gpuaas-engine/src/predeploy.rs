@@ -10,6 +10,7 @@ use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_types::api::CheckResult;
 use maas_client::BootResource;
 
+use crate::bundles;
 use crate::engine::Shared;
 use crate::journal::Journal;
 use crate::perform::{Names, inputs};
@@ -25,7 +26,7 @@ pub(crate) async fn checks(shared: &Shared, site: &Site, journal: &Journal) -> V
         artifacts(shared, site, journal).await,
         ca(journal),
         token_store(shared, journal).await,
-        resolve(shared, journal),
+        resolve(shared, journal).await,
         image(site, journal).await,
     ];
     let at = shared.clock.now();
@@ -83,11 +84,10 @@ fn is_loopback(url: &str) -> bool {
 
 /// The exact artifacts can be fetched, whole, under the address that the node will use.
 async fn artifacts(shared: &Shared, site: &Site, journal: &Journal) -> Verdict {
-    let mut wanted = vec![shared.config.agent.clone()];
-    let reference = &journal.profile().site_bootstrap_bundle_ref;
-    if !reference.is_empty() {
-        wanted.push(shared.bundles.resolve(reference).map_err(|e| e.to_string())?.clone());
-    }
+    let pins = bundles::pins(&shared.store, &shared.bundles, journal.revision()).await;
+    let pins = pins.map_err(|e| e.to_string())?;
+    let bundles = shared.bundles.artifacts(&pins).map_err(|e| e.to_string())?;
+    let wanted = [vec![shared.config.agent.clone()], bundles].concat();
     let mut seen = Vec::new();
     for artifact in wanted {
         let digest = artifact.digest.to_string();
@@ -128,7 +128,7 @@ async fn token_store(shared: &Shared, journal: &Journal) -> Verdict {
     }
 }
 
-fn resolve(shared: &Shared, journal: &Journal) -> Verdict {
+async fn resolve(shared: &Shared, journal: &Journal) -> Verdict {
     let names = Names {
         run_id: journal.run.id,
         hostname: journal.node.hostname.clone(),
@@ -139,7 +139,7 @@ fn resolve(shared: &Shared, journal: &Journal) -> Verdict {
         let reference = &journal.profile().post_deploy_validation_bundle_ref;
         return Err(format!("there is no validation bundle {reference}"));
     }
-    let inputs = inputs(shared, journal.site(), journal.profile(), names)?;
+    let inputs = inputs(shared, journal, names).await?;
     let rendered = render_user_data(&inputs).map_err(|e| e.to_string())?;
     Ok(format!("user-data of {} parts, {} bytes", rendered.parts.len(), rendered.bytes.len()))
 }

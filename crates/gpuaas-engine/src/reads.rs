@@ -1,14 +1,15 @@
 //! Reads that a decision asks for. They change nothing in MAAS and may be repeated.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gpuaas_core::decide::ready::HARDWARE_SYNC_CHECK;
-use gpuaas_core::memory::{Candidate, Found, MacOwners, ReadFailure};
+use gpuaas_core::memory::{Candidate, DeployEvents, Found, MacOwners, ReadFailure};
 use gpuaas_core::snapshot::Read;
 use gpuaas_types::api::{CheckResult, Source};
 use gpuaas_types::machine::{Observation, maas_status};
 use gpuaas_types::{NodeState, Timestamp};
-use maas_client::{Machine, MachineFilter, Refusal};
+use maas_client::{Event, EventLevel, EventQuery, MAX_EVENTS, Machine, MachineFilter, Refusal};
 
 use crate::bmcs::Bmcs;
 use crate::convert;
@@ -17,6 +18,7 @@ use crate::journal::Journal;
 use crate::predeploy;
 use crate::scripts;
 use crate::site::{CallError, Site};
+use crate::watcher;
 
 /// Carries out `read` and notes what it found, or that it failed.
 pub(crate) async fn read(shared: &Shared, site: &Site, journal: &mut Journal, read: Read) {
@@ -27,6 +29,7 @@ pub(crate) async fn read(shared: &Shared, site: &Site, journal: &mut Journal, re
         Read::MacOwners { mac_address } => mac_owners(site, journal, mac_address).await,
         Read::RegionScripts => scripts::region(site, journal, asked_at).await,
         Read::ScriptResults => scripts::results(site, journal, asked_at).await,
+        Read::DeployEvents => deploy_events(site, journal, asked_at).await,
         Read::HardwareSyncConfig => hardware_sync(shared, site, journal).await,
         Read::PredeployChecks => {
             let checks = predeploy::checks(shared, site, journal).await;
@@ -82,6 +85,40 @@ async fn read_machine(
             Ok(())
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Reads what the machine's own events say of its latest deployment: everything since it last became
+/// Deploying. One page does: of more events than that, the newest are the ones that matter.
+async fn deploy_events(
+    site: &Site,
+    journal: &mut Journal,
+    asked_at: Timestamp,
+) -> Result<(), CallError> {
+    let Some(system_id) = journal.node.system_id.clone() else {
+        return Ok(());
+    };
+    let query = EventQuery {
+        ids: vec![system_id],
+        level: Some(EventLevel::Debug),
+        limit: Some(MAX_EVENTS),
+        ..EventQuery::default()
+    };
+    let page = site.call(|client| async move { client.events(&query).await }).await?;
+    let asked_at = journal.not_before(asked_at);
+    journal.run.memory.deploy_events = Some(of_deployment(page.events, asked_at));
+    Ok(())
+}
+
+fn of_deployment(mut events: Vec<Event>, asked_at: Timestamp) -> DeployEvents {
+    events.sort_unstable_by_key(|event| Reverse(event.id));
+    let deploying = maas_status::label(maas_status::DEPLOYING);
+    let begins = |event: &Event| event.status_change().is_some_and(|c| c.to == deploying);
+    let ours = || events.iter().take_while(|event| !begins(event));
+    DeployEvents {
+        asked_at,
+        rebooted: ours().any(|event| event.kind == watcher::REBOOTING),
+        alarm: ours().find_map(watcher::alarm),
     }
 }
 

@@ -13,12 +13,13 @@ use gpuaas_core::record::RunRecord;
 use gpuaas_core::snapshot::Decision;
 use gpuaas_core::steps;
 use gpuaas_store::{Claimed, NewTask, RunClass, StoreError};
-use gpuaas_types::agent::{HostCheck, TaskSpec};
+use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::{Owner, Park, Source, Wait};
 use gpuaas_types::{RunStatus, Step, TaskId, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::batch;
+use crate::bundles;
 use crate::engine::Shared;
 use crate::journal::Journal;
 use crate::moments::Moment;
@@ -112,7 +113,7 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
     let (site_id, profile_id, revision) =
         (claimed.run.site_id, claimed.run.profile_id, claimed.run.profile_revision);
     let profile = shared.profile(profile_id, revision).await?;
-    let roce = if profile.enable_phase2_roce {
+    let roce = if profile.spec.enable_phase2_roce {
         let assigned = shared.store.roce_of_host(site_id, &claimed.node.hostname).await?;
         assigned.into_iter().map(|resource| resource.spec).collect()
     } else {
@@ -131,16 +132,17 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
         journal.maas_user.clone_from(&site.record.status.maas_user);
     }
     journal.pass(Moment::Claimed).await;
+    let (store, bundles) = (&shared.store, &shared.bundles);
     let reference = &journal.profile().post_deploy_validation_bundle_ref;
     if !reference.is_empty() {
-        let checks = shared.bundles.validation(reference);
-        journal.validation = checks.ok().map(<[HostCheck]>::to_vec);
+        let checks = bundles::look(store, bundles, |catalog| catalog.validation(reference)).await;
+        journal.validation = checks.ok();
     }
     let reference = &journal.profile().commissioning_bundle_ref;
     if !reference.is_empty() {
-        let scripts = shared.bundles.commissioning(reference);
+        let found = bundles::look(store, bundles, |catalog| catalog.commissioning(reference)).await;
         journal.commissioning =
-            scripts.ok().map(|scripts| scripts.iter().map(|s| s.script.clone()).collect());
+            found.ok().map(|scripts| scripts.into_iter().map(|s| s.script).collect());
     }
     let class = RunClass { site_id, profile_id, kind: journal.run.kind };
     let image = normalise_distro_series(&journal.profile().distro_series);
@@ -377,8 +379,7 @@ fn settle(journal: &mut Journal, happened: bool, now: Timestamp) {
     if happened {
         journal.end(Outcome::Accepted, now);
     } else {
-        let code = "did_not_happen".to_owned();
-        journal.end(Outcome::NotSent { code, text }, now);
+        journal.end(Outcome::did_not_happen(text), now);
     }
 }
 

@@ -7,20 +7,29 @@
 //! keeps asking at the longest pause.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gpuaas_types::agent::{EnrollRequest, Heartbeat, Task, TaskResult};
+use gpuaas_bundle::{Envelope, order};
+use gpuaas_types::agent::{
+    EnrollRequest, GateReport, Gates, Heartbeat, SignedTask, TaskKeys, TaskResult,
+};
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::bundle;
 use crate::clock::{AgentClock, Backoff};
 use crate::files;
 use crate::identity::{Identity, IdentityStore};
 use crate::protocol::{CallError, ControlPlane};
 use crate::tasks::{self, Host};
+
+/// Seconds between two looks at the gates of the host.
+const GATES_SECONDS: f64 = 120.0;
+/// Seconds after which what has not changed is said again.
+const GATES_AGAIN_SECONDS: f64 = 1800.0;
 
 /// What an agent is told at its start.
 #[derive(Debug)]
@@ -61,6 +70,10 @@ struct Agent {
     started_at: Timestamp,
     /// A heartbeat was accepted; wakes the task loop where polls are not held.
     accepted: Notify,
+    /// The first heartbeat was accepted.
+    lives: Notify,
+    /// Whose tasks are carried out.
+    keys: Mutex<TaskKeys>,
 }
 
 /// Runs an agent until `shutdown`.
@@ -75,10 +88,23 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let ready = config.ready.take();
     let started_at = clock.now();
-    let agent = Agent { config, control_plane, clock, started_at, accepted: Notify::new() };
+    let agent = Agent {
+        config,
+        control_plane,
+        clock,
+        started_at,
+        accepted: Notify::new(),
+        lives: Notify::new(),
+        keys: Mutex::default(),
+    };
     let life = async {
         let identity = agent.identity().await?;
-        tokio::join!(agent.heartbeats(&identity, ready), agent.tasks(&identity));
+        *agent.keys() = identity.task_keys.clone();
+        tokio::join!(
+            agent.heartbeats(&identity, ready),
+            agent.tasks(&identity),
+            agent.gates(&identity)
+        );
         Ok(())
     };
     shutdown.run_until_cancelled(life).await.unwrap_or(Ok(()))
@@ -117,6 +143,7 @@ impl Agent {
             credential: response.credential,
             heartbeat_interval_seconds: response.heartbeat_interval_seconds.max(1),
             poll_seconds: response.poll_seconds,
+            task_keys: response.task_keys,
         };
         match self.config.identity.save(&identity) {
             Ok(()) => info!(node = %identity.node_id, "enrolled"),
@@ -135,6 +162,7 @@ impl Agent {
                     if !is_ready {
                         is_ready = true;
                         self.say_ready(identity, ready.take());
+                        self.lives.notify_one();
                     }
                     self.accepted.notify_one();
                     f64::from(identity.heartbeat_interval_seconds)
@@ -155,8 +183,32 @@ impl Agent {
             run_id: self.config.run_id,
             agent_version: crate::VERSION.to_owned(),
             uptime_seconds: self.config.host.uptime_seconds().unwrap_or_else(since_start),
+            task_keys_revision: self.keys().revision,
         };
-        self.control_plane.heartbeat(&identity.credential, &heartbeat).await
+        let answer = self.control_plane.heartbeat(&identity.credential, &heartbeat).await?;
+        if let Some(keys) = answer.task_keys {
+            self.take_keys(identity, &keys);
+        }
+        Ok(())
+    }
+
+    /// Newer keys count when one that counts has signed them, and are remembered.
+    fn take_keys(&self, identity: &Identity, keys: &Envelope) {
+        let known = self.keys().clone();
+        let keys = match order::admit_keys(keys, &known, self.clock.now()) {
+            Ok(keys) => keys,
+            Err(fault) => return warn!(code = fault.code(), %fault, "task keys are refused"),
+        };
+        let identity = Identity { task_keys: keys.clone(), ..identity.clone() };
+        if let Err(error) = self.config.identity.save(&identity) {
+            warn!(%error, "new task keys, but a restart will not remember them");
+        }
+        info!(revision = keys.revision, "new task keys");
+        *self.keys() = keys;
+    }
+
+    fn keys(&self) -> MutexGuard<'_, TaskKeys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say_ready(&self, identity: &Identity, ready: Option<oneshot::Sender<NodeId>>) {
@@ -207,16 +259,43 @@ impl Agent {
         }
     }
 
-    async fn carry_out(&self, identity: &Identity, task: &Task) {
-        let result = if self.clock.now() > task.expires_at {
-            TaskResult {
-                succeeded: false,
-                message: format!("not started: it expired at {}", task.expires_at),
-                findings: Vec::new(),
-                facts: serde_json::Value::Null,
+    /// Says what the gates of the host are: at once, whenever that changes, and now and then.
+    async fn gates(&self, identity: &Identity) {
+        self.lives.notified().await;
+        let mut said: Option<(Vec<GateReport>, Timestamp)> = None;
+        let mut backoff = self.backoff("gates");
+        loop {
+            let gates = bundle::gate::all(&self.config.host).await;
+            let now = self.clock.now();
+            let known = said.as_ref().is_some_and(|(before, at)| {
+                *before == gates && now.seconds_since(*at) < GATES_AGAIN_SECONDS
+            });
+            let nothing = said.is_none() && gates.is_empty();
+            if !known && !nothing {
+                let body = Gates { run_id: self.config.run_id, gates: gates.clone() };
+                if let Err(error) = self.control_plane.gates(&identity.credential, &body).await {
+                    let pause_seconds = pause(&mut backoff, &error);
+                    warn!(%error, pause_seconds, "gates");
+                    self.clock.sleep(pause_seconds).await;
+                    continue;
+                }
+                backoff.reset();
+                said = Some((gates, now));
             }
-        } else {
-            tasks::execute(&self.config.host, &task.spec).await
+            self.clock.sleep(GATES_SECONDS).await;
+        }
+    }
+
+    /// What is not admitted touches nothing; the control plane is told why.
+    async fn carry_out(&self, identity: &Identity, task: &SignedTask<Envelope>) {
+        let keys = self.keys().clone();
+        let admitted = order::admit(&task.order, &keys, identity.node_id, self.clock.now());
+        let result = match admitted {
+            Ok(admitted) if admitted.id == task.id => {
+                tasks::execute(&self.config.host, &admitted.spec).await
+            }
+            Ok(admitted) => refused("task_id_mismatch", &format!("it is task {}", admitted.id)),
+            Err(fault) => refused(fault.code(), &fault.to_string()),
         };
         let mut backoff = self.backoff("result");
         loop {
@@ -238,6 +317,16 @@ impl Agent {
     fn backoff(&self, what: &str) -> Backoff {
         let name = format!("{}/{what}", self.config.hostname);
         Backoff::new(&name, self.config.longest_pause_seconds)
+    }
+}
+
+fn refused(code: &str, why: &str) -> TaskResult {
+    warn!(code, why, "a task is refused");
+    TaskResult {
+        succeeded: false,
+        message: format!("{code}: {why}"),
+        findings: Vec::new(),
+        facts: serde_json::Value::Null,
     }
 }
 

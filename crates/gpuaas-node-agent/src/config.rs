@@ -80,11 +80,15 @@ impl AgentFile {
         })
     }
 
-    /// What [`crate::agent::run`] needs, for the host at `root`.
+    /// What [`crate::agent::run`] needs, for the host at `root`; see [`Host::at`] for `player`.
     ///
     /// # Errors
     /// The certificate file cannot be read or holds no certificate.
-    pub fn open(self, root: &HostRoot) -> Result<(AgentConfig, ControlPlane), ConfigError> {
+    pub fn open(
+        self,
+        root: &HostRoot,
+        player: Option<PathBuf>,
+    ) -> Result<(AgentConfig, ControlPlane), ConfigError> {
         let ca_pem = self.ca_file.map(|path| read(&root.join(path))).transpose()?;
         let control_plane = ControlPlane::new(&self.control_plane_url, ca_pem.as_deref())?;
         let config = AgentConfig {
@@ -94,7 +98,7 @@ impl AgentFile {
             identity: IdentityStore::File(root.join(self.state_dir).join("identity.json")),
             ready_file: Some(root.join(self.run_dir).join("ready.json")),
             ready: None,
-            host: Host::Root(root.clone()),
+            host: Host::at(root.clone(), player),
             longest_pause_seconds: 60.0,
         };
         Ok((config, control_plane))

@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use gpuaas_types::agent::TaskKeys;
 use gpuaas_types::{NodeId, RunId};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ pub struct Identity {
     pub heartbeat_interval_seconds: u32,
     /// Longest task poll, in seconds; 0: ask for tasks after each heartbeat instead.
     pub poll_seconds: u32,
+    /// Whose tasks are carried out.
+    pub task_keys: TaskKeys,
 }
 
 impl std::fmt::Debug for Identity {
@@ -96,6 +99,7 @@ mod tests {
             credential: "c".repeat(43),
             heartbeat_interval_seconds: 30,
             poll_seconds: 20,
+            task_keys: TaskKeys::default(),
         };
         store.save(&identity).unwrap();
         store.save(&identity).unwrap();

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpuaas_bundle::{Archive, Digest, Envelope, Gate, Inputs, TrustedKey};
 use gpuaas_node_agent::agent::{self, AgentError};
+use gpuaas_node_agent::bundle::boot::{self, BootError};
 use gpuaas_node_agent::bundle::{self, BundleError, Setting};
 use gpuaas_node_agent::clock::{AgentClock as _, HostClock};
 use gpuaas_node_agent::config::{AgentFile, ConfigError};
+use gpuaas_node_agent::tasks::Host;
 use host_facts::HostRoot;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -38,12 +40,18 @@ enum Command {
         /// Folder that is the host's /
         #[arg(long, value_name = "DIR", default_value = "/")]
         host_root: PathBuf,
+        /// Where sysfs is, when not below the root
+        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
+        sysfs: Option<PathBuf>,
     },
     /// Print what the host is
     Facts {
         /// Folder that is the host's /
         #[arg(long, value_name = "DIR", default_value = "/")]
         root: PathBuf,
+        /// Where sysfs is, when not below the root
+        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
+        sysfs: Option<PathBuf>,
         /// How to print
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
@@ -60,7 +68,7 @@ enum Command {
         #[arg(long, value_name = "DIR", default_value = "/")]
         root: PathBuf,
         /// Where sysfs is, when not below the root
-        #[arg(long, value_name = "DIR")]
+        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
         sysfs: Option<PathBuf>,
         /// How to print
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
@@ -74,6 +82,8 @@ enum Command {
 enum BundleCommand {
     /// Run the bundle in a folder, and what it requires; exit code 4 when a phase failed
     Run(BundleRun),
+    /// Fetch, verify, install and run what the user-data names; exit code 4 when a phase failed
+    Boot(BundleBoot),
     /// Verify a bundle's file and its signature, and take it apart
     Unpack(BundleUnpack),
 }
@@ -90,7 +100,7 @@ struct BundleRun {
     #[arg(long, value_name = "DIR")]
     bundles: Option<PathBuf>,
     /// Where sysfs is, when not below the root
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
     sysfs: Option<PathBuf>,
     /// The site's name
     #[arg(long, default_value = "", env = "GPUAAS_SITE")]
@@ -107,6 +117,19 @@ struct BundleRun {
     /// File with values for its inputs, a JSON object of texts
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct BundleBoot {
+    /// What cloud-init wrote
+    #[arg(long, value_name = "FILE", default_value = "/etc/gpuaas/bootstrap.json")]
+    config: PathBuf,
+    /// Folder that is the host's /
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Where sysfs is, when not below the root
+    #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
+    sysfs: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -149,6 +172,8 @@ enum Failure {
     Agent(#[from] AgentError),
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    #[error(transparent)]
+    Boot(#[from] BootError),
     #[error("the bundle is refused: {0}")]
     Refused(String),
     #[error("{0}")]
@@ -159,12 +184,13 @@ enum Failure {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Run { config, host_root } => run(&config, &HostRoot::new(host_root)),
-        Command::Facts { root, output: Output::Json } => facts(&HostRoot::new(root)),
+        Command::Run { config, host_root, sysfs } => run(&config, &host(host_root, sysfs)),
+        Command::Facts { root, sysfs, output: Output::Json } => facts(&host(root, sysfs)),
         Command::Bundle(BundleCommand::Run(run)) => run_bundle(run),
+        Command::Bundle(BundleCommand::Boot(args)) => boot(&args),
         Command::Bundle(BundleCommand::Unpack(unpack)) => unpack_bundle(&unpack),
         Command::Check { gate, root, sysfs, output: Output::Json } => {
-            check(gate, HostRoot::new(root), sysfs)
+            check(gate, host(root, sysfs))
         }
         Command::Version => say(gpuaas_node_agent::VERSION),
     };
@@ -174,9 +200,11 @@ fn main() -> ExitCode {
     match failure {
         Failure::Agent(AgentError::EnrollmentRefused(_)) => ExitCode::from(EXIT_REFUSED),
         Failure::NotDone(_) => ExitCode::from(EXIT_NOT_DONE),
-        Failure::Config(_) | Failure::Bundle(_) | Failure::Refused(_) | Failure::Io(_) => {
-            ExitCode::FAILURE
-        }
+        Failure::Config(_)
+        | Failure::Bundle(_)
+        | Failure::Boot(_)
+        | Failure::Refused(_)
+        | Failure::Io(_) => ExitCode::FAILURE,
     }
 }
 
@@ -188,7 +216,8 @@ async fn run(config: &std::path::Path, root: &HostRoot) -> Result<(), Failure> {
         .with_ansi(false)
         .with_writer(io::stderr)
         .init();
-    let (config, control_plane) = AgentFile::read(config)?.open(root)?;
+    let (config, control_plane) =
+        AgentFile::read(config)?.open(root, bundle::player(&std::env::vars().collect()))?;
     let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -221,10 +250,23 @@ async fn run_bundle(args: BundleRun) -> Result<(), Failure> {
         run_id: args.run_id,
         values,
         environment: std::env::vars().collect(),
+        ended: None,
     };
     let report = bundle::run(&folder, &setting).await?;
     say(&serde_json::to_string_pretty(&report).map_err(io::Error::from)?)?;
     if report.ended_well() { Ok(()) } else { Err(Failure::NotDone(report.summary())) }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn boot(args: &BundleBoot) -> Result<(), Failure> {
+    let environment = std::env::vars().collect();
+    let place = boot::Place { root: args.root.clone(), sysfs: args.sysfs.clone() };
+    let booted = boot::boot(&args.config, place, environment, &HostClock).await?;
+    match booted {
+        None => say("no bundle is named"),
+        Some(report) if report.ended_well() => say(&report.summary()),
+        Some(report) => Err(Failure::NotDone(report.summary())),
+    }
 }
 
 fn unpack_bundle(args: &BundleUnpack) -> Result<(), Failure> {
@@ -252,12 +294,9 @@ fn unpack_bundle(args: &BundleUnpack) -> Result<(), Failure> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn check(gate: Gate, root: HostRoot, sysfs: Option<PathBuf>) -> Result<(), Failure> {
-    let root = match sysfs {
-        Some(sysfs) => root.with_sysfs(sysfs),
-        None => root,
-    };
-    let report = bundle::gate::evaluate(gate, &root).await?;
+async fn check(gate: Gate, root: HostRoot) -> Result<(), Failure> {
+    let host = Host::at(root, bundle::player(&std::env::vars().collect()));
+    let report = bundle::gate::evaluate(gate, &host).await?;
     say(&serde_json::to_string_pretty(&report).map_err(io::Error::from)?)?;
     if report.passed {
         return Ok(());
@@ -267,6 +306,14 @@ async fn check(gate: Gate, root: HostRoot, sysfs: Option<PathBuf>) -> Result<(),
     let text =
         if shut.is_empty() { "nothing on this host says so".to_owned() } else { shut.join(", ") };
     Err(Failure::NotDone(format!("{} is shut: {text}", gate.as_str())))
+}
+
+fn host(root: PathBuf, sysfs: Option<PathBuf>) -> HostRoot {
+    let root = HostRoot::new(root);
+    match sysfs {
+        Some(sysfs) => root.with_sysfs(sysfs),
+        None => root,
+    }
 }
 
 fn facts(root: &HostRoot) -> Result<(), Failure> {

@@ -8,8 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuaas_bundle::Envelope;
 use gpuaas_types::agent::{
-    EnrollRequest, EnrollResponse, Heartbeat, Progress, TaskBatch, TaskResult,
+    BundlePhase, EnrollRequest, EnrollResponse, Gates, Heartbeat, HeartbeatAnswer, Progress,
+    TaskBatch, TaskResult,
 };
 use gpuaas_types::{Problem, RunId, TaskId};
 use reqwest::{Certificate, Client, RequestBuilder, Response};
@@ -17,6 +19,8 @@ use serde::de::DeserializeOwned;
 
 const CONNECT_SECONDS: u64 = 5;
 const CALL_SECONDS: u64 = 20;
+/// A bundle may have many megabytes, and the link to it may be thin.
+const FETCH_SECONDS: u64 = 900;
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// Why a call gave no answer to use.
@@ -101,6 +105,39 @@ impl ControlPlane {
         accepted(self.http.post(url).bearer_auth(bootstrap_token).json(progress)).await
     }
 
+    /// Says that a phase of a bundle has ended.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn phase(
+        &self,
+        run: RunId,
+        bootstrap_token: &str,
+        phase: &BundlePhase,
+    ) -> Result<(), CallError> {
+        let url = format!("{}/bootstrap/v1/runs/{run}/phases", self.base);
+        accepted(self.http.post(url).bearer_auth(bootstrap_token).json(phase)).await
+    }
+
+    /// Fetches at most `most` bytes from `url`: absolute, or a path of the control plane.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn fetch(&self, url: &str, most: u64) -> Result<Vec<u8>, CallError> {
+        let url = if url.starts_with('/') { format!("{}{url}", self.base) } else { url.to_owned() };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        send(self.http.get(url), FETCH_SECONDS, most).await
+    }
+
+    /// Says what the gates of the host are.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn gates(&self, credential: &str, gates: &Gates) -> Result<(), CallError> {
+        let url = format!("{}/agent/v1/gates", self.base);
+        accepted(self.http.post(url).bearer_auth(credential).json(gates)).await
+    }
+
     /// Trades the enrollment token for an identity.
     ///
     /// # Errors
@@ -122,9 +159,9 @@ impl ControlPlane {
         &self,
         credential: &str,
         heartbeat: &Heartbeat,
-    ) -> Result<(), CallError> {
+    ) -> Result<HeartbeatAnswer<Envelope>, CallError> {
         let url = format!("{}/agent/v1/heartbeat", self.base);
-        accepted(self.http.post(url).bearer_auth(credential).json(heartbeat)).await
+        answer(self.http.post(url).bearer_auth(credential).json(heartbeat), CALL_SECONDS).await
     }
 
     /// Asks for tasks; the control plane may hold the question for `wait_seconds`.
@@ -135,7 +172,7 @@ impl ControlPlane {
         &self,
         credential: &str,
         wait_seconds: u32,
-    ) -> Result<TaskBatch, CallError> {
+    ) -> Result<TaskBatch<Envelope>, CallError> {
         let url = format!("{}/agent/v1/tasks?wait_seconds={wait_seconds}", self.base);
         let timeout_seconds = u64::from(wait_seconds) + CALL_SECONDS;
         answer(self.http.get(url).bearer_auth(credential), timeout_seconds).await
@@ -157,23 +194,27 @@ impl ControlPlane {
 }
 
 async fn accepted(request: RequestBuilder) -> Result<(), CallError> {
-    send(request, CALL_SECONDS).await.map(drop)
+    send(request, CALL_SECONDS, MAX_ANSWER_BYTES).await.map(drop)
 }
 
 async fn answer<T: DeserializeOwned>(
     request: RequestBuilder,
     timeout_seconds: u64,
 ) -> Result<T, CallError> {
-    let body = send(request, timeout_seconds).await?;
+    let body = send(request, timeout_seconds, MAX_ANSWER_BYTES).await?;
     serde_json::from_slice(&body).map_err(|error| CallError::Malformed(error.to_string()))
 }
 
-async fn send(request: RequestBuilder, timeout_seconds: u64) -> Result<Vec<u8>, CallError> {
+async fn send(
+    request: RequestBuilder,
+    timeout_seconds: u64,
+    most_bytes: usize,
+) -> Result<Vec<u8>, CallError> {
     let unavailable = |error: reqwest::Error| CallError::Unavailable(chain(&error.without_url()));
     let response =
         request.timeout(Duration::from_secs(timeout_seconds)).send().await.map_err(unavailable)?;
     let status = response.status().as_u16();
-    let body = read(response).await?;
+    let body = read(response, most_bytes).await?;
     match status {
         200..=299 => Ok(body),
         408 | 425 | 429 | 500.. => Err(CallError::Unavailable(format!("HTTP {status}"))),
@@ -181,14 +222,16 @@ async fn send(request: RequestBuilder, timeout_seconds: u64) -> Result<Vec<u8>, 
     }
 }
 
-async fn read(mut response: Response) -> Result<Vec<u8>, CallError> {
+async fn read(mut response: Response, most_bytes: usize) -> Result<Vec<u8>, CallError> {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER_BYTES => {
+            Ok(Some(chunk)) if body.len() + chunk.len() <= most_bytes => {
                 body.extend_from_slice(&chunk);
             }
-            Ok(Some(_)) => return Err(CallError::Malformed("it is over 1 MiB".to_owned())),
+            Ok(Some(_)) => {
+                return Err(CallError::Malformed(format!("it has more than {most_bytes} bytes")));
+            }
             Ok(None) => return Ok(body),
             Err(error) => return Err(CallError::Unavailable(chain(&error.without_url()))),
         }

@@ -1,5 +1,6 @@
 //! Carrying out tasks.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +16,28 @@ use crate::checks::{self, ask};
 pub enum Host {
     /// A host's files; its systemd is asked only where the root is `/`.
     Root(HostRoot),
+    /// Files below a folder, and a program that answers for the host: `PROGRAM ask COMMAND...`
+    /// prints what the command would print there (`host.sh` says the same of phases).
+    Played(HostRoot, PathBuf),
     /// Fixed facts of a stand-in that has no host.
     Fixed(Arc<Value>),
 }
 
 impl Host {
+    /// The host at `root`; `player` answers for it unless that is the machine's own `/`.
+    #[must_use]
+    pub fn at(root: HostRoot, player: Option<PathBuf>) -> Self {
+        match player {
+            Some(player) if root.path() != std::path::Path::new("/") => Self::Played(root, player),
+            _ => Self::Root(root),
+        }
+    }
+
     /// Host facts as JSON.
     pub async fn facts(&self) -> Value {
         match self {
             Self::Fixed(facts) => facts.as_ref().clone(),
-            Self::Root(root) => {
+            Self::Root(root) | Self::Played(root, _) => {
                 let root = root.clone();
                 let facts = tokio::task::spawn_blocking(move || root.read()).await;
                 facts.ok().and_then(|facts| serde_json::to_value(facts).ok()).unwrap_or_default()
@@ -36,7 +49,7 @@ impl Host {
     #[must_use]
     pub const fn root(&self) -> Option<&HostRoot> {
         match self {
-            Self::Root(root) => Some(root),
+            Self::Root(root) | Self::Played(root, _) => Some(root),
             Self::Fixed(_) => None,
         }
     }
@@ -46,7 +59,7 @@ impl Host {
     pub fn uptime_seconds(&self) -> Option<f64> {
         match self {
             Self::Fixed(facts) => facts.get("uptime_seconds")?.as_f64(),
-            Self::Root(root) => root.uptime_seconds(),
+            Self::Root(root) | Self::Played(root, _) => root.uptime_seconds(),
         }
     }
 }
@@ -58,12 +71,12 @@ pub async fn execute(host: &Host, spec: &TaskSpec) -> TaskResult {
     match spec {
         TaskSpec::Diagnostics { units } => {
             for unit in units {
-                findings.push(ask::unit_state(host.root(), unit).await);
+                findings.push(ask::unit_state(host, unit).await);
             }
         }
         TaskSpec::Validate { units, checks: wanted } => {
             for unit in units {
-                findings.push(ask::unit_state(host.root(), unit).await);
+                findings.push(ask::unit_state(host, unit).await);
             }
             checks = wanted;
         }
@@ -85,7 +98,7 @@ pub async fn validate(host: &Host, facts: &Value, checks: &[HostCheck]) -> Vec<F
     for check in checks {
         findings.push(match checks::look(host.root(), &facts, check) {
             Some(finding) => finding,
-            None => ask::ask(host.root(), check).await,
+            None => ask::ask(host, check).await,
         });
     }
     findings
@@ -131,7 +144,7 @@ async fn empty_all(host: &Host, folders: &[&str]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for folder in folders {
         let name = format!("empty /{folder}");
-        let Host::Root(root) = host else {
+        let Some(root) = host.root() else {
             let seen = "a stand-in has no folders".to_owned();
             findings.push(Finding { name, passed: None, seen });
             continue;

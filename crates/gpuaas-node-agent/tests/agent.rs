@@ -6,15 +6,18 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, Fake, FastClock, run_id};
+use common::{
+    BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, Fake, FastClock, node_id, run_id, signed, task_keys,
+};
+use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_node_agent::agent::{self, AgentConfig, AgentError};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
 use gpuaas_node_agent::identity::IdentityStore;
 use gpuaas_node_agent::protocol::{CallError, ControlPlane, http_client};
 use gpuaas_node_agent::stand_in::{self, StandIn};
 use gpuaas_node_agent::tasks::Host;
-use gpuaas_types::agent::{Task, TaskSpec};
-use gpuaas_types::{RunId, TaskId, Timestamp};
+use gpuaas_types::agent::{SignedTask, Task, TaskKeyState, TaskSpec};
+use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
 use host_facts::HostRoot;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -54,9 +57,14 @@ impl Running {
     }
 }
 
-fn task(number: u128, expires_at: Timestamp) -> Task {
+fn plain(number: u128, spec: TaskSpec) -> Task {
+    Task { id: TaskId(Uuid::from_u128(number)), spec, expires_at: Timestamp::NEVER }
+}
+
+fn task(fake: &Fake, number: u128, expires_at: Timestamp) -> SignedTask<Envelope> {
     let units = vec!["ssh.service".to_owned()];
-    Task { id: TaskId(Uuid::from_u128(number)), spec: TaskSpec::Diagnostics { units }, expires_at }
+    let task = Task { expires_at, ..plain(number, TaskSpec::Diagnostics { units }) };
+    signed(&fake.key, node_id(), task)
 }
 
 #[tokio::test]
@@ -65,7 +73,9 @@ async fn enrolls_then_heartbeats_then_carries_out_tasks() {
     std::fs::create_dir_all(dir.path().join("etc")).unwrap();
     std::fs::write(dir.path().join("etc/hostname"), "j22u11\n").unwrap();
     let fake = Fake::start(dir.path()).await;
-    fake.change(|seen| seen.tasks = [task(1, Timestamp::NEVER), task(2, Timestamp::EPOCH)].into());
+    fake.change(|seen| {
+        seen.tasks = [task(&fake, 1, Timestamp::NEVER), task(&fake, 2, Timestamp::EPOCH)].into()
+    });
     let (ready, is_ready) = oneshot::channel();
     let agent = Running::start(AgentConfig { ready: Some(ready), ..config(dir.path()) }, &fake.url);
 
@@ -94,6 +104,79 @@ async fn enrolls_then_heartbeats_then_carries_out_tasks() {
 }
 
 #[tokio::test]
+async fn a_task_that_nobody_trusted_has_signed_touches_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let tenant = dir.path().join("var/lib/gpuaas/tenant/data");
+    std::fs::create_dir_all(&tenant).unwrap();
+    let fake = Fake::start(dir.path()).await;
+    let strange = SigningKey::generate().unwrap();
+    let reset = |number| plain(number, TaskSpec::SoftReset {});
+    let of_another = signed(&fake.key, NodeId(Uuid::from_u128(8)), reset(2));
+    let mut forged = signed(&fake.key, node_id(), reset(3));
+    forged.order.signatures[0].sig =
+        signed(&strange, node_id(), reset(3)).order.signatures[0].sig.clone();
+    let expired = Task { expires_at: Timestamp::EPOCH, ..reset(4) };
+    // The signature is good, and for another task than the one that it claims to be.
+    let swapped = SignedTask {
+        id: TaskId(Uuid::from_u128(5)),
+        ..signed(&fake.key, node_id(), plain(1, TaskSpec::SoftReset {}))
+    };
+    let tasks = [
+        signed(&strange, node_id(), reset(1)),
+        of_another,
+        forged,
+        signed(&fake.key, node_id(), expired),
+        swapped,
+    ];
+    fake.change(|seen| seen.tasks = tasks.into());
+    let agent = Running::start(config(dir.path()), &fake.url);
+    fake.until("five results", |seen| seen.results.len() == 5).await;
+    agent.stop().await;
+    let codes = fake.change(|seen| {
+        let results = seen.results.iter().map(|(_, result)| result);
+        results
+            .map(|result| (result.succeeded, result.message.split(':').next().unwrap().to_owned()))
+            .collect::<Vec<_>>()
+    });
+    let causes = [
+        "signature_key_unknown",
+        "task_of_other_node",
+        "signature_forged",
+        "task_expired",
+        "task_id_mismatch",
+    ];
+    assert_eq!(codes, causes.map(|cause| (false, cause.to_owned())));
+    assert!(tenant.is_dir());
+}
+
+#[tokio::test]
+async fn new_keys_come_from_known_ones_and_outlast_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    let [next, strange] = [0; 2].map(|_| SigningKey::generate().unwrap());
+    let newer = |revision, key: &SigningKey| {
+        task_keys(revision, &[(TaskKeyState::Grace, &fake.key), (TaskKeyState::Active, key)])
+    };
+    let imposed = order::sign_keys(&strange, &newer(9, &strange)).unwrap();
+    fake.change(|seen| seen.newer_keys = Some(imposed));
+    let agent = Running::start(config(dir.path()), &fake.url);
+    fake.until("heartbeats after the imposed keys", |seen| seen.calls.len() >= 4).await;
+    assert_eq!(fake.change(|seen| seen.task_keys_revision), 1);
+    let rotated = order::sign_keys(&fake.key, &newer(2, &next)).unwrap();
+    fake.change(|seen| seen.newer_keys = Some(rotated));
+    fake.until("the new keys are known", |seen| seen.task_keys_revision == 2).await;
+    agent.stop().await;
+
+    let mine = signed(&next, node_id(), plain(1, TaskSpec::StorageCleanup {}));
+    fake.change(|seen| (seen.newer_keys, seen.tasks) = (None, [mine].into()));
+    let agent = Running::start(config(dir.path()), &fake.url);
+    fake.until("the result", |seen| seen.results.len() == 1).await;
+    agent.stop().await;
+    assert_eq!(fake.count("enroll"), 1);
+    assert!(fake.change(|seen| seen.results[0].1.succeeded));
+}
+
+#[tokio::test]
 async fn outages_before_and_amid_do_not_end_it() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::start(dir.path()).await;
@@ -108,7 +191,9 @@ async fn outages_before_and_amid_do_not_end_it() {
         seen.unavailable_answers + 6
     });
     fake.until("a second outage", |seen| seen.unavailable_answers >= before).await;
-    fake.change(|seen| (seen.down, seen.tasks) = (false, [task(1, Timestamp::NEVER)].into()));
+    fake.change(|seen| {
+        (seen.down, seen.tasks) = (false, [task(&fake, 1, Timestamp::NEVER)].into())
+    });
     fake.until("the result", |seen| seen.results.len() == 1).await;
     let heartbeats = fake.count("heartbeat");
     fake.until("heartbeats again", |seen| {
@@ -158,13 +243,13 @@ async fn a_refused_result_is_dropped_and_the_next_task_is_done() {
     let fake = Fake::start(dir.path()).await;
     fake.change(|seen| {
         seen.refuse_results = true;
-        seen.tasks.push_back(task(1, Timestamp::NEVER));
+        seen.tasks.push_back(task(&fake, 1, Timestamp::NEVER));
     });
     let agent = Running::start(config(dir.path()), &fake.url);
     fake.until("the refusal", |seen| seen.calls.contains(&"result refused".to_owned())).await;
     fake.change(|seen| {
         seen.refuse_results = false;
-        seen.tasks.push_back(task(2, Timestamp::NEVER));
+        seen.tasks.push_back(task(&fake, 2, Timestamp::NEVER));
     });
     fake.until("the second", |seen| seen.results.len() == 1).await;
     agent.stop().await;

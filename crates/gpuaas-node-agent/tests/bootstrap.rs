@@ -10,9 +10,12 @@ use std::process::Stdio;
 
 use common::{BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, Fake, run_id};
 use gpuaas_artifact::{
-    ArtifactStore, BootstrapInputs, Bundle, BundleCatalog, Limits, parse_user_data,
-    render_user_data, unpack_user_data,
+    ArtifactStore, BootstrapInputs, BundleCatalog, CatalogBundle, CheckedBundle, Limits,
+    parse_user_data, read_folder, render_user_data, unpack_user_data,
 };
+use gpuaas_bundle::{Delivery, Digest, Inputs, SigningKey};
+use gpuaas_node_agent::clock::{AgentClock as _, HostClock};
+use gpuaas_types::agent::PhaseOutcome;
 use tokio::process::Command;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_gpuaas-node-agent");
@@ -23,6 +26,8 @@ struct Machine {
     dir: tempfile::TempDir,
     fake: Fake,
     store: ArtifactStore,
+    catalog: BundleCatalog,
+    key: SigningKey,
     path: String,
 }
 
@@ -39,14 +44,16 @@ impl Machine {
         fake.change(|seen| seen.heartbeat_interval_seconds = 600);
         fs::create_dir(dir.path().join("root")).unwrap();
         let path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned();
-        Self { dir, fake, store, path }
+        let key = SigningKey::generate().unwrap();
+        let catalog = BundleCatalog::with_built_in(&store, &key, HostClock.now()).unwrap();
+        Self { dir, fake, store, catalog, key, path }
     }
 
     fn root(&self) -> PathBuf {
         self.dir.path().join("root")
     }
 
-    fn inputs(&self, bundle: Option<Bundle>) -> BootstrapInputs {
+    fn inputs(&self, bundle: Option<Delivery>) -> BootstrapInputs {
         let agent = self.store.put_file(Path::new(AGENT)).unwrap();
         BootstrapInputs {
             run_id: run_id(),
@@ -56,27 +63,44 @@ impl Machine {
             bootstrap_token: BOOTSTRAP_TOKEN.to_owned(),
             enrollment_token: ENROLLMENT_TOKEN.to_owned(),
             bundle,
-            agent: Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent),
+            agent: ArtifactStore::artifact("gpuaas-node-agent", "0.1.0", agent),
             ca_pem: Some(CA.to_owned()),
             deploy_user: None,
             limits: Limits {
                 callback_attempts: 2,
                 fetch_attempts: 2,
                 retry_milliseconds: 10,
-                bundle_seconds: 20,
                 ready_seconds: 20,
             },
         }
     }
 
-    fn bundle(&self, script: &str) -> Option<Bundle> {
-        let stored = self.store.put_bytes(script.as_bytes()).unwrap();
-        Some(Bundle::of_stored("site-test", "1.0.0", stored))
+    /// A bundle of one phase, published.
+    fn bundle(&self, script: &str) -> Option<Delivery> {
+        let folder = self.dir.path().join("site-test");
+        fs::create_dir_all(&folder).unwrap();
+        let manifest = "name: site-test\nversion: 1.0.0\nkind: site_bootstrap\nabout: a test\n\
+                        inputs: {word: {type: string, about: x, environment: WORD, default: fine}}\n\
+                        phases: [{name: only, run: only.sh, timeout_seconds: 20}]\n";
+        fs::write(folder.join("bundle.yaml"), manifest).unwrap();
+        let script = format!("#!/bin/bash\nset -euo pipefail\n{script}");
+        fs::write(folder.join("only.sh"), script).unwrap();
+        let bytes = read_folder(&folder).unwrap().write().unwrap();
+        let bundle = CheckedBundle::read(&bytes).unwrap();
+        let envelope = self.key.sign(&bundle.statement(HostClock.now())).unwrap();
+        let (published_by, published_at) = ("ann".to_owned(), HostClock.now());
+        let one = CatalogBundle { bundle, envelope, built_in: false, published_by, published_at };
+        self.catalog.add(&bytes, one).unwrap();
+        self.delivery("site-test@1.0.0", Inputs::new())
     }
 
-    fn site_base(&self) -> Option<Bundle> {
-        let catalog = BundleCatalog::open(&self.store, None).unwrap();
-        Some(catalog.resolve("site-base@1.0.0").unwrap().clone())
+    fn delivery(&self, reference: &str, inputs: Inputs) -> Option<Delivery> {
+        let pins = self.catalog.pins(reference).unwrap();
+        self.catalog.delivery(&pins, inputs, &[], HostClock.now()).unwrap()
+    }
+
+    fn site_base(&self) -> Option<Delivery> {
+        self.delivery("site-base@1.0.0", Inputs::new())
     }
 
     /// Runs every script as cloud-init does, also after one that failed.
@@ -143,11 +167,14 @@ async fn a_host_comes_up_in_order_and_a_second_boot_changes_nothing() {
 
     assert_eq!(machine.file("etc/gpuaas/site.conf"), "GPUAAS_SITE=lab-1\n");
     assert_eq!(machine.file("usr/local/share/ca-certificates/gpuaas-site.crt"), CA);
-    let run = run_id().to_string();
-    assert!(machine.file("var/lib/gpuaas/site-bootstrap/site-base.done").starts_with(&run));
-    let identity: serde_json::Value =
-        serde_json::from_str(&machine.file("var/lib/gpuaas/site-bootstrap/identity.json")).unwrap();
-    assert_eq!((&identity["bundle"], &identity["run_id"]), (&"site-base".into(), &run.into()));
+    let done = format!("1.0.0 {}\n", run_id());
+    assert_eq!(machine.file("var/lib/gpuaas/site-bootstrap/site-base.done"), done);
+    let phases = machine.fake.change(|seen| std::mem::take(&mut seen.phases));
+    let told: Vec<(&str, PhaseOutcome, usize)> =
+        phases.iter().map(|p| (p.phase.as_str(), p.outcome, p.changed)).collect();
+    let ran = PhaseOutcome::Ran;
+    assert_eq!(told, [("site-name", ran, 1), ("site-trust", ran, 1)]);
+    assert!(phases.iter().all(|phase| phase.bundle == "site-base@1.0.0"));
     for secret in ["etc/gpuaas/agent.json", "var/lib/gpuaas/agent/identity.json"] {
         let mode = fs::metadata(machine.root().join(secret)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{secret}");
@@ -162,21 +189,24 @@ async fn a_host_comes_up_in_order_and_a_second_boot_changes_nothing() {
     assert_eq!(machine.agent_pid(), Some(pid));
     assert!(is_alive(pid));
     assert_eq!(machine.fake.count("enroll"), 1);
+    let phases = machine.fake.change(|seen| std::mem::take(&mut seen.phases));
+    assert!(phases.iter().all(|phase| phase.changed == 0), "{phases:?}");
     let messages = machine.fake.change(|seen| seen.messages.clone());
-    assert!(messages[5].contains("already done"), "{messages:?}");
+    assert!(messages[1].starts_with("site-base@1.0.0: site-name 0."), "{messages:?}");
+    assert!(messages[1].ends_with("1 of 1 effects there"), "{messages:?}");
 }
 
 #[tokio::test]
 async fn a_bundle_that_fails_stops_the_node_bootstrap() {
     let machine = Machine::new().await;
-    let script = "echo preparing\necho \"no disk: $GPUAAS_BOOTSTRAP_TOKEN\" >&2\nexit 7\n";
+    let script = "echo preparing\necho \"no disk for $WORD\" >&2\nexit 7\n";
     let [site, node] = machine.boot(&machine.inputs(machine.bundle(script))).await;
     assert!(!site.ok && !node.ok);
     let order = ["site_bootstrap started", "site_bootstrap failed", "node_bootstrap failed"];
     assert_eq!(machine.fake.calls(), order);
     let messages = machine.fake.change(|seen| seen.messages.clone());
-    assert!(messages[1].contains("site-test@1.0.0 ended with 7"), "{messages:?}");
-    assert!(messages[1].contains("no disk: ***"), "{messages:?}");
+    assert!(messages[1].contains("site-test@1.0.0: only failed: it ended with"), "{messages:?}");
+    assert!(messages[1].contains("preparing | no disk for fine"), "{messages:?}");
     assert!(messages[2].contains("site bootstrap of this run did not succeed"), "{messages:?}");
     assert_eq!(machine.agent_pid(), None);
 
@@ -185,20 +215,55 @@ async fn a_bundle_that_fails_stops_the_node_bootstrap() {
     assert!(site.ok && node.ok, "{}\n{}", site.output, node.output);
 }
 
+/// Whatever is wrong with what a node is told or given, nothing of the bundle is placed or run.
 #[tokio::test]
-async fn a_bundle_with_other_bytes_is_not_run() {
+async fn a_bundle_that_nobody_trusted_vouches_for_is_not_run() {
     let machine = Machine::new().await;
-    let bundle = machine.bundle("touch \"$GPUAAS_HOST_ROOT/ran\"\n").unwrap();
-    fs::write(machine.store.path(&bundle.digest), "touch \"$GPUAAS_HOST_ROOT/tampered\"\n")
-        .unwrap();
-    let missing = Bundle { digest: gpuaas_artifact::Digest::of(b"x"), ..bundle.clone() };
-    let [site, _] = machine.boot(&machine.inputs(Some(bundle))).await;
-    assert!(!site.ok && site.output.contains("its digest is"), "{}", site.output);
-    assert!(!machine.root().join("ran").exists() && !machine.root().join("tampered").exists());
+    let good = machine.bundle("touch \"$GPUAAS_HOST_ROOT/ran\"\n").unwrap();
+    let refused = async |delivery: Delivery, reason: &str| {
+        let [site, node] = machine.boot(&machine.inputs(Some(delivery))).await;
+        assert!(!site.ok && !node.ok, "{reason}");
+        let messages = machine.fake.change(|seen| std::mem::take(&mut seen.messages));
+        assert!(messages[1].contains(reason), "{reason}: {messages:?}");
+        assert!(!machine.root().join("ran").exists());
+        assert!(!machine.root().join("usr/local/share/gpuaas").exists(), "{reason}");
+    };
+    let with = |change: fn(&mut Delivery)| {
+        let mut delivery = good.clone();
+        change(&mut delivery);
+        delivery
+    };
+    refused(with(|d| d.trusted_keys.clear()), "no trusted key has signed it").await;
+    refused(with(|d| d.trusted_keys[0].until = Some(HostClock.now())), "is not trusted since")
+        .await;
+    refused(with(|d| d.bundles[0].artifact.version = "1.0.1".into()), "was asked for").await;
+    let forged = |d: &mut Delivery| {
+        let other = SigningKey::generate().unwrap();
+        let statement = d.bundles[0].envelope.claims().unwrap();
+        let own = d.bundles[0].envelope.signatures[0].keyid.clone();
+        d.bundles[0].envelope = other.sign(&statement).unwrap();
+        d.bundles[0].envelope.signatures[0].keyid = own;
+    };
+    refused(with(forged), "does not fit").await;
+    let missing = |d: &mut Delivery| {
+        let digest = Digest::of(b"x");
+        d.bundles[0].artifact.digest = digest;
+        d.bundles[0].artifact.url = ArtifactStore::url_path(&digest);
+    };
+    refused(with(missing), "artifact_not_found").await;
+    fs::write(machine.store.path(&good.bundles[0].artifact.digest), "tampered").unwrap();
+    refused(good.clone(), "its digest is").await;
+}
 
-    let url = ArtifactStore::url_path(&missing.digest);
-    let [site, _] = machine.boot(&machine.inputs(Some(Bundle { url, ..missing }))).await;
-    assert!(!site.ok && site.output.contains("HTTP 404"), "{}", site.output);
+#[tokio::test]
+async fn a_site_sets_what_its_bundle_is_run_with() {
+    let machine = Machine::new().await;
+    machine.bundle("echo \"$WORD at $GPUAAS_SITE\" >\"$GPUAAS_HOST_ROOT/said\"\n");
+    let inputs = [("word".to_owned(), "hello; $(reboot)".to_owned())].into();
+    let [site, _] =
+        machine.boot(&machine.inputs(machine.delivery("site-test@1.0.0", inputs))).await;
+    assert!(site.ok, "{}", site.output);
+    assert_eq!(machine.file("said"), "hello; $(reboot) at lab-1\n");
 }
 
 #[tokio::test]
@@ -233,6 +298,9 @@ async fn a_host_without_curl_comes_up_the_same() {
         "chmod",
         "cmp",
         "date",
+        "realpath",
+        "stat",
+        "sync",
         "dirname",
         "env",
         "grep",

@@ -68,7 +68,7 @@ async fn beat(conn: &mut Conn, now: Timestamp, heartbeat: &Heartbeat) -> Result<
         return Ok(false);
     }
     run::wake_one(conn, now, *run_id).await?;
-    conn.later(
+    conn.execute(
         "INSERT INTO heartbeat (node_id, run_id, at, agent_version) VALUES ($1, $2, $3, $4) \
          ON CONFLICT (node_id) DO UPDATE SET run_id = excluded.run_id, at = excluded.at, \
          agent_version = excluded.agent_version",
@@ -110,7 +110,7 @@ async fn finish(
         return Ok(false);
     }
     let kind = ReportKind::TaskFinished { task_id, result };
-    conn.later(REPORT, report_values(now, run_id, &kind)?).await?;
+    conn.execute(REPORT, report_values(now, run_id, &kind)?).await?;
     timeline::append(conn, history.iter().map(|event| (node_id, event))).await?;
     Ok(true)
 }
@@ -134,7 +134,7 @@ impl Store {
             Box::pin(async move {
                 let node_id = run::wake_one(conn, report.at, report.run_id).await?;
                 let values = report_values(report.at, report.run_id, &report.kind)?;
-                conn.later(REPORT, values).await?;
+                conn.execute(REPORT, values).await?;
                 timeline::append(conn, history.iter().map(|event| (node_id, event))).await
             })
         })

@@ -24,29 +24,27 @@ use std::str::FromStr;
 
 use futures::TryStreamExt as _;
 use gpuaas_types::Timestamp;
+use rusqlite::types::FromSql;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::types::Json;
-use sqlx::{
-    AssertSqlSafe, Executor as _, PgConnection, Postgres, Row as _, Sqlite, SqliteConnection,
-    Transaction,
-};
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row as _, Transaction};
+use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::Flight;
 use crate::error::StoreError;
-use crate::together::{Lite, Waiting};
+use crate::lite::{Lite, LiteRow, Reader};
 
 /// A connection to either database.
 pub(crate) enum Conn {
     Pg(Transaction<'static, Postgres>),
     PgRead { connection: PoolConnection<Postgres>, _flight: Flight },
-    Lite(Box<Lite>),
-    LiteRead { connection: PoolConnection<Sqlite>, _flight: Flight },
+    Lite(OwnedMutexGuard<Lite>),
+    LiteRead { reader: Reader, _flight: Flight },
 }
 
 /// A value to bind.
@@ -132,9 +130,6 @@ macro_rules! args {
 }
 pub(crate) use args;
 
-/// Rows in one insert that may travel with other statements.
-const FEW_ROWS: usize = 8;
-
 /// A statement's text.
 pub(crate) type Sql = Cow<'static, str>;
 
@@ -172,39 +167,37 @@ fn in_dialect(sql: Sql, postgres: bool) -> Sql {
     Cow::Owned(sql.replace("{SKIP}", skip).replace("{LOCK}", lock))
 }
 
-macro_rules! bind_all {
-    ($sql:expr, $args:expr, $db:ty, $arguments:ty) => {{
-        let mut query: sqlx::query::Query<'_, $db, $arguments> = match $sql {
-            Cow::Borrowed(text) => sqlx::query(text),
-            Cow::Owned(text) => sqlx::query(AssertSqlSafe(text)),
+fn pg_query(sql: Sql, args: Vec<Val>) -> sqlx::query::Query<'static, Postgres, PgArguments> {
+    let mut query = match sql {
+        Cow::Borrowed(text) => sqlx::query(text),
+        Cow::Owned(text) => sqlx::query(AssertSqlSafe(text)),
+    };
+    for value in args {
+        query = match value {
+            Val::Int(v) => query.bind(v),
+            Val::Bool(v) => query.bind(v),
+            Val::Text(v) => query.bind(v),
+            Val::Id(v) => query.bind(v),
+            Val::Bytes(v) => query.bind(v),
+            Val::Json(v) => query.bind(v.map(Json)),
         };
-        for value in $args {
-            query = match value {
-                Val::Int(v) => query.bind(v),
-                Val::Bool(v) => query.bind(v),
-                Val::Text(v) => query.bind(v),
-                Val::Id(v) => query.bind(v),
-                Val::Bytes(v) => query.bind(v),
-                Val::Json(v) => query.bind(v.map(Json)),
-            };
-        }
-        query
-    }};
+    }
+    query
 }
 
 enum Either<'c> {
     Pg(&'c mut PgConnection),
-    Lite(&'c mut SqliteConnection),
+    Lite(&'c mut Lite),
 }
 
 impl Conn {
-    fn either(&mut self) -> Either<'_> {
-        match self {
+    fn either(&mut self) -> Result<Either<'_>, StoreError> {
+        Ok(match self {
             Self::Pg(transaction) => Either::Pg(transaction),
             Self::PgRead { connection, .. } => Either::Pg(connection),
-            Self::Lite(lite) => Either::Lite(&mut lite.connection),
-            Self::LiteRead { connection, .. } => Either::Lite(connection),
-        }
+            Self::Lite(lite) => Either::Lite(lite),
+            Self::LiteRead { reader, .. } => Either::Lite(reader.lite()?),
+        })
     }
 
     /// Runs a statement; answers how many rows it changed.
@@ -213,91 +206,12 @@ impl Conn {
         sql: impl Into<Sql>,
         args: Vec<Val>,
     ) -> Result<u64, StoreError> {
-        let (sql, args) = self.with_waiting(sql.into(), args);
-        match self.either() {
+        match self.either()? {
             Either::Pg(connection) => {
-                let sql = in_dialect(sql, true);
-                let done = bind_all!(sql, args, Postgres, PgArguments).execute(connection).await?;
-                Ok(done.rows_affected())
+                let sql = in_dialect(sql.into(), true);
+                Ok(pg_query(sql, args).execute(connection).await?.rows_affected())
             }
-            Either::Lite(connection) => {
-                let sql = in_dialect(sql, false);
-                let query = bind_all!(sql, args, Sqlite, SqliteArguments);
-                let mut steps = connection.fetch_many(query);
-                let mut changed = 0;
-                // The last statement is the one that was asked for.
-                while let Some(step) = steps.try_next().await? {
-                    changed = step.left().map_or(changed, |done| done.rows_affected());
-                }
-                Ok(changed)
-            }
-        }
-    }
-
-    /// Runs a statement, without rows, whose answer nobody needs: on SQLite it waits for the next
-    /// one (`together`).
-    pub(crate) async fn later(
-        &mut self,
-        sql: impl Into<Sql>,
-        args: Vec<Val>,
-    ) -> Result<(), StoreError> {
-        let Self::Lite(lite) = self else {
-            return self.execute(sql, args).await.map(drop);
-        };
-        lite.waiting.add(&in_dialect(sql.into(), false), args);
-        if lite.waiting.is_full() { self.flush().await } else { Ok(()) }
-    }
-
-    /// Runs a statement that is all of its request: on SQLite the whole transaction is one trip.
-    /// What the caller finds wrong with the rows undoes nothing.
-    pub(crate) async fn whole(
-        &mut self,
-        sql: &'static str,
-        args: Vec<Val>,
-    ) -> Result<Vec<Row>, StoreError> {
-        let Self::Lite(lite) = self else { return self.all(sql, args).await };
-        if !lite.waiting.only_begins() {
-            return self.all(sql, args).await;
-        }
-        lite.waiting.add(&in_dialect(sql.into(), false), args);
-        let rows = self.all("COMMIT", Vec::new()).await?;
-        if let Self::Lite(lite) = self {
-            lite.ended = true;
-        }
-        Ok(rows)
-    }
-
-    /// Whether the transaction that waits or runs has ended by itself; asking forgets it.
-    pub(crate) fn take_ended(&mut self) -> bool {
-        let Self::Lite(lite) = self else { return false };
-        std::mem::take(&mut lite.ended)
-    }
-
-    /// Runs what waits.
-    pub(crate) async fn flush(&mut self) -> Result<(), StoreError> {
-        let Self::Lite(lite) = self else { return Ok(()) };
-        if lite.waiting.is_empty() {
-            return Ok(());
-        }
-        let (sql, args) = lite.waiting.take();
-        self.execute(sql, args).await.map(drop)
-    }
-
-    fn with_waiting(&mut self, sql: Sql, args: Vec<Val>) -> (Sql, Vec<Val>) {
-        let Self::Lite(lite) = self else { return (sql, args) };
-        lite.trips += 1;
-        lite.waiting.and(in_dialect(sql, false), args)
-    }
-
-    /// How often statements were sent to an SQLite file to be written.
-    pub(crate) fn trips(&self) -> u64 {
-        if let Self::Lite(lite) = self { lite.trips } else { 0 }
-    }
-
-    /// Forgets what waits, because its request failed.
-    pub(crate) fn forget_waiting(&mut self) {
-        if let Self::Lite(lite) = self {
-            lite.waiting = Waiting::default();
+            Either::Lite(lite) => lite.execute(&in_dialect(sql.into(), false), &args),
         }
     }
 
@@ -307,25 +221,17 @@ impl Conn {
         sql: impl Into<Sql>,
         args: Vec<Val>,
     ) -> Result<Vec<Row>, StoreError> {
-        let (sql, args) = self.with_waiting(sql.into(), args);
-        Ok(match self.either() {
+        match self.either()? {
             Either::Pg(connection) => {
-                let sql = in_dialect(sql, true);
-                bind_all!(sql, args, Postgres, PgArguments)
-                    .fetch(connection)
-                    .map_ok(Row::Pg)
-                    .try_collect()
-                    .await?
+                let sql = in_dialect(sql.into(), true);
+                let rows = pg_query(sql, args).fetch(connection).map_ok(Row::Pg);
+                Ok(rows.try_collect().await?)
             }
-            Either::Lite(connection) => {
-                let sql = in_dialect(sql, false);
-                bind_all!(sql, args, Sqlite, SqliteArguments)
-                    .fetch(connection)
-                    .map_ok(Row::Lite)
-                    .try_collect()
-                    .await?
+            Either::Lite(lite) => {
+                let rows = lite.all(&in_dialect(sql.into(), false), &args)?;
+                Ok(rows.into_iter().map(Row::Lite).collect())
             }
-        })
+        }
     }
 
     /// Runs a statement; answers its first row.
@@ -357,14 +263,7 @@ impl Conn {
                 }
                 sql.push(')');
             }
-            let few = chunk.len() <= FEW_ROWS;
-            let values = chunk.into_iter().flatten().collect();
-            if few {
-                self.later(sql, values).await?;
-            } else {
-                self.flush().await?;
-                self.execute(sql, values).await?;
-            }
+            self.execute(sql, chunk.into_iter().flatten().collect()).await?;
         }
         Ok(())
     }
@@ -373,25 +272,16 @@ impl Conn {
 /// A row of either database.
 pub(crate) enum Row {
     Pg(PgRow),
-    Lite(SqliteRow),
+    Lite(LiteRow),
 }
 
 /// A type that both databases can hand out.
 pub(crate) trait Column:
-    sqlx::Type<Postgres>
-    + sqlx::Type<Sqlite>
-    + for<'r> sqlx::Decode<'r, Postgres>
-    + for<'r> sqlx::Decode<'r, Sqlite>
+    sqlx::Type<Postgres> + for<'r> sqlx::Decode<'r, Postgres> + FromSql
 {
 }
 
-impl<T> Column for T where
-    T: sqlx::Type<Postgres>
-        + sqlx::Type<Sqlite>
-        + for<'r> sqlx::Decode<'r, Postgres>
-        + for<'r> sqlx::Decode<'r, Sqlite>
-{
-}
+impl<T> Column for T where T: sqlx::Type<Postgres> + for<'r> sqlx::Decode<'r, Postgres> + FromSql {}
 
 impl Row {
     /// The columns from left to right.
@@ -402,7 +292,7 @@ impl Row {
     fn get<T: Column>(&self, index: usize) -> Result<T, StoreError> {
         Ok(match self {
             Self::Pg(row) => row.try_get(index)?,
-            Self::Lite(row) => row.try_get(index)?,
+            Self::Lite(row) => row.get(index)?,
         })
     }
 }
@@ -461,11 +351,7 @@ impl Cols<'_> {
 
     /// The next column, JSON.
     pub(crate) fn json<T: DeserializeOwned + 'static>(&mut self) -> Result<T, StoreError> {
-        self.at += 1;
-        Ok(match self.row {
-            Row::Pg(row) => row.try_get::<Json<T>, _>(self.at - 1)?.0,
-            Row::Lite(row) => row.try_get::<Json<T>, _>(self.at - 1)?.0,
-        })
+        self.opt_json()?.ok_or_else(|| StoreError::corrupt("value", "it is missing"))
     }
 
     /// The next column, JSON or null.
@@ -473,10 +359,13 @@ impl Cols<'_> {
         &mut self,
     ) -> Result<Option<T>, StoreError> {
         self.at += 1;
-        Ok(match self.row {
-            Row::Pg(row) => row.try_get::<Option<Json<T>>, _>(self.at - 1)?,
-            Row::Lite(row) => row.try_get::<Option<Json<T>>, _>(self.at - 1)?,
+        match self.row {
+            Row::Pg(row) => Ok(row.try_get::<Option<Json<T>>, _>(self.at - 1)?.map(|json| json.0)),
+            Row::Lite(row) => {
+                let text = row.text(self.at - 1)?;
+                let value = text.map(serde_json::from_str).transpose();
+                value.map_err(|error| StoreError::corrupt("value", error))
+            }
         }
-        .map(|json| json.0))
     }
 }

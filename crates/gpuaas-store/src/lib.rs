@@ -25,7 +25,7 @@
 //! two transactions cannot wait for each other.
 //!
 //! # Writes
-//! On SQLite all writes go through one task that commits in groups (`writer`, read there why).
+//! On SQLite all writes go through one writer that commits in groups (`writer`, read there why).
 //! On PostgreSQL each write is a transaction of its own on the pool.
 //!
 //! # Secrets
@@ -34,10 +34,13 @@
 mod agent;
 mod audit;
 mod batch;
+mod bundle;
 mod db;
 mod drift;
 mod error;
+mod gate;
 mod journal;
+mod lite;
 mod lookups;
 mod node;
 mod open;
@@ -50,8 +53,8 @@ mod run;
 mod scratch;
 mod seal;
 mod site;
+mod task_key;
 mod timeline;
-mod together;
 mod token;
 mod watch;
 mod writer;
@@ -61,7 +64,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
 use gpuaas_types::NodeId;
-use sqlx::{PgPool, SqlitePool};
+use sqlx::PgPool;
 use tokio::sync::{broadcast, watch as signal};
 
 pub use agent::Heartbeat;
@@ -69,8 +72,10 @@ pub use audit::{AuditEntry, IdempotencyKey, NewAudit};
 pub use batch::{
     BatchAdvance, BatchCommand, BeginMember, MemberRun, NewBatch, StoredBatch, StoredMember,
 };
+pub use bundle::{BundleApproval, BundleKey, NewBundle, StoredBundle};
 pub use drift::{ListedDrift, MissedWork, SweepFinding, SweepSubject};
 pub use error::StoreError;
+pub use gate::StoredGate;
 pub use journal::BatchScope;
 pub use node::{ListedNode, NewNode, NewRun, NodeFilter, Onboard, Onboarded, RunBrief, StartRun};
 pub use order::Order;
@@ -84,6 +89,7 @@ pub use token::{Enroll, Enrolled, NewToken, TokenFault, TokenGrant, TokenPurpose
 pub use watch::{MachineRead, ObservedEvent, WatchBatch, WatchLease, Watched};
 
 use db::Conn;
+use lite::Readers;
 use writer::{Writer, Written};
 
 /// The state of a control plane. Cheap to clone; see the crate's text.
@@ -113,7 +119,7 @@ impl Drop for Flight {
 
 enum Db {
     Pg(PgPool),
-    Lite { writer: Writer, readers: SqlitePool },
+    Lite { writer: Writer, readers: Readers },
 }
 
 impl std::fmt::Debug for Store {
@@ -221,7 +227,7 @@ impl Store {
         Ok(match &self.inner.db {
             Db::Pg(pool) => Conn::PgRead { connection: pool.acquire().await?, _flight },
             Db::Lite { readers, .. } => {
-                Conn::LiteRead { connection: readers.acquire().await?, _flight }
+                Conn::LiteRead { reader: readers.acquire().await?, _flight }
             }
         })
     }

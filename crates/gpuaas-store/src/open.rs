@@ -7,23 +7,34 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite_migration::{M, Migrations};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, PgPool};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Mutex, broadcast, watch};
 use tokio::time::timeout;
 
 use crate::db::args;
 use crate::error::StoreError;
+use crate::lite::{Place as Lite, Readers};
 use crate::seal::MasterKey;
 use crate::writer::{Writer, Written};
 use crate::{Db, Inner, Store};
 
-static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
+/// `migrations/sqlite`, in the order of the names. SQLite's `user_version` counts them, so nothing
+/// is ever put between two of them.
+const SQLITE: &[M<'_>] = &[
+    M::up(include_str!("../migrations/sqlite/0001_init.sql")),
+    M::up(include_str!("../migrations/sqlite/0010_drift.sql")),
+    M::up(include_str!("../migrations/sqlite/0011_pace.sql")),
+    M::up(include_str!("../migrations/sqlite/0012_waiting_task.sql")),
+    M::up(include_str!("../migrations/sqlite/0013_event_window.sql")),
+    M::up(include_str!("../migrations/sqlite/0040_batch.sql")),
+    M::up(include_str!("../migrations/sqlite/0050_bundle.sql")),
+    M::up(include_str!("../migrations/sqlite/0060_task_key.sql")),
+];
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 
-const READERS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 16;
 /// Room for every statement, and for the lengths that lists come in.
 const STATEMENTS: usize = 256;
@@ -38,28 +49,29 @@ impl Store {
     /// [`StoreError::Open`] with code `database_url_invalid`, `database_unreachable`,
     /// `database_unwritable`, `migration_failed` or `master_key_wrong`, each with a hint.
     pub async fn open(url: &str, key: MasterKey) -> Result<Self, StoreError> {
-        Self::open_as(url, key, SqliteSynchronous::Full).await
-    }
-
-    /// The same, but an SQLite file is not synced to the disk: a power failure loses what was
-    /// written last, or all of it. For simulations, whose files nobody reads again.
-    ///
-    /// # Errors
-    /// See [`Store::open`].
-    pub async fn open_unsynced(url: &str, key: MasterKey) -> Result<Self, StoreError> {
-        Self::open_as(url, key, SqliteSynchronous::Off).await
-    }
-
-    async fn open_as(
-        url: &str,
-        key: MasterKey,
-        sync: SqliteSynchronous,
-    ) -> Result<Self, StoreError> {
         let written = Arc::new(Written::default());
         let db = match Place::parse(url)? {
             Place::Postgres(options) => Db::Pg(postgres(*options).await?),
-            Place::File(path) => sqlite(&path, sync, Arc::clone(&written)).await?,
+            Place::File(path) => {
+                make_private(&path)?;
+                sqlite(Lite::File(path), Arc::clone(&written))?
+            }
         };
+        Self::opened(db, key, written).await
+    }
+
+    /// An empty SQLite database in memory, gone with the last clone of the store. For simulations,
+    /// which nobody reads again.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`], or the database's.
+    pub async fn in_memory(key: MasterKey) -> Result<Self, StoreError> {
+        let written = Arc::new(Written::default());
+        let db = sqlite(Lite::Memory, Arc::clone(&written))?;
+        Self::opened(db, key, written).await
+    }
+
+    async fn opened(db: Db, key: MasterKey, written: Arc<Written>) -> Result<Self, StoreError> {
         let (due, _) = watch::channel(0);
         let (batches, _) = watch::channel(0);
         let (tasks, _) = broadcast::channel(1024);
@@ -166,33 +178,24 @@ async fn postgres(options: PgConnectOptions) -> Result<PgPool, StoreError> {
         .connect_with(options)
         .await
         .map_err(|error| unreachable(&error))?;
-    POSTGRES.run(&pool).await.map_err(migration_failed)?;
+    POSTGRES.run(&pool).await.map_err(|error| {
+        let newer =
+            matches!(error, MigrateError::VersionMissing(_) | MigrateError::VersionTooNew(..));
+        migration_failed(&error, newer)
+    })?;
     Ok(pool)
 }
 
-async fn sqlite(
-    path: &Path,
-    sync: SqliteSynchronous,
-    written: Arc<Written>,
-) -> Result<Db, StoreError> {
-    make_private(path)?;
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(sync)
-        .foreign_keys(true)
-        .busy_timeout(PATIENCE)
-        .statement_cache_capacity(STATEMENTS);
-    let mut connection = options.connect().await.map_err(|error| unwritable(path, &error))?;
-    SQLITE.run(&mut connection).await.map_err(migration_failed)?;
-    let readers = SqlitePoolOptions::new()
-        .max_connections(READERS)
-        .acquire_timeout(PATIENCE)
-        .connect_with(options.clone().read_only(true))
-        .await
-        .map_err(|error| unwritable(path, &error))?;
-    let writer = Writer::start(options, connection, written);
-    Ok(Db::Lite { writer, readers })
+fn sqlite(place: Lite, written: Arc<Written>) -> Result<Db, StoreError> {
+    let mut lite = place.open().map_err(|error| unwritable(place.path(), &error))?;
+    Migrations::from_slice(SQLITE).to_latest(lite.inner()).map_err(|error| {
+        use rusqlite_migration::{Error, MigrationDefinitionError as Definition};
+        let newer = Error::MigrationDefinition(Definition::DatabaseTooFarAhead);
+        migration_failed(&error, error == newer)
+    })?;
+    let lite = Arc::new(Mutex::new(lite));
+    let readers = Readers::new(place.clone(), Arc::clone(&lite));
+    Ok(Db::Lite { writer: Writer::start(place, lite, written)?, readers })
 }
 
 /// Makes the file before SQLite does: SQLite gives its companions the file's mode.
@@ -215,13 +218,27 @@ fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
     )
 }
 
-fn migration_failed(error: MigrateError) -> StoreError {
-    let hint = match error {
-        MigrateError::VersionMissing(_) | MigrateError::VersionTooNew(..) => {
-            "the database was used by a newer gpuaas: start that version"
-        }
-        _ => "check that the database belongs to gpuaas and that its user may create tables",
+fn migration_failed(error: &dyn std::fmt::Display, newer: bool) -> StoreError {
+    let hint = if newer {
+        "the database was used by a newer gpuaas: start that version"
+    } else {
+        "check that the database belongs to gpuaas and that its user may create tables"
     };
     let detail = format!("the tables of the database could not be brought up to date: {error}");
     StoreError::open("migration_failed", detail, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_folder_is_a_migration() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/sqlite");
+        let mut files: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let texts = files.iter().map(|file| M::up(fs::read_to_string(file).unwrap().leak()));
+        assert_eq!(SQLITE, texts.collect::<Vec<_>>());
+    }
 }

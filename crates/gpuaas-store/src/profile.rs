@@ -1,6 +1,6 @@
 //! Profiles. A change makes a new revision; a run pins one, and none is ever changed.
 
-use gpuaas_types::api::{ProfileResource, ProfileStatus, Resource};
+use gpuaas_types::api::{BundlePin, ProfileResource, ProfileStatus, Resource};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, Timestamp};
 
@@ -19,16 +19,16 @@ pub struct ProfileRevision {
     pub revision: i64,
     /// What it says.
     pub spec: ProfileSpec,
-    /// Digest that its bundle reference resolved to; empty without a bundle.
-    pub bundle_digest: String,
+    /// The site bundle and what it requires, in the order to run them; empty without a bundle.
+    pub bundle_pins: Vec<BundlePin>,
 }
 
 macro_rules! profile_select {
     ($rest:literal) => {
         concat!(
             "SELECT profile.id, profile_revision.spec, profile.name, \
-             profile_revision.bundle_digest, profile.revision, profile.created_at, \
-             profile.updated_at FROM profile JOIN profile_revision \
+             profile_revision.bundle_digest, profile_revision.bundle_pins, \
+             profile.revision, profile.created_at, profile.updated_at FROM profile JOIN profile_revision \
              ON profile_revision.profile_id = profile.id \
              AND profile_revision.revision = profile.revision ",
             $rest
@@ -40,7 +40,11 @@ fn profile(mut cols: Cols<'_>) -> Result<ProfileResource, StoreError> {
     Ok(Resource {
         id: cols.id(ProfileId)?,
         spec: cols.json()?,
-        status: ProfileStatus { name: cols.next()?, site_bootstrap_bundle_digest: cols.next()? },
+        status: ProfileStatus {
+            name: cols.next()?,
+            site_bootstrap_bundle_digest: cols.next()?,
+            bundle_pins: cols.json()?,
+        },
         revision: cols.next()?,
         created_at: cols.at()?,
         updated_at: cols.at()?,
@@ -53,19 +57,22 @@ async fn add_revision(
     id: ProfileId,
     revision: i64,
     spec: Val,
-    bundle_digest: &str,
+    pins: &[BundlePin],
 ) -> Result<(), StoreError> {
+    let digest = pins.last().map_or("", |pin| pin.digest.as_str());
+    let values =
+        vec![id.0.into(), revision.into(), spec, digest.into(), Val::json(&pins)?, now.into()];
     conn.execute(
-        "INSERT INTO profile_revision (profile_id, revision, spec, bundle_digest, created_at) \
-         VALUES ($1, $2, $3, $4, $5)",
-        vec![id.0.into(), revision.into(), spec, bundle_digest.into(), now.into()],
+        "INSERT INTO profile_revision (profile_id, revision, spec, bundle_digest, bundle_pins, \
+         created_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        values,
     )
     .await
     .map(drop)
 }
 
 impl Store {
-    /// Adds a profile at revision 1. `bundle_digest`: what its bundle reference resolved to.
+    /// Adds a profile at revision 1. `pins`: what its bundle reference resolved to.
     ///
     /// # Errors
     /// `profile_name_taken`, or the database's.
@@ -75,9 +82,9 @@ impl Store {
         id: ProfileId,
         name: &str,
         spec: &ProfileSpec,
-        bundle_digest: &str,
+        pins: &[BundlePin],
     ) -> Result<ProfileResource, StoreError> {
-        let (owned, digest) = (name.to_owned(), bundle_digest.to_owned());
+        let (owned, pins) = (name.to_owned(), pins.to_vec());
         let value = Val::json(spec)?;
         self.write(move |conn| {
             Box::pin(async move {
@@ -92,7 +99,7 @@ impl Store {
                     let detail = format!("a profile named {owned} exists");
                     return Err(StoreError::conflict("profile_name_taken", detail));
                 }
-                add_revision(conn, now, id, 1, value, &digest).await
+                add_revision(conn, now, id, 1, value, &pins).await
             })
         })
         .await?;
@@ -108,9 +115,9 @@ impl Store {
         now: Timestamp,
         name: &str,
         spec: &ProfileSpec,
-        bundle_digest: &str,
+        pins: &[BundlePin],
     ) -> Result<ProfileResource, StoreError> {
-        let (owned, digest) = (name.to_owned(), bundle_digest.to_owned());
+        let (owned, pins) = (name.to_owned(), pins.to_vec());
         let value = Val::json(spec)?;
         self.write(move |conn| {
             Box::pin(async move {
@@ -124,7 +131,7 @@ impl Store {
                 let row = row.ok_or_else(|| StoreError::not_found("profile", &owned))?;
                 let mut cols = row.cols();
                 let (id, revision) = (cols.id(ProfileId)?, cols.next()?);
-                add_revision(conn, now, id, revision, value, &digest).await
+                add_revision(conn, now, id, revision, value, &pins).await
             })
         })
         .await?;
@@ -174,7 +181,7 @@ impl Store {
             .reader()
             .await?
             .first(
-                "SELECT profile.name, profile_revision.spec, profile_revision.bundle_digest \
+                "SELECT profile.name, profile_revision.spec, profile_revision.bundle_pins \
                  FROM profile_revision JOIN profile ON profile.id = profile_revision.profile_id \
                  WHERE profile_id = $1 AND profile_revision.revision = $2",
                 args![id.0, revision],
@@ -189,7 +196,7 @@ impl Store {
             name: cols.next()?,
             revision,
             spec: cols.json()?,
-            bundle_digest: cols.next()?,
+            bundle_pins: cols.json()?,
         })
     }
 }

@@ -144,7 +144,7 @@ pub(crate) fn word_of<T: serde::Serialize>(value: &T) -> Result<String, StoreErr
     }
 }
 
-fn serde_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, StoreError> {
+pub(crate) fn serde_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, StoreError> {
     serde_json::from_value(serde_json::Value::from(word))
         .map_err(|error| StoreError::corrupt("word", error))
 }

@@ -155,7 +155,7 @@ pub(crate) async fn wake(
         let sql = with_list(WAKE, 2, ids.len());
         let mut args = args![now];
         args.extend(ids.into_iter().map(Val::from));
-        conn.later(sql, args).await?;
+        conn.execute(sql, args).await?;
     }
     Ok(())
 }
@@ -250,7 +250,7 @@ async fn change_node(
     let state = change.state.map(NodeState::as_str);
     let values = args![run.node_id.0, state, change.system_id.as_deref(), now];
     if change.system_id.is_none() {
-        return conn.later(CHANGE, values).await;
+        return conn.execute(CHANGE, values).await.map(drop);
     }
     match conn.execute(CHANGE, values).await {
         // Another node took the machine between the look and the write.
@@ -264,7 +264,7 @@ async fn change_node(
 }
 
 async fn write_attempt(conn: &mut Conn, run_id: RunId, intent: &Intent) -> Result<(), StoreError> {
-    conn.later(
+    conn.execute(
         "INSERT INTO effect_attempt (id, run_id, step, effect, number, at, before_status, \
          outcome, ended_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
          ON CONFLICT (id) DO UPDATE SET outcome = excluded.outcome, \
@@ -282,6 +282,7 @@ async fn write_attempt(conn: &mut Conn, run_id: RunId, intent: &Intent) -> Resul
         ],
     )
     .await
+    .map(drop)
 }
 
 async fn write_tasks(
@@ -291,7 +292,7 @@ async fn write_tasks(
     tasks: &[NewTask],
 ) -> Result<(), StoreError> {
     for task in tasks {
-        conn.later(
+        conn.execute(
             "INSERT INTO node_task (id, node_id, run_id, spec, created_at, expires_at) \
              VALUES ($1, $2, $3, $4, $5, $6)",
             vec![
@@ -362,7 +363,7 @@ impl Store {
         let mut runs = self
             .write(move |conn| {
                 Box::pin(async move {
-                    let rows = conn.whole(CLAIM, args![now, lease_until, limit]).await?;
+                    let rows = conn.all(CLAIM, args![now, lease_until, limit]).await?;
                     rows.iter().map(|row| rows::run(&mut row.cols())).collect::<Result<Vec<_>, _>>()
                 })
             })

@@ -175,7 +175,7 @@ impl Store {
     pub(crate) async fn secret(
         &self,
         owner: Uuid,
-        name: &'static str,
+        name: &str,
     ) -> Result<Option<Secret>, StoreError> {
         let row = self
             .reader()
@@ -191,7 +191,7 @@ impl Store {
 pub(crate) async fn put_secret(
     conn: &mut Conn,
     owner: Uuid,
-    name: &'static str,
+    name: &str,
     sealed: Vec<u8>,
 ) -> Result<(), StoreError> {
     conn.execute(

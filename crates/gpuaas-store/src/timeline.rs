@@ -55,6 +55,21 @@ macro_rules! timeline_select {
 }
 
 impl Store {
+    /// Adds to the history of a node, and does nothing else.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn add_history(
+        &self,
+        node_id: NodeId,
+        events: Vec<TimelineEvent>,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move { append(conn, events.iter().map(|event| (node_id, event))).await })
+        })
+        .await
+    }
+
     /// History of a node in the order it was written, at most `limit` lines after position
     /// `after` (0: from the beginning).
     ///

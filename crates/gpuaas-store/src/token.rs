@@ -185,12 +185,13 @@ pub(crate) async fn revoke_unused(
     now: Timestamp,
     run_id: RunId,
 ) -> Result<(), StoreError> {
-    conn.later(
+    conn.execute(
         "UPDATE token SET revoked_at = $2 WHERE run_id = $1 AND used_at IS NULL \
          AND revoked_at IS NULL AND purpose IN ('bootstrap', 'enrollment')",
         args![run_id.0, now],
     )
     .await
+    .map(drop)
 }
 
 pub(crate) async fn start_clock(
@@ -198,12 +199,13 @@ pub(crate) async fn start_clock(
     run_id: RunId,
     expires_at: Timestamp,
 ) -> Result<(), StoreError> {
-    conn.later(
+    conn.execute(
         "UPDATE token SET expires_at = $2 WHERE run_id = $1 AND expires_at IS NULL \
          AND used_at IS NULL AND revoked_at IS NULL AND purpose IN ('bootstrap', 'enrollment')",
         args![run_id.0, expires_at],
     )
     .await
+    .map(drop)
 }
 
 struct Stored {
@@ -284,13 +286,14 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
     let node_id = token.grant.node_id.ok_or_else(unknown)?;
 
     // Whoever was the node's agent before is not any more.
-    conn.later(
+    conn.execute(
         "UPDATE token SET revoked_at = $2 WHERE node_id = $1 AND purpose = 'agent' \
          AND revoked_at IS NULL",
         args![node_id.0, now],
     )
     .await?;
-    conn.later("UPDATE token SET used_at = $2 WHERE id = $1", args![token.grant.id.0, now]).await?;
+    conn.execute("UPDATE token SET used_at = $2 WHERE id = $1", args![token.grant.id.0, now])
+        .await?;
     let credential = NewToken {
         id: asked.credential_id,
         hash: asked.credential_hash,

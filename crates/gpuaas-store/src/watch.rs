@@ -89,7 +89,7 @@ pub(crate) async fn put_read(
     node_id: NodeId,
     read: &Observation,
 ) -> Result<(), StoreError> {
-    conn.later(
+    conn.execute(
         "INSERT INTO observation (node_id, status, status_at, event_id, machine, read_at, \
          vanished, rebooted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
          ON CONFLICT (node_id) DO UPDATE SET \
@@ -113,6 +113,7 @@ pub(crate) async fn put_read(
         ],
     )
     .await
+    .map(drop)
 }
 
 async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreError> {
@@ -122,7 +123,7 @@ async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreEr
     if let Some(status) = *status {
         let mut values = args![node_id.0, status, *at, *event_id, *rebooted_at];
         values.push(alarm);
-        conn.later(
+        conn.execute(
             "INSERT INTO observation (node_id, status, status_at, event_id, read_at, vanished, \
              rebooted_at, alarm) VALUES ($1, $2, $3, $4, 0, FALSE, $5, $6) \
              ON CONFLICT (node_id) DO UPDATE SET status = excluded.status, \
@@ -136,7 +137,7 @@ async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreEr
     } else {
         let mut values = args![node_id.0, *event_id, *rebooted_at];
         values.push(alarm);
-        conn.later(
+        conn.execute(
             "UPDATE observation SET event_id = $2, rebooted_at = COALESCE($3, rebooted_at), \
              alarm = COALESCE($4, alarm) WHERE node_id = $1 AND event_id < $2",
             values,
@@ -174,7 +175,7 @@ async fn write_batch(
     }
     timeline::append(conn, batch.timeline.iter().map(|(node_id, event)| (*node_id, event))).await?;
     if batch.event_cursor.is_some() {
-        conn.later(
+        conn.execute(
             "UPDATE site_watch SET event_cursor = $2, event_window = $3 WHERE site_id = $1",
             args![lease.site_id.0, batch.event_cursor, Val::json(&batch.event_window)?],
         )

@@ -5,13 +5,14 @@
 //! meanwhile queue for the file's lock, where each polls and none is woken in order. A control
 //! plane must not lose its last commits when the power goes, so `NORMAL` is not an answer.
 //!
-//! Instead all writes of a process go through one task. It takes what has queued up, at most
+//! Instead all writes of a process go through one writer. It takes what has queued up, at most
 //! [`GROUP`] requests, and runs them in one transaction: `BEGIN IMMEDIATE`, for each request a
 //! `SAVEPOINT`, one `COMMIT`, and only then the answers. A request alone pays what it always
 //! paid; under load the fsync is shared and throughput grows with the queue instead of the queue
 //! with the load. Nobody hears "done" before the disk has it.
 //!
-//! Statements of a request travel to SQLite's thread together where they can ([`crate::together`]).
+//! Because a commit waits for the disk, the writer has a thread of its own. In memory it waits for
+//! nothing, so it is a task beside its callers.
 //!
 //! Requests in a group stay strangers:
 //! - A request that fails is rolled back to its savepoint; the others are kept. A group of one
@@ -29,15 +30,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
+use futures::executor::block_on;
 use futures::future::BoxFuture;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::db::Conn;
 use crate::error::StoreError;
-use crate::together::{BEGIN, Lite};
+use crate::lite::{Place, Shared};
 
 /// Most requests in one transaction.
 pub(crate) const GROUP: usize = 256;
@@ -79,23 +80,32 @@ impl Written {
     }
 }
 
-/// Hands requests to the writer task, which lives as long as any clone of this.
+/// Hands requests to the writer, which lives as long as any clone of this.
 #[derive(Clone)]
 pub(crate) struct Writer {
     queue: mpsc::Sender<Message>,
 }
 
 impl Writer {
-    /// Starts the task on an open connection.
+    /// Starts it on an open connection.
+    ///
+    /// # Errors
+    /// `database_unavailable` when there is no room for a thread.
     pub(crate) fn start(
-        options: SqliteConnectOptions,
-        connection: SqliteConnection,
+        place: Place,
+        lite: Shared,
         written: Arc<Written>,
-    ) -> Self {
+    ) -> Result<Self, StoreError> {
         let (queue, inbox) = mpsc::channel(QUEUE);
-        let task = Task { options, conn: Conn::Lite(Box::new(Lite::new(connection))), written };
-        tokio::spawn(task.run(inbox));
-        Self { queue }
+        let in_memory = place == Place::Memory;
+        let running = Task { place, lite, written }.run(inbox);
+        if in_memory {
+            tokio::spawn(running);
+        } else {
+            let thread = thread::Builder::new().name("gpuaas-writer".to_owned());
+            thread.spawn(move || block_on(running)).map_err(StoreError::unavailable)?;
+        }
+        Ok(Self { queue })
     }
 
     /// Queues `work` and waits until it is committed.
@@ -130,8 +140,8 @@ fn stopped() -> StoreError {
 }
 
 struct Task {
-    options: SqliteConnectOptions,
-    conn: Conn,
+    place: Place,
+    lite: Shared,
     written: Arc<Written>,
 }
 
@@ -151,11 +161,7 @@ impl Task {
                 self.group(group).await;
             }
         }
-        if let Conn::Lite(lite) = self.conn
-            && let Err(error) = lite.connection.close().await
-        {
-            tracing::warn!(%error, "closing the database file failed");
-        }
+        drop(self.lite);
         for done in closing {
             done.send(()).ok();
         }
@@ -164,91 +170,62 @@ impl Task {
     async fn group(&mut self, group: Vec<Job>) {
         let size = group.len();
         let mut answers = Vec::with_capacity(size);
-        let kept = self.transact(group, &mut answers).await;
+        let mut conn = Conn::Lite(Arc::clone(&self.lite).lock_owned().await);
+        let kept = transact(&mut conn, group, &mut answers).await;
         if kept.is_ok() {
             self.written.note(size);
         } else {
-            self.recover().await;
+            self.recover(&mut conn).await;
         }
-        for (answer, own) in answers {
-            answer(kept.clone().and(own));
+        drop(conn);
+        for answer in answers {
+            answer(kept.clone());
         }
     }
 
-    /// Runs every job and commits. With its answer each leaves what became of its own last
-    /// statements. Jobs not reached after a failure drop their sender, which tells their callers
-    /// that the write was not made.
-    async fn transact(
-        &mut self,
-        mut group: Vec<Job>,
-        answers: &mut Vec<(Answer, Result<(), StoreError>)>,
-    ) -> Result<(), StoreError> {
-        if group.len() > 1 {
-            return self.transact_several(group, answers).await;
-        }
-        let Some(job) = group.pop() else { return Ok(()) };
-        self.conn.later(BEGIN, Vec::new()).await?;
-        if !self.run_job(job, "ROLLBACK", answers).await? || self.conn.take_ended() {
-            return Ok(());
-        }
-        self.end("COMMIT").await
-    }
-
-    async fn transact_several(
-        &mut self,
-        group: Vec<Job>,
-        answers: &mut Vec<(Answer, Result<(), StoreError>)>,
-    ) -> Result<(), StoreError> {
-        const UNDO: &str = "ROLLBACK TO request;RELEASE request";
-        self.conn.execute(BEGIN, Vec::new()).await?;
-        for job in group {
-            self.conn.later("SAVEPOINT request", Vec::new()).await?;
-            if self.run_job(job, UNDO, answers).await?
-                && let Err(error) = self.end("RELEASE request").await
-            {
-                if let Some((_, own)) = answers.last_mut() {
-                    *own = Err(error);
-                }
-                self.conn.execute(UNDO, Vec::new()).await?;
-            }
-        }
-        self.end("COMMIT").await
-    }
-
-    /// Runs a job, and `undo` if it failed after it had sent anything. Answers whether it worked.
-    async fn run_job(
-        &mut self,
-        job: Job,
-        undo: &'static str,
-        answers: &mut Vec<(Answer, Result<(), StoreError>)>,
-    ) -> Result<bool, StoreError> {
-        let before = self.conn.trips();
-        let Ran { ok, answer } = job(&mut self.conn).await;
-        answers.push((answer, Ok(())));
-        if !ok {
-            self.conn.forget_waiting();
-            if self.conn.trips() > before && !self.conn.take_ended() {
-                self.conn.execute(undo, Vec::new()).await?;
-            }
-        }
-        Ok(ok)
-    }
-
-    /// Sends what waits, and then `text`.
-    async fn end(&mut self, text: &'static str) -> Result<(), StoreError> {
-        self.conn.later(text, Vec::new()).await?;
-        self.conn.flush().await
-    }
-
-    /// Leaves the failed transaction; opens the file anew where even that fails.
-    async fn recover(&mut self) {
-        self.conn.forget_waiting();
-        if self.conn.execute("ROLLBACK", Vec::new()).await.is_ok() {
+    /// Leaves the failed transaction; opens a file anew where even that fails.
+    async fn recover(&self, conn: &mut Conn) {
+        if matches!(conn, Conn::Lite(lite) if lite.is_autocommit())
+            || say(conn, "ROLLBACK").await.is_ok()
+        {
             return;
         }
-        match self.options.connect().await {
-            Ok(connection) => self.conn = Conn::Lite(Box::new(Lite::new(connection))),
+        let (Conn::Lite(lite), Place::File(_)) = (conn, &self.place) else { return };
+        match self.place.open() {
+            Ok(opened) => **lite = opened,
             Err(error) => tracing::error!(%error, "the database file cannot be opened again"),
         }
     }
+}
+
+/// Runs every job and commits. Jobs not reached after a failure drop their sender, which tells
+/// their callers that the write was not made.
+async fn transact(
+    conn: &mut Conn,
+    group: Vec<Job>,
+    answers: &mut Vec<Answer>,
+) -> Result<(), StoreError> {
+    let several = group.len() > 1;
+    say(conn, "BEGIN IMMEDIATE").await?;
+    for job in group {
+        if several {
+            say(conn, "SAVEPOINT request").await?;
+        }
+        let Ran { ok, answer } = job(conn).await;
+        answers.push(answer);
+        match (several, ok) {
+            (false, false) => return say(conn, "ROLLBACK").await,
+            (false, true) => {}
+            (true, true) => say(conn, "RELEASE request").await?,
+            (true, false) => {
+                say(conn, "ROLLBACK TO request").await?;
+                say(conn, "RELEASE request").await?;
+            }
+        }
+    }
+    say(conn, "COMMIT").await
+}
+
+async fn say(conn: &mut Conn, text: &'static str) -> Result<(), StoreError> {
+    conn.execute(text, Vec::new()).await.map(drop)
 }

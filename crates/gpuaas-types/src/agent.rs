@@ -6,12 +6,16 @@
 //! | `GET  /bootstrap/v1/health` | none |
 //! | `GET  /bootstrap/v1/artifacts/sha256/DIGEST` | none: the digest is the secret-free name |
 //! | `POST /bootstrap/v1/runs/RUN/progress` | bootstrap token |
+//! | `POST /bootstrap/v1/runs/RUN/phases` | bootstrap token |
 //! | `POST /agent/v1/enroll` | enrollment token, once |
 //! | `POST /agent/v1/heartbeat` | agent credential |
 //! | `GET  /agent/v1/tasks?wait_seconds=N` | agent credential; long poll |
 //! | `POST /agent/v1/tasks/TASK/result` | agent credential |
+//! | `POST /agent/v1/gates` | agent credential |
 //!
 //! Credentials travel as `Authorization: Bearer`. Each works on its own endpoints only.
+
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +57,139 @@ pub struct Progress {
     pub message: String,
 }
 
+/// How a phase of a bundle ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseOutcome {
+    /// It ran and ended well.
+    Ran,
+    /// It did not have to run.
+    Skipped,
+    /// It ended badly, or did not end in time.
+    Failed,
+}
+
+/// Body of a phase callback: one phase of a site bundle has ended. For the history; no decision
+/// rests on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BundlePhase {
+    /// `name@version`.
+    pub bundle: String,
+    /// The phase's name.
+    pub phase: String,
+    /// How it ended.
+    pub outcome: PhaseOutcome,
+    /// Seconds that it took, by the host's monotonic clock.
+    pub seconds: f64,
+    /// Things that it says it changed.
+    pub changed: usize,
+    /// Why it was skipped, or its last words.
+    #[serde(default)]
+    pub text: String,
+}
+
+/// What a check of a bundle may block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// The node becomes `active`.
+    Active,
+    /// Slices may be handed out.
+    SliceReady,
+    /// Its telemetry can be reached.
+    Telemetry,
+}
+
+impl Gate {
+    /// Every gate.
+    pub const ALL: [Self; 3] = [Self::Active, Self::SliceReady, Self::Telemetry];
+
+    /// Its written form.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::SliceReady => "slice_ready",
+            Self::Telemetry => "telemetry",
+        }
+    }
+}
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|gate| gate.as_str() == text);
+        known.ok_or_else(|| format!("one of {}", Self::ALL.map(Self::as_str).join(", ")))
+    }
+}
+
+/// Whose matter it is that a gate is shut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateClass {
+    /// What other bundles build upon is not in effect: the fabric, packages, the login.
+    HostBaselineIncomplete,
+    /// The baseline is there; what the role of the host adds to it is not in effect.
+    HostSetupIncomplete,
+    /// The agent does not say, or has not said for long.
+    AgentFault,
+}
+
+impl GateClass {
+    /// Its written form.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HostBaselineIncomplete => "host_baseline_incomplete",
+            Self::HostSetupIncomplete => "host_setup_incomplete",
+            Self::AgentFault => "agent_fault",
+        }
+    }
+}
+
+/// A gate's verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateReport {
+    /// The gate.
+    pub gate: Gate,
+    /// Whether nothing blocks it. A gate without checks is shut: nobody looked.
+    pub passed: bool,
+    /// Whose matter it is; none: it passed, or nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<GateClass>,
+    /// Every check.
+    pub checks: Vec<GateCheck>,
+}
+
+/// A check of a gate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateCheck {
+    /// Its name.
+    pub name: String,
+    /// Whether it passes.
+    pub passed: bool,
+    /// What has to be seen.
+    pub expected: String,
+    /// What was seen.
+    pub seen: String,
+    /// What it means when it does not pass; empty when it does.
+    pub reason: String,
+    /// Gates that it blocks now.
+    pub blocks: Vec<Gate>,
+}
+
+/// Body of a gate callback: what the bundles on the host ask of it, and what is so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gates {
+    /// The run that deployed this system.
+    pub run_id: RunId,
+    /// One verdict for each gate that a bundle on the host has a check for.
+    pub gates: Vec<GateReport>,
+}
+
 /// Body of an enrollment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +217,8 @@ pub struct EnrollResponse {
     pub heartbeat_interval_seconds: u32,
     /// Longest task poll, in seconds; 0: the agent asks once after each heartbeat instead.
     pub poll_seconds: u32,
+    /// Whose tasks to carry out.
+    pub task_keys: TaskKeys,
 }
 
 /// Body of a heartbeat.
@@ -92,6 +231,9 @@ pub struct Heartbeat {
     pub agent_version: String,
     /// Seconds since the host booted.
     pub uptime_seconds: f64,
+    /// Revision of the [`TaskKeys`] that it has.
+    #[serde(default)]
+    pub task_keys_revision: i64,
 }
 
 /// What a task asks for. Each kind has its own parameters; there is no shell.
@@ -341,7 +483,7 @@ impl HostCheck {
     }
 }
 
-/// A task handed to an agent.
+/// A task for an agent. It travels in an [`Order`], signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Identifier, to answer with.
@@ -352,11 +494,95 @@ pub struct Task {
     pub expires_at: Timestamp,
 }
 
-/// Answer to a task poll.
+/// What a control plane signs: a task, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskBatch {
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// The node that is to do it.
+    pub node_id: NodeId,
+    /// What it is to do.
+    pub task: Task,
+}
+
+/// A signed task as it travels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignedTask<E> {
+    /// Identifier, to answer with even where the envelope cannot be trusted.
+    pub id: TaskId,
+    /// The envelope around an [`Order`].
+    pub order: E,
+}
+
+/// Answer to a task poll. `E` is the envelope of a signature; this crate knows no signatures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskBatch<E> {
     /// Zero or more tasks.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<SignedTask<E>>,
+}
+
+/// What a key that signs tasks is for at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskKeyState {
+    /// Known to agents before it is used.
+    Staged,
+    /// Signs.
+    Active,
+    /// Signs no more; what it signed counts for a while.
+    Grace,
+    /// Counts no more.
+    Retired,
+}
+
+impl TaskKeyState {
+    /// Stable name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Staged => "staged",
+            Self::Active => "active",
+            Self::Grace => "grace",
+            Self::Retired => "retired",
+        }
+    }
+}
+
+/// A key whose tasks an agent carries out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskKey {
+    /// What it is for.
+    pub state: TaskKeyState,
+    /// Ed25519, 32 bytes in base64.
+    pub public_key: String,
+    /// From when on it does not count; none: not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// The keys that count. An agent has its first set from its enrollment; a later one it takes only
+/// with a signature of a key that counts, and with a greater revision.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskKeys {
+    /// Grows with every change.
+    pub revision: i64,
+    /// Staged, active and grace.
+    pub keys: Vec<TaskKey>,
+}
+
+/// Answer to a heartbeat. `E` as in [`TaskBatch`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeartbeatAnswer<E> {
+    /// False where it was not the first.
+    pub new: bool,
+    /// The envelope around newer [`TaskKeys`].
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub task_keys: Option<E>,
+}
+
+const fn none<E>() -> Option<E> {
+    None
 }
 
 /// One finding of a diagnostics task.

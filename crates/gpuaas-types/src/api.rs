@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use crate::agent::{Gate, GateCheck, GateClass};
 use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
 use crate::lifecycle::{DriftAction, DriftKind, NodeState, RunKind, RunStatus, Step};
 use crate::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -93,6 +94,20 @@ pub struct ProfileStatus {
     /// Digest that the bundle reference resolved to; empty without a bundle.
     #[serde(default)]
     pub site_bootstrap_bundle_digest: String,
+    /// The site bundle with everything that it requires, in the order in which they run. A run
+    /// pins the profile's revision, and with it these bytes.
+    #[serde(default)]
+    pub bundle_pins: Vec<BundlePin>,
+}
+
+/// A bundle, by its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BundlePin {
+    /// `name@version`.
+    pub bundle: String,
+    /// SHA-256 of its archive, 64 hexadecimal digits.
+    pub digest: String,
 }
 
 /// A profile at its latest revision.
@@ -185,6 +200,29 @@ pub struct CheckResult {
     pub evidence: String,
     /// When.
     pub at: Timestamp,
+}
+
+/// A gate of a node beside its state: a node may be active and not ready for slices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateView {
+    /// Which.
+    pub gate: Gate,
+    /// Whether it is open now.
+    pub open: bool,
+    /// Whose matter it is that it is shut; none: it is open, or nobody can know yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<GateClass>,
+    /// What we believe, one sentence.
+    pub text: String,
+    /// Since when the agent has said the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// When the agent last spoke of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_at: Option<Timestamp>,
+    /// The checks that do not pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing: Vec<GateCheck>,
 }
 
 /// What MAAS says of a node's machine.
@@ -348,6 +386,9 @@ pub struct NodeView {
     /// How its machine differs from what is remembered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<Drift>,
+    /// Gates beside the node's own state, such as whether slices may be handed out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateView>,
     /// What MAAS says.
     pub maas: MaasView,
     /// When the agent last sent a heartbeat.
@@ -496,4 +537,20 @@ pub struct RunPlan {
     pub steps: Vec<PlannedStep>,
     /// The run; none: a dry run, nothing was changed.
     pub run_id: Option<RunId>,
+}
+
+/// Body of `POST /api/v1/task-keys/activate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActivateTaskKey {
+    /// How long tasks count that the key before it signed, in seconds.
+    pub grace_seconds: u32,
+}
+
+/// Body of `POST /api/v1/task-keys/retire`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetireTaskKey {
+    /// The key, as the list shows it.
+    pub public_key: String,
 }

@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod api;
 pub mod batch;
+pub mod bundle;
 pub mod ids;
 pub mod lifecycle;
 pub mod machine;

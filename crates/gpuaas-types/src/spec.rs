@@ -34,6 +34,9 @@ pub struct SiteSpec {
     /// size of the image (`image_size_megabytes` of the profile) it limits deployments at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub image_bandwidth_mbit_per_second: u32,
+    /// Values for inputs of site bundles, by the bundle's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bundle_inputs: BTreeMap<String, BTreeMap<String, String>>,
     /// What is done about each kind of drift; what is left out is reported.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drift_policy: BTreeMap<DriftKind, DriftAction>,
@@ -76,8 +79,11 @@ pub enum ReleaseMode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileSpec {
-    /// Bundle that runs before the node bootstrap, `name@version`; empty: none.
+    /// Bundle that runs before the node bootstrap, `name@version` or its digest; empty: none.
     pub site_bootstrap_bundle_ref: String,
+    /// Values for the bundle's inputs; they win over the site's.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub site_bootstrap_inputs: BTreeMap<String, String>,
     /// A doubt about the boot interface stops the run (`true`) or only warns.
     pub strict_pxe_preflight: bool,
     /// Link fabric interfaces from the site's RoCE assignments before deploying.
@@ -124,6 +130,7 @@ impl Default for ProfileSpec {
     fn default() -> Self {
         Self {
             site_bootstrap_bundle_ref: String::new(),
+            site_bootstrap_inputs: BTreeMap::new(),
             strict_pxe_preflight: true,
             enable_phase2_roce: false,
             require_hw_sync: false,

@@ -1,5 +1,8 @@
 //! `gpuaas bundle`: from a folder to signed bytes, and back to what they mean.
 
+mod oci;
+mod publish;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
@@ -13,6 +16,7 @@ use gpuaas_bundle::{
     Archive, Digest, Envelope, Inputs, Manifest, PublicKey, SigningKey, Statement, TrustedKey,
 };
 use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_types::Timestamp;
 use serde::Serialize;
 
 use crate::args::{
@@ -71,8 +75,8 @@ pub struct Rendered {
 /// Runs a command of `gpuaas bundle`.
 ///
 /// # Errors
-/// What is wrong with the bundle, or with this machine.
-pub fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+/// What is wrong with the bundle or with this machine, or what the control plane refused.
+pub async fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         BundleCommand::New(args) => new(&args, terminal),
         BundleCommand::Lint(args) => {
@@ -94,6 +98,12 @@ pub fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), Failur
             ));
             terminal.data(&key.public().to_string())
         }
+        BundleCommand::Publish(args) => publish::publish(&args, terminal).await,
+        BundleCommand::Pull(args) => publish::pull(&args, terminal).await,
+        BundleCommand::List(args) => publish::list(&args, terminal).await,
+        BundleCommand::Approve(args) => publish::approve(&args, terminal).await,
+        BundleCommand::Trust(args) => publish::trust(args, terminal).await,
+        BundleCommand::Keys(args) => publish::keys(&args, terminal).await,
     }
 }
 
@@ -203,16 +213,7 @@ fn build(args: &BundleBuildArgs, terminal: &mut Terminal) -> Result<(), Failure>
     let file = args.out.join(format!("{}-{}.tar", manifest.name, manifest.version));
     let digest = Digest::of(&bytes);
     let key = args.key.as_deref().map(read_key).transpose()?;
-    let envelope = key.as_ref().map(|key| {
-        let statement = Statement {
-            bundle: manifest.reference(),
-            digest,
-            signed_at: RealClock.now(),
-            expires_at: args.expires,
-        };
-        key.sign(&statement).map_err(|error| of_signature(&error))
-    });
-    let envelope = envelope.transpose()?;
+    let envelope = key.as_ref().map(|key| sign(key, manifest, digest, args.expires)).transpose()?;
     fs::create_dir_all(&args.out).map_err(|error| unreadable(&args.out, &error))?;
     fs::write(&file, &bytes).map_err(|error| unreadable(&file, &error))?;
     let signature = signature_of(&file);
@@ -243,6 +244,17 @@ fn build(args: &BundleBuildArgs, terminal: &mut Terminal) -> Result<(), Failure>
             built.name, built.version, built.digest, built.size_bytes
         )
     })
+}
+
+fn sign(
+    key: &SigningKey,
+    manifest: &Manifest,
+    digest: Digest,
+    expires_at: Option<Timestamp>,
+) -> Result<Envelope, Failure> {
+    let (bundle, signed_at) = (manifest.reference(), RealClock.now());
+    let statement = Statement { bundle, digest, signed_at, expires_at };
+    key.sign(&statement).map_err(|error| of_signature(&error))
 }
 
 fn read_key(path: &Path) -> Result<SigningKey, Failure> {
@@ -278,14 +290,9 @@ fn show(args: &BundleShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let signed_by = match &args.trust {
         None => None,
         Some(key) => {
-            let key: PublicKey = key.parse().map_err(|error| of_signature(&error))?;
             let path = signature_of(&args.bundle);
             let text = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
-            let trusted = [TrustedKey { name: key.id(), key, until: None }];
-            let verified = Envelope::parse(&text).and_then(|envelope| {
-                envelope.verify(&trusted, &archive.manifest.reference(), &bytes, RealClock.now())
-            });
-            Some(verified.map_err(|error| of_signature(&error))?)
+            Some(signer(key, &text, &archive.manifest, &bytes)?)
         }
     };
     let shown = Shown {
@@ -300,6 +307,16 @@ fn show(args: &BundleShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
         manifest: archive.manifest,
     };
     output::print(terminal, args.format, &shown, |shown, _| table_of(shown))
+}
+
+/// Whose signature it is, when it is that of the key and of these bytes.
+fn signer(key: &str, text: &[u8], manifest: &Manifest, bytes: &[u8]) -> Result<String, Failure> {
+    let key: PublicKey = key.parse().map_err(|error| of_signature(&error))?;
+    let trusted = [TrustedKey { name: key.id(), key, until: None }];
+    let verified = Envelope::parse(text).and_then(|envelope| {
+        envelope.verify(&trusted, &manifest.reference(), bytes, RealClock.now())
+    });
+    verified.map_err(|error| of_signature(&error))
 }
 
 fn table_of(shown: &Shown) -> String {

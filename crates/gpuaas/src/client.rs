@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use gpuaas_api::explain::Explanation;
 use gpuaas_types::Problem;
+use gpuaas_types::agent::TaskKeys;
 use gpuaas_types::api::{
-    List, NodeDrift, NodeView, OnboardAccepted, ProfilePreset, ProfileResource, RoceResource,
-    RunPlan, RunRequest, RunView, SiteCreate, SiteResource, StuckNode,
+    ActivateTaskKey, List, NodeDrift, NodeView, OnboardAccepted, ProfilePreset, ProfileResource,
+    RetireTaskKey, RoceResource, RunPlan, RunRequest, RunView, SiteCreate, SiteResource, StuckNode,
 };
 use gpuaas_types::batch::{BatchAccepted, BatchCreate, BatchOrder, BatchResource};
+use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
 use serde::Serialize;
@@ -172,6 +174,38 @@ impl ApiClient {
         self.get(&["roce-assignments"]).await
     }
 
+    /// `GET /api/v1/task-keys`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn task_keys(&self) -> Result<TaskKeys, Failure> {
+        self.get(&["task-keys"]).await
+    }
+
+    /// `POST /api/v1/task-keys`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn stage_task_key(&self) -> Result<TaskKeys, Failure> {
+        self.send(Method::POST, &["task-keys"], None::<&()>).await
+    }
+
+    /// `POST /api/v1/task-keys/activate`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn activate_task_key(&self, body: &ActivateTaskKey) -> Result<TaskKeys, Failure> {
+        self.send(Method::POST, &["task-keys", "activate"], Some(body)).await
+    }
+
+    /// `POST /api/v1/task-keys/retire`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn retire_task_key(&self, body: &RetireTaskKey) -> Result<TaskKeys, Failure> {
+        self.send(Method::POST, &["task-keys", "retire"], Some(body)).await
+    }
+
     /// `POST /api/v1/nodes`.
     ///
     /// # Errors
@@ -314,6 +348,51 @@ impl ApiClient {
         body: &BatchOrder,
     ) -> Result<BatchResource, Failure> {
         self.send(Method::POST, &["batches", key, order], Some(body)).await
+    }
+
+    /// `POST /api/v1/bundles`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn publish_bundle(&self, body: &BundlePublish) -> Result<BundleView, Failure> {
+        self.send(Method::POST, &["bundles"], Some(body)).await
+    }
+
+    /// `GET /api/v1/bundles`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn bundles(&self) -> Result<List<BundleView>, Failure> {
+        self.get(&["bundles"]).await
+    }
+
+    /// `POST /api/v1/bundles/BUNDLE/approve`, `.../withdraw`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn order_bundle(
+        &self,
+        bundle: &str,
+        order: &str,
+        body: &BundleApprove,
+    ) -> Result<List<BundleView>, Failure> {
+        self.send(Method::POST, &["bundles", bundle, order], Some(body)).await
+    }
+
+    /// `POST /api/v1/bundle-keys`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn trust_key(&self, body: &BundleKeyView) -> Result<BundleKeyView, Failure> {
+        self.send(Method::POST, &["bundle-keys"], Some(body)).await
+    }
+
+    /// `GET /api/v1/bundle-keys`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn bundle_keys(&self) -> Result<List<BundleKeyView>, Failure> {
+        self.get(&["bundle-keys"]).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {

@@ -1,5 +1,6 @@
 //! The operator's commands: each one or two calls of the admin API and an answer on stdout.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use crate::client::ApiClient;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::waterfall::{self, BucketRow};
-use crate::{follow, leave, output};
+use crate::{follow, leave, output, telemetry};
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;
@@ -57,9 +58,20 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
             drift_policy: args.drift.iter().copied().collect(),
             batch_max_parallel: args.batch_max_parallel,
             image_bandwidth_mbit_per_second: args.image_bandwidth,
+            bundle_inputs: bundle_inputs(&args.bundle_inputs),
         },
         api_key: read_secret(&args.api_key_file)?,
     })
+}
+
+/// `BUNDLE.INPUT=VALUE`, by bundle.
+fn bundle_inputs(assignments: &[Assignment]) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for Assignment { field, value } in assignments {
+        let (bundle, input) = field.split_once('.').unwrap_or((field, ""));
+        all.entry(bundle.to_owned()).or_default().insert(input.to_owned(), value.clone());
+    }
+    all
 }
 
 /// `gpuaas profile`.
@@ -83,6 +95,7 @@ pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result
                 None => Map::new(),
             };
             spec.extend(fields(&args.set));
+            set_inputs(&mut spec, BTreeMap::new(), &args.inputs);
             (args.api.format, client.add_profile(&args.name, spec).await?)
         }
         ProfileCommand::Show(args) => {
@@ -90,10 +103,34 @@ pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result
         }
         ProfileCommand::Set(args) => {
             let client = ApiClient::from_args(&args.api)?;
-            (args.api.format, client.set_profile(&args.name, fields(&args.set)).await?)
+            let mut patch = fields(&args.set);
+            if !args.inputs.is_empty() {
+                let known = client.profile(&args.name).await?.spec.site_bootstrap_inputs;
+                set_inputs(&mut patch, known, &args.inputs);
+            }
+            (args.api.format, client.set_profile(&args.name, patch).await?)
         }
     };
     output::print(terminal, format, &profile, output::profile)
+}
+
+/// Adds inputs of the site bundle; an empty value takes one away.
+fn set_inputs(
+    spec: &mut Map<String, Value>,
+    mut inputs: BTreeMap<String, String>,
+    assignments: &[Assignment],
+) {
+    if assignments.is_empty() {
+        return;
+    }
+    for Assignment { field, value } in assignments {
+        if value.is_empty() {
+            inputs.remove(field);
+        } else {
+            inputs.insert(field.clone(), value.clone());
+        }
+    }
+    spec.insert("site_bootstrap_inputs".to_owned(), serde_json::json!(inputs));
 }
 
 /// The fields of a preset.
@@ -177,6 +214,7 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
         }
         NodeCommand::Detach(args) => leave::run(RunKind::Detach, &args, terminal).await,
         NodeCommand::Remove(args) => leave::run(RunKind::Remove, &args, terminal).await,
+        NodeCommand::ConvergeTelemetry(args) => telemetry::run(&args, terminal).await,
         NodeCommand::Show(args) => {
             let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;
             output::print(terminal, args.api.format, &node, output::node)

@@ -110,6 +110,7 @@ pub(crate) fn node() -> NodeView {
         park: None,
         mark: None,
         drift: Vec::new(),
+        gates: Vec::new(),
         maas: MaasView {
             system_id: Some("abc123".to_owned()),
             status_name: Some("Commissioning".to_owned()),
@@ -229,6 +230,7 @@ pub(crate) fn site() -> SiteResource {
             drift_policy: std::collections::BTreeMap::new(),
             batch_max_parallel: 0,
             image_bandwidth_mbit_per_second: 0,
+            bundle_inputs: std::collections::BTreeMap::new(),
         },
         status: SiteStatus {
             maas_version: "3.7.3".to_owned(),
@@ -251,6 +253,7 @@ pub(crate) fn profile() -> ProfileResource {
         status: ProfileStatus {
             name: "h200".to_owned(),
             site_bootstrap_bundle_digest: String::new(),
+            bundle_pins: Vec::new(),
         },
         revision: 1,
         created_at: BEGIN,

@@ -20,6 +20,8 @@ pub mod output;
 pub mod serve;
 pub mod signals;
 pub mod sim;
+pub mod task_key;
+pub mod telemetry;
 pub mod terminal;
 pub mod waterfall;
 pub mod world;
@@ -92,9 +94,10 @@ async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failu
         Command::Roce(command) => commands::roce(command, terminal).await,
         Command::Node(command) => commands::node(command, terminal).await,
         Command::Batch(command) => batch::run(command, terminal).await,
+        Command::TaskKey(command) => task_key::run(command, terminal).await,
         Command::Run(command) => commands::run(command, terminal).await,
         Command::Drift(command) => commands::drift(command, terminal).await,
-        Command::Bundle(command) => bundle::run(command, terminal),
+        Command::Bundle(command) => bundle::run(command, terminal).await,
         Command::Explain(args) => commands::explain(args, terminal).await,
         Command::Lab(args) => lab::run(args, terminal).await,
         Command::Bench(command) => bench::run(command, terminal).await,

@@ -344,6 +344,9 @@ fn summary(node: &NodeView) -> String {
         ("MAAS says", maas),
         ("the agent says", agent),
     ]);
+    for gate in &node.gates {
+        text.push_str(&fields(&[("we believe", gate.text.clone())]));
+    }
     for drift in &node.drift {
         let line = format!("{}: {}, not {}", drift.kind, drift.found, drift.expected);
         text.push_str(&fields(&[("drift", line)]));

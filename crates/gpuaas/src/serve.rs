@@ -14,9 +14,13 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use gpuaas_api::{ApiSettings, ApiState};
-use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog};
-use gpuaas_engine::{Connect, Engine, EngineConfig, EngineParts, HttpConnect};
-use gpuaas_store::{MasterKey, Store, StoreError};
+use gpuaas_artifact::{ArtifactStore, BundleCatalog, CatalogError};
+use gpuaas_bundle::SigningKey;
+use gpuaas_engine::bundles::{self, StockError};
+use gpuaas_engine::{
+    Clock as _, Connect, Engine, EngineConfig, EngineParts, HttpConnect, RealClock,
+};
+use gpuaas_store::{MasterKey, Secret, Store, StoreError};
 use gpuaas_types::{IdSource, RandomIds};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -131,20 +135,17 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let key = MasterKey::load_or_create(&options.data.join("master.key")).map_err(of_store)?;
     let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
         .map_err(|error| unwritable(&options.data, &error))?;
-    let bundles =
-        BundleCatalog::open(&artifacts, Some(&options.data.join("bundles"))).map_err(|e| {
-            Failure::local(e.code(), "The bundles cannot be used", e.to_string()).hint(e.hint())
-        })?;
     let stored = artifacts.put_file(&agent).map_err(|error| {
         let detail = format!("{}: {error}", agent.display());
         Failure::local("agent_unreadable", "The node agent cannot be stored", detail)
     })?;
-    let agent = Bundle::of_stored(AGENT, gpuaas_node_agent::VERSION, stored);
+    let agent = ArtifactStore::artifact(AGENT, gpuaas_node_agent::VERSION, stored);
 
     let store = Store::open(&database, key).await.map_err(of_store)?;
     if lock.is_some() {
         store.end_leases_of_dead_owner(options.clock.0.now()).await.map_err(of_store)?;
     }
+    let (bundles, bundle_key) = bundles(&store, &artifacts, &options.clock).await?;
     let (admin_token, token_is_new) = admin_token(&store, &options).await?;
     let advertise = options.advertise.clone().unwrap_or_else(|| format!("http://{addr}"));
     let mut config = EngineConfig::new(&advertise, agent);
@@ -168,6 +169,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         ids: options.ids,
         connect,
         bundles,
+        bundle_key: Arc::new(bundle_key),
         artifacts,
         wake: Arc::new(|| {}),
         settings: options.settings,
@@ -175,6 +177,34 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let stop = CancellationToken::new();
     let server = tokio::spawn(answer(listener, state, stop.clone()));
     Ok(ServeHandle { addr, admin_token, token_is_new, store, engine, stop, server, _lock: lock })
+}
+
+/// The catalog with everything that is kept, and the key that this control plane signs with. It is
+/// made once and sealed in the database, so all control planes of one have the same.
+async fn bundles(
+    store: &Store,
+    artifacts: &ArtifactStore,
+    clock: &SharedClock,
+) -> Result<(BundleCatalog, SigningKey), Failure> {
+    let failed = |error: &CatalogError| {
+        Failure::local(error.code(), "The bundles cannot be used", error.to_string())
+            .hint(error.hint())
+    };
+    let of_key = |error: gpuaas_bundle::SignatureError| {
+        let title = "The key that signs bundles cannot be used";
+        Failure::local("signing_key_unusable", title, error.to_string())
+    };
+    let proposed = Secret::new(SigningKey::generate().map_err(of_key)?.to_pem());
+    let kept = store.ensure_signing_key(&proposed).await.map_err(of_store)?;
+    let key = SigningKey::from_pem(kept.expose()).map_err(of_key)?;
+    let catalog = BundleCatalog::new(artifacts.clone(), &key);
+    // Hosts verify by their own clocks, which a clock of a simulation may run ahead of.
+    let now = clock.0.now().min(RealClock.now());
+    bundles::stock(store, &catalog, &key, now).await.map_err(|error| match error {
+        StockError::Store(error) => of_store(error),
+        StockError::Catalog(error) => failed(&error),
+    })?;
+    Ok((catalog, key))
 }
 
 async fn answer(listener: TcpListener, state: ApiState, stop: CancellationToken) -> io::Result<()> {

@@ -118,7 +118,7 @@ fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), 
     let clock = SharedClock::choose(args.clock);
     let machines = args.machines.max(args.names.len());
     let default = if machines > PROCESS_HOSTS { HostMode::Fleet } else { HostMode::Process };
-    let names = if args.names.is_empty() {
+    let names: Vec<String> = if args.names.is_empty() {
         NAMES.iter().take(machines).map(|name| (*name).to_owned()).collect()
     } else {
         args.names.clone()
@@ -126,7 +126,7 @@ fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), 
     let options = SimOptions {
         listen: args.listen,
         machines,
-        names,
+        names: names.clone(),
         class,
         seed: args.seed,
         clock: Arc::new(clock.clone()),
@@ -137,10 +137,13 @@ fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), 
     };
     let hosts = HostsOptions {
         mode: args.hosts.unwrap_or(default),
+        real_hosts: names.iter().take(args.real_hosts).cloned().collect(),
+        rootfs: args.rootfs.clone(),
         dir,
         clock,
         seed: args.seed,
         times: BootTimes::of_class(class, scale),
+        lose_fabric: args.lose_fabric.clone(),
     };
     Ok((options, hosts))
 }

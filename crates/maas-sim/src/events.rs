@@ -45,6 +45,19 @@ pub(crate) struct Said {
     pub(crate) user: Option<String>,
 }
 
+/// A line of the event feed as a control plane may read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeedLine {
+    /// Number of the event.
+    pub id: i64,
+    /// When, in simulated microseconds since the Unix epoch.
+    pub at_us: i64,
+    /// Its type.
+    pub kind: &'static str,
+    /// Its description; may be empty.
+    pub text: String,
+}
+
 #[derive(Debug)]
 struct Event {
     id: i64,
@@ -172,6 +185,20 @@ impl EventLog {
                 self.by_node.entry(event.node).or_default().push(i as u32);
             }
         }
+    }
+
+    /// Events of a machine from INFO up, oldest first: number, time, what it says.
+    pub(crate) fn of_node(&self, node: u32) -> impl Iterator<Item = (i64, i64, &Said)> {
+        let events = self.by_node.get(&node).into_iter().flatten();
+        events
+            .map(|index| &self.list[*index as usize])
+            .map(|event| (event.id, event.at_us, self.said(event)))
+            .filter(|(_, _, said)| said.level >= Level::Info)
+    }
+
+    /// Number of the newest event.
+    pub(crate) fn newest(&self) -> Option<i64> {
+        self.list.last().map(|event| event.id)
     }
 
     fn select(&self, query: &Query) -> Vec<&Event> {

@@ -4,7 +4,7 @@
 //! machine) and by a probability. Chance is drawn from a stream of its own per fault and
 //! machine, so that a fault on one machine changes nothing on another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,9 @@ pub enum FaultKind {
     Slow,
     /// A power action fails: 500 with the driver's text after the state change was committed.
     BmcError,
+    /// The power-off of every release fails like that until a caller has switched the machine on:
+    /// it takes a power cycle.
+    HungPower,
     /// No rack controller is connected.
     NoRack,
     /// Commissioning scripts fail.
@@ -198,6 +201,7 @@ struct Use {
     seen: u32,
     fired: u32,
     each: HashMap<String, (u32, Chance)>,
+    mended: HashSet<String>,
 }
 
 /// Where a fault may strike.
@@ -239,6 +243,13 @@ impl Faults {
         self.list.iter().map(|(fault, used)| (fault, used.fired))
     }
 
+    /// Ends the faults of a kind on one machine.
+    pub(crate) fn mend(&mut self, kind: FaultKind, at: Occasion<'_>) {
+        for (_, used) in self.list.iter_mut().filter(|(f, _)| f.kind == kind && matches(f, at)) {
+            used.mended.insert(at.hostname.unwrap_or("").to_owned());
+        }
+    }
+
     /// The first fault of one of these kinds that strikes here and now.
     pub(crate) fn strike(&mut self, kinds: &[FaultKind], at: Occasion<'_>) -> Option<Fault> {
         let seed = self.seed;
@@ -271,7 +282,8 @@ impl Use {
             .each
             .entry(name.to_owned())
             .or_insert_with(|| (0, Chance::of(seed, &format!("fault/{}/{name}", fault.id))));
-        if fault.count.is_some_and(|n| self.fired >= n)
+        if self.mended.contains(name)
+            || fault.count.is_some_and(|n| self.fired >= n)
             || fault.per_machine.is_some_and(|n| *fired >= n)
         {
             return false;

@@ -41,6 +41,7 @@ pub use auth::User;
 pub use chance::{Chance, Span};
 pub use class::{CLASSES, DiskPart, ETHERNET, H200, HardwareClass, NicPart, Times, ZERO};
 pub use clock::{ManualClock, PacedClock, SimClock, Wait};
+pub use events::FeedLine;
 pub use faults::{Fault, FaultFileError, FaultKind, parse_faults};
 pub use hardware::HostView;
 pub use notice::{FirstBoot, HostRef, Metadata, Notice};

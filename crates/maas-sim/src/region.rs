@@ -120,6 +120,22 @@ pub struct Region {
     ids: BTreeMap<&'static str, i64>,
 }
 
+/// Where a lifecycle fault may strike a machine. It is not about an endpoint; one that names an
+/// endpoint waits for it.
+fn occasion<'a>(
+    machines: &'a BTreeMap<u32, Machine>,
+    hosts: &'a [Host],
+    key: u32,
+) -> Option<Occasion<'a>> {
+    let machine = machines.get(&key)?;
+    Some(Occasion {
+        hostname: Some(&machine.hostname),
+        system_id: Some(&machine.system_id),
+        host: hosts.get(machine.host).map(|host| host.name.as_str()),
+        ..Occasion::default()
+    })
+}
+
 impl Region {
     /// An empty region: no machine racked or known.
     #[must_use]
@@ -335,16 +351,15 @@ impl Region {
     }
 
     fn strike_at(&mut self, key: u32, kinds: &[FaultKind], scripts: &[String]) -> Option<Fault> {
-        let m = self.machines.get(&key)?;
-        let at = Occasion {
-            endpoint: None,
-            hostname: Some(&m.hostname),
-            system_id: Some(&m.system_id),
-            host: self.hosts.get(m.host).map(|h| h.name.as_str()),
-            scripts,
-        };
-        // Lifecycle faults are not about an endpoint; one that names an endpoint waits for it.
-        self.faults.strike(kinds, at)
+        let at = occasion(&self.machines, &self.hosts, key)?;
+        self.faults.strike(kinds, Occasion { scripts, ..at })
+    }
+
+    /// Ends the faults of a kind on this machine.
+    pub(crate) fn mend(&mut self, key: u32, kind: FaultKind) {
+        if let Some(at) = occasion(&self.machines, &self.hosts, key) {
+            self.faults.mend(kind, at);
+        }
     }
 
     pub(crate) fn log(&mut self, key: u32, entry: LogEntry) {

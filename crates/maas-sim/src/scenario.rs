@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::class::HardwareClass;
+use crate::events::FeedLine;
 use crate::hardware::NewMachine;
 use crate::model::{Power, ScriptState, SetKind};
 use crate::region::Region;
@@ -343,6 +344,28 @@ impl Region {
     #[must_use]
     pub fn status_of(&self, name: &str) -> Option<Status> {
         self.system_id_of(name).and_then(|id| self.key_of(&id)).map(|key| self.status(key))
+    }
+
+    /// All that the event feed says of a machine from INFO up, oldest first, by hostname, rack name
+    /// or system id.
+    #[must_use]
+    pub fn feed_of(&self, name: &str) -> Vec<FeedLine> {
+        let key = self.system_id_of(name).and_then(|id| self.key_of(&id));
+        let events = key.into_iter().flat_map(|key| self.events.of_node(key));
+        events
+            .map(|(id, at_us, said)| FeedLine {
+                id,
+                at_us,
+                kind: said.kind,
+                text: said.text.clone(),
+            })
+            .collect()
+    }
+
+    /// Number of the newest event in the feed, of whatever level and machine.
+    #[must_use]
+    pub fn newest_event(&self) -> Option<i64> {
+        self.events.newest()
     }
 
     /// Somebody presses the power button of a machine that is off.

@@ -209,6 +209,25 @@ fn a_lost_answer_was_still_an_accepted_call() {
 }
 
 #[test]
+fn hung_power_fails_every_release_until_the_machine_was_switched_on() {
+    let mut rig = Rig::new(zero());
+    let [id, other] =
+        ["a", "b"].map(|name| rig.region.add_machine(MachineSpec::new(name, Status::Deployed)));
+    rig.region.inject(Fault::new(FaultKind::HungPower));
+    let path = format!("machines/{id}/");
+    for _ in 0..2 {
+        assert_eq!(rig.post(&path, "op=release&erase=true").status, 500);
+        assert_eq!(status(&mut rig, &id), "Failed disk erasing");
+        assert_eq!(rig.post(&path, "op=power_off").status, 200);
+    }
+    assert_eq!(rig.post(&path, "op=power_on").status, 200);
+    assert_eq!(rig.post(&path, "op=release&erase=true").status, 200);
+    rig.pass(1);
+    assert!(["Ready", "New"].contains(&status(&mut rig, &id).as_str()));
+    assert_eq!(rig.post(&format!("machines/{other}/"), "op=release").status, 500);
+}
+
+#[test]
 fn a_failing_bmc_leaves_the_recorded_damage() {
     let mut rig = Rig::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));

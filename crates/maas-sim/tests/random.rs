@@ -37,6 +37,7 @@ const FAULTS: &[FaultKind] = &[
     FaultKind::CommissioningFailed,
     FaultKind::TestingFailed,
     FaultKind::BmcError,
+    FaultKind::HungPower,
     FaultKind::StuckReleasing,
     FaultKind::WrongPxeNic,
     FaultKind::Vanished,

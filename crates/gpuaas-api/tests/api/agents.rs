@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use gpuaas_store::{NewTask, RunWrite, TokenPurpose};
-use gpuaas_types::agent::TaskSpec;
+use gpuaas_bundle::{Envelope, order};
+use gpuaas_store::{NewTask, NodeChange, RunWrite, TokenPurpose};
+use gpuaas_types::agent::{TaskKeyState, TaskKeys, TaskSpec};
 use gpuaas_types::api::OnboardAccepted;
-use gpuaas_types::{RandomIds, RunId, RunStatus, TaskId};
+use gpuaas_types::{NodeState, RandomIds, RunId, RunStatus, TaskId};
 use serde_json::{Value, json};
 
 use crate::rig::Rig;
@@ -36,13 +37,17 @@ async fn end_run(rig: &Rig, run: RunId) {
     rig.store.commit(now, RunWrite::new(record).releasing()).await.unwrap();
 }
 
+fn units() -> Vec<String> {
+    vec!["ssh.service".to_owned()]
+}
+
 async fn give_task(rig: &Rig, run: RunId) -> TaskId {
     let now = gpuaas_engine::Clock::now(&*rig.clock);
     let claimed = rig.store.claim(now, now.plus_seconds(30.0), 10).await.unwrap();
     let record = claimed.into_iter().map(|claimed| claimed.run).find(|r| r.id == run).unwrap();
     let task = NewTask {
         id: TaskId::new(&RandomIds, now),
-        spec: TaskSpec::Diagnostics { units: vec!["ssh.service".to_owned()] },
+        spec: TaskSpec::Diagnostics { units: units() },
         expires_at: now.plus_seconds(600.0),
     };
     let id = task.id;
@@ -81,7 +86,12 @@ async fn an_agent_enrolls_lives_and_works() {
     let tasks =
         rig.call("GET", "/agent/v1/tasks?wait_seconds=30", Some(&credential), None).await.ok();
     assert_eq!(tasks["tasks"][0]["id"], task.to_string());
-    assert_eq!(tasks["tasks"][0]["spec"]["kind"], "diagnostics");
+    let order: Envelope = serde_json::from_value(tasks["tasks"][0]["order"].clone()).unwrap();
+    let keys = rig.get("/api/v1/task-keys").await.ok();
+    let keys: TaskKeys = serde_json::from_value(keys).unwrap();
+    let now = gpuaas_engine::Clock::now(&*rig.clock);
+    let admitted = order::admit(&order, &keys, node.node_id, now).unwrap();
+    assert_eq!((admitted.id, admitted.spec), (task, TaskSpec::Diagnostics { units: units() }));
     let result =
         json!({ "succeeded": true, "findings": [{ "name": "a", "passed": true, "seen": "b" }] });
     let path = format!("/agent/v1/tasks/{task}/result");
@@ -114,6 +124,53 @@ async fn an_agent_enrolls_lives_and_works() {
     let answer =
         rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat(other.run_id))).await;
     assert_eq!(answer.code(), "run_mismatch");
+}
+
+#[tokio::test]
+async fn task_keys_are_staged_then_sign_then_are_withdrawn() {
+    let (rig, node, credential) = enrolled().await;
+    let states = |keys: &Value| -> Vec<TaskKeyState> {
+        let keys: TaskKeys = serde_json::from_value(keys.clone()).unwrap();
+        keys.keys.iter().map(|key| key.state).collect()
+    };
+    let admin = Some(rig.admin.as_str());
+    let first = rig.get("/api/v1/task-keys").await.ok();
+    assert_eq!(states(&first), [TaskKeyState::Active]);
+    let activate = json!({ "grace_seconds": 60 });
+    let path = "/api/v1/task-keys/activate";
+    let early = rig.call("POST", path, admin, Some(activate.clone())).await;
+    assert_eq!(early.code(), "no_task_key_staged");
+    let staged = rig.call("POST", "/api/v1/task-keys", admin, None).await.ok();
+    assert_eq!(states(&staged), [TaskKeyState::Active, TaskKeyState::Staged]);
+    let twice = rig.call("POST", "/api/v1/task-keys", admin, None).await;
+    assert_eq!(twice.code(), "task_key_staged");
+
+    // An agent hears of the staged key from the one that it knows.
+    let known: TaskKeys = serde_json::from_value(first.clone()).unwrap();
+    let mut body = beat(node.run_id);
+    body["task_keys_revision"] = json!(known.revision);
+    let said = rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(body)).await.ok();
+    let envelope: Envelope = serde_json::from_value(said["task_keys"].clone()).unwrap();
+    let now = gpuaas_engine::Clock::now(&*rig.clock);
+    let learned = order::admit_keys(&envelope, &known, now).unwrap();
+    assert_eq!(learned, serde_json::from_value(staged.clone()).unwrap());
+    let mut body = beat(node.run_id);
+    body["task_keys_revision"] = json!(learned.revision);
+    let said = rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(body)).await.ok();
+    assert!(said["task_keys"].is_null());
+
+    let rotated = rig.call("POST", path, admin, Some(activate)).await.ok();
+    assert_eq!(states(&rotated), [TaskKeyState::Grace, TaskKeyState::Active]);
+    let retire = |key: &Value| json!({ "public_key": key["public_key"] });
+    let (old, new) = (retire(&rotated["keys"][0]), retire(&rotated["keys"][1]));
+    let path = "/api/v1/task-keys/retire";
+    assert_eq!(rig.call("POST", path, admin, Some(new)).await.code(), "task_key_active");
+    let unknown = json!({ "public_key": "x" });
+    assert_eq!(rig.call("POST", path, admin, Some(unknown)).await.code(), "not_found");
+    let left = rig.call("POST", path, admin, Some(old)).await.ok();
+    assert!(states(&left).contains(&TaskKeyState::Retired), "{left}");
+    let nobody = rig.call("POST", "/api/v1/task-keys", Some(&credential), None).await;
+    assert_eq!(nobody.code(), "token_wrong_purpose");
 }
 
 #[tokio::test]
@@ -260,4 +317,109 @@ async fn artifacts_are_served_by_digest() {
         assert_eq!((answer.status, answer.code().as_str()), (404, "artifact_not_found"));
     }
     assert_eq!(rig.call("GET", "/bootstrap/v1/health", None, None).await.ok()["status"], "ok");
+}
+
+#[tokio::test]
+async fn phases_of_a_bundle_go_to_the_history() {
+    let rig = Rig::with_site().await;
+    let node = rig.onboard("j22u11").await;
+    let token = rig.token(TokenPurpose::Bootstrap, node.node_id, node.run_id, Some(3600)).await;
+    let path = format!("/bootstrap/v1/runs/{}/phases", node.run_id);
+    let say = |outcome: &str, text: &str| {
+        json!({ "bundle": "h200-ib@1.0.0", "phase": "ipoib", "outcome": outcome, "seconds": 1.25,
+                "changed": 2, "text": text })
+    };
+    let post =
+        async |token: &str, body: Value| rig.call("POST", &path, Some(token), Some(body)).await;
+    for body in [say("ran", ""), say("skipped", "x is 0"), say("failed", "no\u{1b} link")] {
+        post(&token, body).await.ok();
+    }
+    let rows = rig.store.timeline_of_run(node.run_id, 0, 100).await.unwrap();
+    let said: Vec<(String, String)> =
+        rows.into_iter().skip(1).map(|row| (row.event.code, row.event.text)).collect();
+    let texts: Vec<String> = said.iter().map(|(code, text)| format!("{code}: {text}")).collect();
+    assert_eq!(
+        texts,
+        [
+            "bundle_phase_finished: h200-ib@1.0.0 says that ipoib took 1.2 s and changed 2 things",
+            "bundle_phase_skipped: h200-ib@1.0.0 says that ipoib was not needed: x is 0",
+            "bundle_phase_failed: h200-ib@1.0.0 says that ipoib failed after 1.2 s: no link",
+        ]
+    );
+    let other = rig.token(TokenPurpose::Enrollment, node.node_id, node.run_id, Some(3600)).await;
+    assert_eq!(post(&other, say("ran", "")).await.json()["code"], "token_wrong_purpose");
+    assert_eq!(post(&token, json!({ "bundle": "x" })).await.status, 400);
+}
+
+#[tokio::test]
+async fn a_node_may_be_active_and_not_ready_for_slices() {
+    let rig = Rig::with_site().await;
+    let spec =
+        json!({ "name": "slice", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.0.0" } });
+    rig.post("/api/v1/profiles", spec).await.ok();
+    let asked = json!({ "hostname": "j22u11", "site": "lab", "profile": "slice" });
+    let node: OnboardAccepted =
+        serde_json::from_value(rig.post("/api/v1/nodes", asked).await.ok()).unwrap();
+    let view = async || rig.get("/api/v1/nodes/j22u11").await.ok()["gates"][0].clone();
+    let early = view().await;
+    assert_eq!((&early["open"], &early["class"]), (&json!(false), &Value::Null), "{early}");
+
+    let token = rig.token(TokenPurpose::Enrollment, node.node_id, node.run_id, Some(3600)).await;
+    let answer = rig.call("POST", "/agent/v1/enroll", Some(&token), Some(enroll(node.run_id)));
+    let credential = answer.await.ok()["credential"].as_str().unwrap().to_owned();
+    let post =
+        async |path: &str, body: Value| rig.call("POST", path, Some(&credential), Some(body)).await;
+    post("/agent/v1/heartbeat", beat(node.run_id)).await.ok();
+    activate(&rig, node.run_id).await;
+    assert_eq!(view().await["class"], "agent_fault", "it has said nothing of the gate yet");
+
+    let check = |name: &str, passed: bool| {
+        json!({ "name": name, "passed": passed, "expected": "that it exists",
+                "seen": "it is not there", "reason": "", "blocks": [] })
+    };
+    let shut = json!({ "gate": "slice_ready", "passed": false, "class": "host_baseline_incomplete",
+        "checks": [check("file /etc/netplan/60-ipoib.yaml", false), check("ovs bridge ovsbr0", true)] });
+    let gates = |run: RunId, gate: &Value| json!({ "run_id": run, "gates": [gate] });
+    for _ in 0..2 {
+        post("/agent/v1/gates", gates(node.run_id, &shut)).await.ok();
+    }
+    let seen = view().await;
+    assert_eq!(
+        (&seen["open"], &seen["class"]),
+        (&json!(false), &json!("host_baseline_incomplete"))
+    );
+    assert_eq!(seen["failing"].as_array().unwrap().len(), 1);
+    let explained = rig.get("/api/v1/nodes/j22u11/explain").await.ok();
+    assert!(explained["next_action"].as_str().unwrap().contains("the agent is not at fault"));
+    let text = explained["text"].to_string();
+    assert!(text.contains("slice_ready is shut (host_baseline_incomplete)"), "{text}");
+    assert!(explained["evidence"].to_string().contains("60-ipoib.yaml"), "{explained}");
+
+    let open = json!({ "gate": "slice_ready", "passed": true, "checks": [check("x", true)] });
+    post("/agent/v1/gates", gates(node.run_id, &open)).await.ok();
+    assert_eq!(view().await["open"], true);
+    let told = codes(&rig, node.run_id).await;
+    let told: Vec<&str> =
+        told.iter().map(String::as_str).filter(|code| code.starts_with("gate_")).collect();
+    assert_eq!(told, ["gate_slice_ready_shut", "gate_slice_ready_open"]);
+    rig.advance(3600);
+    assert_eq!(view().await["class"], "agent_fault", "an agent that is silent says nothing");
+    let other = post(
+        "/agent/v1/gates",
+        gates("00000000-0000-7000-8000-000000000000".parse().unwrap(), &open),
+    )
+    .await;
+    assert_eq!(other.json()["code"], "run_mismatch");
+}
+
+async fn activate(rig: &Rig, run: RunId) {
+    let now = gpuaas_engine::Clock::now(&*rig.clock);
+    let mut claimed = rig.store.claim(now, now.plus_seconds(30.0), 10).await.unwrap();
+    let position = claimed.iter().position(|claimed| claimed.run.id == run).unwrap();
+    let mut record = claimed.remove(position).run;
+    record.status = RunStatus::Succeeded;
+    record.ended_at = Some(now);
+    let mut write = RunWrite::new(record).releasing();
+    write.node = Some(NodeChange { state: Some(NodeState::Active), system_id: None });
+    rig.store.commit(now, write).await.unwrap();
 }

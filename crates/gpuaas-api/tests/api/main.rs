@@ -4,6 +4,7 @@
 
 mod agents;
 mod batches;
+mod bundles;
 mod drift;
 mod http;
 mod leave;

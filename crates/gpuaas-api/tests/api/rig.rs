@@ -10,6 +10,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use gpuaas_api::{ApiSettings, ApiState, ensure_admin_token, propose_admin_token, router};
 use gpuaas_artifact::{ArtifactStore, BundleCatalog};
+use gpuaas_bundle::SigningKey;
+use gpuaas_engine::bundles;
 use gpuaas_engine::{Clock, Connect};
 use gpuaas_store::{MasterKey, NewToken, Store, TokenPurpose, sha256};
 use gpuaas_types::api::OnboardAccepted;
@@ -144,12 +146,16 @@ impl Rig {
         assert!(ensure(admin.clone()).await);
         assert!(ensure(admin.clone()).await, "the same token is proposed again after a crash");
         assert!(!ensure(propose_admin_token().unwrap()).await, "there is one already");
+        let key = SigningKey::generate().unwrap();
+        let catalog = BundleCatalog::new((*artifacts).clone(), &key);
+        bundles::stock(&store, &catalog, &key, clock.now()).await.unwrap();
         let router = router(ApiState {
             store: store.clone(),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
             connect: Arc::new(FakeConnect(Arc::clone(&maas))),
-            bundles: Arc::new(BundleCatalog::open(&artifacts, None).unwrap()),
+            bundles: Arc::new(catalog),
+            bundle_key: Arc::new(key),
             artifacts: Arc::clone(&artifacts),
             wake: Arc::new(move || {
                 counter.fetch_add(1, Ordering::SeqCst);

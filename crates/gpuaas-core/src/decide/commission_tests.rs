@@ -1,4 +1,4 @@
-//! A profile with a commissioning bundle: one commissioning script and one test.
+//! Tests of commissioning, with a bundle (one commissioning script and one test) and without.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,7 @@ use gpuaas_types::api::CheckResult;
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::scripts::{MaasScript, ScriptKind};
 
-use super::fixture::{Case, at, machine};
-use super::tests::{next, parked, unknown, waiting};
+use super::fixture::{Case, at, machine, next, parked, unknown, waiting};
 use crate::effect::{Effect, Outcome, ScriptChoice};
 use crate::memory::{RegionScripts, ScriptOutcome, ScriptResults};
 use crate::record::ReportKind;
@@ -244,4 +243,44 @@ fn an_effect_from_before_there_were_scripts_reads_as_without() {
     let stored: Effect = serde_json::from_str(r#"{"effect":"commission"}"#).unwrap();
     assert_eq!(stored, chosen(&[], &[]));
     assert_eq!(serde_json::to_string(&stored).unwrap(), r#"{"effect":"commission"}"#);
+}
+
+fn commission() -> Effect {
+    Effect::Commission { scripts: ScriptChoice::default() }
+}
+
+#[test]
+fn commission_waits_probes_and_gives_up() {
+    let case = Case::new(Step::Commission).read(machine(status::NEW), 1.0);
+    assert_eq!(case.decide(), Decision::Do(commission()));
+    let case = case.intent(commission(), 2.0, unknown());
+    assert_eq!(case.decide(), Decision::Read(Read::Machine));
+    let case = case.read(machine(status::COMMISSIONING), 5.0);
+    assert_eq!(waiting(&case.decide()), "maas_commissioning");
+    let case = case.read(machine(status::READY), 6.0);
+    assert_eq!(case.decide(), Decision::Settle { happened: true });
+    assert_eq!(next(&case.accepted().decide()).0, Step::PxePreflight);
+    let mut late = Case::new(Step::Commission).read(machine(status::COMMISSIONING), 10_700.0);
+    late.now = at(10_900.0);
+    assert_eq!(parked(&late.decide()), "deadline_exceeded");
+}
+
+#[test]
+fn a_crash_between_intent_and_answer_is_probed_like_a_lost_answer() {
+    let case =
+        Case::new(Step::Commission).read(machine(status::NEW), 1.0).intent(commission(), 2.0, None);
+    assert_eq!(case.decide(), Decision::Read(Read::Machine));
+    let mut case = case.read(machine(status::NEW), 30.0);
+    case.now = at(31.0);
+    assert_eq!(case.decide(), Decision::Settle { happened: false });
+}
+
+#[test]
+fn failed_commissioning_is_tried_twice() {
+    let case = Case::new(Step::Commission)
+        .intent(commission(), 2.0, Some(Outcome::Accepted))
+        .read(machine(status::FAILED_COMMISSIONING), 9.0);
+    assert_eq!(case.decide(), Decision::Do(commission()));
+    let case = case.intent(commission(), 9.5, Some(Outcome::Accepted));
+    assert_eq!(parked(&case.decide()), "commissioning_failed");
 }

@@ -5,7 +5,7 @@ use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{Step, Timestamp};
 
 use super::release::release_to_ready;
-use super::{advance, drive, park, read, wait, wait_for_maas};
+use super::{advance, drive, park, park_with_evidence, read, wait, wait_for_maas, warned};
 use crate::effect::Effect;
 use crate::failure::{self, Retry};
 use crate::policy;
@@ -143,14 +143,22 @@ pub(super) fn begun_again(s: &Snapshot<'_>) -> Option<Decision> {
 }
 
 /// A failed deployment: classified, and tried again where the profile's policy says so.
+///
+/// The class rests on the machine's events, which are asked for here: a read may show the failure
+/// before the watcher has come to curtin's reboot in the feed, and a failure without that is
+/// another one.
 fn failed(s: &Snapshot<'_>) -> Decision {
-    let Some(machine) = s.machine_since(s.observation.map_or(s.now, |o| o.status_at)) else {
+    let known_at = s.observation.map_or(s.now, |o| o.status_at);
+    let Some(machine) = s.machine_since(known_at) else {
         return read(s, Read::Machine);
     };
+    let events = s.run.memory.deploy_events.as_ref().filter(|events| events.asked_at >= known_at);
+    let Some(events) = events else {
+        return read(s, Read::DeployEvents);
+    };
     let said = &machine.error_description;
-    let alarm = s.observation.and_then(|o| o.alarm.as_ref()).filter(|a| a.at >= intended_at(s));
-    let alarm = alarm.map_or("", |alarm| &alarm.text);
-    let class = failure::classify_deployment(rebooted_at(s).is_some(), &[said, alarm]);
+    let alarm = events.alarm.as_deref().unwrap_or_default();
+    let class = failure::classify_deployment(events.rebooted, &[said, alarm]);
     let text = if alarm.is_empty() { said.clone() } else { format!("{said}; before: {alarm}") };
     let used = s.run.memory.visits(Step::ReleaseForRetry);
     let allowed = s.profile.max_deploy_retry_attempts;
@@ -166,12 +174,13 @@ fn failed(s: &Snapshot<'_>) -> Decision {
         return advance(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
     }
     let why = if retry { format!(", after {used} retries") } else { String::new() };
-    park(
+    park_with_evidence(
         s,
         "deploy_failed",
         format!("deployment failed ({}){why}: {text}", row.name),
         row.owner,
         row.next_action,
+        events.alarm.iter().map(|alarm| warned(alarm)).collect(),
     )
 }
 

@@ -163,6 +163,7 @@ impl Case {
             drift_policy: std::collections::BTreeMap::new(),
             batch_max_parallel: 0,
             image_bandwidth_mbit_per_second: 0,
+            bundle_inputs: std::collections::BTreeMap::new(),
         };
         Self {
             now: at(10.0),
@@ -240,4 +241,29 @@ impl Case {
         assert_eq!(first, crate::decide(&self.snapshot()), "level-triggered");
         first
     }
+}
+
+pub(crate) fn parked(decision: &Decision) -> &str {
+    match decision {
+        Decision::Park { park, .. } => &park.code,
+        other => panic!("expected a park, got {other:?}"),
+    }
+}
+
+pub(crate) fn waiting(decision: &Decision) -> &str {
+    match decision {
+        Decision::Wait { wait, .. } => &wait.code,
+        other => panic!("expected a wait, got {other:?}"),
+    }
+}
+
+pub(crate) fn next(decision: &Decision) -> (Step, f64) {
+    match decision {
+        Decision::Advance { to, at: when, .. } => (*to, when.seconds_since(at(0.0))),
+        other => panic!("expected an advance, got {other:?}"),
+    }
+}
+
+pub(crate) fn unknown() -> Option<Outcome> {
+    Some(Outcome::Unknown { code: "gateway_timeout".to_owned(), text: "504".to_owned() })
 }

@@ -5,17 +5,25 @@
 //! found through the table in [`crate::steps`].
 
 pub mod boot;
+#[cfg(test)]
+mod boot_tests;
 pub mod commission;
 #[cfg(test)]
 mod commission_tests;
 pub mod deploy;
+#[cfg(test)]
+mod deploy_tests;
 pub mod discover;
+#[cfg(test)]
+mod discover_tests;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod leave;
 #[cfg(test)]
 mod leave_tests;
 pub mod ready;
+#[cfg(test)]
+mod ready_tests;
 pub mod release;
 #[cfg(test)]
 mod tests;
@@ -102,7 +110,7 @@ pub(crate) fn park(
     park_with(s, code, text, owner, next_action, Vec::new())
 }
 
-/// Parks the run with more to show.
+/// Parks the run with more to show, each thing once.
 pub(crate) fn park_with_evidence(
     s: &Snapshot<'_>,
     code: &str,
@@ -113,9 +121,18 @@ pub(crate) fn park_with_evidence(
 ) -> Decision {
     let mut decision = park_with(s, code, text, owner, next_action, Vec::new());
     if let Decision::Park { park, .. } = &mut decision {
-        park.evidence.extend(more);
+        for line in more {
+            if !park.evidence.contains(&line) {
+                park.evidence.push(line);
+            }
+        }
     }
     decision
+}
+
+/// A warning or an error of MAAS' events as evidence.
+pub(crate) fn warned(alarm: &str) -> String {
+    format!("MAAS warned: {alarm}")
 }
 
 /// Parks the run with results of checks.
@@ -143,7 +160,7 @@ pub(crate) fn park_with(
     }
     let alarm = s.observation.and_then(|o| o.alarm.as_ref());
     if let Some(alarm) = alarm.filter(|alarm| alarm.at >= s.run.step_since) {
-        evidence.push(format!("MAAS warned: {}", alarm.text));
+        evidence.push(warned(&alarm.text));
     }
     if let Some(intent) = &s.run.memory.intent {
         let outcome = intent.outcome.as_ref().map_or("no outcome", Outcome::name);

@@ -5,7 +5,10 @@
 //! person then does in its pages is the same few moves in the same order. [`LADDER`] is that order.
 //! The first rung that applies is asked for, once its patience is over; each counts when MAAS took
 //! or refused it, and each has its number of times, so the ladder ends: with a machine in Ready, or
-//! with a park that says what was tried.
+//! with a park that says what was tried. What had no effect goes before any other rung. Was it asked
+//! for, it was perhaps never heard of, and counts only when it was in vain again ([`IN_VAIN`]); did
+//! the call never leave, it does not count, and is tried with growing pauses as long as the step may
+//! last.
 //!
 //! Two things are never done. A machine that this run did not ask to be released is only waited
 //! for: whoever works on it may be at the next rung himself. And `mark_fixed`, which makes a machine
@@ -19,7 +22,7 @@ use super::{
     advance, confirmed_machine, drive, fresh_machine, is_failure, park_with_evidence, probe, read,
     wait_for_maas,
 };
-use crate::effect::{Effect, Outcome};
+use crate::effect::{Effect, Intent, Outcome};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 use crate::steps;
 
@@ -54,8 +57,11 @@ const fn rung(effect: &'static str, status: i64, patience: Patience, times: u32)
     Rung { effect, status, patience, times }
 }
 
-/// Seconds before what had no effect is tried again.
+/// So many asks without any effect count as one with an answer.
+const IN_VAIN: u32 = 2;
+/// Seconds before what had no effect is tried again; doubles in a row, up to the longest.
 const PAUSE_SECONDS: f64 = 5.0;
+const LONGEST_PAUSE_SECONDS: f64 = 300.0;
 const HELD: Patience = Patience::Seconds(600.0);
 
 /// The ladder, lowest rung first. What MAAS lets be done in a status is in contract sections 6, 7
@@ -172,6 +178,11 @@ fn answers(s: &Snapshot<'_>, effect: &str) -> u32 {
     s.run.memory.answers.get(effect).copied().unwrap_or(0)
 }
 
+/// How many of its times a rung has used in this visit of the step.
+fn used(s: &Snapshot<'_>, effect: &str) -> u32 {
+    answers(s, effect) + s.run.memory.in_vain.get(effect).copied().unwrap_or(0) / IN_VAIN
+}
+
 /// Since when nothing was asked for.
 fn quiet_since(s: &Snapshot<'_>) -> Timestamp {
     let asked = s.run.memory.intent.as_ref().map(|intent| intent.ended_at.unwrap_or(intent.at));
@@ -185,9 +196,11 @@ fn had_no_effect(s: &Snapshot<'_>, effect: &str) -> bool {
     })
 }
 
-/// Whether the machine was read after what was last asked for.
-fn seen_since(s: &Snapshot<'_>) -> bool {
-    s.machine_since(quiet_since(s).plus_seconds(0.000_001)).is_some()
+/// Whether the machine was read after what was last asked for. A read may bear the very moment of
+/// the step's begin: where MAAS' clock is ahead of ours, that lies in our future.
+fn seen_since(s: &Snapshot<'_>, intent: &Intent) -> bool {
+    let asked = intent.ended_at.unwrap_or(intent.at).plus_seconds(0.000_001);
+    s.machine_since(asked.max(s.effort_since())).is_some()
 }
 
 /// The next thing to do about a machine that is being released, or whose release failed.
@@ -201,7 +214,7 @@ fn climb(s: &Snapshot<'_>, number: i64, how: How) -> Decision {
                     other => other,
                 };
             }
-            Some(_) if !seen_since(s) => return read(s, Read::Machine),
+            Some(_) if !seen_since(s, intent) => return read(s, Read::Machine),
             Some(_) => {}
         }
     }
@@ -210,7 +223,7 @@ fn climb(s: &Snapshot<'_>, number: i64, how: How) -> Decision {
         Ok(_) => return read(s, Read::Machine),
         Err(decision) => return decision,
     };
-    let found = LADDER.iter().find(|rung| fits(s, rung, machine, how));
+    let found = next_rung(s, machine, how);
     let patience =
         found.map_or(if is_failure(number) { Patience::None } else { HELD }, |r| r.patience);
     let patience = match patience {
@@ -247,6 +260,12 @@ fn ours(s: &Snapshot<'_>) -> bool {
     s.run.memory.intended_at.contains_key("release")
 }
 
+/// The lowest rung that applies; what had no effect goes before all others.
+fn next_rung(s: &Snapshot<'_>, machine: &MachineView, how: How) -> Option<&'static Rung> {
+    let fitting = || LADDER.iter().filter(|rung| fits(s, rung, machine, how));
+    fitting().find(|rung| had_no_effect(s, rung.effect)).or_else(|| fitting().next())
+}
+
 fn fits(s: &Snapshot<'_>, rung: &Rung, machine: &MachineView, how: How) -> bool {
     let again = answers(s, "mark_broken") + answers(s, "power_on");
     let times = if rung.effect == "release" { rung.times + again } else { rung.times };
@@ -256,9 +275,7 @@ fn fits(s: &Snapshot<'_>, rung: &Rung, machine: &MachineView, how: How) -> bool 
         "power_off" | "power_on" => ours(s) && machine.power_type != "manual",
         _ => ours(s),
     };
-    // What showed no effect was perhaps never heard of: it is tried once more, in a row.
-    let tries = s.run.memory.tries.get(rung.effect).copied().unwrap_or(0);
-    may && rung.status == machine.status && answers(s, rung.effect) < times && tries < times + 1
+    may && rung.status == machine.status && used(s, rung.effect) < times
 }
 
 fn ask(s: &Snapshot<'_>, rung: &Rung, how: How) -> Decision {
@@ -275,7 +292,9 @@ fn ask(s: &Snapshot<'_>, rung: &Rung, how: How) -> Decision {
     match &s.run.memory.intent {
         Some(intent) if intent.effect == effect => match &intent.outcome {
             Some(Outcome::NotSent { text, .. }) => {
-                let left = PAUSE_SECONDS - s.now.seconds_since(quiet_since(s));
+                let doubled = 2u32.saturating_pow(intent.number.saturating_sub(1));
+                let pause = (PAUSE_SECONDS * f64::from(doubled)).min(LONGEST_PAUSE_SECONDS);
+                let left = pause - s.now.seconds_since(quiet_since(s));
                 if left <= 0.0 {
                     return Decision::Do(effect);
                 }
@@ -310,221 +329,5 @@ fn given_up(s: &Snapshot<'_>, number: i64) -> Decision {
 }
 
 #[cfg(test)]
-mod tests {
-    use gpuaas_types::{RunKind, RunStatus};
-
-    use super::super::fixture::{Case, at, machine};
-    use super::*;
-
-    /// What MAAS makes of an effect, as far as the ladder is concerned.
-    type Maas = fn(i64, &Effect) -> (Outcome, i64);
-
-    fn owned(status: i64) -> MachineView {
-        let owner = Some("gpuaas".to_owned());
-        MachineView { owner, power_state: "on".to_owned(), ..machine(status) }
-    }
-
-    fn leaving(number: i64) -> Case {
-        let mut case = Case::new(Step::Release).read(owned(number), 0.0);
-        case.run.kind = RunKind::Decommission;
-        case.now = at(1.0);
-        case
-    }
-
-    fn refused() -> Outcome {
-        let (code, text) = ("forbidden".to_owned(), "no".to_owned());
-        Outcome::Rejected { code, text, conflict: false }
-    }
-
-    /// Plays the ladder against `maas` until it ends, and returns what was asked for and when, and
-    /// how it ended. Time stands still but for waits.
-    fn climbed(case: &mut Case, maas: Maas) -> (Vec<String>, Decision) {
-        let mut asked = Vec::new();
-        let mut number = case.observation.as_ref().unwrap().status;
-        for _ in 0..200 {
-            match case.decide() {
-                Decision::Do(effect) => {
-                    let seconds = case.now.seconds_since(at(1.0));
-                    asked.push(format!("{}@{seconds:.0}", effect.name()));
-                    let (outcome, to) = maas(number, &effect);
-                    let intent = crate::effect::Intent {
-                        id: super::super::fixture::id(9),
-                        step: case.run.step,
-                        number: case.run.memory.next_number(&effect),
-                        effect,
-                        at: case.now,
-                        before: Some(number),
-                        outcome: None,
-                        ended_at: None,
-                    };
-                    case.run.memory.begin(intent);
-                    case.run.memory.end(outcome, case.now);
-                    number = to;
-                    let seen = case.observation.as_mut().unwrap();
-                    (seen.status, seen.status_at) = (number, case.now);
-                }
-                Decision::Read(_) => {
-                    case.now = case.now.plus_seconds(0.001);
-                    let seen =
-                        gpuaas_types::machine::Observation::from_read(owned(number), case.now);
-                    case.observation = Some(seen);
-                }
-                Decision::Wait { recheck_at, .. } => {
-                    assert!(recheck_at > case.now);
-                    case.now = recheck_at;
-                }
-                end => return (asked, end),
-            }
-        }
-        panic!("it does not end: {asked:?}");
-    }
-
-    fn parked(end: &Decision) -> (&str, String) {
-        let Decision::Park { park, .. } = end else { panic!("{end:?}") };
-        (&park.code, park.evidence.join("; "))
-    }
-
-    #[test]
-    fn the_ladder_as_text() {
-        let row = |r: &Rung| {
-            let label = status::label(r.status);
-            format!("{:<12} {label:<20} {:>20} {}", r.effect, format!("{:?}", r.patience), r.times)
-        };
-        insta::assert_snapshot!(LADDER.iter().map(row).collect::<Vec<_>>().join("\n"));
-        for rung in LADDER {
-            assert!(EFFECTS.contains(&rung.effect), "{}", rung.effect);
-            let stuck = matches!(rung.status, status::RELEASING | status::DISK_ERASING);
-            assert_eq!(stuck, rung.patience != Patience::None, "{rung:?}");
-        }
-    }
-
-    #[test]
-    fn a_release_that_always_fails_climbs_to_the_top_and_parks() {
-        let (asked, end) = climbed(&mut leaving(status::DEPLOYED), |number, effect| match effect {
-            Effect::Release { .. } => (Outcome::Accepted, status::RELEASING_FAILED),
-            Effect::MarkBroken => (refused(), number),
-            _ => (Outcome::Accepted, number),
-        });
-        let names: Vec<&str> = asked.iter().filter_map(|one| one.split('@').next()).collect();
-        let all =
-            ["release", "release", "mark_broken", "release", "power_off", "power_on", "release"];
-        assert_eq!(names, all, "{asked:?}");
-        let (code, evidence) = parked(&end);
-        assert_eq!(code, "release_failed");
-        for name in ["release", "mark_broken", "power_off", "power_on"] {
-            assert!(evidence.contains(name), "{evidence}");
-        }
-    }
-
-    #[test]
-    fn a_machine_stuck_releasing_is_marked_broken_and_fixed() {
-        let (asked, end) = climbed(&mut leaving(status::DEPLOYED), |number, effect| {
-            let to = match effect {
-                Effect::Release { .. } => status::RELEASING,
-                Effect::MarkBroken => status::BROKEN,
-                Effect::MarkFixed => status::READY,
-                _ => number,
-            };
-            (Outcome::Accepted, to)
-        });
-        assert_eq!(asked, ["release@0", "mark_broken@600", "mark_fixed@600"]);
-        let Decision::Advance { to, notes, .. } = end else { panic!("{end:?}") };
-        assert_eq!(to, Step::PowerOff);
-        assert!(notes[0].text.contains("mark_broken, mark_fixed"), "{}", notes[0].text);
-    }
-
-    #[test]
-    fn an_erasing_that_hangs_is_aborted_and_begun_again() {
-        let mut case = leaving(status::DEPLOYED);
-        case.profile.release_erase = true;
-        let (asked, end) = climbed(&mut case, |_, effect| match effect {
-            Effect::Abort => (Outcome::Accepted, status::FAILED_DISK_ERASING),
-            _ => (Outcome::Accepted, status::DISK_ERASING),
-        });
-        assert_eq!(asked[..3], ["release@0", "abort@7200", "release@7200"]);
-        assert_eq!(parked(&end).0, "release_failed");
-        assert!(!asked.iter().any(|one| one.starts_with("mark_fixed")), "{asked:?}");
-    }
-
-    #[test]
-    fn what_had_no_effect_is_tried_once_more_and_not_waited_for_again() {
-        let (asked, end) = climbed(&mut leaving(status::DEPLOYED), |number, effect| match effect {
-            Effect::Release { .. } => (Outcome::Accepted, status::RELEASING),
-            Effect::PowerOff => (Outcome::Accepted, status::READY),
-            _ => {
-                let (code, text) = ("did_not_happen".to_owned(), String::new());
-                (Outcome::NotSent { code, text }, number)
-            }
-        });
-        let expected = ["release@0", "mark_broken@600", "mark_broken@605", "power_off@1205"];
-        assert_eq!(asked, expected);
-        assert!(matches!(end, Decision::Advance { .. }), "{end:?}");
-    }
-
-    #[test]
-    fn disks_that_must_be_erased_are_never_let_off() {
-        let mut case = leaving(status::DEPLOYED);
-        case.profile.release_erase = true;
-        let maas: Maas = |number, effect| {
-            let to = match effect {
-                Effect::Release { erase: true } => status::FAILED_DISK_ERASING,
-                Effect::Release { erase: false } => status::READY,
-                Effect::MarkBroken => status::BROKEN,
-                Effect::MarkFixed => status::READY,
-                _ => number,
-            };
-            (Outcome::Accepted, to)
-        };
-        let (asked, end) = climbed(&mut case, maas);
-        assert_eq!(parked(&end).0, "release_failed");
-        assert!(asked.iter().any(|one| one.starts_with("power_on")), "{asked:?}");
-        assert!(!asked.iter().any(|one| one.starts_with("mark_fixed")), "{asked:?}");
-        let mut case = leaving(status::DEPLOYED);
-        case.profile.release_erase = true;
-        case.profile.release_fallback_no_erase = true;
-        let (asked, end) = climbed(&mut case, maas);
-        assert_eq!(asked, ["release@0", "release@0"]);
-        assert!(matches!(end, Decision::Advance { .. }), "{end:?}");
-    }
-
-    #[test]
-    fn a_release_that_someone_else_asked_for_is_only_waited_for() {
-        let mut case = leaving(status::RELEASING);
-        let (asked, end) = climbed(&mut case, |number, _| (Outcome::Accepted, number));
-        assert_eq!((asked.len(), parked(&end).0), (0, "deadline_exceeded"));
-        let mut case = leaving(status::RELEASING_FAILED);
-        let (asked, _) = climbed(&mut case, |_, _| (Outcome::Accepted, status::READY));
-        assert_eq!(asked, ["release@0"], "a failure is released again whoever began");
-    }
-
-    #[test]
-    fn a_machine_without_a_bmc_is_not_power_cycled() {
-        let mut case = leaving(status::RELEASING_FAILED);
-        let mut seen = owned(status::RELEASING_FAILED);
-        seen.power_type = "manual".to_owned();
-        case.run.memory.intended_at.insert("release".to_owned(), at(0.0));
-        let how = How { erase: false, whoever: false };
-        let power = |rung: &&Rung| rung.effect.starts_with("power");
-        assert!(!LADDER.iter().filter(power).any(|rung| fits(&case.snapshot(), rung, &seen, how)));
-        seen.power_type = "ipmi".to_owned();
-        assert!(LADDER.iter().filter(power).any(|rung| fits(&case.snapshot(), rung, &seen, how)));
-    }
-
-    #[test]
-    fn a_machine_that_is_somebody_elses_by_now_is_left_alone() {
-        let mut case = leaving(status::DEPLOYED);
-        case.observation.as_mut().unwrap().machine.as_mut().unwrap().owner = Some("ann".to_owned());
-        let end = case.decide();
-        let (code, evidence) = parked(&end);
-        assert_eq!(code, "machine_repurposed");
-        assert!(evidence.contains("owner ann"), "{evidence}");
-        let Decision::Park { park, .. } = &end else { unreachable!() };
-        assert!(park.next_action.contains("detach"));
-        case.run.step = Step::ReleaseAdopted;
-        assert_eq!(case.decide(), Decision::Do(Effect::Release { erase: false }));
-        case.run.step = Step::Release;
-        case.maas_user.clear();
-        assert_eq!(case.decide(), Decision::Do(Effect::Release { erase: false }), "not known");
-        assert_eq!(case.run.status, RunStatus::Running);
-    }
-}
+#[path = "release_tests.rs"]
+mod tests;

@@ -6,11 +6,14 @@
 #![expect(clippy::unwrap_used, reason = "a test harness")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod turns;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
+use gpuaas_artifact::{ArtifactStore, BundleCatalog, parse_user_data};
+use gpuaas_bundle::SigningKey;
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
 use gpuaas_node_agent::tasks::{Host, execute};
@@ -79,8 +82,8 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    pub(crate) fn engine(&self, store: Store) -> Arc<Engine> {
-        Engine::start(EngineParts {
+    fn parts(&self, store: Store) -> EngineParts {
+        EngineParts {
             store,
             clock: Arc::clone(&self.clock),
             ids: Arc::new(RandomIds),
@@ -89,7 +92,11 @@ impl Kit {
             artifacts: Arc::clone(&self.artifacts),
             http: Arc::new(reqwest::Client::new()),
             config: self.config.clone(),
-        })
+        }
+    }
+
+    pub(crate) fn engine(&self, store: Store) -> Arc<Engine> {
+        Engine::start(self.parts(store))
     }
 
     /// Runs a whole control plane for `milliseconds`, then drops it wherever it is: between a
@@ -142,13 +149,14 @@ impl Harness {
         let store = Store::open(&url, MasterKey::from_bytes([7; 32])).await.unwrap();
         let artifacts = Arc::new(ArtifactStore::open(&dir.path().join("artifacts")).unwrap());
         let agent = artifacts.put_bytes(b"#!/bin/sh\n").unwrap();
-        let bundles = BundleCatalog::open(&artifacts, None).unwrap();
+        let key = SigningKey::generate().unwrap();
+        let bundles = BundleCatalog::with_built_in(&artifacts, &key, RealClock.now()).unwrap();
         let advertise = own_urls(Arc::clone(&artifacts)).await;
         let paced = PacedClock::new(RealClock.now(), factor);
         let jumping = Arc::new(Jumping { paced, ahead_micros: AtomicI64::new(0) });
         let clock: Arc<dyn Clock> = Arc::clone(&jumping) as Arc<dyn Clock>;
-        let mut config =
-            EngineConfig::new(&advertise, Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent));
+        let agent = ArtifactStore::artifact("gpuaas-node-agent", "0.1.0", agent);
+        let mut config = EngineConfig::new(&advertise, agent);
         config.poll_seconds = 0.05 * factor;
         config.sweep_seconds = 0.0;
         let (site_id, profile_id) = register(&store, &sim, &profile, clock.now()).await;
@@ -336,15 +344,6 @@ impl Harness {
         }
     }
 
-    /// Waits until a run works at more than getting the event feed followed.
-    pub(crate) async fn until_begun(&self, id: RunId) {
-        let deadline = RealClock.now().plus_seconds(30.0);
-        while self.store.run(id).await.unwrap().step == Step::Accept {
-            assert!(RealClock.now() < deadline, "the run does not begin");
-            RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
-        }
-    }
-
     /// Codes of a run's timeline, in order.
     pub(crate) async fn codes(&self, id: RunId) -> Vec<String> {
         let rows = self.store.timeline_of_run(id, 0, 1000).await.unwrap();
@@ -417,12 +416,13 @@ async fn register(
         drift_policy: BTreeMap::new(),
         batch_max_parallel: 0,
         image_bandwidth_mbit_per_second: 0,
+        bundle_inputs: std::collections::BTreeMap::new(),
     };
     let key = Secret::new(sim.api_key.clone());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };
     store.create_site(now, site_id, spec, status, &key).await.unwrap();
     let profile_id = ProfileId::new(&RandomIds, now);
-    store.create_profile(now, profile_id, "p", profile, "").await.unwrap();
+    store.create_profile(now, profile_id, "p", profile, &[]).await.unwrap();
     (site_id, profile_id)
 }
 

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpuaas_bundle::{Gate, Inputs, Manifest};
-use gpuaas_types::agent::HostCheck;
+use gpuaas_bundle::{Inputs, Manifest};
+use gpuaas_types::agent::{Finding, Gate, GateCheck, GateClass, GateReport, HostCheck};
 use host_facts::HostRoot;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{BundleError, read_manifest};
 use crate::checks::MARKERS;
@@ -20,77 +20,96 @@ use crate::tasks::{Host, validate};
 /// Where bundles are installed on a host (seed 2).
 pub const INSTALLED: &str = "/usr/local/share/gpuaas/site-bootstrap";
 
-/// A gate's verdict.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GateReport {
-    /// The gate.
-    pub gate: Gate,
-    /// Whether nothing blocks it. A gate without checks is shut: nobody looked.
-    pub passed: bool,
-    /// Every check.
-    pub checks: Vec<GateCheck>,
-}
-
-/// A check of a gate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GateCheck {
-    /// Its name.
-    pub name: String,
-    /// Whether it passes.
-    pub passed: bool,
-    /// What has to be seen.
-    pub expected: String,
-    /// What was seen.
-    pub seen: String,
-    /// What it means when it does not pass; empty when it does.
-    pub reason: String,
-    /// Gates that it blocks now.
-    pub blocks: Vec<Gate>,
-}
-
-/// Evaluates a gate on the host below `root`.
+/// Evaluates a gate on `host`.
 ///
 /// # Errors
 /// An installed bundle cannot be read. That there is none is a verdict, not an error.
-pub async fn evaluate(gate: Gate, root: &HostRoot) -> Result<GateReport, BundleError> {
+pub async fn evaluate(gate: Gate, host: &Host) -> Result<GateReport, BundleError> {
+    let Some(root) = host.root() else {
+        return Ok(fixed(gate, &host.facts().await));
+    };
     let installed = installed(root)?;
     let required: BTreeSet<&str> = installed
         .iter()
         .flat_map(|(_, manifest)| &manifest.requires)
         .filter_map(|requirement| requirement.bundle.split('@').next())
         .collect();
-    let mut wanted: Vec<(HostCheck, String)> = Vec::new();
+    let mut wanted: Vec<(HostCheck, bool, String)> = Vec::new();
     for (folder, manifest) in &installed {
         let wrong = |reason| BundleError::NoBundle { path: folder.clone(), reason };
         let values = inputs(root, manifest)
             .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
         let checks = manifest.gate(gate, &values).map_err(|fault| wrong(fault.to_string()))?;
-        let baseline = required.contains(manifest.name.as_str());
-        let reason = if baseline { "host baseline incomplete" } else { "host setup incomplete" };
-        let reason = format!("{reason}: {} is not in effect", manifest.reference());
-        wanted.extend(checks.into_iter().map(|check| (check, reason.clone())));
+        let own = required.contains(manifest.name.as_str());
+        for check in checks {
+            let marker = matches!(&check, HostCheck::BundleDone { bundle } if required.contains(bundle.as_str()));
+            wanted.push((check, own || marker, manifest.reference()));
+        }
     }
-    let host = Host::Root(root.clone());
+    // The baseline speaks first; what another bundle asks a second time is its matter still.
+    wanted.sort_by_key(|(_, baseline, _)| !baseline);
+    let mut once: Vec<(HostCheck, bool, String)> = Vec::new();
+    for one in wanted {
+        if !once.iter().any(|(check, ..)| *check == one.0) {
+            once.push(one);
+        }
+    }
     let facts = host.facts().await;
-    let list: Vec<HostCheck> = wanted.iter().map(|(check, _)| check.clone()).collect();
-    let findings = validate(&host, &facts, &list).await;
-    let checks: Vec<GateCheck> = wanted
-        .into_iter()
-        .zip(findings)
-        .map(|((check, reason), finding)| {
-            let passed = finding.passed == Some(true);
-            GateCheck {
-                name: finding.name,
-                passed,
-                expected: check.expected(),
-                seen: finding.seen,
-                reason: if passed { String::new() } else { reason },
-                blocks: if passed { Vec::new() } else { vec![gate] },
-            }
-        })
-        .collect();
-    let passed = !checks.is_empty() && checks.iter().all(|check| check.passed);
-    Ok(GateReport { gate, passed, checks })
+    let list: Vec<HostCheck> = once.iter().map(|(check, ..)| check.clone()).collect();
+    let findings = validate(host, &facts, &list).await;
+    Ok(verdict(gate, once.into_iter().zip(findings)))
+}
+
+/// The gates that a bundle on the host has a check for. What cannot be evaluated is logged.
+pub async fn all(host: &Host) -> Vec<GateReport> {
+    let mut gates = Vec::new();
+    for gate in Gate::ALL {
+        match evaluate(gate, host).await {
+            Ok(report) if report.checks.is_empty() => {}
+            Ok(report) => gates.push(report),
+            Err(error) => tracing::warn!(%error, gate = gate.as_str(), "a gate"),
+        }
+    }
+    gates
+}
+
+/// What a stand-in was told to say.
+fn fixed(gate: Gate, facts: &serde_json::Value) -> GateReport {
+    let told: Vec<GateReport> =
+        facts.get("gates").and_then(|told| Deserialize::deserialize(told).ok()).unwrap_or_default();
+    told.into_iter()
+        .find(|report| report.gate == gate)
+        .unwrap_or_else(|| verdict(gate, std::iter::empty()))
+}
+
+fn verdict(
+    gate: Gate,
+    findings: impl Iterator<Item = ((HostCheck, bool, String), Finding)>,
+) -> GateReport {
+    let (mut checks, mut class) = (Vec::new(), None);
+    for ((check, baseline, bundle), finding) in findings {
+        let passed = finding.passed == Some(true);
+        let what = if baseline { "host baseline incomplete" } else { "host setup incomplete" };
+        let reason = format!("{what}: {bundle} is not in effect");
+        if !passed {
+            // What is missing below explains what is missing above.
+            let own = if baseline {
+                GateClass::HostBaselineIncomplete
+            } else {
+                GateClass::HostSetupIncomplete
+            };
+            class = class.or(Some(own));
+        }
+        checks.push(GateCheck {
+            name: finding.name,
+            passed,
+            expected: check.expected(),
+            seen: finding.seen,
+            reason: if passed { String::new() } else { reason },
+            blocks: if passed { Vec::new() } else { vec![gate] },
+        });
+    }
+    GateReport { gate, passed: !checks.is_empty() && class.is_none(), class, checks }
 }
 
 /// The bundles on a host, by name.
@@ -148,14 +167,14 @@ mod tests {
                 "inputs": {"file": {"type": "path", "about": "a file", "default": "/etc/x", "environment": "F"}},
                 "expects": [{"gates": ["active", "slice_ready"], "check": "file_exists", "path": "{file}"}]}),
         );
-        let root = HostRoot::new(dir.path());
+        let host = Host::Root(HostRoot::new(dir.path()));
         fs::create_dir_all(dir.path().join("var/lib/gpuaas/site-bootstrap")).unwrap();
         fs::create_dir_all(dir.path().join("etc/netplan")).unwrap();
         fs::write(dir.path().join("etc/done"), "").unwrap();
         let inputs = dir.path().join("var/lib/gpuaas/site-bootstrap/h200-slice-vm.inputs");
         fs::write(inputs, r#"{"file":"/etc/done","gone":"1"}"#).unwrap();
-        assert!(evaluate(Gate::Active, &root).await.unwrap().passed);
-        let report = evaluate(Gate::SliceReady, &root).await.unwrap();
+        assert!(evaluate(Gate::Active, &host).await.unwrap().passed);
+        let report = evaluate(Gate::SliceReady, &host).await.unwrap();
         assert!(!report.passed);
         let text: Vec<String> = report
             .checks
@@ -171,14 +190,15 @@ mod tests {
             ]
         );
         fs::write(dir.path().join("etc/netplan/60-ipoib.yaml"), "").unwrap();
-        assert!(evaluate(Gate::SliceReady, &root).await.unwrap().passed);
-        assert!(!evaluate(Gate::Telemetry, &root).await.unwrap().passed);
+        assert!(evaluate(Gate::SliceReady, &host).await.unwrap().passed);
+        assert!(!evaluate(Gate::Telemetry, &host).await.unwrap().passed);
     }
 
     #[tokio::test]
     async fn a_gate_that_nobody_looked_at_is_shut() {
         let dir = tempfile::tempdir().unwrap();
-        let report = evaluate(Gate::SliceReady, &HostRoot::new(dir.path())).await.unwrap();
+        let report =
+            evaluate(Gate::SliceReady, &Host::Root(HostRoot::new(dir.path()))).await.unwrap();
         assert!(!report.passed && report.checks.is_empty());
     }
 }

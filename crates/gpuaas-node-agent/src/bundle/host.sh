@@ -10,6 +10,8 @@
 #   PROGRAM ask COMMAND...      a command that only reads it
 # Without that program, commands are named and not run, and questions have no answer.
 #
+# With GPUAAS_DRY_RUN=1 nothing changes at all: what would is said.
+#
 # A phase may run any number of times. What it finds as it should be it leaves alone.
 
 # Else a failure inside $( ) would go unseen.
@@ -24,6 +26,8 @@ export GPUAAS_HOST_ROOT GPUAAS_SYSFS
 say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
+# Whether nothing is to change.
+dry() { [[ ${GPUAAS_DRY_RUN:-0} == 1 ]]; }
 # Whether this is a real host.
 live() { [[ -z $GPUAAS_HOST_ROOT ]]; }
 
@@ -45,6 +49,14 @@ at() {
 place() {
     local path=$1 mode=${2#0} file new
     file=$(at "$path")
+    if dry; then
+        if [[ -f $file && ! -L $file && $(stat -c %a -- "$file") == "$mode" ]] && cmp -s -- - "$file"; then
+            say "unchanged $path"
+        else
+            say "would change $path"
+        fi
+        return 0
+    fi
     mkdir -p -- "${file%/*}"
     new=$(mktemp -- "${file%/*}/.gpuaas.XXXXXX")
     cat >"$new"
@@ -67,6 +79,7 @@ absent() {
         say "unchanged $1"
         return 0
     fi
+    if dry; then say "would change $1 (removed)" && return 0; fi
     rm -f -- "$file"
     say "changed $1 (removed)"
 }
@@ -79,6 +92,7 @@ link() {
         say "unchanged $1"
         return 0
     fi
+    if dry; then say "would change $1" && return 0; fi
     mkdir -p -- "${file%/*}"
     ln -sfnT -- "$2" "$file"
     say "changed $1"
@@ -86,7 +100,9 @@ link() {
 
 # host_do COMMAND...: changes the running host.
 host_do() {
-    if live; then
+    if dry; then
+        say "would run $*"
+    elif live; then
         say "runs $*"
         "$@"
     elif [[ -n $GPUAAS_FIXTURE_KERNEL ]]; then
@@ -122,12 +138,17 @@ after_change() {
         shift
     done
     shift
+    if dry && ! cat -- "${files[@]}" >/dev/null 2>&1; then
+        "$@"
+        return 0
+    fi
     digest=$(cat -- "${files[@]}" | sha256sum)
     digest=${digest%% *}
     if [[ $(cat -- "$(at "/var/lib/gpuaas/applied/$name")" 2>/dev/null) == "$digest" ]]; then
         return 0
     fi
     "$@"
+    if dry; then return 0; fi
     if live || [[ -n $GPUAAS_FIXTURE_KERNEL ]]; then
         place "/var/lib/gpuaas/applied/$name" 0644 <<<"$digest" >/dev/null
     fi
@@ -150,6 +171,8 @@ unit_enabled() {
     if live; then
         if systemctl is-enabled --quiet "$unit" 2>/dev/null; then
             say "unchanged $unit is enabled"
+        elif dry; then
+            say "would change $unit is enabled"
         else
             systemctl --quiet enable "$unit"
             say "changed $unit is enabled"
@@ -217,6 +240,7 @@ packages_install() {
         say "unchanged all packages are installed but optional ones: ${optional[*]}"
         return 0
     fi
+    if dry; then say "would change installed ${required[*]} ${optional[*]}" && return 0; fi
     host_do "${apt[@]}" update
     if ((${#required[@]})); then
         host_do "${apt[@]}" install --no-install-recommends -- "${required[@]}"
@@ -284,6 +308,7 @@ http_answers() { host_ask curl -fsS -o /dev/null --max-time 5 -- "$1" 2>/dev/nul
 # http_soon URL SECONDS: waits for it, where there is something to wait for.
 http_soon() {
     local left
+    if dry; then return 0; fi
     for ((left = $2; left > 0; left--)); do
         if http_answers "$1"; then return 0; fi
         if live; then sleep 1; fi

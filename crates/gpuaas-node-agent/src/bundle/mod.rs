@@ -10,10 +10,14 @@
 //! | `NAME.validation` | whenever it looked | each check with what was seen |
 //! | `NAME.inputs` | before the first phase | the values it ran with, without the secret ones |
 //!
+//! At first boot ([`boot`]) the bundles come from the control plane, and nothing of them is placed
+//! before all of them are verified.
+//!
 //! A marker says that scripts ended well, and no more. Whether the host is as it should be is what
 //! the checks see; a required bundle counts as there only when both say so, because a marker in an
 //! image proves nothing of the host that the image was put on.
 
+pub mod boot;
 pub mod gate;
 mod phase;
 mod report;
@@ -25,8 +29,9 @@ use std::path::{Path, PathBuf};
 
 use gpuaas_bundle::manifest::{ARCHIVED_NAME, Phase, Requirement};
 use gpuaas_bundle::{InputError, Inputs, Manifest};
-use gpuaas_types::agent::Finding;
+use gpuaas_types::agent::{BundlePhase, Finding};
 use host_facts::HostRoot;
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::checks::MARKERS;
 use crate::tasks::{Host, validate};
@@ -38,6 +43,8 @@ const LIBRARY: &str = include_str!("host.sh");
 const IMAGE_RECORD: &str = "/etc/gpuaas/maas-host-image-build.json";
 /// A phase says here why the host has to be started again.
 const REBOOT_NEEDED: &str = "/run/gpuaas/reboot-needed";
+/// Names the program that plays the rest of a host that is a folder.
+const PLAYER: &str = "GPUAAS_FIXTURE_KERNEL";
 /// Bundles that require bundles at most.
 const MAX_DEPTH: usize = 8;
 
@@ -60,6 +67,8 @@ pub struct Setting {
     pub values: Inputs,
     /// The process's environment: an input that is set there wins.
     pub environment: BTreeMap<String, String>,
+    /// Told of each phase when it has ended.
+    pub ended: Option<UnboundedSender<BundlePhase>>,
 }
 
 /// Why a bundle was not run.
@@ -136,6 +145,12 @@ pub async fn check(folder: &Path, setting: &Setting) -> Result<Vec<Finding>, Bun
     let manifest = read_manifest(folder)?;
     let values = launcher.values(&manifest, &setting.values)?;
     launcher.effects(&manifest, &values).await
+}
+
+/// The program that plays a host, where the environment names one.
+#[must_use]
+pub fn player(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    environment.get(PLAYER).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 fn host_root(setting: &Setting) -> HostRoot {
@@ -234,6 +249,7 @@ impl Launcher<'_> {
         };
         if there {
             let done = PhaseReport::skipped("all", "its marker and its effects are there");
+            self.tell(&manifest, &done);
             let report = self.report(&manifest, vec![done], None);
             self.reports.push(report);
             return Ok(true);
@@ -290,12 +306,20 @@ impl Launcher<'_> {
                 }
             };
             let failed = report.outcome == PhaseOutcome::Failed;
+            self.tell(manifest, &report);
             reports.push(report);
             if failed {
                 break;
             }
         }
         Ok(reports)
+    }
+
+    /// Nobody listening is fine: the report says it all again.
+    fn tell(&self, manifest: &Manifest, report: &PhaseReport) {
+        if let Some(ended) = &self.setting.ended {
+            ended.send(report.told(manifest.reference())).ok();
+        }
     }
 
     /// Why a phase need not run.
@@ -342,8 +366,8 @@ impl Launcher<'_> {
         .map(|(name, value)| (name.to_owned(), value))
         .into();
         // A test plays the kernel of a simulated host.
-        if let Some(kernel) = self.setting.environment.get("GPUAAS_FIXTURE_KERNEL") {
-            environment.insert("GPUAAS_FIXTURE_KERNEL".to_owned(), kernel.clone());
+        if let Some(kernel) = self.setting.environment.get(PLAYER) {
+            environment.insert(PLAYER.to_owned(), kernel.clone());
         }
         for (name, value) in values {
             if let Some(input) = manifest.inputs.get(name) {
@@ -362,7 +386,7 @@ impl Launcher<'_> {
             path: PathBuf::from(manifest.reference()),
             reason: fault.to_string(),
         })?;
-        let host = Host::Root(self.root.clone());
+        let host = Host::at(self.root.clone(), player(&self.setting.environment));
         let facts = host.facts().await;
         Ok(validate(&host, &facts, &checks).await)
     }

@@ -1,19 +1,9 @@
 //! What became of a bundle.
 
-use gpuaas_types::agent::Finding;
+use gpuaas_types::agent::{BundlePhase, Finding};
 use serde::{Deserialize, Serialize};
 
-/// How a phase ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PhaseOutcome {
-    /// It ran and ended well.
-    Ran,
-    /// It did not have to run.
-    Skipped,
-    /// It ended badly, or did not end in time.
-    Failed,
-}
+pub use gpuaas_types::agent::PhaseOutcome;
 
 /// One phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +50,11 @@ pub struct Validation<'a> {
 }
 
 impl PhaseReport {
+    pub(super) fn told(&self, bundle: String) -> BundlePhase {
+        let Self { phase, outcome, seconds, changed, text } = self.clone();
+        BundlePhase { bundle, phase, outcome, seconds, changed, text }
+    }
+
     pub(super) fn skipped(phase: &str, text: impl Into<String>) -> Self {
         let (outcome, text) = (PhaseOutcome::Skipped, text.into());
         Self { phase: phase.to_owned(), outcome, seconds: 0.0, changed: 0, text }

@@ -1,7 +1,7 @@
 //! Effects that are in no file: what a daemon of the host, or its kernel, answers when it is asked.
 //!
 //! Every question has a time limit, and only the host that this process runs on is asked: below
-//! another root there is nobody to answer.
+//! another root there is nobody to answer, unless a program plays that host.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,6 +15,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::Seen;
+use crate::tasks::Host;
 
 /// Seconds that a question may take.
 const ANSWER_SECONDS: u64 = 5;
@@ -23,61 +24,121 @@ const NVIDIA_SECONDS: u64 = 60;
 /// Bytes of an answer that are looked at.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
+/// Who answers for a host.
+#[derive(Clone, Copy)]
+enum Voice<'a> {
+    /// The programs of this machine.
+    Own,
+    /// A program that plays them for a host's folder.
+    Played(&'a HostRoot, &'a Path),
+}
+
+/// Who answers for `host`, or why nobody does.
+fn voice(host: &Host) -> Result<Voice<'_>, &'static str> {
+    match host {
+        Host::Fixed(_) => Err("a stand-in has nobody to ask"),
+        Host::Played(root, player) => Ok(Voice::Played(root, player)),
+        Host::Root(root) if root.path() == Path::new("/") => Ok(Voice::Own),
+        Host::Root(_) => Err("only the host itself can be asked"),
+    }
+}
+
 /// Asks for what [`super::look`] cannot see.
-pub(crate) async fn ask(root: Option<&HostRoot>, check: &HostCheck) -> Finding {
+pub(crate) async fn ask(host: &Host, check: &HostCheck) -> Finding {
     let name = check.name();
     if let HostCheck::UnitActive { unit } = check {
-        let found = unit_state(root, unit).await;
+        let found = unit_state(host, unit).await;
         return Finding { passed: Some(found.passed == Some(true)), ..found };
     }
-    let (passed, seen) = match (check, root) {
-        (_, None) => (false, "a stand-in has nobody to ask".to_owned()),
-        (HostCheck::HttpAnswers { port, path }, Some(_)) => http(*port, path).await,
-        (_, Some(root)) if root.path() != Path::new("/") => {
-            (false, "only the host itself can be asked".to_owned())
-        }
-        (HostCheck::OvsBridge { bridge }, _) => ovs_bridge(bridge).await,
-        (HostCheck::Masquerades { subnet }, _) => masquerades(subnet).await,
-        (HostCheck::NvidiaGpus { count }, _) => nvidia(*count).await,
+    let (passed, seen) = match (check, voice(host)) {
+        (_, Err(nobody)) => (false, nobody.to_owned()),
+        (HostCheck::HttpAnswers { port, path }, Ok(voice)) => voice.http(*port, path).await,
+        (HostCheck::OvsBridge { bridge }, Ok(voice)) => voice.ovs_bridge(bridge).await,
+        (HostCheck::Masquerades { subnet }, Ok(voice)) => voice.masquerades(subnet).await,
+        (HostCheck::NvidiaGpus { count }, Ok(voice)) => voice.nvidia(*count).await,
         _ => (false, "not looked at".to_owned()),
     };
     Finding { name, passed: Some(passed), seen: seen.chars().take(500).collect() }
 }
 
-/// What a program printed, or why it did not.
-async fn said(program: &str, arguments: &[&str], seconds: u64) -> Result<String, String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    match timeout(Duration::from_secs(seconds), output).await {
-        Ok(Ok(output)) if output.status.success() => {
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+impl Voice<'_> {
+    /// What a program printed, or why it did not.
+    async fn said(self, program: &str, arguments: &[&str], seconds: u64) -> Result<String, String> {
+        let mut command = match self {
+            Self::Own => Command::new(program),
+            Self::Played(root, player) => {
+                let mut command = Command::new(player);
+                command.args(["ask", program]).env("GPUAAS_HOST_ROOT", root.path());
+                command.env("GPUAAS_SYSFS", root.join("sys"));
+                command
+            }
+        };
+        let output =
+            command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);
+        match timeout(Duration::from_secs(seconds), output.output()).await {
+            Ok(Ok(output)) if output.status.success() => {
+                Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+            }
+            Ok(Ok(output)) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let first = said.lines().next().unwrap_or_default();
+                Err(format!("{program} ended with {}: {first}", output.status))
+            }
+            Ok(Err(error)) => Err(format!("{program}: {error}")),
+            Err(_) => Err(format!("{program} gave no answer in {seconds} s")),
         }
-        Ok(Ok(output)) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let first = said.lines().next().unwrap_or_default();
-            Err(format!("{program} ended with {}: {first}", output.status))
-        }
-        Ok(Err(error)) => Err(format!("{program}: {error}")),
-        Err(_) => Err(format!("{program} gave no answer in {seconds} s")),
     }
-}
 
-/// A bridge that is in the database and whose datapath answers OpenFlow.
-async fn ovs_bridge(bridge: &str) -> Seen {
-    let show = ["--timeout=5", "show", bridge];
-    if !plain(bridge) {
-        return (false, "not a bridge's name".to_owned());
-    }
-    match said("ovs-ofctl", &show, ANSWER_SECONDS + 1).await {
-        Ok(text) if text.contains("OFPT_FEATURES_REPLY") => {
-            (true, "its datapath answers".to_owned())
+    /// A bridge that is in the database and whose datapath answers OpenFlow.
+    async fn ovs_bridge(self, bridge: &str) -> Seen {
+        let show = ["--timeout=5", "show", bridge];
+        if !plain(bridge) {
+            return (false, "not a bridge's name".to_owned());
         }
-        Ok(_) => (false, "its datapath gives no features".to_owned()),
-        Err(reason) => (false, reason),
+        match self.said("ovs-ofctl", &show, ANSWER_SECONDS + 1).await {
+            Ok(text) if text.contains("OFPT_FEATURES_REPLY") => {
+                (true, "its datapath answers".to_owned())
+            }
+            Ok(_) => (false, "its datapath gives no features".to_owned()),
+            Err(reason) => (false, reason),
+        }
+    }
+
+    async fn masquerades(self, subnet: &str) -> Seen {
+        match self.said("nft", &["-j", "list", "ruleset"], ANSWER_SECONDS).await {
+            Ok(text) => match serde_json::from_str(&text) {
+                Ok(rules) if has_masquerade(&rules, subnet) => {
+                    (true, "nftables has the rule".to_owned())
+                }
+                Ok(_) => (false, format!("no rule masquerades {subnet}")),
+                Err(error) => (false, format!("nft: {error}")),
+            },
+            Err(reason) => (false, reason),
+        }
+    }
+
+    async fn nvidia(self, count: u32) -> Seen {
+        match self.said("nvidia-smi", &["-L"], NVIDIA_SECONDS).await {
+            Ok(text) => {
+                super::enough(text.lines().filter(|line| line.starts_with("GPU ")).count(), count)
+            }
+            Err(reason) => (false, reason),
+        }
+    }
+
+    /// GET on the host. A player has no port of its own, so it is asked as curl would be.
+    async fn http(self, port: u16, path: &str) -> Seen {
+        if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return (false, format!("{path:?} is not a path"));
+        }
+        if matches!(self, Self::Own) {
+            return http(port, path).await;
+        }
+        let url = format!("http://127.0.0.1:{port}{path}");
+        match self.said("curl", &["-fsS", "-o", "/dev/null", &url], ANSWER_SECONDS).await {
+            Ok(_) => (true, "it answers".to_owned()),
+            Err(reason) => (false, reason),
+        }
     }
 }
 
@@ -85,19 +146,6 @@ fn plain(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         && !name.starts_with('-')
-}
-
-async fn masquerades(subnet: &str) -> Seen {
-    match said("nft", &["-j", "list", "ruleset"], ANSWER_SECONDS).await {
-        Ok(text) => match serde_json::from_str(&text) {
-            Ok(rules) if has_masquerade(&rules, subnet) => {
-                (true, "nftables has the rule".to_owned())
-            }
-            Ok(_) => (false, format!("no rule masquerades {subnet}")),
-            Err(error) => (false, format!("nft: {error}")),
-        },
-        Err(reason) => (false, reason),
-    }
 }
 
 /// Whether a rule of the ruleset (libnftables-json(5)) matches the subnet as source and masquerades.
@@ -118,20 +166,8 @@ fn has_masquerade(ruleset: &Value, subnet: &str) -> bool {
     })
 }
 
-async fn nvidia(count: u32) -> Seen {
-    match said("nvidia-smi", &["-L"], NVIDIA_SECONDS).await {
-        Ok(text) => {
-            super::enough(text.lines().filter(|line| line.starts_with("GPU ")).count(), count)
-        }
-        Err(reason) => (false, reason),
-    }
-}
-
 /// GET on this host; the status line is all that is wanted.
 async fn http(port: u16, path: &str) -> Seen {
-    if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return (false, format!("{path:?} is not a path"));
-    }
     let get = async {
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
         let request =
@@ -153,7 +189,7 @@ async fn http(port: u16, path: &str) -> Seen {
 }
 
 /// State of a systemd unit; no verdict where nobody can tell.
-pub(crate) async fn unit_state(root: Option<&HostRoot>, unit: &str) -> Finding {
+pub(crate) async fn unit_state(host: &Host, unit: &str) -> Finding {
     let finding = |passed, seen: &str| Finding {
         name: format!("unit {unit}"),
         passed,
@@ -162,16 +198,24 @@ pub(crate) async fn unit_state(root: Option<&HostRoot>, unit: &str) -> Finding {
     if !is_unit_name(unit) {
         return finding(None, "not a unit name");
     }
-    let Some(root) = root else { return finding(None, "the host has no systemd") };
-    if root.path() != Path::new("/") || !root.join("run/systemd/system").is_dir() {
-        return match root.unit_has_control_group(unit) {
-            Some(true) => finding(Some(true), "it has a control group"),
-            Some(false) => finding(Some(false), "it has no control group"),
-            None => finding(None, "the host has no systemd"),
-        };
-    }
+    let voice = match host {
+        Host::Fixed(_) => return finding(None, "the host has no systemd"),
+        Host::Played(root, player) => Voice::Played(root, player),
+        Host::Root(root)
+            if root.path() == Path::new("/") && root.join("run/systemd/system").is_dir() =>
+        {
+            Voice::Own
+        }
+        Host::Root(root) => {
+            return match root.unit_has_control_group(unit) {
+                Some(true) => finding(Some(true), "it has a control group"),
+                Some(false) => finding(Some(false), "it has no control group"),
+                None => finding(None, "the host has no systemd"),
+            };
+        }
+    };
     let show = ["show", "--property=ActiveState", "--value", "--", unit];
-    match said("systemctl", &show, ANSWER_SECONDS).await {
+    match voice.said("systemctl", &show, ANSWER_SECONDS).await {
         Ok(state) => finding(Some(state.trim() == "active"), state.trim()),
         Err(reason) => finding(None, &reason),
     }
@@ -226,20 +270,44 @@ mod tests {
         tokio::join!(serve, ask);
         drop(server);
         assert!(!http(port, "/").await.0);
-        assert!(!http(port, "/a b").await.0);
+        assert!(!Voice::Own.http(port, "/a b").await.0);
     }
 
     #[tokio::test]
     async fn nobody_is_asked_below_another_root() {
         let dir = tempfile::tempdir().unwrap();
-        let root = HostRoot::new(dir.path());
+        let hosts = [
+            Host::Root(HostRoot::new(dir.path())),
+            Host::Fixed(std::sync::Arc::new(serde_json::json!({}))),
+        ];
         for check in [
             HostCheck::OvsBridge { bridge: "ovsbr0".to_owned() },
             HostCheck::NvidiaGpus { count: 0 },
             HostCheck::Masquerades { subnet: "10.0.0.0/8".to_owned() },
+            HostCheck::HttpAnswers { port: 80, path: "/".to_owned() },
         ] {
-            assert_eq!(ask(Some(&root), &check).await.passed, Some(false));
-            assert_eq!(ask(None, &check).await.passed, Some(false));
+            for host in &hosts {
+                assert_eq!(ask(host, &check).await.passed, Some(false));
+            }
         }
+    }
+
+    #[tokio::test]
+    async fn a_program_may_play_a_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let player = dir.path().join("player");
+        let script = "#!/bin/sh\n[ \"$1 $2\" = 'ask systemctl' ] && echo active && exit\n\
+                      [ \"$2\" = curl ] && exit 22\necho no >&2; exit 1\n";
+        std::fs::write(&player, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&player, mode).unwrap();
+        let host = Host::at(HostRoot::new(dir.path()), Some(player.clone()));
+        let unit = HostCheck::UnitActive { unit: "x.service".to_owned() };
+        assert_eq!(ask(&host, &unit).await.passed, Some(true));
+        let answers = HostCheck::HttpAnswers { port: 80, path: "/".to_owned() };
+        assert_eq!(ask(&host, &answers).await.passed, Some(false));
+        let bridge = HostCheck::OvsBridge { bridge: "ovsbr0".to_owned() };
+        assert_eq!(ask(&host, &bridge).await.seen, "ovs-ofctl ended with exit status: 1: no");
+        assert!(matches!(Host::at(HostRoot::new("/"), Some(player)), Host::Root(_)));
     }
 }

@@ -14,6 +14,8 @@ mod pci;
 use gpuaas_types::agent::{Finding, HostCheck};
 use host_facts::{HostFacts, HostRoot};
 
+use crate::bundle::gate;
+
 /// Octets of an InfiniBand hardware address.
 const INFINIBAND_OCTETS: usize = 20;
 
@@ -105,12 +107,28 @@ fn kernel_argument(facts: &HostFacts, argument: &str) -> Seen {
 /// Where bundles leave their markers.
 pub(crate) const MARKERS: &str = "/var/lib/gpuaas/site-bootstrap";
 
+/// A marker of another version than the one that is installed tells of another host, or of before.
 fn bundle_done(root: Option<&HostRoot>, bundle: &str) -> Seen {
     let path = format!("{MARKERS}/{bundle}.done");
-    match root {
-        Some(root) if root.exists(&path) => (true, format!("{path} is there")),
-        _ => (false, format!("there is no {path}")),
+    let marker = root.and_then(|root| root.line_of(&path));
+    let Some(marker) = marker else { return (false, format!("there is no {path}")) };
+    let done = marker.split_whitespace().next().unwrap_or_default();
+    match root.and_then(|root| installed_version(root, bundle)) {
+        Some(version) if version != done => {
+            (false, format!("{path} is of {done}, and {version} is installed"))
+        }
+        _ => (true, format!("{path} is there")),
     }
+}
+
+fn installed_version(root: &HostRoot, bundle: &str) -> Option<String> {
+    let path = root.join(format!(
+        "{}/{bundle}/{}",
+        gate::INSTALLED,
+        gpuaas_bundle::manifest::ARCHIVED_NAME
+    ));
+    let manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    Some(manifest["version"].as_str()?.to_owned())
 }
 
 #[cfg(test)]
@@ -161,9 +179,21 @@ mod tests {
         let status = "Package: bash\nStatus: install ok installed\n\n\
                       Package: nano\nStatus: deinstall ok config-files\n";
         std::fs::write(dir.path().join("var/lib/dpkg/status"), status).unwrap();
+        let installed = dir.path().join(gate::INSTALLED.trim_start_matches('/')).join("h200-ib");
+        let markers = dir.path().join(MARKERS.trim_start_matches('/'));
+        std::fs::create_dir_all(&installed).unwrap();
+        std::fs::create_dir_all(&markers).unwrap();
+        std::fs::write(installed.join("manifest.json"), r#"{"version": "1.1.0"}"#).unwrap();
+        for (name, text) in [("h200-ib", "1.0.0 run"), ("fresh", "1.0.0 run"), ("empty", "")] {
+            std::fs::write(markers.join(format!("{name}.done")), text).unwrap();
+        }
         let root = HostRoot::new(dir.path());
         let facts = serde_json::json!({});
         for (check, expected) in [
+            (r#"{"check":"bundle_done","bundle":"h200-ib"}"#, false),
+            (r#"{"check":"bundle_done","bundle":"fresh"}"#, true),
+            (r#"{"check":"bundle_done","bundle":"empty"}"#, false),
+            (r#"{"check":"bundle_done","bundle":"none"}"#, false),
             (r#"{"check":"package_installed","package":"bash"}"#, true),
             (r#"{"check":"package_installed","package":"nano"}"#, false),
             (r#"{"check":"package_installed","package":"vim"}"#, false),

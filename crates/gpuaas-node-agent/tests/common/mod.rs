@@ -12,9 +12,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
 use gpuaas_types::agent::{
-    EnrollRequest, EnrollResponse, Heartbeat, Progress, Task, TaskBatch, TaskResult,
+    BundlePhase, EnrollRequest, EnrollResponse, Gates, Heartbeat, HeartbeatAnswer, Order, Progress,
+    SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys, TaskResult,
 };
 use gpuaas_types::{NodeId, Problem, RunId, TaskId, Timestamp};
 use tokio::net::TcpListener;
@@ -35,11 +37,17 @@ pub(crate) struct Seen {
     /// One word per accepted call, in order: `site_bootstrap started`, `enroll`, `heartbeat`.
     pub(crate) calls: Vec<String>,
     pub(crate) messages: Vec<String>,
+    pub(crate) phases: Vec<BundlePhase>,
+    pub(crate) gates: Vec<Gates>,
     pub(crate) enrollments: Vec<EnrollRequest>,
     pub(crate) results: Vec<(TaskId, TaskResult)>,
     pub(crate) polls: usize,
     pub(crate) unavailable_answers: usize,
-    pub(crate) tasks: VecDeque<Task>,
+    pub(crate) tasks: VecDeque<SignedTask<Envelope>>,
+    pub(crate) task_keys: TaskKeys,
+    pub(crate) newer_keys: Option<Envelope>,
+    /// What the last heartbeat said.
+    pub(crate) task_keys_revision: i64,
     /// Answers 503 to everything.
     pub(crate) down: bool,
     /// Answers 503 to progress callbacks.
@@ -56,6 +64,28 @@ pub(crate) struct Fake {
     changed: watch::Sender<u64>,
     artifacts: PathBuf,
     pub(crate) url: String,
+    /// Signs tasks.
+    pub(crate) key: Arc<SigningKey>,
+}
+
+/// The keys that count.
+pub(crate) fn task_keys(revision: i64, keys: &[(TaskKeyState, &SigningKey)]) -> TaskKeys {
+    let key = |(state, key): &(TaskKeyState, &SigningKey)| TaskKey {
+        state: *state,
+        public_key: key.public().to_string(),
+        until: None,
+    };
+    TaskKeys { revision, keys: keys.iter().map(key).collect() }
+}
+
+/// A task, signed for a node.
+pub(crate) fn signed(key: &SigningKey, node_id: NodeId, task: Task) -> SignedTask<Envelope> {
+    SignedTask { id: task.id, order: order::sign(key, &Order { node_id, task }).unwrap() }
+}
+
+/// Who the agent is.
+pub(crate) fn node_id() -> NodeId {
+    NodeId(Uuid::from_u128(9))
 }
 
 type Answer = Result<Response, Response>;
@@ -63,18 +93,27 @@ type Answer = Result<Response, Response>;
 impl Fake {
     pub(crate) async fn start(artifacts: &Path) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let key = Arc::new(SigningKey::generate().unwrap());
+        let seen = Seen {
+            heartbeat_interval_seconds: 10,
+            task_keys: task_keys(1, &[(TaskKeyState::Active, &key)]),
+            ..Seen::default()
+        };
         let fake = Self {
-            seen: Arc::new(Mutex::new(Seen { heartbeat_interval_seconds: 10, ..Seen::default() })),
+            key,
+            seen: Arc::new(Mutex::new(seen)),
             changed: watch::Sender::new(0),
             artifacts: artifacts.to_owned(),
             url: format!("http://{}", listener.local_addr().unwrap()),
         };
         let router = Router::new()
             .route("/bootstrap/v1/runs/{run}/progress", post(progress))
+            .route("/bootstrap/v1/runs/{run}/phases", post(phase))
             .route("/bootstrap/v1/artifacts/sha256/{digest}", get(artifact))
             .route("/agent/v1/enroll", post(enroll))
             .route("/agent/v1/heartbeat", post(heartbeat))
             .route("/agent/v1/tasks", get(tasks))
+            .route("/agent/v1/gates", post(gates))
             .route("/agent/v1/tasks/{task}/result", post(result))
             .with_state(fake.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -148,6 +187,18 @@ async fn progress(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
+async fn phase(
+    State(fake): State<Fake>,
+    UrlPath(run): UrlPath<RunId>,
+    headers: HeaderMap,
+    Json(body): Json<BundlePhase>,
+) -> Answer {
+    fake.gate(&headers, BOOTSTRAP_TOKEN)?;
+    assert_eq!(run, run_id());
+    fake.change(|seen| seen.phases.push(body));
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
 async fn artifact(State(fake): State<Fake>, UrlPath(digest): UrlPath<String>) -> Response {
     match tokio::fs::read(fake.artifacts.join("sha256").join(digest)).await {
         Ok(bytes) => bytes.into_response(),
@@ -168,10 +219,11 @@ async fn enroll(
         seen.calls.push("enroll".to_owned());
         seen.enrollments.push(body);
         let response = EnrollResponse {
-            node_id: NodeId(Uuid::from_u128(9)),
+            node_id: node_id(),
             credential: CREDENTIAL.to_owned(),
             heartbeat_interval_seconds: seen.heartbeat_interval_seconds,
             poll_seconds: seen.poll_seconds,
+            task_keys: seen.task_keys.clone(),
         };
         Ok(Json(response).into_response())
     })
@@ -184,7 +236,17 @@ async fn heartbeat(
 ) -> Answer {
     fake.gate(&headers, CREDENTIAL)?;
     assert!(body.uptime_seconds >= 0.0);
-    fake.change(|seen| seen.calls.push("heartbeat".to_owned()));
+    let task_keys = fake.change(|seen| {
+        seen.calls.push("heartbeat".to_owned());
+        seen.task_keys_revision = body.task_keys_revision;
+        seen.newer_keys.clone()
+    });
+    Ok(Json(HeartbeatAnswer { new: false, task_keys }).into_response())
+}
+
+async fn gates(State(fake): State<Fake>, headers: HeaderMap, Json(body): Json<Gates>) -> Answer {
+    fake.gate(&headers, CREDENTIAL)?;
+    fake.change(|seen| seen.gates.push(body));
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -12,6 +12,7 @@
 
 mod agents;
 mod batches;
+mod bundles;
 mod drift;
 mod nodes;
 mod pace;

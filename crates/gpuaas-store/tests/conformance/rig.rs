@@ -112,7 +112,7 @@ impl World {
             .create_site(NOON, site_id, site_spec("north"), Default::default(), &api_key)
             .await
             .unwrap();
-        store.create_profile(NOON, profile_id, "h200", &ProfileSpec::default(), "").await.unwrap();
+        store.create_profile(NOON, profile_id, "h200", &ProfileSpec::default(), &[]).await.unwrap();
         Self { store, site_id, profile_id, place }
     }
 
@@ -181,6 +181,7 @@ pub(crate) fn site_spec(name: &str) -> SiteSpec {
         drift_policy: std::collections::BTreeMap::new(),
         batch_max_parallel: 0,
         image_bandwidth_mbit_per_second: 0,
+        bundle_inputs: std::collections::BTreeMap::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gpuaas_store::{IdempotencyKey, MasterKey, NewAudit, Secret, Store, StoreError};
-use gpuaas_types::api::SiteStatus;
+use gpuaas_types::api::{BundlePin, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{ProfileId, RoceAssignmentId, SiteId};
 use sqlx::{Connection as _, Row as _};
@@ -160,19 +160,23 @@ fn a_profile_revision_never_changes() {
         let world = World::new(place).await;
         let first = ProfileSpec::default();
         let second = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
-        let profile = world.store.set_profile(at(1.0), "h200", &second, "sha256:2").await.unwrap();
+        let pin =
+            |bundle: &str, digest: &str| BundlePin { bundle: bundle.into(), digest: digest.into() };
+        let pins = [pin("below@1", "1"), pin("site@1", "2")];
+        let profile = world.store.set_profile(at(1.0), "h200", &second, &pins).await.unwrap();
         assert_eq!((profile.id, profile.revision), (world.profile_id, 2));
-        assert_eq!(profile.status.site_bootstrap_bundle_digest, "sha256:2");
+        assert_eq!(profile.status.site_bootstrap_bundle_digest, "2");
+        assert_eq!(profile.status.bundle_pins, pins);
         assert_eq!(world.store.profile(world.profile_id).await.unwrap(), profile);
         assert_eq!(world.store.profiles().await.unwrap(), vec![profile]);
 
         let old = world.store.profile_revision(world.profile_id, 1).await.unwrap();
-        assert_eq!((old.spec, old.name.as_str(), old.bundle_digest.as_str()), (first, "h200", ""));
+        assert_eq!((old.spec, old.name.as_str(), old.bundle_pins), (first, "h200", Vec::new()));
         let new = world.store.profile_revision(world.profile_id, 2).await.unwrap();
-        assert_eq!(new.spec, second);
+        assert_eq!((new.spec, new.bundle_pins), (second.clone(), pins.to_vec()));
         assert_eq!(code(world.store.profile_revision(world.profile_id, 3).await), "not_found");
-        assert_eq!(code(world.store.set_profile(NOON, "h100", &second, "").await), "not_found");
-        let again = world.store.create_profile(NOON, ProfileId(id()), "h200", &second, "");
+        assert_eq!(code(world.store.set_profile(NOON, "h100", &second, &[]).await), "not_found");
+        let again = world.store.create_profile(NOON, ProfileId(id()), "h200", &second, &[]);
         assert_eq!(code(again.await), "profile_name_taken");
     });
 }

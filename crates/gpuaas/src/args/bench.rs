@@ -1,5 +1,6 @@
 //! Arguments of `gpuaas bench`.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -17,6 +18,10 @@ pub enum BenchCommand {
     Region(BenchRegionArgs),
     /// Let faults, crashes and people loose on fleets, and check that nothing is lost.
     Chaos(BenchChaosArgs),
+    /// Break a ready slice host in every way that its gates have to see.
+    Gate(BenchGateArgs),
+    /// Start the node agent, and measure what it costs a host that has nothing to do.
+    Agent(BenchAgentArgs),
 }
 
 /// How long the hardware of a benchmark takes.
@@ -100,6 +105,31 @@ pub struct BenchChaosArgs {
     /// Machines of each fleet.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub nodes: usize,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas bench gate`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchGateArgs {
+    /// Folder with the bundles and their fixture, as in the repository.
+    #[arg(long, value_name = "DIR", default_value = "bundles")]
+    pub bundles: PathBuf,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas bench agent`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchAgentArgs {
+    /// The agent's executable [default: beside this one].
+    #[arg(long, value_name = "FILE")]
+    pub agent_binary: Option<PathBuf>,
+    /// Seconds over which an idle agent is watched.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = positive)]
+    pub seconds: f64,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use gpuaas_types::Timestamp;
 
-use super::{Assignment, Format};
+use super::{ApiArgs, Assignment, Format, ListArgs};
 
-/// `gpuaas bundle`. All of it works without a control plane.
+/// `gpuaas bundle`. What makes and shows bundles works without a control plane.
 #[derive(Debug, Subcommand)]
 pub enum BundleCommand {
     /// Write the folder of a new bundle that does nothing yet.
@@ -24,6 +24,18 @@ pub enum BundleCommand {
     Render(BundleRenderArgs),
     /// Make a key that signs bundles.
     Key(BundleKeyArgs),
+    /// Give a bundle to the control plane, or to an OCI registry.
+    Publish(BundlePublishArgs),
+    /// Take a bundle from an OCI registry, as the file of a build with its signature.
+    Pull(BundlePullArgs),
+    /// List the bundles that the control plane has.
+    List(ListArgs),
+    /// Let a bundle, with what it requires, be used at a site.
+    Approve(BundleApproveArgs),
+    /// Have the signatures of a key count.
+    Trust(BundleTrustArgs),
+    /// List the keys whose signatures count.
+    Keys(ListArgs),
 }
 
 /// What a bundle is for.
@@ -124,4 +136,96 @@ pub struct BundleKeyArgs {
     /// File for the private key; it must not exist. The public key is printed on stdout.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+/// `gpuaas bundle publish`.
+#[derive(Debug, Clone, Args)]
+pub struct BundlePublishArgs {
+    /// A bundle's folder, or the file of a build with its signature beside it.
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: PathBuf,
+    /// Private key that signs it [default: the signature beside the file, else the control plane
+    /// vouches for it].
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// From when on the signature is worth nothing, as RFC 3339.
+    #[arg(long, value_name = "TIME", requires = "key", value_parser = moment)]
+    pub expires: Option<Timestamp>,
+    /// Push it to a repository of an OCI registry instead, such as
+    /// http://127.0.0.1:5000/gpuaas/h200-ib; the tag is the version, or :TAG behind it.
+    #[arg(long, value_name = "URL")]
+    pub oci: Option<String>,
+    /// Who says so; kept in the history.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env_values = true,
+        default_value = "operator"
+    )]
+    pub actor: String,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas bundle approve`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleApproveArgs {
+    /// `name@version`, or the digest.
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: String,
+    /// The site.
+    #[arg(long, value_name = "NAME")]
+    pub site: String,
+    /// Take the approval back; runs that have the bundle go on.
+    #[arg(long)]
+    pub withdraw: bool,
+    /// Why; kept in the history.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Who says so; kept in the history.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env_values = true,
+        default_value = "operator"
+    )]
+    pub actor: String,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas bundle trust`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleTrustArgs {
+    /// Public key, as `bundle key` prints it.
+    #[arg(value_name = "KEY")]
+    pub key: String,
+    /// Whose it is; a key of the same name is replaced.
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    /// From when on it does not count any more, as RFC 3339; the past retires it now.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub until: Option<Timestamp>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas bundle pull`.
+#[derive(Debug, Clone, Args)]
+pub struct BundlePullArgs {
+    /// Repository of an OCI registry with :TAG or @sha256:DIGEST, such as
+    /// http://127.0.0.1:5000/gpuaas/h200-ib:1.0.0.
+    #[arg(value_name = "URL")]
+    pub oci: String,
+    /// Where NAME-VERSION.tar and its signature NAME-VERSION.tar.sig are put.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+    /// Public key, as `bundle key` prints it; the signature must be its.
+    #[arg(long, value_name = "KEY")]
+    pub trust: Option<String>,
 }

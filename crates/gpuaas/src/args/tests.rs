@@ -1,3 +1,5 @@
+use gpuaas_types::Timestamp;
+
 use super::*;
 use clap::CommandFactory;
 use clap::error::ErrorKind;

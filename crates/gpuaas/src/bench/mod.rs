@@ -1,8 +1,10 @@
 //! `gpuaas bench`: measures, and never decides whether a figure is good enough.
 
 pub mod added;
+pub mod agent;
 pub mod chaos;
 pub mod clients;
+pub mod gate;
 pub mod invariants;
 pub mod onboard;
 pub mod operate;
@@ -43,5 +45,7 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Clients(args) => clients::run(args, terminal).await,
         BenchCommand::Region(args) => region::run(args, terminal).await,
         BenchCommand::Chaos(args) => chaos::run(args, terminal).await,
+        BenchCommand::Gate(args) => gate::run(args, terminal).await,
+        BenchCommand::Agent(args) => agent::run(args, terminal).await,
     }
 }

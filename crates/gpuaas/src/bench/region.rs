@@ -4,10 +4,9 @@
 //! once and two power actions per machine cannot take all of them in one second. Hardware takes
 //! what it takes, by the virtual clock.
 //!
-//! The engine and the store are those of a control plane. The store is an SQLite file in a
-//! temporary folder, with its log and its one writer; it is not synced to the disk
-//! ([`gpuaas_store::Store::open_unsynced`]), so what a commit costs here is its work and not a
-//! disk's time.
+//! The engine and the store are those of a control plane. The store is SQLite in memory
+//! ([`gpuaas_store::Store::in_memory`]), so what a commit costs here is its work and not a disk's
+//! time.
 
 use std::fmt::Write as _;
 

@@ -13,8 +13,27 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// # Errors
 /// `usage_unreadable` where `/proc` is not mounted.
 pub fn own_cpu_seconds() -> Result<f64, Failure> {
-    let text = read(Path::new("/proc/self/stat"))?;
-    cpu_seconds(&text).ok_or_else(|| unreadable("/proc/self/stat", "it has too few fields"))
+    cpu_seconds_of(std::process::id())
+}
+
+/// Processor seconds, user and system, that a process has used with all threads that it ever had.
+///
+/// # Errors
+/// `usage_unreadable` where the process is gone or `/proc` is not mounted.
+pub fn cpu_seconds_of(pid: u32) -> Result<f64, Failure> {
+    let path = format!("/proc/{pid}/stat");
+    let text = read(Path::new(&path))?;
+    cpu_seconds(&text).ok_or_else(|| unreadable(&path, "it has too few fields"))
+}
+
+/// Resident memory of a process, in bytes.
+///
+/// # Errors
+/// `usage_unreadable` where the process is gone or `/proc` is not mounted.
+pub fn rss_bytes(pid: u32) -> Result<u64, Failure> {
+    let path = format!("/proc/{pid}/status");
+    let text = read(Path::new(&path))?;
+    kib_of(&text, "VmRSS:").ok_or_else(|| unreadable(&path, "it names no VmRSS"))
 }
 
 /// Largest resident memory of a process so far, in bytes.
@@ -24,7 +43,7 @@ pub fn own_cpu_seconds() -> Result<f64, Failure> {
 pub fn peak_rss_bytes(pid: u32) -> Result<u64, Failure> {
     let path = format!("/proc/{pid}/status");
     let text = read(Path::new(&path))?;
-    peak(&text).ok_or_else(|| unreadable(&path, "it names no VmHWM"))
+    kib_of(&text, "VmHWM:").ok_or_else(|| unreadable(&path, "it names no VmHWM"))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -50,8 +69,9 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some((user + system) / TICKS_PER_SECOND)
 }
 
-fn peak(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+/// A line of `status`, in bytes.
+fn kib_of(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
@@ -65,14 +85,17 @@ mod tests {
         let stat = "42 (gpu a) s) S 1 42 42 0 -1 4194304 100 0 0 0 250 50 7 8 20 0 3 0 100 0 0";
         assert_eq!(cpu_seconds(stat), Some(3.0));
         assert_eq!(cpu_seconds("42 (x) S 1"), None);
-        assert_eq!(peak("VmPeak:\t 9 kB\nVmHWM:\t  12 kB\n"), Some(12_288));
-        assert_eq!(peak("VmPeak:\t 9 kB\n"), None);
+        assert_eq!(kib_of("VmPeak:\t 9 kB\nVmHWM:\t  12 kB\n", "VmHWM:"), Some(12_288));
+        assert_eq!(kib_of("VmPeak:\t 9 kB\n", "VmHWM:"), None);
     }
 
     #[test]
     fn this_process_has_used_something() {
         assert!(own_cpu_seconds().unwrap() >= 0.0);
         assert!(peak_rss_bytes(std::process::id()).unwrap() > 100_000);
-        assert!(peak_rss_bytes(u32::MAX).is_err());
+        assert!(peak_rss_bytes(u32::MAX).is_err() && rss_bytes(u32::MAX).is_err());
+        let own = std::process::id();
+        assert!(rss_bytes(own).unwrap() > 100_000 && cpu_seconds_of(own).unwrap() >= 0.0);
+        assert!(cpu_seconds_of(u32::MAX).is_err());
     }
 }

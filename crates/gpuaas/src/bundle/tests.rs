@@ -34,12 +34,13 @@ fn a_new_bundle_is_fine_and_builds_the_same_everywhere() {
     }
 }
 
-#[test]
-fn a_signature_is_of_its_key_and_of_its_bytes() {
+#[tokio::test]
+async fn a_signature_is_of_its_key_and_of_its_bytes() {
     let (dir, folder) = folder("site-net", BundleKind::SiteBootstrap);
     let key_file = dir.path().join("key.pem");
     let (mut terminal, captured) = Terminal::captured();
     run(BundleCommand::Key(crate::args::BundleKeyArgs { file: key_file.clone() }), &mut terminal)
+        .await
         .unwrap();
     let public = captured.stdout().trim().to_owned();
     let report = built(&folder, dir.path(), Some(key_file.clone()));
@@ -68,17 +69,17 @@ fn a_signature_is_of_its_key_and_of_its_bytes() {
     let (mut terminal, _) = Terminal::captured();
     let again =
         run(BundleCommand::Key(crate::args::BundleKeyArgs { file: key_file }), &mut terminal);
-    assert_eq!(again.unwrap_err().code(), "file_unreadable", "a key is never overwritten");
+    assert_eq!(again.await.unwrap_err().code(), "file_unreadable", "a key is never overwritten");
 }
 
-#[test]
-fn lint_names_file_and_line() {
+#[tokio::test]
+async fn lint_names_file_and_line() {
     let (_dir, folder) = folder("site-net", BundleKind::SiteBootstrap);
     let script = folder.join("phases/10-hello.sh");
     fs::write(&script, "#!/bin/bash\nset -euo pipefail\nif true; then\n").unwrap();
     let (mut terminal, _) = Terminal::captured();
     let command = BundleCommand::Lint(BundleLintArgs { folder: folder.clone() });
-    let failure = run(command, &mut terminal).unwrap_err();
+    let failure = run(command, &mut terminal).await.unwrap_err();
     assert_eq!(failure.code(), "bundle_invalid");
     let text = failure.to_string();
     assert!(text.contains("phases/10-hello.sh:4: bash: syntax error"), "{text}");

@@ -4,13 +4,14 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use gpuaas_artifact::{BootstrapInputs, ParsedUserData};
+use gpuaas_artifact::{Artifact, BootstrapInputs, ParsedUserData};
 use gpuaas_node_agent::agent::AgentConfig;
 use gpuaas_node_agent::identity::IdentityStore;
 use gpuaas_node_agent::protocol::{ControlPlane, SetupError, http_client};
 use gpuaas_node_agent::stand_in::{self, StandIn};
 use gpuaas_node_agent::tasks::Host;
 use gpuaas_node_agent::{agent, clock::AgentClock};
+use gpuaas_types::agent::{Gate, GateCheck, GateReport};
 use maas_sim::Chance;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,9 @@ use crate::failure::Failure;
 
 /// Longest pause of an agent between attempts, in seconds, as the real agent's.
 const LONGEST_PAUSE_SECONDS: f64 = 60.0;
+
+/// The bundle that makes a host one for slices.
+const SLICE_BUNDLE: &str = "h200-slice-vm";
 
 /// What all hosts of a fleet share.
 pub(super) struct Fleet {
@@ -91,9 +95,33 @@ impl Fleet {
                 identity: IdentityStore::File(root.join("identity.json")),
                 ready_file: None,
                 ready: None,
-                host: Host::Fixed(Arc::new(json!({ "hostname": inputs.hostname }))),
+                host: Host::Fixed(Arc::new(json!({
+                    "hostname": inputs.hostname,
+                    "gates": gates(inputs),
+                }))),
                 longest_pause_seconds: LONGEST_PAUSE_SECONDS,
             },
         }
     }
+}
+
+/// A stand-in has no host whose effects could be looked at. Where its bundle makes a slice host, it
+/// says that the bundle did what it does.
+fn gates(inputs: &BootstrapInputs) -> Vec<GateReport> {
+    let bundles = inputs.bundle.iter().flat_map(|delivery| &delivery.bundles);
+    let slice = bundles.map(|one| &one.artifact).find(|artifact| artifact.name == SLICE_BUNDLE);
+    let report = |artifact: &Artifact| GateReport {
+        gate: Gate::SliceReady,
+        passed: true,
+        class: None,
+        checks: vec![GateCheck {
+            name: format!("bundle {}", artifact.name),
+            passed: true,
+            expected: "a host".to_owned(),
+            seen: "a stand-in".to_owned(),
+            reason: String::new(),
+            blocks: Vec::new(),
+        }],
+    };
+    slice.map(report).into_iter().collect()
 }

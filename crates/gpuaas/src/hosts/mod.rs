@@ -4,23 +4,28 @@
 //! `process` mode does what cloud-init does with the user-data: it writes the files, runs the
 //! scripts in order, and the scripts fetch and start the real agent, all below a folder of its
 //! own. A thousand such hosts would be several thousand processes, so in `fleet` mode a host is a
-//! future that makes the same calls through the agent's own protocol code.
+//! future that makes the same calls through the agent's own protocol code. Hosts that are named as
+//! real ones boot a whole system instead.
 //!
 //! A host is known by its system id, and what runs on it by its deployment: a notice about an
 //! older deployment can come late and changes nothing.
 
 mod fleet;
+mod machine;
+mod player;
 mod process;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gpuaas_artifact::{ParsedUserData, parse_user_data};
-use maas_sim::{FirstBoot, HardwareClass, HostRef, Notice};
+use maas_sim::{FirstBoot, HardwareClass, HostRef, Metadata, Notice};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use self::player::Player;
 use crate::args::HostMode;
 use crate::clock::SharedClock;
 use crate::failure::Failure;
@@ -41,6 +46,12 @@ pub struct HostsOptions {
     pub seed: u64,
     /// How long the bootstrap of a fleet's host takes.
     pub times: BootTimes,
+    /// Names of machines that are real but for their hardware.
+    pub real_hosts: Vec<String>,
+    /// The system that those boot; none: the one that was made beside this executable.
+    pub rootfs: Option<PathBuf>,
+    /// Names of machines whose hosts have lost the fabric by the time their agents are installed.
+    pub lose_fabric: Vec<String>,
 }
 
 /// How long the bootstrap of a fleet's host takes, in seconds, evenly drawn between two bounds.
@@ -66,6 +77,14 @@ impl BootTimes {
     }
 }
 
+/// Whether this machine can have real hosts with the system in `rootfs`.
+///
+/// # Errors
+/// `real_host_needs_root`, `real_host_tool_missing`, `real_host_rootfs_missing`.
+pub fn may_be_real(rootfs: Option<&Path>) -> Result<(), Failure> {
+    machine::rootfs(rootfs).map(drop)
+}
+
 /// The hosts of a region, being run.
 pub struct Hosts {
     stop: CancellationToken,
@@ -77,14 +96,22 @@ impl Hosts {
     ///
     /// # Errors
     /// `hosts_dir_unwritable`; `http_unavailable`; `hosts_unguarded` when the guard that ends the
-    /// processes of a simulator that was killed cannot be started.
+    /// processes of a simulator that was killed cannot be started; `real_host_...` when a real host
+    /// is wanted and this machine can have none.
     pub fn start(
         options: HostsOptions,
         notices: UnboundedReceiver<Notice>,
     ) -> Result<Self, Failure> {
         let dir = make_dir(&options.dir)?;
         let options = HostsOptions { dir, ..options };
+        let factory = if options.real_hosts.is_empty() {
+            None
+        } else {
+            let dir = options.dir.join(".real");
+            Some(Arc::new(machine::Factory::new(options.rootfs.as_deref(), &dir)?))
+        };
         let keeper = match options.mode {
+            _ if factory.is_some() => Some(process::Keeper::start(&options.dir)?),
             HostMode::Process => Some(process::Keeper::start(&options.dir)?),
             HostMode::Fleet | HostMode::None => None,
         };
@@ -93,9 +120,19 @@ impl Hosts {
             HostMode::Process | HostMode::None => None,
         };
         let stop = CancellationToken::new();
-        let rack = Rack { options, fleet, stop: stop.clone(), running: HashMap::new() };
+        let player = Arc::new(Player::new(&options.dir));
+        let as_processes = options.mode == HostMode::Process;
+        let running = HashMap::new();
+        let rack = Rack { options, fleet, factory, player, stop: stop.clone(), running };
+        let player = Arc::clone(&rack.player);
         let task = tokio::spawn(async move {
+            let warm = tokio::spawn(async move {
+                if as_processes {
+                    player.warm().await;
+                }
+            });
             rack.run(notices).await;
+            warm.abort();
             drop(keeper);
         });
         Ok(Self { stop, task })
@@ -122,6 +159,8 @@ fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
 struct System {
     deployment: u64,
     data: ParsedUserData,
+    user_data: Vec<u8>,
+    metadata: Metadata,
     life: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
@@ -139,6 +178,8 @@ impl System {
 struct Rack {
     options: HostsOptions,
     fleet: Option<fleet::Fleet>,
+    factory: Option<Arc<machine::Factory>>,
+    player: Arc<Player>,
     stop: CancellationToken,
     running: HashMap<String, System>,
 }
@@ -190,8 +231,10 @@ impl Rack {
                 return tracing::warn!(%host, %error, "deployed without user-data of GPUaaS");
             }
         };
-        let life = self.spawn(&boot.host, &data, true);
-        let system = System { deployment: boot.host.deployment, data, life: Some(life) };
+        let FirstBoot { user_data, metadata, .. } = boot;
+        let deployment = boot.host.deployment;
+        let mut system = System { deployment, data, user_data, metadata, life: None };
+        system.life = Some(self.spawn(&boot.host, &system, true));
         self.running.insert(boot.host.system_id, system);
     }
 
@@ -199,7 +242,7 @@ impl Rack {
     fn power_on(&mut self, host: &HostRef) {
         let Some(mut system) = self.running.remove(&host.system_id) else { return };
         if system.life.is_none() {
-            system.life = Some(self.spawn(host, &system.data, false));
+            system.life = Some(self.spawn(host, &system, false));
         }
         self.running.insert(host.system_id.clone(), system);
     }
@@ -207,18 +250,49 @@ impl Rack {
     fn spawn(
         &self,
         host: &HostRef,
-        data: &ParsedUserData,
+        system: &System,
         first: bool,
     ) -> (CancellationToken, JoinHandle<()>) {
         let stop = self.stop.child_token();
         let root = self.root(host);
+        let data = &system.data;
+        if let Some(machine) = self.machine(host, system, &root) {
+            return (stop.clone(), tokio::spawn(machine::host(machine, stop)));
+        }
         let task = match &self.fleet {
             Some(fleet) => {
                 tokio::spawn(fleet.host(&host.hostname, data, &root, first, stop.clone()))
             }
-            None => tokio::spawn(process::host(root, data.clone(), first, stop.clone())),
+            None => {
+                let machine = process::Machine {
+                    root,
+                    data: data.clone(),
+                    loses_fabric: self.options.lose_fabric.contains(&host.hostname),
+                    player: Arc::clone(&self.player),
+                };
+                tokio::spawn(process::host(machine, first, stop.clone()))
+            }
         };
         (stop, task)
+    }
+
+    /// The host as a real one, where it is to be that.
+    fn machine(
+        &self,
+        host: &HostRef,
+        system: &System,
+        root: &Path,
+    ) -> Option<Arc<machine::Machine>> {
+        let factory =
+            self.factory.as_ref().filter(|_| self.options.real_hosts.contains(&host.hostname))?;
+        Some(Arc::new(machine::Machine {
+            factory: Arc::clone(factory),
+            folder: root.to_owned(),
+            hostname: host.hostname.clone(),
+            metadata: system.metadata.clone(),
+            user_data: system.user_data.clone(),
+            control_plane_url: system.data.inputs.control_plane_url.clone(),
+        }))
     }
 
     fn root(&self, host: &HostRef) -> PathBuf {

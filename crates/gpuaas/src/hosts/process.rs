@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuaas_artifact::{ParsedUserData, unpack_user_data};
@@ -18,6 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::player::{self, Player};
 use crate::failure::Failure;
 
 const ROOT_VARIABLE: &str = "GPUAAS_HOST_ROOT";
@@ -61,46 +63,68 @@ impl Keeper {
     }
 }
 
+/// One simulated host.
+pub(super) struct Machine {
+    /// The folder that stands for its `/`.
+    pub(super) root: PathBuf,
+    /// What cloud-init is given.
+    pub(super) data: ParsedUserData,
+    /// Whether it has lost the fabric by the time its agent is installed.
+    pub(super) loses_fabric: bool,
+    /// What plays the rest of it.
+    pub(super) player: Arc<Player>,
+}
+
 /// The life of one host until `stop`; without `first` only the agent's.
-pub(super) async fn host(
-    root: PathBuf,
-    data: ParsedUserData,
-    first: bool,
-    stop: CancellationToken,
-) {
+pub(super) async fn host(machine: Machine, first: bool, stop: CancellationToken) {
     let life = async {
-        let ended = if first { boot(&root, &data).await } else { start_agent(&root).await };
+        let ended = if first { machine.boot().await } else { machine.start_agent().await };
         if let Err(error) = ended {
-            let host = &data.inputs.hostname;
-            tracing::warn!(%host, root = %root.display(), %error, "a simulated host");
+            let host = &machine.data.inputs.hostname;
+            tracing::warn!(%host, root = %machine.root.display(), %error, "a simulated host");
         }
         stop.cancelled().await;
     };
     stop.run_until_cancelled(life).await;
-    end_processes(&root).await;
+    end_processes(&machine.root).await;
 }
 
-/// What cloud-init does: write the files, then run every script, also after one that failed.
-async fn boot(root: &Path, data: &ParsedUserData) -> io::Result<()> {
-    let (folder, data) = (root.to_owned(), data.clone());
-    let scripts = tokio::task::spawn_blocking(move || unpack_user_data(&data, &folder)).await??;
-    for script in scripts {
-        let mut command = Command::new("bash");
-        command.arg(&script);
-        let status = command_of(command, root)?.spawn()?.wait().await?;
-        if !status.success() {
-            tracing::warn!(script = %script.display(), %status, "see {LOG} of the host");
+impl Machine {
+    /// What cloud-init does: write the files, then run every script, also after one that failed.
+    async fn boot(&self) -> io::Result<()> {
+        let inputs = &self.data.inputs;
+        if inputs.bundle.is_some() {
+            self.player.make(&self.root, &inputs.hostname).await?;
         }
+        let (folder, data) = (self.root.clone(), self.data.clone());
+        let scripts =
+            tokio::task::spawn_blocking(move || unpack_user_data(&data, &folder)).await??;
+        for (index, script) in scripts.iter().enumerate() {
+            if index > 0 && self.loses_fabric {
+                self.player.lose_fabric(&self.root).await?;
+            }
+            let mut command = Command::new("bash");
+            command.arg(script);
+            let status = self.command_of(command)?.spawn()?.wait().await?;
+            if !status.success() {
+                tracing::warn!(script = %script.display(), %status, "see {LOG} of the host");
+            }
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-async fn start_agent(root: &Path) -> io::Result<()> {
-    let mut command = Command::new(root.join(AGENT));
-    command.arg("run").arg("--config").arg(root.join("etc/gpuaas/agent.json"));
-    command.arg("--host-root").arg(root);
-    let status = command_of(command, root)?.spawn()?.wait().await?;
-    Err(io::Error::other(format!("the agent ended with {status}")))
+    async fn start_agent(&self) -> io::Result<()> {
+        let mut command = Command::new(self.root.join(AGENT));
+        command.arg("run").arg("--config").arg(self.root.join("etc/gpuaas/agent.json"));
+        command.arg("--host-root").arg(&self.root);
+        let status = self.command_of(command)?.spawn()?.wait().await?;
+        Err(io::Error::other(format!("the agent ended with {status}")))
+    }
+
+    fn command_of(&self, mut command: Command) -> io::Result<Command> {
+        command.env(player::VARIABLE, self.player.program());
+        command_of(command, &self.root)
+    }
 }
 
 fn command_of(mut command: Command, root: &Path) -> io::Result<Command> {

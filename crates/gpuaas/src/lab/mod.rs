@@ -74,6 +74,9 @@ pub async fn run(args: LabArgs, terminal: &mut Terminal) -> Result<(), Failure> 
     if let Some(name) = &args.scenario {
         scenario::Scenario::named(name)?.fits(args.nodes)?;
     }
+    if args.real_hosts > 0 {
+        crate::hosts::may_be_real(None)?;
+    }
     staged(&args, Folder::lock(&folder)?, terminal).await
 }
 
@@ -166,6 +169,7 @@ async fn play(
         stage.act_done()?;
     }
     progress.end();
+    watch::until_said(&client).await;
     watch::gather(&client).await
 }
 

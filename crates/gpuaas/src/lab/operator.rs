@@ -21,7 +21,7 @@ use crate::failure::Failure;
 /// The lab's site.
 pub const SITE: &str = "lab";
 /// The lab's profile.
-pub const PROFILE: &str = "h200";
+pub const PROFILE: &str = "h200-slice-vm";
 /// Requests in flight, as an operator's script may have.
 pub const AT_ONCE: usize = 16;
 
@@ -43,6 +43,7 @@ pub async fn add_site(client: &ApiClient, maas_url: &str, api_key: &str) -> Resu
         drift_policy: std::collections::BTreeMap::new(),
         batch_max_parallel: 0,
         image_bandwidth_mbit_per_second: 0,
+        bundle_inputs: std::collections::BTreeMap::new(),
     };
     client.add_site(&SiteCreate { spec, api_key: api_key.to_owned() }).await.map(drop)
 }

@@ -22,6 +22,9 @@ pub fn draw(scenario: &Scenario, tally: &Tally, first: &[NodeView]) -> String {
     };
     row(&mut text, "nodes", &counts(&tally.states));
     row(&mut text, "machines", &counts(&tally.machines));
+    if !tally.slices.is_empty() {
+        row(&mut text, "slices", &counts(&tally.slices));
+    }
     if tally.changes.is_empty() {
         row(&mut text, "MAAS", "was asked for no change after a machine was first deployed");
     }
@@ -38,6 +41,12 @@ pub fn draw(scenario: &Scenario, tally: &Tally, first: &[NodeView]) -> String {
     row(&mut text, "strays", &format!("{orphans} orphans, {double_deploys} double deploys"));
     for node in first {
         writeln!(text, "\n{} is {}", node.hostname, node.state).ok();
+        for gate in node.gates.iter().filter(|gate| gate.class.is_some()) {
+            writeln!(text, "  {}", gate.text).ok();
+            for check in &gate.failing {
+                writeln!(text, "    {}: {} ({})", check.name, check.seen, check.reason).ok();
+            }
+        }
         for event in told(&node.timeline) {
             let step = event.step.map_or("", gpuaas_types::Step::as_str);
             writeln!(text, "  {step:<17} {:<24} {}", event.code, event.text).ok();

@@ -100,6 +100,12 @@ impl InProcess {
         simulator.stop().await;
         self.serving.shutdown().await;
     }
+
+    /// Ends it where nobody calls it any more.
+    pub async fn stop(self) {
+        self.serving.engine.stop().await;
+        self.serving.shutdown().await;
+    }
 }
 
 /// A control plane in a process of its own.

@@ -4,11 +4,13 @@
 //! before or does meanwhile, crashes of the control plane) and what the operator does once the nodes
 //! are in service. It also says how every node is to end, so that a lab knows whether it went well.
 
+use gpuaas_types::agent::GateClass;
 use gpuaas_types::{DriftKind, NodeState, RunKind};
 use serde_json::{Map, Value};
 
 use crate::args::MachineClass;
 use crate::failure::Failure;
+use crate::hosts::PROCESS_HOSTS;
 
 /// What someone did at the MAAS side before the machines were named to GPUaaS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +90,8 @@ pub struct End {
     pub parked: Option<&'static str>,
     /// MAAS' label of the status of their machines.
     pub maas: &'static str,
+    /// Why slices may not be handed out; none: they may, where the nodes are active.
+    pub slices: Option<GateClass>,
 }
 
 /// One scenario.
@@ -103,6 +107,8 @@ pub struct Scenario {
     pub before: Before,
     /// Fields of the profile that differ from the defaults, as a JSON object.
     pub profile: &'static str,
+    /// Whose hosts lose the fabric before their agents are installed.
+    pub loses_fabric: Option<Which>,
     /// Whether hosts get fabric addresses.
     pub roce: bool,
     /// How often the control plane is killed; above 0 it runs in a process of its own.
@@ -113,8 +119,11 @@ pub struct Scenario {
     pub ends: &'static [End],
 }
 
+/// What makes the hosts of a lab slice hosts.
+const BUNDLE: &str = "h200-slice-vm@1.0.0";
+
 const ACTIVE: End =
-    End { on: Which::All, state: NodeState::Active, parked: None, maas: "Deployed" };
+    End { on: Which::All, state: NodeState::Active, parked: None, maas: "Deployed", slices: None };
 
 /// The one in which nothing happens.
 pub const PLAIN: Scenario = Scenario {
@@ -123,6 +132,7 @@ pub const PLAIN: Scenario = Scenario {
     faults: "[]",
     before: Before::Nothing,
     profile: "{}",
+    loses_fabric: None,
     roce: false,
     kills: 0,
     acts: &[],
@@ -162,6 +172,16 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "adopt-deployed",
         about: "the first machine was deployed by someone else: released, then onboarded",
         before: Before::FirstDeployed,
+        ..PLAIN
+    },
+    Scenario {
+        name: "fabric-lost",
+        about: "the first host loses its fabric: active, not ready for slices, and not the agent's fault",
+        loses_fabric: Some(Which::First),
+        ends: &[
+            End { on: Which::First, slices: Some(GateClass::HostBaselineIncomplete), ..ACTIVE },
+            ACTIVE,
+        ],
         ..PLAIN
     },
     Scenario {
@@ -284,14 +304,19 @@ impl Scenario {
             .replace("{held}", held)
     }
 
-    /// Fields of the profile that differ from the defaults.
+    /// Fields of the profile that differ from the defaults: the bundle that makes slice hosts, and
+    /// those of the scenario.
     ///
     /// # Errors
     /// `scenario_unset` when the row is not a JSON object, which a test excludes.
     pub fn profile_fields(&self) -> Result<Map<String, Value>, Failure> {
-        serde_json::from_str(self.profile).map_err(|error| {
+        let own: Map<String, Value> = serde_json::from_str(self.profile).map_err(|error| {
             Failure::local("scenario_unset", "The scenario was not reached", error.to_string())
-        })
+        })?;
+        let mut fields = Map::new();
+        fields.insert("site_bootstrap_bundle_ref".to_owned(), Value::from(BUNDLE));
+        fields.extend(own);
+        Ok(fields)
     }
 
     /// How the node of the machine at `index` of the rack is to end.
@@ -303,8 +328,17 @@ impl Scenario {
     /// Whether it can be played with so many machines.
     ///
     /// # Errors
-    /// `scenario_needs_nodes`.
+    /// `scenario_needs_nodes`, `scenario_needs_hosts`.
     pub fn fits(&self, nodes: usize) -> Result<(), Failure> {
+        if self.loses_fabric.is_some() && nodes > PROCESS_HOSTS {
+            let detail = format!("above {PROCESS_HOSTS} machines hosts have no fabric to lose");
+            return Err(Failure::usage(
+                "scenario_needs_hosts",
+                "The scenario needs fewer machines",
+                detail,
+            )
+            .hint(format!("gpuaas lab --nodes 2 --scenario {}", self.name)));
+        }
         let second = self.acts.iter().any(|act| act.on() == Which::Second);
         let least = if second { 2 } else { 1 };
         if nodes >= least {

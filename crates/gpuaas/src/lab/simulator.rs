@@ -46,6 +46,10 @@ pub struct Plan<'a> {
     pub class: MachineClass,
     /// What runs on them once they are deployed.
     pub hosts: HostMode,
+    /// How many of the named ones boot a whole system.
+    pub real_hosts: usize,
+    /// Names of those that lose the fabric.
+    pub lose_fabric: Vec<&'a str>,
     /// Where their root folders are.
     pub hosts_dir: PathBuf,
     /// The clock shared with the control plane.
@@ -245,6 +249,12 @@ fn spawn(plan: &Plan<'_>) -> Result<Child, Failure> {
         .arg(&plan.hosts_dir);
     if !plan.names.is_empty() {
         command.args(["--names", &plan.names.join(",")]);
+    }
+    if plan.real_hosts > 0 {
+        command.args(["--real-hosts", &plan.real_hosts.to_string()]);
+    }
+    if !plan.lose_fabric.is_empty() {
+        command.args(["--lose-fabric", &plan.lose_fabric.join(",")]);
     }
     if let Some(faults) = &plan.faults {
         command.arg("--faults").arg(faults);

@@ -15,13 +15,12 @@ use super::simulator::{Plan, Simulator};
 use super::state::{Asked, Folder, LabState};
 use crate::args::{ClockChoice, HostMode, LabArgs, MachineClass, Speed};
 use crate::failure::Failure;
+use crate::hosts::PROCESS_HOSTS;
 use crate::serve::of_store;
 use crate::terminal::Terminal;
 
 /// Names of the lab that the first machines stand for.
 const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];
-/// Up to here each host runs its bootstrap and agent as real processes.
-const REAL_HOSTS: usize = 8;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A lab that can go on.
@@ -113,13 +112,15 @@ impl Stage {
         let faults = folder.join("faults.json");
         write(&faults, &scenario.fault_file([NAMES[0], NAMES[1]], class))?;
         let names = &NAMES[..NAMES.len().min(asked.nodes)];
-        let hosts = if asked.nodes <= REAL_HOSTS { HostMode::Process } else { HostMode::Fleet };
+        let hosts = if asked.nodes <= PROCESS_HOSTS { HostMode::Process } else { HostMode::Fleet };
         let simulator = Simulator::start(&Plan {
             machines: asked.nodes,
             names,
             seed: asked.seed,
             class,
             hosts,
+            real_hosts: args.real_hosts.min(asked.nodes),
+            lose_fabric: lose_fabric(scenario, names),
             hosts_dir: folder.join("hosts"),
             clock,
             faults: Some(faults),
@@ -187,6 +188,11 @@ impl Stage {
             ClockChoice::Paced { factor, .. } => factor,
         }
     }
+}
+
+fn lose_fabric<'a>(scenario: &Scenario, names: &[&'a str]) -> Vec<&'a str> {
+    let lost = |index| scenario.loses_fabric.is_some_and(|which| which.holds(index));
+    names.iter().enumerate().filter(|(index, _)| lost(*index)).map(|(_, name)| *name).collect()
 }
 
 fn asked(args: &LabArgs) -> Asked {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gpuaas_types::agent::{Gate, GateClass};
 use gpuaas_types::api::{NodeView, RunView};
 use gpuaas_types::{NodeState, RunStatus};
 use serde::Serialize;
@@ -32,7 +33,8 @@ pub struct Tally {
     pub active: usize,
     /// Nodes whose run parked.
     pub parked: usize,
-    /// The rest: failed, cancelled, or not finished when the lab ended.
+    /// Nodes whose run failed, was cancelled, or had not ended when the lab did. A node that left
+    /// as it was meant to is in none of the three; `states` has it.
     pub failed: usize,
     /// Machines in MAAS that no node holds and that were not there before.
     pub orphans: usize,
@@ -42,6 +44,8 @@ pub struct Tally {
     pub states: BTreeMap<String, usize>,
     /// The nodes' machines by MAAS' status and whether they are on.
     pub machines: BTreeMap<String, usize>,
+    /// Active nodes by whether slices may be handed out: `ready`, or whose matter it is that not.
+    pub slices: BTreeMap<String, usize>,
     /// What MAAS was asked to change after a machine was first deployed: by endpoint, how many
     /// machines so many times.
     pub changes: BTreeMap<String, BTreeMap<u32, usize>>,
@@ -66,15 +70,21 @@ impl Tally {
             .iter()
             .filter(|e| e.node.state != NodeState::Active && e.run.status == RunStatus::Parked)
             .count();
+        let failed = ended
+            .iter()
+            .filter(|e| e.node.state != NodeState::Active)
+            .filter(|e| !matches!(e.run.status, RunStatus::Parked | RunStatus::Succeeded))
+            .count();
         Self {
             nodes: ended.len(),
             active,
             parked,
-            failed: ended.len() - active - parked,
+            failed,
             orphans: orphans(ended, racked, before).len(),
             double_deploys: record.double_deploys(),
             states: counted(ended.iter().map(|e| e.node.state.to_string())),
             machines: counted(ended.iter().filter_map(|e| machine_of(e, racked)).map(said)),
+            slices: counted(ended.iter().filter_map(slices)),
             changes: changes(record),
             wall_seconds,
             runs: ended.iter().map(|e| BucketRow::of_run(&e.run, e.node.state)).collect(),
@@ -133,6 +143,15 @@ fn machine_of<'a>(ended: &Ended, racked: &'a [Racked]) -> Option<&'a Racked> {
     racked.iter().find(|machine| machine.name == ended.node.hostname)
 }
 
+/// Whether slices may be handed out on an active node, where anything asks that.
+fn slices(ended: &Ended) -> Option<String> {
+    let node = &ended.node;
+    let gate = node.gates.iter().find(|gate| gate.gate == Gate::SliceReady)?;
+    let class = gate.class.map_or("unknown", GateClass::as_str);
+    let word = if gate.open { "ready" } else { class };
+    (node.state == NodeState::Active).then(|| word.to_owned())
+}
+
 fn said(machine: &Racked) -> String {
     let status = machine.status.as_deref().unwrap_or("unknown to MAAS");
     format!("{status} ({})", if machine.on { "on" } else { "off" })
@@ -156,7 +175,11 @@ fn met(ended: &Ended, racked: &[Racked], scenario: &Scenario) -> bool {
     let end = scenario.end(index.unwrap_or(usize::MAX));
     let status = index.and_then(|index| racked[index].status.as_deref());
     let parked = node.park.as_ref().map(|park| park.code.as_str());
-    node.state == end.state && parked == end.parked && status == Some(end.maas)
+    let slices = slices(ended).filter(|word| word != "ready");
+    node.state == end.state
+        && parked == end.parked
+        && status == Some(end.maas)
+        && slices.as_deref() == end.slices.map(GateClass::as_str)
 }
 
 fn why(ended: &Ended) -> String {
@@ -170,8 +193,9 @@ fn why(ended: &Ended) -> String {
             let waits = node.waiting_for.as_deref().unwrap_or("nothing");
             let maas = node.maas.status_name.as_deref().unwrap_or("nothing");
             let step = ended.run.step;
+            let gates: String = node.gates.iter().map(|gate| format!("; {}", gate.text)).collect();
             format!(
-                "\n  {} is {} at {step}, waits for {waits}; MAAS said {maas}",
+                "\n  {} is {} at {step}, waits for {waits}; MAAS said {maas}{gates}",
                 node.hostname, node.state
             )
         }
@@ -216,6 +240,16 @@ mod tests {
         open.node.maas.system_id = None;
         open.run.status = RunStatus::Waiting;
         vec![active, parked, open]
+    }
+
+    #[test]
+    fn a_node_that_left_as_it_was_meant_to_has_not_failed() {
+        let mut left = Ended { node: fixture::node(), run: fixture::run() };
+        left.node.state = NodeState::Retired;
+        left.run.status = RunStatus::Succeeded;
+        let tally = Tally::of(&[left], &[], &[], &Record::default(), 1.0);
+        assert_eq!((tally.nodes, tally.active, tally.failed), (1, 0, 0));
+        assert_eq!(tally.states["retired"], 1);
     }
 
     #[test]

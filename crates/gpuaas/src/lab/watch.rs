@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream;
 use gpuaas_engine::Clock;
-use gpuaas_types::RunStatus;
-use gpuaas_types::api::NodeView;
+use gpuaas_types::api::{GateView, NodeView};
+use gpuaas_types::{NodeState, RunStatus};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::operator::SITE;
@@ -20,6 +20,8 @@ use crate::failure::{Exit, Failure};
 /// Failed looks in a row, a second and more, after which the control plane counts as gone.
 const PATIENCE_SECONDS: f64 = 60.0;
 const AT_ONCE: usize = 8;
+/// Looks for what agents say of their gates: twenty seconds.
+const GATE_LOOKS: u32 = 200;
 
 /// How often to look, by the wall.
 #[must_use]
@@ -60,6 +62,23 @@ pub async fn until_settled(
                 }
             }
             Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Returns when the agents of active nodes have said how their gates stand, or after a while: what
+/// is not said by then is the answer.
+pub async fn until_said(client: &ApiClient) {
+    let mut looks = interval(look_every(0));
+    let unsaid = |node: &NodeView| {
+        let waits = |gate: &GateView| gate.said_at.is_none();
+        node.state == NodeState::Active && node.gates.iter().any(waits)
+    };
+    for _ in 0..GATE_LOOKS {
+        looks.tick().await;
+        match client.nodes(Some(SITE), None).await {
+            Ok(list) if !list.items.iter().any(unsaid) => return,
+            Ok(_) | Err(_) => {}
         }
     }
 }

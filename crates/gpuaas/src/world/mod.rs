@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use gpuaas_artifact::{ArtifactStore, Bundle, BundleCatalog, parse_user_data};
+use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog, parse_user_data};
+use gpuaas_bundle::SigningKey;
 use gpuaas_engine::{Clock, Fetch, VirtualClock};
 use gpuaas_store::{MasterKey, Secret, Store};
 use gpuaas_types::api::SiteStatus;
@@ -165,7 +166,7 @@ struct Parts {
     ids: Arc<SeededIds>,
     bundles: Arc<BundleCatalog>,
     artifacts: Arc<ArtifactStore>,
-    agent: Bundle,
+    agent: Artifact,
     times: BootTimes,
     plan: Plan,
 }
@@ -238,15 +239,16 @@ impl World {
         let (region, api_key) = maas_sim::build(&options);
         let shared = SharedClock(Arc::new(clock.clone()));
         let region = maas_sim::Shared::new(region, Arc::new(shared));
-        let path = dir.path().join("gpuaas.db").display().to_string();
         let key = MasterKey::from_bytes([7; 32]);
-        let store = Store::open_unsynced(&path, key).await.map_err(of_store)?;
+        let store = Store::in_memory(key).await.map_err(of_store)?;
         let ids = Arc::new(SeededIds(Mutex::new(Chance::of(plan.seed, "ids"))));
         let artifacts =
             ArtifactStore::open(&dir.path().join("artifacts")).map_err(|e| local(&e))?;
         let artifacts = Arc::new(artifacts);
         let agent = artifacts.put_bytes(b"#!/bin/sh\n").map_err(|e| local(&e))?;
-        let bundles = BundleCatalog::open(&artifacts, None).map_err(|e| local(&e))?;
+        let key = SigningKey::generate().map_err(|e| local(&e))?;
+        let bundles = BundleCatalog::with_built_in(&artifacts, &key, clock.now());
+        let bundles = bundles.map_err(|e| local(&e))?;
         let (site_id, profile_id) = register(&store, &*ids, &api_key, &plan).await?;
         let plane = Arc::new(Plane {
             store: store.clone(),
@@ -262,7 +264,7 @@ impl World {
             ids,
             bundles: Arc::new(bundles),
             artifacts,
-            agent: Bundle::of_stored("gpuaas-node-agent", "0.1.0", agent),
+            agent: ArtifactStore::artifact("gpuaas-node-agent", "0.1.0", agent),
             times: BootTimes::of_class(plan.class, 1.0),
             plan,
         };
@@ -470,13 +472,14 @@ async fn register(
         approved_images: Vec::new(),
         batch_max_parallel: plan.site_batch_max_parallel,
         image_bandwidth_mbit_per_second: 0,
+        bundle_inputs: std::collections::BTreeMap::new(),
         drift_policy: BTreeMap::new(),
     };
     let key = Secret::new(api_key.to_owned());
     let made = store.create_site(BEGIN, site_id, spec, SiteStatus::default(), &key).await;
     made.map_err(of_store)?;
     let profile_id = ProfileId::new(ids, BEGIN);
-    let made = store.create_profile(BEGIN, profile_id, "h200", &plan.profile, "").await;
+    let made = store.create_profile(BEGIN, profile_id, "h200", &plan.profile, &[]).await;
     made.map_err(of_store)?;
     Ok((site_id, profile_id))
 }

@@ -17,6 +17,9 @@ use std::sync::Arc;
 const LIMIT_SECONDS: f64 = 2.0 * 86_400.0;
 /// Virtual seconds between two looks at the event feed. Most of a life's calls are these.
 const POLL_SECONDS: f64 = 15.0;
+/// The same where nothing happens for hours; less than the right to watch lasts, which two control
+/// planes would otherwise take from each other.
+const RARE_POLL_SECONDS: f64 = 25.0;
 /// Virtual seconds after which MAAS gives a machine up that is not heard of.
 const NODE_TIMEOUT_MINUTES: u32 = 5;
 /// Virtual seconds that a worker that stood still gets for what it has in hand.
@@ -46,6 +49,8 @@ pub(crate) struct Stage {
     pub(crate) told: Option<Told>,
     /// What the profile says besides.
     pub(crate) policy: fn(&mut ProfileSpec),
+    /// Virtual seconds between two looks at the event feed.
+    pub(crate) poll_seconds: f64,
 }
 
 const PLAIN: Stage = Stage {
@@ -56,6 +61,7 @@ const PLAIN: Stage = Stage {
     then: |_, _, _| {},
     told: None,
     policy: |_| {},
+    poll_seconds: POLL_SECONDS,
 };
 
 const ONBOARDED: &[RunKind] = &[RunKind::Onboard];
@@ -67,6 +73,26 @@ pub(crate) const STAGES: &[Stage] = &[
     Stage { name: "no data source", given: no_data_source_once, ..PLAIN },
     Stage { name: "cancelled", given: stuck, told: Some(cancel), ..PLAIN },
     Stage { name: "a test fails", given: failing_test, told: Some(answer_for_test), ..PLAIN },
+    Stage { name: "somebody's power hangs", given: hung_power_of_somebody, ..PLAIN },
+    Stage {
+        name: "its erasing hangs",
+        given: |region, name| {
+            deployed(region, name);
+            erase_always(region);
+            hanging_erasing(region, name);
+        },
+        poll_seconds: RARE_POLL_SECONDS,
+        ..PLAIN
+    },
+    Stage {
+        name: "cancelled, and the release hangs",
+        given: |region, name| {
+            stuck(region, name);
+            hanging_release(region, name);
+        },
+        told: Some(cancel),
+        ..PLAIN
+    },
     Stage { name: "in service", kind: RunKind::Decommission, before: ONBOARDED, ..PLAIN },
     Stage {
         name: "released and on",
@@ -76,11 +102,27 @@ pub(crate) const STAGES: &[Stage] = &[
         ..PLAIN
     },
     Stage {
-        name: "the BMC fails",
+        name: "the power hangs",
         kind: RunKind::Decommission,
         before: ONBOARDED,
-        then: |region, name, _| bmc_fails(region, name, 4),
-        policy: erase_if_possible,
+        then: |region, name, _| hung_power(region, name),
+        policy: erase_come_what_may,
+        ..PLAIN
+    },
+    Stage {
+        name: "the release hangs",
+        kind: RunKind::Decommission,
+        before: ONBOARDED,
+        then: |region, name, _| hanging_release(region, name),
+        ..PLAIN
+    },
+    Stage {
+        name: "an erasing hangs",
+        kind: RunKind::Decommission,
+        before: ONBOARDED,
+        then: |region, name, _| hanging_erasing(region, name),
+        policy: erase_come_what_may,
+        poll_seconds: RARE_POLL_SECONDS,
         ..PLAIN
     },
     Stage { name: "in service", kind: RunKind::Reimage, before: ONBOARDED, ..PLAIN },
@@ -117,6 +159,30 @@ pub(crate) const STAGES: &[Stage] = &[
         told: Some(cancel),
         ..PLAIN
     },
+    Stage {
+        name: "the power hangs",
+        kind: RunKind::Reimage,
+        before: ONBOARDED,
+        then: |region, name, _| hung_power(region, name),
+        policy: erase_come_what_may,
+        ..PLAIN
+    },
+    Stage {
+        name: "an erasing hangs",
+        kind: RunKind::Reimage,
+        before: ONBOARDED,
+        then: |region, name, _| hanging_erasing(region, name),
+        policy: erase_come_what_may,
+        poll_seconds: RARE_POLL_SECONDS,
+        ..PLAIN
+    },
+    Stage {
+        name: "the release hangs",
+        kind: RunKind::Reimage,
+        before: ONBOARDED,
+        then: |region, name, _| hanging_release(region, name),
+        ..PLAIN
+    },
     Stage { name: "in service", kind: RunKind::SoftReset, before: ONBOARDED, ..PLAIN },
     Stage { name: "in service", kind: RunKind::StorageCleanup, before: ONBOARDED, ..PLAIN },
     Stage { name: "in service", kind: RunKind::Detach, before: ONBOARDED, ..PLAIN },
@@ -141,13 +207,36 @@ fn stuck(region: &mut Region, name: &str) {
     region.inject(Fault::new(FaultKind::StuckDeploying).on(name));
 }
 
-fn erase_if_possible(profile: &mut ProfileSpec) {
+fn erase_come_what_may(profile: &mut ProfileSpec) {
     profile.release_erase = true;
-    profile.release_fallback_no_erase = true;
 }
 
-fn bmc_fails(region: &mut Region, name: &str, times: u32) {
-    region.inject(Fault::new(FaultKind::BmcError).on(name).times(times));
+/// No release gets the machine switched off until somebody has switched it on.
+fn hung_power(region: &mut Region, name: &str) {
+    region.inject(Fault::new(FaultKind::HungPower).on(name));
+}
+
+/// The machine is not heard of after its next boot into an erasing.
+fn hanging_erasing(region: &mut Region, name: &str) {
+    region.inject(Fault::new(FaultKind::StuckErasing).on(name).times(1));
+}
+
+/// The region erases whatever is released.
+fn erase_always(region: &mut Region) {
+    region.set_setting("enable_disk_erasing_on_release", true.into());
+}
+
+/// The power-off of two releases is never seen, so the ladder goes on to its repair.
+fn hanging_release(region: &mut Region, name: &str) {
+    region.inject(Fault::new(FaultKind::StuckReleasing).on(name).times(2));
+}
+
+/// MAAS says Deployed, and lets only the owner mark a machine broken, who is somebody else.
+fn hung_power_of_somebody(region: &mut Region, name: &str) {
+    let owner = Some("ann".to_owned());
+    region.add_machine(MachineSpec { owner, ..MachineSpec::new(name, Status::Deployed) });
+    erase_always(region);
+    hung_power(region, name);
 }
 
 fn release_and_switch_on(region: &mut Region, name: &str, now: Timestamp) {
@@ -220,8 +309,14 @@ pub(crate) struct Scene {
     pub(crate) run_id: RunId,
     /// Lines in the machine's log in the region when the run began.
     pub(crate) logged: usize,
+    /// Newest event of MAAS' feed that had been heard then.
+    heard: i64,
+    /// Last line of the node's history then.
+    pub(crate) told_before: i64,
     /// Calls that belong to no machine, as of then.
     pub(crate) asked: BTreeMap<&'static str, (u64, u64)>,
+    /// Virtual seconds between two looks at the event feed.
+    pub(crate) poll_seconds: f64,
     told: Option<(Timestamp, Told)>,
     limit: Timestamp,
 }
@@ -242,7 +337,7 @@ impl Stage {
     pub(crate) async fn set(&self, springs_at: Option<usize>) -> Result<Scene, Failure> {
         let mut profile = profile();
         (self.policy)(&mut profile);
-        let plan = Plan { poll_seconds: POLL_SECONDS, profile, ..Plan::calm(1, 1, &ZERO) };
+        let plan = Plan { poll_seconds: self.poll_seconds, profile, ..Plan::calm(1, 1, &ZERO) };
         let mut world = World::new(plan).await?;
         let host = world.region.with(|region| region.hosts()[0].clone());
         world.region.with(|region| {
@@ -275,7 +370,10 @@ impl Stage {
             node_id,
             run_id,
             logged: 0,
+            heard: 0,
+            told_before: 0,
             asked: BTreeMap::new(),
+            poll_seconds: self.poll_seconds,
             told: None,
             limit,
         };
@@ -306,6 +404,19 @@ impl Scene {
         })
     }
 
+    /// What MAAS' feed says of the machine since the run began, or had not been heard then: when,
+    /// and as a history tells it.
+    pub(crate) fn feed(&self) -> Vec<(Timestamp, String)> {
+        let lines = self.world.region.with(|region| region.feed_of(&self.host));
+        let news = lines.into_iter().filter(|line| line.id > self.heard);
+        news.map(|line| {
+            let text =
+                if line.text.is_empty() { String::new() } else { format!(": {}", line.text) };
+            (Timestamp::from_micros(line.at_us), format!("MAAS says: {}{text}", line.kind))
+        })
+        .collect()
+    }
+
     /// Lives the runs before the last one, and begins that.
     async fn live_through(
         &mut self,
@@ -324,6 +435,10 @@ impl Scene {
                 let stats = self.world.region.with(|region| region.stats().machines[&host].clone());
                 self.logged = stats.log.len();
                 self.asked = self.of_region();
+                let (store, site_id) = (&self.world.store, self.world.site_id);
+                self.heard = store.event_cursor(site_id).await.expect("a site").unwrap_or(0);
+                let told = store.timeline_of_node(self.node_id, 0, 10_000).await;
+                self.told_before = told.expect("a history").last().map_or(0, |row| row.id);
             }
             let begun = self.world.begin(self.node_id, *kind).await?;
             self.run_id = begun.expect("the table of kinds allows it");
@@ -377,7 +492,7 @@ impl Scene {
     /// Lets the world go on until `there`, or the trap springs, or nothing moves any more.
     pub(crate) async fn drive(&mut self, there: impl Fn(&Self) -> bool) -> Result<Came, Failure> {
         while !there(self) {
-            let tick = self.world.clock.now().plus_seconds(POLL_SECONDS);
+            let tick = self.world.clock.now().plus_seconds(self.poll_seconds);
             let until = self.told.map_or(tick, |(at, _)| at.min(tick));
             let turn = self.world.turn(until).await?;
             if matches!(turn, Turn::Burnt(..)) {

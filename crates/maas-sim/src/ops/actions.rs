@@ -406,6 +406,7 @@ pub(super) fn power_on(region: &mut Region, call: &Call<'_>) -> Answer {
         return Err(refusal);
     }
     let answer = region.show(key);
+    region.mend(key, FaultKind::HungPower);
     let bmc = region.draw(key, |c| c.times.bmc);
     region.switched_on(key, bmc);
     Ok(answer.delayed(bmc))

@@ -263,6 +263,16 @@ pub(super) fn release(region: &mut Region, call: &Call<'_>) -> Answer {
     release_one(region, key, call)
 }
 
+/// The answer to a release whose power-off fails.
+fn power_off_failure(region: &mut Region, key: u32) -> Option<Response> {
+    let hung = region.strike(key, &[FaultKind::HungPower]).is_some();
+    if hung {
+        Some(Response::text(500, actions::OFF_FAILED))
+    } else {
+        region.power_failure(key, actions::OFF_FAILED)
+    }
+}
+
 pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Answer {
     let status = region.status(key);
     if matches!(status, Status::Ready | Status::Releasing) {
@@ -287,7 +297,7 @@ pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Ans
         region.user_event(key, &call.user, "User erasing disk", comment);
         region.set_status(key, Status::DiskErasing);
         let answer = region.show(key);
-        if let Some(refusal) = region.power_failure(key, actions::OFF_FAILED) {
+        if let Some(refusal) = power_off_failure(region, key) {
             region.set_status(key, Status::FailedDiskErasing);
             return Err(refusal);
         }
@@ -303,7 +313,7 @@ pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Ans
         region.released(key);
         return Ok(region.show(key));
     }
-    if let Some(refusal) = region.power_failure(key, actions::OFF_FAILED) {
+    if let Some(refusal) = power_off_failure(region, key) {
         // Committed and then reverted: what release took away stays away (contract, section 3).
         region.revert(key, status, Status::FailedReleasing);
         return Err(refusal);

@@ -1,0 +1,72 @@
+#!/bin/bash
+# prove.sh AGENT ROOTFS: boots a real host, runs the bundles on it twice through the launcher, and
+# looks at the gates: everything in effect the first time, nothing changed the second time.
+set -euo pipefail
+here=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
+agent=$(realpath -- "$1") rootfs=$2
+work=$(mktemp -d)
+name=host$$
+bundles=/usr/local/share/gpuaas/site-bootstrap
+
+finish() {
+    if [[ -n ${machine:-} ]]; then
+        kill "$machine" 2>/dev/null || true
+        wait "$machine" 2>/dev/null || true
+    fi
+    rm -rf -- "$work"
+}
+trap finish EXIT
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+# The host's first process is the one child of nspawn, which machine.sh has become.
+inside() { nsenter --target "$(pgrep -P "$machine" | head -n 1)" --all -- "$@"; }
+# soon SECONDS COMMAND...
+soon() {
+    local left
+    for ((left = $1 * 5; left > 0; left--)); do
+        if "${@:2}"; then return 0; fi
+        kill -0 "$machine" 2>/dev/null || return 1
+        sleep 0.2
+    done
+    return 1
+}
+# What the bundles may touch, but for what daemons write there by themselves.
+digest() {
+    inside bash -c 'cd / && find etc usr/local usr/lib/systemd var/lib/gpuaas var/lib/hardware boot ! -type d \
+        ! -path etc/openvswitch/conf.db \( -type l -printf "%p %l\n" -o -printf "%p %m " -exec sha256sum {} \; \) | sort' >"$1"
+}
+bundle() {
+    inside systemd-run --quiet --wait --pipe --property=StandardError=journal \
+        /usr/local/bin/gpuaas-node-agent bundle run "$bundles/h200-slice-vm" --hostname "$name" >"$work/$1" ||
+        fail "the bundles did not end well: $(<"$work/$1")"
+}
+count() { grep -o '"changed": [0-9]*' "$work/$1" | awk '{ n += $2 } END { print n }'; }
+
+printf 'datasource_list: [None]\n' >"$work/datasource"
+began=$EPOCHREALTIME
+"$here/machine.sh" "$work/host" "$rootfs" "$name" "$work/datasource" </dev/null >"$work/log" 2>&1 &
+machine=$!
+# shellcheck disable=SC2317 # soon calls it
+booted() { inside systemctl is-active --quiet multi-user.target 2>/dev/null; }
+soon 120 booted || fail "the host does not come up: $(tail -n 5 -- "$work/log")"
+printf 'booted in %.1f s\n' "$(awk "BEGIN { print $EPOCHREALTIME - $began }")"
+inside install -D -m 755 /dev/stdin /usr/local/bin/gpuaas-node-agent <"$agent"
+for name_of in h200-ib h200-slice-vm; do
+    archive=${GPUAAS_ARCHIVES:?a folder with the bundles archives}/$name_of.tar
+    inside tee "/run/$name_of.tar" <"$archive" >/dev/null
+    inside gpuaas-node-agent bundle unpack --bundle "$name_of@1.0.0" --into "$bundles/$name_of" \
+        --digest "$(sha256sum <"$archive" | cut -d ' ' -f 1)" "/run/$name_of.tar"
+done
+bundle first
+printf 'first run: %s things changed\n' "$(count first)"
+for gate in slice_ready telemetry; do
+    inside systemd-run --quiet --wait --pipe /usr/local/bin/gpuaas-node-agent check --gate "$gate" >"$work/$gate" ||
+        fail "$gate is shut: $(<"$work/$gate")"
+    printf '%s: all of %s checks pass\n' "$gate" "$(grep -c '"passed": true' "$work/$gate")"
+done
+digest "$work/before"
+bundle second
+digest "$work/after"
+printf 'second run: %s things changed\n' "$(count second)"
+[[ $(count second) == 0 ]] || fail "a second run changed something"
+diff -- "$work/before" "$work/after" >&2 || fail "a second run changed files"
+printf 'the tree is as before: %s\n' "$(sha256sum <"$work/after" | cut -c 1-16)"

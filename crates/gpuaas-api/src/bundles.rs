@@ -1,0 +1,336 @@
+//! `/api/v1/bundles` and `/api/v1/bundle-keys`: what may run on nodes, and on whose word.
+//!
+//! A bundle is looked at here as a build looks at it, whoever built it: an archive that a build
+//! would not have written is refused before a byte is kept. What a profile names is checked when
+//! the profile is written; what a run would be given, with its inputs, signatures and the site's
+//! approval, when the run is asked for.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use gpuaas_artifact::{CatalogBundle, CatalogError, CheckedBundle};
+use gpuaas_bundle::{Envelope, PublicKey, TrustedKey};
+use gpuaas_engine::bundles::{self, DeliveryError};
+use gpuaas_store::{BundleApproval, BundleKey, NewBundle};
+use gpuaas_types::Problem;
+use gpuaas_types::api::{BundlePin, List, ProfileResource};
+use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
+use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use serde_json::json;
+
+use crate::body::{Body, Key};
+use crate::problem::{Answer, Refusal, invalid, problem};
+use crate::{Ctx, check};
+
+/// Characters of an actor or a reason that are kept.
+const WORD_CHARS: usize = 200;
+
+/// The same words as the catalog's own.
+pub(crate) fn refused(error: &CatalogError) -> Problem {
+    if let CatalogError::Io(error) = error {
+        tracing::error!(%error, "the artifact store cannot be written");
+        return problem("internal");
+    }
+    problem(error.code()).with_detail(error.to_string()).with_hint(error.hint())
+}
+
+fn not_delivered(error: DeliveryError) -> Refusal {
+    match error {
+        DeliveryError::Store(error) => error.into(),
+        DeliveryError::Catalog(error) => refused(&error).into(),
+        DeliveryError::NotApproved { bundles, site } => {
+            let first = bundles.first().cloned().unwrap_or_default();
+            problem("bundle_not_approved")
+                .with_detail(format!("{} is not approved for site {site}", bundles.join(", ")))
+                .with_hint(format!("gpuaas bundle approve {first} --site {site} --reason WHY"))
+                .into()
+        }
+    }
+}
+
+fn word(field: &str, text: &str) -> Result<String, Problem> {
+    let text = check::plain_text(text, WORD_CHARS);
+    if text.is_empty() { Err(invalid(field, "say who, or why")) } else { Ok(text) }
+}
+
+/// `POST /api/v1/bundles`. The same bytes again are taken and change nothing.
+pub(crate) async fn publish(
+    State(ctx): State<Ctx>,
+    Body(asked): Body<BundlePublish>,
+) -> Answer<(StatusCode, Json<BundleView>)> {
+    let actor = word("actor", &asked.actor)?;
+    let archive =
+        BASE64.decode(&asked.archive).map_err(|_| invalid("archive", "base64 is wanted"))?;
+    let read = tokio::task::spawn_blocking(move || {
+        CheckedBundle::read(&archive).map(|bundle| (bundle, archive))
+    });
+    let (bundle, archive) = match read.await {
+        Ok(read) => read.map_err(|error| refused(&error))?,
+        Err(_) => return Err(problem("internal").into()),
+    };
+    let reference = bundle.reference();
+    let envelope = vouched(&ctx, &bundle, asked.envelope).await?;
+    bundles::look(&ctx.store, &ctx.bundles, |catalog| catalog.check_requires(&bundle.manifest))
+        .await
+        .map_err(|error| refused(&error))?;
+    let new = NewBundle {
+        digest: bundle.digest.to_string(),
+        reference: reference.clone(),
+        built_in: false,
+        archive,
+        envelope: serde_json::to_value(&envelope).map_err(|_| problem("internal"))?,
+        published_by: actor.clone(),
+    };
+    let new = ctx.store.add_bundle(ctx.now(), new).await?;
+    refresh(&ctx).await?;
+    let found = find(&ctx, &bundle.digest.to_string()).await?;
+    if new {
+        let detail = json!({ "digest": bundle.digest.to_string(), "actor": actor });
+        ctx.audit("bundle.publish", &reference, detail).await;
+    }
+    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(view(&ctx, &found).await?)))
+}
+
+/// The signature that goes with a bundle: the one that came with it, when it counts, or the
+/// control plane's own.
+async fn vouched(
+    ctx: &Ctx,
+    bundle: &CheckedBundle,
+    envelope: Option<serde_json::Value>,
+) -> Answer<Envelope> {
+    let reference = bundle.reference();
+    let not = |source| refused(&CatalogError::Signature { bundle: reference.clone(), source });
+    let Some(envelope) = envelope else {
+        return Ok(ctx.bundle_key.sign(&bundle.statement(ctx.signing_time())).map_err(not)?);
+    };
+    let envelope = Envelope::parse(envelope.to_string().as_bytes()).map_err(not)?;
+    let trusted = trusted(ctx).await?;
+    envelope.verify_digest(&trusted, &reference, bundle.digest, ctx.signing_time()).map_err(not)?;
+    Ok(envelope)
+}
+
+async fn trusted(ctx: &Ctx) -> Answer<Vec<TrustedKey>> {
+    let mut trusted = vec![ctx.bundles.own_key().clone()];
+    trusted.extend(bundles::trusted(&ctx.store).await?);
+    Ok(trusted)
+}
+
+async fn refresh(ctx: &Ctx) -> Answer<()> {
+    match bundles::refresh(&ctx.store, &ctx.bundles).await {
+        Ok(_) => Ok(()),
+        Err(bundles::StockError::Store(error)) => Err(error.into()),
+        Err(bundles::StockError::Catalog(error)) => Err(refused(&error).into()),
+    }
+}
+
+async fn find(ctx: &Ctx, reference: &str) -> Answer<std::sync::Arc<CatalogBundle>> {
+    let found = bundles::look(&ctx.store, &ctx.bundles, |catalog| catalog.find(reference)).await;
+    Ok(found.map_err(|error| refused(&error))?)
+}
+
+/// `GET /api/v1/bundles`.
+pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<BundleView>>> {
+    refresh(&ctx).await?;
+    let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted(&ctx).await?);
+    let all = ctx.bundles.list();
+    let items = all.iter().map(|one| seen(&ctx, one, &approvals, &trusted)).collect();
+    Ok(Json(List { items }))
+}
+
+/// `GET /api/v1/bundles/BUNDLE`.
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<BundleView>> {
+    let found = find(&ctx, &text).await?;
+    Ok(Json(view(&ctx, &found).await?))
+}
+
+async fn view(ctx: &Ctx, one: &CatalogBundle) -> Answer<BundleView> {
+    let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted(ctx).await?);
+    Ok(seen(ctx, one, &approvals, &trusted))
+}
+
+fn seen(
+    ctx: &Ctx,
+    one: &CatalogBundle,
+    approvals: &[BundleApproval],
+    trusted: &[TrustedKey],
+) -> BundleView {
+    let CheckedBundle { digest, size_bytes, manifest, .. } = &one.bundle;
+    let bundle = manifest.reference();
+    let verified = one.envelope.verify_digest(trusted, &bundle, *digest, ctx.signing_time());
+    let digest = digest.to_string();
+    let approved = approvals.iter().filter(|approval| approval.digest == digest);
+    BundleView {
+        size_bytes: *size_bytes,
+        kind: manifest.kind.as_str().to_owned(),
+        about: manifest.about.clone(),
+        requires: manifest.requires.iter().map(|required| required.bundle.clone()).collect(),
+        built_in: one.built_in,
+        signed_by: verified.ok(),
+        published_by: one.published_by.clone(),
+        published_at: one.published_at,
+        approved_for: approved.map(|approval| approval.site.clone()).collect(),
+        bundle,
+        digest,
+    }
+}
+
+/// `POST /api/v1/bundles/BUNDLE/approve`: with everything that it requires.
+pub(crate) async fn approve(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    Body(asked): Body<BundleApprove>,
+) -> Answer<Json<List<BundleView>>> {
+    decide(&ctx, &text, &asked, true).await
+}
+
+/// `POST /api/v1/bundles/BUNDLE/withdraw`: of this bundle alone. Runs that have it go on.
+pub(crate) async fn withdraw(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    Body(asked): Body<BundleApprove>,
+) -> Answer<Json<List<BundleView>>> {
+    decide(&ctx, &text, &asked, false).await
+}
+
+async fn decide(
+    ctx: &Ctx,
+    text: &str,
+    asked: &BundleApprove,
+    approved: bool,
+) -> Answer<Json<List<BundleView>>> {
+    let (actor, reason) = (word("actor", &asked.actor)?, word("reason", &asked.reason)?);
+    let site = ctx.store.site_by_name(&asked.site).await?;
+    let main = find(ctx, text).await?;
+    let found = if approved {
+        ctx.bundles.with_required(&main).map_err(|error| refused(&error))?
+    } else {
+        vec![main]
+    };
+    for one in found.iter().filter(|one| !one.built_in) {
+        let digest = one.bundle.digest.to_string();
+        if approved {
+            ctx.store.approve_bundle(ctx.now(), site.id, &digest, &actor).await?;
+        } else {
+            ctx.store.withdraw_bundle(site.id, &digest).await?;
+        }
+        let action = if approved { "bundle.approve" } else { "bundle.withdraw" };
+        let detail =
+            json!({ "site": asked.site, "digest": digest, "actor": actor, "reason": reason });
+        ctx.audit(action, &one.bundle.reference(), detail).await;
+    }
+    let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted(ctx).await?);
+    let items = found.iter().map(|one| seen(ctx, one, &approvals, &trusted)).collect();
+    Ok(Json(List { items }))
+}
+
+/// `GET /api/v1/bundle-keys`: the control plane's own first.
+pub(crate) async fn keys(State(ctx): State<Ctx>) -> Answer<Json<List<BundleKeyView>>> {
+    let view = |key: TrustedKey| BundleKeyView {
+        name: key.name,
+        key: key.key.to_string(),
+        until: key.until,
+    };
+    Ok(Json(List { items: trusted(&ctx).await?.into_iter().map(view).collect() }))
+}
+
+/// `POST /api/v1/bundle-keys`: signatures of this key count until `until`.
+pub(crate) async fn trust(
+    State(ctx): State<Ctx>,
+    Body(asked): Body<BundleKeyView>,
+) -> Answer<(StatusCode, Json<BundleKeyView>)> {
+    let name = word("name", &asked.name)?;
+    if name == ctx.bundles.own_key().name {
+        return Err(invalid("name", "that is the control plane's own key").into());
+    }
+    let key: PublicKey = asked.key.parse().map_err(|_| {
+        invalid("key", "32 bytes in base64 are wanted").with_hint("gpuaas bundle key prints one")
+    })?;
+    let view = BundleKeyView { name, key: key.to_string(), until: asked.until };
+    let (name, public_key) = (view.name.clone(), view.key.clone());
+    ctx.store.trust_bundle_key(BundleKey { name, public_key, until: view.until }).await?;
+    let detail = json!({ "key": key.id(), "until": view.until });
+    ctx.audit("bundle.trust", &view.name, detail).await;
+    Ok((StatusCode::CREATED, Json(view)))
+}
+
+/// What the bundle references of a profile resolve to: the pins of its site bundle.
+pub(crate) async fn pins(
+    ctx: &Ctx,
+    prefix: &str,
+    spec: &ProfileSpec,
+) -> Result<Vec<BundlePin>, Problem> {
+    let of = |field: &'static str, error: CatalogError| {
+        refused(&error).with_field(format!("{prefix}{field}"), error.to_string())
+    };
+    let (store, catalog) = (&ctx.store, &ctx.bundles);
+    let reference = &spec.post_deploy_validation_bundle_ref;
+    if !reference.is_empty() {
+        let found = bundles::look(store, catalog, |catalog| catalog.validation(reference)).await;
+        found.map_err(|error| of("post_deploy_validation_bundle_ref", error))?;
+    }
+    let reference = &spec.commissioning_bundle_ref;
+    if !reference.is_empty() {
+        let found = bundles::look(store, catalog, |catalog| catalog.commissioning(reference)).await;
+        found.map_err(|error| of("commissioning_bundle_ref", error))?;
+    }
+    let reference = &spec.site_bootstrap_bundle_ref;
+    if reference.is_empty() {
+        if spec.site_bootstrap_inputs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let field = format!("{prefix}site_bootstrap_inputs");
+        return Err(invalid(&field, "there is no site bundle whose inputs they are"));
+    }
+    let pins = bundles::look(store, catalog, |catalog| catalog.pins(reference)).await;
+    let pins = pins.map_err(|error| of("site_bootstrap_bundle_ref", error))?;
+    catalog
+        .check_inputs(&pins, &spec.site_bootstrap_inputs)
+        .map_err(|error| of("site_bootstrap_inputs", error))?;
+    Ok(pins)
+}
+
+/// Whether a run that deploys with this profile at this site may begin.
+///
+/// # Errors
+/// `bundle_not_approved`, those of inputs and signatures, and of bundles that are gone.
+pub(crate) async fn may_begin(ctx: &Ctx, site: &SiteSpec, profile: &ProfileResource) -> Answer<()> {
+    let resolved = pins(ctx, "profile ", &profile.spec).await?;
+    let pinned = &profile.status.bundle_pins;
+    let pins = if pinned.is_empty() { resolved } else { pinned.clone() };
+    let (store, catalog, now) = (&ctx.store, &*ctx.bundles, ctx.now());
+    let delivery = bundles::delivery(store, catalog, &pins, site, &profile.spec, now).await;
+    delivery.map_err(not_delivered)?;
+    let scripts =
+        [&profile.spec.commissioning_bundle_ref, &profile.spec.post_deploy_validation_bundle_ref];
+    let scripts = scripts.into_iter().filter(|reference| !reference.is_empty());
+    let scripts = scripts.map(|reference| catalog.find(reference).map(|one| one.pin()));
+    let scripts: Vec<BundlePin> =
+        scripts.collect::<Result<_, _>>().map_err(|error| refused(&error))?;
+    let missing = bundles::unapproved(store, catalog, &scripts, &site.name).await;
+    let missing = missing.map_err(not_delivered)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(not_delivered(DeliveryError::NotApproved { bundles: missing, site: site.name.clone() }))
+}
+
+/// Whether values that a site sets for bundles fit the newest versions of those that are known.
+pub(crate) fn site_inputs(ctx: &Ctx, prefix: &str, site: &SiteSpec) -> Result<(), Problem> {
+    for (bundle, inputs) in &site.bundle_inputs {
+        for name in inputs.keys() {
+            let known = ctx.bundles.list();
+            let mut of_name =
+                known.iter().filter(|one| one.bundle.manifest.name == *bundle).peekable();
+            if of_name.peek().is_some()
+                && !of_name.any(|one| one.bundle.manifest.inputs.contains_key(name))
+            {
+                let field = format!("{prefix}bundle_inputs.{bundle}.{name}");
+                return Err(invalid(&field, format!("no version of {bundle} has this input")));
+            }
+        }
+    }
+    Ok(())
+}

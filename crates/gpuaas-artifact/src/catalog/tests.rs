@@ -1,0 +1,173 @@
+use super::*;
+use crate::source::read_files;
+
+const NOW: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
+
+struct Shop {
+    _dir: tempfile::TempDir,
+    key: SigningKey,
+    catalog: BundleCatalog,
+}
+
+impl Shop {
+    fn open() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = ArtifactStore::open(dir.path()).unwrap();
+        let key = SigningKey::generate().unwrap();
+        let catalog = BundleCatalog::with_built_in(&store, &key, NOW).unwrap();
+        Self { _dir: dir, key, catalog }
+    }
+
+    fn publish(&self, manifest: &str) -> Digest {
+        let script = b"#!/bin/bash\nset -euo pipefail\n".to_vec();
+        let files = [("p.sh".to_owned(), script)].into();
+        let bytes = read_files(manifest, files, Vec::new()).unwrap().write().unwrap();
+        let bundle = CheckedBundle::read(&bytes).unwrap();
+        let (digest, envelope) = (bundle.digest, self.key.sign(&bundle.statement(NOW)).unwrap());
+        let published_by = "ann".to_owned();
+        let one =
+            CatalogBundle { bundle, envelope, built_in: false, published_by, published_at: NOW };
+        self.catalog.add(&bytes, one).unwrap();
+        digest
+    }
+}
+
+fn manifest(name: &str, more: &str) -> String {
+    format!(
+        "name: {name}\nversion: 1.0.0\nkind: site_bootstrap\nabout: a test\n{more}\n\
+         phases: [{{name: p, run: p.sh, timeout_seconds: 1}}]\n"
+    )
+}
+
+const INPUTS: &str = "inputs:
+  uplink: {type: interface, about: the uplink, environment: UPLINK}
+  token: {type: string, about: a secret, environment: TOKEN, default: '', secret: true}";
+
+fn inputs(pairs: &[(&str, &str)]) -> Inputs {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, CatalogError>) -> &'static str {
+    result.unwrap_err().code()
+}
+
+#[test]
+fn the_bundles_of_this_repository_are_built_in_and_signed() {
+    let shop = Shop::open();
+    let names: Vec<String> = shop.catalog.list().iter().map(|b| b.bundle.reference()).collect();
+    for name in ["h200-ib", "h200-slice-vm", "site-base", "validate-base", "commissioning-base"] {
+        assert!(names.contains(&format!("{name}@1.0.0")), "{names:?}");
+    }
+    let pins = shop.catalog.pins("h200-slice-vm@1.0.0").unwrap();
+    let order: Vec<&str> = pins.iter().map(|pin| pin.bundle.as_str()).collect();
+    assert_eq!(order, ["h200-ib@1.0.0", "h200-slice-vm@1.0.0"]);
+    let set = inputs(&[("fabric_subnet", "10.9.0.0/16")]);
+    let delivery = shop.catalog.delivery(&pins, set.clone(), &[], NOW).unwrap().unwrap();
+    assert_eq!((delivery.bundles.len(), &delivery.inputs), (2, &set));
+    let digest = delivery.bundles[1].artifact.digest;
+    assert_eq!(delivery.bundles[1].artifact.url, ArtifactStore::url_path(&digest));
+    assert!(shop.catalog.has_gate(&pins, Gate::SliceReady));
+    assert!(
+        !shop.catalog.has_gate(&shop.catalog.pins("site-base@1.0.0").unwrap(), Gate::SliceReady)
+    );
+    assert!(!shop.catalog.validation("validate-base@1.0.0").unwrap().is_empty());
+    let scripts = shop.catalog.commissioning("commissioning-base@1.0.0").unwrap();
+    let labels: Vec<&str> = scripts.iter().map(|s| s.script.label.as_str()).collect();
+    assert_eq!(labels, ["fabric-ports", "gpu-presence", "nvme-health"]);
+}
+
+#[test]
+fn a_reference_is_a_name_or_a_digest_and_of_the_kind_that_is_wanted() {
+    let shop = Shop::open();
+    let digest = shop.publish(&manifest("site-net", ""));
+    for reference in ["site-net@1.0.0".to_owned(), digest.to_string(), format!("sha256:{digest}")] {
+        assert_eq!(shop.catalog.find(&reference).unwrap().bundle.digest, digest, "{reference}");
+        assert_eq!(shop.catalog.pins(&reference).unwrap().len(), 1);
+    }
+    let error = shop.catalog.commissioning("site-base@1.0.0").unwrap_err();
+    assert_eq!(error.code(), "bundle_not_found");
+    assert!(error.hint().contains("commissioning-base@1.0.0"), "{}", error.hint());
+    assert!(!error.hint().contains("site-base@1.0.0"), "{}", error.hint());
+    for bad in ["", "site-base", "@1", "a@", "../x@1", "A@1", "a@../1", "a@1@2", "a@1/2"] {
+        assert_eq!(code(shop.catalog.find(bad)), "bundle_ref_invalid", "{bad}");
+    }
+}
+
+#[test]
+fn pins_outlive_a_newer_bundle_of_the_same_name() {
+    let shop = Shop::open();
+    let old = shop.catalog.pins("site-base@1.0.0").unwrap();
+    let new = shop.publish(&manifest("site-base", ""));
+    assert_eq!(shop.catalog.find("site-base@1.0.0").unwrap().bundle.digest, new);
+    let pinned = shop.catalog.pinned(&old).unwrap();
+    assert_ne!(pinned[0].bundle.digest, new);
+    assert!(shop.catalog.delivery(&old, Inputs::new(), &[], NOW).unwrap().is_some());
+}
+
+#[test]
+fn inputs_are_checked_when_they_are_set_and_missed_when_they_are_needed() {
+    let shop = Shop::open();
+    shop.publish(&manifest("site-net", INPUTS));
+    shop.publish(&manifest(
+        "above",
+        "inputs: {link: {type: string, about: x, environment: LINK, default: a/b}}\n\
+         requires: [{bundle: site-net@1.0.0, with: {uplink: '{link}'}}]",
+    ));
+    let pins = shop.catalog.pins("site-net@1.0.0").unwrap();
+    let check = |pairs| shop.catalog.check_inputs(&pins, &inputs(pairs));
+    check(&[]).unwrap();
+    check(&[("uplink", "eno1")]).unwrap();
+    assert_eq!(code(check(&[("uplink", "a/b")])), "bundle_input_invalid");
+    assert_eq!(code(check(&[("uplnik", "eno1")])), "bundle_input_unknown");
+    assert_eq!(code(check(&[("token", "s")])), "bundle_input_invalid");
+    let deliver =
+        |pins: &[BundlePin], pairs| shop.catalog.delivery(pins, inputs(pairs), &[], NOW).map(drop);
+    assert_eq!(code(deliver(&pins, &[])), "bundle_input_missing");
+    deliver(&pins, &[("uplink", "eno1")]).unwrap();
+    let above = shop.catalog.pins("above@1.0.0").unwrap();
+    let error = deliver(&above, &[]).unwrap_err();
+    assert_eq!(error.to_string(), "site-net@1.0.0: input uplink: not a link's name");
+    deliver(&above, &[("link", "eno1")]).unwrap();
+}
+
+#[test]
+fn a_signature_that_does_not_count_any_more_stops_a_delivery() {
+    let shop = Shop::open();
+    let other = SigningKey::generate().unwrap();
+    let elsewhere = BundleCatalog::new(shop.catalog.artifacts.clone(), &other);
+    for one in shop.catalog.list() {
+        elsewhere.add(&[], (*one).clone()).unwrap();
+    }
+    let pins = elsewhere.pins("site-base@1.0.0").unwrap();
+    let deliver = |trusted: &[TrustedKey]| elsewhere.delivery(&pins, Inputs::new(), trusted, NOW);
+    assert_eq!(code(deliver(&[])), "signature_key_unknown");
+    let mut key = TrustedKey { name: "old".to_owned(), key: shop.key.public(), until: None };
+    assert_eq!(deliver(&[key.clone()]).unwrap().unwrap().trusted_keys.len(), 2);
+    key.until = Some(NOW);
+    assert_eq!(code(deliver(&[key])), "signature_key_retired");
+}
+
+#[test]
+fn what_no_build_would_write_is_refused() {
+    assert_eq!(code(CheckedBundle::read(b"no tar")), "bundle_malformed");
+    let script = b"#!/bin/sh\ntrue\n".to_vec();
+    let entry = gpuaas_bundle::Entry { bytes: script, executable: true };
+    let manifest = serde_saphyr::from_str(&manifest("site-net", "")).unwrap();
+    let archive = Archive { manifest, files: [("p.sh".to_owned(), entry)].into() };
+    let error = CheckedBundle::read(&archive.write().unwrap()).unwrap_err();
+    assert_eq!(error.code(), "bundle_invalid");
+    assert!(error.to_string().contains("a phase begins with #!/bin/bash"), "{error}");
+}
+
+#[test]
+fn bundles_that_require_each_other_are_named() {
+    let shop = Shop::open();
+    shop.publish(&manifest("a", "requires: [{bundle: b@1.0.0}]"));
+    shop.publish(&manifest("b", "requires: [{bundle: a@1.0.0}]"));
+    assert_eq!(code(shop.catalog.pins("a@1.0.0")), "bundle_circle");
+    let a = shop.catalog.find("a@1.0.0").unwrap();
+    shop.catalog.check_requires(&a.bundle.manifest).unwrap();
+    let missing = manifest("c", "requires: [{bundle: d@1.0.0}]");
+    shop.publish(&missing);
+    assert_eq!(code(shop.catalog.pins("c@1.0.0")), "bundle_not_found");
+}

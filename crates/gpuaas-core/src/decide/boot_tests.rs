@@ -1,0 +1,178 @@
+//! Tests of what the node says, and of the gates.
+
+use gpuaas_types::agent::{Finding, HostCheck, Phase, ProgressStatus, TaskResult, TaskSpec};
+use gpuaas_types::machine::maas_status as status;
+use gpuaas_types::spec::FabricMode;
+use gpuaas_types::{NodeState, RunStatus, Step, TaskId};
+
+use super::fixture::{Case, at, id, machine, next, parked, waiting};
+use crate::record::ReportKind;
+use crate::snapshot::Decision;
+
+fn progress(phase: Phase, status: ProgressStatus) -> ReportKind {
+    ReportKind::Progress { phase, status, message: "m".to_owned() }
+}
+
+fn enrolled() -> ReportKind {
+    ReportKind::Enrolled { agent_version: "0.1.0".to_owned(), hostname: "j22u11".to_owned() }
+}
+
+#[test]
+fn lost_callbacks_do_not_hold_the_run() {
+    let case = Case::new(Step::BootstrapFetch).read(machine(status::DEPLOYED), 1.0);
+    assert_eq!(waiting(&case.decide()), "bootstrap_fetch");
+    let mut case = case.report(enrolled(), 6.0);
+    for (step, to) in [
+        (Step::BootstrapFetch, Step::SiteBootstrap),
+        (Step::SiteBootstrap, Step::NodeBootstrap),
+        (Step::NodeBootstrap, Step::Enrollment),
+    ] {
+        case.run.step = step;
+        assert_eq!(next(&case.decide()), (to, 6.0));
+    }
+    case.run.step = Step::Enrollment;
+    assert_eq!(waiting(&case.decide()), "first_heartbeat");
+    let case = case.report(ReportKind::FirstHeartbeat, 7.0);
+    assert_eq!(next(&case.decide()), (Step::PrereqChecks, 7.0));
+}
+
+#[test]
+fn failed_bootstraps_park_with_their_owner() {
+    let case = Case::new(Step::SiteBootstrap)
+        .read(machine(status::DEPLOYED), 1.0)
+        .report(progress(Phase::SiteBootstrap, ProgressStatus::Failed), 5.0);
+    assert_eq!(parked(&case.decide()), "site_bootstrap_failed");
+    let case = Case::new(Step::NodeBootstrap)
+        .read(machine(status::DEPLOYED), 1.0)
+        .report(progress(Phase::NodeBootstrap, ProgressStatus::Failed), 5.0);
+    assert_eq!(parked(&case.decide()), "node_bootstrap_failed");
+}
+
+#[test]
+fn a_failed_site_bootstrap_is_the_cause_also_when_the_node_part_gave_up_after_it() {
+    let failed = || progress(Phase::SiteBootstrap, ProgressStatus::Failed);
+    let mut case = Case::new(Step::SiteBootstrap)
+        .read(machine(status::DEPLOYED), 1.0)
+        .report(failed(), 5.0)
+        .report(progress(Phase::NodeBootstrap, ProgressStatus::Failed), 5.5);
+    assert_eq!(parked(&case.decide()), "site_bootstrap_failed");
+    case.run.memory.parked_at = Some(at(6.0));
+    let resumed = case.report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 8.0);
+    assert_eq!(next(&resumed.decide()), (Step::NodeBootstrap, 5.5));
+}
+
+#[test]
+fn what_an_earlier_deployment_said_does_not_count() {
+    let mut case = Case::new(Step::BootstrapFetch)
+        .read(machine(status::DEPLOYED), 8.0)
+        .report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 5.0);
+    assert_eq!(next(&case.decide()).0, Step::SiteBootstrap);
+    case.run.memory.intended_at.insert("deploy".to_owned(), at(7.0));
+    assert_eq!(waiting(&case.decide()), "bootstrap_fetch");
+}
+
+#[test]
+fn a_machine_released_by_hand_is_noticed_while_waiting_for_the_node() {
+    let case = Case::new(Step::SiteBootstrap).read(machine(status::READY), 5.0);
+    assert_eq!(parked(&case.decide()), "machine_taken");
+}
+
+fn confirming() -> Case {
+    let mut case = Case::new(Step::Confirmation)
+        .read(machine(status::DEPLOYED), 1.0)
+        .report(progress(Phase::SiteBootstrap, ProgressStatus::Started), 2.0)
+        .report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 3.0)
+        .report(progress(Phase::NodeBootstrap, ProgressStatus::Started), 3.0)
+        .report(enrolled(), 4.0)
+        .report(ReportKind::FirstHeartbeat, 5.0);
+    case.node.state = NodeState::Enrolling;
+    case
+}
+
+#[test]
+fn all_seven_gates_or_not_active() {
+    let waiting_case = confirming();
+    assert_eq!(waiting(&waiting_case.decide()), "node_bootstrap_callback");
+    let case = confirming().report(progress(Phase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
+    match case.decide() {
+        Decision::Finish { status, checks, .. } => {
+            assert_eq!(status, RunStatus::Succeeded);
+            assert_eq!(checks.len(), 7);
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut other_run =
+        confirming().report(progress(Phase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
+    other_run.node.run_id = Some(id(77));
+    assert_eq!(parked(&other_run.decide()), "completion_gate_failed");
+    let mut unsynced =
+        confirming().report(progress(Phase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
+    unsynced.profile.require_hw_sync = true;
+    assert_eq!(parked(&unsynced.decide()), "completion_gate_failed");
+    let mut late = confirming();
+    late.now = at(70.0);
+    assert!(matches!(late.decide(), Decision::Finish { .. }), "an absent callback is tolerated");
+}
+
+#[test]
+fn diagnostics_are_issued_once_and_their_failure_parks() {
+    let mut case = Case::new(Step::PrereqChecks).read(machine(status::DEPLOYED), 1.0);
+    assert!(matches!(case.decide(), Decision::IssueTask(_)));
+    let task: TaskId = id(50);
+    case.run.memory.task_id = Some(task);
+    assert_eq!(waiting(&case.decide()), "diagnostics");
+    let result = |succeeded| TaskResult {
+        succeeded,
+        message: "disk full".to_owned(),
+        findings: Vec::new(),
+        facts: serde_json::Value::Null,
+    };
+    let good = ReportKind::TaskFinished { task_id: task, result: result(true) };
+    let bad = ReportKind::TaskFinished { task_id: task, result: result(false) };
+    let mut failing =
+        Case::new(Step::PrereqChecks).read(machine(status::DEPLOYED), 1.0).report(bad, 4.0);
+    failing.run.memory.task_id = Some(task);
+    assert_eq!(parked(&failing.decide()), "diagnostics_failed");
+    assert_eq!(next(&case.report(good, 4.0).decide()), (Step::Confirmation, 4.0));
+}
+
+#[test]
+fn a_host_that_is_not_what_the_profile_says_parks_the_run() {
+    let mut case = Case::new(Step::PrereqChecks);
+    case.profile.fabric_mode = FabricMode::Ib;
+    case.validation = vec![HostCheck::MountPresent { target: "/data".to_owned() }];
+    let Decision::IssueTask(TaskSpec::Validate { checks, .. }) = case.decide() else {
+        panic!("{:?}", case.decide());
+    };
+    assert_eq!(checks.len(), 2);
+    case.run.memory.task_id = Some(id::<TaskId>(7));
+    let finding = |name: &str, passed| Finding {
+        name: name.to_owned(),
+        passed: Some(passed),
+        seen: "seen".to_owned(),
+    };
+    for (findings, bad) in [
+        (vec![finding("mount /data", true)], Some("infiniband")),
+        (vec![finding("mount /data", false), finding("infiniband", true)], Some("mount /data")),
+        (vec![finding("mount /data", true), finding("infiniband", true)], None),
+    ] {
+        case.reports.clear();
+        let result = TaskResult {
+            succeeded: true,
+            message: String::new(),
+            findings,
+            facts: serde_json::Value::Null,
+        };
+        case = case.report(ReportKind::TaskFinished { task_id: id::<TaskId>(7), result }, 5.0);
+        match (case.decide(), bad) {
+            (Decision::Park { park, .. }, Some(name)) => {
+                assert_eq!(park.code, "prerequisite_missing");
+                assert!(park.text.contains(name), "{}", park.text);
+            }
+            (Decision::Advance { to: Step::Confirmation, checks, .. }, None) => {
+                assert_eq!(checks.len(), 2);
+            }
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Tests of deployments and their failures.
+
+use gpuaas_types::Step;
+use gpuaas_types::machine::{MaasAlarm, maas_status as status};
+
+use super::fixture::{Case, at, machine, next, parked, unknown, waiting};
+use crate::effect::{Effect, Outcome};
+use crate::memory::DeployEvents;
+use crate::snapshot::{Decision, Read};
+
+fn deploy() -> Effect {
+    Effect::Deploy { distro_series: "ubuntu/noble".to_owned(), enable_hw_sync: false }
+}
+
+fn deploying() -> Case {
+    Case::new(Step::Deploy)
+        .read(machine(status::READY), 1.0)
+        .intent(deploy(), 2.0, Some(Outcome::Accepted))
+        .read(machine(status::DEPLOYING), 3.0)
+}
+
+#[test]
+fn a_deployment_is_asked_for_once_and_its_edges_are_maas_own() {
+    let case = Case::new(Step::Deploy).read(machine(status::READY), 1.0);
+    assert_eq!(case.decide(), Decision::Do(deploy()));
+    let mut case = deploying();
+    assert_eq!(waiting(&case.decide()), "maas_deploying");
+    case.observation.as_mut().unwrap().rebooted_at = Some(at(7.0));
+    assert_eq!(next(&case.decide()), (Step::FirstBoot, 7.0));
+    case.run.step = Step::FirstBoot;
+    case.observation.as_mut().unwrap().status = status::DEPLOYED;
+    case.observation.as_mut().unwrap().status_at = at(9.0);
+    assert_eq!(next(&case.decide()), (Step::BootstrapFetch, 9.0));
+}
+
+#[test]
+fn an_unknown_deploy_is_never_repeated_while_it_may_have_happened() {
+    let case =
+        Case::new(Step::Deploy).read(machine(status::READY), 1.0).intent(deploy(), 2.0, unknown());
+    assert_eq!(case.decide(), Decision::Read(Read::Machine));
+    let taken = case.read(machine(status::DEPLOYING), 5.0);
+    assert_eq!(taken.decide(), Decision::Settle { happened: true });
+    let not_yet = taken.read(machine(status::READY), 8.0);
+    assert_eq!(waiting(&not_yet.decide()), "unknown_outcome");
+    let mut never = not_yet.read(machine(status::READY), 40.0);
+    never.now = at(41.0);
+    assert_eq!(never.decide(), Decision::Settle { happened: false });
+}
+
+/// A deployment that failed at second 9, before which its events say this.
+fn failed_deployment(rebooted: bool, alarm: Option<&str>) -> Case {
+    let mut failed = machine(status::FAILED_DEPLOYMENT);
+    failed.error_description = "Installation failed".to_owned();
+    let mut case = deploying().read(failed, 9.0);
+    assert_eq!(case.decide(), Decision::Read(Read::DeployEvents));
+    let alarm = alarm.map(str::to_owned);
+    case.run.memory.deploy_events = Some(DeployEvents { asked_at: at(9.5), rebooted, alarm });
+    case
+}
+
+#[test]
+fn a_datasource_failure_is_retried_within_the_policy_and_an_image_failure_is_not() {
+    assert_eq!(parked(&failed_deployment(false, None).decide()), "deploy_failed");
+    let mut case = failed_deployment(true, None);
+    assert_eq!(next(&case.decide()).0, Step::ReleaseForRetry);
+    case.run.memory.visits.insert(Step::ReleaseForRetry, 2);
+    assert_eq!(parked(&case.decide()), "deploy_failed");
+    case.run.memory.visits.clear();
+    case.profile.enable_deploy_retry_on_datasource_failure = false;
+    assert_eq!(parked(&case.decide()), "deploy_failed");
+}
+
+#[test]
+fn a_failure_is_classed_by_its_own_events_whatever_the_feed_has_told() {
+    let mut case = failed_deployment(true, None);
+    assert_eq!(case.observation.as_ref().unwrap().rebooted_at, None, "the feed is behind");
+    assert_eq!(next(&case.decide()).0, Step::ReleaseForRetry);
+    case.run.memory.deploy_events.as_mut().unwrap().asked_at = at(8.5);
+    assert_eq!(case.decide(), Decision::Read(Read::DeployEvents), "of before the failure");
+    case.observation.as_mut().unwrap().status_at = at(11.0);
+    assert_eq!(case.decide(), Decision::Read(Read::Machine), "the feed tells of another change");
+}
+
+#[test]
+fn a_kernel_that_curtin_cannot_install_names_the_stock_image() {
+    let text = "Node installation failure: installing-kernel: linux-generic";
+    let mut case = failed_deployment(false, Some(text));
+    for heard in [None, Some(MaasAlarm { at: at(8.0), text: text.to_owned() })] {
+        case.observation.as_mut().unwrap().alarm = heard;
+        let Decision::Park { park, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+        assert!(park.text.contains("(curtin_kernel)") && park.text.contains(text), "{park:?}");
+        assert!(park.next_action.contains("ubuntu/noble"), "{}", park.next_action);
+        let told = park.evidence.iter().filter(|line| line.contains("linux-generic"));
+        assert_eq!(told.count(), 1, "{park:?}");
+    }
+}
+
+#[test]
+fn a_machine_released_by_hand_is_deployed_again_only_on_an_operators_word() {
+    let series =
+        crate::policy::normalise_distro_series(&Case::new(Step::Deploy).profile.distro_series);
+    let deploy = Effect::Deploy { distro_series: series, enable_hw_sync: false };
+    for step in [Step::Deploy, Step::FirstBoot, Step::SiteBootstrap] {
+        let mut case = Case::new(step).read(machine(status::READY), 5.0).intent(
+            deploy.clone(),
+            1.0,
+            Some(Outcome::Accepted),
+        );
+        let Decision::Park { park, .. } = case.decide() else { panic!("{step}") };
+        assert_eq!(park.code, "machine_taken", "{step}");
+        case.run.memory.parked_at = Some(at(10.0));
+        case.run.memory.parked_code = Some(park.code);
+        assert_eq!(parked(&case.decide()), "machine_taken", "{step}");
+        case.run.memory.resume(at(20.0));
+        case.now = at(21.0);
+        assert_eq!(next(&case.decide()), (Step::ReleaseForRetry, 21.0), "{step}");
+        case.run.memory.enter(step);
+        assert!(!case.run.memory.answered(&["machine_taken"]), "{step}: that word is used up");
+    }
+}

@@ -1,0 +1,192 @@
+//! Tests of what makes a machine in Ready fit to be deployed.
+
+use gpuaas_types::Step;
+use gpuaas_types::api::CheckResult;
+use gpuaas_types::machine::{DiskFilesystem, Link, maas_status as status};
+use gpuaas_types::spec::RoceAssignmentSpec;
+
+use super::fixture::{Case, at, machine, next, parked, unknown, waiting};
+use super::ready::PREDEPLOY_CHECKS;
+use crate::effect::{Effect, Outcome};
+use crate::memory::MacOwners;
+use crate::snapshot::{BatchQueue, Decision, Read};
+
+#[test]
+fn strictness_decides_whether_a_pxe_doubt_stops_the_run() {
+    let owners = Some(MacOwners {
+        mac_address: "00:16:3e:00:00:01".to_owned(),
+        system_ids: vec!["abc123".to_owned()],
+    });
+    let mut case = Case::new(Step::PxePreflight).read(machine(status::READY), 1.0);
+    assert_eq!(
+        case.decide(),
+        Decision::Read(Read::MacOwners { mac_address: "00:16:3e:00:00:01".to_owned() })
+    );
+    case.run.memory.mac_owners = owners;
+    assert_eq!(next(&case.decide()).0, Step::PrepareStorage);
+    case.site.pxe_vlan = Some(7);
+    assert_eq!(parked(&case.decide()), "pxe_preflight_failed");
+    case.profile.strict_pxe_preflight = false;
+    assert_eq!(next(&case.decide()).0, Step::PrepareStorage);
+    case.site.pxe_vlan = None;
+    case.profile.strict_pxe_preflight = true;
+    case.run.memory.mac_owners.as_mut().unwrap().system_ids.push("zzz".to_owned());
+    assert_eq!(parked(&case.decide()), "pxe_preflight_failed");
+}
+
+#[test]
+fn storage_is_changed_only_where_it_differs_and_read_back() {
+    let case = Case::new(Step::PrepareStorage).read(machine(status::READY), 1.0);
+    assert_eq!(next(&case.decide()).0, Step::RoceLinks);
+    let mut wrong = machine(status::READY);
+    wrong.boot_disk_id = Some(1);
+    wrong.disks[0].mounts = vec!["/".to_owned()];
+    wrong.disks[1].mounts.clear();
+    let case = Case::new(Step::PrepareStorage).read(wrong, 1.0);
+    let boot = Effect::SetBootDisk { block_device_id: 2 };
+    assert_eq!(case.decide(), Decision::Do(boot.clone()));
+    let case = case.intent(boot, 2.0, Some(Outcome::Accepted));
+    let layout = Effect::SetStorageLayout { layout: "flat".to_owned(), root_device: 2 };
+    assert_eq!(case.decide(), Decision::Do(layout.clone()));
+    let case = case.intent(layout, 3.0, unknown());
+    assert_eq!(case.decide(), Decision::Read(Read::Machine));
+    let case = case.read(machine(status::READY), 5.0);
+    assert_eq!(case.decide(), Decision::Settle { happened: true });
+    assert_eq!(next(&case.accepted().decide()).0, Step::RoceLinks);
+}
+
+/// The first disk with this on it, where the profile wants its data disks as ext4.
+fn with_data(on: Option<(&str, Option<&str>)>, seconds: f64) -> Case {
+    let mut machine = machine(status::READY);
+    let filesystem = on.map(|(fstype, point)| DiskFilesystem {
+        fstype: fstype.to_owned(),
+        mount_point: point.map(str::to_owned),
+    });
+    machine.disks[0].mounts = filesystem.iter().filter_map(|f| f.mount_point.clone()).collect();
+    machine.disks[0].filesystem = filesystem;
+    let mut case = Case::new(Step::PrepareStorage).read(machine, seconds);
+    case.profile.storage_layout_profile = "flat-data".to_owned();
+    case
+}
+
+#[test]
+fn data_disks_are_formatted_then_mounted_then_read_back() {
+    let format = Effect::FormatBlockDevice { block_device_id: 1, fstype: "ext4".to_owned() };
+    let mount = Effect::MountBlockDevice { block_device_id: 1, mount_point: "/data/0".to_owned() };
+    assert_eq!(with_data(None, 1.0).decide(), Decision::Do(format.clone()));
+    let lost = with_data(None, 1.0).intent(format.clone(), 2.0, unknown());
+    assert_eq!(lost.decide(), Decision::Read(Read::Machine));
+    let taken = Some(Outcome::Accepted);
+    let ignored = with_data(None, 4.0).intent(format, 2.0, taken.clone());
+    assert_eq!(parked(&ignored.decide()), "storage_not_as_asked");
+    let formatted = with_data(Some(("ext4", None)), 1.0);
+    assert_eq!(formatted.decide(), Decision::Do(mount.clone()));
+    let done = Some(("ext4", Some("/data/0")));
+    let answered = with_data(done, 1.0).intent(mount.clone(), 2.0, taken.clone());
+    assert_eq!(answered.decide(), Decision::Read(Read::Machine), "an answer is no read-back");
+    let decision = with_data(done, 4.0).intent(mount, 2.0, taken).decide();
+    assert_eq!(next(&decision).0, Step::RoceLinks);
+    let Decision::Advance { checks, .. } = decision else { panic!() };
+    assert!(checks[0].evidence.ends_with(", nvme0n1=/data/0"), "{}", checks[0].evidence);
+}
+
+#[test]
+fn a_data_disk_with_something_else_on_it_is_laid_out_anew() {
+    let layout = Effect::SetStorageLayout { layout: "flat".to_owned(), root_device: 2 };
+    for foreign in [Some(("xfs", None)), Some(("ext4", Some("/srv")))] {
+        assert_eq!(with_data(foreign, 1.0).decide(), Decision::Do(layout.clone()));
+    }
+    let mut none = with_data(None, 1.0);
+    none.observation.as_mut().unwrap().machine.as_mut().unwrap().disks[0].name = "sdb".to_owned();
+    assert_eq!(parked(&none.decide()), "no_data_disk");
+}
+
+#[test]
+fn roce_links_replace_what_is_in_the_way_and_are_read_back() {
+    let mut case = Case::new(Step::RoceLinks).read(machine(status::READY), 1.0);
+    assert_eq!(next(&case.decide()).0, Step::HardwareSync);
+    case.profile.enable_phase2_roce = true;
+    assert_eq!(parked(&case.decide()), "roce_assignments_missing");
+    case.roce.push(RoceAssignmentSpec {
+        site: "lab".to_owned(),
+        hostname: "j22u11".to_owned(),
+        interface: "ens1".to_owned(),
+        subnet_cidr: "10.9.0.0/24".to_owned(),
+        ip_address: "10.9.0.11".to_owned(),
+    });
+    assert_eq!(case.decide(), Decision::Do(Effect::UnlinkSubnet { interface_id: 2, link_id: 12 }));
+    case.observation.as_mut().unwrap().machine.as_mut().unwrap().nics[1].links.clear();
+    let link = Effect::LinkSubnet {
+        interface_id: 2,
+        subnet_cidr: "10.9.0.0/24".to_owned(),
+        ip_address: "10.9.0.11".to_owned(),
+    };
+    assert_eq!(case.decide(), Decision::Do(link.clone()));
+    let case = case.intent(link, 2.0, Some(Outcome::Accepted));
+    assert_eq!(case.decide(), Decision::Read(Read::Machine));
+    let mut linked = machine(status::READY);
+    linked.nics[1].links = vec![Link {
+        id: 40,
+        mode: "static".to_owned(),
+        subnet_id: Some(9),
+        subnet_cidr: Some("10.9.0.0/24".to_owned()),
+        ip_address: Some("10.9.0.11".to_owned()),
+    }];
+    assert_eq!(next(&case.read(linked, 4.0).decide()).0, Step::HardwareSync);
+}
+
+#[test]
+fn predeploy_checks_pass_or_are_repeated_before_they_park() {
+    let mut case = Case::new(Step::PredeployChecks).read(machine(status::READY), 1.0);
+    assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks));
+    for name in PREDEPLOY_CHECKS {
+        let mut result = super::check(&case.snapshot(), name, true, "seen");
+        result.at = at(1.0);
+        case.run.memory.checks.insert(name.to_owned(), result);
+    }
+    assert_eq!(next(&case.decide()).0, Step::Deploy);
+    case.run.memory.checks.get_mut("image_available_and_approved").unwrap().passed = false;
+    assert_eq!(waiting(&case.decide()), "predeploy_checks_failing");
+    case.now = at(20.0);
+    assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks));
+    case.now = at(61.0);
+    assert_eq!(parked(&case.decide()), "predeploy_checks_failed");
+}
+
+#[test]
+fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
+    let mut case = Case::new(Step::PredeployChecks);
+    for name in PREDEPLOY_CHECKS {
+        let check = CheckResult {
+            name: name.to_owned(),
+            passed: true,
+            evidence: String::new(),
+            at: at(5.0),
+        };
+        case.run.memory.checks.insert(name.to_owned(), check);
+    }
+    let queue = |ahead| Some(BatchQueue { ahead, limit: 2, scope: "profile" });
+    case.batch = queue(3);
+    for seconds in [10.0, 100_000.0] {
+        case.now = at(seconds);
+        let Decision::Wait { wait, recheck_at } = case.decide() else {
+            panic!("{:?}", case.decide());
+        };
+        assert_eq!((wait.code.as_str(), wait.deadline), ("batch_limit", None));
+        assert_eq!(wait.text, "3 nodes of the profile to deploy first, of which 2 may at once");
+        assert!(recheck_at > case.now);
+    }
+    case.site.image_bandwidth_mbit_per_second = 25_000;
+    case.profile.image_size_megabytes = 8000;
+    case.batch = Some(BatchQueue { ahead: 15, limit: 15, scope: "image_bandwidth" });
+    let Decision::Wait { wait, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+    assert_eq!(
+        wait.text,
+        "15 nodes of the site to deploy first, of which 15 may at once: so many images of 8000 MB \
+         fit into 25000 Mbit/s"
+    );
+    case.batch = queue(1);
+    assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks), "the checks are old");
+    case.now = at(10.0);
+    assert!(matches!(case.decide(), Decision::Advance { to: Step::Deploy, .. }));
+}

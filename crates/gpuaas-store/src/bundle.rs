@@ -1,0 +1,271 @@
+//! Bundles that were published, who approved them where, and whose signatures count.
+//!
+//! A row is never changed. Of several bundles with one name and version, which only those that
+//! come with the control plane may have, the newest has the name.
+
+use gpuaas_types::{SiteId, Timestamp};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::Store;
+use crate::db::{Cols, Val, args};
+use crate::error::StoreError;
+use crate::seal::Secret;
+use crate::site::put_secret;
+
+const SIGNING_KEY: &str = "bundle_signing_key";
+
+/// A bundle to keep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewBundle {
+    /// SHA-256 of the archive, 64 hexadecimal digits.
+    pub digest: String,
+    /// `name@version`.
+    pub reference: String,
+    /// Whether it came with the control plane.
+    pub built_in: bool,
+    /// Its bytes.
+    pub archive: Vec<u8>,
+    /// Who vouches for it.
+    pub envelope: Value,
+    /// Who published it.
+    pub published_by: String,
+}
+
+/// A bundle that is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredBundle {
+    /// Grows with every bundle.
+    pub id: i64,
+    /// What was published.
+    pub bundle: NewBundle,
+    /// When.
+    pub published_at: Timestamp,
+}
+
+/// That a bundle may be used at a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleApproval {
+    /// Name of the site.
+    pub site: String,
+    /// The bundle's digest.
+    pub digest: String,
+    /// Who said so.
+    pub approved_by: String,
+    /// When.
+    pub approved_at: Timestamp,
+}
+
+/// A key whose signatures count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleKey {
+    /// Whose.
+    pub name: String,
+    /// The key, in base64.
+    pub public_key: String,
+    /// From when on it does not count any more; none: it counts.
+    pub until: Option<Timestamp>,
+}
+
+fn bundle(mut cols: Cols<'_>) -> Result<StoredBundle, StoreError> {
+    Ok(StoredBundle {
+        id: cols.next()?,
+        bundle: NewBundle {
+            digest: cols.next()?,
+            reference: cols.next()?,
+            built_in: cols.next()?,
+            archive: cols.next()?,
+            envelope: cols.json()?,
+            published_by: cols.next()?,
+        },
+        published_at: cols.at()?,
+    })
+}
+
+impl Store {
+    /// Keeps a bundle. Answers `false`, and changes nothing, when these bytes are kept already.
+    ///
+    /// # Errors
+    /// `bundle_version_taken` when other bytes have its name and version, or the database's.
+    pub async fn add_bundle(&self, now: Timestamp, new: NewBundle) -> Result<bool, StoreError> {
+        let envelope = Val::json(&new.envelope)?;
+        self.write(move |conn| {
+            Box::pin(async move {
+                let same = conn
+                    .first("SELECT id FROM bundle WHERE digest = $1", args![&new.digest])
+                    .await?;
+                if same.is_some() {
+                    return Ok(false);
+                }
+                let other = conn
+                    .first(
+                        "SELECT digest FROM bundle WHERE reference = $1 ORDER BY id DESC LIMIT 1",
+                        args![&new.reference],
+                    )
+                    .await?;
+                if let (Some(row), false) = (other, new.built_in) {
+                    let digest: String = row.cols().next()?;
+                    let reference = &new.reference;
+                    let detail = format!("{reference} is published with digest {digest}");
+                    return Err(StoreError::conflict("bundle_version_taken", detail));
+                }
+                let values = vec![
+                    (&new.digest).into(),
+                    (&new.reference).into(),
+                    new.built_in.into(),
+                    new.archive.into(),
+                    envelope,
+                    (&new.published_by).into(),
+                    now.into(),
+                ];
+                conn.execute(
+                    "INSERT INTO bundle (digest, reference, built_in, archive, envelope, \
+                     published_by, published_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+                    values,
+                )
+                .await?;
+                Ok(true)
+            })
+        })
+        .await
+    }
+
+    /// Bundles that were kept after the one numbered `after`, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn bundles_after(&self, after: i64) -> Result<Vec<StoredBundle>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT id, digest, reference, built_in, archive, envelope, published_by, \
+                 published_at FROM bundle WHERE id > $1 ORDER BY id",
+                args![after],
+            )
+            .await?;
+        rows.iter().map(|row| bundle(row.cols())).collect()
+    }
+
+    /// Lets a bundle be used at a site. Saying so again changes nothing.
+    ///
+    /// # Errors
+    /// `refers_to_nothing`, or the database's.
+    pub async fn approve_bundle(
+        &self,
+        now: Timestamp,
+        site_id: SiteId,
+        digest: &str,
+        actor: &str,
+    ) -> Result<(), StoreError> {
+        let (digest, actor) = (digest.to_owned(), actor.to_owned());
+        self.write(move |conn| {
+            Box::pin(async move {
+                conn.execute(
+                    "INSERT INTO bundle_approval (site_id, digest, approved_by, approved_at) \
+                     VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+                    args![site_id.0, &digest, &actor, now],
+                )
+                .await
+                .map(drop)
+            })
+        })
+        .await
+    }
+
+    /// Lets a bundle not be used at a site any more. Answers whether it might before.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn withdraw_bundle(&self, site_id: SiteId, digest: &str) -> Result<bool, StoreError> {
+        let digest = digest.to_owned();
+        self.write(move |conn| {
+            Box::pin(async move {
+                let sql = "DELETE FROM bundle_approval WHERE site_id = $1 AND digest = $2";
+                Ok(conn.execute(sql, args![site_id.0, &digest]).await? == 1)
+            })
+        })
+        .await
+    }
+
+    /// Everything that was approved, by site and time.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn bundle_approvals(&self) -> Result<Vec<BundleApproval>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT site.name, digest, approved_by, approved_at FROM bundle_approval \
+                 JOIN site ON site.id = bundle_approval.site_id \
+                 ORDER BY site.name, approved_at, digest",
+                args![],
+            )
+            .await?;
+        let approval = |mut cols: Cols<'_>| {
+            Ok(BundleApproval {
+                site: cols.next()?,
+                digest: cols.next()?,
+                approved_by: cols.next()?,
+                approved_at: cols.at()?,
+            })
+        };
+        rows.iter().map(|row| approval(row.cols())).collect()
+    }
+
+    /// Has the signatures of a key count until `until`; a key of the same name is replaced.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn trust_bundle_key(&self, key: BundleKey) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                conn.execute(
+                    "INSERT INTO bundle_key (name, public_key, until) VALUES ($1, $2, $3) \
+                     ON CONFLICT (name) DO UPDATE SET public_key = excluded.public_key, \
+                     until = excluded.until",
+                    args![&key.name, &key.public_key, key.until],
+                )
+                .await
+                .map(drop)
+            })
+        })
+        .await
+    }
+
+    /// Keys whose signatures count, or counted, by name.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn bundle_keys(&self) -> Result<Vec<BundleKey>, StoreError> {
+        let sql = "SELECT name, public_key, until FROM bundle_key ORDER BY name";
+        let rows = self.reader().await?.all(sql, args![]).await?;
+        let key = |mut cols: Cols<'_>| {
+            Ok(BundleKey { name: cols.next()?, public_key: cols.next()?, until: cols.opt_at()? })
+        };
+        rows.iter().map(|row| key(row.cols())).collect()
+    }
+
+    /// The key with which the control planes of this database sign: the one that is kept, or
+    /// `proposed`, which is kept then.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`], or the database's.
+    pub async fn ensure_signing_key(&self, proposed: &Secret) -> Result<Secret, StoreError> {
+        let sealed = self.seal(Uuid::nil(), SIGNING_KEY, proposed)?;
+        self.write(move |conn| {
+            Box::pin(async move {
+                let sql = "SELECT name FROM secret WHERE owner = $1 AND name = $2";
+                let there = conn.first(sql, args![Uuid::nil(), SIGNING_KEY]).await?;
+                match there {
+                    Some(_) => Ok(()),
+                    None => put_secret(conn, Uuid::nil(), SIGNING_KEY, sealed).await,
+                }
+            })
+        })
+        .await?;
+        let kept = self.secret(Uuid::nil(), SIGNING_KEY).await?;
+        kept.ok_or_else(|| StoreError::not_found("signing key of", "this control plane"))
+    }
+}

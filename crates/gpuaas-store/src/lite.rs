@@ -1,0 +1,256 @@
+//! Connections to an SQLite file.
+//!
+//! A statement takes SQLite some microseconds, less than a thread takes to wake another one, so
+//! it runs where it is asked for. What may wait for the disk, a commit that is synced, happens on
+//! the writer's own thread ([`crate::writer`]); a reader of a file in WAL mode waits for nobody.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::types::{FromSql, FromSqlError, ToSql, ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::db::Val;
+use crate::error::StoreError;
+
+/// Readers of one store at the same time.
+const READERS: usize = 4;
+/// Room for every statement, and for the lengths that lists come in.
+const STATEMENTS: usize = 256;
+/// How long to wait for a reader, or for another process that writes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The connection that writes; whoever uses it holds it.
+pub(crate) type Shared = Arc<Mutex<Lite>>;
+
+/// Where a database is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a file; a commit waits until the disk has it.
+    File(PathBuf),
+    /// In memory, behind one connection.
+    Memory,
+}
+
+/// A connection.
+pub(crate) struct Lite(Connection);
+
+impl Place {
+    /// As SQLite calls it.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+            Self::Memory => Path::new(":memory:"),
+        }
+    }
+
+    /// Opens the connection that writes.
+    pub(crate) fn open(&self) -> rusqlite::Result<Lite> {
+        let lite = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        if let Self::File(_) = self {
+            lite.0.pragma_update(None, "journal_mode", "wal")?;
+            lite.0.pragma_update(None, "synchronous", "full")?;
+        }
+        lite.0.pragma_update(None, "foreign_keys", true)?;
+        Ok(lite)
+    }
+
+    fn connect(&self, access: OpenFlags) -> rusqlite::Result<Lite> {
+        let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(self.path(), flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        // Without it a statement whose plan might depend on a value, such as the moment in
+        // `due_at <= $1`, is planned anew whenever that value changes.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(Lite(connection))
+    }
+}
+
+impl Lite {
+    /// The connection, for migrations.
+    pub(crate) const fn inner(&mut self) -> &mut Connection {
+        &mut self.0
+    }
+
+    /// Whether no transaction is open.
+    pub(crate) fn is_autocommit(&self) -> bool {
+        self.0.is_autocommit()
+    }
+
+    /// Runs a statement; answers its rows.
+    pub(crate) fn all(&self, sql: &str, args: &[Val]) -> Result<Vec<LiteRow>, StoreError> {
+        let mut statement = self.0.prepare_cached(sql)?;
+        bind(&mut statement, args)?;
+        let width = statement.column_count();
+        let mut rows = statement.raw_query();
+        let mut all = Vec::new();
+        while let Some(row) = rows.next()? {
+            let values: rusqlite::Result<_> = (0..width).map(|column| row.get(column)).collect();
+            all.push(LiteRow(values?));
+        }
+        Ok(all)
+    }
+
+    /// Runs a statement; answers how many rows it changed.
+    pub(crate) fn execute(&self, sql: &str, args: &[Val]) -> Result<u64, StoreError> {
+        let mut statement = self.0.prepare_cached(sql)?;
+        bind(&mut statement, args)?;
+        let mut rows = statement.raw_query();
+        while rows.next()?.is_some() {}
+        drop(rows);
+        drop(statement);
+        Ok(self.0.changes())
+    }
+}
+
+/// To SQLite `$2` is a name, and a statement's names are numbered as they appear.
+fn bind(statement: &mut rusqlite::Statement<'_>, args: &[Val]) -> Result<(), StoreError> {
+    for at in 1..=statement.parameter_count() {
+        let name = statement.parameter_name(at).unwrap_or_default();
+        let value = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
+        let value = value.and_then(|n| args.get(n.checked_sub(1)?));
+        let value = value.ok_or_else(|| StoreError::corrupt("statement", name))?;
+        statement.raw_bind_parameter(at, value)?;
+    }
+    Ok(())
+}
+
+impl ToSql for Val {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Int(Some(value)) => ValueRef::Integer(*value),
+            Self::Bool(value) => ValueRef::Integer(i64::from(*value)),
+            Self::Text(Some(value)) => ValueRef::Text(value.as_bytes()),
+            Self::Id(Some(value)) => ValueRef::Blob(value.as_bytes()),
+            Self::Bytes(Some(value)) => ValueRef::Blob(value),
+            Self::Json(Some(value)) => ValueRef::Text(value.get().as_bytes()),
+            Self::Int(None)
+            | Self::Text(None)
+            | Self::Id(None)
+            | Self::Bytes(None)
+            | Self::Json(None) => ValueRef::Null,
+        }))
+    }
+}
+
+/// A row, taken out of its statement.
+pub(crate) struct LiteRow(Vec<Value>);
+
+impl LiteRow {
+    /// The value in `column`, counted from 0.
+    pub(crate) fn get<T: FromSql>(&self, column: usize) -> Result<T, StoreError> {
+        let value = self.0.get(column).ok_or_else(|| corrupt(column, FromSqlError::InvalidType))?;
+        T::column_result(value.into()).map_err(|error| corrupt(column, error))
+    }
+
+    /// The text in `column`, counted from 0, or null.
+    pub(crate) fn text(&self, column: usize) -> Result<Option<&str>, StoreError> {
+        match self.0.get(column) {
+            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(Value::Null) => Ok(None),
+            _ => Err(corrupt(column, FromSqlError::InvalidType)),
+        }
+    }
+}
+
+fn corrupt(column: usize, error: FromSqlError) -> StoreError {
+    StoreError::corrupt(format!("column {column}"), error)
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        let rusqlite::Error::SqliteFailure(cause, detail) = &error else {
+            return Self::unavailable(error);
+        };
+        let detail = detail.clone().unwrap_or_else(|| cause.to_string());
+        match (cause.code, cause.extended_code) {
+            (
+                ErrorCode::ConstraintViolation,
+                ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY,
+            ) => Self::conflict("already_exists", detail),
+            (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => {
+                Self::conflict("refers_to_nothing", detail)
+            }
+            _ => Self::unavailable(detail),
+        }
+    }
+}
+
+/// Who may read at the same time: [`READERS`] connections of their own, or, in memory, whoever holds
+/// the one that there is.
+pub(crate) struct Readers {
+    place: Place,
+    writer: Shared,
+    permits: Arc<Semaphore>,
+    idle: Idle,
+}
+
+type Idle = Arc<std::sync::Mutex<Vec<Lite>>>;
+
+/// A connection to read from, until it is dropped.
+pub(crate) enum Reader {
+    /// One of its own.
+    Own { lite: Option<Lite>, idle: Idle, _permit: OwnedSemaphorePermit },
+    /// The one that writes.
+    Writer(OwnedMutexGuard<Lite>),
+}
+
+impl Readers {
+    pub(crate) fn new(place: Place, writer: Shared) -> Self {
+        Self { place, writer, permits: Arc::new(Semaphore::new(READERS)), idle: Arc::default() }
+    }
+
+    /// Waits for a free one, or opens one.
+    pub(crate) async fn acquire(&self) -> Result<Reader, StoreError> {
+        let permit = timeout(PATIENCE, Arc::clone(&self.permits).acquire_owned())
+            .await
+            .map_err(|_| StoreError::unavailable("every reader of the file is busy"))?
+            .map_err(|_| StoreError::unavailable("the store is closed"))?;
+        if self.place == Place::Memory {
+            return Ok(Reader::Writer(Arc::clone(&self.writer).lock_owned().await));
+        }
+        let idle = lock(&self.idle).pop();
+        let lite = match idle {
+            Some(lite) => lite,
+            None => self.place.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?,
+        };
+        Ok(Reader::Own { lite: Some(lite), idle: Arc::clone(&self.idle), _permit: permit })
+    }
+
+    /// Waits until none is in use, and closes them.
+    pub(crate) async fn close(&self) {
+        let all = self.permits.acquire_many(u32::try_from(READERS).unwrap_or(1)).await;
+        self.permits.close();
+        lock(&self.idle).clear();
+        drop(all);
+    }
+}
+
+impl Reader {
+    /// The connection.
+    pub(crate) fn lite(&mut self) -> Result<&mut Lite, StoreError> {
+        match self {
+            Self::Writer(lite) => Ok(lite),
+            Self::Own { lite, .. } => {
+                lite.as_mut().ok_or_else(|| StoreError::unavailable("the reader was given back"))
+            }
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Self::Own { lite, idle, .. } = self {
+            lock(idle).extend(lite.take());
+        }
+    }
+}
+
+fn lock(idle: &Idle) -> std::sync::MutexGuard<'_, Vec<Lite>> {
+    idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,159 @@
+//! Keys that sign tasks for agents.
+//!
+//! One key is active. A new one is staged first, so that agents learn of it while the old one
+//! still vouches for it; activated, it takes over, and the old one counts for a grace time. The
+//! revision grows with every change, and agents take nothing older than what they have.
+
+use gpuaas_types::Timestamp;
+use gpuaas_types::agent::{TaskKey, TaskKeyState, TaskKeys};
+use uuid::Uuid;
+
+use crate::Store;
+use crate::db::{Conn, args};
+use crate::error::StoreError;
+use crate::rows::serde_word;
+use crate::seal::Secret;
+use crate::site::put_secret;
+
+/// Begin of the names of the private halves.
+const SECRET: &str = "task_key/";
+
+fn secret_name(public_key: &str) -> String {
+    format!("{SECRET}{public_key}")
+}
+
+impl Store {
+    /// Keys in any state; revision 0 when there is none.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn task_keys(&self) -> Result<TaskKeys, StoreError> {
+        let sql = "SELECT public_key, state, until, revision FROM task_key ORDER BY revision";
+        let mut keys = TaskKeys::default();
+        for row in self.reader().await?.all(sql, args![]).await? {
+            let mut cols = row.cols();
+            let public_key = cols.next()?;
+            let state = serde_word(&cols.next::<String>()?)?;
+            keys.keys.push(TaskKey { state, public_key, until: cols.opt_at()? });
+            keys.revision = keys.revision.max(cols.next()?);
+        }
+        Ok(keys)
+    }
+
+    /// The private half of a key.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn task_key_secret(&self, public_key: &str) -> Result<Secret, StoreError> {
+        let kept = self.secret(Uuid::nil(), &secret_name(public_key)).await?;
+        kept.ok_or_else(|| StoreError::not_found("task key", public_key))
+    }
+
+    /// Keeps a key: active where there is none yet, else staged. Answers which.
+    ///
+    /// # Errors
+    /// `task_key_staged` when another one is staged, or the database's.
+    pub async fn add_task_key(
+        &self,
+        public_key: &str,
+        secret: &Secret,
+        only_first: bool,
+    ) -> Result<Option<TaskKeyState>, StoreError> {
+        let name = secret_name(public_key);
+        let sealed = self.seal(Uuid::nil(), &name, secret)?;
+        let public_key = public_key.to_owned();
+        self.write(move |conn| {
+            Box::pin(async move {
+                let active = is_there(conn, TaskKeyState::Active).await?;
+                if active && only_first {
+                    return Ok(None);
+                }
+                let state = if active { TaskKeyState::Staged } else { TaskKeyState::Active };
+                if active && is_there(conn, TaskKeyState::Staged).await? {
+                    let detail = "a staged key waits to be activated";
+                    return Err(StoreError::conflict("task_key_staged", detail));
+                }
+                put_secret(conn, Uuid::nil(), &name, sealed).await?;
+                conn.execute(
+                    "INSERT INTO task_key (public_key, state, until, revision) VALUES \
+                     ($1, $2, NULL, (SELECT COALESCE(MAX(revision), 0) + 1 FROM task_key))",
+                    args![&public_key, state.as_str()],
+                )
+                .await?;
+                Ok(Some(state))
+            })
+        })
+        .await
+    }
+
+    /// Lets the staged key sign; what the active one signed counts until `grace_until`.
+    ///
+    /// # Errors
+    /// `no_task_key_staged`, or the database's.
+    pub async fn activate_task_key(&self, grace_until: Timestamp) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                if !is_there(conn, TaskKeyState::Staged).await? {
+                    let detail = "no key is staged";
+                    return Err(StoreError::conflict("no_task_key_staged", detail));
+                }
+                change(conn, TaskKeyState::Active, TaskKeyState::Grace, Some(grace_until)).await?;
+                change(conn, TaskKeyState::Staged, TaskKeyState::Active, None).await
+            })
+        })
+        .await
+    }
+
+    /// Withdraws a key that does not sign: at once, whatever its grace time.
+    ///
+    /// # Errors
+    /// `task_key_active` when it is the one that signs, [`StoreError::NotFound`], or the
+    /// database's.
+    pub async fn retire_task_key(&self, public_key: &str) -> Result<(), StoreError> {
+        let public_key = public_key.to_owned();
+        self.write(move |conn| {
+            Box::pin(async move {
+                let retired = conn
+                    .execute(
+                        "UPDATE task_key SET state = 'retired', \
+                         revision = (SELECT MAX(revision) + 1 FROM task_key) \
+                         WHERE public_key = $1 AND state <> 'active'",
+                        args![&public_key],
+                    )
+                    .await?;
+                if retired > 0 {
+                    return Ok(());
+                }
+                let sql = "SELECT state FROM task_key WHERE public_key = $1";
+                match conn.first(sql, args![&public_key]).await? {
+                    None => Err(StoreError::not_found("task key", &public_key)),
+                    Some(_) => Err(StoreError::conflict(
+                        "task_key_active",
+                        "it is the key that signs; stage and activate another one first",
+                    )),
+                }
+            })
+        })
+        .await
+    }
+}
+
+async fn is_there(conn: &mut Conn, state: TaskKeyState) -> Result<bool, StoreError> {
+    let sql = "SELECT public_key FROM task_key WHERE state = $1";
+    Ok(conn.first(sql, args![state.as_str()]).await?.is_some())
+}
+
+async fn change(
+    conn: &mut Conn,
+    from: TaskKeyState,
+    to: TaskKeyState,
+    until: Option<Timestamp>,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "UPDATE task_key SET state = $2, until = $3, \
+         revision = (SELECT MAX(revision) + 1 FROM task_key) WHERE state = $1",
+        args![from.as_str(), to.as_str(), until],
+    )
+    .await
+    .map(drop)
+}

@@ -1,0 +1,118 @@
+//! Bundles, approvals and keys, and what agents say of gates.
+
+use gpuaas_store::{BundleKey, NewBundle, Secret};
+use gpuaas_types::SiteId;
+use gpuaas_types::agent::{Gate, GateClass, GateReport};
+
+use crate::rig::{NOON, World, at, code, event, id, on_each};
+
+fn bundle(name: &str, digest: &str, built_in: bool) -> NewBundle {
+    NewBundle {
+        digest: digest.to_owned(),
+        reference: format!("{name}@1.0.0"),
+        built_in,
+        archive: vec![0, 159, 146, 150],
+        envelope: serde_json::json!({ "payload": "x" }),
+        published_by: "ann".to_owned(),
+    }
+}
+
+#[test]
+fn a_bundle_is_kept_once_and_its_version_never_changes() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        assert!(store.add_bundle(NOON, bundle("a", "1", false)).await.unwrap());
+        assert!(!store.add_bundle(at(1.0), bundle("a", "1", false)).await.unwrap());
+        let other = store.add_bundle(NOON, bundle("a", "2", false)).await;
+        assert_eq!(code(other), "bundle_version_taken");
+        // What comes with a control plane may change with it; what was published may not take its
+        // place.
+        assert!(store.add_bundle(NOON, bundle("b", "3", true)).await.unwrap());
+        assert!(store.add_bundle(NOON, bundle("b", "4", true)).await.unwrap());
+        assert_eq!(
+            code(store.add_bundle(NOON, bundle("b", "5", false)).await),
+            "bundle_version_taken"
+        );
+        let kept = store.bundles_after(0).await.unwrap();
+        let digests: Vec<&str> = kept.iter().map(|one| one.bundle.digest.as_str()).collect();
+        assert_eq!(digests, ["1", "3", "4"]);
+        assert_eq!((&kept[0].bundle, kept[0].published_at), (&bundle("a", "1", false), NOON));
+        assert_eq!(store.bundles_after(kept[1].id).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_bundle_is_approved_for_a_site() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (store, site) = (&world.store, world.site_id);
+        store.add_bundle(NOON, bundle("a", "1", false)).await.unwrap();
+        for actor in ["ann", "bob"] {
+            store.approve_bundle(NOON, site, "1", actor).await.unwrap();
+        }
+        let approvals = store.bundle_approvals().await.unwrap();
+        assert_eq!(approvals.len(), 1, "{approvals:?}");
+        let first = &approvals[0];
+        assert_eq!((first.site.as_str(), first.digest.as_str()), ("north", "1"));
+        assert_eq!((first.approved_by.as_str(), first.approved_at), ("ann", NOON));
+        let nobody = SiteId(id());
+        assert_eq!(code(store.approve_bundle(NOON, nobody, "1", "ann").await), "refers_to_nothing");
+        assert_eq!(code(store.approve_bundle(NOON, site, "2", "ann").await), "refers_to_nothing");
+        assert!(store.withdraw_bundle(site, "1").await.unwrap());
+        assert!(!store.withdraw_bundle(site, "1").await.unwrap());
+        assert!(store.bundle_approvals().await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn keys_are_kept_and_the_own_one_is_made_once() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let key = |until| BundleKey { name: "ops".into(), public_key: "k".into(), until };
+        store.trust_bundle_key(key(None)).await.unwrap();
+        store.trust_bundle_key(key(Some(at(5.0)))).await.unwrap();
+        assert_eq!(store.bundle_keys().await.unwrap(), [key(Some(at(5.0)))]);
+        let propose = |text: &str| Secret::new(text.to_owned());
+        let first = store.ensure_signing_key(&propose("one")).await.unwrap();
+        let again = store.ensure_signing_key(&propose("two")).await.unwrap();
+        assert_eq!((first.expose(), again.expose()), ("one", "one"));
+    });
+}
+
+fn report(passed: bool) -> GateReport {
+    let class = (!passed).then_some(GateClass::HostSetupIncomplete);
+    GateReport { gate: Gate::SliceReady, passed, class, checks: Vec::new() }
+}
+
+#[test]
+fn the_latest_word_on_a_gate_is_kept_with_its_beginning() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let say = |seconds, passed| {
+            let changed = move |before: Option<&GateReport>, after: &GateReport| {
+                let new = before.is_none_or(|before| before.passed != after.passed);
+                new.then(|| event(Some(run_id), "gate"))
+            };
+            store.set_gates(at(seconds), node_id, run_id, vec![report(passed)], changed)
+        };
+        for (seconds, passed) in [(0.0, false), (10.0, false), (20.0, true)] {
+            say(seconds, passed).await.unwrap();
+        }
+        let gates = store.gates([node_id]).await.unwrap();
+        let gate = &gates[&node_id][&Gate::SliceReady];
+        assert_eq!((&gate.report, gate.since, gate.at), (&report(true), at(20.0), at(20.0)));
+        say(30.0, true).await.unwrap();
+        let gates = store.gates([node_id]).await.unwrap();
+        let gate = &gates[&node_id][&Gate::SliceReady];
+        assert_eq!((gate.since, gate.at, gate.run_id), (at(20.0), at(30.0), run_id));
+        store.add_history(node_id, vec![event(Some(run_id), "phase")]).await.unwrap();
+        let lines = store.timeline_of_node(node_id, 0, 99).await.unwrap();
+        let codes: Vec<&str> = lines.iter().map(|line| line.event.code.as_str()).collect();
+        assert_eq!(codes, ["accepted", "gate", "gate", "phase"]);
+        assert!(store.gates([]).await.unwrap().is_empty());
+    });
+}

@@ -1,0 +1,71 @@
+//! Bundles in the admin API: publishing them, approving them, trusting their signers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// Body of `POST /api/v1/bundles`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BundlePublish {
+    /// The archive, in base64.
+    pub archive: String,
+    /// Its signature, a DSSE envelope; none: the control plane vouches for it, because who
+    /// publishes it is an administrator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<serde_json::Value>,
+    /// Who publishes it; kept in the history.
+    pub actor: String,
+}
+
+/// A bundle that the control plane has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleView {
+    /// `name@version`.
+    pub bundle: String,
+    /// SHA-256 of the archive.
+    pub digest: String,
+    /// Length of the archive in bytes.
+    pub size_bytes: u64,
+    /// `site_bootstrap`, `commissioning` or `post_deploy_validation`.
+    pub kind: String,
+    /// What it is for, one line.
+    pub about: String,
+    /// What it requires, `name@version` each.
+    pub requires: Vec<String>,
+    /// Whether it came with the control plane.
+    pub built_in: bool,
+    /// Who vouches for it; none: nobody who is trusted now.
+    pub signed_by: Option<String>,
+    /// Who published it.
+    pub published_by: String,
+    /// When.
+    pub published_at: Timestamp,
+    /// Sites at which it may be used; what came with the control plane may be used at all.
+    pub approved_for: Vec<String>,
+}
+
+/// Body of `POST /api/v1/bundles/BUNDLE/approve` and `.../withdraw`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BundleApprove {
+    /// The site.
+    pub site: String,
+    /// Who says so; kept in the history.
+    pub actor: String,
+    /// Why; kept in the history.
+    pub reason: String,
+}
+
+/// A key whose signatures count: an item of `GET /api/v1/bundle-keys`, and the body of the `POST`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BundleKeyView {
+    /// Whose.
+    pub name: String,
+    /// The key: 32 bytes in base64.
+    pub key: String,
+    /// From when on it does not count any more; none: it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}

@@ -1,0 +1,133 @@
+//! `gpuaas node`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use gpuaas_types::NodeState;
+
+use super::{ApiArgs, ConvergeTelemetryArgs, ShowArgs};
+
+/// `gpuaas node`.
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// Bring machines to active.
+    Onboard(Box<OnboardArgs>),
+    /// List nodes.
+    List(NodeListArgs),
+    /// Show one node with its history.
+    Show(ShowArgs),
+    /// Take a node out of service: drain, release in MAAS, power off.
+    Decommission(LeaveArgs),
+    /// Release, deploy and enroll a node again, through the same gates.
+    Reimage(LeaveArgs),
+    /// Have the agent remove what a tenant left; MAAS is not asked.
+    SoftReset(LeaveArgs),
+    /// Have the agent empty the scratch storage; MAAS is not asked.
+    StorageCleanup(LeaveArgs),
+    /// Give a machine up without touching it in MAAS.
+    Detach(LeaveArgs),
+    /// Put away the record of a retired or detached node.
+    Remove(LeaveArgs),
+    /// Repair a host's telemetry edge in place, over ssh.
+    ConvergeTelemetry(ConvergeTelemetryArgs),
+}
+
+/// A command that takes something away from a node: it shows its plan first.
+#[derive(Debug, Clone, Args)]
+pub struct LeaveArgs {
+    /// Hostname, node id, MAAS system id or MAC.
+    #[arg(value_name = "HOST")]
+    pub node: String,
+    /// Only show what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// Why; kept in the history.
+    #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
+    pub reason: String,
+    /// Who says so; kept in the history.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env_values = true,
+        default_value = "operator"
+    )]
+    pub actor: String,
+    /// Follow the work until it ends.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub wait: bool,
+    /// Seconds to wait at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200, requires = "wait")]
+    pub timeout: u64,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas node onboard`.
+#[derive(Debug, Clone, Args)]
+pub struct OnboardArgs {
+    /// Short hostname; several share everything but BMC and MAC.
+    #[arg(required = true, value_name = "HOST")]
+    pub hosts: Vec<String>,
+    /// Site name.
+    #[arg(long)]
+    pub site: String,
+    /// Profile name.
+    #[arg(long)]
+    pub profile: String,
+    /// Address of the machine's BMC.
+    #[arg(long, value_name = "ADDRESS")]
+    pub bmc_address: Option<String>,
+    /// BMC user.
+    #[arg(long, value_name = "USER", requires = "bmc_address")]
+    pub bmc_user: Option<String>,
+    /// File that holds the BMC password; `-` reads stdin.
+    #[arg(long, value_name = "FILE", requires = "bmc_address")]
+    pub bmc_pass_file: Option<PathBuf>,
+    /// Power driver of MAAS [default: ipmi with a BMC address, else manual].
+    #[arg(long, value_name = "DRIVER")]
+    pub power_type: Option<String>,
+    /// MAC address of a boot interface; repeat for more.
+    #[arg(long = "mac", value_name = "MAC")]
+    pub macs: Vec<String>,
+    /// Architecture [default: amd64/generic].
+    #[arg(long, value_name = "ARCH")]
+    pub architecture: Option<String>,
+    /// Follow the work until it ends; then print where every second went.
+    #[arg(long)]
+    pub wait: bool,
+    /// Seconds to wait at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200, requires = "wait")]
+    pub timeout: u64,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas node list`.
+#[derive(Debug, Clone, Args)]
+pub struct NodeListArgs {
+    /// Only nodes of this site.
+    #[arg(long)]
+    pub site: Option<String>,
+    /// Only nodes in this state.
+    #[arg(long, value_name = "STATE", value_parser = node_state)]
+    pub state: Option<NodeState>,
+    /// Only nodes whose run stopped or takes longer than expected, and why.
+    #[arg(long, conflicts_with = "state")]
+    pub stuck: bool,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+fn node_state(text: &str) -> Result<NodeState, String> {
+    text.parse().map_err(|_| {
+        let all: Vec<&str> = NodeState::ALL.iter().map(|state| state.as_str()).collect();
+        format!("use one of {}", all.join(", "))
+    })
+}

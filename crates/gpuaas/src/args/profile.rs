@@ -1,0 +1,110 @@
+//! `gpuaas profile` and `gpuaas roce`.
+
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+
+use super::{ApiArgs, ListArgs, ShowArgs};
+
+/// `gpuaas profile`.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// Add a profile; fields that are not set have their defaults.
+    Add(ProfileAddArgs),
+    /// List profiles.
+    List(ListArgs),
+    /// Show one profile at its latest revision.
+    Show(ShowArgs),
+    /// List the profiles to begin with, one per class of hardware.
+    Presets(ListArgs),
+    /// Change fields: makes a new revision, which runs begun later use.
+    Set(ProfileSetArgs),
+}
+
+/// `FIELD=VALUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// Field name, as the API writes it.
+    pub field: String,
+    /// Value as text.
+    pub value: String,
+}
+
+impl FromStr for Assignment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (field, value) = text.split_once('=').ok_or("write FIELD=VALUE")?;
+        if field.is_empty() {
+            return Err("write FIELD=VALUE".to_owned());
+        }
+        Ok(Self { field: field.to_owned(), value: value.to_owned() })
+    }
+}
+
+/// `gpuaas profile add`.
+#[derive(Debug, Clone, Args)]
+pub struct ProfileAddArgs {
+    /// Unique name, `[a-z0-9-]`.
+    pub name: String,
+    /// Field that differs from the default; repeat for more.
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    pub set: Vec<Assignment>,
+    /// Value for an input of the site bundle; repeat for more.
+    #[arg(long = "input", value_name = "INPUT=VALUE")]
+    pub inputs: Vec<Assignment>,
+    /// Begin with a preset; `gpuaas profile presets` lists them.
+    #[arg(long)]
+    pub preset: Option<String>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas profile set`.
+#[derive(Debug, Clone, Args)]
+pub struct ProfileSetArgs {
+    /// Name.
+    pub name: String,
+    /// What to change.
+    #[arg(value_name = "FIELD=VALUE", required_unless_present = "inputs")]
+    pub set: Vec<Assignment>,
+    /// Value for an input of the site bundle, empty for its default; repeat for more.
+    #[arg(long = "input", value_name = "INPUT=VALUE")]
+    pub inputs: Vec<Assignment>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas roce`.
+#[derive(Debug, Subcommand)]
+pub enum RoceCommand {
+    /// Give one fabric interface of one host its address.
+    Add(RoceAddArgs),
+    /// List addresses.
+    List(ListArgs),
+}
+
+/// `gpuaas roce add`.
+#[derive(Debug, Clone, Args)]
+pub struct RoceAddArgs {
+    /// Site name.
+    #[arg(long)]
+    pub site: String,
+    /// Short hostname.
+    #[arg(long)]
+    pub host: String,
+    /// Interface name, or its MAC address.
+    #[arg(long, value_name = "NAME")]
+    pub interface: String,
+    /// Subnet in MAAS.
+    #[arg(long, value_name = "CIDR")]
+    pub subnet: String,
+    /// Static address inside it.
+    #[arg(long, value_name = "ADDRESS")]
+    pub ip: String,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}

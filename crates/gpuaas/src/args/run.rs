@@ -1,0 +1,67 @@
+//! `gpuaas run`.
+
+use clap::{Args, Subcommand};
+
+use super::{ApiArgs, ShowArgs};
+
+/// `gpuaas run`.
+#[derive(Debug, Subcommand)]
+pub enum RunCommand {
+    /// Show a run: where every second went, what was tried, what was checked.
+    Show(ShowArgs),
+    /// Let a parked run go on, once its cause is gone.
+    Resume(ResumeArgs),
+    /// Let a parked run try again: what was tried in its step does not count any more.
+    Retry(ResumeArgs),
+    /// End a run. A machine that it is deploying is released first.
+    Cancel(CancelArgs),
+    /// Answer for a check that does not pass; the run goes on, and your word expires.
+    SkipCheck(SkipCheckArgs),
+}
+
+/// `gpuaas run cancel`.
+#[derive(Debug, Clone, Args)]
+pub struct CancelArgs {
+    /// Leave the machine in MAAS as it is, whatever it is doing, and do not ask MAAS.
+    #[arg(long)]
+    pub leave_machine: bool,
+    /// The run, who and why.
+    #[command(flatten)]
+    pub said: ResumeArgs,
+}
+
+/// `gpuaas run skip-check`.
+#[derive(Debug, Clone, Args)]
+pub struct SkipCheckArgs {
+    /// Name of the check, as gpuaas run show prints it.
+    #[arg(long, value_name = "NAME")]
+    pub check: String,
+    /// Seconds for which your word holds, at most a week.
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 86_400)]
+    pub seconds: u32,
+    /// The run, who and why.
+    #[command(flatten)]
+    pub said: ResumeArgs,
+}
+
+/// `gpuaas run resume` and `gpuaas run retry`.
+#[derive(Debug, Clone, Args)]
+pub struct ResumeArgs {
+    /// Run id.
+    pub id: String,
+    /// Why; kept in the history.
+    #[arg(long)]
+    pub reason: String,
+    /// Who says so; kept in the history.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env_values = true,
+        default_value = "operator"
+    )]
+    pub actor: String,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}

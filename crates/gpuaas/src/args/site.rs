@@ -1,0 +1,89 @@
+//! `gpuaas site` and `gpuaas drift`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use gpuaas_types::{DriftAction, DriftKind};
+
+use super::{ApiArgs, Assignment, ListArgs, ShowArgs};
+
+/// `gpuaas site`.
+#[derive(Debug, Subcommand)]
+pub enum SiteCommand {
+    /// Add a MAAS region; it is asked for its version before anything is stored.
+    Add(SiteAddArgs),
+    /// List regions.
+    List(ListArgs),
+    /// Show one region.
+    Show(ShowArgs),
+}
+
+/// `gpuaas site add`.
+#[derive(Debug, Clone, Args)]
+pub struct SiteAddArgs {
+    /// Unique name, `[a-z0-9-]`.
+    pub name: String,
+    /// MAAS base URL, such as http://maas.example:5240/MAAS.
+    #[arg(long, value_name = "MAAS_URL")]
+    pub url: String,
+    /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
+    #[arg(long, value_name = "FILE")]
+    pub api_key_file: PathBuf,
+    /// VLAN tag that boot interfaces must be on.
+    #[arg(long, value_name = "N")]
+    pub pxe_vlan: Option<i64>,
+    /// Image that may be deployed here; repeat for more [default: any that MAAS has].
+    #[arg(long = "approve-image", value_name = "IMAGE")]
+    pub approve_images: Vec<String>,
+    /// What to do about a kind of drift: report, quarantine or adopt; repeat for more.
+    #[arg(long, value_name = "KIND=ACTION", value_parser = drift_rule)]
+    pub drift: Vec<(DriftKind, DriftAction)>,
+    /// Value for an input of a site bundle, such as h200-ib.fabric_subnet=10.9.0.0/16; repeat for
+    /// more. What a profile sets wins.
+    #[arg(long = "bundle-input", value_name = "BUNDLE.INPUT=VALUE")]
+    pub bundle_inputs: Vec<Assignment>,
+    /// Nodes of the site that deploy at once; 0: no limit.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub batch_max_parallel: u32,
+    /// What the links carry over which images travel, in Mbit/s; 0: unknown. With the profile's
+    /// image_size_megabytes it limits how many nodes deploy at once.
+    #[arg(long, value_name = "MBIT", default_value_t = 0)]
+    pub image_bandwidth: u32,
+    /// Certificate authority of an https region, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// Certificates that nodes of the site shall trust, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub node_ca_file: Option<PathBuf>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas drift`.
+#[derive(Debug, Subcommand)]
+pub enum DriftCommand {
+    /// List how machines in MAAS differ from what their nodes remember.
+    List(DriftListArgs),
+}
+
+/// `gpuaas drift list`.
+#[derive(Debug, Clone, Args)]
+pub struct DriftListArgs {
+    /// Only nodes of this site.
+    #[arg(long)]
+    pub site: Option<String>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+fn drift_rule(text: &str) -> Result<(DriftKind, DriftAction), String> {
+    let (kind, action) = text.split_once('=').ok_or("write KIND=ACTION")?;
+    let kind = kind.parse().map_err(|_| {
+        let all: Vec<&str> = DriftKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("use one of {}", all.join(", "))
+    })?;
+    let action = action.parse().map_err(|_| "use one of report, quarantine, adopt".to_owned())?;
+    Ok((kind, action))
+}

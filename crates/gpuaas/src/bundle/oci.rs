@@ -1,0 +1,330 @@
+//! Bundles in an OCI registry: a standard artifact (OCI image manifest 1.1 with an `artifactType`,
+//! an empty config, the archive and its signature as layers), pushed and pulled with the calls of
+//! the distribution specification 1.1. Any registry serves it; nothing of it is believed that its
+//! digest does not prove, and who vouches for a bundle is the signature's matter, as everywhere.
+
+use std::time::Duration;
+
+use gpuaas_bundle::archive::MAX_ARCHIVE_BYTES;
+use gpuaas_bundle::{Digest, Manifest};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use reqwest::{RequestBuilder, Response, StatusCode, Url};
+use serde::{Deserialize, Serialize};
+
+use crate::client::{chain, install_cryptography};
+use crate::failure::{Exit, Failure};
+
+const ARTIFACT_TYPE: &str = "application/vnd.gpuaas.bundle.v1";
+const ARCHIVE_TYPE: &str = "application/vnd.gpuaas.bundle.v1.tar";
+const SIGNATURE_TYPE: &str = "application/vnd.dsse.envelope.v1+json";
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
+const EMPTY: &[u8] = b"{}";
+const TITLE: &str = "org.opencontainers.image.title";
+const CONNECT: Duration = Duration::from_secs(5);
+/// The links to a registry may be thin.
+const CALL: Duration = Duration::from_secs(300);
+/// Largest manifest and largest signature that are read, in bytes.
+const MAX_SMALL_BYTES: u64 = 1 << 20;
+
+/// A repository of a registry, and what of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// `http://HOST:PORT`.
+    base: Url,
+    /// `gpuaas/h200-ib`.
+    repository: String,
+    /// Tag or digest; none: the bundle's version.
+    reference: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OciManifest {
+    schema_version: u32,
+    media_type: String,
+    #[serde(default)]
+    artifact_type: String,
+    config: Descriptor,
+    layers: Vec<Descriptor>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    media_type: String,
+    digest: String,
+    size: u64,
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+fn descriptor(media_type: &str, bytes: &[u8], title: Option<String>) -> Descriptor {
+    Descriptor {
+        media_type: media_type.to_owned(),
+        digest: format!("sha256:{}", Digest::of(bytes)),
+        size: bytes.len() as u64,
+        annotations: title.into_iter().map(|title| (TITLE.to_owned(), title)).collect(),
+    }
+}
+
+fn refused(detail: impl Into<String>) -> Failure {
+    Failure::new(Exit::Refused, "registry_refused", "The registry did not do it", detail)
+}
+
+fn damaged(detail: impl Into<String>) -> Failure {
+    let title = "The registry holds something else than a bundle there";
+    Failure::new(Exit::Refused, "registry_artifact_refused", title, detail)
+}
+
+/// A part of a repository's name (distribution specification, section "Pulling manifests").
+fn is_component(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    text.bytes().all(|b| plain(b) || b"._-".contains(&b))
+        && text.bytes().next().is_some_and(plain)
+        && text.bytes().last().is_some_and(plain)
+}
+
+fn is_tag(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+        && !text.starts_with(['.', '-'])
+}
+
+/// The tag of a version: a tag has no plus.
+fn tag_of(version: &str) -> String {
+    version.replace('+', "_")
+}
+
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let form = "write it as http://HOST:PORT/REPOSITORY, with :TAG or @sha256:DIGEST behind it";
+        let (text, digest) = match text.split_once("@sha256:") {
+            Some((text, digest)) => {
+                let digest: Digest = digest.parse().map_err(|e| format!("{e}; {form}"))?;
+                (text, Some(format!("sha256:{digest}")))
+            }
+            None => (text, None),
+        };
+        let mut base = Url::parse(text).map_err(|error| format!("{error}; {form}"))?;
+        if !matches!(base.scheme(), "http" | "https") || base.query().is_some() {
+            return Err(form.to_owned());
+        }
+        let path = base.path().trim_matches('/').to_owned();
+        let (repository, tag) = match path.split_once(':') {
+            Some((repository, tag)) => (repository.to_owned(), Some(tag.to_owned())),
+            None => (path, None),
+        };
+        if !repository.split('/').all(is_component) || tag.as_deref().is_some_and(|t| !is_tag(t)) {
+            return Err(form.to_owned());
+        }
+        base.set_path("/");
+        Ok(Self { base, repository, reference: digest.or(tag) })
+    }
+}
+
+/// A registry, spoken to.
+pub(super) struct Registry {
+    place: Place,
+    http: reqwest::Client,
+}
+
+/// What was pulled.
+pub(super) struct Pulled {
+    /// The archive.
+    pub(super) archive: Vec<u8>,
+    /// Its signature, where there is one.
+    pub(super) signature: Option<Vec<u8>>,
+}
+
+impl Registry {
+    pub(super) fn new(place: Place) -> Result<Self, Failure> {
+        install_cryptography();
+        let builder = reqwest::Client::builder().connect_timeout(CONNECT).timeout(CALL);
+        // A plain http registry needs no certificate authorities, and a bare host may have none.
+        let plain = place.base.scheme() == "http";
+        let builder = if plain { builder.tls_certs_only([]) } else { builder };
+        let http = builder.build().map_err(|error| {
+            Failure::local("http_unavailable", "No HTTP client can be made", chain(&error))
+        })?;
+        Ok(Self { place, http })
+    }
+
+    /// Pushes a bundle; answers the digest of its OCI manifest.
+    pub(super) async fn push(
+        &self,
+        manifest: &Manifest,
+        archive: &[u8],
+        signature: Option<&[u8]>,
+    ) -> Result<String, Failure> {
+        let file = format!("{}-{}.tar", manifest.name, manifest.version);
+        let mut layers = vec![descriptor(ARCHIVE_TYPE, archive, Some(file.clone()))];
+        let mut blobs = vec![EMPTY, archive];
+        if let Some(signature) = signature {
+            layers.push(descriptor(SIGNATURE_TYPE, signature, Some(format!("{file}.sig"))));
+            blobs.push(signature);
+        }
+        for blob in blobs {
+            self.push_blob(blob).await?;
+        }
+        let body = OciManifest {
+            schema_version: 2,
+            media_type: MANIFEST_TYPE.to_owned(),
+            artifact_type: ARTIFACT_TYPE.to_owned(),
+            config: descriptor(EMPTY_TYPE, EMPTY, None),
+            layers,
+        };
+        let body = serde_json::to_vec(&body).map_err(|error| refused(error.to_string()))?;
+        let digest = format!("sha256:{}", Digest::of(&body));
+        let tag = self.place.reference.clone().unwrap_or_else(|| tag_of(&manifest.version));
+        let url = self.url(&["manifests", &tag])?;
+        let request = self.http.put(url).header(CONTENT_TYPE, MANIFEST_TYPE).body(body);
+        self.send(request, &[StatusCode::CREATED]).await?;
+        Ok(digest)
+    }
+
+    async fn push_blob(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let digest = format!("sha256:{}", Digest::of(bytes));
+        let there = self.http.head(self.url(&["blobs", &digest])?);
+        let there = self.send(there, &[StatusCode::OK, StatusCode::NOT_FOUND]).await?;
+        if there.status() == StatusCode::OK {
+            return Ok(());
+        }
+        let mut begin = self.url(&["blobs", "uploads"])?;
+        begin.set_path(&format!("{}/", begin.path()));
+        let begun = self.send(self.http.post(begin), &[StatusCode::ACCEPTED]).await?;
+        let location = begun.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let location = location.ok_or_else(|| refused("it names no place for an upload"))?;
+        let mut url = self.place.base.join(location).map_err(|e| refused(e.to_string()))?;
+        if url.origin() != self.place.base.origin() {
+            return Err(refused(format!(
+                "it sends uploads elsewhere, to {}",
+                url.origin().ascii_serialization()
+            )));
+        }
+        url.query_pairs_mut().append_pair("digest", &digest);
+        let put = self.http.put(url).header(CONTENT_TYPE, "application/octet-stream");
+        self.send(put.body(bytes.to_vec()), &[StatusCode::CREATED]).await.map(drop)
+    }
+
+    /// Pulls a bundle.
+    pub(super) async fn pull(&self) -> Result<Pulled, Failure> {
+        let reference = self.place.reference.as_deref().ok_or_else(|| {
+            Failure::usage("registry_reference_missing", "Which version?", "no tag and no digest")
+                .hint("write :VERSION or @sha256:DIGEST behind the repository")
+        })?;
+        let request =
+            self.http.get(self.url(&["manifests", reference])?).header(ACCEPT, MANIFEST_TYPE);
+        let text = self.read(request, MAX_SMALL_BYTES).await?;
+        let seen = format!("sha256:{}", Digest::of(&text));
+        if reference.starts_with("sha256:") && seen != reference {
+            return Err(damaged(format!("its manifest has digest {seen}, not {reference}")));
+        }
+        let manifest: OciManifest =
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        let layer = |media_type: &str| manifest.layers.iter().find(|l| l.media_type == media_type);
+        let archive = layer(ARCHIVE_TYPE).filter(|_| manifest.artifact_type == ARTIFACT_TYPE);
+        let archive = archive.ok_or_else(|| {
+            damaged(format!("it is of type {:?}, not {ARTIFACT_TYPE}", manifest.artifact_type))
+        })?;
+        let signature = match layer(SIGNATURE_TYPE) {
+            Some(signature) => Some(self.blob(signature, MAX_SMALL_BYTES).await?),
+            None => None,
+        };
+        Ok(Pulled { archive: self.blob(archive, MAX_ARCHIVE_BYTES).await?, signature })
+    }
+
+    async fn blob(&self, wanted: &Descriptor, most: u64) -> Result<Vec<u8>, Failure> {
+        if wanted.size > most {
+            return Err(damaged(format!("{} bytes; {most} are taken", wanted.size)));
+        }
+        let request = self.http.get(self.url(&["blobs", &wanted.digest])?);
+        let bytes = self.read(request, wanted.size).await?;
+        let seen = format!("sha256:{}", Digest::of(&bytes));
+        if seen == wanted.digest {
+            return Ok(bytes);
+        }
+        Err(damaged(format!("bytes have digest {seen}, not {}", wanted.digest)))
+    }
+
+    async fn read(&self, request: RequestBuilder, most: u64) -> Result<Vec<u8>, Failure> {
+        let mut response = self.send(request, &[StatusCode::OK]).await?;
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.silent(error))? {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() as u64 > most {
+                return Err(damaged(format!("more than {most} bytes")));
+            }
+        }
+        Ok(bytes)
+    }
+
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        expected: &[StatusCode],
+    ) -> Result<Response, Failure> {
+        let response = request.send().await.map_err(|error| self.silent(error))?;
+        let status = response.status();
+        if expected.contains(&status) {
+            return Ok(response);
+        }
+        let path = response.url().path().to_owned();
+        let text = response.text().await.unwrap_or_default();
+        let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+        Err(refused(format!("HTTP {status} for {path}: {text}")))
+    }
+
+    fn silent(&self, error: reqwest::Error) -> Failure {
+        let detail = format!("{}: {}", self.place.base, chain(&error.without_url()));
+        Failure::new(Exit::Unreachable, "registry_silent", "The registry gave no answer", detail)
+    }
+
+    fn url(&self, path: &[&str]) -> Result<Url, Failure> {
+        let mut url = self.place.base.clone();
+        let segments = url.path_segments_mut().map(|mut segments| {
+            segments.clear().push("v2").extend(self.place.repository.split('/')).extend(path);
+        });
+        segments.map(|()| url).map_err(|()| refused("its URL cannot be used"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Result<Place, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn places_are_read_with_tag_and_digest() {
+        let plain = place("http://127.0.0.1:5000/gpuaas/h200-ib").unwrap();
+        assert_eq!((plain.repository.as_str(), &plain.reference), ("gpuaas/h200-ib", &None));
+        assert_eq!(plain.base.as_str(), "http://127.0.0.1:5000/");
+        let tagged = place("https://registry.example/h200-ib:1.0.0").unwrap();
+        assert_eq!(tagged.reference.as_deref(), Some("1.0.0"));
+        let digest = "0".repeat(64);
+        let exact = place(&format!("http://h/a@sha256:{digest}")).unwrap();
+        assert_eq!(exact.reference, Some(format!("sha256:{digest}")));
+        for bad in [
+            "h200-ib",
+            "ftp://h/a",
+            "http://h/",
+            "http://h/A",
+            "http://h/a:..",
+            "http://h/a@sha256:x",
+        ] {
+            place(bad).unwrap_err();
+        }
+        assert_eq!(tag_of("1.0.0+site"), "1.0.0_site");
+    }
+
+    #[test]
+    fn the_empty_config_is_the_specifications() {
+        let digest = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+        assert_eq!(descriptor(EMPTY_TYPE, EMPTY, None).digest, digest);
+    }
+}

@@ -1,0 +1,255 @@
+//! `gpuaas node converge-telemetry`: a host's telemetry edge, repaired in place.
+//!
+//! What repairs it are the phases of the bundle h200-ib, the very files, sent over ssh with the
+//! values that the host was set up with; so a host that was repaired and one that was deployed
+//! cannot differ. `converge.sh` around them names what is wrong before, and looks at the effects
+//! afterwards. Nothing stays on the host but what the bundle would have left.
+
+use std::fmt::Write as _;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use gpuaas_bundle::{Inputs, Manifest};
+use serde::Serialize;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::args::ConvergeTelemetryArgs;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::terminal::Terminal;
+
+macro_rules! bundled {
+    ($($path:literal),+ $(,)?) => {
+        [$(($path, include_str!(concat!("../../../../bundles/h200-ib/", $path)))),+]
+    };
+}
+
+const MANIFEST: &str = include_str!("../../../../bundles/h200-ib/bundle.yaml");
+const LIBRARY: &str = include_str!("../../../gpuaas-node-agent/src/bundle/host.sh");
+const DRIVER: &str = include_str!("converge.sh");
+const FILES: [(&str, &str); 7] = bundled![
+    "phases/netdata.sh",
+    "phases/telemetry-edge.sh",
+    "files/gpuaas-netdata-edge",
+    "files/netdata/go.d.conf",
+    "files/netdata/nvidia_smi.conf",
+    "files/netdata/docker.conf",
+    "files/netdata/systemdunits.conf",
+];
+/// A line that no file holds.
+const END: &str = "GPUAAS-END-OF-FILE-b7c1";
+/// A shell as root. A host that is a folder (`host.sh`) needs no root.
+const REMOTE: &str = "sh -c 'if [ -n \"${GPUAAS_HOST_ROOT:-}\" ] || [ \"$(id -u)\" = 0 ]; \
+                      then exec bash -s; else exec sudo -n -- bash -s; fi'";
+/// ssh's own failures.
+const SSH_FAILED: i32 = 255;
+
+/// What became of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ConvergeReport {
+    /// The host.
+    pub host: String,
+    /// Whether nothing was to be changed.
+    pub dry_run: bool,
+    /// Whether the edge is as it should be now.
+    pub converged: bool,
+    /// What was wrong, or `none`.
+    pub diagnoses: Vec<Diagnosis>,
+    /// Each file, link and unit.
+    pub items: Vec<Item>,
+}
+
+/// Something that was wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// Stable code, such as `wrong_listener`.
+    pub code: String,
+    /// What was seen.
+    pub text: String,
+}
+
+/// Something that has to be so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// `changed`, `unchanged`, `would change`, `would run`, `seen` or `warning`.
+    pub outcome: &'static str,
+    /// What.
+    pub item: String,
+}
+
+const OUTCOMES: [&str; 6] =
+    ["changed", "unchanged", "would change", "would run", "seen", "warning"];
+
+/// Runs the command.
+///
+/// # Errors
+/// `ssh_missing`; `host_unreachable`; `sudo_refused`; `telemetry_not_converged` with the host's last
+/// words; `took_too_long`.
+pub async fn run(args: &ConvergeTelemetryArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let mut ssh = Command::new("ssh");
+    for option in &args.ssh_options {
+        ssh.args(["-o", option]);
+    }
+    // ssh takes the first value of an option, so those above win.
+    for option in
+        ["BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4"]
+    {
+        ssh.args(["-o", option]);
+    }
+    ssh.args(["-T", "-l", &args.user, "--", &args.host, REMOTE]);
+    let output = send(ssh, &script(args)?, Duration::from_secs(args.timeout)).await?;
+    let mut report = read(&String::from_utf8_lossy(&output.stdout));
+    report.host.clone_from(&args.host);
+    report.dry_run = args.dry_run;
+    let failed = failure(&output, &report, args);
+    if failed.as_ref().is_none_or(|failure| failure.code() == "telemetry_not_converged") {
+        output::print(terminal, args.output, &report, |report, _| report.table())?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Everything that the host needs, as one program for its shell.
+fn script(args: &ConvergeTelemetryArgs) -> Result<String, Failure> {
+    let broken = |error: &dyn std::fmt::Display| {
+        Failure::local("bundle_broken", "The bundle in this program is broken", error.to_string())
+    };
+    let manifest: Manifest = serde_saphyr::from_str(MANIFEST).map_err(|e| broken(&e))?;
+    let mut set = Inputs::new();
+    if !args.allow.is_empty() {
+        set.insert("telemetry_allow".to_owned(), args.allow.join(" "));
+    }
+    let values = manifest.resolve(&set).map_err(|error| {
+        Failure::usage("network_invalid", "A network cannot be used", error.to_string())
+            .hint("write it as 10.177.0.0/16")
+    })?;
+    let mut text = "set -euo pipefail\nwork=$(mktemp -d)\ntrap 'rm -rf -- \"$work\"' EXIT\n\
+                    mkdir -p -- \"$work/phases\" \"$work/files/netdata\"\n"
+        .to_owned();
+    let mut inputs = String::new();
+    for (name, value) in &values {
+        let Some(input) = manifest.inputs.get(name) else { continue };
+        line(&mut text, &format!("export {}={}", input.environment, quoted(value)));
+        // What the operator says wins over what the host was set up with.
+        if !set.contains_key(name) && !input.secret {
+            line(&mut inputs, &format!("{name} {}", input.environment));
+        }
+    }
+    line(&mut text, &format!("export GPUAAS_BUNDLE={}", quoted(&manifest.reference())));
+    line(&mut text, &format!("export GPUAAS_DRY_RUN={}", u8::from(args.dry_run)));
+    let own = [("host.sh", LIBRARY), ("converge.sh", DRIVER), ("inputs", inputs.as_str())];
+    for (path, content) in own.into_iter().chain(FILES) {
+        line(&mut text, &format!("cat >\"$work/{path}\" <<'{END}'"));
+        text.push_str(content);
+        line(&mut text, END);
+    }
+    line(&mut text, "bash \"$work/converge.sh\" </dev/null");
+    Ok(text)
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+/// As one word of a shell.
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+async fn send(mut command: Command, script: &str, limit: Duration) -> Result<Output, Failure> {
+    let spawned = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn();
+    let mut child = spawned.map_err(|error| {
+        Failure::local("ssh_missing", "ssh cannot be started", error.to_string())
+            .hint("install an OpenSSH client")
+    })?;
+    let mut input = child.stdin.take();
+    let ended = async {
+        if let Some(input) = &mut input {
+            // A host that refuses closes its end early, and says why.
+            input.write_all(script.as_bytes()).await.ok();
+        }
+        drop(input);
+        child.wait_with_output().await
+    };
+    let ended = timeout(limit, ended).await.map_err(|_| {
+        let text = format!("the host was not done in {} s", limit.as_secs());
+        Failure::new(Exit::TimedOut, "took_too_long", "The host took too long", text)
+            .hint("run it again, it goes on where it was; --timeout SECONDS waits longer")
+    })?;
+    ended.map_err(|error| Failure::local("ssh_missing", "ssh cannot be run", error.to_string()))
+}
+
+fn read(said: &str) -> ConvergeReport {
+    let mut report = ConvergeReport::default();
+    for line in said.lines() {
+        if let Some(rest) = line.strip_prefix("diagnosis ") {
+            let (code, text) = rest.split_once(' ').unwrap_or((rest, ""));
+            report.diagnoses.push(Diagnosis { code: code.to_owned(), text: text.to_owned() });
+        } else if line == "converged" || line.starts_with("converged ") {
+            report.converged = true;
+        } else if let Some((outcome, rest)) =
+            OUTCOMES.iter().find_map(|outcome| Some((*outcome, line.strip_prefix(outcome)?)))
+            && let Some(item) = rest.strip_prefix([' ', ':'])
+        {
+            report.items.push(Item { outcome, item: item.trim().to_owned() });
+        }
+    }
+    report
+}
+
+fn failure(
+    output: &Output,
+    report: &ConvergeReport,
+    args: &ConvergeTelemetryArgs,
+) -> Option<Failure> {
+    if output.status.success() && report.converged {
+        return None;
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = last[last.len().saturating_sub(3)..].join(" | ");
+    let at = format!("{}@{}: {last}", args.user, args.host);
+    if output.status.code() == Some(SSH_FAILED) && report.diagnoses.is_empty() {
+        let title = "The host cannot be reached over ssh";
+        return Some(
+            Failure::new(Exit::Unreachable, "host_unreachable", title, at)
+                .hint("--ssh-option StrictHostKeyChecking=accept-new takes a new host key"),
+        );
+    }
+    if last.contains("sudo:") {
+        let title = "The user may not become root";
+        return Some(
+            Failure::local("sudo_refused", title, at)
+                .hint("log in as root, or let the user sudo without a password"),
+        );
+    }
+    let title = "The telemetry edge is not as it should be";
+    Some(
+        Failure::local("telemetry_not_converged", title, at)
+            .hint("what was changed stays; mend what the host says and run it again"),
+    )
+}
+
+impl ConvergeReport {
+    fn table(&self) -> String {
+        let mut text = String::new();
+        for diagnosis in &self.diagnoses {
+            // Writing to a String cannot fail.
+            writeln!(text, "{:<14}{}: {}", "diagnosis", diagnosis.code, diagnosis.text).ok();
+        }
+        for item in &self.items {
+            writeln!(text, "{:<14}{}", item.outcome, item.item).ok();
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests;

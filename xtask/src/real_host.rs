@@ -1,0 +1,56 @@
+//! `cargo xtask real-host`: the bundles on a host that is real but for its hardware.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::metadata::{Depth, Workspace};
+use crate::{Outcome, agent, proc};
+
+pub(crate) const HELP: &str = "\
+Boot a real host, and run the bundles on it twice.
+
+Usage: cargo xtask real-host [--rootfs-only]
+
+The system is made once from where this machine's apt gets its own, some 900 MB; the host is booted
+by systemd-nspawn in namespaces of its own, with PCI and InfiniBand from the bundles' fixture.
+Needs root on Debian or Ubuntu, mmdebstrap and systemd-container; where something is missing it
+says what, and ends with 1.";
+
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let rootfs_only = match args {
+        [] => false,
+        [only] if only == "--rootfs-only" => true,
+        [unknown, ..] => {
+            return Err(format!("there is no argument `{unknown}`; see --help"));
+        }
+    };
+    let workspace = Workspace::load(Depth::Own)?;
+    let scripts = workspace.root.join("bundles/real-host");
+    let folder = workspace.target.join("real-host");
+    let rootfs = folder.join("rootfs");
+    let made = proc::status(Command::new(scripts.join("make-rootfs.sh")).arg(&rootfs))?;
+    if !made.success() || rootfs_only {
+        return Ok(proc::exit_code(made));
+    }
+    let agent = agent::build(&workspace)?;
+    let archives = archives(&workspace, &folder)?;
+    let mut prove = Command::new(scripts.join("prove.sh"));
+    let status = proc::status(prove.args([&agent, &rootfs]).env("GPUAAS_ARCHIVES", archives))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { proc::exit_code(status) })
+}
+
+/// The bundles as a node gets them, `NAME.tar`.
+fn archives(workspace: &Workspace, folder: &Path) -> Result<PathBuf, String> {
+    let archives = folder.join("archives");
+    let failed = |error: std::io::Error| format!("{}: {error}", archives.display());
+    std::fs::create_dir_all(&archives).map_err(failed)?;
+    for name in ["h200-ib", "h200-slice-vm"] {
+        let mut build = proc::cargo();
+        build.args(["run", "--quiet", "--package", "gpuaas", "--", "bundle", "build", "--out"]);
+        build.arg(&archives).arg(workspace.root.join("bundles").join(name));
+        proc::quiet(build.current_dir(&workspace.root))?;
+        let built = archives.join(format!("{name}-1.0.0.tar"));
+        std::fs::rename(built, archives.join(format!("{name}.tar"))).map_err(failed)?;
+    }
+    Ok(archives)
+}
