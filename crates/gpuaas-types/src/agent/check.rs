@@ -1,0 +1,228 @@
+//! What may be checked of a host.
+
+use serde::{Deserialize, Serialize};
+
+/// Something that has to be true of a host after its deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "check", rename_all = "snake_case", deny_unknown_fields)]
+pub enum HostCheck {
+    /// There is a file or folder.
+    FileExists {
+        /// Absolute path.
+        path: String,
+    },
+    /// Something is mounted.
+    MountPresent {
+        /// Where.
+        target: String,
+    },
+    /// At least so many PCI functions.
+    PciPresent {
+        /// Vendor, four hexadecimal digits.
+        vendor: String,
+        /// Device, four hexadecimal digits; none: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<String>,
+        /// How many.
+        count: u32,
+    },
+    /// A network link is up.
+    LinkUp {
+        /// Its name, or its hardware address.
+        interface: String,
+    },
+    /// At least so many InfiniBand links are up.
+    InfinibandUp {
+        /// How many.
+        count: u32,
+    },
+    /// A Debian package is installed.
+    PackageInstalled {
+        /// Its name.
+        package: String,
+    },
+    /// A systemd unit is active.
+    UnitActive {
+        /// Its name.
+        unit: String,
+    },
+    /// At least so many PCI functions, and all of them bound to one driver.
+    DriverBound {
+        /// Vendor, four hexadecimal digits.
+        vendor: String,
+        /// Device, four hexadecimal digits; none: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<String>,
+        /// Begin of the class, such as `03` for displays; none: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<String>,
+        /// The driver.
+        driver: String,
+        /// How many.
+        count: u32,
+    },
+    /// Every PCI function of a driver has an IOMMU group, and shares it with bridges and functions
+    /// of the same driver only.
+    IommuGroupsWhole {
+        /// The driver, such as `vfio-pci`.
+        driver: String,
+    },
+    /// At least so many functions that can have virtual functions, each with exactly as many as
+    /// asked.
+    VirtualFunctions {
+        /// Vendor of the physical functions, four hexadecimal digits.
+        vendor: String,
+        /// Begin of their class, such as `0207` for InfiniBand; none: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<String>,
+        /// Virtual functions of each.
+        each: u32,
+        /// Physical functions.
+        count: u32,
+    },
+    /// No bridge above a function of this driver lets functions below it talk past the IOMMU: the
+    /// Access Control Services that isolate are on.
+    AcsIsolates {
+        /// The driver, such as `vfio-pci`.
+        driver: String,
+    },
+    /// A link has an address of a subnet.
+    AddressOn {
+        /// Its name; a trailing `*` stands for the rest.
+        interface: String,
+        /// The subnet; with a host part, exactly this address and prefix.
+        subnet: String,
+    },
+    /// There is a route that covers a destination through a link.
+    RoutePresent {
+        /// The destination, with the length of its prefix.
+        destination: String,
+        /// The link's name; a trailing `*` stands for the rest.
+        interface: String,
+    },
+    /// Something listens on exactly this TCP address and port, and on no other address of it.
+    Listens {
+        /// The address; `0.0.0.0`: all.
+        address: String,
+        /// The port.
+        port: u16,
+    },
+    /// An HTTP GET on this host answers with 2xx.
+    HttpAnswers {
+        /// The port on 127.0.0.1.
+        port: u16,
+        /// The path.
+        path: String,
+    },
+    /// Open vSwitch has a bridge, and its datapath answers.
+    OvsBridge {
+        /// Its name.
+        bridge: String,
+    },
+    /// The kernel was started with an argument.
+    KernelArgument {
+        /// As in /proc/cmdline.
+        argument: String,
+    },
+    /// A kernel setting has a value.
+    Sysctl {
+        /// With dots, such as `net.ipv4.ip_forward`.
+        name: String,
+        /// The value.
+        value: String,
+    },
+    /// A file holds a line.
+    FileHasLine {
+        /// Absolute path.
+        path: String,
+        /// The line, without space around it.
+        line: String,
+    },
+    /// nftables masquerades what comes from a subnet.
+    Masquerades {
+        /// The subnet.
+        subnet: String,
+    },
+    /// A bundle ran to its end, and left its marker.
+    BundleDone {
+        /// The bundle's name.
+        bundle: String,
+    },
+    /// nvidia-smi lists so many GPUs. Never for a slice host, whose GPUs are bound for passthrough.
+    NvidiaGpus {
+        /// How many.
+        count: u32,
+    },
+}
+
+impl HostCheck {
+    /// Name of its finding.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::FileExists { path } => format!("file {path}"),
+            Self::MountPresent { target } => format!("mount {target}"),
+            Self::PciPresent { vendor, device, .. } => {
+                format!("pci {vendor}:{}", device.as_deref().unwrap_or("any"))
+            }
+            Self::LinkUp { interface } => format!("link {interface}"),
+            Self::InfinibandUp { .. } => "infiniband".to_owned(),
+            Self::PackageInstalled { package } => format!("package {package}"),
+            Self::UnitActive { unit } => format!("unit {unit}"),
+            Self::DriverBound { vendor, device, driver, .. } => {
+                format!("driver {driver} of {vendor}:{}", device.as_deref().unwrap_or("any"))
+            }
+            Self::IommuGroupsWhole { driver } => format!("iommu groups of {driver}"),
+            Self::VirtualFunctions { vendor, .. } => format!("virtual functions of {vendor}"),
+            Self::AcsIsolates { driver } => format!("acs above {driver}"),
+            Self::AddressOn { interface, subnet } => format!("address {subnet} on {interface}"),
+            Self::RoutePresent { destination, interface } => {
+                format!("route {destination} on {interface}")
+            }
+            Self::Listens { address, port } => format!("listener {address}:{port}"),
+            Self::HttpAnswers { port, path } => format!("http :{port}{path}"),
+            Self::OvsBridge { bridge } => format!("ovs bridge {bridge}"),
+            Self::KernelArgument { argument } => format!("kernel argument {argument}"),
+            Self::Sysctl { name, .. } => format!("sysctl {name}"),
+            Self::FileHasLine { path, .. } => format!("line of {path}"),
+            Self::Masquerades { subnet } => format!("masquerade of {subnet}"),
+            Self::BundleDone { bundle } => format!("bundle {bundle}"),
+            Self::NvidiaGpus { .. } => "nvidia-smi".to_owned(),
+        }
+    }
+}
+
+impl HostCheck {
+    /// What has to be seen, as the end of a sentence.
+    #[must_use]
+    pub fn expected(&self) -> String {
+        let at_least = |count: &u32| format!("at least {count}");
+        match self {
+            Self::FileExists { .. } | Self::BundleDone { .. } => "that it exists".to_owned(),
+            Self::MountPresent { .. } => "that something is mounted there".to_owned(),
+            Self::PciPresent { count, .. }
+            | Self::InfinibandUp { count }
+            | Self::NvidiaGpus { count } => at_least(count),
+            Self::LinkUp { .. } => "that it is up".to_owned(),
+            Self::PackageInstalled { .. } => "that it is installed".to_owned(),
+            Self::UnitActive { .. } => "that it is active".to_owned(),
+            Self::DriverBound { driver, count, .. } => {
+                format!("{}, all bound to {driver}", at_least(count))
+            }
+            Self::IommuGroupsWhole { .. } => "groups that hold nothing else".to_owned(),
+            Self::VirtualFunctions { each, count, .. } => {
+                format!("{} with {each} virtual functions each", at_least(count))
+            }
+            Self::AcsIsolates { .. } => "the isolating ACS bits on".to_owned(),
+            Self::AddressOn { subnet, .. } => format!("an address of {subnet}"),
+            Self::RoutePresent { .. } => "a route that covers it".to_owned(),
+            Self::Listens { .. } => "this address and no other".to_owned(),
+            Self::HttpAnswers { .. } => "an answer of 2xx".to_owned(),
+            Self::OvsBridge { .. } => "that its datapath answers".to_owned(),
+            Self::KernelArgument { .. } => "that the kernel was started with it".to_owned(),
+            Self::Sysctl { value, .. } => value.clone(),
+            Self::FileHasLine { line, .. } => line.clone(),
+            Self::Masquerades { .. } => "a rule that masquerades it".to_owned(),
+        }
+    }
+}

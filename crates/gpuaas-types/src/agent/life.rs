@@ -1,0 +1,67 @@
+//! Enrollment and heartbeats.
+
+use serde::{Deserialize, Serialize};
+
+use super::key::TaskKeys;
+use crate::ids::{NodeId, RunId};
+use crate::time::Timestamp;
+
+/// Body of an enrollment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnrollRequest {
+    /// The run whose deployment started this agent.
+    pub run_id: RunId,
+    /// Short hostname that the host believes it has.
+    pub hostname: String,
+    /// Version of the agent.
+    pub agent_version: String,
+    /// When the agent process started, by the host's clock.
+    pub started_at: Timestamp,
+    /// First look at the host.
+    pub facts: serde_json::Value,
+}
+
+/// Answer to an enrollment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EnrollResponse {
+    /// Who the agent is from now on.
+    pub node_id: NodeId,
+    /// Bearer credential of the agent, shown once.
+    pub credential: String,
+    /// How often to send a heartbeat, in seconds.
+    pub heartbeat_interval_seconds: u32,
+    /// Longest task poll, in seconds; 0: the agent asks once after each heartbeat instead.
+    pub poll_seconds: u32,
+    /// Whose tasks to carry out.
+    pub task_keys: TaskKeys,
+}
+
+/// Body of a heartbeat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {
+    /// The run that deployed this system.
+    pub run_id: RunId,
+    /// Version of the agent.
+    pub agent_version: String,
+    /// Seconds since the host booted.
+    pub uptime_seconds: f64,
+    /// Revision of the [`TaskKeys`] that it has.
+    #[serde(default)]
+    pub task_keys_revision: i64,
+}
+
+/// Answer to a heartbeat. `E` as in [`TaskBatch`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeartbeatAnswer<E> {
+    /// False where it was not the first.
+    pub new: bool,
+    /// The envelope around newer [`TaskKeys`].
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub task_keys: Option<E>,
+}
+
+const fn none<E>() -> Option<E> {
+    None
+}
