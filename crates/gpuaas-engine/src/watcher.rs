@@ -128,6 +128,14 @@ struct Watcher {
     term: f64,
 }
 
+/// What one question to the feed gave.
+enum Read {
+    /// Where the feed ends: whoever begins to watch takes in nothing older.
+    End,
+    /// Events not seen before, by id; whether they reach the end.
+    Page { fresh: Vec<Event>, last: bool },
+}
+
 impl Watcher {
     async fn run(&mut self) -> Result<(), StoreError> {
         let mut stop = self.shared.stopping();
@@ -158,43 +166,50 @@ impl Watcher {
         self.shared.store.renew_watch(&self.lease, now.plus_seconds(self.term)).await
     }
 
-    /// One look at the feed. `false`: MAAS did not answer.
+    /// One look at the feed, a page at a time: an answer that is lost on the way takes no earlier
+    /// page with it, or a long backlog would never be read from a region that loses some answers.
+    /// `false`: MAAS did not answer.
     async fn look(&mut self) -> Result<bool, StoreError> {
-        let result = match self.shared.sites.get(self.lease.site_id).await {
-            Ok(site) => self.read_feed(&site).await,
-            Err(error) => Err(error),
-        };
-        let (health, detail) = match &result {
-            Ok(_) => ("ok".to_owned(), String::new()),
-            Err(error) => (error.code().to_owned(), error.to_string()),
+        loop {
+            let read = match self.shared.sites.get(self.lease.site_id).await {
+                Ok(site) => self.read_feed(&site).await,
+                Err(error) => Err(error),
+            };
+            self.note_health(&read).await?;
+            match read {
+                Ok(Read::End) => {
+                    self.anchor().await?;
+                    return Ok(true);
+                }
+                Ok(Read::Page { fresh, last }) => {
+                    self.apply(fresh).await?;
+                    if last {
+                        return Ok(true);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(site_id = %self.lease.site_id, %error, "the event feed is silent");
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    async fn note_health(&mut self, read: &Result<Read, CallError>) -> Result<(), StoreError> {
+        let (health, detail) = match read {
+            Ok(_) => ("ok", String::new()),
+            Err(error) => (error.code(), error.to_string()),
         };
         if health != self.health {
-            self.record_health(&health, &detail).await?;
-            self.health = health;
+            let now = self.shared.clock.now();
+            self.shared.store.set_site_health(now, self.lease.site_id, health, &detail).await?;
+            health.clone_into(&mut self.health);
         }
-        match result {
-            Ok(Some(events)) => {
-                self.apply(events).await?;
-                Ok(true)
-            }
-            Ok(None) => {
-                self.anchor().await?;
-                Ok(true)
-            }
-            Err(error) => {
-                tracing::warn!(site_id = %self.lease.site_id, %error, "the event feed is silent");
-                Ok(false)
-            }
-        }
+        Ok(())
     }
 
-    async fn record_health(&self, health: &str, detail: &str) -> Result<(), StoreError> {
-        let now = self.shared.clock.now();
-        self.shared.store.set_site_health(now, self.lease.site_id, health, detail).await
-    }
-
-    /// Everything new in the feed, oldest first; none on the first look, which only finds the end.
-    async fn read_feed(&mut self, site: &Site) -> Result<Option<Vec<Event>>, CallError> {
+    /// What follows the cursor, oldest first; the first time only where the feed ends.
+    async fn read_feed(&mut self, site: &Site) -> Result<Read, CallError> {
         let Some(cursor) = self.cursor else {
             // In this order: a machine bound after the question was asked changes only later.
             let newest = newest(site).await?;
@@ -209,28 +224,20 @@ impl Watcher {
                 }
             };
             known.into_iter().for_each(|id| self.remember(id));
-            return Ok(None);
+            return Ok(Read::End);
         };
-        let mut fresh = Vec::new();
-        let mut after = cursor.unsigned_abs().saturating_sub(u64::from(OVERLAP));
-        loop {
-            let query = EventQuery {
-                after: Some(after),
-                level: Some(EventLevel::Debug),
-                limit: Some(PAGE),
-                ..EventQuery::default()
-            };
-            let page = site.call(|client| async move { client.events(&query).await }).await?;
-            let full = page.events.len() >= PAGE as usize;
-            after = page.events.iter().map(|e| e.id).max().unwrap_or(after);
-            fresh.extend(page.events);
-            if !full {
-                break;
-            }
-        }
+        let query = EventQuery {
+            after: Some(cursor.unsigned_abs().saturating_sub(u64::from(OVERLAP))),
+            level: Some(EventLevel::Debug),
+            limit: Some(PAGE),
+            ..EventQuery::default()
+        };
+        let page = site.call(|client| async move { client.events(&query).await }).await?;
+        let last = page.events.len() < PAGE as usize;
+        let mut fresh = page.events;
         fresh.retain(|event| !self.seen_set.contains(&event.id));
         fresh.sort_unstable_by_key(|event| event.id);
-        Ok(Some(fresh))
+        Ok(Read::Page { last: last || fresh.is_empty(), fresh })
     }
 
     /// Whether runs were open when the feed was last read, so that what happened since matters.

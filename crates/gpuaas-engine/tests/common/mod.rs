@@ -381,7 +381,7 @@ impl Harness {
 
     /// Waits until the run neither runs nor waits.
     pub(crate) async fn rest(&self, id: RunId) -> gpuaas_core::record::RunRecord {
-        let deadline = RealClock.now().plus_seconds(30.0);
+        let deadline = RealClock.now().plus_seconds(120.0);
         loop {
             let run = self.store.run(id).await.unwrap();
             if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) {

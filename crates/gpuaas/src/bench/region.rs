@@ -114,6 +114,7 @@ impl RegionReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maas_sim::{Fault, FaultKind, ZERO};
 
     #[tokio::test]
     async fn a_fleet_becomes_active_and_a_seed_repeats_itself() {
@@ -124,5 +125,30 @@ mod tests {
         let second = measure(&args).await.unwrap();
         let same = |r: &RegionReport| (r.simulated_seconds, r.maas_calls_per_node);
         assert_eq!(same(&first), same(&second));
+    }
+
+    /// Every machine does at once what it does: the feed has many pages to say, and each of them may
+    /// be lost.
+    #[tokio::test]
+    async fn a_long_feed_is_read_from_a_region_that_loses_most_answers() {
+        let calm = Plan::calm(5, 100, &ZERO);
+        let mut world = World::new(Plan { apart_seconds: 0.0, ..calm }).await.unwrap();
+        world.start(0.0).await.unwrap();
+        world.name_all();
+        let begin = world.clock.now();
+        let watched = begin.plus_seconds(1.0);
+        while world.clock.now() < watched {
+            assert_ne!(world.turn(watched).await.unwrap(), Turn::Still);
+        }
+        let lost = Fault::new(FaultKind::Refused504).at("events.query");
+        world.region.with(|region| region.inject(Fault { probability: Some(0.75), ..lost }));
+        let limit = begin.plus_seconds(5.0 * 3600.0);
+        while world.turn(limit).await.unwrap() != Turn::Still && world.clock.now() < limit {}
+        let nodes = world.store.list_nodes(NodeFilter::default()).await.unwrap();
+        let active = nodes.iter().filter(|n| n.node.state == NodeState::Active).count();
+        assert_eq!(active, 100);
+        // 2,705 s when a look that lost one page began again with the first.
+        let took = world.clock.now().seconds_since(begin);
+        assert!(took < 1500.0, "{took} s");
     }
 }
