@@ -39,6 +39,7 @@ mod sites;
 mod strict;
 mod stuck;
 mod task_keys;
+mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ use std::time::Duration;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
-use gpuaas_artifact::{ArtifactStore, BundleCatalog};
+use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
 use gpuaas_engine::{Clock, Connect, RealClock};
 use gpuaas_store::Store;
@@ -80,6 +81,8 @@ pub struct ApiSettings {
     pub heartbeat_interval_seconds: u32,
     /// How long agents' polls wait, in seconds; at most [`MAX_POLL_SECONDS`].
     pub poll_seconds: u32,
+    /// The agent that new nodes get, and that others may be updated to.
+    pub agent: Option<Artifact>,
 }
 
 impl Default for ApiSettings {
@@ -88,6 +91,7 @@ impl Default for ApiSettings {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             heartbeat_interval_seconds: 30,
             poll_seconds: 25,
+            agent: None,
         }
     }
 }
@@ -218,6 +222,8 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes/{node}/explain", get(explain::explain))
         .route("/api/v1/runs/{run}", get(runs::show))
         .route("/api/v1/nodes/{node}/runs", post(leave::begin))
+        .route("/api/v1/nodes/{node}/tasks", post(tasks::give).get(tasks::list))
+        .route("/api/v1/tasks/{task}", get(tasks::show))
         .route("/api/v1/runs/{run}/resume", post(runs::resume))
         .route("/api/v1/runs/{run}/retry", post(runs::retry))
         .route("/api/v1/runs/{run}/cancel", post(runs::cancel))

@@ -123,6 +123,12 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "detach the node: GPUaaS does not touch a machine whose profile hands it over",
     ),
     (
+        "node_without_agent",
+        409,
+        "The node has no agent",
+        "only an agent carries out tasks: onboard the node first",
+    ),
+    (
         "run_mismatch",
         409,
         "The agent belongs to another run",

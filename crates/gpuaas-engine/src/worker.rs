@@ -422,6 +422,7 @@ fn issue(shared: &Shared, journal: &mut Journal, spec: TaskSpec, now: Timestamp)
         }
         TaskSpec::SoftReset {} => ("soft_reset_issued", "soft reset"),
         TaskSpec::StorageCleanup {} => ("storage_cleanup_issued", "storage cleanup"),
+        TaskSpec::Operate { operation, .. } => ("operation_issued", operation.kind()),
     };
     journal.issue(NewTask {
         id: TaskId::new(&*shared.ids, now),

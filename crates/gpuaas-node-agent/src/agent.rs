@@ -23,6 +23,7 @@ use crate::bundle;
 use crate::clock::{AgentClock, Backoff};
 use crate::files;
 use crate::identity::{Identity, IdentityStore};
+use crate::operate::Workplace;
 use crate::protocol::{CallError, ControlPlane};
 use crate::tasks::{self, Host};
 
@@ -48,6 +49,8 @@ pub struct AgentConfig {
     pub ready: Option<oneshot::Sender<NodeId>>,
     /// What the agent looks at.
     pub host: Host,
+    /// Where it works.
+    pub workplace: Workplace,
     /// Longest pause between attempts while the control plane is away, in seconds.
     pub longest_pause_seconds: f64,
 }
@@ -292,7 +295,7 @@ impl Agent {
         let admitted = order::admit(&task.order, &keys, identity.node_id, self.clock.now());
         let result = match admitted {
             Ok(admitted) if admitted.id == task.id => {
-                tasks::execute(&self.config.host, &admitted.spec).await
+                tasks::execute(&self.config.host, &self.config.workplace, &admitted.spec).await
             }
             Ok(admitted) => refused("task_id_mismatch", &format!("it is task {}", admitted.id)),
             Err(fault) => refused(fault.code(), &fault.to_string()),
@@ -322,12 +325,7 @@ impl Agent {
 
 fn refused(code: &str, why: &str) -> TaskResult {
     warn!(code, why, "a task is refused");
-    TaskResult {
-        succeeded: false,
-        message: format!("{code}: {why}"),
-        findings: Vec::new(),
-        facts: serde_json::Value::Null,
-    }
+    TaskResult { code: code.to_owned(), message: format!("{code}: {why}"), ..TaskResult::default() }
 }
 
 fn pause(backoff: &mut Backoff, error: &CallError) -> f64 {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::agent::AgentConfig;
 use crate::identity::IdentityStore;
+use crate::operate::Workplace;
 use crate::protocol::{ControlPlane, SetupError};
 use crate::tasks::Host;
 
@@ -91,6 +92,10 @@ impl AgentFile {
     ) -> Result<(AgentConfig, ControlPlane), ConfigError> {
         let ca_pem = self.ca_file.map(|path| read(&root.join(path))).transpose()?;
         let control_plane = ControlPlane::new(&self.control_plane_url, ca_pem.as_deref())?;
+        let workplace = Workplace {
+            state_dir: Some(root.join(&self.state_dir)),
+            secrets: vec![self.enrollment_token.clone()],
+        };
         let config = AgentConfig {
             run_id: self.run_id,
             hostname: self.hostname,
@@ -99,6 +104,7 @@ impl AgentFile {
             ready_file: Some(root.join(self.run_dir).join("ready.json")),
             ready: None,
             host: Host::at(root.clone(), player),
+            workplace,
             longest_pause_seconds: 60.0,
         };
         Ok((config, control_plane))

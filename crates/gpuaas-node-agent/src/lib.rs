@@ -12,9 +12,11 @@ pub mod clock;
 pub mod config;
 mod files;
 pub mod identity;
+pub mod operate;
 pub mod protocol;
 pub mod stand_in;
 pub mod tasks;
+mod tools;
 
 /// Version of the agent, as it tells the control plane.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -10,6 +10,7 @@ use host_facts::{HostFacts, HostRoot};
 use serde_json::Value;
 
 use crate::checks::{self, ask};
+use crate::operate::{self, Work, Workplace};
 
 /// What the agent looks at.
 #[derive(Debug, Clone)]
@@ -65,7 +66,7 @@ impl Host {
 }
 
 /// Carries out `spec` on `host`. Always an answer, never an error: what failed is in it.
-pub async fn execute(host: &Host, spec: &TaskSpec) -> TaskResult {
+pub async fn execute(host: &Host, place: &Workplace, spec: &TaskSpec) -> TaskResult {
     let mut checks: &[HostCheck] = &[];
     let mut findings = Vec::new();
     match spec {
@@ -85,10 +86,14 @@ pub async fn execute(host: &Host, spec: &TaskSpec) -> TaskResult {
             findings.extend(empty_all(host, &TENANT_FOLDERS).await);
         }
         TaskSpec::StorageCleanup {} => findings = empty_all(host, &SCRATCH_FOLDERS).await,
+        TaskSpec::Operate { dry_run, operation } => {
+            let work = Work { host, place, dry_run: *dry_run };
+            return operate::carry_out(&work, operation).await;
+        }
     }
     let facts = host.facts().await;
     findings.extend(validate(host, &facts, checks).await);
-    TaskResult { succeeded: true, message: String::new(), findings, facts }
+    TaskResult { succeeded: true, findings, facts, ..TaskResult::default() }
 }
 
 /// One finding for each check, each with a verdict.
@@ -200,7 +205,7 @@ mod tests {
         let host = Host::Root(HostRoot::new(dir.path()));
         let units = ["nginx.service", "netdata.service", "--force", "../x.service"];
         let units = units.map(str::to_owned).to_vec();
-        let result = execute(&host, &TaskSpec::Diagnostics { units }).await;
+        let result = execute(&host, &Workplace::default(), &TaskSpec::Diagnostics { units }).await;
         assert!(result.succeeded);
         let passed: Vec<_> = result.findings.iter().map(|finding| finding.passed).collect();
         assert_eq!(passed, [Some(true), Some(false), None, None]);
@@ -218,7 +223,7 @@ mod tests {
         std::fs::write(kept.join("file"), "x").unwrap();
         std::os::unix::fs::symlink(&kept, tenant.join("link")).unwrap();
         let host = Host::Root(HostRoot::new(dir.path()));
-        let result = execute(&host, &TaskSpec::SoftReset {}).await;
+        let result = execute(&host, &Workplace::default(), &TaskSpec::SoftReset {}).await;
         assert!(result.succeeded);
         let seen: Vec<_> = result.findings.iter().map(|f| (f.passed, f.seen.as_str())).collect();
         assert_eq!(
@@ -232,7 +237,7 @@ mod tests {
         assert!(tenant.is_dir() && std::fs::read_dir(&tenant).unwrap().next().is_none());
         assert!(kept.join("file").exists());
         std::os::unix::fs::symlink(&kept, dir.path().join("var/lib/gpuaas/scratch")).unwrap();
-        let result = execute(&host, &TaskSpec::StorageCleanup {}).await;
+        let result = execute(&host, &Workplace::default(), &TaskSpec::StorageCleanup {}).await;
         assert_eq!(result.findings[0].passed, Some(false));
         assert!(kept.join("file").exists());
     }
@@ -241,7 +246,7 @@ mod tests {
     async fn a_stand_in_answers_with_its_fixed_facts() {
         let host = Host::Fixed(Arc::new(serde_json::json!({"uptime_seconds": 5.0, "pci": []})));
         let units = vec!["ssh.service".to_owned()];
-        let result = execute(&host, &TaskSpec::Diagnostics { units }).await;
+        let result = execute(&host, &Workplace::default(), &TaskSpec::Diagnostics { units }).await;
         assert_eq!(result.findings[0].passed, None);
         assert_eq!((result.facts["pci"].is_array(), host.uptime_seconds()), (true, Some(5.0)));
     }

@@ -13,6 +13,7 @@ use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_node_agent::agent::{self, AgentConfig, AgentError};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
 use gpuaas_node_agent::identity::IdentityStore;
+use gpuaas_node_agent::operate::Workplace;
 use gpuaas_node_agent::protocol::{CallError, ControlPlane, http_client};
 use gpuaas_node_agent::stand_in::{self, StandIn};
 use gpuaas_node_agent::tasks::Host;
@@ -33,6 +34,7 @@ fn config(root: &Path) -> AgentConfig {
         ready_file: Some(root.join("run/ready.json")),
         ready: None,
         host: Host::Root(HostRoot::new(root)),
+        workplace: Workplace::default(),
         longest_pause_seconds: 20.0,
     }
 }

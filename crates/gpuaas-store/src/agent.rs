@@ -93,12 +93,18 @@ async fn finish(
     let missing = || StoreError::not_found("task", task_id);
     let owner = conn
         .first(
-            "SELECT run_id FROM node_task WHERE id = $1 AND node_id = $2",
+            "SELECT run_id, actor FROM node_task WHERE id = $1 AND node_id = $2",
             args![task_id.0, node_id.0],
         )
-        .await?;
-    let run_id = owner.ok_or_else(missing)?.cols().id(RunId)?;
-    run::wake_one(conn, now, run_id).await?;
+        .await?
+        .ok_or_else(missing)?;
+    let mut cols = owner.cols();
+    let (run_id, actor) = (cols.id(RunId)?, cols.next::<Option<String>>()?);
+    // What an operator asked for is no matter of the run.
+    let of_run = actor.is_none();
+    if of_run {
+        run::wake_one(conn, now, run_id).await?;
+    }
     let finished = conn
         .execute(
             "UPDATE node_task SET finished_at = $2, result = $3 \
@@ -109,8 +115,10 @@ async fn finish(
     if finished == 0 {
         return Ok(false);
     }
-    let kind = ReportKind::TaskFinished { task_id, result };
-    conn.execute(REPORT, report_values(now, run_id, &kind)?).await?;
+    if of_run {
+        let kind = ReportKind::TaskFinished { task_id, result };
+        conn.execute(REPORT, report_values(now, run_id, &kind)?).await?;
+    }
     timeline::append(conn, history.iter().map(|event| (node_id, event))).await?;
     Ok(true)
 }

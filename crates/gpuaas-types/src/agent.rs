@@ -20,6 +20,7 @@ mod check;
 mod gate;
 mod key;
 mod life;
+mod operation;
 mod task;
 
 pub use bootstrap::{BundlePhase, Phase, PhaseOutcome, Progress, ProgressStatus};
@@ -27,4 +28,9 @@ pub use check::HostCheck;
 pub use gate::{Gate, GateCheck, GateClass, GateReport, Gates};
 pub use key::{TaskKey, TaskKeyState, TaskKeys};
 pub use life::{EnrollRequest, EnrollResponse, Heartbeat, HeartbeatAnswer};
-pub use task::{Finding, Order, SignedTask, Task, TaskBatch, TaskResult, TaskSpec};
+pub use operation::{
+    Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS, ServiceAction, is_unit,
+};
+pub use task::{
+    Change, Finding, KeptArchive, Order, SignedTask, Task, TaskBatch, TaskResult, TaskSpec,
+};

@@ -13,6 +13,7 @@ pub mod machine;
 pub mod problem;
 pub mod scripts;
 pub mod spec;
+pub mod task;
 pub mod time;
 
 pub use ids::{

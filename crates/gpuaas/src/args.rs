@@ -11,6 +11,7 @@ mod batch;
 mod bench;
 mod bundle;
 mod node;
+mod node_task;
 mod profile;
 mod run;
 mod serve;
@@ -30,6 +31,7 @@ pub use bundle::{
     BundleShowArgs, BundleTrustArgs,
 };
 pub use node::{LeaveArgs, NodeCommand, NodeListArgs, OnboardArgs};
+pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};
 pub use profile::{
     Assignment, ProfileAddArgs, ProfileCommand, ProfileSetArgs, RoceAddArgs, RoceCommand,
 };

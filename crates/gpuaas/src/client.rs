@@ -1,5 +1,7 @@
 //! The command line's side of the admin API.
 
+mod tasks;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use crate::client::ApiClient;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::waterfall::{self, BucketRow};
-use crate::{follow, leave, output, telemetry};
+use crate::{follow, leave, node_task, output, telemetry};
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;
@@ -214,6 +214,8 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
         }
         NodeCommand::Detach(args) => leave::run(RunKind::Detach, &args, terminal).await,
         NodeCommand::Remove(args) => leave::run(RunKind::Remove, &args, terminal).await,
+        NodeCommand::Task(args) => node_task::give(&args, terminal).await,
+        NodeCommand::Tasks(args) => node_task::list(&args, terminal).await,
         NodeCommand::ConvergeTelemetry(args) => telemetry::run(&args, terminal).await,
         NodeCommand::Show(args) => {
             let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;

@@ -16,6 +16,7 @@ pub mod follow;
 pub mod hosts;
 pub mod lab;
 pub mod leave;
+pub mod node_task;
 pub mod output;
 pub mod serve;
 pub mod signals;

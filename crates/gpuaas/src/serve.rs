@@ -148,6 +148,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let (bundles, bundle_key) = bundles(&store, &artifacts, &options.clock).await?;
     let (admin_token, token_is_new) = admin_token(&store, &options).await?;
     let advertise = options.advertise.clone().unwrap_or_else(|| format!("http://{addr}"));
+    let settings = ApiSettings { agent: Some(agent.clone()), ..options.settings };
     let mut config = EngineConfig::new(&advertise, agent);
     (options.tune)(&mut config);
     let connect =
@@ -172,7 +173,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         bundle_key: Arc::new(bundle_key),
         artifacts,
         wake: Arc::new(|| {}),
-        settings: options.settings,
+        settings,
     };
     let stop = CancellationToken::new();
     let server = tokio::spawn(answer(listener, state, stop.clone()));

@@ -11,3 +11,4 @@ mod leave;
 mod nodes;
 mod operators;
 mod rig;
+mod tasks;

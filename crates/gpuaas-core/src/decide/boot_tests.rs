@@ -124,8 +124,7 @@ fn diagnostics_are_issued_once_and_their_failure_parks() {
     let result = |succeeded| TaskResult {
         succeeded,
         message: "disk full".to_owned(),
-        findings: Vec::new(),
-        facts: serde_json::Value::Null,
+        ..TaskResult::default()
     };
     let good = ReportKind::TaskFinished { task_id: task, result: result(true) };
     let bad = ReportKind::TaskFinished { task_id: task, result: result(false) };
@@ -157,12 +156,7 @@ fn a_host_that_is_not_what_the_profile_says_parks_the_run() {
         (vec![finding("mount /data", true), finding("infiniband", true)], None),
     ] {
         case.reports.clear();
-        let result = TaskResult {
-            succeeded: true,
-            message: String::new(),
-            findings,
-            facts: serde_json::Value::Null,
-        };
+        let result = TaskResult { succeeded: true, findings, ..TaskResult::default() };
         case = case.report(ReportKind::TaskFinished { task_id: id::<TaskId>(7), result }, 5.0);
         match (case.decide(), bad) {
             (Decision::Park { park, .. }, Some(name)) => {

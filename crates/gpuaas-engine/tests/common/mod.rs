@@ -16,6 +16,7 @@ use gpuaas_artifact::{ArtifactStore, BundleCatalog, parse_user_data};
 use gpuaas_bundle::SigningKey;
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
+use gpuaas_node_agent::operate::Workplace;
 use gpuaas_node_agent::tasks::{Host, execute};
 use gpuaas_store::{
     Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, StartRun, Store, SweepFinding,
@@ -321,12 +322,8 @@ impl Harness {
             }
             RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
         };
-        let result = TaskResult {
-            succeeded,
-            message: "as told".to_owned(),
-            findings: Vec::new(),
-            facts: serde_json::Value::Null,
-        };
+        let result =
+            TaskResult { succeeded, message: "as told".to_owned(), ..TaskResult::default() };
         self.store.finish_task(self.now(), node_id, task.id, result, Vec::new()).await.unwrap();
         task.spec
     }
@@ -480,7 +477,7 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
     let root = tempfile::tempdir().unwrap();
     furnish(root.path());
     let host = Host::Root(HostRoot::new(root.path()));
-    let result = execute(&host, &task.spec).await;
+    let result = execute(&host, &Workplace::default(), &task.spec).await;
     store.finish_task(now(), node_id, task.id, result, Vec::new()).await.unwrap();
 }
 

@@ -3,19 +3,16 @@
 //! Every question has a time limit, and only the host that this process runs on is asked: below
 //! another root there is nobody to answer, unless a program plays that host.
 
-use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
-use gpuaas_types::agent::{Finding, HostCheck};
-use host_facts::HostRoot;
+use gpuaas_types::agent::{Finding, HostCheck, is_unit};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::Seen;
 use crate::tasks::Host;
+use crate::tools::Tools;
 
 /// Seconds that a question may take.
 const ANSWER_SECONDS: u64 = 5;
@@ -24,25 +21,6 @@ const NVIDIA_SECONDS: u64 = 60;
 /// Bytes of an answer that are looked at.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// Who answers for a host.
-#[derive(Clone, Copy)]
-enum Voice<'a> {
-    /// The programs of this machine.
-    Own,
-    /// A program that plays them for a host's folder.
-    Played(&'a HostRoot, &'a Path),
-}
-
-/// Who answers for `host`, or why nobody does.
-fn voice(host: &Host) -> Result<Voice<'_>, &'static str> {
-    match host {
-        Host::Fixed(_) => Err("a stand-in has nobody to ask"),
-        Host::Played(root, player) => Ok(Voice::Played(root, player)),
-        Host::Root(root) if root.path() == Path::new("/") => Ok(Voice::Own),
-        Host::Root(_) => Err("only the host itself can be asked"),
-    }
-}
-
 /// Asks for what [`super::look`] cannot see.
 pub(crate) async fn ask(host: &Host, check: &HostCheck) -> Finding {
     let name = check.name();
@@ -50,8 +28,8 @@ pub(crate) async fn ask(host: &Host, check: &HostCheck) -> Finding {
         let found = unit_state(host, unit).await;
         return Finding { passed: Some(found.passed == Some(true)), ..found };
     }
-    let (passed, seen) = match (check, voice(host)) {
-        (_, Err(nobody)) => (false, nobody.to_owned()),
+    let (passed, seen) = match (check, Tools::of(host).map(Voice)) {
+        (_, Err(nobody)) => (false, nobody.to_string()),
         (HostCheck::HttpAnswers { port, path }, Ok(voice)) => voice.http(*port, path).await,
         (HostCheck::OvsBridge { bridge }, Ok(voice)) => voice.ovs_bridge(bridge).await,
         (HostCheck::Masquerades { subnet }, Ok(voice)) => voice.masquerades(subnet).await,
@@ -61,31 +39,15 @@ pub(crate) async fn ask(host: &Host, check: &HostCheck) -> Finding {
     Finding { name, passed: Some(passed), seen: seen.chars().take(500).collect() }
 }
 
+/// Questions to whoever answers for a host.
+#[derive(Clone, Copy)]
+struct Voice<'a>(Tools<'a>);
+
 impl Voice<'_> {
-    /// What a program printed, or why it did not.
     async fn said(self, program: &str, arguments: &[&str], seconds: u64) -> Result<String, String> {
-        let mut command = match self {
-            Self::Own => Command::new(program),
-            Self::Played(root, player) => {
-                let mut command = Command::new(player);
-                command.args(["ask", program]).env("GPUAAS_HOST_ROOT", root.path());
-                command.env("GPUAAS_SYSFS", root.join("sys"));
-                command
-            }
-        };
-        let output =
-            command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);
-        match timeout(Duration::from_secs(seconds), output.output()).await {
-            Ok(Ok(output)) if output.status.success() => {
-                Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-            }
-            Ok(Ok(output)) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let first = said.lines().next().unwrap_or_default();
-                Err(format!("{program} ended with {}: {first}", output.status))
-            }
-            Ok(Err(error)) => Err(format!("{program}: {error}")),
-            Err(_) => Err(format!("{program} gave no answer in {seconds} s")),
+        match self.0.ask(program, arguments, seconds).await {
+            Ok(said) => Ok(said.out),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -131,7 +93,7 @@ impl Voice<'_> {
         if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return (false, format!("{path:?} is not a path"));
         }
-        if matches!(self, Self::Own) {
+        if matches!(self.0, Tools::Own) {
             return http(port, path).await;
         }
         let url = format!("http://127.0.0.1:{port}{path}");
@@ -195,24 +157,19 @@ pub(crate) async fn unit_state(host: &Host, unit: &str) -> Finding {
         passed,
         seen: seen.chars().take(200).collect(),
     };
-    if !is_unit_name(unit) {
+    if !is_unit(unit) {
         return finding(None, "not a unit name");
     }
-    let voice = match host {
-        Host::Fixed(_) => return finding(None, "the host has no systemd"),
-        Host::Played(root, player) => Voice::Played(root, player),
-        Host::Root(root)
-            if root.path() == Path::new("/") && root.join("run/systemd/system").is_dir() =>
-        {
-            Voice::Own
-        }
-        Host::Root(root) => {
+    let voice = match (Tools::with_systemd(host), host) {
+        (Ok(tools), _) => Voice(tools),
+        (Err(_), Host::Root(root)) => {
             return match root.unit_has_control_group(unit) {
                 Some(true) => finding(Some(true), "it has a control group"),
                 Some(false) => finding(Some(false), "it has no control group"),
                 None => finding(None, "the host has no systemd"),
             };
         }
+        (Err(_), _) => return finding(None, "the host has no systemd"),
     };
     let show = ["show", "--property=ActiveState", "--value", "--", unit];
     match voice.said("systemctl", &show, ANSWER_SECONDS).await {
@@ -221,17 +178,10 @@ pub(crate) async fn unit_state(host: &Host, unit: &str) -> Finding {
     }
 }
 
-/// systemd.unit(5): letters, digits and `:-_.\@`, with a suffix.
-fn is_unit_name(text: &str) -> bool {
-    (3..=255).contains(&text.len())
-        && text.contains('.')
-        && !text.starts_with(['-', '.'])
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use host_facts::HostRoot;
 
     #[test]
     fn a_rule_masquerades_its_own_subnet_only() {
@@ -270,7 +220,7 @@ mod tests {
         tokio::join!(serve, ask);
         drop(server);
         assert!(!http(port, "/").await.0);
-        assert!(!Voice::Own.http(port, "/a b").await.0);
+        assert!(!Voice(Tools::Own).http(port, "/a b").await.0);
     }
 
     #[tokio::test]

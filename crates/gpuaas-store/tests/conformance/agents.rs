@@ -1,8 +1,10 @@
 //! Reports, heartbeats, tasks.
 
 use gpuaas_core::record::{Report, ReportKind};
-use gpuaas_store::{Heartbeat, NewTask, RunWrite};
-use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult, TaskSpec};
+use gpuaas_store::{Heartbeat, IdempotencyKey, NewAudit, NewOperatorTask, NewTask, RunWrite};
+use gpuaas_types::agent::{
+    Change, Operation, Phase, ProgressStatus, ServiceAction, Task, TaskResult, TaskSpec,
+};
 use gpuaas_types::{NodeId, RunId, TaskId};
 
 use crate::rig::{NOON, World, at, code, event, id, on_each};
@@ -101,9 +103,8 @@ fn a_task_is_done_once() {
 
         let result = TaskResult {
             succeeded: true,
-            message: String::new(),
-            findings: vec![],
             facts: serde_json::json!({ "gpus": 8 }),
+            ..TaskResult::default()
         };
         let history = vec![event(Some(run_id), "diagnostics_finished")];
         let finish = |result: &TaskResult| {
@@ -119,5 +120,71 @@ fn a_task_is_done_once() {
         assert_eq!(store.timeline_of_run(run_id, 0, 10).await.unwrap().len(), 1);
         let stranger = store.finish_task(at(11.0), NodeId(id()), long.id, result, vec![]);
         assert_eq!(code(stranger.await), "not_found");
+    });
+}
+
+#[test]
+fn a_task_of_an_operator_is_no_matter_of_a_run() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let operation =
+            Operation::Service { action: ServiceAction::Restart, unit: "nginx.service".to_owned() };
+        let spec = TaskSpec::Operate { dry_run: true, operation };
+        let asked = |key: Option<&str>| NewOperatorTask {
+            node_id,
+            task: Task { id: TaskId(id()), spec: spec.clone(), expires_at: at(900.0) },
+            actor: "ada".to_owned(),
+            reason: "it hangs".to_owned(),
+            history: vec![event(None, "task_asked")],
+            audit: NewAudit {
+                actor: "ada".to_owned(),
+                action: "node.task".to_owned(),
+                subject: node_id.to_string(),
+                detail: serde_json::Value::Null,
+            },
+            idempotency: key
+                .map(|key| IdempotencyKey { key: format!("task:{key}"), request_hash: [1; 32] }),
+        };
+        let early = store.add_operator_task(at(1.0), asked(None)).await;
+        assert_eq!(code(early), "node_without_agent");
+        store.heartbeat(at(1.0), heartbeat(node_id, run_id)).await.unwrap();
+        let mut signal = store.task_signal();
+        let first = store.add_operator_task(at(2.0), asked(Some("k"))).await.unwrap();
+        assert_eq!(signal.try_recv().unwrap(), node_id);
+        assert_eq!(store.add_operator_task(at(3.0), asked(Some("k"))).await.unwrap(), first);
+        let second = store.add_operator_task(at(4.0), asked(None)).await.unwrap();
+        let other = IdempotencyKey { key: "task:k".to_owned(), request_hash: [2; 32] };
+        let other = NewOperatorTask { idempotency: Some(other), ..asked(None) };
+        assert_eq!(code(store.add_operator_task(at(4.0), other).await), "idempotency_key_reused");
+
+        let listed = store.operator_tasks(node_id, 10).await.unwrap();
+        let ids: Vec<TaskId> = listed.iter().map(|task| task.task.id).collect();
+        assert_eq!(ids, [second, first]);
+        assert_eq!((listed[0].actor.as_str(), listed[0].reason.as_str()), ("ada", "it hangs"));
+        assert_eq!((&listed[0].task.spec, listed[0].delivered_at), (&spec, None));
+        assert_eq!(store.pending_tasks(at(5.0), node_id).await.unwrap().len(), 2);
+        assert_eq!(store.operator_task(first).await.unwrap().delivered_at, Some(at(5.0)));
+
+        let before = store.run(run_id).await.unwrap();
+        let result = TaskResult {
+            succeeded: true,
+            changes: vec![Change {
+                what: "nginx.service".to_owned(),
+                before: "active".to_owned(),
+                after: "restart".to_owned(),
+            }],
+            ..TaskResult::default()
+        };
+        let history = vec![event(Some(run_id), "task_finished")];
+        assert!(store.finish_task(at(6.0), node_id, first, result.clone(), history).await.unwrap());
+        let done = store.operator_task(first).await.unwrap();
+        assert_eq!((done.finished_at, done.result), (Some(at(6.0)), Some(result)));
+        let after = store.run(run_id).await.unwrap();
+        assert_eq!(after.wake_seq, before.wake_seq);
+        assert_eq!(store.reports(run_id).await.unwrap().len(), 1, "only the first heartbeat");
+        assert_eq!(code(store.operator_task(TaskId(id())).await), "not_found");
+        assert_eq!(store.audit_entries(0, 10).await.unwrap().len(), 2);
     });
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::HostCheck;
+use super::operation::Operation;
 use crate::ids::{NodeId, TaskId};
 use crate::time::Timestamp;
 
@@ -26,6 +27,27 @@ pub enum TaskSpec {
     SoftReset {},
     /// Empty the scratch storage.
     StorageCleanup {},
+    /// What an operator asked for.
+    Operate {
+        /// Only say what would be done.
+        dry_run: bool,
+        /// What.
+        operation: Operation,
+    },
+}
+
+impl TaskSpec {
+    /// Whether it may be done twice without a difference.
+    #[must_use]
+    pub const fn may_repeat(&self) -> bool {
+        match self {
+            Self::Operate { dry_run, operation } => *dry_run || operation.may_repeat(),
+            Self::Diagnostics { .. }
+            | Self::Validate { .. }
+            | Self::SoftReset {}
+            | Self::StorageCleanup {} => true,
+        }
+    }
 }
 
 /// A task for an agent. It travels in an [`Order`], signed.
@@ -76,18 +98,55 @@ pub struct Finding {
     pub seen: String,
 }
 
+/// Something that a task changed, or in a dry run would change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// What: a unit, a file, a package.
+    pub what: String,
+    /// How it was.
+    pub before: String,
+    /// How it is, or would be.
+    pub after: String,
+}
+
+/// An archive that a task made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptArchive {
+    /// Length in bytes.
+    pub size_bytes: u64,
+    /// SHA-256, 64 hexadecimal digits.
+    pub digest: String,
+    /// Where it is on the host; none: it is in `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The bytes in base64, where they are few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+}
+
 /// Body of a task result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskResult {
     /// Whether the task itself was carried out.
     pub succeeded: bool,
-    /// Why not, when it was not.
+    /// Why not, as a stable word, when it was not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub code: String,
+    /// The same as a sentence.
     #[serde(default)]
     pub message: String,
+    /// What was changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     /// What was found.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// What was packed up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<KeptArchive>,
     /// Host facts, as the `host-facts` crate writes them.
     #[serde(default)]
     pub facts: serde_json::Value,

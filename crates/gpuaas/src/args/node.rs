@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gpuaas_types::NodeState;
 
-use super::{ApiArgs, ConvergeTelemetryArgs, ShowArgs};
+use super::{ApiArgs, ConvergeTelemetryArgs, NodeTaskArgs, ShowArgs};
 
 /// `gpuaas node`.
 #[derive(Debug, Subcommand)]
@@ -28,6 +28,10 @@ pub enum NodeCommand {
     Detach(LeaveArgs),
     /// Put away the record of a retired or detached node.
     Remove(LeaveArgs),
+    /// Have the agent of a node do something: change a service, repair drift, update packages ...
+    Task(Box<NodeTaskArgs>),
+    /// List what the agent of a node was told to do.
+    Tasks(ShowArgs),
     /// Repair a host's telemetry edge in place, over ssh.
     ConvergeTelemetry(ConvergeTelemetryArgs),
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gpuaas_artifact::{Artifact, BootstrapInputs, ParsedUserData};
 use gpuaas_node_agent::agent::AgentConfig;
 use gpuaas_node_agent::identity::IdentityStore;
+use gpuaas_node_agent::operate::Workplace;
 use gpuaas_node_agent::protocol::{ControlPlane, SetupError, http_client};
 use gpuaas_node_agent::stand_in::{self, StandIn};
 use gpuaas_node_agent::tasks::Host;
@@ -99,6 +100,7 @@ impl Fleet {
                     "hostname": inputs.hostname,
                     "gates": gates(inputs),
                 }))),
+                workplace: Workplace::default(),
                 longest_pause_seconds: LONGEST_PAUSE_SECONDS,
             },
         }

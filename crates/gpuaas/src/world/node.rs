@@ -13,7 +13,6 @@ use gpuaas_store::{Enroll, Heartbeat, StoreError, sha256};
 use gpuaas_types::agent::{Finding, Phase, ProgressStatus, Task, TaskResult, TaskSpec};
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::Chance;
-use serde_json::Value;
 
 use super::{AWAY_SECONDS, Plane};
 use crate::hosts::BootTimes;
@@ -195,7 +194,7 @@ impl Plane {
             succeeded,
             message: if succeeded { String::new() } else { "the disk is full".to_owned() },
             findings,
-            facts: Value::Null,
+            ..TaskResult::default()
         }
     }
 

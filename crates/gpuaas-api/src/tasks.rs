@@ -1,0 +1,249 @@
+//! `/api/v1/nodes/NODE/tasks` and `/api/v1/tasks/ID`: what operators have agents do.
+//!
+//! A task is checked here before it is signed, with the same bounds that the agent checks again,
+//! and refused where it would touch what is not ours or get in the way of a run.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use gpuaas_artifact::{ArtifactStore, Digest, validate_ca_bundle};
+use gpuaas_store::{ListedNode, NewAudit, NewOperatorTask, OperatorTask};
+use gpuaas_types::agent::{Operation, Task, TaskSpec};
+use gpuaas_types::api::{List, Source, TimelineEvent};
+use gpuaas_types::spec::ReleaseMode;
+use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
+use gpuaas_types::{NodeState, RunStatus, TaskId, Timestamp};
+use serde_json::json;
+
+use crate::body::{JsonBytes, Key};
+use crate::nodes::{find, idempotency};
+use crate::problem::{Answer, invalid, problem};
+use crate::runs::said;
+use crate::{Ctx, strict};
+
+/// Seconds within which an agent may be told to begin: least, and most.
+const WITHIN_SECONDS: (u32, u32) = (10, 24 * 3600);
+/// Tasks in one list.
+const MOST_TASKS: i64 = 100;
+
+/// `POST /api/v1/nodes/NODE/tasks`.
+pub(crate) async fn give(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    headers: HeaderMap,
+    JsonBytes(bytes): JsonBytes,
+) -> Answer<(StatusCode, Json<TaskView>)> {
+    let request: TaskRequest = strict::from_slice(&bytes)?;
+    let node_id = find(&ctx, &text).await?;
+    let key = idempotency(&format!("task:{node_id}"), &headers, &bytes)?;
+    if let Some(key) = &key
+        && let Some(id) = ctx.store.replayed::<TaskId>(key).await?
+    {
+        return Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))));
+    }
+    let (actor, reason) = said(&request.actor, &request.reason)?;
+    let operation = completed(&ctx, request.operation).await?;
+    let (least, most) = WITHIN_SECONDS;
+    if !(least..=most).contains(&request.within_seconds) {
+        return Err(invalid("within_seconds", format!("{least} to {most}")).into());
+    }
+    let listed = ctx.store.listed_node(node_id).await?;
+    refuse(&ctx, &listed, &operation, request.dry_run).await?;
+    let now = ctx.now();
+    let id = TaskId::new(&*ctx.ids, now);
+    let within = f64::from(request.within_seconds) * ctx.clock.factor();
+    let (kind, dry_run) = (operation.kind(), request.dry_run);
+    let how = if dry_run { ", as a dry run" } else { "" };
+    let line = TimelineEvent {
+        at: now,
+        run_id: None,
+        step: None,
+        source: Source::Operator,
+        code: "task_asked".to_owned(),
+        text: format!("{actor} has the agent do {kind}{how}: {reason}"),
+    };
+    let audit = NewAudit {
+        actor: actor.clone(),
+        action: "node.task".to_owned(),
+        subject: node_id.to_string(),
+        detail: json!({
+            "task": id, "hostname": listed.node.hostname, "operation": operation,
+            "dry_run": dry_run, "reason": reason,
+        }),
+    };
+    let spec = TaskSpec::Operate { dry_run, operation };
+    let asked = NewOperatorTask {
+        node_id,
+        task: Task { id, spec, expires_at: now.plus_seconds(within) },
+        actor,
+        reason,
+        history: vec![line],
+        audit,
+        idempotency: key,
+    };
+    let id = ctx.store.add_operator_task(now, asked).await?;
+    Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))))
+}
+
+/// The operation within its bounds; an update of the agent without a digest is to the agent that
+/// this control plane gives to new nodes.
+async fn completed(ctx: &Ctx, mut operation: Operation) -> Answer<Operation> {
+    if let Operation::AgentUpdate { version, digest, size_bytes, url, .. } = &mut operation
+        && digest.is_empty()
+    {
+        let agent = ctx.settings.agent.as_ref().ok_or_else(|| {
+            invalid("operation.digest", "this control plane has no agent of its own; name one")
+        })?;
+        version.clone_from(&agent.version);
+        *digest = agent.digest.to_string();
+        *size_bytes = agent.size_bytes;
+        url.clone_from(&agent.url);
+    }
+    operation
+        .check()
+        .map_err(|fault| invalid(&format!("operation.{}", fault.field), fault.reason))?;
+    match &operation {
+        Operation::RefreshTrust { registries } => {
+            for (index, registry) in registries.iter().enumerate() {
+                if !registry.ca_pem.is_empty()
+                    && let Err(error) = validate_ca_bundle(&registry.ca_pem)
+                {
+                    let field = format!("operation.registries.{index}.ca_pem");
+                    return Err(invalid(&field, error.to_string()).into());
+                }
+            }
+        }
+        Operation::AgentUpdate { digest, size_bytes, url, .. } => {
+            served(ctx, digest, *size_bytes, url).await?;
+        }
+        _ => {}
+    }
+    Ok(operation)
+}
+
+/// What this control plane is to serve, it has to have.
+async fn served(ctx: &Ctx, digest: &str, size_bytes: u64, url: &str) -> Answer<()> {
+    let digest: Digest =
+        digest.parse().map_err(|_| invalid("operation.digest", "it is no SHA-256"))?;
+    if url != ArtifactStore::url_path(&digest) {
+        return Ok(());
+    }
+    let artifacts = std::sync::Arc::clone(&ctx.artifacts);
+    let found = tokio::task::spawn_blocking(move || artifacts.get(&digest)).await;
+    match found {
+        Ok(Ok(Some((_, size)))) if size == size_bytes => Ok(()),
+        Ok(Ok(Some((_, size)))) => {
+            Err(invalid("operation.size_bytes", format!("it has {size} bytes")).into())
+        }
+        Ok(Ok(None)) => {
+            let detail = format!("there is no artifact {digest}");
+            Err(problem("artifact_not_found").with_detail(detail).into())
+        }
+        Ok(Err(_)) | Err(_) => Err(problem("internal").into()),
+    }
+}
+
+async fn refuse(
+    ctx: &Ctx,
+    listed: &ListedNode,
+    operation: &Operation,
+    dry_run: bool,
+) -> Answer<()> {
+    let hostname = &listed.node.hostname;
+    let state = listed.node.state;
+    if matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted) {
+        let detail = format!("{hostname} is {state}; its agent's credential was revoked");
+        return Err(problem("node_without_agent").with_detail(detail).into());
+    }
+    if listed.node.heartbeat_at.is_none() {
+        let detail = format!("no agent of {hostname} was ever heard; the node is {state}");
+        return Err(problem("node_without_agent").with_detail(detail).into());
+    }
+    let profile = ctx.store.profile(listed.node.profile_id).await?;
+    if profile.spec.release_mode == ReleaseMode::Handoff && state == NodeState::Active {
+        let detail = format!("profile {} has release_mode=handoff", profile.status.name);
+        return Err(problem("machine_handed_off").with_detail(detail).into());
+    }
+    // A parked run rests, and what parked it may be what the task is to mend.
+    let at_work = |status| matches!(status, RunStatus::Running | RunStatus::Waiting);
+    if let Some(run) = listed.run.as_ref().filter(|run| at_work(run.status))
+        && operation.disturbs()
+        && !dry_run
+    {
+        let detail = format!(
+            "{} would disturb {} run {} of {hostname}, which is {} at step {}",
+            operation.kind(),
+            run.kind,
+            run.id,
+            run.status,
+            run.step
+        );
+        let hint = "wait for the run, or ask for a dry run";
+        return Err(problem("node_has_open_run").with_detail(detail).with_hint(hint).into());
+    }
+    Ok(())
+}
+
+/// `GET /api/v1/nodes/NODE/tasks`: newest first, without the bytes of archives.
+pub(crate) async fn list(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<List<TaskView>>> {
+    let node_id = find(&ctx, &text).await?;
+    let tasks = ctx.store.operator_tasks(node_id, MOST_TASKS).await?;
+    let brief = |task| {
+        let mut view = view(&ctx, task);
+        if let Some(archive) = view.result.as_mut().and_then(|result| result.archive.as_mut()) {
+            archive.data = None;
+        }
+        view
+    };
+    Ok(Json(List { items: tasks.into_iter().map(brief).collect() }))
+}
+
+/// `GET /api/v1/tasks/ID`.
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<TaskView>> {
+    let id: TaskId = text.parse().map_err(|_| {
+        problem("task_not_found").with_detail(format!("{text:?} is no identifier of a task"))
+    })?;
+    Ok(Json(view(&ctx, ctx.store.operator_task(id).await?)))
+}
+
+fn view(ctx: &Ctx, stored: OperatorTask) -> TaskView {
+    let state = state(&stored, ctx.now(), ctx.clock.factor());
+    let OperatorTask { task, node_id, hostname, actor, reason, created_at, .. } = stored;
+    let (dry_run, operation) = match task.spec {
+        TaskSpec::Operate { dry_run, operation } => (dry_run, operation),
+        // Nothing else is stored with an actor.
+        _ => (true, Operation::RepairDrift { gates: Vec::new() }),
+    };
+    TaskView {
+        id: task.id,
+        node_id,
+        hostname,
+        state,
+        dry_run,
+        operation,
+        actor,
+        reason,
+        created_at,
+        expires_at: task.expires_at,
+        taken_at: stored.delivered_at,
+        finished_at: stored.finished_at,
+        result: stored.result,
+    }
+}
+
+/// How a task stands: an agent that has it may take its time, and then counts as lost.
+fn state(task: &OperatorTask, now: Timestamp, factor: f64) -> TaskState {
+    let limit = match &task.task.spec {
+        TaskSpec::Operate { operation, .. } => f64::from(operation.limit_seconds()) * factor,
+        _ => 0.0,
+    };
+    let expires_at = task.task.expires_at;
+    match (&task.result, task.delivered_at) {
+        (Some(result), _) if result.succeeded => TaskState::Done,
+        (Some(_), _) => TaskState::Failed,
+        (None, None) if now > expires_at => TaskState::Expired,
+        (None, None) => TaskState::Queued,
+        (None, Some(_)) if now > expires_at.plus_seconds(limit) => TaskState::Expired,
+        (None, Some(_)) => TaskState::Taken,
+    }
+}

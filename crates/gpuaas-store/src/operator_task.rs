@@ -1,0 +1,162 @@
+//! Tasks that operators give to nodes. They are rows of the same table as those of runs, and
+//! travel, are signed and expire alike; but no run waits for them or is woken by them.
+
+use gpuaas_types::agent::{Task, TaskResult};
+use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::{NodeId, TaskId, Timestamp};
+
+use crate::audit::{IdempotencyKey, NewAudit};
+use crate::db::{Cols, Conn, Val, args};
+use crate::error::StoreError;
+use crate::{Store, audit, timeline};
+
+/// A task to be.
+#[derive(Debug, Clone)]
+pub struct NewOperatorTask {
+    /// The node.
+    pub node_id: NodeId,
+    /// What is to be done, and until when it may be begun.
+    pub task: Task,
+    /// Who asks.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// History.
+    pub history: Vec<TimelineEvent>,
+    /// Who asks, for those who look later.
+    pub audit: NewAudit,
+    /// The request may be repeated under this key.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+/// A task of an operator as it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OperatorTask {
+    /// What is to be done.
+    pub task: Task,
+    /// The node.
+    pub node_id: NodeId,
+    /// Its hostname.
+    pub hostname: String,
+    /// Who asked.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub created_at: Timestamp,
+    /// When the agent fetched it.
+    pub delivered_at: Option<Timestamp>,
+    /// When the result came.
+    pub finished_at: Option<Timestamp>,
+    /// The result.
+    pub result: Option<TaskResult>,
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT node_task.id, node_task.spec, node_task.expires_at, node_task.node_id, \
+             node.hostname, node_task.actor, COALESCE(node_task.reason, ''), \
+             node_task.created_at, node_task.delivered_at, node_task.finished_at, \
+             node_task.result FROM node_task JOIN node ON node.id = node_task.node_id \
+             WHERE node_task.actor IS NOT NULL AND ",
+            $rest
+        )
+    };
+}
+
+fn read(mut cols: Cols<'_>) -> Result<OperatorTask, StoreError> {
+    Ok(OperatorTask {
+        task: Task { id: cols.id(TaskId)?, spec: cols.json()?, expires_at: cols.at()? },
+        node_id: cols.id(NodeId)?,
+        hostname: cols.next()?,
+        actor: cols.next()?,
+        reason: cols.next()?,
+        created_at: cols.at()?,
+        delivered_at: cols.opt_at()?,
+        finished_at: cols.opt_at()?,
+        result: cols.opt_json()?,
+    })
+}
+
+async fn add(
+    conn: &mut Conn,
+    now: Timestamp,
+    asked: &NewOperatorTask,
+) -> Result<TaskId, StoreError> {
+    let NewOperatorTask { node_id, task, actor, reason, history, audit, idempotency } = asked;
+    if let Some(key) = idempotency
+        && !audit::keep(conn, now, key, &task.id).await?
+    {
+        let earlier = audit::replay(conn, key).await?;
+        return earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"));
+    }
+    let made = conn
+        .execute(
+            "INSERT INTO node_task \
+             (id, node_id, run_id, spec, created_at, expires_at, actor, reason) \
+             SELECT $1, node_id, run_id, $3, $4, $5, $6, $7 FROM heartbeat WHERE node_id = $2",
+            vec![
+                task.id.0.into(),
+                node_id.0.into(),
+                Val::json(&task.spec)?,
+                now.into(),
+                task.expires_at.into(),
+                actor.into(),
+                reason.into(),
+            ],
+        )
+        .await?;
+    if made == 0 {
+        let detail = format!("no agent of node {node_id} was ever heard");
+        return Err(StoreError::conflict("node_without_agent", detail));
+    }
+    timeline::append(conn, history.iter().map(|event| (*node_id, event))).await?;
+    audit::append(conn, now, audit).await?;
+    Ok(task.id)
+}
+
+impl Store {
+    /// Gives a task to a node; answers its identifier, or that of the earlier request with the
+    /// same key.
+    ///
+    /// # Errors
+    /// `node_without_agent`, `idempotency_key_reused`, or the database's. In each case nothing
+    /// was made.
+    pub async fn add_operator_task(
+        &self,
+        now: Timestamp,
+        asked: NewOperatorTask,
+    ) -> Result<TaskId, StoreError> {
+        let node_id = asked.node_id;
+        let id =
+            self.write(move |conn| Box::pin(async move { add(conn, now, &asked).await })).await?;
+        self.signal_task(node_id);
+        Ok(id)
+    }
+
+    /// A task of an operator.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or the database's.
+    pub async fn operator_task(&self, id: TaskId) -> Result<OperatorTask, StoreError> {
+        let row = self.reader().await?.first(select!("node_task.id = $1"), args![id.0]).await?;
+        read(row.ok_or_else(|| StoreError::not_found("task", id))?.cols())
+    }
+
+    /// The latest tasks that operators gave to a node, newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn operator_tasks(
+        &self,
+        node_id: NodeId,
+        limit: i64,
+    ) -> Result<Vec<OperatorTask>, StoreError> {
+        let sql = select!(
+            "node_task.node_id = $1 ORDER BY node_task.created_at DESC, node_task.id DESC LIMIT $2"
+        );
+        let rows = self.reader().await?.all(sql, args![node_id.0, limit]).await?;
+        rows.iter().map(|row| read(row.cols())).collect()
+    }
+}

@@ -1,0 +1,230 @@
+//! The bounds of an operation's parameters.
+
+use super::{Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS};
+use crate::agent::Gate;
+
+/// Registries in one task.
+const MOST_REGISTRIES: usize = 32;
+/// Mirrors of a registry.
+const MOST_MIRRORS: usize = 8;
+/// Bytes of certificates of a registry.
+const MOST_PEM_BYTES: usize = 64 << 10;
+/// Names of packages in each list.
+const MOST_PACKAGES: usize = 200;
+/// Units whose journal is wanted.
+const MOST_UNITS: usize = 32;
+/// Last lines of a journal.
+const MOST_JOURNAL_LINES: u32 = 20_000;
+/// Bytes of an archive: least, and most.
+const ARCHIVE_BYTES: (u32, u32) = (64 << 10, 64 << 20);
+/// Longest wait for another one that installs packages, in seconds.
+const MOST_LOCK_SECONDS: u32 = 1800;
+/// Bytes of an agent's executable.
+const MOST_AGENT_BYTES: u64 = 64 << 20;
+/// Seconds in which a new agent has to be heard: least, and most.
+const CONFIRM_SECONDS: (u32, u32) = (5, 900);
+
+fn fault(field: impl Into<String>, reason: impl Into<String>) -> Result<(), OperationFault> {
+    Err(OperationFault { field: field.into(), reason: reason.into() })
+}
+
+/// See [`Operation::check`].
+pub(super) fn check(operation: &Operation) -> Result<(), OperationFault> {
+    match operation {
+        Operation::Service { unit, .. } => service(unit),
+        Operation::RepairDrift { gates } => {
+            if gates.len() > Gate::ALL.len() {
+                return fault("gates", format!("there are {} gates", Gate::ALL.len()));
+            }
+            Ok(())
+        }
+        Operation::RefreshTrust { registries } => trust(registries),
+        Operation::UpdatePackages { packages, along, hold, lock_seconds, .. } => {
+            if *lock_seconds > MOST_LOCK_SECONDS {
+                return fault("lock_seconds", format!("at most {MOST_LOCK_SECONDS}"));
+            }
+            packages_of(packages, along, hold)
+        }
+        Operation::CollectDiagnostics { units, journal_lines, most_bytes } => {
+            diagnostics(units, *journal_lines, *most_bytes)
+        }
+        Operation::AgentUpdate { version, digest, size_bytes, url, confirm_seconds } => {
+            update(version, digest, *size_bytes, url, *confirm_seconds)
+        }
+    }
+}
+
+fn service(unit: &str) -> Result<(), OperationFault> {
+    if SERVICE_UNITS.contains(&unit) {
+        return Ok(());
+    }
+    fault("unit", format!("only these may be changed: {}", SERVICE_UNITS.join(", ")))
+}
+
+fn trust(registries: &[Registry]) -> Result<(), OperationFault> {
+    if registries.is_empty() || registries.len() > MOST_REGISTRIES {
+        return fault("registries", format!("1 to {MOST_REGISTRIES} are wanted"));
+    }
+    for (index, registry) in registries.iter().enumerate() {
+        let field = |name: &str| format!("registries.{index}.{name}");
+        let Registry { host, ca_pem, mirrors } = registry;
+        if !is_host(host) {
+            return fault(field("host"), "HOST or HOST:PORT is wanted");
+        }
+        if registries.iter().take(index).any(|other| other.host == *host) {
+            return fault(field("host"), "it is named twice");
+        }
+        if ca_pem.len() > MOST_PEM_BYTES {
+            return fault(field("ca_pem"), format!("at most {MOST_PEM_BYTES} bytes"));
+        }
+        if !ca_pem.is_empty() && !ca_pem.contains("-----BEGIN CERTIFICATE-----") {
+            return fault(field("ca_pem"), "it holds no certificate");
+        }
+        if ca_pem.contains("PRIVATE KEY") {
+            return fault(field("ca_pem"), "it holds a private key; only certificates belong here");
+        }
+        if mirrors.len() > MOST_MIRRORS {
+            return fault(field("mirrors"), format!("at most {MOST_MIRRORS}"));
+        }
+        if mirrors.iter().any(|url| !is_url(url)) {
+            return fault(field("mirrors"), "http or https URLs are wanted");
+        }
+        if ca_pem.is_empty() && mirrors.is_empty() {
+            return fault(field("ca_pem"), "certificates, mirrors or both are wanted");
+        }
+    }
+    Ok(())
+}
+
+fn packages_of(
+    packages: &[PackageTarget],
+    along: &[String],
+    hold: &[String],
+) -> Result<(), OperationFault> {
+    if packages.is_empty() {
+        return fault("packages", "name one at least");
+    }
+    for (field, length) in
+        [("packages", packages.len()), ("along", along.len()), ("hold", hold.len())]
+    {
+        if length > MOST_PACKAGES {
+            return fault(field, format!("at most {MOST_PACKAGES}"));
+        }
+    }
+    for (index, package) in packages.iter().enumerate() {
+        if !is_package(&package.name) {
+            return fault(format!("packages.{index}.name"), "it is no name of a package");
+        }
+        if package.version.as_deref().is_some_and(|version| !is_package_version(version)) {
+            return fault(format!("packages.{index}.version"), "it is no version of a package");
+        }
+        if packages.iter().take(index).any(|other| other.name == package.name) {
+            return fault(format!("packages.{index}.name"), "it is named twice");
+        }
+        if hold.contains(&package.name) {
+            return fault(format!("packages.{index}.name"), "it is held back too");
+        }
+    }
+    for (field, names) in [("along", along), ("hold", hold)] {
+        if let Some(index) = names.iter().position(|name| !is_package(name)) {
+            return fault(format!("{field}.{index}"), "it is no name of a package");
+        }
+    }
+    Ok(())
+}
+
+fn diagnostics(units: &[String], lines: u32, bytes: u32) -> Result<(), OperationFault> {
+    if units.len() > MOST_UNITS {
+        return fault("units", format!("at most {MOST_UNITS}"));
+    }
+    if let Some(index) = units.iter().position(|unit| !is_unit(unit)) {
+        return fault(format!("units.{index}"), "it is no name of a unit");
+    }
+    if lines == 0 || lines > MOST_JOURNAL_LINES {
+        return fault("journal_lines", format!("1 to {MOST_JOURNAL_LINES}"));
+    }
+    let (least, most) = ARCHIVE_BYTES;
+    if !(least..=most).contains(&bytes) {
+        return fault("most_bytes", format!("{least} to {most}"));
+    }
+    Ok(())
+}
+
+fn update(
+    version: &str,
+    digest: &str,
+    size_bytes: u64,
+    url: &str,
+    confirm_seconds: u32,
+) -> Result<(), OperationFault> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b".+-~".contains(&b);
+    if !(1..=64).contains(&version.len()) || !version.bytes().all(plain) {
+        return fault("version", "1 to 64 letters, digits and .+-~ are wanted");
+    }
+    if digest.len() != 64
+        || !digest.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    {
+        return fault("digest", "64 hexadecimal digits are wanted");
+    }
+    if size_bytes == 0 || size_bytes > MOST_AGENT_BYTES {
+        return fault("size_bytes", format!("1 to {MOST_AGENT_BYTES}"));
+    }
+    let is_path =
+        url.starts_with('/') && url.len() <= 500 && url.bytes().all(|b| b.is_ascii_graphic());
+    if !is_path && !is_url(url) {
+        return fault("url", "a path of the control plane, or an http or https URL is wanted");
+    }
+    let (least, most) = CONFIRM_SECONDS;
+    if !(least..=most).contains(&confirm_seconds) {
+        return fault("confirm_seconds", format!("{least} to {most}"));
+    }
+    Ok(())
+}
+
+/// `HOST` or `HOST:PORT`; also the name of a folder.
+fn is_host(text: &str) -> bool {
+    let (host, port) = text.split_once(':').map_or((text, None), |(h, p)| (h, Some(p)));
+    let label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    (1..=253).contains(&host.len())
+        && host.split('.').all(label)
+        && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+/// An URL that needs no quoting anywhere.
+fn is_url(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    rest.is_some_and(|rest| {
+        let host = rest.split('/').next().unwrap_or_default();
+        text.len() <= 500
+            && is_host(host)
+            && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~/:%".contains(&b))
+    })
+}
+
+/// deb-control(5): at least two of a-z, 0-9 and `+-.`, the first no sign.
+fn is_package(text: &str) -> bool {
+    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    (2..=128).contains(&text.len())
+        && text.bytes().next().is_some_and(letter)
+        && text.bytes().all(|b| letter(b) || b"+-.".contains(&b))
+}
+
+/// deb-version(7).
+fn is_package_version(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text.bytes().next().is_some_and(|b| b.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".+-~:".contains(&b))
+}
+
+/// systemd.unit(5): letters, digits and `:-_.\@`, with a suffix.
+#[must_use]
+pub fn is_unit(text: &str) -> bool {
+    (3..=255).contains(&text.len())
+        && text.contains('.')
+        && !text.starts_with(['-', '.'])
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b))
+}

@@ -1,0 +1,126 @@
+use super::*;
+
+fn read(text: &str) -> Result<Operation, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+fn refused(text: &str) -> String {
+    read(text).unwrap().check().unwrap_err().field
+}
+
+#[test]
+fn what_reaches_a_host_cannot_be_stopped() {
+    for unit in ["ssh.service", "sshd.service", "gpuaas-node-agent.service", "network.target", "-x"]
+    {
+        assert_eq!(
+            refused(&format!(r#"{{"kind":"service","action":"stop","unit":"{unit}"}}"#)),
+            "unit"
+        );
+    }
+    for unit in SERVICE_UNITS {
+        let text = format!(r#"{{"kind":"service","action":"restart","unit":"{unit}"}}"#);
+        assert!(read(&text).unwrap().check().is_ok());
+        assert!(is_unit(unit));
+    }
+    assert!(read(r#"{"kind":"service","action":"mask","unit":"nginx.service"}"#).is_err());
+    assert!(
+        read(r#"{"kind":"service","action":"stop","unit":"nginx.service","shell":"x"}"#).is_err()
+    );
+    assert!(read(r#"{"kind":"shell","command":"true"}"#).is_err());
+}
+
+#[test]
+fn every_bound_is_named() {
+    let digest = "a".repeat(64);
+    let cases = [
+        (r#"{"kind":"refresh_trust","registries":[]}"#.to_owned(), "registries"),
+        (
+            r#"{"kind":"refresh_trust","registries":[{"host":"../etc","mirrors":["https://m"]}]}"#
+                .to_owned(),
+            "registries.0.host",
+        ),
+        (
+            r#"{"kind":"refresh_trust","registries":[{"host":"r:0","mirrors":["https://m"]}]}"#
+                .to_owned(),
+            "registries.0.host",
+        ),
+        (
+            r#"{"kind":"refresh_trust","registries":[{"host":"r"}]}"#.to_owned(),
+            "registries.0.ca_pem",
+        ),
+        (
+            r#"{"kind":"refresh_trust","registries":[{"host":"r","ca_pem":"PRIVATE KEY"}]}"#
+                .to_owned(),
+            "registries.0.ca_pem",
+        ),
+        (
+            r#"{"kind":"refresh_trust","registries":[{"host":"r","mirrors":["https://m\"]\nx"]}]}"#
+                .to_owned(),
+            "registries.0.mirrors",
+        ),
+        (r#"{"kind":"update_packages","packages":[]}"#.to_owned(), "packages"),
+        (r#"{"kind":"update_packages","packages":[{"name":"-y"}]}"#.to_owned(), "packages.0.name"),
+        (
+            r#"{"kind":"update_packages","packages":[{"name":"ab","version":"-o"}]}"#.to_owned(),
+            "packages.0.version",
+        ),
+        (
+            r#"{"kind":"update_packages","packages":[{"name":"ab"},{"name":"ab"}]}"#.to_owned(),
+            "packages.1.name",
+        ),
+        (
+            r#"{"kind":"update_packages","packages":[{"name":"ab"}],"hold":["ab"]}"#.to_owned(),
+            "packages.0.name",
+        ),
+        (
+            r#"{"kind":"update_packages","packages":[{"name":"ab"}],"along":["A"]}"#.to_owned(),
+            "along.0",
+        ),
+        (
+            r#"{"kind":"update_packages","packages":[{"name":"ab"}],"lock_seconds":9999}"#
+                .to_owned(),
+            "lock_seconds",
+        ),
+        (r#"{"kind":"collect_diagnostics","units":["x"]}"#.to_owned(), "units.0"),
+        (r#"{"kind":"collect_diagnostics","journal_lines":0}"#.to_owned(), "journal_lines"),
+        (r#"{"kind":"collect_diagnostics","most_bytes":1}"#.to_owned(), "most_bytes"),
+        (r#"{"kind":"agent_update"}"#.to_owned(), "version"),
+        (
+            format!(
+                r#"{{"kind":"agent_update","version":"1","digest":"{digest}","size_bytes":0,"url":"/a"}}"#
+            ),
+            "size_bytes",
+        ),
+        (
+            format!(
+                r#"{{"kind":"agent_update","version":"1","digest":"{digest}","size_bytes":1,"url":"file:///a"}}"#
+            ),
+            "url",
+        ),
+        (
+            format!(
+                r#"{{"kind":"agent_update","version":"1","digest":"{digest}","size_bytes":1,"url":"/a","confirm_seconds":1}}"#
+            ),
+            "confirm_seconds",
+        ),
+    ];
+    for (text, field) in cases {
+        assert_eq!(refused(&text), field, "{text}");
+    }
+}
+
+#[test]
+fn defaults_are_within_bounds() {
+    for text in [
+        r#"{"kind":"repair_drift"}"#,
+        r#"{"kind":"collect_diagnostics"}"#,
+        r#"{"kind":"update_packages","packages":[{"name":"libc6","version":"2.39-0ubuntu8.4"}]}"#,
+        r#"{"kind":"refresh_trust","registries":[{"host":"registry.example:5000","mirrors":["https://mirror.example/v2"]}]}"#,
+    ] {
+        let operation = read(text).unwrap();
+        assert_eq!(operation.check(), Ok(()));
+        let again: Operation =
+            serde_json::from_value(serde_json::to_value(&operation).unwrap()).unwrap();
+        assert_eq!(again, operation);
+    }
+}

@@ -1,0 +1,42 @@
+//! Tasks of nodes.
+
+use gpuaas_types::api::List;
+use gpuaas_types::task::{TaskRequest, TaskView};
+
+use super::ApiClient;
+use crate::failure::Failure;
+
+impl ApiClient {
+    /// `POST /api/v1/nodes/KEY/tasks`; `key` lets the request be repeated.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn give_task(
+        &self,
+        node: &str,
+        body: &TaskRequest,
+        key: Option<&str>,
+    ) -> Result<TaskView, Failure> {
+        let mut request = self.http.post(self.url(&["nodes", node, "tasks"])?).json(body);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        self.answer(request).await
+    }
+
+    /// `GET /api/v1/nodes/KEY/tasks`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn tasks(&self, node: &str) -> Result<List<TaskView>, Failure> {
+        self.get(&["nodes", node, "tasks"]).await
+    }
+
+    /// `GET /api/v1/tasks/ID`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn task(&self, id: &str) -> Result<TaskView, Failure> {
+        self.get(&["tasks", id]).await
+    }
+}
