@@ -16,7 +16,7 @@
 //! the newest event, and only then may a run leave its first step: it starts with reads of its
 //! own, so what happened before does not matter, and nothing after is missed.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use gpuaas_store::{ObservedEvent, StoreError, WatchBatch, WatchLease, Watched};
@@ -101,6 +101,7 @@ pub(crate) async fn watch(shared: Arc<Shared>, site_id: SiteId) {
         shared: Arc::clone(&shared),
         lease,
         cursor: None,
+        pages: BTreeMap::new(),
         seen: VecDeque::new(),
         seen_set: HashSet::new(),
         health: String::new(),
@@ -121,19 +122,13 @@ struct Watcher {
     shared: Arc<Shared>,
     lease: WatchLease,
     cursor: Option<i64>,
+    /// Pages of a look that has not come to the end of the feed yet, by id.
+    pages: BTreeMap<u64, Event>,
     seen: VecDeque<u64>,
     seen_set: HashSet<u64>,
     health: String,
     renewed_at: Timestamp,
     term: f64,
-}
-
-/// What one question to the feed gave.
-enum Read {
-    /// Where the feed ends: whoever begins to watch takes in nothing older.
-    End,
-    /// Events not seen before, by id; whether they reach the end.
-    Page { fresh: Vec<Event>, last: bool },
 }
 
 impl Watcher {
@@ -166,36 +161,25 @@ impl Watcher {
         self.shared.store.renew_watch(&self.lease, now.plus_seconds(self.term)).await
     }
 
-    /// One look at the feed, a page at a time: an answer that is lost on the way takes no earlier
-    /// page with it, or a long backlog would never be read from a region that loses some answers.
-    /// `false`: MAAS did not answer.
+    /// One look at the feed. `false`: MAAS did not answer.
     async fn look(&mut self) -> Result<bool, StoreError> {
-        loop {
-            let read = match self.shared.sites.get(self.lease.site_id).await {
-                Ok(site) => self.read_feed(&site).await,
-                Err(error) => Err(error),
-            };
-            self.note_health(&read).await?;
-            match read {
-                Ok(Read::End) => {
-                    self.anchor().await?;
-                    return Ok(true);
-                }
-                Ok(Read::Page { fresh, last }) => {
-                    self.apply(fresh).await?;
-                    if last {
-                        return Ok(true);
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(site_id = %self.lease.site_id, %error, "the event feed is silent");
-                    return Ok(false);
-                }
+        let read = match self.shared.sites.get(self.lease.site_id).await {
+            Ok(site) => self.read_feed(&site).await,
+            Err(error) => Err(error),
+        };
+        self.note_health(&read).await?;
+        match read {
+            Ok(Some(events)) => self.apply(events).await?,
+            Ok(None) => self.anchor().await?,
+            Err(error) => {
+                tracing::warn!(site_id = %self.lease.site_id, %error, "the event feed is silent");
+                return Ok(false);
             }
         }
+        Ok(true)
     }
 
-    async fn note_health(&mut self, read: &Result<Read, CallError>) -> Result<(), StoreError> {
+    async fn note_health<T>(&mut self, read: &Result<T, CallError>) -> Result<(), StoreError> {
         let (health, detail) = match read {
             Ok(_) => ("ok", String::new()),
             Err(error) => (error.code(), error.to_string()),
@@ -208,8 +192,12 @@ impl Watcher {
         Ok(())
     }
 
-    /// What follows the cursor, oldest first; the first time only where the feed ends.
-    async fn read_feed(&mut self, site: &Site) -> Result<Read, CallError> {
+    /// Everything new in the feed, oldest first; none on the first look, which only finds the end.
+    ///
+    /// A page that is lost takes no earlier page with it: from a region that loses some answers a
+    /// long feed would never be read. Yet nothing is taken in before the end is reached, because
+    /// what a machine was some pages ago is not what it is.
+    async fn read_feed(&mut self, site: &Site) -> Result<Option<Vec<Event>>, CallError> {
         let Some(cursor) = self.cursor else {
             // In this order: a machine bound after the question was asked changes only later.
             let newest = newest(site).await?;
@@ -224,20 +212,28 @@ impl Watcher {
                 }
             };
             known.into_iter().for_each(|id| self.remember(id));
-            return Ok(Read::End);
+            return Ok(None);
         };
-        let query = EventQuery {
-            after: Some(cursor.unsigned_abs().saturating_sub(u64::from(OVERLAP))),
-            level: Some(EventLevel::Debug),
-            limit: Some(PAGE),
-            ..EventQuery::default()
-        };
-        let page = site.call(|client| async move { client.events(&query).await }).await?;
-        let last = page.events.len() < PAGE as usize;
-        let mut fresh = page.events;
-        fresh.retain(|event| !self.seen_set.contains(&event.id));
-        fresh.sort_unstable_by_key(|event| event.id);
-        Ok(Read::Page { last: last || fresh.is_empty(), fresh })
+        let overlapping = cursor.unsigned_abs().saturating_sub(u64::from(OVERLAP));
+        let mut after = self.pages.last_key_value().map_or(overlapping, |(id, _)| *id);
+        loop {
+            let query = EventQuery {
+                after: Some(after),
+                level: Some(EventLevel::Debug),
+                limit: Some(PAGE),
+                ..EventQuery::default()
+            };
+            let page = site.call(|client| async move { client.events(&query).await }).await?;
+            let full = page.events.len() >= PAGE as usize;
+            after = page.events.iter().map(|e| e.id).max().unwrap_or(after);
+            self.pages.extend(page.events.into_iter().map(|event| (event.id, event)));
+            if !full {
+                break;
+            }
+        }
+        let mut fresh = std::mem::take(&mut self.pages);
+        fresh.retain(|id, _| !self.seen_set.contains(id));
+        Ok(Some(fresh.into_values().collect()))
     }
 
     /// Whether runs were open when the feed was last read, so that what happened since matters.

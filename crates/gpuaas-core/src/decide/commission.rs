@@ -95,17 +95,21 @@ pub fn commission(s: &Snapshot<'_>) -> Decision {
         }
         status::FAILED_COMMISSIONING | status::FAILED_TESTING => failed(s, number, scripts),
         status::NEW | status::BROKEN => carry(s, scripts),
-        other => park(
-            s,
-            "machine_taken",
-            format!(
-                "MAAS says {}: someone changed the machine while it was to be commissioned",
-                status::label(other)
-            ),
-            Owner::InfraOperator,
-            "release it in MAAS, then resume the run",
-        ),
+        other => confirmed_machine(s).map_or_else(|decision| decision, |_| taken(s, other)),
     }
+}
+
+fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
+    park(
+        s,
+        "machine_taken",
+        format!(
+            "MAAS says {}: someone changed the machine while it was to be commissioned",
+            status::label(number)
+        ),
+        Owner::InfraOperator,
+        "release it in MAAS, then resume the run",
+    )
 }
 
 /// The intent of this step, where its fate is not that MAAS took it.

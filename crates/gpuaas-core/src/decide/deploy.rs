@@ -5,7 +5,9 @@ use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{Step, Timestamp};
 
 use super::release::release_to_ready;
-use super::{advance, drive, park, park_with_evidence, read, wait, wait_for_maas, warned};
+use super::{
+    advance, confirmed_machine, drive, park, park_with_evidence, read, wait, wait_for_maas, warned,
+};
 use crate::effect::Effect;
 use crate::failure::{self, Retry};
 use crate::policy;
@@ -114,7 +116,12 @@ fn reverted(s: &Snapshot<'_>, since: Timestamp) -> Decision {
     )
 }
 
+/// Somebody else has the machine. The feed's word alone does not say so: it may tell what was before
+/// the last read.
 fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
+    if let Err(decision) = confirmed_machine(s) {
+        return decision;
+    }
     if let Some(decision) = begun_again(s) {
         return decision;
     }

@@ -34,6 +34,20 @@ fn a_deployment_is_asked_for_once_and_its_edges_are_maas_own() {
 }
 
 #[test]
+fn the_feeds_word_alone_takes_no_machine_away() {
+    for step in [Step::Deploy, Step::FirstBoot] {
+        let mut case = deploying();
+        case.run.step = step;
+        // An event from before the last read, which came late.
+        let seen = case.observation.as_mut().unwrap();
+        (seen.status, seen.status_at) = (status::COMMISSIONING, at(4.0));
+        assert_eq!(case.decide(), Decision::Read(Read::Machine), "{step}");
+        let still = case.read(machine(status::COMMISSIONING), 5.0);
+        assert_eq!(parked(&still.decide()), "machine_taken", "{step}");
+    }
+}
+
+#[test]
 fn an_unknown_deploy_is_never_repeated_while_it_may_have_happened() {
     let case =
         Case::new(Step::Deploy).read(machine(status::READY), 1.0).intent(deploy(), 2.0, unknown());
