@@ -27,7 +27,8 @@ test_settings() {
     refused "is no host of the guests' subnet" settings GPUAAS_SLICE_GATEWAY=10.100.0.1/16
     refused "names a host and no subnet" settings GPUAAS_SLICE_GUEST_SUBNET=10.100.0.9/24
     refused "8 HCAs with 2 each have 16" settings GPUAAS_SLICE_VFS_PER_HCA=2
-    refused "four hexadecimal digits" settings GPUAAS_SLICE_VF_DEVICE=0x101e
+    refused "four hexadecimal digits" settings GPUAAS_SLICE_GPU_VENDOR=0x10de
+    refused "two, four or six hexadecimal digits" settings GPUAAS_SLICE_HCA_CLASS=207
 }
 
 test_kernel_arguments() {
@@ -67,6 +68,33 @@ test_fabric_vfs_and_vfio() {
     use h200-slice-vm
     passes fabric-vfs
     said "unchanged /etc/systemd/system/gpuaas-slice-fabric-vfs.service"
+}
+
+# The kernel shows sriov_totalvfs before the driver is there, and refuses functions until it is. Of
+# InfiniBand the device and the link are brought by further drivers.
+test_fabric_vfs_wait_for_the_driver() {
+    use h200-slice-vm
+    passes settings
+    local lost=$root/sys/bus/pci/devices/0000:34:00.0 one
+    for one in driver net infiniband; do
+        mv -- "$lost/$one" "$work/$one"
+        if phase fabric-vfs; then wrong "an HCA without its $one was taken"; fi
+        said "7 adapters with SR-IOV and their driver, 8 wanted"
+        mv -- "$work/$one" "$lost/$one"
+    done
+    twice fabric-vfs
+}
+
+# Another fabric than InfiniBand has no GUIDs.
+test_fabric_vfs_of_ethernet() {
+    use h200-slice-vm
+    local ethernet=(GPUAAS_SLICE_HCA_CLASS=0200 GPUAAS_SLICE_HCA_COUNT=1 GPUAAS_SLICE_VF_COUNT=1)
+    twice settings "${ethernet[@]}"
+    twice fabric-vfs "${ethernet[@]}"
+    [[ $(<"$root/sys/bus/pci/devices/0000:00:01.0/sriov_numvfs") == 1 ]] || wrong "the Ethernet adapter has no function"
+    ! grep -q node_guid "$root/run/fixture/log" || wrong "an Ethernet function got a GUID"
+    twice vfio-devices "${ethernet[@]}"
+    [[ $(driver_of 0000:00:01.1) == vfio-pci && $(driver_of 0000:13:00.0) == vfio-pci ]] || wrong "not bound to vfio-pci"
 }
 
 # NVIDIA's driver has the GUIDs in sysfs.

@@ -23,8 +23,11 @@ gateway_number=$(ip_number "$gateway")
     fail "the DHCP range has $((last - first + 1)) addresses for $GPUAAS_SLICE_GPU_COUNT GPUs"
 ((GPUAAS_SLICE_VF_COUNT == GPUAAS_SLICE_VFS_PER_HCA * GPUAAS_SLICE_HCA_COUNT)) ||
     fail "GPUAAS_SLICE_VF_COUNT is $GPUAAS_SLICE_VF_COUNT, and $GPUAAS_SLICE_HCA_COUNT HCAs with $GPUAAS_SLICE_VFS_PER_HCA each have $((GPUAAS_SLICE_VFS_PER_HCA * GPUAAS_SLICE_HCA_COUNT))"
-for name in GPUAAS_SLICE_GPU_VENDOR GPUAAS_SLICE_HCA_VENDOR GPUAAS_SLICE_VF_DEVICE; do
+for name in GPUAAS_SLICE_GPU_VENDOR GPUAAS_SLICE_HCA_VENDOR; do
     [[ ${!name} =~ ^[0-9a-f]{4}$ ]] || fail "$name is ${!name}, not four hexadecimal digits"
+done
+for name in GPUAAS_SLICE_GPU_CLASS GPUAAS_SLICE_HCA_CLASS; do
+    [[ ${!name} =~ ^([0-9a-f]{2}){1,3}$ ]] || fail "$name is ${!name}, not two, four or six hexadecimal digits"
 done
 for name in GPUAAS_SLICE_IOMMU_ARGUMENT GPUAAS_SLICE_PASSTHROUGH_ARGUMENT; do
     [[ ${!name} =~ ^[a-z0-9_.]+=[A-Za-z0-9_,]+$ ]] || fail "$name is ${!name}, not NAME=VALUE"
@@ -33,7 +36,7 @@ done
 settings() {
     local name
     printf '# Written by %s.\n' "${GPUAAS_BUNDLE%@*}"
-    for name in GPU_VENDOR GPU_COUNT HCA_VENDOR HCA_COUNT VFS_PER_HCA BRIDGE GATEWAY GUEST_SUBNET OVS_DATAPATH; do
+    for name in GPU_VENDOR GPU_CLASS GPU_COUNT HCA_VENDOR HCA_CLASS HCA_COUNT VFS_PER_HCA BRIDGE GATEWAY GUEST_SUBNET OVS_DATAPATH; do
         name=GPUAAS_SLICE_$name
         printf '%s=%s\n' "$name" "${!name}"
     done

@@ -63,13 +63,19 @@ pub(crate) fn look(
         HostCheck::PciPresent { vendor, device, count } => {
             pci::present(facts, vendor, device.as_deref(), *count)
         }
-        HostCheck::DriverBound { vendor, device, class, driver, count } => {
-            let which = pci::Which { vendor, device: device.as_deref(), class: class.as_deref() };
+        HostCheck::DriverBound { vendor, device, class, virtual_only, driver, count } => {
+            let which = pci::Which {
+                vendor,
+                device: device.as_deref(),
+                class: class.as_deref(),
+                virtual_only: *virtual_only,
+            };
             pci::driver_bound(facts, which, driver, *count)
         }
         HostCheck::IommuGroupsWhole { driver } => pci::groups_whole(facts, driver),
         HostCheck::VirtualFunctions { vendor, class, each, count } => {
-            let which = pci::Which { vendor, device: None, class: class.as_deref() };
+            let which =
+                pci::Which { vendor, device: None, class: class.as_deref(), virtual_only: false };
             pci::virtual_functions(facts, which, *each, *count)
         }
         HostCheck::AcsIsolates { driver } => pci::acs_isolates(root, facts, driver),

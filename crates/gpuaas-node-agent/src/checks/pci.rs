@@ -15,6 +15,8 @@ pub(super) struct Which<'a> {
     pub(super) device: Option<&'a str>,
     /// Begin of the class, hexadecimal; none: any.
     pub(super) class: Option<&'a str>,
+    /// Virtual ones only.
+    pub(super) virtual_only: bool,
 }
 
 impl Which<'_> {
@@ -26,6 +28,7 @@ impl Which<'_> {
         same(self.vendor, &function.vendor)
             && self.device.is_none_or(|device| same(device, &function.device))
             && self.class.is_none_or(|begin| class.starts_with(&begin.to_ascii_lowercase()))
+            && (!self.virtual_only || function.physical_function.is_some())
     }
 }
 
@@ -37,7 +40,7 @@ fn driver(function: &PciFunction) -> &str {
 }
 
 pub(super) fn present(facts: &HostFacts, vendor: &str, device: Option<&str>, count: u32) -> Seen {
-    let which = Which { vendor, device, class: None };
+    let which = Which { vendor, device, class: None, virtual_only: false };
     enough(facts.pci.iter().filter(|function| which.matches(function)).count(), count)
 }
 
@@ -180,13 +183,31 @@ mod tests {
             function("0000:3b:00.0", "030200", "nvidia", 2),
             function("0000:05:00.0", "068000", "nvidia-nvswitch", 3),
         ]));
-        let gpus = Which { vendor: "10DE", device: None, class: Some("0302") };
+        let gpus = Which { vendor: "10DE", device: None, class: Some("0302"), virtual_only: false };
         let (passed, seen) = driver_bound(&facts, gpus, "vfio-pci", 2);
         assert_eq!((passed, seen.as_str()), (false, "2 found, 2 wanted; 0000:3b:00.0 has nvidia"));
         let (passed, _) =
             driver_bound(&facts, Which { class: Some("0680"), ..gpus }, "nvidia-nvswitch", 1);
         assert!(passed);
         assert!(!driver_bound(&facts, Which { class: Some("0c"), ..gpus }, "vfio-pci", 1).0);
+    }
+
+    /// NVMe's virtual functions are of the vendor, device and class of their physical one.
+    #[test]
+    fn virtual_functions_are_told_from_their_physical_one() {
+        let facts = facts(&serde_json::json!([
+            {"address": "0000:41:00.0", "vendor": "1b36", "class": "010802", "driver": "nvme"},
+            {"address": "0000:41:00.1", "vendor": "1b36", "class": "010802", "driver": "vfio-pci",
+                "physical_function": "0000:41:00.0"},
+        ]));
+        let which = Which { vendor: "1b36", device: None, class: Some("0108"), virtual_only: true };
+        assert_eq!(
+            driver_bound(&facts, which, "vfio-pci", 1),
+            (true, "1 found, 1 wanted".to_owned())
+        );
+        let (passed, seen) =
+            driver_bound(&facts, Which { virtual_only: false, ..which }, "vfio-pci", 1);
+        assert!(!passed && seen.contains("0000:41:00.0 has nvme"), "{seen}");
     }
 
     #[test]
@@ -220,7 +241,8 @@ mod tests {
                 "class": "020000", "virtual_functions": 0});
             let mut functions = vec![ethernet, physical(said)];
             functions.extend(children.iter().map(|n| child(*n)));
-            let adapters = Which { vendor: "15b3", device: None, class: Some("0207") };
+            let adapters =
+                Which { vendor: "15b3", device: None, class: Some("0207"), virtual_only: false };
             virtual_functions(&facts(&functions.into()), adapters, 2, 1)
         };
         assert!(verdict(2, &[1, 2]).0);

@@ -56,6 +56,9 @@ pub enum HostCheck {
         /// Begin of the class, such as `03` for displays; none: any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         class: Option<String>,
+        /// Only virtual functions count; their physical one may have the same vendor and device.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        virtual_only: bool,
         /// The driver.
         driver: String,
         /// How many.
@@ -169,6 +172,9 @@ impl HostCheck {
             Self::InfinibandUp { .. } => "infiniband".to_owned(),
             Self::PackageInstalled { package } => format!("package {package}"),
             Self::UnitActive { unit } => format!("unit {unit}"),
+            Self::DriverBound { vendor, driver, virtual_only: true, .. } => {
+                format!("driver {driver} of virtual functions of {vendor}")
+            }
             Self::DriverBound { vendor, device, driver, .. } => {
                 format!("driver {driver} of {vendor}:{}", device.as_deref().unwrap_or("any"))
             }
