@@ -386,6 +386,10 @@ impl HostRoot {
                 return None;
             }
             let at = format!("sys/block/{name}");
+            // One path of several to an NVMe namespace, which is there as a disk of its own.
+            if self.line(format!("{at}/hidden")).as_deref() == Some("1") {
+                return None;
+            }
             let sectors: Option<u64> = self.number(format!("{at}/size"));
             Some(BlockDevice {
                 model: self.line(format!("{at}/device/model")),

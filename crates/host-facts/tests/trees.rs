@@ -53,6 +53,10 @@ fn gpu_server(root: &Path) {
     put(root, "sys/block/nvme0n1/size", "7501476528\n");
     put(root, "sys/block/nvme0n1/device/model", "Dell Ent NVMe CM7 U.2 RI 3.84TB          \n");
     put(root, "sys/block/nvme0n1/queue/rotational", "0\n");
+    put(root, "sys/block/nvme0n1/hidden", "0\n");
+    // NVMe's multipath: the path is hidden, the namespace is the disk.
+    put(root, "sys/block/nvme0c0n1/size", "7501476528\n");
+    put(root, "sys/block/nvme0c0n1/hidden", "1\n");
     put(root, "sys/block/loop0/size", "8\n");
     put(root, "proc/mounts", "/dev/nvme0n1p2 / ext4 rw,relatime 0 0\n");
     put(root, "sys/fs/cgroup/system.slice/ssh.service/cgroup.procs", "1\n");
