@@ -20,6 +20,7 @@ mod proc;
 mod real_host;
 mod setup;
 mod suite;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,7 @@ Commands:
   lint [PART]   Check the sources; parts: house, graph, fmt, clippy (default: all)
   agent         Build the node agent as nodes get it: one static executable
   real-host     Boot a real host in namespaces of its own, and run the bundles on it
+  vm            Boot a machine of software, and run the slice host's units and the agent on it
   graph         Print the crate graph and check it against the rules
 
 `cargo xtask COMMAND --help` says more. Exit code 0 means that everything asked for passed.";
@@ -69,6 +71,8 @@ fn dispatch(args: &[String]) -> Outcome {
         "lint" => lint::run(rest),
         "real-host" if help => print_help(real_host::HELP),
         "real-host" => real_host::run(rest),
+        "vm" if help => print_help(vm::HELP),
+        "vm" => vm::run(rest),
         "graph" if help => print_help(graph::HELP),
         "graph" => graph::run(),
         "help" | "--help" | "-h" => print_help(HELP),

@@ -66,6 +66,24 @@ const TOOLS: [Tool; 14] = [
     },
 ];
 
+/// What the emulated machine needs (`cargo xtask vm`).
+const MACHINE: [Tool; 3] = [
+    plain("qemu-system-x86_64", "qemu-system-x86", || proc::find("qemu-system-x86_64").is_some()),
+    plain("mmdebstrap", "mmdebstrap", || proc::find("mmdebstrap").is_some()),
+    plain("mkfs.ext4", "e2fsprogs", || proc::find("mkfs.ext4").is_some()),
+];
+
+/// Installs what the emulated machine needs, as far as this user and this machine allow; returns
+/// name and package of what is missing afterwards.
+pub(crate) fn machine() -> Vec<(&'static str, &'static str)> {
+    let missing: Vec<&Tool> = MACHINE.iter().filter(|tool| !(tool.present)()).collect();
+    if !missing.is_empty() && proc::find("apt-get").is_some() && is_root() {
+        Apt::default().install(&missing);
+    }
+    let absent = missing.into_iter().filter(|tool| !(tool.present)());
+    absent.map(|tool| (tool.name, tool.package)).collect()
+}
+
 /// True for root, who may install packages and may not run a PostgreSQL server.
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
 use crate::metadata::{Depth, Workspace};
-use crate::{Outcome, postgres, proc, setup};
+use crate::{Outcome, postgres, proc, setup, vm};
 
 pub(crate) const HELP: &str = "\
 Set up what the tests need, then run the whole suite.
@@ -17,8 +17,10 @@ ARGS go to cargo-nextest, or to `cargo test` where nextest is missing; for examp
 What it sets up:
   packages    as root on Debian or Ubuntu, apt-get installs what is missing of postgresql,
               cloud-init (switched off for this machine's own boot), shellcheck,
-              python3-venv and curl; otherwise one note names each tool that is absent,
+              python3-venv, curl, qemu-system-x86, mmdebstrap and a few more; otherwise one note names each tool that is absent,
               and the tests that want it skip
+  machine     without ARGS and as root on Debian or Ubuntu, the system of the emulated machine
+              (cargo xtask vm), below the target folder, made while the tests are built
   PostgreSQL  a private one, gone afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
               your own, or pass --no-postgres to skip its tests
   recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; unset, the
@@ -33,10 +35,17 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let workspace = Workspace::load(Depth::Own)?;
     setup::ensure();
 
+    // Its test is in the suite as a whole.
+    let machine = rest.is_empty().then(|| vm::begin(&workspace));
+
     // The tests of `gpuaas` start the agent and the executable itself.
     let mut build = proc::cargo();
     build.args(["build", "--workspace", "--bins"]);
-    let built = proc::status(build.current_dir(&workspace.root))?;
+    let built = proc::status(build.current_dir(&workspace.root));
+    if let Some(machine) = machine {
+        machine.end();
+    }
+    let built = built?;
     if !built.success() {
         return Ok(proc::exit_code(built));
     }
