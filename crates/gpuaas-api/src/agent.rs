@@ -24,6 +24,8 @@ use crate::{Ctx, MAX_POLL_SECONDS, auth, check, task_keys};
 const VERSION_CHARS: usize = 64;
 const HOSTNAME_CHARS: usize = 253;
 const MESSAGE_CHARS: usize = 500;
+/// Troubles of an agent that are kept.
+const MOST_TROUBLES: usize = 8;
 /// Checks of a gate that are kept.
 const MOST_CHECKS: usize = 200;
 
@@ -91,6 +93,16 @@ pub(crate) async fn enroll(
     }))
 }
 
+/// What is written when an agent's troubles are others than before.
+fn troubled(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
+    if troubles.is_empty() {
+        let text = "the agent says that nothing keeps it from its work any more";
+        return event(at, run_id, None, "agent_well", text.to_owned());
+    }
+    let text = format!("the agent says what keeps it from its work: {troubles}");
+    event(at, run_id, None, "agent_troubled", text)
+}
+
 /// An agent speaks for the run that its credential was given in.
 fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
     if run_id == agent.run_id {
@@ -110,19 +122,24 @@ pub(crate) async fn heartbeat(
     let now = ctx.now();
     let agent_version = check::plain_text(&said.agent_version, VERSION_CHARS);
     let uptime = said.uptime_seconds.max(0.0);
+    let troubles: Vec<String> =
+        said.troubles.iter().take(MOST_TROUBLES).map(|t| check::plain_text(t, 64)).collect();
+    let troubles = troubles.join(", ");
     let text = format!("the agent says that it lives, {uptime:.0} s after the host booted");
     let beat = Beat {
         node_id: agent.node_id,
         run_id: agent.run_id,
         agent_version,
+        troubles: troubles.clone(),
         first: Some(event(now, agent.run_id, None, "first_heartbeat", text)),
+        changed: Some(troubled(now, agent.run_id, &troubles)),
     };
     let new = ctx.store.heartbeat(now, beat).await?;
     if new {
         ctx.wake_engine();
     }
     let task_keys = task_keys::newer(&ctx, said.task_keys_revision).await?;
-    Ok(Json(HeartbeatAnswer { new, task_keys }))
+    Ok(Json(HeartbeatAnswer { new, at: Some(ctx.signing_time()), task_keys }))
 }
 
 /// `POST /agent/v1/gates`. What changed goes to the history.

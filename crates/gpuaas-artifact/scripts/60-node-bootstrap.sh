@@ -50,6 +50,7 @@ After=network-online.target
 StartLimitIntervalSec=0
 
 [Service]
+ExecStartPre=-/usr/local/bin/gpuaas-node-agent.previous guard
 ExecStart=/usr/local/bin/gpuaas-node-agent run --config /etc/gpuaas/agent.json
 Restart=always
 RestartSec=10

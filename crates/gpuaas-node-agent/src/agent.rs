@@ -6,14 +6,17 @@
 //! detached, or the control plane restored from a backup, and the agent cannot tell which, so it
 //! keeps asking at the longest pause.
 
+use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gpuaas_bundle::order::OrderFault;
 use gpuaas_bundle::{Envelope, order};
 use gpuaas_types::agent::{
-    EnrollRequest, GateReport, Gates, Heartbeat, SignedTask, TaskKeys, TaskResult,
+    EnrollRequest, GateReport, Gates, Heartbeat, SignedTask, Task, TaskKeys, TaskResult,
 };
-use gpuaas_types::{NodeId, Problem, RunId, Timestamp};
+use gpuaas_types::{NodeId, Problem, RunId, TaskId, Timestamp};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -23,14 +26,22 @@ use crate::bundle;
 use crate::clock::{AgentClock, Backoff};
 use crate::files;
 use crate::identity::{Identity, IdentityStore};
-use crate::operate::Workplace;
+use crate::journal::{Journal, Note};
+use crate::operate::{Workplace, update};
 use crate::protocol::{CallError, ControlPlane};
 use crate::tasks::{self, Host};
 
+/// Code of a disk that has no room.
+const DISK_FULL: &str = "disk_full";
 /// Seconds between two looks at the gates of the host.
 const GATES_SECONDS: f64 = 120.0;
 /// Seconds after which what has not changed is said again.
 const GATES_AGAIN_SECONDS: f64 = 1800.0;
+/// Longest pause between the heartbeats of a trial, in seconds.
+const TRIAL_PAUSE_SECONDS: f64 = 2.0;
+/// What a task's end is judged by is this host's clock, corrected by what the control plane says
+/// the time is, and by no more than so many seconds: a clock that is further off is no judge.
+const MOST_AHEAD_SECONDS: f64 = 300.0;
 
 /// What an agent is told at its start.
 #[derive(Debug)]
@@ -64,6 +75,9 @@ pub enum AgentError {
          new run of the node (onboard or reimage) to get another"
     )]
     EnrollmentRefused(Box<Problem>),
+    /// A trial is another process's.
+    #[error("this host has no identity of this run; an agent has to enroll first")]
+    NotEnrolled,
 }
 
 struct Agent {
@@ -71,12 +85,19 @@ struct Agent {
     control_plane: ControlPlane,
     clock: Arc<dyn AgentClock>,
     started_at: Timestamp,
+    started_monotonic: f64,
     /// A heartbeat was accepted; wakes the task loop where polls are not held.
     accepted: Notify,
     /// The first heartbeat was accepted.
-    lives: Notify,
+    lives: CancellationToken,
     /// Whose tasks are carried out.
     keys: Mutex<TaskKeys>,
+    /// The task at hand.
+    journal: Journal,
+    /// Whether what is written finds room.
+    disk_full: AtomicBool,
+    /// Seconds that this host's clock is ahead of the control plane's, as far as it is known.
+    ahead_seconds: Mutex<Option<f64>>,
 }
 
 /// Runs an agent until `shutdown`.
@@ -90,15 +111,22 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), AgentError> {
     let ready = config.ready.take();
-    let started_at = clock.now();
+    let (started_at, started_monotonic) = (clock.now(), clock.monotonic_seconds());
+    let journal = Journal::new(config.workplace.state_dir.as_deref());
+    config.workplace.control_plane = Some(control_plane.clone());
+    let restart = config.workplace.restart.clone();
     let agent = Agent {
         config,
         control_plane,
         clock,
         started_at,
+        started_monotonic,
         accepted: Notify::new(),
-        lives: Notify::new(),
+        lives: CancellationToken::new(),
         keys: Mutex::default(),
+        journal,
+        disk_full: AtomicBool::new(false),
+        ahead_seconds: Mutex::default(),
     };
     let life = async {
         let identity = agent.identity().await?;
@@ -106,11 +134,41 @@ pub async fn run(
         tokio::join!(
             agent.heartbeats(&identity, ready),
             agent.tasks(&identity),
-            agent.gates(&identity)
+            agent.gates(&identity),
+            agent.keep_place()
         );
         Ok(())
     };
-    shutdown.run_until_cancelled(life).await.unwrap_or(Ok(()))
+    let life = restart.run_until_cancelled(life);
+    shutdown.run_until_cancelled(life).await.flatten().unwrap_or(Ok(()))
+}
+
+/// Gets one heartbeat through with the identity that another process of this agent has, and ends:
+/// so a new version proves that it works on this host. Tries until it is ended.
+///
+/// # Errors
+/// [`AgentError::NotEnrolled`].
+pub async fn trial(
+    config: AgentConfig,
+    control_plane: ControlPlane,
+    clock: Arc<dyn AgentClock>,
+) -> Result<(), AgentError> {
+    let identity = config.identity.load(config.run_id).ok_or(AgentError::NotEnrolled)?;
+    let mut backoff = Backoff::new(&format!("{}/trial", config.hostname), TRIAL_PAUSE_SECONDS);
+    let heartbeat = Heartbeat {
+        run_id: config.run_id,
+        agent_version: crate::VERSION.to_owned(),
+        uptime_seconds: config.host.uptime_seconds().unwrap_or_default(),
+        task_keys_revision: identity.task_keys.revision,
+        troubles: Vec::new(),
+    };
+    loop {
+        match control_plane.heartbeat(&identity.credential, &heartbeat).await {
+            Ok(_) => return Ok(()),
+            Err(error) => warn!(%error, "heartbeat of a trial"),
+        }
+        clock.sleep(backoff.next_seconds()).await;
+    }
 }
 
 impl Agent {
@@ -148,7 +206,7 @@ impl Agent {
             poll_seconds: response.poll_seconds,
             task_keys: response.task_keys,
         };
-        match self.config.identity.save(&identity) {
+        match self.kept(self.config.identity.save(&identity)) {
             Ok(()) => info!(node = %identity.node_id, "enrolled"),
             Err(error) => warn!(%error, "enrolled, but a restart will not remember it"),
         }
@@ -165,7 +223,10 @@ impl Agent {
                     if !is_ready {
                         is_ready = true;
                         self.say_ready(identity, ready.take());
-                        self.lives.notify_one();
+                        if let Some(state) = &self.config.workplace.state_dir {
+                            update::confirm(state);
+                        }
+                        self.lives.cancel();
                     }
                     self.accepted.notify_one();
                     f64::from(identity.heartbeat_interval_seconds)
@@ -181,14 +242,24 @@ impl Agent {
     }
 
     async fn heartbeat(&self, identity: &Identity) -> Result<(), CallError> {
-        let since_start = || self.clock.now().seconds_since(self.started_at).max(0.0);
+        let since_start = || self.clock.monotonic_seconds() - self.started_monotonic;
+        if self.disk_full.load(Ordering::Relaxed) {
+            self.write_again(identity);
+        }
+        let disk_full = self.disk_full.load(Ordering::Relaxed);
         let heartbeat = Heartbeat {
             run_id: self.config.run_id,
             agent_version: crate::VERSION.to_owned(),
             uptime_seconds: self.config.host.uptime_seconds().unwrap_or_else(since_start),
             task_keys_revision: self.keys().revision,
+            troubles: disk_full.then(|| DISK_FULL.to_owned()).into_iter().collect(),
         };
         let answer = self.control_plane.heartbeat(&identity.credential, &heartbeat).await?;
+        if let Some(at) = answer.at {
+            let ahead_seconds = self.clock.now().seconds_since(at);
+            *self.ahead_seconds.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(ahead_seconds);
+        }
         if let Some(keys) = answer.task_keys {
             self.take_keys(identity, &keys);
         }
@@ -203,7 +274,7 @@ impl Agent {
             Err(fault) => return warn!(code = fault.code(), %fault, "task keys are refused"),
         };
         let identity = Identity { task_keys: keys.clone(), ..identity.clone() };
-        if let Err(error) = self.config.identity.save(&identity) {
+        if let Err(error) = self.kept(self.config.identity.save(&identity)) {
             warn!(%error, "new task keys, but a restart will not remember them");
         }
         info!(revision = keys.revision, "new task keys");
@@ -214,8 +285,33 @@ impl Agent {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes whether there was room for what was written.
+    fn kept<T>(&self, written: io::Result<T>) -> io::Result<T> {
+        let full = written.as_ref().is_err_and(files::is_full);
+        if full || written.is_ok() {
+            self.disk_full.store(full, Ordering::Relaxed);
+        }
+        written
+    }
+
+    /// Writes what found no room before: when it does, the disk is full no longer.
+    fn write_again(&self, identity: &Identity) {
+        let identity = Identity { task_keys: self.keys().clone(), ..identity.clone() };
+        match self.kept(self.config.identity.save(&identity)) {
+            Ok(()) => self.write_ready(&identity),
+            Err(error) => warn!(%error, "the disk is full still"),
+        }
+    }
+
     fn say_ready(&self, identity: &Identity, ready: Option<oneshot::Sender<NodeId>>) {
         info!(node = %identity.node_id, "the control plane accepted a heartbeat");
+        self.write_ready(identity);
+        if ready.is_some_and(|ready| ready.send(identity.node_id).is_err()) {
+            debug!("nobody waits for the agent to be ready");
+        }
+    }
+
+    fn write_ready(&self, identity: &Identity) {
         if let Some(path) = &self.config.ready_file {
             let line = json!({
                 "run_id": self.config.run_id,
@@ -223,22 +319,37 @@ impl Agent {
                 "agent_version": crate::VERSION,
                 "at": self.clock.now(),
             });
-            if let Err(error) = files::replace(path, format!("{line}\n").as_bytes()) {
+            let written = files::replace(path, format!("{line}\n").as_bytes());
+            if let Err(error) = self.kept(written) {
                 warn!(%error, path = %path.display(), "cannot say that the agent is ready");
             }
         }
-        if ready.is_some_and(|ready| ready.send(identity.node_id).is_err()) {
-            debug!("nobody waits for the agent to be ready");
+    }
+
+    /// An agent that is new in its place gives it back when it is not heard in time.
+    async fn keep_place(&self) {
+        let Workplace { state_dir, started, restart, .. } = &self.config.workplace;
+        let heard = self.lives.cancelled();
+        let (Err(cause), Some(state), Some(started)) =
+            (update::watch(state_dir.as_deref(), heard).await, state_dir, started)
+        else {
+            return;
+        };
+        match update::roll_back(state, &started.executable, &cause) {
+            Ok(()) => restart.cancel(),
+            Err(error) => warn!(%error, cause, "the previous version cannot be put back"),
         }
     }
 
     async fn tasks(&self, identity: &Identity) {
         let mut backoff = self.backoff("tasks");
+        self.lives.cancelled().await;
+        self.take_up(identity).await;
         loop {
             if identity.poll_seconds == 0 {
                 self.accepted.notified().await;
             }
-            let asked_at = self.clock.now();
+            let asked_at = self.clock.monotonic_seconds();
             let poll = self.control_plane.poll_tasks(&identity.credential, identity.poll_seconds);
             match poll.await {
                 Ok(batch) => {
@@ -249,7 +360,7 @@ impl Agent {
                     }
                     if idle {
                         // A control plane that does not hold the question must not be hammered.
-                        let held_seconds = self.clock.now().seconds_since(asked_at);
+                        let held_seconds = self.clock.monotonic_seconds() - asked_at;
                         self.clock.sleep(1.0 - held_seconds).await;
                     }
                 }
@@ -264,15 +375,15 @@ impl Agent {
 
     /// Says what the gates of the host are: at once, whenever that changes, and now and then.
     async fn gates(&self, identity: &Identity) {
-        self.lives.notified().await;
-        let mut said: Option<(Vec<GateReport>, Timestamp)> = None;
+        self.lives.cancelled().await;
+        let mut said: Option<(Vec<GateReport>, f64)> = None;
         let mut backoff = self.backoff("gates");
         loop {
             let gates = bundle::gate::all(&self.config.host).await;
-            let now = self.clock.now();
-            let known = said.as_ref().is_some_and(|(before, at)| {
-                *before == gates && now.seconds_since(*at) < GATES_AGAIN_SECONDS
-            });
+            let now = self.clock.monotonic_seconds();
+            let known = said
+                .as_ref()
+                .is_some_and(|(before, at)| *before == gates && now - *at < GATES_AGAIN_SECONDS);
             let nothing = said.is_none() && gates.is_empty();
             if !known && !nothing {
                 let body = Gates { run_id: self.config.run_id, gates: gates.clone() };
@@ -292,29 +403,105 @@ impl Agent {
     /// What is not admitted touches nothing; the control plane is told why.
     async fn carry_out(&self, identity: &Identity, task: &SignedTask<Envelope>) {
         let keys = self.keys().clone();
-        let admitted = order::admit(&task.order, &keys, identity.node_id, self.clock.now());
+        let now = self.judging_time();
+        let admitted = order::admit(&task.order, &keys, identity.node_id, now);
         let result = match admitted {
-            Ok(admitted) if admitted.id == task.id => {
-                tasks::execute(&self.config.host, &self.config.workplace, &admitted.spec).await
-            }
+            // A clock that is far behind would take a task of long ago for one of now.
+            Ok(admitted) if admitted.id == task.id => match self.clock_fault() {
+                Some(fault) if self.ahead_seconds() < 0.0 => refused("task_clock", &fault),
+                _ => self.begin(&admitted).await,
+            },
             Ok(admitted) => refused("task_id_mismatch", &format!("it is task {}", admitted.id)),
+            Err(fault @ OrderFault::Expired { .. }) => match self.clock_fault() {
+                Some(clock) => refused("task_clock", &clock),
+                None => refused(fault.code(), &fault.to_string()),
+            },
             Err(fault) => refused(fault.code(), &fault.to_string()),
         };
+        self.hand_in(identity, task.id, &result).await;
+    }
+
+    fn ahead_seconds(&self) -> f64 {
+        self.ahead_seconds.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_default()
+    }
+
+    /// What a task's end is judged by.
+    fn judging_time(&self) -> Timestamp {
+        let ahead = self.ahead_seconds().clamp(-MOST_AHEAD_SECONDS, MOST_AHEAD_SECONDS);
+        self.clock.now().plus_seconds(-ahead)
+    }
+
+    /// Why this host's clock is no judge.
+    fn clock_fault(&self) -> Option<String> {
+        let ahead = self.ahead_seconds();
+        let word = if ahead < 0.0 { "behind" } else { "ahead of" };
+        (ahead.abs() > MOST_AHEAD_SECONDS).then(|| {
+            format!("this host's clock is {:.0} s {word} the control plane's", ahead.abs())
+        })
+    }
+
+    /// Notes the task, carries it out, and notes what came of it.
+    async fn begin(&self, task: &Task) -> TaskResult {
+        let mut note = Note { id: task.id, spec: task.spec.clone(), result: None };
+        if let Err(error) = self.kept(self.journal.write(&note)) {
+            warn!(%error, task = %task.id, "a task is not noted");
+            if !task.spec.may_repeat() {
+                let code = if files::is_full(&error) { DISK_FULL } else { "state_unwritable" };
+                return refused(code, &format!("the task could not be noted: {error}"));
+            }
+        }
+        let ended = tasks::ended(&self.config.host, &self.config.workplace, &task.spec).await;
+        note.result = Some(ended.result);
+        if let Err(error) = self.kept(self.journal.write(&note)) {
+            warn!(%error, task = %task.id, "a result is kept in memory only");
+        }
+        if ended.restart {
+            // Whoever has the place now hands it in.
+            self.config.workplace.restart.cancel();
+            std::future::pending::<()>().await;
+        }
+        note.result.unwrap_or_default()
+    }
+
+    /// What another process of this agent left behind: a result to hand in, or a task that it was
+    /// ended amid.
+    async fn take_up(&self, identity: &Identity) {
+        let Some(Note { id, spec, result }) = self.journal.read() else { return };
+        let result = match result {
+            Some(result) => result,
+            None if spec.may_repeat() => {
+                info!(task = %id, "a task was cut short; it is done again when it is given again");
+                return self.journal.clear();
+            }
+            None => refused(
+                "task_interrupted",
+                "the agent was ended amid it; how far it came is not known",
+            ),
+        };
+        self.hand_in(identity, id, &result).await;
+    }
+
+    async fn hand_in(&self, identity: &Identity, id: TaskId, result: &TaskResult) {
         let mut backoff = self.backoff("result");
         loop {
-            let sent = self.control_plane.task_result(&identity.credential, task.id, &result).await;
+            let sent = self.control_plane.task_result(&identity.credential, id, result).await;
             match sent {
-                Ok(()) => return info!(task = %task.id, "result handed in"),
+                Ok(()) => {
+                    info!(task = %id, "result handed in");
+                    break;
+                }
                 Err(error @ CallError::Refused(_)) => {
-                    return warn!(%error, task = %task.id, "result refused; it is dropped");
+                    warn!(%error, task = %id, "result refused; it is dropped");
+                    break;
                 }
                 Err(error) => {
                     let pause_seconds = backoff.next_seconds();
-                    warn!(%error, pause_seconds, task = %task.id, "result");
+                    warn!(%error, pause_seconds, task = %id, "result");
                     self.clock.sleep(pause_seconds).await;
                 }
             }
         }
+        self.journal.clear();
     }
 
     fn backoff(&self, what: &str) -> Backoff {

@@ -1,6 +1,7 @@
 //! Time as the agent sees it; injected, so that a stand-in lives on a paced clock.
 
-use std::time::{Duration, SystemTime};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use gpuaas_types::Timestamp;
@@ -11,9 +12,15 @@ pub trait AgentClock: Send + Sync {
     /// The present moment.
     fn now(&self) -> Timestamp;
 
+    /// Seconds since some moment, which never go back, whatever becomes of [`AgentClock::now`].
+    fn monotonic_seconds(&self) -> f64;
+
     /// Returns after `seconds` of this clock; at once when they are not positive.
     async fn sleep(&self, seconds: f64);
 }
+
+#[expect(clippy::disallowed_methods, reason = "the agent's one reading of the monotonic clock")]
+static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The host's clock.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,6 +33,10 @@ impl AgentClock for HostClock {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = now.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
         Timestamp::from_micros(micros)
+    }
+
+    fn monotonic_seconds(&self) -> f64 {
+        BEGIN.elapsed().as_secs_f64()
     }
 
     async fn sleep(&self, seconds: f64) {

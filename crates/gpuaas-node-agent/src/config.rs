@@ -95,6 +95,7 @@ impl AgentFile {
         let workplace = Workplace {
             state_dir: Some(root.join(&self.state_dir)),
             secrets: vec![self.enrollment_token.clone()],
+            ..Workplace::default()
         };
         let config = AgentConfig {
             run_id: self.run_id,

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod config;
 mod files;
 pub mod identity;
+mod journal;
 pub mod operate;
 pub mod protocol;
 pub mod stand_in;

@@ -1,7 +1,7 @@
 //! `gpuaas-node-agent`: the agent on a GPU host.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use gpuaas_node_agent::bundle::boot::{self, BootError};
 use gpuaas_node_agent::bundle::{self, BundleError, Setting};
 use gpuaas_node_agent::clock::{AgentClock as _, HostClock};
 use gpuaas_node_agent::config::{AgentFile, ConfigError};
+use gpuaas_node_agent::operate::{self, Started};
 use gpuaas_node_agent::tasks::Host;
 use host_facts::HostRoot;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,6 +35,12 @@ struct Arguments {
 enum Command {
     /// Enroll, send heartbeats, carry out tasks; until SIGTERM
     Run {
+        /// Only get one heartbeat through, with the identity that is there, and end
+        #[arg(long)]
+        trial: bool,
+        /// What systemd calls this start of the unit
+        #[arg(long, env = "INVOCATION_ID", hide = true)]
+        invocation: Option<String>,
         /// Configuration that the node bootstrap wrote
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
@@ -43,6 +50,15 @@ enum Command {
         /// Where sysfs is, when not below the root
         #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
         sysfs: Option<PathBuf>,
+    },
+    /// Put the previous executable back where the one in its place does not last
+    Guard {
+        /// Folder of what the agent keeps
+        #[arg(long, value_name = "DIR", default_value = "/var/lib/gpuaas/agent")]
+        state_dir: PathBuf,
+        /// The agent's place
+        #[arg(long, value_name = "FILE", default_value = "/usr/local/bin/gpuaas-node-agent")]
+        executable: PathBuf,
     },
     /// Print what the host is
     Facts {
@@ -184,7 +200,14 @@ enum Failure {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Run { config, host_root, sysfs } => run(&config, &host(host_root, sysfs)),
+        Command::Run { config, host_root, sysfs, trial: true, .. } => {
+            trial(&config, &host(host_root, sysfs))
+        }
+        Command::Run { config, host_root, sysfs, invocation, .. } => {
+            let under_systemd = invocation.is_some() && Path::new("/run/systemd/system").is_dir();
+            run(&config, &host(host_root, sysfs), under_systemd)
+        }
+        Command::Guard { state_dir, executable } => guard(&state_dir, &executable),
         Command::Facts { root, sysfs, output: Output::Json } => facts(&host(root, sysfs)),
         Command::Bundle(BundleCommand::Run(run)) => run_bundle(run),
         Command::Bundle(BundleCommand::Boot(args)) => boot(&args),
@@ -199,6 +222,7 @@ fn main() -> ExitCode {
     drop(writeln!(io::stderr(), "gpuaas-node-agent: {failure}"));
     match failure {
         Failure::Agent(AgentError::EnrollmentRefused(_)) => ExitCode::from(EXIT_REFUSED),
+        Failure::Agent(AgentError::NotEnrolled) => ExitCode::FAILURE,
         Failure::NotDone(_) => ExitCode::from(EXIT_NOT_DONE),
         Failure::Config(_)
         | Failure::Bundle(_)
@@ -208,16 +232,55 @@ fn main() -> ExitCode {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn run(config: &std::path::Path, root: &HostRoot) -> Result<(), Failure> {
+fn log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
         .with_writer(io::stderr)
         .init();
-    let (config, control_plane) =
+}
+
+/// How this process was started. A name is kept as it was given, so that it stays the name of the
+/// agent's place when another file has it.
+fn started() -> io::Result<Started> {
+    let mut words = std::env::args_os();
+    let name = words.next().map(PathBuf::from).filter(|name| name.is_absolute());
+    let executable = name.map_or_else(std::env::current_exe, Ok)?;
+    Ok(Started { executable, arguments: words.collect() })
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn trial(config: &Path, root: &HostRoot) -> Result<(), Failure> {
+    log();
+    let (config, control_plane) = AgentFile::read(config)?.open(root, None)?;
+    Ok(agent::trial(config, control_plane, Arc::new(HostClock)).await?)
+}
+
+fn guard(state_dir: &Path, executable: &Path) -> Result<(), Failure> {
+    log();
+    if operate::guard(state_dir, executable)? {
+        say("the previous version of the agent is back in its place")?;
+    }
+    Ok(())
+}
+
+fn run(config: &Path, root: &HostRoot, under_systemd: bool) -> Result<(), Failure> {
+    log();
+    let started = started()?;
+    if live(config, root, started.clone())? {
+        operate::give_way(&started, under_systemd)?;
+    }
+    Ok(())
+}
+
+/// Answers whether the agent has to give way to what has its place now.
+#[tokio::main(flavor = "current_thread")]
+async fn live(config: &Path, root: &HostRoot, started: Started) -> Result<bool, Failure> {
+    let (mut config, control_plane) =
         AgentFile::read(config)?.open(root, bundle::player(&std::env::vars().collect()))?;
+    config.workplace.started = Some(started);
+    let restart = config.workplace.restart.clone();
     let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -229,7 +292,8 @@ async fn run(config: &std::path::Path, root: &HostRoot) -> Result<(), Failure> {
         }
         stop.cancel();
     });
-    Ok(agent::run(config, control_plane, Arc::new(HostClock), shutdown).await?)
+    agent::run(config, control_plane, Arc::new(HostClock), shutdown).await?;
+    Ok(restart.is_cancelled())
 }
 
 #[tokio::main(flavor = "current_thread")]

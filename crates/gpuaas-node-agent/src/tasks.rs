@@ -10,7 +10,7 @@ use host_facts::{HostFacts, HostRoot};
 use serde_json::Value;
 
 use crate::checks::{self, ask};
-use crate::operate::{self, Work, Workplace};
+use crate::operate::{self, Ended, Work, Workplace};
 
 /// What the agent looks at.
 #[derive(Debug, Clone)]
@@ -67,6 +67,11 @@ impl Host {
 
 /// Carries out `spec` on `host`. Always an answer, never an error: what failed is in it.
 pub async fn execute(host: &Host, place: &Workplace, spec: &TaskSpec) -> TaskResult {
+    ended(host, place, spec).await.result
+}
+
+/// The same, with what is to follow.
+pub(crate) async fn ended(host: &Host, place: &Workplace, spec: &TaskSpec) -> Ended {
     let mut checks: &[HostCheck] = &[];
     let mut findings = Vec::new();
     match spec {
@@ -88,12 +93,13 @@ pub async fn execute(host: &Host, place: &Workplace, spec: &TaskSpec) -> TaskRes
         TaskSpec::StorageCleanup {} => findings = empty_all(host, &SCRATCH_FOLDERS).await,
         TaskSpec::Operate { dry_run, operation } => {
             let work = Work { host, place, dry_run: *dry_run };
-            return operate::carry_out(&work, operation).await;
+            return operate::ended(&work, operation).await;
         }
     }
     let facts = host.facts().await;
     findings.extend(validate(host, &facts, checks).await);
-    TaskResult { succeeded: true, findings, facts, ..TaskResult::default() }
+    let result = TaskResult { succeeded: true, findings, facts, ..TaskResult::default() };
+    Ended { result, restart: false }
 }
 
 /// One finding for each check, each with a verdict.

@@ -212,7 +212,9 @@ async fn a_refused_token_ends_it_with_the_reason() {
     let fake = Fake::start(dir.path()).await;
     fake.change(|seen| seen.refuse_enrollment = true);
     let agent = Running::start(config(dir.path()), &fake.url);
-    let AgentError::EnrollmentRefused(problem) = agent.task.await.unwrap().unwrap_err();
+    let AgentError::EnrollmentRefused(problem) = agent.task.await.unwrap().unwrap_err() else {
+        panic!("it was refused for another reason");
+    };
     assert_eq!((problem.status, problem.code.as_str()), (403, "token_spent"));
     assert!(AgentError::EnrollmentRefused(problem).to_string().contains("start a new run"));
     assert!(!dir.path().join("identity.json").exists());

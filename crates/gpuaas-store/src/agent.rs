@@ -22,8 +22,12 @@ pub struct Heartbeat {
     pub run_id: RunId,
     /// Version of the agent.
     pub agent_version: String,
+    /// What keeps the agent from its work; empty: nothing.
+    pub troubles: String,
     /// Written to the history if this is the first heartbeat of the run.
     pub first: Option<TimelineEvent>,
+    /// Written to the history if the troubles are others than before.
+    pub changed: Option<TimelineEvent>,
 }
 
 const fn kind_of(kind: &ReportKind) -> &'static str {
@@ -56,23 +60,27 @@ fn report_values(now: Timestamp, run_id: RunId, kind: &ReportKind) -> Result<Vec
 }
 
 async fn beat(conn: &mut Conn, now: Timestamp, heartbeat: &Heartbeat) -> Result<bool, StoreError> {
-    let Heartbeat { node_id, run_id, agent_version, first } = heartbeat;
-    let known = conn
-        .execute(
-            "UPDATE heartbeat SET at = $3, agent_version = $4 \
-             WHERE node_id = $1 AND run_id = $2",
-            args![node_id.0, run_id.0, now, agent_version],
-        )
-        .await?;
-    if known == 1 {
+    let Heartbeat { node_id, run_id, agent_version, troubles, first, changed } = heartbeat;
+    let values = || args![node_id.0, run_id.0, now, agent_version, troubles];
+    // Mostly nothing changed, and one small write is all.
+    let same = "UPDATE heartbeat SET at = $3, agent_version = $4 \
+                WHERE node_id = $1 AND run_id = $2 AND troubles = $5";
+    if conn.execute(same, values()).await? == 1 {
+        return Ok(false);
+    }
+    let other = "UPDATE heartbeat SET at = $3, agent_version = $4, troubles = $5 \
+                 WHERE node_id = $1 AND run_id = $2";
+    if conn.execute(other, values()).await? == 1 {
+        timeline::append(conn, changed.iter().map(|event| (*node_id, event))).await?;
         return Ok(false);
     }
     run::wake_one(conn, now, *run_id).await?;
     conn.execute(
-        "INSERT INTO heartbeat (node_id, run_id, at, agent_version) VALUES ($1, $2, $3, $4) \
+        "INSERT INTO heartbeat (node_id, run_id, at, agent_version, troubles) \
+         VALUES ($1, $2, $3, $4, $5) \
          ON CONFLICT (node_id) DO UPDATE SET run_id = excluded.run_id, at = excluded.at, \
-         agent_version = excluded.agent_version",
-        args![node_id.0, run_id.0, now, agent_version],
+         agent_version = excluded.agent_version, troubles = excluded.troubles",
+        values(),
     )
     .await?;
     let new = append_report(conn, now, *run_id, &ReportKind::FirstHeartbeat).await?;

@@ -61,6 +61,10 @@ impl AgentClock for SharedClock {
         self.0.now()
     }
 
+    fn monotonic_seconds(&self) -> f64 {
+        self.0.now().seconds_since(Timestamp::EPOCH)
+    }
+
     async fn sleep(&self, seconds: f64) {
         if seconds > 0.0 {
             self.0.sleep_until(self.0.now().plus_seconds(seconds)).await;

@@ -219,9 +219,35 @@ fn a_machine_is_onboarded_by_the_five_commands() {
     assert!(rig.good("explain j22u11").contains("MAAS says: Deployed"));
     assert!(rig.good("node list --state active").contains("j22u11"));
     rig.bad("node onboard j22u11 --site lab --profile h200", 3, "node_exists");
+    its_agent_does_what_it_is_told(&rig);
 
     assert!(rig.control_plane.stop().success(), "{}", rig.control_plane.log());
     assert!(rig.sim.stop().success(), "{}", rig.sim.log());
+}
+
+/// Tasks, from the command line to a real agent on a host and back.
+fn its_agent_does_what_it_is_told(rig: &Rig) {
+    let trust = "node task j22u11 refresh-trust --registry registry.example:5000 \
+                 --mirror https://mirror.example --reason test --actor ada -o json";
+    let dry = rig.json(&format!("{trust} --dry-run --wait --timeout 60"));
+    assert_eq!((&dry["state"], &dry["dry_run"]), (&Value::from("done"), &Value::from(true)));
+    assert_eq!(dry["result"]["changes"].as_array().unwrap().len(), 1, "{dry}");
+    let done = rig.json(&format!("{trust} --key once --wait --timeout 60"));
+    assert_eq!(done["state"], "done", "{done}");
+    assert_eq!(done["result"]["changes"], dry["result"]["changes"]);
+    let same = rig.json(&format!("{trust} --key once --wait --timeout 60"));
+    assert_eq!(same["id"], done["id"]);
+    let again = rig.json(&format!("{trust} --wait --timeout 60"));
+    assert_eq!(again["result"]["changes"], Value::Null, "a second run changes nothing: {again}");
+
+    // The agent that the control plane has is the one that is there.
+    let same = rig.good("node task j22u11 agent-update --wait --timeout 60");
+    assert!(same.contains("already"), "{same}");
+    rig.bad("node task j22u11 service restart ssh.service", 3, "invalid_field");
+    let unit = rig.run("node task j22u11 service restart chrony.service --wait --timeout 60");
+    assert_eq!(unit.status.code(), Some(5), "{}", String::from_utf8_lossy(&unit.stderr));
+    let listed = rig.good("node tasks j22u11");
+    assert!(listed.contains("(dry") && listed.contains("failed"), "{listed}");
 }
 
 #[test]

@@ -26,6 +26,23 @@ async fn heard() -> (Rig, OnboardAccepted, String) {
     (rig, node, credential)
 }
 
+#[tokio::test]
+async fn what_keeps_an_agent_from_its_work_is_in_the_history_once() {
+    let (rig, node, credential) = heard().await;
+    for troubles in [&["disk_full"][..], &["disk_full"], &[], &[]] {
+        let beat = json!({
+            "run_id": node.run_id, "agent_version": "0.1.0", "uptime_seconds": 13.5,
+            "troubles": troubles,
+        });
+        let answer = rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat)).await;
+        assert!(answer.ok()["at"].is_string());
+    }
+    let history = rig.store.timeline_of_node(node.node_id, 0, 100).await.unwrap();
+    let codes: Vec<_> = history.iter().map(|row| row.event.code.as_str()).collect();
+    assert_eq!(codes[codes.len() - 2..], ["agent_troubled", "agent_well"]);
+    assert_eq!(codes.iter().filter(|code| code.starts_with("agent_")).count(), 2);
+}
+
 fn restart(unit: &str, dry_run: bool) -> Value {
     json!({
         "operation": { "kind": "service", "action": "restart", "unit": unit },

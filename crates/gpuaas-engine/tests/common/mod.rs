@@ -465,7 +465,14 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
         timeline: Vec::new(),
     };
     let node_id = store.use_enrollment_token(now(), asked).await.unwrap().node_id;
-    let beat = Heartbeat { node_id, run_id, agent_version: "0.1.0".to_owned(), first: None };
+    let beat = Heartbeat {
+        node_id,
+        run_id,
+        agent_version: "0.1.0".to_owned(),
+        troubles: String::new(),
+        first: None,
+        changed: None,
+    };
     store.heartbeat(now(), beat).await.unwrap();
     say(&store, now(), run_id, Phase::NodeBootstrap, ProgressStatus::Succeeded, "").await;
     let task = loop {

@@ -20,6 +20,19 @@ use crate::tasks::{Host, validate};
 /// Where bundles are installed on a host (seed 2).
 pub const INSTALLED: &str = "/usr/local/share/gpuaas/site-bootstrap";
 
+/// A check that a bundle on the host has for a gate.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// What has to be so.
+    pub(crate) check: HostCheck,
+    /// Whether it is a matter of the host's baseline.
+    pub(crate) baseline: bool,
+    /// Whose it is, `name@version`.
+    pub(crate) bundle: String,
+    /// Where that is installed.
+    pub(crate) folder: PathBuf,
+}
+
 /// Evaluates a gate on `host`.
 ///
 /// # Errors
@@ -28,13 +41,25 @@ pub async fn evaluate(gate: Gate, host: &Host) -> Result<GateReport, BundleError
     let Some(root) = host.root() else {
         return Ok(fixed(gate, &host.facts().await));
     };
+    let once = asked(gate, root)?;
+    let facts = host.facts().await;
+    let list: Vec<HostCheck> = once.iter().map(|one| one.check.clone()).collect();
+    let findings = validate(host, &facts, &list).await;
+    Ok(verdict(gate, once.into_iter().zip(findings)))
+}
+
+/// What the bundles on a host ask for a gate: each check once, the baseline's first.
+///
+/// # Errors
+/// An installed bundle cannot be read.
+pub(crate) fn asked(gate: Gate, root: &HostRoot) -> Result<Vec<Asked>, BundleError> {
     let installed = installed(root)?;
     let required: BTreeSet<&str> = installed
         .iter()
         .flat_map(|(_, manifest)| &manifest.requires)
         .filter_map(|requirement| requirement.bundle.split('@').next())
         .collect();
-    let mut wanted: Vec<(HostCheck, bool, String)> = Vec::new();
+    let mut wanted: Vec<Asked> = Vec::new();
     for (folder, manifest) in &installed {
         let wrong = |reason| BundleError::NoBundle { path: folder.clone(), reason };
         let values = inputs(root, manifest)
@@ -43,21 +68,19 @@ pub async fn evaluate(gate: Gate, host: &Host) -> Result<GateReport, BundleError
         let own = required.contains(manifest.name.as_str());
         for check in checks {
             let marker = matches!(&check, HostCheck::BundleDone { bundle } if required.contains(bundle.as_str()));
-            wanted.push((check, own || marker, manifest.reference()));
+            let (bundle, folder) = (manifest.reference(), folder.clone());
+            wanted.push(Asked { check, baseline: own || marker, bundle, folder });
         }
     }
     // The baseline speaks first; what another bundle asks a second time is its matter still.
-    wanted.sort_by_key(|(_, baseline, _)| !baseline);
-    let mut once: Vec<(HostCheck, bool, String)> = Vec::new();
+    wanted.sort_by_key(|one| !one.baseline);
+    let mut once: Vec<Asked> = Vec::new();
     for one in wanted {
-        if !once.iter().any(|(check, ..)| *check == one.0) {
+        if !once.iter().any(|other| other.check == one.check) {
             once.push(one);
         }
     }
-    let facts = host.facts().await;
-    let list: Vec<HostCheck> = once.iter().map(|(check, ..)| check.clone()).collect();
-    let findings = validate(host, &facts, &list).await;
-    Ok(verdict(gate, once.into_iter().zip(findings)))
+    Ok(once)
 }
 
 /// The gates that a bundle on the host has a check for. What cannot be evaluated is logged.
@@ -82,12 +105,9 @@ fn fixed(gate: Gate, facts: &serde_json::Value) -> GateReport {
         .unwrap_or_else(|| verdict(gate, std::iter::empty()))
 }
 
-fn verdict(
-    gate: Gate,
-    findings: impl Iterator<Item = ((HostCheck, bool, String), Finding)>,
-) -> GateReport {
+fn verdict(gate: Gate, findings: impl Iterator<Item = (Asked, Finding)>) -> GateReport {
     let (mut checks, mut class) = (Vec::new(), None);
-    for ((check, baseline, bundle), finding) in findings {
+    for (Asked { check, baseline, bundle, .. }, finding) in findings {
         let passed = finding.passed == Some(true);
         let what = if baseline { "host baseline incomplete" } else { "host setup incomplete" };
         let reason = format!("{what}: {bundle} is not in effect");
@@ -120,6 +140,18 @@ fn installed(root: &HostRoot) -> Result<Vec<(PathBuf, Manifest)>, BundleError> {
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
     folders.sort();
     folders.into_iter().map(|path| Ok((path.clone(), read_manifest(&path)?))).collect()
+}
+
+/// The values that the bundle in `folder` was run with, to run it with them again.
+///
+/// # Errors
+/// One of its values is a secret, which the host does not keep; or it cannot be read.
+pub(crate) fn kept_values(root: &HostRoot, folder: &Path) -> Result<Inputs, String> {
+    let manifest = read_manifest(folder).map_err(|error| error.to_string())?;
+    if let Some((name, _)) = manifest.inputs.iter().find(|(_, input)| input.secret) {
+        return Err(format!("its input {name} is a secret, which the host does not keep"));
+    }
+    inputs(root, &manifest).map_err(|error| error.to_string())
 }
 
 /// What a bundle was run with; its defaults where it was not.

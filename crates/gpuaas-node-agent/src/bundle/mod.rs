@@ -44,7 +44,7 @@ const IMAGE_RECORD: &str = "/etc/gpuaas/maas-host-image-build.json";
 /// A phase says here why the host has to be started again.
 const REBOOT_NEEDED: &str = "/run/gpuaas/reboot-needed";
 /// Names the program that plays the rest of a host that is a folder.
-const PLAYER: &str = "GPUAAS_FIXTURE_KERNEL";
+pub(crate) const PLAYER: &str = "GPUAAS_FIXTURE_KERNEL";
 /// Bundles that require bundles at most.
 const MAX_DEPTH: usize = 8;
 

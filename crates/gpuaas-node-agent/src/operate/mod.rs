@@ -4,16 +4,25 @@
 //! run; afterwards it looks again, because a program that ended well proves nothing. Bounds are
 //! checked again here, whatever the control plane signed.
 
+mod diagnostics;
+mod drift;
+mod packages;
+mod redact;
 mod service;
+mod trust;
+pub(crate) mod update;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gpuaas_types::agent::{Change, Finding, KeptArchive, Operation, TaskResult};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
+use crate::protocol::ControlPlane;
 use crate::tasks::Host;
 use crate::tools::ToolError;
+pub use update::{Started, give_way, guard};
 
 /// Where the agent works, beside the host that it looks at.
 #[derive(Debug, Clone, Default)]
@@ -22,12 +31,17 @@ pub struct Workplace {
     pub state_dir: Option<PathBuf>,
     /// Texts that must never leave the host.
     pub secrets: Vec<String>,
+    /// How the agent was started; none: it has no executable that could be replaced.
+    pub started: Option<Started>,
+    /// Where executables come from.
+    pub control_plane: Option<ControlPlane>,
+    /// The agent has to give way to what has its place now.
+    pub restart: CancellationToken,
 }
 
 /// Everything that an operation works with.
 pub(crate) struct Work<'a> {
     pub(crate) host: &'a Host,
-    #[expect(dead_code, reason = "kinds that keep something on the host follow")]
     pub(crate) place: &'a Workplace,
     pub(crate) dry_run: bool,
 }
@@ -40,6 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) archive: Option<KeptArchive>,
     /// In a sentence.
     pub(crate) message: String,
+    /// Another executable has the agent's place.
+    pub(crate) restart: bool,
 }
 
 /// Why an operation was not carried out, or did not have its effect.
@@ -67,15 +83,30 @@ impl From<ToolError> for Fault {
     }
 }
 
+/// What a task came to.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// For the control plane.
+    pub(crate) result: TaskResult,
+    /// Another executable has the agent's place, and is to hand the result in.
+    pub(crate) restart: bool,
+}
+
 /// Carries out `operation`. Always an answer, never an error: what failed is in it.
+#[cfg(test)]
 pub(crate) async fn carry_out(work: &Work<'_>, operation: &Operation) -> TaskResult {
+    ended(work, operation).await.result
+}
+
+/// The same, with what is to follow.
+pub(crate) async fn ended(work: &Work<'_>, operation: &Operation) -> Ended {
     if let Err(fault) = operation.check() {
         let message = format!("{}: {}", fault.field, fault.reason);
-        return result(Err(Fault::new("operation_out_of_bounds", message)));
+        return of(Err(Fault::new("operation_out_of_bounds", message)));
     }
     let limit = Duration::from_secs(operation.limit_seconds().into());
     let ended = timeout(limit, begin(work, operation)).await;
-    result(ended.unwrap_or_else(|_| {
+    of(ended.unwrap_or_else(|_| {
         Err(Fault::new("task_timeout", format!("it did not end in {} s", limit.as_secs())))
     }))
 }
@@ -83,16 +114,33 @@ pub(crate) async fn carry_out(work: &Work<'_>, operation: &Operation) -> TaskRes
 async fn begin(work: &Work<'_>, operation: &Operation) -> Result<Outcome, Fault> {
     match operation {
         Operation::Service { action, unit } => service::carry_out(work, *action, unit).await,
-        _ => Err(Fault::new("task_not_known", "this agent does not know this kind of task")),
+        Operation::RepairDrift { gates } => drift::carry_out(work, gates).await,
+        Operation::RefreshTrust { registries } => trust::carry_out(work, registries),
+        Operation::UpdatePackages { packages, along, hold, refresh_lists, lock_seconds } => {
+            let (refresh_lists, lock_seconds) = (*refresh_lists, *lock_seconds);
+            let wanted = packages::Wanted { packages, along, hold, refresh_lists, lock_seconds };
+            packages::carry_out(work, &wanted).await
+        }
+        Operation::CollectDiagnostics { units, journal_lines, most_bytes } => {
+            let (journal_lines, most_bytes) = (*journal_lines, *most_bytes);
+            let wanted = diagnostics::Wanted { units, journal_lines, most_bytes };
+            diagnostics::carry_out(work, &wanted).await
+        }
+        Operation::AgentUpdate { version, digest, size_bytes, url, confirm_seconds } => {
+            let (size_bytes, confirm_seconds) = (*size_bytes, *confirm_seconds);
+            let wanted = update::Wanted { version, digest, size_bytes, url, confirm_seconds };
+            update::carry_out(work, &wanted).await
+        }
     }
 }
 
-fn result(ended: Result<Outcome, Fault>) -> TaskResult {
+fn of(ended: Result<Outcome, Fault>) -> Ended {
     let (succeeded, code, outcome, message) = match ended {
         Ok(outcome) => (true, "", outcome, None),
         Err(Fault { code, message, outcome }) => (false, code, outcome, Some(message)),
     };
-    TaskResult {
+    let restart = succeeded && outcome.restart;
+    let result = TaskResult {
         succeeded,
         code: code.to_owned(),
         message: message.unwrap_or(outcome.message),
@@ -100,7 +148,8 @@ fn result(ended: Result<Outcome, Fault>) -> TaskResult {
         findings: outcome.findings,
         archive: outcome.archive,
         facts: serde_json::Value::Null,
-    }
+    };
+    Ended { result, restart }
 }
 
 /// Plays a host for tests: a shell script that gets `ask|run PROGRAM ARGUMENTS...`.

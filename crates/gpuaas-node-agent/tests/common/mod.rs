@@ -48,6 +48,8 @@ pub(crate) struct Seen {
     pub(crate) newer_keys: Option<Envelope>,
     /// What the last heartbeat said.
     pub(crate) task_keys_revision: i64,
+    /// And what keeps the agent from its work.
+    pub(crate) troubles: Vec<String>,
     /// Answers 503 to everything.
     pub(crate) down: bool,
     /// Answers 503 to progress callbacks.
@@ -239,9 +241,11 @@ async fn heartbeat(
     let task_keys = fake.change(|seen| {
         seen.calls.push("heartbeat".to_owned());
         seen.task_keys_revision = body.task_keys_revision;
+        seen.troubles = body.troubles;
         seen.newer_keys.clone()
     });
-    Ok(Json(HeartbeatAnswer { new: false, task_keys }).into_response())
+    let at = Some(HostClock.now());
+    Ok(Json(HeartbeatAnswer { new: false, at, task_keys }).into_response())
 }
 
 async fn gates(State(fake): State<Fake>, headers: HeaderMap, Json(body): Json<Gates>) -> Answer {
@@ -290,6 +294,10 @@ pub(crate) struct FastClock;
 impl AgentClock for FastClock {
     fn now(&self) -> Timestamp {
         HostClock.now()
+    }
+
+    fn monotonic_seconds(&self) -> f64 {
+        HostClock.monotonic_seconds() * 500.0
     }
 
     async fn sleep(&self, seconds: f64) {

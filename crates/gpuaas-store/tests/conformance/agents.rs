@@ -23,7 +23,14 @@ fn progress(run_id: RunId, message: &str) -> Report {
 
 fn heartbeat(node_id: NodeId, run_id: RunId) -> Heartbeat {
     let first = Some(event(Some(run_id), "first_heartbeat"));
-    Heartbeat { node_id, run_id, agent_version: "1.0".to_owned(), first }
+    Heartbeat {
+        node_id,
+        run_id,
+        agent_version: "1.0".to_owned(),
+        troubles: String::new(),
+        first,
+        changed: None,
+    }
 }
 
 #[test]
@@ -69,6 +76,30 @@ fn only_the_first_heartbeat_of_a_run_wakes_it() {
         assert_eq!(history.len(), 1);
         let unknown = heartbeat(node_id, RunId(id()));
         assert_eq!(code(world.store.heartbeat(at(4.0), unknown).await), "not_found");
+    });
+}
+
+#[test]
+fn other_troubles_of_an_agent_are_history() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let beat = |seconds, troubles: &str| {
+            let beat = Heartbeat {
+                troubles: troubles.to_owned(),
+                changed: Some(event(Some(run_id), &format!("troubles_{troubles}"))),
+                ..heartbeat(node_id, run_id)
+            };
+            world.store.heartbeat(at(seconds), beat)
+        };
+        assert!(beat(1.0, "").await.unwrap());
+        for (seconds, troubles) in [(2.0, "disk_full"), (3.0, "disk_full"), (4.0, "")] {
+            assert!(!beat(seconds, troubles).await.unwrap());
+        }
+        let history = world.store.timeline_of_run(run_id, 0, 10).await.unwrap();
+        let codes: Vec<_> = history.iter().map(|row| row.event.code.as_str()).collect();
+        assert_eq!(codes, ["first_heartbeat", "troubles_disk_full", "troubles_"]);
+        assert_eq!(world.claim_one(at(5.0)).await.node.heartbeat_at, Some(at(4.0)));
     });
 }
 

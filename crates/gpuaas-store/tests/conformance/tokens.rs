@@ -32,7 +32,14 @@ fn enroll(run_id: RunId, text: &str, credential: &str) -> Enroll {
 }
 
 fn heartbeat(node_id: NodeId, run_id: RunId) -> Heartbeat {
-    Heartbeat { node_id, run_id, agent_version: "1.0".to_owned(), first: None }
+    Heartbeat {
+        node_id,
+        run_id,
+        agent_version: "1.0".to_owned(),
+        troubles: String::new(),
+        first: None,
+        changed: None,
+    }
 }
 
 /// Mints a bootstrap and an enrollment token for a new deployment.

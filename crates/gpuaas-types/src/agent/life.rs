@@ -50,6 +50,9 @@ pub struct Heartbeat {
     /// Revision of the [`TaskKeys`] that it has.
     #[serde(default)]
     pub task_keys_revision: i64,
+    /// What keeps the agent from working as it should, as stable words such as `disk_full`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
 }
 
 /// Answer to a heartbeat. `E` as in [`TaskBatch`].
@@ -57,6 +60,9 @@ pub struct Heartbeat {
 pub struct HeartbeatAnswer<E> {
     /// False where it was not the first.
     pub new: bool,
+    /// What the control plane believes the time is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
     /// The envelope around newer [`TaskKeys`].
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub task_keys: Option<E>,

@@ -205,7 +205,14 @@ impl Plane {
     async fn beat(&self, enrolled: Enrolled) {
         self.reached().await;
         let Enrolled { node_id, run_id, .. } = enrolled;
-        let beat = Heartbeat { node_id, run_id, agent_version: VERSION.to_owned(), first: None };
+        let beat = Heartbeat {
+            node_id,
+            run_id,
+            agent_version: VERSION.to_owned(),
+            troubles: String::new(),
+            first: None,
+            changed: None,
+        };
         if let Err(error) = self.store.heartbeat(self.clock.now(), beat).await {
             tracing::debug!(%error, "heartbeat");
         }

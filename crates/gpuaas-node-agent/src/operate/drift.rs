@@ -1,0 +1,356 @@
+//! Bringing back what the checks of a host's gates miss.
+//!
+//! A bundle says which effects it has, and the gates of the host are those effects. What a failing
+//! check needs is therefore known: the bundle that promised the effect is run again, as at first
+//! boot, with the values that it ran with; a unit that is down although its bundle ran is
+//! restarted. Then the gates are looked at again, and only what they see counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gpuaas_types::agent::{Change, Finding, Gate, HostCheck, is_unit};
+use host_facts::HostRoot;
+
+use super::{Fault, Outcome, Work};
+use crate::bundle::gate::{self, INSTALLED};
+use crate::bundle::{self, Setting};
+use crate::tasks::{Host, validate};
+use crate::tools::Tools;
+
+const RESTART_SECONDS: u64 = 150;
+/// What an operator or the control plane reaches the host by is never restarted.
+const NEVER: [&str; 4] = ["ssh.service", "sshd.service", "ssh.socket", "gpuaas-node-agent.service"];
+
+/// A check that does not pass.
+struct Red {
+    name: String,
+    seen: String,
+    bundle: String,
+    folder: PathBuf,
+    /// The unit, where the check is about one.
+    unit: Option<String>,
+}
+
+pub(super) async fn carry_out(work: &Work<'_>, gates: &[Gate]) -> Result<Outcome, Fault> {
+    let root = work.host.root().ok_or_else(|| Fault::new("host_not_live", "it has no files"))?;
+    let gates = if gates.is_empty() { &Gate::ALL[..] } else { gates };
+    let (looked, before) = look(work.host, root, gates).await?;
+    let mut outcome = Outcome::default();
+    if before.is_empty() {
+        outcome.message = if looked == 0 {
+            "no bundle on this host has a check for these gates".to_owned()
+        } else {
+            format!("all of {looked} checks pass")
+        };
+        return Ok(outcome);
+    }
+    if work.dry_run {
+        plan(&before, &mut outcome);
+        return Ok(outcome);
+    }
+    for (bundle, folder) in bundles(&before) {
+        run_again(work.host, root, &bundle, &folder, &mut outcome).await;
+    }
+    let (_, between) = look(work.host, root, gates).await?;
+    restart(work.host, &between, &mut outcome).await?;
+    let (_, after) = look(work.host, root, gates).await?;
+    told(&before, &after, &mut outcome);
+    if after.is_empty() {
+        outcome.message = format!("{} checks pass again", before.len());
+        return Ok(outcome);
+    }
+    let names: Vec<&str> = after.iter().map(|red| red.name.as_str()).collect();
+    let message = format!("{} of {looked} checks still fail: {}", after.len(), names.join(", "));
+    Err(Fault::new("drift_remains", message).after(outcome))
+}
+
+/// How many checks there are, and those that fail; a baseline's first.
+async fn look(host: &Host, root: &HostRoot, gates: &[Gate]) -> Result<(usize, Vec<Red>), Fault> {
+    let mut asked: Vec<gate::Asked> = Vec::new();
+    for gate in gates {
+        let more = gate::asked(*gate, root)
+            .map_err(|error| Fault::new("bundle_unreadable", error.to_string()))?;
+        for one in more {
+            if !asked.iter().any(|other| other.check == one.check) {
+                asked.push(one);
+            }
+        }
+    }
+    asked.sort_by_key(|one| !one.baseline);
+    let facts = host.facts().await;
+    let checks: Vec<HostCheck> = asked.iter().map(|one| one.check.clone()).collect();
+    let findings = validate(host, &facts, &checks).await;
+    let looked = asked.len();
+    let red = asked.into_iter().zip(findings).filter(|(_, found)| found.passed != Some(true));
+    let red = red.map(|(one, found)| Red {
+        name: found.name,
+        seen: found.seen,
+        bundle: one.bundle,
+        folder: one.folder,
+        unit: match one.check {
+            HostCheck::UnitActive { unit } => Some(unit),
+            _ => None,
+        },
+    });
+    Ok((looked, red.collect()))
+}
+
+/// The bundles that promised what fails, in the order of the checks. A unit alone needs none.
+fn bundles(red: &[Red]) -> Vec<(String, PathBuf)> {
+    let mut bundles: Vec<(String, PathBuf)> = Vec::new();
+    for one in red.iter().filter(|one| one.unit.is_none()) {
+        if !bundles.iter().any(|(name, _)| *name == one.bundle) {
+            bundles.push((one.bundle.clone(), one.folder.clone()));
+        }
+    }
+    bundles
+}
+
+fn plan(red: &[Red], outcome: &mut Outcome) {
+    for (bundle, _) in bundles(red) {
+        let of_it = red.iter().filter(|one| one.bundle == bundle && one.unit.is_none());
+        let names: Vec<&str> = of_it.map(|one| one.name.as_str()).collect();
+        outcome.changes.push(Change {
+            what: format!("bundle {bundle}"),
+            before: format!("not in effect: {}", names.join(", ")),
+            after: "run again".to_owned(),
+        });
+    }
+    for one in red {
+        if let Some(unit) = &one.unit {
+            let (what, before) = (unit.clone(), one.seen.clone());
+            outcome.changes.push(Change { what, before, after: "restart".to_owned() });
+        }
+        outcome.findings.push(Finding {
+            name: one.name.clone(),
+            passed: Some(false),
+            seen: one.seen.clone(),
+        });
+    }
+    outcome.message = format!("{} checks fail", red.len());
+}
+
+async fn run_again(
+    host: &Host,
+    root: &HostRoot,
+    bundle: &str,
+    folder: &Path,
+    outcome: &mut Outcome,
+) {
+    let finding = |passed, seen: String| Finding {
+        name: format!("bundle {bundle}"),
+        passed: Some(passed),
+        seen: seen.chars().take(2000).collect(),
+    };
+    let setting = match setting(host, root, folder) {
+        Ok(setting) => setting,
+        Err(reason) => return outcome.findings.push(finding(false, reason)),
+    };
+    match bundle::run(folder, &setting).await {
+        Ok(report) => {
+            outcome.findings.push(finding(report.ended_well(), report.summary()));
+            if report.changed() > 0 {
+                outcome.changes.push(Change {
+                    what: format!("bundle {bundle}"),
+                    before: "not in effect".to_owned(),
+                    after: format!("run again, {} things changed", report.changed()),
+                });
+            }
+        }
+        Err(error) => outcome.findings.push(finding(false, error.to_string())),
+    }
+}
+
+/// As at first boot, as far as the host keeps it.
+fn setting(host: &Host, root: &HostRoot, folder: &Path) -> Result<Setting, String> {
+    let values = gate::kept_values(root, folder)?;
+    let boot: serde_json::Value = fs::read(root.join("/etc/gpuaas/bootstrap.json"))
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default();
+    let told = |name: &str| boot.get(name).and_then(|value| value.as_str()).map(str::to_owned);
+    let line = |path: &str| root.line_of(path).map(|line| line.trim().to_owned());
+    let site = told("site").or_else(|| {
+        let line = line("/etc/gpuaas/site.conf")?;
+        line.strip_prefix("GPUAAS_SITE=").map(str::to_owned)
+    });
+    let mut environment = BTreeMap::new();
+    if let Host::Played(_, player) = host {
+        environment.insert(bundle::PLAYER.to_owned(), player.display().to_string());
+    }
+    Ok(Setting {
+        root: root.path().to_owned(),
+        bundles: root.join(INSTALLED),
+        sysfs: Some(root.join("/sys")),
+        site: site.unwrap_or_default(),
+        hostname: told("hostname").or_else(|| line("/etc/hostname")).unwrap_or_default(),
+        run_id: told("run_id").unwrap_or_default(),
+        values,
+        environment,
+        ended: None,
+    })
+}
+
+async fn restart(host: &Host, red: &[Red], outcome: &mut Outcome) -> Result<(), Fault> {
+    let units: BTreeSet<&String> = red.iter().filter_map(|one| one.unit.as_ref()).collect();
+    if units.is_empty() {
+        return Ok(());
+    }
+    let tools = match Tools::with_systemd(host) {
+        Ok(tools) => tools,
+        Err(error) => return Err(Fault::from(error).after(std::mem::take(outcome))),
+    };
+    for unit in units {
+        let seen = red.iter().find(|one| one.unit.as_ref() == Some(unit));
+        let before = seen.map(|one| one.seen.clone()).unwrap_or_default();
+        if !is_unit(unit) || NEVER.contains(&unit.as_str()) {
+            let seen = "this unit is never restarted by a task".to_owned();
+            outcome.findings.push(Finding { name: unit.clone(), passed: Some(false), seen });
+            continue;
+        }
+        match tools.run("systemctl", &["restart", "--", unit], RESTART_SECONDS).await {
+            Ok(_) => outcome.changes.push(Change {
+                what: unit.clone(),
+                before,
+                after: "restarted".to_owned(),
+            }),
+            Err(error) => outcome.findings.push(Finding {
+                name: format!("restart {unit}"),
+                passed: Some(false),
+                seen: error.to_string(),
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// Each check that failed before or fails now, with what was seen both times.
+fn told(before: &[Red], after: &[Red], outcome: &mut Outcome) {
+    for one in before {
+        let now = after.iter().find(|other| other.name == one.name);
+        outcome.findings.push(Finding {
+            name: one.name.clone(),
+            passed: Some(now.is_none()),
+            seen: match now {
+                Some(now) => format!("{}; then {}", one.seen, now.seen),
+                None => format!("{}; then as it should be", one.seen),
+            },
+        });
+    }
+    for one in after.iter().filter(|one| !before.iter().any(|other| other.name == one.name)) {
+        let seen = format!("as it should be; then {}", one.seen);
+        outcome.findings.push(Finding { name: one.name.clone(), passed: Some(false), seen });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_types::agent::{Operation, TaskResult};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::operate::{Workplace, carry_out as operate, played};
+
+    /// A systemd whose unit is active while there is a file.
+    const SYSTEMD: &str = r#"
+for unit; do :; done
+case "$1 $3" in
+  'ask show') [ -f "$D/up-$unit" ] && echo active || echo inactive ;;
+  'run restart') [ -f "$D/dead" ] || touch "$D/up-$unit" ;;
+esac
+"#;
+
+    struct Stage {
+        dir: tempfile::TempDir,
+        host: Host,
+    }
+
+    impl Stage {
+        /// Two bundles: `base` writes a file with the site and a value, `role` has a unit.
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let host = played::host(dir.path(), SYSTEMD);
+            let stage = Self { dir, host };
+            let phases = json!([{"name": "p", "run": "p.sh", "timeout_seconds": 20}]);
+            stage.install(&json!({"name": "base", "version": "1.0.0", "kind": "site_bootstrap",
+                "about": "a file", "phases": phases,
+                "inputs": {"word": {"type": "string", "about": "a word", "default": "plain",
+                    "environment": "WORD"}},
+                "expects": [{"gates": ["active", "slice_ready"], "check": "file_has_line",
+                    "path": "/etc/base.conf", "line": "{word}"}]}),
+                "mkdir -p \"$GPUAAS_HOST_ROOT/etc\"\n[ -f \"$GPUAAS_HOST_ROOT/broken\" ] && exit 3\n\
+                 printf '%s\\n' \"$WORD\" \"$GPUAAS_SITE\" > \"$GPUAAS_HOST_ROOT/etc/base.conf\"\n\
+                 echo 'changed /etc/base.conf'\n");
+            stage.install(
+                &json!({"name": "role", "version": "1.0.0", "kind": "site_bootstrap",
+                "about": "a unit", "phases": phases, "requires": [{"bundle": "base@1.0.0"}],
+                "expects": [{"gates": ["slice_ready"], "check": "unit_active",
+                    "unit": "role.service"}]}),
+                "echo 'changed x'\n",
+            );
+            stage.file("var/lib/gpuaas/site-bootstrap/base.inputs", r#"{"word":"kept"}"#);
+            stage.file("etc/gpuaas/bootstrap.json", r#"{"site":"lab","hostname":"j22u11"}"#);
+            stage
+        }
+
+        fn install(&self, manifest: &Value, script: &str) {
+            let folder = format!("{INSTALLED}/{}", manifest["name"].as_str().unwrap());
+            self.file(&format!("{folder}/manifest.json"), &manifest.to_string());
+            self.file(&format!("{folder}/p.sh"), script);
+        }
+
+        fn file(&self, path: &str, text: &str) {
+            let path = self.dir.path().join("root").join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        async fn repair(&self, gates: &[Gate], dry_run: bool) -> TaskResult {
+            let work = Work { host: &self.host, place: &Workplace::default(), dry_run };
+            operate(&work, &Operation::RepairDrift { gates: gates.to_vec() }).await
+        }
+    }
+
+    #[tokio::test]
+    async fn bundles_run_again_and_units_are_restarted() {
+        let stage = Stage::new();
+        let dry = stage.repair(&[], true).await;
+        assert!(dry.succeeded, "{dry:?}");
+        let what: Vec<&str> = dry.changes.iter().map(|change| change.what.as_str()).collect();
+        assert_eq!(what, ["bundle base@1.0.0", "role.service"]);
+        let file = stage.dir.path().join("root/etc/base.conf");
+        assert!(!file.exists() && played::ran(stage.dir.path()).is_empty());
+
+        let done = stage.repair(&[], false).await;
+        assert!(done.succeeded, "{done:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "kept\nlab\n");
+        assert_eq!(played::ran(stage.dir.path()), ["systemctl restart -- role.service"]);
+        let line = done.findings.iter().find(|f| f.name == "line of /etc/base.conf").unwrap();
+        assert!(line.passed == Some(true) && line.seen.ends_with("then as it should be"));
+        let again = stage.repair(&[], false).await;
+        assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
+    }
+
+    #[tokio::test]
+    async fn a_gate_alone_is_repaired_alone() {
+        let stage = Stage::new();
+        let done = stage.repair(&[Gate::Active], false).await;
+        assert!(done.succeeded && done.changes.len() == 1, "{done:?}");
+        assert!(played::ran(stage.dir.path()).is_empty());
+        let none = stage.repair(&[Gate::Telemetry], false).await;
+        assert!(none.succeeded && none.message.contains("no bundle"), "{none:?}");
+    }
+
+    #[tokio::test]
+    async fn what_still_fails_is_said() {
+        let stage = Stage::new();
+        stage.file("broken", "");
+        fs::write(stage.dir.path().join("dead"), "").unwrap();
+        let left = stage.repair(&[], false).await;
+        assert_eq!(left.code, "drift_remains");
+        assert!(left.message.starts_with("2 of 2 checks still fail"), "{}", left.message);
+        let bundle = left.findings.iter().find(|f| f.name == "bundle base@1.0.0").unwrap();
+        assert!(bundle.seen.contains("exit status: 3"), "{}", bundle.seen);
+    }
+}

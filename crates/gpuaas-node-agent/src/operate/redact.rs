@@ -1,0 +1,170 @@
+//! Takes secrets out of text before it leaves the host.
+//!
+//! What is known to be secret is taken out wherever it stands; beyond that, what a name, a header
+//! or a block says is secret. It is better to lose a harmless value than to show a password, so a
+//! name that sounds like a secret is enough.
+
+/// What stands where a secret was.
+const GONE: &str = "[redacted]";
+/// Parts of names whose values are taken out.
+const NAMES: [&str; 12] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "api_key",
+    "apikey",
+    "api-key",
+    "credential",
+    "private_key",
+    "access_key",
+    "authorization",
+];
+/// Shortest text that is taken out wherever it stands; a shorter one is part of other words.
+const SHORTEST: usize = 8;
+
+/// `text` without its secrets.
+pub(super) fn redact(text: &str, secrets: &[String]) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut in_key = false;
+    for line in text.lines() {
+        if line.contains("-----BEGIN ") && line.contains("PRIVATE KEY") {
+            in_key = true;
+        }
+        if in_key {
+            if line.contains("-----END ") {
+                in_key = false;
+                clean.push_str("[redacted private key]\n");
+            }
+            continue;
+        }
+        let mut line = line.to_owned();
+        for secret in secrets.iter().filter(|secret| secret.len() >= SHORTEST) {
+            line = line.replace(secret.as_str(), GONE);
+        }
+        clean.push_str(&of_urls(&of_names(&line)));
+        clean.push('\n');
+    }
+    if in_key {
+        clean.push_str("[redacted private key]\n");
+    }
+    clean
+}
+
+/// Takes the value behind `NAME=`, `NAME: ` or `"NAME":` out, and what follows `Bearer`.
+fn of_names(line: &str) -> String {
+    let lower = line.to_ascii_lowercase();
+    let mut cuts: Vec<(usize, usize)> = Vec::new();
+    for name in NAMES {
+        for (at, _) in lower.match_indices(name) {
+            if let Some(cut) = value_behind(line, at + name.len()) {
+                cuts.push(cut);
+            }
+        }
+    }
+    for scheme in ["bearer ", "basic "] {
+        for (at, _) in lower.match_indices(scheme) {
+            let begin = at + scheme.len();
+            cuts.push((begin, end_of_word(line, begin)));
+        }
+    }
+    cuts.sort_unstable();
+    let (mut text, mut from) = (String::new(), 0);
+    for (begin, end) in cuts {
+        if begin >= from && end > begin {
+            text.push_str(line.get(from..begin).unwrap_or_default());
+            text.push_str(GONE);
+            from = end;
+        }
+    }
+    text.push_str(line.get(from..).unwrap_or_default());
+    text
+}
+
+/// Where the value is, if there is a name's rest, a sign of assignment, and something behind it.
+fn value_behind(line: &str, from: usize) -> Option<(usize, usize)> {
+    let rest = line.get(from..)?;
+    let sign = rest.find(['=', ':'])?;
+    let between = rest.get(..sign)?;
+    let name = |c: char| c.is_ascii_alphanumeric() || "_-\"' ".contains(c);
+    if between.len() > 24 || !between.chars().all(name) {
+        return None;
+    }
+    let behind = rest.get(sign + 1..)?;
+    let space = behind.len() - behind.trim_start_matches([' ', '=', '"', '\'']).len();
+    let begin = from + sign + 1 + space;
+    let quoted = behind.get(..space)?.contains(['"', '\'']);
+    let value = line.get(begin..)?;
+    if ["bearer ", "basic "].iter().any(|scheme| value.to_ascii_lowercase().starts_with(scheme)) {
+        return None;
+    }
+    let end = if quoted {
+        value.find(['"', '\'']).map_or(line.len(), |end| begin + end)
+    } else {
+        end_of_word(line, begin)
+    };
+    (end > begin).then_some((begin, end))
+}
+
+fn end_of_word(line: &str, from: usize) -> usize {
+    let rest = line.get(from..).unwrap_or_default();
+    let end = |c: char| c.is_whitespace() || c == ',' || c == ';' || c == '"' || c == '\'';
+    rest.find(end).map_or(line.len(), |end| from + end)
+}
+
+/// `SCHEME://USER:PASSWORD@`.
+fn of_urls(line: &str) -> String {
+    let (mut text, mut rest) = (String::new(), line);
+    while let Some(at) = rest.find("://") {
+        let (head, tail) = rest.split_at(at + 3);
+        text.push_str(head);
+        let end = tail.find(['/', ' ', '"', '\'']).unwrap_or(tail.len());
+        let authority = tail.get(..end).unwrap_or_default();
+        rest = match authority.rsplit_once('@') {
+            Some((user, _)) if user.contains(':') => {
+                text.push_str(GONE);
+                tail.get(user.len()..).unwrap_or_default()
+            }
+            _ => tail,
+        };
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_taken_out_and_the_rest_stays() {
+        let known = vec!["gpagent_0123456789".to_owned(), "short".to_owned()];
+        for (line, clean) in [
+            ("connect with gpagent_0123456789 now", "connect with [redacted] now"),
+            ("a short line", "a short line"),
+            ("PASSWORD=hunter2 next", "PASSWORD=[redacted] next"),
+            ("db_password: \"a b c\", x: 1", "db_password: \"[redacted]\", x: 1"),
+            (
+                "{\"enrollment_token\":\"abc\",\"n\":1}",
+                "{\"enrollment_token\":\"[redacted]\",\"n\":1}",
+            ),
+            ("Authorization: Bearer abc.def", "Authorization: Bearer [redacted]"),
+            ("GET / authorization: basic dXNlcg==", "GET / authorization: basic [redacted]"),
+            ("clone https://ada:pw@git.example/x", "clone https://[redacted]@git.example/x"),
+            ("see https://ada@git.example/x:y", "see https://ada@git.example/x:y"),
+            ("the token was refused", "the token was refused"),
+            ("MAAS api_key = a:b:c", "MAAS api_key = [redacted]"),
+            ("größe=5 passwort", "größe=5 passwort"),
+        ] {
+            assert_eq!(redact(line, &known), format!("{clean}\n"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_private_key_is_gone_as_a_whole() {
+        let text = "a\n-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----\nb\n";
+        assert_eq!(redact(text, &[]), "a\n[redacted private key]\nb\n");
+        assert_eq!(redact("-----BEGIN PRIVATE KEY-----\nMHc", &[]), "[redacted private key]\n");
+    }
+}

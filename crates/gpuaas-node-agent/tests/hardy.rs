@@ -1,0 +1,229 @@
+//! The agent on a host in trouble: a full disk, a clock that jumps, an end amid a task.
+#![expect(clippy::unwrap_used, reason = "a fixture that fails is a failed test")]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use common::{ENROLLMENT_TOKEN, Fake, FastClock, node_id, run_id, signed};
+use gpuaas_node_agent::agent::{self, AgentConfig};
+use gpuaas_node_agent::clock::{AgentClock, HostClock};
+use gpuaas_node_agent::identity::IdentityStore;
+use gpuaas_node_agent::operate::Workplace;
+use gpuaas_node_agent::protocol::ControlPlane;
+use gpuaas_node_agent::tasks::Host;
+use gpuaas_types::agent::{Operation, ServiceAction, Task, TaskSpec};
+use gpuaas_types::{TaskId, Timestamp};
+use host_facts::HostRoot;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+fn config(root: &Path, state: &Path) -> AgentConfig {
+    AgentConfig {
+        run_id: run_id(),
+        hostname: "j22u11".to_owned(),
+        enrollment_token: ENROLLMENT_TOKEN.to_owned(),
+        identity: IdentityStore::File(state.join("identity.json")),
+        ready_file: Some(state.join("run/ready.json")),
+        ready: None,
+        host: Host::Root(HostRoot::new(root)),
+        workplace: Workplace { state_dir: Some(state.to_owned()), ..Workplace::default() },
+        longest_pause_seconds: 20.0,
+    }
+}
+
+fn run(config: AgentConfig, fake: &Fake, clock: Arc<dyn AgentClock>) -> CancellationToken {
+    let shutdown = CancellationToken::new();
+    let control_plane = ControlPlane::new(&fake.url, None).unwrap();
+    let stop = shutdown.clone();
+    tokio::spawn(async move { agent::run(config, control_plane, clock, stop).await.unwrap() });
+    shutdown
+}
+
+fn give(fake: &Fake, number: u128, spec: TaskSpec, expires_at: Timestamp) {
+    let task = Task { id: TaskId(Uuid::from_u128(number)), spec, expires_at };
+    fake.change(|seen| seen.tasks.push_back(signed(&fake.key, node_id(), task)));
+}
+
+fn diagnostics() -> TaskSpec {
+    TaskSpec::Diagnostics { units: Vec::new() }
+}
+
+fn restart(unit: &str) -> TaskSpec {
+    let operation = Operation::Service { action: ServiceAction::Restart, unit: unit.to_owned() };
+    TaskSpec::Operate { dry_run: false, operation }
+}
+
+/// A file system of 64 KiB; gone with this.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(path: PathBuf) -> Option<Self> {
+        std::fs::create_dir_all(&path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&path).stderr(Stdio::null());
+        mount.status().is_ok_and(|status| status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_reported_and_loses_no_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(dir.path().join("state")) else {
+        println!("skipped: a small file system can be mounted by root only");
+        return;
+    };
+    let ballast = small.0.join("ballast");
+    std::fs::write(&ballast, vec![0; 1 << 20]).unwrap_err();
+    let fake = Fake::start(dir.path()).await;
+    // It enrolls with no room for what it is told, and lives on.
+    let stop = run(config(dir.path(), &small.0), &fake, Arc::new(FastClock));
+    fake.until("it says so", |seen| seen.troubles == ["disk_full"]).await;
+    give(&fake, 1, diagnostics(), Timestamp::NEVER);
+    give(&fake, 2, restart("nginx.service"), Timestamp::NEVER);
+    fake.until("both results", |seen| seen.results.len() == 2).await;
+    fake.change(|seen| {
+        assert!(seen.results[0].1.succeeded, "what may be done twice is done");
+        // What may not is not begun without a note.
+        assert_eq!(seen.results[1].1.code, "disk_full");
+    });
+    // The control plane goes away while a result waits in memory.
+    fake.change(|seen| seen.down = true);
+    let before = fake.change(|seen| seen.unavailable_answers + 4);
+    fake.until("an outage", |seen| seen.unavailable_answers >= before).await;
+    fake.change(|seen| seen.down = false);
+    give(&fake, 3, diagnostics(), Timestamp::NEVER);
+    fake.until("the third result", |seen| seen.results.len() == 3).await;
+
+    std::fs::remove_file(ballast).unwrap();
+    fake.until("it is well again", |seen| seen.troubles.is_empty()).await;
+    stop.cancel();
+    assert!(small.0.join("identity.json").exists() && small.0.join("run/ready.json").exists());
+    assert_eq!(fake.count("enroll"), 1);
+    let again = run(config(dir.path(), &small.0), &fake, Arc::new(FastClock));
+    let heartbeats = fake.count("heartbeat");
+    fake.until("it is who it was", |seen| {
+        seen.calls.iter().filter(|call| *call == "heartbeat").count() > heartbeats
+    })
+    .await;
+    again.cancel();
+    assert_eq!(fake.count("enroll"), 1);
+}
+
+/// A clock that can be set while it runs; a second of it takes 2 ms.
+#[derive(Default)]
+struct SetClock {
+    offset_seconds: AtomicI64,
+    longest_sleep: Mutex<f64>,
+}
+
+#[async_trait]
+impl AgentClock for SetClock {
+    fn now(&self) -> Timestamp {
+        let offset = i32::try_from(self.offset_seconds.load(Ordering::SeqCst)).unwrap();
+        HostClock.now().plus_seconds(f64::from(offset))
+    }
+
+    fn monotonic_seconds(&self) -> f64 {
+        FastClock.monotonic_seconds()
+    }
+
+    async fn sleep(&self, seconds: f64) {
+        {
+            let mut longest = self.longest_sleep.lock().unwrap();
+            *longest = longest.max(seconds);
+        }
+        FastClock.sleep(seconds).await;
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_holds_nothing_up_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    fake.change(|seen| seen.poll_seconds = 5);
+    let clock = Arc::new(SetClock::default());
+    let stop = run(config(dir.path(), &dir.path().join("state")), &fake, clock.clone());
+    let settled = async |offset: i64| {
+        clock.offset_seconds.store(offset, Ordering::SeqCst);
+        // The second heartbeat from now on began after the jump, and was answered.
+        let (polls, beats) = fake.change(|seen| (seen.polls, seen.calls.len()));
+        fake.until("polls and heartbeats", |seen| {
+            seen.polls > polls + 2 && seen.calls.len() > beats + 2
+        })
+        .await;
+    };
+    let soon = || HostClock.now().plus_seconds(60.0);
+    let mut codes = Vec::new();
+    for (number, offset) in [0, 200, -200, 7200, -7200, 0].into_iter().enumerate() {
+        settled(offset).await;
+        give(&fake, number as u128 + 1, diagnostics(), soon());
+        fake.until("a result", |seen| seen.results.len() == number + 1).await;
+        codes.push(fake.change(|seen| seen.results[number].1.code.clone()));
+    }
+    // Within a tolerance the control plane's word counts; beyond, the cause is the clock.
+    assert_eq!(codes, ["", "", "", "task_clock", "task_clock", ""]);
+    give(&fake, 9, diagnostics(), HostClock.now().plus_seconds(-1.0));
+    fake.until("the last", |seen| seen.results.len() == 7).await;
+    assert_eq!(fake.change(|seen| seen.results[6].1.code.clone()), "task_expired");
+    stop.cancel();
+    let longest = *clock.longest_sleep.lock().unwrap();
+    assert!(longest <= 120.0, "a jump made it sleep for {longest} s");
+}
+
+/// A real process, killed while systemd takes its time.
+#[tokio::test]
+async fn a_task_that_was_cut_short_is_reported_and_not_done_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start(dir.path()).await;
+    fake.change(|seen| seen.heartbeat_interval_seconds = 1);
+    std::fs::create_dir_all(dir.path().join("root")).unwrap();
+    let player = dir.path().join("player");
+    let script = "#!/bin/sh\nD=${0%/*}\n[ \"$1 $3\" = 'run restart' ] && echo x >> $D/restarts && exec sleep 20\n\
+                  printf 'LoadState=loaded\\nActiveState=active\\n'\n";
+    std::fs::write(&player, script).unwrap();
+    std::fs::set_permissions(&player, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let file = dir.path().join("agent.json");
+    let config = serde_json::json!({
+        "run_id": run_id(), "hostname": "j22u11", "control_plane_url": fake.url,
+        "enrollment_token": ENROLLMENT_TOKEN, "state_dir": "/state", "run_dir": "/run",
+    });
+    std::fs::write(&file, config.to_string()).unwrap();
+    let start = || {
+        tokio::process::Command::new(env!("CARGO_BIN_EXE_gpuaas-node-agent"))
+            .args(["run", "--config"])
+            .arg(&file)
+            .arg("--host-root")
+            .arg(dir.path().join("root"))
+            .env("GPUAAS_FIXTURE_KERNEL", &player)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    };
+    let mut first = start();
+    give(&fake, 1, restart("nginx.service"), Timestamp::NEVER);
+    let restarts = dir.path().join("restarts");
+    let begun = async {
+        while !restarts.exists() {
+            HostClock.sleep(0.02).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), begun).await.unwrap();
+    first.kill().await.unwrap();
+
+    let _second = start();
+    fake.until("the result", |seen| !seen.results.is_empty()).await;
+    fake.change(|seen| assert_eq!(seen.results[0].1.code, "task_interrupted"));
+    assert_eq!(std::fs::read_to_string(&restarts).unwrap(), "x\n");
+}
