@@ -21,6 +21,9 @@ use crate::error::StoreError;
 const READERS: usize = 4;
 /// Room for every statement, and for the lengths that lists come in.
 const STATEMENTS: usize = 256;
+/// Size of a page in memory, where the cache holds every page there is: a commit that has moved a
+/// page goes through the whole cache, so fewer and larger pages keep large databases cheap.
+const MEMORY_PAGE_BYTES: u32 = 16_384;
 /// How long to wait for a reader, or for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -51,9 +54,12 @@ impl Place {
     /// Opens the connection that writes.
     pub(crate) fn open(&self) -> rusqlite::Result<Lite> {
         let lite = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        if let Self::File(_) = self {
-            lite.0.pragma_update(None, "journal_mode", "wal")?;
-            lite.0.pragma_update(None, "synchronous", "full")?;
+        match self {
+            Self::File(_) => {
+                lite.0.pragma_update(None, "journal_mode", "wal")?;
+                lite.0.pragma_update(None, "synchronous", "full")?;
+            }
+            Self::Memory => lite.0.pragma_update(None, "page_size", MEMORY_PAGE_BYTES)?,
         }
         lite.0.pragma_update(None, "foreign_keys", true)?;
         Ok(lite)

@@ -336,7 +336,7 @@ impl World {
         for notice in self.region.with(|region| region.advance(now.as_micros())) {
             self.act(notice);
         }
-        self.wake_agents();
+        self.wake_agents().await?;
         if ran || self.next_due == Some(Timestamp::EPOCH) {
             self.look().await.map_err(of_store)?;
         }
@@ -373,13 +373,16 @@ impl World {
     }
 
     /// An agent that has long been silent still hears of a task.
-    fn wake_agents(&mut self) {
+    async fn wake_agents(&mut self) -> Result<(), Failure> {
         while let Ok(node_id) = self.tasks.try_recv() {
-            let of_node = self.systems.values_mut().filter(|system| system.on);
-            for system in of_node.filter(|system| system.node_id() == Some(node_id)) {
+            let node = self.store.node(node_id).await.map_err(of_store)?;
+            let system = node.system_id.and_then(|id| self.systems.get_mut(&id));
+            let system = system.filter(|s| s.on && s.node_id() == Some(node_id));
+            if let Some(system) = system {
                 system.revive(&mut self.crew, &self.plane);
             }
         }
+        Ok(())
     }
 
     fn act(&mut self, notice: Notice) {
