@@ -409,7 +409,7 @@ impl Agent {
             // A clock that is far behind would take a task of long ago for one of now.
             Ok(admitted) if admitted.id == task.id => match self.clock_fault() {
                 Some(fault) if self.ahead_seconds() < 0.0 => refused("task_clock", &fault),
-                _ => self.begin(&admitted).await,
+                _ => self.begin(identity, &admitted).await,
             },
             Ok(admitted) => refused("task_id_mismatch", &format!("it is task {}", admitted.id)),
             Err(fault @ OrderFault::Expired { .. }) => match self.clock_fault() {
@@ -441,7 +441,7 @@ impl Agent {
     }
 
     /// Notes the task, carries it out, and notes what came of it.
-    async fn begin(&self, task: &Task) -> TaskResult {
+    async fn begin(&self, identity: &Identity, task: &Task) -> TaskResult {
         let mut note = Note { id: task.id, spec: task.spec.clone(), result: None };
         if let Err(error) = self.kept(self.journal.write(&note)) {
             warn!(%error, task = %task.id, "a task is not noted");
@@ -450,7 +450,9 @@ impl Agent {
                 return refused(code, &format!("the task could not be noted: {error}"));
             }
         }
-        let ended = tasks::ended(&self.config.host, &self.config.workplace, &task.spec).await;
+        let mut place = self.config.workplace.clone();
+        place.secrets.push(identity.credential.clone());
+        let ended = tasks::ended(&self.config.host, &place, &task.spec).await;
         note.result = Some(ended.result);
         if let Err(error) = self.kept(self.journal.write(&note)) {
             warn!(%error, task = %task.id, "a result is kept in memory only");
