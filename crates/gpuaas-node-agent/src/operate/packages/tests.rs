@@ -159,3 +159,91 @@ fn the_words_of_apt_are_understood() {
     );
     assert_eq!(plan.removes, ["old"]);
 }
+
+/// A host whose dpkg and apt are this machine's own, below a folder, with a source of three
+/// packages: `demo` 1.0 is installed, 2.0 needs `demo-extra`.
+const REAL_HOST: &str = r#"
+set -e
+D=$1
+export PATH=$PATH:/usr/sbin:/sbin
+apt=$D/host/var/lib/apt
+mkdir -p "$D/host/var/lib/dpkg/info" "$D/host/var/lib/dpkg/updates" "$apt/lists/partial" \
+  "$D/host/var/cache/apt/archives/partial" "$D/host/var/log/apt" "$D/repo"
+mkdir -p "$D/host/etc/apt/apt.conf.d" "$D/host/etc/apt/preferences.d" "$D/host/etc/apt/trusted.gpg.d"
+: > "$D/host/var/lib/dpkg/status"
+deb() {
+  mkdir -p "$D/build/DEBIAN" "$D/build/usr/share/$1"
+  echo "$2" > "$D/build/usr/share/$1/version"
+  printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: x <x@example.org>\n' "$1" "$2" \
+    > "$D/build/DEBIAN/control"
+  printf 'Description: for a test\n' >> "$D/build/DEBIAN/control"
+  [ -z "$3" ] || printf 'Depends: %s\n' "$3" >> "$D/build/DEBIAN/control"
+  dpkg-deb --root-owner-group -b "$D/build" "$D/repo/$1_$2.deb"
+  rm -r "$D/build"
+}
+deb demo 1.0 ''
+dpkg --root="$D/host" --force-not-root --force-script-chrootless -i "$D/repo/demo_1.0.deb"
+deb demo 2.0 demo-extra
+deb demo-extra 1.0 ''
+for file in "$D"/repo/*.deb; do
+  dpkg-deb -f "$file"
+  printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "${file##*/}" "$(stat -c %s "$file")" \
+    "$(sha256sum < "$file" | cut -d' ' -f1)"
+done > "$D/repo/Packages"
+echo "deb [trusted=yes] file:$D/repo ./" > "$D/host/etc/apt/sources.list"
+"#;
+
+/// Hands what it is asked to the machine's own programs, for that host.
+const REAL_PLAYER: &str = r#"
+program=$2; shift 2
+H=$D/host
+case "$program" in
+  dpkg-query) exec dpkg-query --root="$H" "$@" ;;
+  apt-get) exec apt-get -o Dir="$H" -o Dir::State::status="$H/var/lib/dpkg/status" \
+    -o Dpkg::Options::=--root="$H" "$@" ;;
+esac
+"#;
+
+#[tokio::test]
+async fn the_machines_own_apt_is_understood() {
+    let is_root = rustix::process::geteuid().is_root();
+    let has = |tool: &str| std::path::Path::new("/usr/bin").join(tool).exists();
+    if !is_root || !has("apt-get") || !has("dpkg-deb") {
+        println!("skipped: it takes root, apt-get and dpkg-deb");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("bash")
+        .args(["-c", REAL_HOST, "host"])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let host = played::host(dir.path(), REAL_PLAYER);
+    let stage = Stage { dir, host };
+    let version = || {
+        let path = stage.dir.path().join("host/usr/share/demo/version");
+        std::fs::read_to_string(path).unwrap().trim().to_owned()
+    };
+    // The lists are fetched before apt is asked, so the first dry run knows of nothing.
+    let stale = stage.update(&["demo"], &[], &[], true).await;
+    assert!(stale.succeeded && stale.changes.is_empty(), "{stale:?}");
+    let alone = stage.update(&["demo"], &[], &[], false).await;
+    assert_eq!(alone.code, "package_outside_policy", "{alone:?}");
+    assert_eq!(stage.update(&["demo"], &[], &["demo-extra"], true).await.code, "package_held");
+    let missing = stage.update(&["demo=3.0"], &[], &[], true).await;
+    assert_eq!(missing.code, "package_not_available", "{missing:?}");
+    assert_eq!(version(), "1.0");
+
+    let dry = stage.update(&["demo"], &["demo-extra"], &[], true).await;
+    assert_eq!((dry.changes.len(), version().as_str()), (2, "1.0"), "{dry:?}");
+    let done = stage.update(&["demo=2.0"], &["demo-extra"], &[], false).await;
+    assert!(done.succeeded, "{done:?}");
+    assert_eq!(done.changes.len(), 2);
+    assert_eq!(done.changes.iter().find(|change| change.what == "demo").unwrap().before, "1.0");
+    assert_eq!(version(), "2.0");
+    let again = stage.update(&["demo=2.0"], &["demo-extra"], &[], false).await;
+    assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
+    let back = stage.update(&["demo=1.0"], &[], &[], false).await;
+    assert_eq!((back.code.as_str(), version().as_str()), ("package_downgrade", "2.0"), "{back:?}");
+}
