@@ -38,9 +38,9 @@ enum Command {
         /// Only get one heartbeat through, with the identity that is there, and end
         #[arg(long)]
         trial: bool,
-        /// What systemd calls this start of the unit
-        #[arg(long, env = "INVOCATION_ID", hide = true)]
-        invocation: Option<String>,
+        /// The process that systemd started; what it starts in turn has the same in its environment
+        #[arg(long, env = "SYSTEMD_EXEC_PID", hide = true)]
+        systemd_exec_pid: Option<String>,
         /// Configuration that the node bootstrap wrote
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
@@ -203,8 +203,9 @@ fn main() -> ExitCode {
         Command::Run { config, host_root, sysfs, trial: true, .. } => {
             trial(&config, &host(host_root, sysfs))
         }
-        Command::Run { config, host_root, sysfs, invocation, .. } => {
-            let under_systemd = invocation.is_some() && Path::new("/run/systemd/system").is_dir();
+        Command::Run { config, host_root, sysfs, systemd_exec_pid, .. } => {
+            let me = std::process::id().to_string();
+            let under_systemd = systemd_exec_pid.is_some_and(|pid| pid == me);
             run(&config, &host(host_root, sysfs), under_systemd)
         }
         Command::Guard { state_dir, executable } => guard(&state_dir, &executable),

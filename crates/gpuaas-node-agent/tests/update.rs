@@ -75,7 +75,7 @@ impl Stage {
     fn start(&self) -> Child {
         let mut command = Command::new(self.place());
         command.args(self.arguments()).stdin(Stdio::null()).kill_on_drop(true);
-        command.env_remove("INVOCATION_ID").spawn().unwrap()
+        command.env("SYSTEMD_EXEC_PID", "1").spawn().unwrap()
     }
 
     fn arguments(&self) -> Vec<String> {
