@@ -37,7 +37,7 @@ deliver() {
     # Everything that systemd starts finds the hardware there.
     put /etc/systemd/system.conf.d/50-hardware.conf <<CONF
 [Manager]
-DefaultEnvironment=GPUAAS_SYSFS=$hardware/sys GPUAAS_FIXTURE_KERNEL=$hardware/kernel GPUAAS_SLICE_INSTALL_PACKAGES=0 GPUAAS_SLICE_OVS_DATAPATH=netdev
+DefaultEnvironment=GPUAAS_SYSFS=$hardware/sys GPUAAS_FIXTURE_KERNEL=$hardware/kernel
 CONF
     put /etc/systemd/system/hardware-links.service <<UNIT
 [Unit]

@@ -36,7 +36,8 @@ digest() {
 }
 bundle() {
     inside systemd-run --quiet --wait --pipe --property=StandardError=journal \
-        /usr/local/bin/gpuaas-node-agent bundle run "$bundles/h200-slice-vm" --hostname "$name" >"$work/$1" ||
+        /usr/local/bin/gpuaas-node-agent bundle run "$bundles/h200-slice-vm" --hostname "$name" \
+        --set install_packages=0 --set ovs_datapath=netdev >"$work/$1" ||
         fail "the bundles did not end well: $(<"$work/$1")"
 }
 count() { grep -o '"changed": [0-9]*' "$work/$1" | awk '{ n += $2 } END { print n }'; }

@@ -113,7 +113,7 @@ async fn deployed(
     region: &mut maas_sim::SimHandle,
 ) -> Result<BootstrapInputs, Failure> {
     let client = &plane.client;
-    operator::add_site(client, &region.url(), &region.api_key).await?;
+    operator::add_site(client, &region.url(), &region.api_key, operator::SiteInputs::new()).await?;
     operator::add_profile(client, serde_json::Map::new()).await?;
     let hosts = region.region.with(|region| region.hosts());
     let racked: Vec<Racked> = hosts

@@ -110,7 +110,13 @@ async fn measure(
     let machines = simulator.racked().await?;
     let before = simulator.record().await?;
     // A person adds the site and sees at once whether MAAS answered.
-    operator::add_site(client, &simulator.maas_url(), simulator.api_key()).await?;
+    operator::add_site(
+        client,
+        &simulator.maas_url(),
+        simulator.api_key(),
+        operator::SiteInputs::new(),
+    )
+    .await?;
     operator::add_profile(client, serde_json::Map::new()).await?;
     simulator.inject(&mix(args)).await?;
     let clock = SharedClock::choose(choice).0;

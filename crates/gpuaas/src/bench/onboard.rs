@@ -149,7 +149,13 @@ async fn measure(
     let shared = SharedClock::choose(clock).0;
     let machines = simulator.racked().await?;
     let before = simulator.record().await?;
-    operator::add_site(client, &simulator.maas_url(), simulator.api_key()).await?;
+    operator::add_site(
+        client,
+        &simulator.maas_url(),
+        simulator.api_key(),
+        operator::SiteInputs::new(),
+    )
+    .await?;
     operator::add_profile(client, serde_json::Map::new()).await?;
     let cpu_before = usage::own_cpu_seconds()?;
     let begin = shared.now();

@@ -197,7 +197,10 @@ async fn onboard(
 ) -> Result<(), Failure> {
     let client = control.client();
     let clock = SharedClock::choose(stage.clock).0;
-    operator::add_site(&client, &stage.simulator.maas_url(), stage.simulator.api_key()).await?;
+    let real = stage.state.asked.real_hosts > 0;
+    let inputs = if real { operator::inputs_of_real_hosts() } else { operator::SiteInputs::new() };
+    let (url, api_key) = (stage.simulator.maas_url(), stage.simulator.api_key());
+    operator::add_site(&client, &url, api_key, inputs).await?;
     operator::add_profile(&client, stage.scenario.profile_fields()?).await?;
     if stage.scenario.roce {
         for (index, machine) in machines.iter().enumerate() {

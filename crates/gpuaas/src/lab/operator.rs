@@ -3,7 +3,7 @@
 //! Every step looks first at what is there, so a lab that was killed half way through goes on
 //! where it was: nothing is added twice and nothing is left out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -25,11 +25,28 @@ pub const PROFILE: &str = "h200-slice-vm";
 /// Requests in flight, as an operator's script may have.
 pub const AT_ONCE: usize = 16;
 
+/// Values of the inputs of a site's bundles, by bundle.
+pub type SiteInputs = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What an operator says of a site whose hosts are real: they have no network to install packages
+/// from, and a kernel without Open vSwitch's module.
+#[must_use]
+pub fn inputs_of_real_hosts() -> SiteInputs {
+    let inputs = [("install_packages", "0"), ("ovs_datapath", "netdev")];
+    let inputs = inputs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    BTreeMap::from([(PROFILE.to_owned(), BTreeMap::from(inputs))])
+}
+
 /// Adds the region as a site, unless it is there.
 ///
 /// # Errors
 /// What the control plane refused.
-pub async fn add_site(client: &ApiClient, maas_url: &str, api_key: &str) -> Result<(), Failure> {
+pub async fn add_site(
+    client: &ApiClient,
+    maas_url: &str,
+    api_key: &str,
+    bundle_inputs: SiteInputs,
+) -> Result<(), Failure> {
     if client.sites().await?.items.iter().any(|site| site.spec.name == SITE) {
         return Ok(());
     }
@@ -43,7 +60,7 @@ pub async fn add_site(client: &ApiClient, maas_url: &str, api_key: &str) -> Resu
         drift_policy: std::collections::BTreeMap::new(),
         batch_max_parallel: 0,
         image_bandwidth_mbit_per_second: 0,
-        bundle_inputs: std::collections::BTreeMap::new(),
+        bundle_inputs,
     };
     client.add_site(&SiteCreate { spec, api_key: api_key.to_owned() }).await.map(drop)
 }

@@ -119,7 +119,7 @@ impl Stage {
             seed: asked.seed,
             class,
             hosts,
-            real_hosts: args.real_hosts.min(asked.nodes),
+            real_hosts: asked.real_hosts,
             lose_fabric: lose_fabric(scenario, names),
             hosts_dir: folder.join("hosts"),
             clock,
@@ -204,6 +204,7 @@ fn asked(args: &LabArgs) -> Asked {
         },
         seed: args.seed,
         scenario: args.scenario.clone().unwrap_or_else(|| "plain".to_owned()),
+        real_hosts: args.real_hosts.min(args.nodes),
     }
 }
 

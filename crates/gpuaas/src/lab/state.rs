@@ -40,6 +40,9 @@ pub struct Asked {
     pub seed: u64,
     /// Scenario.
     pub scenario: String,
+    /// Machines whose hosts are whole systems.
+    #[serde(default)]
+    pub real_hosts: usize,
 }
 
 impl std::fmt::Display for Asked {
@@ -216,6 +219,7 @@ mod tests {
                 speed: "30".to_owned(),
                 seed: 1,
                 scenario: "plain".to_owned(),
+                real_hosts: 0,
             },
             clock: "paced:30:1795190400000000".to_owned(),
             simulator: SimulatorAt { pid: 42, url: "http://127.0.0.1:1234".to_owned() },
