@@ -23,9 +23,9 @@ gate() {
     "$agent" check --gate slice_ready >"$out/$1.gate" 2>/dev/null || (($? == 4))
 }
 
-# What the bundle may touch, in files and in the kernel.
+# What the bundle may touch, in files and in the kernel; but for what it saw, which a reboot changes.
 state() {
-    (cd / && find etc usr/local var/lib/gpuaas boot ! -type d \( -type l -printf '%p %l\n' -o -printf '%p %m ' -exec sha256sum {} \; \) | sort)
+    (cd / && find etc usr/local var/lib/gpuaas boot ! -type d ! -name '*.validation' \( -type l -printf '%p %l\n' -o -printf '%p %m ' -exec sha256sum {} \; \) | sort)
     for device in "$devices"/*; do
         printf '%s %s %s %s\n' "${device##*/}" "$(readlink -- "$device/driver")" "$(<"$device/driver_override")" \
             "$(cat -- "$device/sriov_numvfs" 2>/dev/null)"

@@ -21,5 +21,7 @@ if compgen -G "$GPUAAS_SYSFS/kernel/iommu_groups/*" >/dev/null; then
     unit_running "$name.service" "$unit" "$program" /etc/gpuaas/slice.env
 else
     unit_enabled "$name.service"
+    # The boot starts it with these files; nobody need do it again.
+    after_change "unit-$name.service" "$unit" "$program" /etc/gpuaas/slice.env -- true
     say "$name starts with the next boot: the kernel has no IOMMU groups yet"
 fi
