@@ -3,6 +3,9 @@
 //! A gate is evaluated from what was installed and with what it was run with, so the same question
 //! can be asked at any time, by hand too. A check of a bundle that another one requires is a
 //! matter of the host's baseline, whoever notices it.
+//!
+//! `active` asks for the agent first, on every host; bundles may add to it, as that of bare metal
+//! does with its GPUs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,6 +23,9 @@ use crate::tasks::{Host, validate};
 /// Where bundles are installed on a host (seed 2).
 pub const INSTALLED: &str = "/usr/local/share/gpuaas/site-bootstrap";
 
+/// The agent's own unit.
+const AGENT_UNIT: &str = "gpuaas-node-agent.service";
+
 /// A check that a bundle on the host has for a gate.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
@@ -33,6 +39,32 @@ pub(crate) struct Asked {
     pub(crate) folder: PathBuf,
 }
 
+/// A check, and whose matter it is.
+struct Wanted {
+    check: HostCheck,
+    class: GateClass,
+    reason: String,
+}
+
+impl Wanted {
+    fn agent() -> Self {
+        let check = HostCheck::UnitActive { unit: AGENT_UNIT.to_owned() };
+        let reason = "agent fault: the agent's unit is not active".to_owned();
+        Self { check, class: GateClass::AgentFault, reason }
+    }
+}
+
+impl From<Asked> for Wanted {
+    fn from(Asked { check, baseline, bundle, .. }: Asked) -> Self {
+        let (class, what) = if baseline {
+            (GateClass::HostBaselineIncomplete, "host baseline incomplete")
+        } else {
+            (GateClass::HostSetupIncomplete, "host setup incomplete")
+        };
+        Self { check, class, reason: format!("{what}: {bundle} is not in effect") }
+    }
+}
+
 /// Evaluates a gate on `host`.
 ///
 /// # Errors
@@ -41,11 +73,13 @@ pub async fn evaluate(gate: Gate, host: &Host) -> Result<GateReport, BundleError
     let Some(root) = host.root() else {
         return Ok(fixed(gate, &host.facts().await));
     };
-    let once = asked(gate, root)?;
+    let own = (gate == Gate::Active).then(Wanted::agent);
+    let wanted: Vec<Wanted> =
+        own.into_iter().chain(asked(gate, root)?.into_iter().map(Wanted::from)).collect();
     let facts = host.facts().await;
-    let list: Vec<HostCheck> = once.iter().map(|one| one.check.clone()).collect();
+    let list: Vec<HostCheck> = wanted.iter().map(|one| one.check.clone()).collect();
     let findings = validate(host, &facts, &list).await;
-    Ok(verdict(gate, once.into_iter().zip(findings)))
+    Ok(verdict(gate, wanted.into_iter().zip(findings)))
 }
 
 /// What the bundles on a host ask for a gate: each check once, the baseline's first.
@@ -87,6 +121,10 @@ pub(crate) fn asked(gate: Gate, root: &HostRoot) -> Result<Vec<Asked>, BundleErr
 pub async fn all(host: &Host) -> Vec<GateReport> {
     let mut gates = Vec::new();
     for gate in Gate::ALL {
+        // That the agent lives is said by whoever asks it.
+        if host.root().is_some_and(|root| asked(gate, root).is_ok_and(|asked| asked.is_empty())) {
+            continue;
+        }
         match evaluate(gate, host).await {
             Ok(report) if report.checks.is_empty() => {}
             Ok(report) => gates.push(report),
@@ -105,27 +143,20 @@ fn fixed(gate: Gate, facts: &serde_json::Value) -> GateReport {
         .unwrap_or_else(|| verdict(gate, std::iter::empty()))
 }
 
-fn verdict(gate: Gate, findings: impl Iterator<Item = (Asked, Finding)>) -> GateReport {
+fn verdict(gate: Gate, findings: impl Iterator<Item = (Wanted, Finding)>) -> GateReport {
     let (mut checks, mut class) = (Vec::new(), None);
-    for (Asked { check, baseline, bundle, .. }, finding) in findings {
+    for (wanted, finding) in findings {
         let passed = finding.passed == Some(true);
-        let what = if baseline { "host baseline incomplete" } else { "host setup incomplete" };
-        let reason = format!("{what}: {bundle} is not in effect");
         if !passed {
             // What is missing below explains what is missing above.
-            let own = if baseline {
-                GateClass::HostBaselineIncomplete
-            } else {
-                GateClass::HostSetupIncomplete
-            };
-            class = class.or(Some(own));
+            class = class.or(Some(wanted.class));
         }
         checks.push(GateCheck {
             name: finding.name,
             passed,
-            expected: check.expected(),
+            expected: wanted.check.expected(),
             seen: finding.seen,
-            reason: if passed { String::new() } else { reason },
+            reason: if passed { String::new() } else { wanted.reason },
             blocks: if passed { Vec::new() } else { vec![gate] },
         });
     }
@@ -205,6 +236,10 @@ mod tests {
         fs::write(dir.path().join("etc/done"), "").unwrap();
         let inputs = dir.path().join("var/lib/gpuaas/site-bootstrap/h200-slice-vm.inputs");
         fs::write(inputs, r#"{"file":"/etc/done","gone":"1"}"#).unwrap();
+        let active = evaluate(Gate::Active, &host).await.unwrap();
+        assert!(!active.passed && active.class == Some(GateClass::AgentFault), "{active:?}");
+        let unit = "sys/fs/cgroup/system.slice/gpuaas-node-agent.service";
+        fs::create_dir_all(dir.path().join(unit)).unwrap();
         assert!(evaluate(Gate::Active, &host).await.unwrap().passed);
         let report = evaluate(Gate::SliceReady, &host).await.unwrap();
         assert!(!report.passed);

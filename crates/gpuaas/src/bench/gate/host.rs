@@ -22,21 +22,44 @@ use super::mutations::Act;
 use crate::failure::Failure;
 
 const SLICE: &str = "h200-slice-vm";
-const BUNDLES: [&str; 2] = ["h200-ib", SLICE];
+const FABRIC_ADDRESS: &str = "192.168.36.100/24";
+const BASELINE: &str = "h200-ib";
+/// What the node bootstrap leaves of the agent, for the program that plays systemd.
+const AGENT_UNIT: &str = "gpuaas-node-agent.service";
 /// What making a host needs beside bash (bundles/fixture/make-host.sh, the data disks' phase).
 const TOOLS: [&str; 4] = ["bash", "mkfs.ext4", "blkid", "wipefs"];
 /// Making or starting a host is a second's work.
 const COMMAND_SECONDS: u64 = 120;
 
-/// A slice host as a folder.
+/// What a host is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Its GPUs are its guests'.
+    Slice,
+    /// Its GPUs are its own.
+    BareMetal,
+}
+
+impl Role {
+    /// Its bundles, what is required first.
+    const fn bundles(self) -> &'static [&'static str] {
+        match self {
+            Self::Slice => &[BASELINE, SLICE],
+            Self::BareMetal => &[BASELINE],
+        }
+    }
+}
+
+/// A host as a folder.
 pub(super) struct TestHost {
     dir: TempDir,
     player: PathBuf,
+    role: Role,
 }
 
 impl TestHost {
     /// A ready host, from the bundles and the fixture in `source`.
-    pub(super) async fn make(source: &Path) -> Result<Self, Failure> {
+    pub(super) async fn make(source: &Path, role: Role) -> Result<Self, Failure> {
         let source = fs::canonicalize(source)
             .ok()
             .filter(|folder| folder.join("fixture/make-host.sh").is_file())
@@ -52,15 +75,16 @@ impl TestHost {
                 .hint("install bash, e2fsprogs and util-linux"));
         }
         let dir = tempfile::tempdir().map_err(|error| unavailable(&error))?;
-        let host = Self { dir, player: source.join("fixture/kernel") };
+        let host = Self { dir, player: source.join("fixture/kernel"), role };
         let mut make = Command::new("bash");
         make.arg(source.join("fixture/make-host.sh")).arg(host.root());
         ended_well(make).await.map_err(|error| unavailable(&error))?;
-        for name in BUNDLES {
+        for name in role.bundles() {
             let archive = read_folder(&source.join(name)).map_err(|error| unavailable(&error))?;
             archive.unpack(&host.installed(name)).map_err(|error| unavailable(&error))?;
         }
         host.bootstrap().await.map_err(|error| unavailable(&error))?;
+        host.install_agent().map_err(|error| unavailable(&error))?;
         host.play(&["boot"]).await.map_err(|error| unavailable(&error))?;
         // No check looks at them, and every copy would carry them along.
         fs::remove_dir_all(host.root().join("dev")).map_err(|error| unavailable(&error))?;
@@ -70,7 +94,7 @@ impl TestHost {
     /// The same host once more.
     pub(super) fn copy(&self) -> Result<Self, Failure> {
         let dir = tempfile::tempdir().map_err(|error| unavailable(&error))?;
-        let copy = Self { dir, player: self.player.clone() };
+        let copy = Self { dir, player: self.player.clone(), role: self.role };
         copy_tree(&self.root(), &copy.root()).map_err(|error| unavailable(&error))?;
         Ok(copy)
     }
@@ -111,13 +135,23 @@ impl TestHost {
         }
     }
 
-    /// The slice host's bundle, and what it requires, through the launcher.
+    /// The agent's unit, which starts at boot.
+    fn install_agent(&self) -> io::Result<()> {
+        let unit = format!("/usr/lib/systemd/system/{AGENT_UNIT}");
+        fs::write(self.at(&unit), "[Install]\nWantedBy=multi-user.target\n")?;
+        let wants = self.at("/etc/systemd/system/multi-user.target.wants");
+        fs::create_dir_all(&wants)?;
+        std::os::unix::fs::symlink(unit, wants.join(AGENT_UNIT))
+    }
+
+    /// The host's bundle, and what it requires, through the launcher.
     async fn bootstrap(&self) -> io::Result<()> {
         // The link has a narrower network than the fabric, so that the fabric's route is seen apart
         // from the link's own.
         let environment = [
             ("GPUAAS_FIXTURE_KERNEL", self.player.to_string_lossy().into_owned()),
-            ("GPUAAS_SLICE_IPOIB_ADDRESSES", "192.168.36.100/24".to_owned()),
+            ("GPUAAS_SLICE_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
+            ("H200_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
         ];
         let setting = Setting {
             root: self.root(),
@@ -126,7 +160,8 @@ impl TestHost {
             environment: BTreeMap::from(environment.map(|(name, text)| (name.to_owned(), text))),
             ..Setting::default()
         };
-        let report = bundle::run(&self.installed(SLICE), &setting).await;
+        let main = self.role.bundles().last().copied().unwrap_or(BASELINE);
+        let report = bundle::run(&self.installed(main), &setting).await;
         let report = report.map_err(io::Error::other)?;
         if report.ended_well() { Ok(()) } else { Err(io::Error::other(report.summary())) }
     }

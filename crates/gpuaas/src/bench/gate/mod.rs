@@ -1,9 +1,10 @@
-//! `gpuaas bench gate`: whether the gates of a slice host see what breaks, and nothing else.
+//! `gpuaas bench gate`: whether the gates of a host see what breaks, and nothing else.
 //!
-//! A host is made ready by the bundles themselves, run by the agent's launcher, and started again,
-//! so that only what survives a boot counts. Then every row of [`mutations::BROKEN`] is done to a
-//! copy of it, and the agent's gates have to turn exactly the checks of the row red, with the row's
-//! reason; and none at all for the rows of [`mutations::HARMLESS`].
+//! A slice host is made ready by the bundles themselves, run by the agent's launcher, and started
+//! again, so that only what survives a boot counts. Then every row of [`mutations::BROKEN`] is done
+//! to a copy of it, and the agent's gates have to turn exactly the checks of the row red, with the
+//! row's reason; and none at all for the rows of [`mutations::HARMLESS`]. The rows of
+//! [`mutations::BARE_METAL`] are done to a host of bare metal, whose GPUs are its own.
 
 mod host;
 mod mutations;
@@ -11,17 +12,20 @@ mod mutations;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gpuaas_bundle::Gate;
 use serde::Serialize;
 
-use self::host::TestHost;
-use self::mutations::{BROKEN, HARMLESS, Mutation, Red};
+use self::host::{Role, TestHost};
+use self::mutations::{BARE_METAL, BROKEN, HARMLESS, HARMLESS_BARE_METAL, Mutation, Red};
 use crate::args::BenchGateArgs;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-/// The gates that the bundles of a slice host have checks for.
-const GATES: [Gate; 2] = [Gate::SliceReady, Gate::Telemetry];
+/// The gates that are looked at.
+const GATES: [Gate; 3] = [Gate::Active, Gate::SliceReady, Gate::Telemetry];
+/// Hosts that are broken at once, each a folder of its own. What takes the time is small programs.
+const AT_ONCE: usize = 4;
 
 /// The result of `gpuaas bench gate`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -72,18 +76,21 @@ pub async fn run(args: BenchGateArgs, terminal: &mut Terminal) -> Result<(), Fai
 }
 
 async fn measure(args: &BenchGateArgs) -> Result<GateBenchReport, Failure> {
-    let ready = TestHost::make(&args.bundles).await?;
+    let slice = TestHost::make(&args.bundles, Role::Slice).await?;
+    let metal = TestHost::make(&args.bundles, Role::BareMetal).await?;
     let mut report = GateBenchReport::default();
-    for row in HARMLESS {
-        let red = look(&ready, row).await?;
+    let mut good = look_all(&slice, HARMLESS).await?;
+    good.extend(look_all(&metal, HARMLESS_BARE_METAL).await?);
+    for (row, red) in good {
         report.good_runs += 1;
         report.false_alarms += usize::from(!red.is_empty());
         for ((gate, check), (_, seen)) in red {
             report.surprises.push(format!("{}: {gate}: {check}: {seen}", row.name));
         }
     }
-    for row in BROKEN {
-        let red = look(&ready, row).await?;
+    let mut broken = look_all(&slice, BROKEN).await?;
+    broken.extend(look_all(&metal, BARE_METAL).await?);
+    for (row, red) in broken {
         report.mutations += 1;
         let wrong = compare(row.red, &red);
         if wrong.is_empty() {
@@ -96,6 +103,15 @@ async fn measure(args: &BenchGateArgs) -> Result<GateBenchReport, Failure> {
         report.rows.push((row.name, rows.collect()));
     }
     Ok(report)
+}
+
+/// Each row with what is red after it, in their order.
+async fn look_all(
+    ready: &TestHost,
+    rows: &'static [Mutation],
+) -> Result<Vec<(&'static Mutation, Seen)>, Failure> {
+    let looks = rows.iter().map(async |row| Ok::<_, Failure>((row, look(ready, row).await?)));
+    stream::iter(looks).buffered(AT_ONCE).try_collect().await
 }
 
 /// What is red on a copy of the host after `row`.

@@ -60,11 +60,19 @@ use Act::{Bootstrap, Byte, Cut, Link, Play, Remove, Replace, Write};
 const BASELINE: &str = "host baseline incomplete: h200-ib@1.0.0";
 /// Of the slice host's own bundle.
 const SETUP: &str = "host setup incomplete: h200-slice-vm@1.0.0";
+/// Of bare metal's bundle, which nothing requires there.
+const METAL: &str = "host setup incomplete: h200-ib@1.0.0";
+/// Of the agent itself.
+const AGENT: &str = "agent fault";
 /// Of a marker: the slice host asks for it, and it is the baseline's.
 const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.0.0";
 
 const fn slice(check: &'static str, reason: &'static str, seen: &'static str) -> Red {
     Red { gate: Gate::SliceReady, check, reason, seen }
+}
+
+const fn active(check: &'static str, reason: &'static str, seen: &'static str) -> Red {
+    Red { gate: Gate::Active, check, reason, seen }
 }
 
 const fn telemetry(check: &'static str, seen: &'static str) -> Red {
@@ -92,6 +100,11 @@ const ACS_CONTROL: usize = 0x106;
 
 /// Ways in which a ready host breaks.
 pub(super) const BROKEN: &[Mutation] = &[
+    row(
+        "the agent is down",
+        &[Play(&["lose", "active", "gpuaas-node-agent.service"])],
+        &[active("unit gpuaas-node-agent.service", AGENT, "inactive")],
+    ),
     row(
         "the unit of the virtual functions is down",
         &[Play(&["lose", "active", "gpuaas-slice-fabric-vfs.service"])],
@@ -355,6 +368,36 @@ pub(super) const BROKEN: &[Mutation] = &[
         )],
         &[telemetry("line of /etc/nginx/sites-available/gpuaas-netdata-edge", "has no line")],
     ),
+];
+
+/// Ways in which a ready host of bare metal breaks. What it shares with a slice host is broken there.
+pub(super) const BARE_METAL: &[Mutation] = &[
+    row(
+        "bare metal without its agent",
+        &[Play(&["lose", "active", "gpuaas-node-agent.service"])],
+        &[active("unit gpuaas-node-agent.service", AGENT, "inactive")],
+    ),
+    row(
+        "bare metal that lost a GPU",
+        &[Play(&["unplug", "0000:53:00.0"])],
+        &[active("nvidia-smi", METAL, "7 found, 8 wanted")],
+    ),
+    row(
+        "bare metal whose driver lost a GPU",
+        &[Remove("/sys/bus/pci/drivers/nvidia/0000:13:00.0")],
+        &[active("nvidia-smi", METAL, "7 found, 8 wanted")],
+    ),
+    row(
+        "bare metal whose driver does not answer",
+        &[Play(&["have", "broken", "nvidia-smi"])],
+        &[active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed")],
+    ),
+];
+
+/// What a ready host of bare metal may look like as well.
+pub(super) const HARMLESS_BARE_METAL: &[Mutation] = &[
+    fine("bare metal as its bundle left it", &[]),
+    fine("bare metal after another boot and run", &[Play(&["boot"]), Bootstrap]),
 ];
 
 /// What a ready host may look like as well.
