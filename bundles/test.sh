@@ -37,7 +37,7 @@ logged() { grep -qE -- "$1" "$root/run/fixture/log" || wrong "the host was not a
 
 new_host() {
     root=$work/host$((++hosts))
-    cp -a -- "$work/fresh" "$root"
+    cp -a -- "$fresh" "$root"
     export GPUAAS_HOST_ROOT=$root GPUAAS_SYSFS=$root/sys
 }
 
@@ -129,15 +129,31 @@ current=setup
 hosts=0
 for needed in python3 mkfs.ext4 blkid wipefs; do tool "$needed" || exit 0; done
 python3 -c 'import yaml' 2>/dev/null || { printf 'skip: python3 has no yaml\n'; exit 0; }
-mkdir -- "$work/fresh"
-"$here/fixture/make-host.sh" "$work/fresh"
+fresh=$work/fresh
+mkdir -- "$fresh"
+"$here/fixture/make-host.sh" "$fresh"
 if (($# == 0)); then mapfile -t tests < <(compgen -A function test_); else tests=("${@/#/test_}"); fi
-for test in "${tests[@]}"; do
-    current=${test#test_}
+# Each test has a folder of its own; as many run at once as there are processors.
+run_one() {
+    current=${1#test_}
+    work=$work/$1
+    mkdir -- "$work"
     new_host
-    before=$failures
-    "$test"
-    if ((failures == before)); then printf 'ok   %s\n' "$current"; fi
+    "$1"
+    if ((failures == 0)); then
+        : >"$work/ended-well"
+        printf 'ok   %s\n' "$current"
+    fi
+}
+at_once=$(nproc)
+for test in "${tests[@]}"; do
+    while (($(jobs -pr | wc -l) >= at_once)); do wait -n || true; done
+    (run_one "$test") >"$work/$test.out" 2>&1 &
+done
+wait
+for test in "${tests[@]}"; do
+    cat -- "$work/$test.out"
+    if [[ ! -e $work/$test/ended-well ]]; then failures=$((failures + 1)); fi
 done
 printf '%s tests, %s failures\n' "${#tests[@]}" "$failures"
 exit $((failures > 0))
