@@ -23,7 +23,7 @@ const AWAY_SECONDS: f64 = 300.0;
 const STOPPED_SECONDS: f64 = 60.0;
 
 /// Faults of hardware and of MAAS' own work: one machine each.
-const OF_MACHINES: [FaultKind; 14] = [
+const OF_MACHINES: [FaultKind; 16] = [
     FaultKind::BmcError,
     FaultKind::CommissioningFailed,
     FaultKind::TestingFailed,
@@ -32,6 +32,8 @@ const OF_MACHINES: [FaultKind; 14] = [
     FaultKind::StuckCommissioning,
     FaultKind::DatasourceFailure,
     FaultKind::StuckReleasing,
+    FaultKind::StuckErasing,
+    FaultKind::HungPower,
     FaultKind::WrongPxeNic,
     FaultKind::NoBootInterface,
     FaultKind::DuplicateMac,
