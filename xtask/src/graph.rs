@@ -47,6 +47,7 @@ const RULES: &[Rule] = &[
             "gpuaas-bundle",
             "gpuaas-core",
             "gpuaas-engine",
+            "gpuaas-identity",
             "gpuaas-node-agent",
             "gpuaas-store",
             "gpuaas-types",
@@ -64,6 +65,7 @@ const RULES: &[Rule] = &[
             "gpuaas-bundle",
             "gpuaas-core",
             "gpuaas-engine",
+            "gpuaas-identity",
             "gpuaas-store",
             "gpuaas-types",
             "maas-client",
@@ -101,6 +103,12 @@ const RULES: &[Rule] = &[
         may_use: &["gpuaas-types"],
         outside: Outside::Without(&["axum", "reqwest", "sqlx", "tokio"]),
         because: "who builds a bundle and who runs one share its form, and nothing else",
+    },
+    Rule {
+        name: "gpuaas-identity",
+        may_use: &["gpuaas-types"],
+        outside: Outside::Without(&["reqwest", "sqlx"]),
+        because: "whose certificate counts is decided from what a connection shows, without a database",
     },
     Rule {
         name: "gpuaas-core",

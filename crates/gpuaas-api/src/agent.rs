@@ -5,13 +5,13 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use gpuaas_bundle::Envelope;
-use gpuaas_store::{Enroll, Heartbeat as Beat, sha256};
+use gpuaas_store::{Enroll, Heartbeat as Beat};
 use gpuaas_types::agent::{
     EnrollRequest, EnrollResponse, Gate, GateClass, GateReport, Gates, Heartbeat, HeartbeatAnswer,
     TaskBatch, TaskResult,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
-use gpuaas_types::{Problem, RunId, Step, TaskId, Timestamp, TokenId};
+use gpuaas_types::{Problem, RunId, Step, TaskId, Timestamp};
 use serde::Deserialize;
 
 use crate::auth::{Agent, Newcomer, other_run};
@@ -19,7 +19,7 @@ use crate::body::{Asked, Body, Key};
 use crate::bootstrap::Accepted;
 use crate::hub::PATIENCE;
 use crate::problem::{Answer, problem};
-use crate::{Ctx, MAX_POLL_SECONDS, auth, check, task_keys};
+use crate::{Ctx, MAX_POLL_SECONDS, certificates, check, task_keys};
 
 const VERSION_CHARS: usize = 64;
 const HOSTNAME_CHARS: usize = 253;
@@ -29,7 +29,7 @@ const MOST_TROUBLES: usize = 8;
 /// Checks of a gate that are kept.
 const MOST_CHECKS: usize = 200;
 
-fn event(
+pub(crate) fn event(
     at: Timestamp,
     run_id: RunId,
     step: Option<Step>,
@@ -43,7 +43,7 @@ fn event(
 /// `POST /agent/v1/enroll`.
 pub(crate) async fn enroll(
     State(ctx): State<Ctx>,
-    Newcomer { hash, run_id }: Newcomer,
+    Newcomer { hash, run_id, node_id }: Newcomer,
     Body(asked): Body<EnrollRequest>,
 ) -> Answer<Json<EnrollResponse>> {
     if asked.run_id != run_id {
@@ -53,7 +53,8 @@ pub(crate) async fn enroll(
     let step = Some(ctx.store.run(run_id).await?.step);
     let hostname = check::plain_text(&asked.hostname, HOSTNAME_CHARS);
     let agent_version = check::plain_text(&asked.agent_version, VERSION_CHARS);
-    let credential = auth::mint("gpagent")?;
+    let asked_csr = asked.csr_pem.as_deref();
+    let given = certificates::give(&ctx, node_id, asked_csr).await?;
     let task_keys = task_keys::for_agents(&ctx).await?;
     let now = ctx.now();
     let started = format!(
@@ -62,30 +63,19 @@ pub(crate) async fn enroll(
     );
     let timeline = vec![
         event(begun, run_id, step, "enrollment_started", started),
-        event(
-            now,
-            run_id,
-            step,
-            "enrollment_finished",
-            "the agent has a credential of its own".to_owned(),
-        ),
+        event(now, run_id, step, "enrollment_finished", given.sentence()),
     ];
-    let enroll = Enroll {
-        hash,
-        run_id,
-        agent_version,
-        hostname,
-        credential_id: TokenId::new(&*ctx.ids, now),
-        credential_hash: sha256(&credential),
-        timeline,
-    };
+    let enroll =
+        Enroll { hash, run_id, agent_version, hostname, credential: given.stored(), timeline };
     let enrolled = ctx.store.use_enrollment_token(now, enroll).await?;
     ctx.wake_engine();
     if enrolled.again {
         tracing::info!(run = %enrolled.run_id, "an agent enrolled again before its first heartbeat");
     }
+    let (certificate, credential) = given.handed_out();
     Ok(Json(EnrollResponse {
         node_id: enrolled.node_id,
+        certificate,
         credential,
         heartbeat_interval_seconds: ctx.settings.heartbeat_interval_seconds,
         poll_seconds: ctx.settings.poll_seconds.min(MAX_POLL_SECONDS),
@@ -104,7 +94,7 @@ fn troubled(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
 }
 
 /// An agent speaks for the run that its credential was given in.
-fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
+pub(crate) fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
     if run_id == agent.run_id {
         return Ok(());
     }

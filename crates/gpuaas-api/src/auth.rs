@@ -11,8 +11,8 @@ use gpuaas_store::{NewToken, Store, StoreError, TokenFault, TokenGrant, TokenPur
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use uuid::Uuid;
 
-use crate::Ctx;
 use crate::problem::{Answer, Refusal, problem};
+use crate::{Ctx, NodeAccess, certificates};
 
 /// Who acts with the admin token, in the audit.
 pub(crate) const ADMIN: &str = "admin";
@@ -83,22 +83,27 @@ pub(crate) async fn require_admin(
     Ok(next.run(request).await)
 }
 
-/// An agent with a good credential. As all of these extractors it stands before the body in a
+/// An agent with a good certificate, or a stand-in with a good credential. As all of these extractors it stands before the body in a
 /// handler's arguments, so that nothing is read for strangers.
 pub(crate) struct Agent {
     /// Its node.
     pub(crate) node_id: NodeId,
     /// The run that it enrolled in.
     pub(crate) run_id: RunId,
+    /// SHA-256 of its certificate; none: a stand-in.
+    pub(crate) fingerprint: Option<[u8; 32]>,
 }
 
 impl FromRequestParts<Ctx> for Agent {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
+        if matches!(ctx.nodes, NodeAccess::Certificates(_)) {
+            return certificates::agent(ctx, parts).await;
+        }
         let grant = check(ctx, &parts.headers, TokenPurpose::Agent).await?;
         match (grant.node_id, grant.run_id) {
-            (Some(node_id), Some(run_id)) => Ok(Self { node_id, run_id }),
+            (Some(node_id), Some(run_id)) => Ok(Self { node_id, run_id, fingerprint: None }),
             _ => Err(problem("token_unknown").into()),
         }
     }
@@ -122,6 +127,8 @@ pub(crate) struct Newcomer {
     pub(crate) hash: [u8; 32],
     /// The run that it was made for.
     pub(crate) run_id: RunId,
+    /// The node that it was made for.
+    pub(crate) node_id: NodeId,
 }
 
 impl FromRequestParts<Ctx> for Newcomer {
@@ -130,18 +137,20 @@ impl FromRequestParts<Ctx> for Newcomer {
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
         let grant = check(ctx, &parts.headers, TokenPurpose::Enrollment).await?;
         let hash = sha256(bearer(&parts.headers)?);
-        let run_id = grant.run_id.ok_or_else(|| problem("token_unknown"))?;
-        Ok(Self { hash, run_id })
+        match (grant.node_id, grant.run_id) {
+            (Some(node_id), Some(run_id)) => Ok(Self { hash, run_id, node_id }),
+            _ => Err(problem("token_unknown").into()),
+        }
     }
 }
 
 /// A good token in the wrong run.
 pub(crate) fn other_run(run: impl std::fmt::Display) -> Problem {
-    problem("token_wrong_purpose").with_detail(format!("this token is for another run than {run}"))
+    problem("token_of_other_run").with_detail(format!("this token is for another run than {run}"))
 }
 
 /// The credential of a request.
-fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let missing = || problem("token_missing");
     let value = headers.get(AUTHORIZATION).ok_or_else(missing)?;
     let (scheme, token) =
@@ -164,21 +173,31 @@ async fn check(ctx: &Ctx, headers: &HeaderMap, purpose: TokenPurpose) -> Answer<
     }
 }
 
-/// A credential that is unknown for one purpose may be known for another; saying so costs three
-/// reads on a path that no healthy client takes.
+/// A credential that is unknown for one purpose may be known for another.
 async fn why_unknown(ctx: &Ctx, hash: &[u8; 32], purpose: TokenPurpose) -> Refusal {
+    match purpose_of(ctx, hash).await {
+        Ok(Some(other)) if other != purpose => wrong_purpose(other, purpose.as_str()).into(),
+        Ok(_) => problem("token_unknown").into(),
+        Err(refusal) => refusal,
+    }
+}
+
+/// A good credential in the wrong place.
+pub(crate) fn wrong_purpose(is: TokenPurpose, wanted: &str) -> Problem {
+    problem("token_wrong_purpose")
+        .with_detail(format!("this is a credential for {}; {wanted} is wanted here", is.as_str()))
+}
+
+/// What a credential is for, good or not; none: nobody knows it. Costs up to four reads, on paths
+/// that no healthy client takes.
+pub(crate) async fn purpose_of(ctx: &Ctx, hash: &[u8; 32]) -> Answer<Option<TokenPurpose>> {
     use TokenPurpose::{Admin, Agent, Bootstrap, Enrollment};
-    for other in [Admin, Agent, Bootstrap, Enrollment].into_iter().filter(|p| *p != purpose) {
-        match ctx.store.check_token(ctx.now(), *hash, other).await {
+    for purpose in [Admin, Agent, Bootstrap, Enrollment] {
+        match ctx.store.check_token(ctx.now(), *hash, purpose).await {
             Err(StoreError::Token(TokenFault::Unknown)) => {}
-            Ok(_) | Err(StoreError::Token(_)) => {
-                let (is, wanted) = (other.as_str(), purpose.as_str());
-                return problem("token_wrong_purpose")
-                    .with_detail(format!("this is a credential for {is}; {wanted} is wanted here"))
-                    .into();
-            }
-            Err(error) => return error.into(),
+            Ok(_) | Err(StoreError::Token(_)) => return Ok(Some(purpose)),
+            Err(error) => return Err(error.into()),
         }
     }
-    problem("token_unknown").into()
+    Ok(None)
 }

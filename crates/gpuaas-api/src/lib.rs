@@ -12,9 +12,10 @@
 //! | `/api/v1/...` | admin token |
 //! | `/bootstrap/v1/...`, `/agent/v1/...` | see `gpuaas_types::agent` |
 //!
-//! The admin credential is checked by a layer around all admin routes, so a new route cannot
-//! forget it. A good credential on another's endpoint is refused as what it is
-//! (`token_wrong_purpose`), never taken.
+//! Operators and nodes have listeners of their own ([`Faces`]); what belongs on the one is not to
+//! be found on the other. The admin credential is checked by a layer around all admin routes, so a
+//! new route cannot forget it. A good credential on another's endpoint is refused as what it is
+//! (`token_wrong_purpose`), never taken, and every refusal is written down (`refusals`).
 
 mod agent;
 mod auth;
@@ -22,6 +23,7 @@ mod batches;
 mod body;
 mod bootstrap;
 mod bundles;
+mod certificates;
 mod check;
 mod drift;
 pub mod explain;
@@ -33,6 +35,7 @@ mod nodes;
 mod probe;
 pub mod problem;
 mod profiles;
+mod refusals;
 mod roce;
 mod runs;
 mod sites;
@@ -50,6 +53,7 @@ use axum::{Json, Router, middleware};
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
 use gpuaas_engine::{Clock, Connect, RealClock};
+use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
 use gpuaas_types::{IdSource, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -57,6 +61,7 @@ use serde::{Deserialize, Serialize};
 pub use auth::{ensure_admin_token, propose_admin_token};
 use hub::TaskHub;
 use problem::{Answer, Refusal, problem};
+use refusals::Refusals;
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
@@ -96,6 +101,16 @@ impl Default for ApiSettings {
     }
 }
 
+/// How agents say who they are.
+#[derive(Debug, Clone)]
+pub enum NodeAccess {
+    /// With certificates of this issuer, on a listener of their own.
+    Certificates(Arc<Issuer>),
+    /// With bearer credentials, beside the operators: for stand-ins of simulated fleets only, on
+    /// an address that nobody else reaches.
+    StandIns,
+}
+
 /// What the handlers work with.
 #[derive(Clone)]
 pub struct ApiState {
@@ -115,6 +130,8 @@ pub struct ApiState {
     pub artifacts: Arc<ArtifactStore>,
     /// Tells the engine that a run is due.
     pub wake: Arc<dyn Fn() + Send + Sync>,
+    /// How agents say who they are.
+    pub nodes: NodeAccess,
     /// What may be set.
     pub settings: ApiSettings,
 }
@@ -122,6 +139,7 @@ pub struct ApiState {
 struct Inner {
     state: ApiState,
     hub: Arc<TaskHub>,
+    refusals: Refusals,
 }
 
 /// What every handler gets.
@@ -149,6 +167,10 @@ impl Ctx {
 
     fn hub(&self) -> &Arc<TaskHub> {
         &self.0.hub
+    }
+
+    fn refusals(&self) -> &Refusals {
+        &self.0.refusals
     }
 
     fn wake_engine(&self) {
@@ -187,16 +209,33 @@ pub struct Version {
     pub now: Timestamp,
 }
 
+/// What is served, by who is to reach it.
+#[derive(Debug, Clone)]
+pub struct Faces {
+    /// For operators. In a control plane for stand-ins, for them as well.
+    pub operators: Router,
+    /// For nodes, behind a listener that asks for certificates and says who the
+    /// [`Peer`](gpuaas_identity::Peer) is.
+    pub nodes: Option<Router>,
+}
+
 /// All routes. Call it inside a tokio runtime: it starts the listener that wakes task polls.
-pub fn router(state: ApiState) -> Router {
+pub fn faces(state: ApiState) -> Faces {
     let hub = TaskHub::start(&state.store, &state.clock);
-    let ctx = Ctx(Arc::new(Inner { state, hub }));
-    Router::new()
-        .merge(admin(&ctx))
-        .merge(node_side())
-        .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
-        .with_state(ctx)
+    let apart = matches!(state.nodes, NodeAccess::Certificates(_));
+    let ctx = Ctx(Arc::new(Inner { state, hub, refusals: Refusals::default() }));
+    let face = |router: Router<Ctx>| {
+        router
+            .fallback(not_found)
+            .method_not_allowed_fallback(method_not_allowed)
+            .layer(middleware::from_fn_with_state(ctx.clone(), refusals::note))
+            .with_state(ctx.clone())
+    };
+    if apart {
+        Faces { operators: face(admin(&ctx)), nodes: Some(face(node_side())) }
+    } else {
+        Faces { operators: face(admin(&ctx).merge(node_side())), nodes: None }
+    }
 }
 
 fn admin(ctx: &Ctx) -> Router<Ctx> {
@@ -220,6 +259,8 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes/stuck", get(stuck::list))
         .route("/api/v1/nodes/{node}", get(nodes::show))
         .route("/api/v1/nodes/{node}/explain", get(explain::explain))
+        .route("/api/v1/nodes/{node}/certificates", get(certificates::list))
+        .route("/api/v1/nodes/{node}/revoke-certificate", post(certificates::revoke))
         .route("/api/v1/runs/{run}", get(runs::show))
         .route("/api/v1/nodes/{node}/runs", post(leave::begin))
         .route("/api/v1/nodes/{node}/tasks", post(tasks::give).get(tasks::list))
@@ -252,6 +293,7 @@ fn node_side() -> Router<Ctx> {
         .route("/agent/v1/heartbeat", post(agent::heartbeat))
         .route("/agent/v1/tasks", get(agent::tasks))
         .route("/agent/v1/gates", post(agent::gates))
+        .route("/agent/v1/certificate", post(certificates::renew))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .route("/agent/v1/tasks/{task}/result", result)
         .layer(middleware::from_fn_with_state(AGENT_LIMIT, guard::guard))

@@ -64,6 +64,86 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
     ),
     ("token_expired", 401, "The token has expired", "onboard the node again for a new one"),
     ("token_revoked", 401, "The credential was revoked", "onboard the node again for a new one"),
+    (
+        "token_of_other_run",
+        403,
+        "The token is for another run",
+        "a token works for the run that it was made for: let the node's latest deployment use its own",
+    ),
+    (
+        "certificate_missing",
+        401,
+        "The connection shows no certificate of a node",
+        "agents connect with the certificate of their enrollment: restart the agent",
+    ),
+    (
+        "certificate_wrong_authority",
+        401,
+        "The certificate was signed by somebody else",
+        "the agent belongs to another control plane, or its authority was replaced: reimage the node",
+    ),
+    (
+        "certificate_unknown",
+        401,
+        "No node of this control plane has this certificate",
+        "the node was removed, or the database restored from before the enrollment: reimage the node",
+    ),
+    (
+        "certificate_revoked",
+        401,
+        "The certificate was revoked",
+        "gpuaas node certificates NODE says by whom and why; reimage the node for a new one",
+    ),
+    (
+        "certificate_superseded",
+        401,
+        "The certificate belongs to an earlier enrollment of the node",
+        "another system enrolled as this node: switch this one off, or reimage the node",
+    ),
+    (
+        "certificate_expired",
+        401,
+        "The certificate has expired",
+        "the agent could not renew it in time; set right the clocks of both hosts, or reimage the node",
+    ),
+    (
+        "certificate_not_yet_valid",
+        401,
+        "The certificate is not valid yet",
+        "the control plane's clock is behind: set it right",
+    ),
+    (
+        "csr_missing",
+        400,
+        "The enrollment has no signing request",
+        "this control plane gives certificates: run an agent of this version",
+    ),
+    ("csr_invalid", 400, "The signing request cannot be used", ""),
+    (
+        "certificates_off",
+        409,
+        "This control plane is for stand-ins and gives no certificates",
+        "start gpuaas serve without --stand-ins",
+    ),
+    (
+        "certificates_too_many",
+        429,
+        "The node has too many certificates that are good",
+        "wait until the older ones end, or revoke them: gpuaas node revoke-certificate NODE",
+    ),
+    ("no_certificate", 409, "The node has no certificate that is good", ""),
+    (
+        "authority_unavailable",
+        503,
+        "The certificate authority does not answer",
+        "agents try again by themselves; see the log for what the authority said",
+    ),
+    (
+        "authority_broken",
+        500,
+        "The certificate authority gave what it was not asked for",
+        "see the log; check the authority's profile for nodes",
+    ),
     ("token_wrong_purpose", 403, "The credential is for something else", ""),
     (
         "token_not_yet_usable",
@@ -335,6 +415,7 @@ impl IntoResponse for Refusal {
             StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
         let mut response = (status, body).into_response();
+        response.extensions_mut().insert(*self.0.clone());
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

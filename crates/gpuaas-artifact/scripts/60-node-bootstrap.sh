@@ -28,7 +28,9 @@ with open(sys.argv[1], encoding="utf-8") as file:
     inputs = json.load(file)
 names = ("run_id", "hostname", "control_plane_url", "enrollment_token")
 config = {name: inputs[name] for name in names}
-if inputs.get("ca_pem"):
+if inputs.get("control_plane_ca_pem"):
+    config["ca_file"] = "/etc/gpuaas/control-plane-ca.pem"
+elif inputs.get("ca_pem"):
     config["ca_file"] = "/etc/gpuaas/ca.pem"
 print(json.dumps(config, indent=2, sort_keys=True))
 PYTHON

@@ -12,6 +12,7 @@ ROOT="${GPUAAS_HOST_ROOT:-}"
 ROOT="${ROOT%/}"
 CONFIG="$ROOT/etc/gpuaas/bootstrap.json"
 CA_FILE="$ROOT/etc/gpuaas/ca.pem"
+CONTROL_PLANE_CA_FILE="$ROOT/etc/gpuaas/control-plane-ca.pem"
 SITE_STATE="$ROOT/var/lib/gpuaas/site-bootstrap"
 LOG_DIR="$ROOT/var/log/gpuaas"
 LAUNCHER="$ROOT/usr/local/lib/gpuaas/launcher"
@@ -92,6 +93,7 @@ load_config() {
   value="${INPUT[limits.retry_milliseconds]}"
   printf -v RETRY_PAUSE '%d.%03d' "$((10#$value / 1000))" "$((10#$value % 1000))"
   TLS=()
+  if [[ -s "$CONTROL_PLANE_CA_FILE" ]]; then CA_FILE="$CONTROL_PLANE_CA_FILE"; fi
   if [[ -s "$CA_FILE" ]]; then TLS=(--cacert "$CA_FILE"); fi
 }
 

@@ -4,7 +4,7 @@
 //!
 //! | part | what cloud-init does with it |
 //! |---|---|
-//! | `10-gpuaas.cfg`, `text/cloud-config` | writes `/etc/gpuaas/bootstrap.json` (0600) and the CA, names the login user |
+//! | `10-gpuaas.cfg`, `text/cloud-config` | writes `/etc/gpuaas/bootstrap.json` (0600) and the CAs, names the login user |
 //! | `50-site-bootstrap.sh`, `text/x-shellscript` | runs it in the final stage |
 //! | `60-node-bootstrap.sh`, `text/x-shellscript` | runs it after the one above: cloud-init sorts by file name |
 //!
@@ -34,6 +34,7 @@ use gpuaas_bundle::{Artifact, Delivery, Digest, SignedBundle};
 
 const INPUTS_PATH: &str = "/etc/gpuaas/bootstrap.json";
 const CA_PATH: &str = "/etc/gpuaas/ca.pem";
+const CONTROL_PLANE_CA_PATH: &str = "/etc/gpuaas/control-plane-ca.pem";
 const SITE_SCRIPT: &str =
     concat!(include_str!("../scripts/common.sh"), include_str!("../scripts/50-site-bootstrap.sh"));
 const NODE_SCRIPT: &str =
@@ -88,6 +89,10 @@ pub struct BootstrapInputs {
     /// Certificate authorities that the node shall trust, PEM.
     #[serde(default)]
     pub ca_pem: Option<String>,
+    /// Certificate authorities that only what speaks to the control plane shall trust, PEM; `None`:
+    /// those above, and the system's.
+    #[serde(default)]
+    pub control_plane_ca_pem: Option<String>,
     /// Login user of the deployed system; `None`: the image's default.
     #[serde(default)]
     pub deploy_user: Option<String>,
@@ -211,6 +216,9 @@ pub fn render_user_data(inputs: &BootstrapInputs) -> Result<UserData, RenderErro
     if let Some(pem) = &inputs.ca_pem {
         write_files.push(write_file(CA_PATH, "0644", pem.clone()));
     }
+    if let Some(pem) = &inputs.control_plane_ca_pem {
+        write_files.push(write_file(CONTROL_PLANE_CA_PATH, "0644", pem.clone()));
+    }
     let config = CloudConfig { write_files, user: inputs.deploy_user.clone() };
     let yaml = serde_saphyr::to_string(&config)
         .map_err(|_| RenderError::Serialize("the cloud-config part"))?;
@@ -287,11 +295,15 @@ fn check(inputs: &BootstrapInputs) -> Result<(), RenderError> {
     if let Some(user) = &inputs.deploy_user {
         field(USER, user)?;
     }
-    if let Some(pem) = &inputs.ca_pem {
-        validate_ca_bundle(pem)?;
-        if pem.chars().any(|c| c.is_control() && !"\r\n\t".contains(c)) {
-            return Err(RenderError::Invalid { field: "ca_pem", reason: CONTROL });
-        }
+    authorities("ca_pem", inputs.ca_pem.as_deref())?;
+    authorities("control_plane_ca_pem", inputs.control_plane_ca_pem.as_deref())
+}
+
+fn authorities(field: &'static str, pem: Option<&str>) -> Result<(), RenderError> {
+    let Some(pem) = pem else { return Ok(()) };
+    validate_ca_bundle(pem)?;
+    if pem.chars().any(|c| c.is_control() && !"\r\n\t".contains(c)) {
+        return Err(RenderError::Invalid { field, reason: CONTROL });
     }
     Ok(())
 }

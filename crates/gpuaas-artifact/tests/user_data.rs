@@ -70,6 +70,7 @@ fn inputs() -> BootstrapInputs {
         bundle: Some(delivery()),
         agent: artifact("gpuaas-node-agent"),
         ca_pem: Some(CA.to_owned()),
+        control_plane_ca_pem: None,
         deploy_user: Some("hpcadmin".to_owned()),
         limits: Limits::default(),
     }
@@ -142,7 +143,7 @@ type Change = fn(&mut BootstrapInputs);
 
 #[test]
 fn unfinished_and_hostile_inputs_are_refused() {
-    let cases: [(&str, Change); 24] = [
+    let cases: [(&str, Change); 25] = [
         ("bootstrap_placeholder", |i| i.hostname = "{{ hostname }}".into()),
         ("bootstrap_placeholder", |i| i.site = "REPLACE_ME".into()),
         ("bootstrap_placeholder", |i| i.control_plane_url = "https://<CONTROL PLANE>".into()),
@@ -164,6 +165,7 @@ fn unfinished_and_hostile_inputs_are_refused() {
         ("bootstrap_placeholder", |i| *value(i) = "{{ uplink }}".into()),
         ("bootstrap_input_invalid", |i| i.agent.url = "file:///etc/shadow".into()),
         ("ca_bundle_invalid", |i| i.ca_pem = Some("<SITE CA>".into())),
+        ("ca_bundle_invalid", |i| i.control_plane_ca_pem = Some("not a certificate".into())),
         ("ca_bundle_invalid", |i| i.ca_pem = Some("not a certificate".into())),
         ("ca_bundle_invalid", |i| i.ca_pem = Some(CA.replace("END", "FIN"))),
         ("bootstrap_input_invalid", |i| i.ca_pem = Some(format!("\0\n{CA}"))),

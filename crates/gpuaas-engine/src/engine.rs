@@ -21,6 +21,9 @@ use crate::{batches, sweep, watcher, worker};
 pub struct EngineConfig {
     /// Base URL under which nodes reach the control plane, without a trailing slash.
     pub advertise_url: String,
+    /// What nodes shall trust of the control plane's own, PEM: where its listener has a
+    /// certificate of its own authority.
+    pub node_anchor_pem: Option<String>,
     /// The node agent that deployed systems fetch.
     pub agent: Artifact,
     /// Runs worked on at once by this process.
@@ -40,6 +43,7 @@ impl EngineConfig {
     pub fn new(advertise_url: &str, agent: Artifact) -> Self {
         Self {
             advertise_url: advertise_url.trim_end_matches('/').to_owned(),
+            node_anchor_pem: None,
             agent,
             parallel_runs: 96,
             lease_seconds: 45.0,

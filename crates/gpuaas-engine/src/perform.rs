@@ -7,6 +7,7 @@ use gpuaas_core::decide::leave;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::memory::{Candidate, Found};
 use gpuaas_store::{NewToken, TokenPurpose};
+use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{RunId, Timestamp, TokenId};
 use maas_client::{
     BlockDevice, Client, CommissionOptions, CreateMachine, DeployOptions, Error as MaasError,
@@ -98,6 +99,14 @@ pub(crate) struct Names {
     pub(crate) enrollment_token: String,
 }
 
+/// What nodes of a site trust when they speak to a control plane with an authority of its own, PEM:
+/// that and the site's, behind which artifacts may be. The rest of the host trusts the site's only.
+pub(crate) fn trusted(site: &SiteSpec, anchor_pem: Option<&str>) -> Option<String> {
+    let parts = [Some(anchor_pem?), site.node_ca_pem.as_deref()];
+    let parts: Vec<&str> = parts.into_iter().flatten().map(str::trim_end).collect();
+    Some(format!("{}\n", parts.join("\n")))
+}
+
 /// Everything that the node is told.
 pub(crate) async fn inputs(
     shared: &Shared,
@@ -120,6 +129,7 @@ pub(crate) async fn inputs(
         bundle: bundle.map_err(|e| e.to_string())?,
         agent: shared.config.agent.clone(),
         ca_pem: site.node_ca_pem.clone(),
+        control_plane_ca_pem: trusted(site, shared.config.node_anchor_pem.as_deref()),
         deploy_user: Some(profile.deploy_user.clone()).filter(|u| !u.is_empty()),
         limits: Limits::default(),
     })

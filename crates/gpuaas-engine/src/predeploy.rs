@@ -13,7 +13,7 @@ use maas_client::BootResource;
 use crate::bundles;
 use crate::engine::Shared;
 use crate::journal::Journal;
-use crate::perform::{Names, inputs};
+use crate::perform::{Names, inputs, trusted};
 use crate::site::{Site, Verdict};
 
 /// Seconds for which a shared result is good.
@@ -24,7 +24,7 @@ pub(crate) async fn checks(shared: &Shared, site: &Site, journal: &Journal) -> V
     let verdicts: [Verdict; 6] = [
         once(shared, site, "endpoint", endpoint(shared, site)).await,
         artifacts(shared, site, journal).await,
-        ca(journal),
+        ca(shared, journal),
         token_store(shared, journal).await,
         resolve(shared, journal).await,
         image(site, journal).await,
@@ -105,12 +105,14 @@ async fn artifacts(shared: &Shared, site: &Site, journal: &Journal) -> Verdict {
     Ok(seen.join(", "))
 }
 
-fn ca(journal: &Journal) -> Verdict {
-    match &journal.site().node_ca_pem {
+fn ca(shared: &Shared, journal: &Journal) -> Verdict {
+    let site = journal.site();
+    let pem = trusted(site, shared.config.node_anchor_pem.as_deref());
+    match pem.or_else(|| site.node_ca_pem.clone()) {
         None => Ok("the site hands out no certificate authority".to_owned()),
-        Some(pem) => validate_ca_bundle(pem)
+        Some(pem) => validate_ca_bundle(&pem)
             .map(|n| format!("{n} certificates"))
-            .map_err(|e| format!("node_ca_pem of the site: {e}")),
+            .map_err(|e| format!("node_ca_pem of the site, or the control plane's anchor: {e}")),
     }
 }
 

@@ -5,6 +5,9 @@
 //! message says what an operator does next. A refused heartbeat does not: the node may have been
 //! detached, or the control plane restored from a backup, and the agent cannot tell which, so it
 //! keeps asking at the longest pause.
+//!
+//! Its certificate is renewed from two thirds of its life on, beside everything else, over the
+//! connection that the old one opens; until the new one is there, the old one goes on.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,9 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpuaas_bundle::order::OrderFault;
 use gpuaas_bundle::{Envelope, order};
-use gpuaas_types::agent::{
-    EnrollRequest, GateReport, Gates, Heartbeat, SignedTask, Task, TaskKeys, TaskResult,
-};
+use gpuaas_types::agent::{GateReport, Gates, Heartbeat, SignedTask, Task, TaskKeys, TaskResult};
 use gpuaas_types::{NodeId, Problem, RunId, TaskId, Timestamp};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
@@ -28,7 +29,7 @@ use crate::files;
 use crate::identity::{Identity, IdentityStore};
 use crate::journal::{Journal, Note};
 use crate::operate::{Workplace, update};
-use crate::protocol::{CallError, ControlPlane};
+use crate::protocol::{CallError, ControlPlane, SetupError};
 use crate::tasks::{self, Host};
 
 /// Code of a disk that has no room.
@@ -78,13 +79,25 @@ pub enum AgentError {
     /// A trial is another process's.
     #[error("this host has no identity of this run; an agent has to enroll first")]
     NotEnrolled,
+    /// A key cannot be made.
+    #[error("no key can be made: {0}")]
+    NoKey(io::Error),
+    /// What is kept of the enrollment cannot be used.
+    #[error(transparent)]
+    Proof(#[from] SetupError),
 }
 
-struct Agent {
-    config: AgentConfig,
-    control_plane: ControlPlane,
-    clock: Arc<dyn AgentClock>,
-    started_at: Timestamp,
+/// A running agent.
+pub(crate) struct Agent {
+    pub(crate) config: AgentConfig,
+    /// Before the enrollment.
+    pub(crate) control_plane: ControlPlane,
+    /// As the agent that it is; the same as above until it is one.
+    pub(crate) line: Mutex<ControlPlane>,
+    /// Who it is, as it is kept.
+    pub(crate) known: Mutex<Option<Identity>>,
+    pub(crate) clock: Arc<dyn AgentClock>,
+    pub(crate) started_at: Timestamp,
     started_monotonic: f64,
     /// A heartbeat was accepted; wakes the task loop where polls are not held.
     accepted: Notify,
@@ -117,6 +130,8 @@ pub async fn run(
     let restart = config.workplace.restart.clone();
     let agent = Agent {
         config,
+        line: Mutex::new(control_plane.clone()),
+        known: Mutex::default(),
         control_plane,
         clock,
         started_at,
@@ -134,7 +149,8 @@ pub async fn run(
         tokio::join!(
             agent.heartbeats(&identity, ready),
             agent.tasks(&identity),
-            agent.gates(&identity),
+            agent.gates(),
+            agent.renewals(&identity),
             agent.keep_place()
         );
         Ok(())
@@ -154,6 +170,7 @@ pub async fn trial(
     clock: Arc<dyn AgentClock>,
 ) -> Result<(), AgentError> {
     let identity = config.identity.load(config.run_id).ok_or(AgentError::NotEnrolled)?;
+    let control_plane = control_plane.with_proof(&identity.proof)?;
     let mut backoff = Backoff::new(&format!("{}/trial", config.hostname), TRIAL_PAUSE_SECONDS);
     let heartbeat = Heartbeat {
         run_id: config.run_id,
@@ -163,7 +180,7 @@ pub async fn trial(
         troubles: Vec::new(),
     };
     loop {
-        match control_plane.heartbeat(&identity.credential, &heartbeat).await {
+        match control_plane.heartbeat(&heartbeat).await {
             Ok(_) => return Ok(()),
             Err(error) => warn!(%error, "heartbeat of a trial"),
         }
@@ -172,52 +189,11 @@ pub async fn trial(
 }
 
 impl Agent {
-    async fn identity(&self) -> Result<Identity, AgentError> {
-        if let Some(identity) = self.config.identity.load(self.config.run_id) {
-            info!(node = %identity.node_id, "enrolled before");
-            return Ok(identity);
-        }
-        let request = EnrollRequest {
-            run_id: self.config.run_id,
-            hostname: self.config.hostname.clone(),
-            agent_version: crate::VERSION.to_owned(),
-            started_at: self.started_at,
-            facts: self.config.host.facts().await,
-        };
-        let mut backoff = self.backoff("enroll");
-        let response = loop {
-            match self.control_plane.enroll(&self.config.enrollment_token, &request).await {
-                Ok(response) => break response,
-                Err(CallError::Refused(problem)) => {
-                    return Err(AgentError::EnrollmentRefused(Box::new(problem)));
-                }
-                Err(error) => {
-                    let pause_seconds = backoff.next_seconds();
-                    warn!(%error, pause_seconds, "enrollment will be tried again");
-                    self.clock.sleep(pause_seconds).await;
-                }
-            }
-        };
-        let identity = Identity {
-            run_id: self.config.run_id,
-            node_id: response.node_id,
-            credential: response.credential,
-            heartbeat_interval_seconds: response.heartbeat_interval_seconds.max(1),
-            poll_seconds: response.poll_seconds,
-            task_keys: response.task_keys,
-        };
-        match self.kept(self.config.identity.save(&identity)) {
-            Ok(()) => info!(node = %identity.node_id, "enrolled"),
-            Err(error) => warn!(%error, "enrolled, but a restart will not remember it"),
-        }
-        Ok(identity)
-    }
-
     async fn heartbeats(&self, identity: &Identity, mut ready: Option<oneshot::Sender<NodeId>>) {
         let mut backoff = self.backoff("heartbeat");
         let mut is_ready = false;
         loop {
-            let pause_seconds = match self.heartbeat(identity).await {
+            let pause_seconds = match self.heartbeat().await {
                 Ok(()) => {
                     backoff.reset();
                     if !is_ready {
@@ -241,10 +217,10 @@ impl Agent {
         }
     }
 
-    async fn heartbeat(&self, identity: &Identity) -> Result<(), CallError> {
+    async fn heartbeat(&self) -> Result<(), CallError> {
         let since_start = || self.clock.monotonic_seconds() - self.started_monotonic;
         if self.disk_full.load(Ordering::Relaxed) {
-            self.write_again(identity);
+            self.write_again();
         }
         let disk_full = self.disk_full.load(Ordering::Relaxed);
         let heartbeat = Heartbeat {
@@ -254,27 +230,30 @@ impl Agent {
             task_keys_revision: self.keys().revision,
             troubles: disk_full.then(|| DISK_FULL.to_owned()).into_iter().collect(),
         };
-        let answer = self.control_plane.heartbeat(&identity.credential, &heartbeat).await?;
+        let answer = self.line().heartbeat(&heartbeat).await?;
         if let Some(at) = answer.at {
             let ahead_seconds = self.clock.now().seconds_since(at);
             *self.ahead_seconds.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(ahead_seconds);
         }
         if let Some(keys) = answer.task_keys {
-            self.take_keys(identity, &keys);
+            self.take_keys(&keys);
         }
         Ok(())
     }
 
     /// Newer keys count when one that counts has signed them, and are remembered.
-    fn take_keys(&self, identity: &Identity, keys: &Envelope) {
+    fn take_keys(&self, keys: &Envelope) {
         let known = self.keys().clone();
         let keys = match order::admit_keys(keys, &known, self.clock.now()) {
             Ok(keys) => keys,
             Err(fault) => return warn!(code = fault.code(), %fault, "task keys are refused"),
         };
-        let identity = Identity { task_keys: keys.clone(), ..identity.clone() };
-        if let Err(error) = self.kept(self.config.identity.save(&identity)) {
+        if let Some(known) = lock(&self.known).as_mut() {
+            known.task_keys = keys.clone();
+        }
+        let known = lock(&self.known).clone();
+        if let Some(Err(error)) = known.map(|known| self.kept(self.config.identity.save(&known))) {
             warn!(%error, "new task keys, but a restart will not remember them");
         }
         info!(revision = keys.revision, "new task keys");
@@ -286,7 +265,7 @@ impl Agent {
     }
 
     /// Notes whether there was room for what was written.
-    fn kept<T>(&self, written: io::Result<T>) -> io::Result<T> {
+    pub(crate) fn kept<T>(&self, written: io::Result<T>) -> io::Result<T> {
         let full = written.as_ref().is_err_and(files::is_full);
         if full || written.is_ok() {
             self.disk_full.store(full, Ordering::Relaxed);
@@ -295,8 +274,8 @@ impl Agent {
     }
 
     /// Writes what found no room before: when it does, the disk is full no longer.
-    fn write_again(&self, identity: &Identity) {
-        let identity = Identity { task_keys: self.keys().clone(), ..identity.clone() };
+    fn write_again(&self) {
+        let Some(identity) = lock(&self.known).clone() else { return };
         match self.kept(self.config.identity.save(&identity)) {
             Ok(()) => self.write_ready(&identity),
             Err(error) => warn!(%error, "the disk is full still"),
@@ -344,14 +323,13 @@ impl Agent {
     async fn tasks(&self, identity: &Identity) {
         let mut backoff = self.backoff("tasks");
         self.lives.cancelled().await;
-        self.take_up(identity).await;
+        self.take_up().await;
         loop {
             if identity.poll_seconds == 0 {
                 self.accepted.notified().await;
             }
             let asked_at = self.clock.monotonic_seconds();
-            let poll = self.control_plane.poll_tasks(&identity.credential, identity.poll_seconds);
-            match poll.await {
+            match self.line().poll_tasks(identity.poll_seconds).await {
                 Ok(batch) => {
                     backoff.reset();
                     let idle = batch.tasks.is_empty() && identity.poll_seconds > 0;
@@ -374,7 +352,7 @@ impl Agent {
     }
 
     /// Says what the gates of the host are: at once, whenever that changes, and now and then.
-    async fn gates(&self, identity: &Identity) {
+    async fn gates(&self) {
         self.lives.cancelled().await;
         let mut said: Option<(Vec<GateReport>, f64)> = None;
         let mut backoff = self.backoff("gates");
@@ -387,7 +365,7 @@ impl Agent {
             let nothing = said.is_none() && gates.is_empty();
             if !known && !nothing {
                 let body = Gates { run_id: self.config.run_id, gates: gates.clone() };
-                if let Err(error) = self.control_plane.gates(&identity.credential, &body).await {
+                if let Err(error) = self.line().gates(&body).await {
                     let pause_seconds = pause(&mut backoff, &error);
                     warn!(%error, pause_seconds, "gates");
                     self.clock.sleep(pause_seconds).await;
@@ -409,7 +387,7 @@ impl Agent {
             // A clock that is far behind would take a task of long ago for one of now.
             Ok(admitted) if admitted.id == task.id => match self.clock_fault() {
                 Some(fault) if self.ahead_seconds() < 0.0 => refused("task_clock", &fault),
-                _ => self.begin(identity, &admitted).await,
+                _ => self.begin(&admitted).await,
             },
             Ok(admitted) => refused("task_id_mismatch", &format!("it is task {}", admitted.id)),
             Err(fault @ OrderFault::Expired { .. }) => match self.clock_fault() {
@@ -418,7 +396,7 @@ impl Agent {
             },
             Err(fault) => refused(fault.code(), &fault.to_string()),
         };
-        self.hand_in(identity, task.id, &result).await;
+        self.hand_in(task.id, &result).await;
     }
 
     fn ahead_seconds(&self) -> f64 {
@@ -441,7 +419,7 @@ impl Agent {
     }
 
     /// Notes the task, carries it out, and notes what came of it.
-    async fn begin(&self, identity: &Identity, task: &Task) -> TaskResult {
+    async fn begin(&self, task: &Task) -> TaskResult {
         let mut note = Note { id: task.id, spec: task.spec.clone(), result: None };
         if let Err(error) = self.kept(self.journal.write(&note)) {
             warn!(%error, task = %task.id, "a task is not noted");
@@ -451,7 +429,8 @@ impl Agent {
             }
         }
         let mut place = self.config.workplace.clone();
-        place.secrets.push(identity.credential.clone());
+        let secrets = lock(&self.known).as_ref().map(|known| known.proof.secrets());
+        place.secrets.extend(secrets.unwrap_or_default());
         let ended = tasks::ended(&self.config.host, &place, &task.spec).await;
         note.result = Some(ended.result);
         if let Err(error) = self.kept(self.journal.write(&note)) {
@@ -467,7 +446,7 @@ impl Agent {
 
     /// What another process of this agent left behind: a result to hand in, or a task that it was
     /// ended amid.
-    async fn take_up(&self, identity: &Identity) {
+    async fn take_up(&self) {
         let Some(Note { id, spec, result }) = self.journal.read() else { return };
         let result = match result {
             Some(result) => result,
@@ -480,14 +459,13 @@ impl Agent {
                 "the agent was ended amid it; how far it came is not known",
             ),
         };
-        self.hand_in(identity, id, &result).await;
+        self.hand_in(id, &result).await;
     }
 
-    async fn hand_in(&self, identity: &Identity, id: TaskId, result: &TaskResult) {
+    async fn hand_in(&self, id: TaskId, result: &TaskResult) {
         let mut backoff = self.backoff("result");
         loop {
-            let sent = self.control_plane.task_result(&identity.credential, id, result).await;
-            match sent {
+            match self.line().task_result(id, result).await {
                 Ok(()) => {
                     info!(task = %id, "result handed in");
                     break;
@@ -506,10 +484,14 @@ impl Agent {
         self.journal.clear();
     }
 
-    fn backoff(&self, what: &str) -> Backoff {
+    pub(crate) fn backoff(&self, what: &str) -> Backoff {
         let name = format!("{}/{what}", self.config.hostname);
         Backoff::new(&name, self.config.longest_pause_seconds)
     }
+}
+
+pub(crate) fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
+    cell.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn refused(code: &str, why: &str) -> TaskResult {
@@ -517,7 +499,7 @@ fn refused(code: &str, why: &str) -> TaskResult {
     TaskResult { code: code.to_owned(), message: format!("{code}: {why}"), ..TaskResult::default() }
 }
 
-fn pause(backoff: &mut Backoff, error: &CallError) -> f64 {
+pub(crate) fn pause(backoff: &mut Backoff, error: &CallError) -> f64 {
     match error {
         CallError::Refused(_) => backoff.longest_seconds(),
         CallError::Unavailable(_) | CallError::Malformed(_) => backoff.next_seconds(),

@@ -63,6 +63,12 @@ pub enum ConfigError {
         /// Where and why; holds no value of the file.
         reason: String,
     },
+    /// Whoever is on the way could read the enrollment token, and there is no certificate to get.
+    #[error("{url} is no https URL: an agent proves who it is with a certificate")]
+    PlainUrl {
+        /// The control plane's, as the file has it.
+        url: String,
+    },
     /// HTTP cannot be set up.
     #[error(transparent)]
     Setup(#[from] SetupError),
@@ -84,12 +90,16 @@ impl AgentFile {
     /// What [`crate::agent::run`] needs, for the host at `root`; see [`Host::at`] for `player`.
     ///
     /// # Errors
-    /// The certificate file cannot be read or holds no certificate.
+    /// The control plane is to be reached in plain text; the certificate file cannot be read or
+    /// holds no certificate.
     pub fn open(
         self,
         root: &HostRoot,
         player: Option<PathBuf>,
     ) -> Result<(AgentConfig, ControlPlane), ConfigError> {
+        if !self.control_plane_url.starts_with("https://") {
+            return Err(ConfigError::PlainUrl { url: self.control_plane_url });
+        }
         let ca_pem = self.ca_file.map(|path| read(&root.join(path))).transpose()?;
         let control_plane = ControlPlane::new(&self.control_plane_url, ca_pem.as_deref())?;
         let workplace = Workplace {

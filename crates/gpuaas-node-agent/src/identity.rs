@@ -1,17 +1,88 @@
 //! Who the agent is, kept over restarts.
 //!
-//! The credential is handed out once. A crash between the answer and the file costs nothing: the
-//! control plane answers the same token of the same run again until it has seen a heartbeat.
+//! The key is made here and never leaves the host: the control plane gets a signing request and
+//! answers with a certificate. Key and certificate are in one file that appears whole or not at
+//! all, so there is never one without the other. A crash between the answer and the file costs
+//! nothing: the control plane answers the same token of the same run again until it has seen a
+//! heartbeat, with a certificate for another key, and the one before counts no more.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use gpuaas_types::agent::TaskKeys;
-use gpuaas_types::{NodeId, RunId};
+use gpuaas_types::agent::{NodeCertificate, TaskKeys};
+use gpuaas_types::{NodeId, RunId, Timestamp};
+use rcgen::{CertificateParams, KeyPair};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
+
+/// A key that has no certificate yet.
+pub struct NodeKey {
+    /// The private half, PEM. Secret.
+    pub key_pem: String,
+    /// The signing request that goes to the control plane, PEM.
+    pub csr_pem: String,
+}
+
+impl NodeKey {
+    /// A new one, for ECDSA on P-256. Whom the certificate names, the control plane decides.
+    ///
+    /// # Errors
+    /// When the operating system gives no random bytes.
+    pub fn generate() -> io::Result<Self> {
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let csr = CertificateParams::default().serialize_request(&key).map_err(io::Error::other)?;
+        let csr_pem = csr.pem().map_err(io::Error::other)?;
+        Ok(Self { key_pem: key.serialize_pem(), csr_pem })
+    }
+}
+
+/// What the agent proves with that it is one.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// A key and the certificate for it.
+    Certificate {
+        /// The private half, PEM. Secret.
+        key_pem: String,
+        /// The certificate.
+        certificate: NodeCertificate,
+    },
+    /// A bearer credential; stand-ins of simulated fleets only. Secret.
+    Bearer(String),
+}
+
+impl Proof {
+    /// The certificate, where it is one.
+    #[must_use]
+    pub const fn certificate(&self) -> Option<&NodeCertificate> {
+        match self {
+            Self::Certificate { certificate, .. } => Some(certificate),
+            Self::Bearer(_) => None,
+        }
+    }
+
+    /// What must not be seen in anything that is collected: the credential, or the lines of the key.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<String> {
+        match self {
+            Self::Bearer(credential) => vec![credential.clone()],
+            Self::Certificate { key_pem, .. } => {
+                let body = key_pem.lines().filter(|line| !line.starts_with("-----"));
+                body.map(str::to_owned).collect()
+            }
+        }
+    }
+}
+
+/// When to ask for the next certificate: after about two thirds of this one's life, spread by a
+/// tenth of it so that a fleet that enrolled at once does not renew at once. `spread` is in [0, 1).
+#[must_use]
+pub fn renew_at(certificate: &NodeCertificate, spread: f64) -> Timestamp {
+    let life = certificate.not_after.seconds_since(certificate.not_before);
+    certificate.not_before.plus_seconds(life * (0.6 + 0.1 * spread))
+}
 
 /// What an enrollment gave.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,8 +91,8 @@ pub struct Identity {
     pub run_id: RunId,
     /// The node that this host is.
     pub node_id: NodeId,
-    /// Bearer credential of the agent. Secret.
-    pub credential: String,
+    /// What the agent proves with that it is that node's. Secret.
+    pub proof: Proof,
     /// How often to send a heartbeat, in seconds.
     pub heartbeat_interval_seconds: u32,
     /// Longest task poll, in seconds; 0: ask for tasks after each heartbeat instead.
@@ -87,6 +158,28 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
+    fn a_certificate_is_renewed_after_two_thirds_of_its_life() {
+        let at = |seconds| Timestamp::EPOCH.plus_seconds(seconds);
+        let certificate = NodeCertificate {
+            chain_pem: String::new(),
+            serial: String::new(),
+            not_before: at(1000.0),
+            not_after: at(2000.0),
+        };
+        assert_eq!(renew_at(&certificate, 0.0), at(1600.0));
+        assert_eq!(renew_at(&certificate, 0.5), at(1650.0));
+        assert!(renew_at(&certificate, 0.999) < at(1700.0));
+    }
+
+    #[test]
+    fn a_key_is_made_here_and_asks_without_a_name() {
+        let (one, other) = (NodeKey::generate().unwrap(), NodeKey::generate().unwrap());
+        assert_ne!(one.key_pem, other.key_pem);
+        assert!(one.key_pem.contains("PRIVATE KEY") && !one.csr_pem.contains("PRIVATE"));
+        assert!(one.csr_pem.starts_with("-----BEGIN CERTIFICATE REQUEST-----"));
+    }
+
+    #[test]
     fn a_file_keeps_the_identity_of_one_run() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/identity.json");
@@ -96,7 +189,7 @@ mod tests {
         let identity = Identity {
             run_id: run,
             node_id: NodeId(Uuid::from_u128(3)),
-            credential: "c".repeat(43),
+            proof: Proof::Bearer("c".repeat(43)),
             heartbeat_interval_seconds: 30,
             poll_seconds: 20,
             task_keys: TaskKeys::default(),

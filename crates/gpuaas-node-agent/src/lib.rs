@@ -10,6 +10,7 @@ pub mod bundle;
 mod checks;
 pub mod clock;
 pub mod config;
+mod enrollment;
 mod files;
 pub mod identity;
 mod journal;

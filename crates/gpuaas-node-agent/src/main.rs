@@ -223,7 +223,9 @@ fn main() -> ExitCode {
     drop(writeln!(io::stderr(), "gpuaas-node-agent: {failure}"));
     match failure {
         Failure::Agent(AgentError::EnrollmentRefused(_)) => ExitCode::from(EXIT_REFUSED),
-        Failure::Agent(AgentError::NotEnrolled) => ExitCode::FAILURE,
+        Failure::Agent(AgentError::NotEnrolled | AgentError::NoKey(_) | AgentError::Proof(_)) => {
+            ExitCode::FAILURE
+        }
         Failure::NotDone(_) => ExitCode::from(EXIT_NOT_DONE),
         Failure::Config(_)
         | Failure::Bundle(_)

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use gpuaas_bundle::Envelope;
 use gpuaas_types::agent::{
-    BundlePhase, EnrollRequest, EnrollResponse, Gates, Heartbeat, HeartbeatAnswer, Progress,
-    TaskBatch, TaskResult,
+    BundlePhase, EnrollRequest, EnrollResponse, Gates, Heartbeat, HeartbeatAnswer, NodeCertificate,
+    Progress, RenewRequest, TaskBatch, TaskResult,
 };
 use gpuaas_types::{Problem, RunId, TaskId};
 use reqwest::{Certificate, Client, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
+
+use crate::identity::Proof;
 
 const CONNECT_SECONDS: u64 = 5;
 const CALL_SECONDS: u64 = 20;
@@ -43,10 +45,20 @@ pub enum CallError {
 pub struct SetupError(String);
 
 /// A control plane, reached over a connection pool. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ControlPlane {
     base: Arc<str>,
     http: Client,
+    /// Trusted beside the system's authorities, PEM.
+    ca_pem: Option<Arc<[u8]>>,
+    /// Credential of a stand-in.
+    bearer: Option<Arc<str>>,
+}
+
+impl std::fmt::Debug for ControlPlane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControlPlane").field("base", &self.base).finish_non_exhaustive()
+    }
 }
 
 /// An HTTP client that any number of [`ControlPlane`]s may share. `ca_pem` is trusted beside the
@@ -55,6 +67,14 @@ pub struct ControlPlane {
 /// # Errors
 /// `ca_pem` holds no certificate, or the system has none where they are wanted.
 pub fn http_client(ca_pem: Option<&[u8]>, system_roots: bool) -> Result<Client, SetupError> {
+    build(ca_pem, system_roots, None)
+}
+
+fn build(
+    ca_pem: Option<&[u8]>,
+    system_roots: bool,
+    identity: Option<reqwest::Identity>,
+) -> Result<Client, SetupError> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Losing the race against another thread that installs one is as good.
         drop(rustls::crypto::ring::default_provider().install_default());
@@ -73,6 +93,10 @@ pub fn http_client(ca_pem: Option<&[u8]>, system_roots: bool) -> Result<Client, 
     } else {
         builder.tls_certs_only(certificates)
     };
+    let builder = match identity {
+        Some(identity) => builder.identity(identity),
+        None => builder,
+    };
     builder.build().map_err(setup)
 }
 
@@ -82,13 +106,48 @@ impl ControlPlane {
     /// # Errors
     /// See [`http_client`].
     pub fn new(url: &str, ca_pem: Option<&[u8]>) -> Result<Self, SetupError> {
-        Ok(Self::with_client(url, http_client(ca_pem, url.starts_with("https:"))?))
+        let client = http_client(ca_pem, url.starts_with("https:"))?;
+        Ok(Self { ca_pem: ca_pem.map(Arc::from), ..Self::with_client(url, client) })
     }
 
     /// The control plane at `url`, over connections shared with others.
     #[must_use]
     pub fn with_client(url: &str, http: Client) -> Self {
-        Self { base: url.trim_end_matches('/').into(), http }
+        Self { base: url.trim_end_matches('/').into(), http, ca_pem: None, bearer: None }
+    }
+
+    /// Whether it is reached over TLS, and so asks for certificates.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.base.starts_with("https:")
+    }
+
+    /// The same control plane for an agent that proves who it is; with a certificate, over
+    /// connections of its own.
+    ///
+    /// # Errors
+    /// When the key or the certificate cannot be used.
+    pub fn with_proof(&self, proof: &Proof) -> Result<Self, SetupError> {
+        let certificate = match proof {
+            Proof::Bearer(credential) => {
+                return Ok(Self { bearer: Some(credential.as_str().into()), ..self.clone() });
+            }
+            Proof::Certificate { key_pem, certificate } => {
+                format!("{key_pem}{}", certificate.chain_pem)
+            }
+        };
+        let identity = reqwest::Identity::from_pem(certificate.as_bytes())
+            .map_err(|error| SetupError(chain(&error)))?;
+        let http = build(self.ca_pem.as_deref(), self.is_tls(), Some(identity))?;
+        Ok(Self { http, bearer: None, ..self.clone() })
+    }
+
+    /// A request of an agent that is enrolled.
+    fn signed(&self, request: RequestBuilder) -> RequestBuilder {
+        match &self.bearer {
+            Some(credential) => request.bearer_auth(credential),
+            None => request,
+        }
     }
 
     /// Reports bootstrap progress.
@@ -133,9 +192,9 @@ impl ControlPlane {
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn gates(&self, credential: &str, gates: &Gates) -> Result<(), CallError> {
+    pub async fn gates(&self, gates: &Gates) -> Result<(), CallError> {
         let url = format!("{}/agent/v1/gates", self.base);
-        accepted(self.http.post(url).bearer_auth(credential).json(gates)).await
+        accepted(self.signed(self.http.post(url)).json(gates)).await
     }
 
     /// Trades the enrollment token for an identity.
@@ -154,42 +213,41 @@ impl ControlPlane {
     /// Says that the agent lives.
     ///
     /// # Errors
-    /// See [`CallError`]; refused means that the credential is not valid any more.
+    /// See [`CallError`]; refused means that the certificate is not valid any more.
     pub async fn heartbeat(
         &self,
-        credential: &str,
         heartbeat: &Heartbeat,
     ) -> Result<HeartbeatAnswer<Envelope>, CallError> {
         let url = format!("{}/agent/v1/heartbeat", self.base);
-        answer(self.http.post(url).bearer_auth(credential).json(heartbeat), CALL_SECONDS).await
+        answer(self.signed(self.http.post(url)).json(heartbeat), CALL_SECONDS).await
+    }
+
+    /// Trades the certificate of this connection for the next one.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn renew(&self, request: &RenewRequest) -> Result<NodeCertificate, CallError> {
+        let url = format!("{}/agent/v1/certificate", self.base);
+        answer(self.signed(self.http.post(url)).json(request), CALL_SECONDS).await
     }
 
     /// Asks for tasks; the control plane may hold the question for `wait_seconds`.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn poll_tasks(
-        &self,
-        credential: &str,
-        wait_seconds: u32,
-    ) -> Result<TaskBatch<Envelope>, CallError> {
+    pub async fn poll_tasks(&self, wait_seconds: u32) -> Result<TaskBatch<Envelope>, CallError> {
         let url = format!("{}/agent/v1/tasks?wait_seconds={wait_seconds}", self.base);
         let timeout_seconds = u64::from(wait_seconds) + CALL_SECONDS;
-        answer(self.http.get(url).bearer_auth(credential), timeout_seconds).await
+        answer(self.signed(self.http.get(url)), timeout_seconds).await
     }
 
     /// Hands in the result of a task.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn task_result(
-        &self,
-        credential: &str,
-        task: TaskId,
-        result: &TaskResult,
-    ) -> Result<(), CallError> {
+    pub async fn task_result(&self, task: TaskId, result: &TaskResult) -> Result<(), CallError> {
         let url = format!("{}/agent/v1/tasks/{task}/result", self.base);
-        accepted(self.http.post(url).bearer_auth(credential).json(result)).await
+        accepted(self.signed(self.http.post(url)).json(result)).await
     }
 }
 

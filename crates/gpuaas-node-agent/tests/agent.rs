@@ -12,12 +12,12 @@ use common::{
 use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_node_agent::agent::{self, AgentConfig, AgentError};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
-use gpuaas_node_agent::identity::IdentityStore;
+use gpuaas_node_agent::identity::{Identity, IdentityStore, NodeKey, Proof};
 use gpuaas_node_agent::operate::Workplace;
 use gpuaas_node_agent::protocol::{CallError, ControlPlane, http_client};
 use gpuaas_node_agent::stand_in::{self, StandIn};
 use gpuaas_node_agent::tasks::Host;
-use gpuaas_types::agent::{SignedTask, Task, TaskKeyState, TaskSpec};
+use gpuaas_types::agent::{NodeCertificate, SignedTask, Task, TaskKeyState, TaskSpec};
 use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
 use host_facts::HostRoot;
 use tokio::sync::oneshot;
@@ -341,12 +341,94 @@ async fn a_stand_in_reports_as_the_scripts_do() {
     assert_eq!(calls.len(), 4);
 }
 
+/// A clock on which a second takes 2 ms, for the one who reads it as well.
+struct FastForward(Timestamp);
+
+#[async_trait::async_trait]
+impl AgentClock for FastForward {
+    fn now(&self) -> Timestamp {
+        self.0.plus_seconds(500.0 * HostClock.now().seconds_since(self.0))
+    }
+
+    fn monotonic_seconds(&self) -> f64 {
+        HostClock.monotonic_seconds() * 500.0
+    }
+
+    async fn sleep(&self, seconds: f64) {
+        HostClock.sleep(seconds / 500.0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_in_time_and_remembered() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start_tls(dir.path(), 600.0).await;
+    let start = |clock: Arc<dyn AgentClock>| {
+        let shutdown = CancellationToken::new();
+        let run = agent::run(config(dir.path()), fake.plane(), clock, shutdown.clone());
+        Running { shutdown, task: tokio::spawn(run) }
+    };
+    let agent = start(Arc::new(FastForward(HostClock.now())));
+    fake.until("a heartbeat with another certificate", |seen| seen.serials.len() >= 2).await;
+    agent.stop().await;
+    assert_eq!(fake.count("enroll"), 1);
+    assert!(fake.count("renew") >= 1);
+    let kept = IdentityStore::File(dir.path().join("identity.json")).load(run_id()).unwrap();
+    let serial = &kept.proof.certificate().unwrap().serial;
+    let serials = fake.change(|seen| std::mem::take(&mut seen.serials));
+    let file = std::fs::read_to_string(dir.path().join("identity.json")).unwrap();
+    assert!(file.contains("PRIVATE KEY") && serial != &serials[0]);
+
+    // The one that is kept is the newest, and opens the door after a restart.
+    let agent = start(Arc::new(FastClock));
+    fake.until("a certificate again", |seen| !seen.serials.is_empty()).await;
+    agent.stop().await;
+    assert_eq!(
+        (fake.count("enroll"), fake.change(|seen| seen.serials[0].clone())),
+        (1, serial.clone())
+    );
+}
+
+#[tokio::test]
+async fn an_agent_whose_certificate_has_expired_keeps_asking_and_enrolls_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start_tls(dir.path(), 600.0).await;
+    let key = NodeKey::generate().unwrap();
+    let long_ago = HostClock.now().plus_seconds(-3600.0);
+    let issued = fake.issuer.as_ref().unwrap().node(node_id(), &key.csr_pem, long_ago);
+    let issued = issued.await.unwrap();
+    let certificate = NodeCertificate {
+        chain_pem: issued.chain_pem,
+        serial: issued.serial,
+        not_before: issued.not_before,
+        not_after: issued.not_after,
+    };
+    let identity = Identity {
+        run_id: run_id(),
+        node_id: node_id(),
+        proof: Proof::Certificate { key_pem: key.key_pem, certificate },
+        heartbeat_interval_seconds: 10,
+        poll_seconds: 0,
+        task_keys: task_keys(1, &[]),
+    };
+    let config = config(dir.path());
+    config.identity.save(&identity).unwrap();
+    let shutdown = CancellationToken::new();
+    let run = agent::run(config, fake.plane(), Arc::new(FastClock), shutdown.clone());
+    let agent = Running { shutdown, task: tokio::spawn(run) };
+    fake.until("five refusals", |seen| seen.expired >= 5).await;
+    agent.stop().await;
+    assert!(fake.calls().is_empty(), "{:?}", fake.calls());
+}
+
 #[tokio::test]
 async fn failures_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::start(dir.path()).await;
     let plane = |url: &str| ControlPlane::new(url, None).unwrap();
-    let poll = async |url: &str| plane(url).poll_tasks("not the credential", 0).await.unwrap_err();
+    let stranger = Proof::Bearer("not the credential".to_owned());
+    let plane = |url: &str| plane(url).with_proof(&stranger).unwrap();
+    let poll = async |url: &str| plane(url).poll_tasks(0).await.unwrap_err();
     assert!(matches!(poll(&fake.url).await, CallError::Refused(p) if p.code == "token_invalid"));
     let elsewhere = format!("{}/elsewhere", fake.url);
     assert!(matches!(poll(&elsewhere).await, CallError::Malformed(_)));

@@ -40,7 +40,7 @@ impl Machine {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = ArtifactStore::open(&dir.path().join("artifacts")).unwrap();
-        let fake = Fake::start(&dir.path().join("artifacts")).await;
+        let fake = Fake::start_tls(&dir.path().join("artifacts"), 86_400.0).await;
         fake.change(|seen| seen.heartbeat_interval_seconds = 600);
         fs::create_dir(dir.path().join("root")).unwrap();
         let path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned();
@@ -65,6 +65,7 @@ impl Machine {
             bundle,
             agent: ArtifactStore::artifact("gpuaas-node-agent", "0.1.0", agent),
             ca_pem: Some(CA.to_owned()),
+            control_plane_ca_pem: self.fake.anchor_pem(),
             deploy_user: None,
             limits: Limits {
                 callback_attempts: 2,

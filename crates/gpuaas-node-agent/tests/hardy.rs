@@ -186,9 +186,10 @@ async fn a_clock_that_jumps_holds_nothing_up_and_is_named() {
 #[tokio::test]
 async fn a_task_that_was_cut_short_is_reported_and_not_done_again() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = Fake::start_tls(dir.path(), 86_400.0).await;
     fake.change(|seen| seen.heartbeat_interval_seconds = 1);
     std::fs::create_dir_all(dir.path().join("root")).unwrap();
+    std::fs::write(dir.path().join("root/ca.pem"), fake.anchor_pem().unwrap()).unwrap();
     let player = dir.path().join("player");
     let script = "#!/bin/sh\nD=${0%/*}\n[ \"$1 $3\" = 'run restart' ] && echo x >> $D/restarts && exec sleep 20\n\
                   printf 'LoadState=loaded\\nActiveState=active\\n'\n";
@@ -198,6 +199,7 @@ async fn a_task_that_was_cut_short_is_reported_and_not_done_again() {
     let config = serde_json::json!({
         "run_id": run_id(), "hostname": "j22u11", "control_plane_url": fake.url,
         "enrollment_token": ENROLLMENT_TOKEN, "state_dir": "/state", "run_dir": "/run",
+        "ca_file": "/ca.pem",
     });
     std::fs::write(&file, config.to_string()).unwrap();
     let start = || {

@@ -41,10 +41,12 @@ fn agent_only(when: &str, otherwise: &str) -> String {
 impl Stage {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let fake = Fake::start(dir.path()).await;
+        let fake = Fake::start_tls(dir.path(), 86_400.0).await;
         fake.change(|seen| seen.heartbeat_interval_seconds = 1);
         let stage = Self { dir, fake };
         std::fs::create_dir_all(stage.dir.path().join("root")).unwrap();
+        let anchor = stage.fake.anchor_pem().unwrap();
+        std::fs::write(stage.dir.path().join("root/ca.pem"), anchor).unwrap();
         stage.config("good.json", &stage.fake.url);
         stage.executable(&stage.place(), &agent("old"));
         stage
@@ -62,6 +64,7 @@ impl Stage {
         let config = serde_json::json!({
             "run_id": run_id(), "hostname": "j22u11", "control_plane_url": url,
             "enrollment_token": ENROLLMENT_TOKEN, "state_dir": "/state", "run_dir": "/run",
+            "ca_file": "/ca.pem",
         });
         std::fs::write(self.dir.path().join(name), config.to_string()).unwrap();
     }
@@ -197,7 +200,7 @@ async fn what_does_not_run_or_last_is_not_put_in_place() {
 #[tokio::test]
 async fn what_cannot_reach_the_control_plane_is_not_put_in_place() {
     let stage = Stage::new().await;
-    stage.config("nowhere.json", "http://127.0.0.1:1");
+    stage.config("nowhere.json", "https://127.0.0.1:1");
     let mut running = stage.start();
     let nowhere = format!(
         "args=(\"$@\"); args[2]={}; exec -a \"$0\" {AGENT} \"${{args[@]}}\"",
@@ -213,7 +216,7 @@ async fn what_cannot_reach_the_control_plane_is_not_put_in_place() {
 #[tokio::test]
 async fn what_is_not_heard_in_its_place_gives_it_back() {
     let stage = Stage::new().await;
-    stage.config("nowhere.json", "http://127.0.0.1:1");
+    stage.config("nowhere.json", "https://127.0.0.1:1");
     let mut running = stage.start();
     // The trial is good; what takes the place asks somebody else.
     let dir = stage.dir.path().display();

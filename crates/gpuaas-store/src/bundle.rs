@@ -14,6 +14,7 @@ use crate::seal::Secret;
 use crate::site::put_secret;
 
 const SIGNING_KEY: &str = "bundle_signing_key";
+const NODE_AUTHORITY: &str = "node_authority";
 
 /// A bundle to keep.
 #[derive(Debug, Clone, PartialEq)]
@@ -253,19 +254,36 @@ impl Store {
     /// # Errors
     /// [`StoreError::Corrupt`], or the database's.
     pub async fn ensure_signing_key(&self, proposed: &Secret) -> Result<Secret, StoreError> {
-        let sealed = self.seal(Uuid::nil(), SIGNING_KEY, proposed)?;
+        self.ensure_secret(SIGNING_KEY, proposed).await
+    }
+
+    /// The authority that signs nodes' certificates, key and certificate: the one that is kept, or
+    /// `proposed`, which is kept then.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`], or the database's.
+    pub async fn ensure_node_authority(&self, proposed: &Secret) -> Result<Secret, StoreError> {
+        self.ensure_secret(NODE_AUTHORITY, proposed).await
+    }
+
+    async fn ensure_secret(
+        &self,
+        name: &'static str,
+        proposed: &Secret,
+    ) -> Result<Secret, StoreError> {
+        let sealed = self.seal(Uuid::nil(), name, proposed)?;
         self.write(move |conn| {
             Box::pin(async move {
                 let sql = "SELECT name FROM secret WHERE owner = $1 AND name = $2";
-                let there = conn.first(sql, args![Uuid::nil(), SIGNING_KEY]).await?;
+                let there = conn.first(sql, args![Uuid::nil(), name]).await?;
                 match there {
                     Some(_) => Ok(()),
-                    None => put_secret(conn, Uuid::nil(), SIGNING_KEY, sealed).await,
+                    None => put_secret(conn, Uuid::nil(), name, sealed).await,
                 }
             })
         })
         .await?;
-        let kept = self.secret(Uuid::nil(), SIGNING_KEY).await?;
-        kept.ok_or_else(|| StoreError::not_found("signing key of", "this control plane"))
+        let kept = self.secret(Uuid::nil(), name).await?;
+        kept.ok_or_else(|| StoreError::not_found("secret", name))
     }
 }

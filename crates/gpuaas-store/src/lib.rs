@@ -35,6 +35,7 @@ mod agent;
 mod audit;
 mod batch;
 mod bundle;
+mod certificate;
 mod db;
 mod drift;
 mod error;
@@ -74,6 +75,7 @@ pub use batch::{
     BatchAdvance, BatchCommand, BeginMember, MemberRun, NewBatch, StoredBatch, StoredMember,
 };
 pub use bundle::{BundleApproval, BundleKey, NewBundle, StoredBundle};
+pub use certificate::{CertificateEnding, NewCertificate, StoredCertificate};
 pub use drift::{ListedDrift, MissedWork, SweepFinding, SweepSubject};
 pub use error::StoreError;
 pub use gate::StoredGate;
@@ -87,7 +89,9 @@ pub use run::{Claimed, NewTask, NodeChange, RunWrite, Transition};
 pub use scratch::ScratchDatabase;
 pub use seal::{MasterKey, Secret};
 pub use timeline::TimelineRow;
-pub use token::{Enroll, Enrolled, NewToken, TokenFault, TokenGrant, TokenPurpose, sha256};
+pub use token::{
+    AgentCredential, Enroll, Enrolled, NewToken, TokenFault, TokenGrant, TokenPurpose, sha256,
+};
 pub use watch::{MachineRead, ObservedEvent, WatchBatch, WatchLease, Watched};
 
 use db::Conn;

@@ -33,6 +33,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0050_bundle.sql")),
     M::up(include_str!("../migrations/sqlite/0060_task_key.sql")),
     M::up(include_str!("../migrations/sqlite/0080_operator_task.sql")),
+    M::up(include_str!("../migrations/sqlite/0085_node_certificate.sql")),
 ];
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 

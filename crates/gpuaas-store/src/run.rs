@@ -8,11 +8,12 @@ use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::machine::Observation;
 use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, Step, TaskId, Timestamp};
 
+use crate::certificate::CertificateEnding;
 use crate::db::{Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::rows::{self, run_columns};
 use crate::token::NewToken;
-use crate::{Store, batch, timeline, token, watch};
+use crate::{Store, batch, certificate, timeline, token, watch};
 
 /// A run handed to a worker, with everything stored that a decision about it needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -215,7 +216,14 @@ async fn write_run(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
 }
 
 /// A node that left has no agent: what it may have kept of credentials is worth nothing.
-async fn revoke_all(conn: &mut Conn, now: Timestamp, node_id: NodeId) -> Result<(), StoreError> {
+async fn revoke_all(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+    left: NodeState,
+) -> Result<(), StoreError> {
+    let why = format!("the node is {}", left.as_str());
+    certificate::end_all(conn, now, node_id, CertificateEnding::Revoked, &why).await?;
     conn.execute(
         "UPDATE token SET revoked_at = $2 WHERE node_id = $1 AND revoked_at IS NULL",
         args![node_id.0, now],
@@ -320,8 +328,10 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     let due = write_run(conn, now, write).await?;
     if let Some(change) = &write.node {
         change_node(conn, now, run, change).await?;
-        if matches!(change.state, Some(NodeState::Retired | NodeState::Detached)) {
-            revoke_all(conn, now, run.node_id).await?;
+        if let Some(left @ (NodeState::Retired | NodeState::Detached | NodeState::Deleted)) =
+            change.state
+        {
+            revoke_all(conn, now, run.node_id, left).await?;
         }
     }
     if let Some(observation) = &write.observation {
@@ -333,6 +343,9 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     }
     if !write.tokens.is_empty() {
         token::revoke_unused(conn, now, run.id).await?;
+        // The next system of the node is about to be written over the one that had them.
+        let (how, why) = (CertificateEnding::Superseded, "another system of the node is deployed");
+        certificate::end_all(conn, now, run.node_id, how, why).await?;
         token::insert(conn, now, &write.tokens).await?;
     }
     if let Some(end) = write.tokens_expire_at {

@@ -14,9 +14,10 @@ use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId, RunStatus, Timestamp, TokenId};
 use sha2::{Digest as _, Sha256};
 
+use crate::certificate::{CertificateEnding, NewCertificate};
 use crate::db::{Cols, Conn, args};
 use crate::error::StoreError;
-use crate::{Store, agent, run, timeline};
+use crate::{Store, agent, certificate, run, timeline};
 
 /// SHA-256 of a credential, as it is stored.
 #[must_use]
@@ -120,6 +121,20 @@ pub struct TokenGrant {
     pub run_id: Option<RunId>,
 }
 
+/// What an agent proves with, from its enrollment on, that it is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentCredential {
+    /// A certificate.
+    Certificate(NewCertificate),
+    /// A bearer credential, for stand-ins of simulated fleets.
+    Bearer {
+        /// Its identifier.
+        id: TokenId,
+        /// See [`sha256`].
+        hash: [u8; 32],
+    },
+}
+
 /// An agent that asks to be taken.
 #[derive(Debug, Clone)]
 pub struct Enroll {
@@ -131,10 +146,8 @@ pub struct Enroll {
     pub agent_version: String,
     /// Hostname it believes it has.
     pub hostname: String,
-    /// Identifier of its new credential.
-    pub credential_id: TokenId,
-    /// Hash of its new credential.
-    pub credential_hash: [u8; 32],
+    /// Its new credential.
+    pub credential: AgentCredential,
     /// History.
     pub timeline: Vec<TimelineEvent>,
 }
@@ -294,18 +307,27 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
     .await?;
     conn.execute("UPDATE token SET used_at = $2 WHERE id = $1", args![token.grant.id.0, now])
         .await?;
-    let credential = NewToken {
-        id: asked.credential_id,
-        hash: asked.credential_hash,
-        purpose: TokenPurpose::Agent,
-        node_id: Some(node_id),
-        run_id: Some(asked.run_id),
-        single_use: false,
-        // Another replica's clock may be behind ours.
-        usable_from: Timestamp::EPOCH,
-        expires_at: None,
-    };
-    insert(conn, now, &[credential]).await?;
+    let (how, why) = (CertificateEnding::Superseded, "the node's agent enrolled again");
+    certificate::end_all(conn, now, node_id, how, why).await?;
+    match &asked.credential {
+        AgentCredential::Certificate(new) => {
+            certificate::insert(conn, now, node_id, asked.run_id, new).await?;
+        }
+        AgentCredential::Bearer { id, hash } => {
+            let credential = NewToken {
+                id: *id,
+                hash: *hash,
+                purpose: TokenPurpose::Agent,
+                node_id: Some(node_id),
+                run_id: Some(asked.run_id),
+                single_use: false,
+                // Another replica's clock may be behind ours.
+                usable_from: Timestamp::EPOCH,
+                expires_at: None,
+            };
+            insert(conn, now, &[credential]).await?;
+        }
+    }
     let kind = ReportKind::Enrolled {
         agent_version: asked.agent_version.clone(),
         hostname: asked.hostname.clone(),
@@ -358,6 +380,16 @@ impl Store {
         let token = token.ok_or(StoreError::Token(TokenFault::Unknown))?;
         token.check(now, purpose).map_err(StoreError::Token)?;
         Ok(token.grant)
+    }
+
+    /// The node that a credential was made for, good or not.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn token_owner(&self, hash: [u8; 32]) -> Result<Option<NodeId>, StoreError> {
+        let sql = "SELECT node_id FROM token WHERE hash = $1";
+        let row = self.reader().await?.first(sql, args![&hash]).await?;
+        row.map_or(Ok(None), |row| row.cols().opt_id(NodeId))
     }
 
     /// Takes an agent: uses its enrollment token up, replaces whatever credential the node's

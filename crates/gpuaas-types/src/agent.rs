@@ -8,12 +8,15 @@
 //! | `POST /bootstrap/v1/runs/RUN/progress` | bootstrap token |
 //! | `POST /bootstrap/v1/runs/RUN/phases` | bootstrap token |
 //! | `POST /agent/v1/enroll` | enrollment token, once |
-//! | `POST /agent/v1/heartbeat` | agent credential |
-//! | `GET  /agent/v1/tasks?wait_seconds=N` | agent credential; long poll |
-//! | `POST /agent/v1/tasks/TASK/result` | agent credential |
-//! | `POST /agent/v1/gates` | agent credential |
+//! | `POST /agent/v1/heartbeat` | node certificate |
+//! | `GET  /agent/v1/tasks?wait_seconds=N` | node certificate; long poll |
+//! | `POST /agent/v1/tasks/TASK/result` | node certificate |
+//! | `POST /agent/v1/gates` | node certificate |
+//! | `POST /agent/v1/certificate` | node certificate; another one before its end |
 //!
-//! Credentials travel as `Authorization: Bearer`. Each works on its own endpoints only.
+//! Tokens travel as `Authorization: Bearer`, certificates in the TLS handshake. Each works on its
+//! own endpoints only. Stand-ins of simulated fleets have a bearer credential instead of a
+//! certificate, where a control plane was started for them.
 
 mod bootstrap;
 mod check;
@@ -27,7 +30,9 @@ pub use bootstrap::{BundlePhase, Phase, PhaseOutcome, Progress, ProgressStatus};
 pub use check::HostCheck;
 pub use gate::{Gate, GateCheck, GateClass, GateReport, Gates};
 pub use key::{TaskKey, TaskKeyState, TaskKeys};
-pub use life::{EnrollRequest, EnrollResponse, Heartbeat, HeartbeatAnswer};
+pub use life::{
+    EnrollRequest, EnrollResponse, Heartbeat, HeartbeatAnswer, NodeCertificate, RenewRequest,
+};
 pub use operation::{
     Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS, ServiceAction, is_unit,
 };

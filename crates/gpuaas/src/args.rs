@@ -30,7 +30,7 @@ pub use bundle::{
     BundleLintArgs, BundleNewArgs, BundlePublishArgs, BundlePullArgs, BundleRenderArgs,
     BundleShowArgs, BundleTrustArgs,
 };
-pub use node::{LeaveArgs, NodeCommand, NodeListArgs, OnboardArgs};
+pub use node::{LeaveArgs, NodeCommand, NodeListArgs, OnboardArgs, RevokeCertificateArgs};
 pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};
 pub use profile::{
     Assignment, ProfileAddArgs, ProfileCommand, ProfileSetArgs, RoceAddArgs, RoceCommand,

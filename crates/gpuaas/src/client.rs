@@ -9,8 +9,9 @@ use gpuaas_api::explain::Explanation;
 use gpuaas_types::Problem;
 use gpuaas_types::agent::TaskKeys;
 use gpuaas_types::api::{
-    ActivateTaskKey, List, NodeDrift, NodeView, OnboardAccepted, ProfilePreset, ProfileResource,
-    RetireTaskKey, RoceResource, RunPlan, RunRequest, RunView, SiteCreate, SiteResource, StuckNode,
+    ActivateTaskKey, List, NodeCertificates, NodeDrift, NodeView, OnboardAccepted, ProfilePreset,
+    ProfileResource, RetireTaskKey, RevokeCertificate, RoceResource, RunPlan, RunRequest, RunView,
+    SiteCreate, SiteResource, StuckNode,
 };
 use gpuaas_types::batch::{BatchAccepted, BatchCreate, BatchOrder, BatchResource};
 use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
@@ -206,6 +207,26 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn retire_task_key(&self, body: &RetireTaskKey) -> Result<TaskKeys, Failure> {
         self.send(Method::POST, &["task-keys", "retire"], Some(body)).await
+    }
+
+    /// `GET /api/v1/nodes/NODE/certificates`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn certificates(&self, node: &str) -> Result<NodeCertificates, Failure> {
+        self.get(&["nodes", node, "certificates"]).await
+    }
+
+    /// `POST /api/v1/nodes/NODE/revoke-certificate`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn revoke_certificate(
+        &self,
+        node: &str,
+        body: &RevokeCertificate,
+    ) -> Result<NodeCertificates, Failure> {
+        self.send(Method::POST, &["nodes", node, "revoke-certificate"], Some(body)).await
     }
 
     /// `POST /api/v1/nodes`.

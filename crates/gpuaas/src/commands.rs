@@ -18,7 +18,7 @@ use crate::client::ApiClient;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::waterfall::{self, BucketRow};
-use crate::{follow, leave, node_task, output, telemetry};
+use crate::{certificates, follow, leave, node_task, output, telemetry};
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;
@@ -216,6 +216,8 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
         NodeCommand::Remove(args) => leave::run(RunKind::Remove, &args, terminal).await,
         NodeCommand::Task(args) => node_task::give(&args, terminal).await,
         NodeCommand::Tasks(args) => node_task::list(&args, terminal).await,
+        NodeCommand::RevokeCertificate(args) => certificates::revoke(&args, terminal).await,
+        NodeCommand::Certificates(args) => certificates::show(&args, terminal).await,
         NodeCommand::ConvergeTelemetry(args) => telemetry::run(&args, terminal).await,
         NodeCommand::Show(args) => {
             let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;

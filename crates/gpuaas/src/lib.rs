@@ -6,6 +6,7 @@ pub mod args;
 pub mod batch;
 pub mod bench;
 pub mod bundle;
+pub mod certificates;
 pub mod client;
 pub mod clock;
 pub mod commands;

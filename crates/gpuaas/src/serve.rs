@@ -12,14 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
-use gpuaas_api::{ApiSettings, ApiState};
+use axum::Router;
+use gpuaas_api::{ApiSettings, ApiState, NodeAccess};
 use gpuaas_artifact::{ArtifactStore, BundleCatalog, CatalogError};
 use gpuaas_bundle::SigningKey;
 use gpuaas_engine::bundles::{self, StockError};
 use gpuaas_engine::{
     Clock as _, Connect, Engine, EngineConfig, EngineParts, HttpConnect, RealClock,
 };
+use gpuaas_identity::Peer;
+use gpuaas_identity::listener::PlainListener;
 use gpuaas_store::{MasterKey, Secret, Store, StoreError};
 use gpuaas_types::{IdSource, RandomIds};
 use tokio::net::TcpListener;
@@ -32,19 +34,25 @@ use crate::failure::Failure;
 use crate::signals;
 use crate::terminal::Terminal;
 
+mod nodes;
+
+pub use nodes::{NodeFace, ServerFiles, TlsOptions};
+
 const AGENT: &str = "gpuaas-node-agent";
 /// How long open requests (agents' long polls, mostly) may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// How a control plane is started.
 pub struct ServeOptions {
-    /// Address to listen on; port 0 for any.
+    /// Address to listen on for operators; port 0 for any.
     pub listen: SocketAddr,
+    /// How nodes reach it.
+    pub nodes: NodeFace,
     /// Folder of the embedded store, the artifacts, the master key and the admin token.
     pub data: PathBuf,
     /// Database URL; none: `gpuaas.db` in `data`.
     pub database: Option<String>,
-    /// URL under which nodes reach it; none: `http://` and the address it listens on.
+    /// URL under which nodes reach it; none: the address that it listens on for them.
     pub advertise: Option<String>,
     /// The node agent's executable; none: beside this process's own.
     pub agent_binary: Option<PathBuf>,
@@ -61,11 +69,13 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// The usual: the wall clock, random identifiers, MAAS over HTTP.
+    /// The usual: the wall clock, random identifiers, MAAS over HTTP, nodes over TLS on any port
+    /// of loopback.
     #[must_use]
     pub fn new(listen: SocketAddr, data: PathBuf) -> Self {
         Self {
             listen,
+            nodes: NodeFace::tls(([127, 0, 0, 1], 0).into()),
             data,
             database: None,
             advertise: None,
@@ -81,8 +91,10 @@ impl ServeOptions {
 
 /// A running control plane.
 pub struct ServeHandle {
-    /// Where it listens.
+    /// Where it listens for operators.
     pub addr: SocketAddr,
+    /// URL that nodes are told.
+    pub node_url: String,
     /// The admin token, where this process knows it: made now, or kept in `data`.
     pub admin_token: Option<String>,
     /// Whether the token was made now.
@@ -92,7 +104,7 @@ pub struct ServeHandle {
     /// The engine.
     pub engine: Arc<Engine>,
     stop: CancellationToken,
-    server: JoinHandle<io::Result<()>>,
+    servers: Vec<JoinHandle<io::Result<()>>>,
     _lock: Option<File>,
 }
 
@@ -107,12 +119,15 @@ impl ServeHandle {
     pub async fn shutdown(self) {
         self.stop.cancel();
         self.engine.stop().await;
-        let abort = self.server.abort_handle();
-        match tokio::time::timeout(DRAIN, self.server).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(ended) => tracing::error!(?ended, "the API did not end well"),
-            Err(_) => abort.abort(),
-        }
+        let ends = self.servers.into_iter().map(|server| async move {
+            let abort = server.abort_handle();
+            match tokio::time::timeout(DRAIN, server).await {
+                Ok(Ok(Ok(()))) => {}
+                Ok(ended) => tracing::error!(?ended, "the API did not end well"),
+                Err(_) => abort.abort(),
+            }
+        });
+        futures::future::join_all(ends).await;
         self.store.close().await;
     }
 }
@@ -124,13 +139,19 @@ impl ServeHandle {
 /// `address_in_use`, `address_unusable`, `agent_missing`, those of the store
 /// (`database_unreachable`, `master_key_wrong`, ...) and of the bundle catalog.
 pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
+    if matches!(options.nodes, NodeFace::StandIns) && !options.listen.ip().is_loopback() {
+        return Err(stand_ins_not_local(options.listen));
+    }
     let agent = find_agent(options.agent_binary.as_deref())?;
     make_private_dir(&options.data)?;
     let database = database_url(&options);
     let lock = embedded_path(&database).map(|path| lock(&path)).transpose()?;
-    let listener =
-        TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, &e))?;
+    let listener = bind(options.listen).await?;
     let addr = listener.local_addr().map_err(|e| cannot_listen(options.listen, &e))?;
+    let node_socket = match &options.nodes {
+        NodeFace::Tls(tls) => Some((tls.as_ref(), bind(tls.listen).await?)),
+        NodeFace::StandIns => None,
+    };
 
     let key = MasterKey::load_or_create(&options.data.join("master.key")).map_err(of_store)?;
     let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
@@ -147,9 +168,15 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     }
     let (bundles, bundle_key) = bundles(&store, &artifacts, &options.clock).await?;
     let (admin_token, token_is_new) = admin_token(&store, &options).await?;
-    let advertise = options.advertise.clone().unwrap_or_else(|| format!("http://{addr}"));
+    let advertise = options.advertise.as_deref();
+    let nodes = nodes::prepare_any(&store, node_socket, advertise).await?;
+    let plain = || advertise.map_or_else(|| format!("http://{addr}"), str::to_owned);
+    let node_url = nodes.as_ref().map_or_else(plain, |nodes| nodes.advertise.clone());
+    let anchor_pem = nodes.as_ref().and_then(|nodes| nodes.anchor_pem.clone());
+    let http = own_http(anchor_pem.as_deref())?;
     let settings = ApiSettings { agent: Some(agent.clone()), ..options.settings };
-    let mut config = EngineConfig::new(&advertise, agent);
+    let mut config = EngineConfig::new(&node_url, agent);
+    config.node_anchor_pem = anchor_pem;
     (options.tune)(&mut config);
     let connect =
         options.connect.unwrap_or_else(|| Arc::new(HttpConnect::new(Arc::clone(&options.clock.0))));
@@ -161,9 +188,12 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         connect: Arc::clone(&connect),
         bundles: Arc::clone(&bundles),
         artifacts: Arc::clone(&artifacts),
-        http: Arc::new(plain_http()?),
+        http: Arc::new(http),
         config,
     });
+    let access = nodes
+        .as_ref()
+        .map_or(NodeAccess::StandIns, |nodes| NodeAccess::Certificates(Arc::clone(&nodes.issuer)));
     let state = ApiState {
         store: store.clone(),
         clock: Arc::clone(&options.clock.0),
@@ -173,11 +203,47 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         bundle_key: Arc::new(bundle_key),
         artifacts,
         wake: Arc::new(|| {}),
+        nodes: access,
         settings,
     };
     let stop = CancellationToken::new();
-    let server = tokio::spawn(answer(listener, state, stop.clone()));
-    Ok(ServeHandle { addr, admin_token, token_is_new, store, engine, stop, server, _lock: lock })
+    let servers = servers(listener, nodes, state, &stop);
+    Ok(ServeHandle {
+        addr,
+        node_url,
+        admin_token,
+        token_is_new,
+        store,
+        engine,
+        stop,
+        servers,
+        _lock: lock,
+    })
+}
+
+/// Answers operators, and nodes where they have a listener of their own.
+fn servers(
+    listener: TcpListener,
+    nodes: Option<nodes::Prepared>,
+    state: ApiState,
+    stop: &CancellationToken,
+) -> Vec<JoinHandle<io::Result<()>>> {
+    let faces = gpuaas_api::faces(state);
+    let mut servers = vec![tokio::spawn(answer(listener, faces.operators, stop.clone()))];
+    if let (Some(nodes), Some(router)) = (nodes, faces.nodes) {
+        servers.push(tokio::spawn(answer_nodes(nodes, router, stop.clone())));
+    }
+    servers
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| cannot_listen(address, &error))
+}
+
+fn stand_ins_not_local(address: SocketAddr) -> Failure {
+    let detail = format!("{address} can be reached from elsewhere");
+    Failure::usage("stand_ins_not_local", "Stand-ins speak in plain text", detail)
+        .hint("listen on loopback, or leave --stand-ins away")
 }
 
 /// The catalog with everything that is kept, and the key that this control plane signs with. It is
@@ -208,15 +274,24 @@ async fn bundles(
     Ok((catalog, key))
 }
 
-async fn answer(listener: TcpListener, state: ApiState, stop: CancellationToken) -> io::Result<()> {
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection that waits for more to send");
-        }
-    });
-    axum::serve(listener, gpuaas_api::router(state))
+async fn answer(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    axum::serve(PlainListener(listener), service)
         .with_graceful_shutdown(async move { stop.cancelled().await })
         .await
+}
+
+async fn answer_nodes(
+    nodes: nodes::Prepared,
+    router: Router,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let served = axum::serve(nodes.listener, router.into_make_service_with_connect_info::<Peer>())
+        .with_graceful_shutdown(async move { stop.cancelled().await });
+    tokio::select! {
+        ended = served => ended,
+        () = nodes.upkeep.run() => Ok(()),
+    }
 }
 
 /// Runs the command until it is told to stop.
@@ -226,7 +301,9 @@ async fn answer(listener: TcpListener, state: ApiState, stop: CancellationToken)
 pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let stop = signals::stop()?;
     let data = args.data.clone();
+    let nodes = args.node_face();
     let handle = start(ServeOptions {
+        nodes,
         database: args.database,
         advertise: args.advertise,
         agent_binary: args.agent_binary,
@@ -245,6 +322,7 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
         None => terminal.say("the admin token was made by another control plane of this database"),
     }
     terminal.say(&format!("state is kept in {}", handle.store.engine()));
+    lines.push_str(&format!("\nnodes: {}", handle.node_url));
     terminal.data(&lines)?;
     stop.await;
     terminal.say("stopping");
@@ -361,9 +439,11 @@ pub(crate) fn of_store(error: StoreError) -> Failure {
     Failure::local(error.code(), "The store cannot be opened", error.to_string()).hint(error.hint())
 }
 
-fn plain_http() -> Result<reqwest::Client, Failure> {
-    gpuaas_node_agent::protocol::http_client(None, true)
-        .or_else(|_| gpuaas_node_agent::protocol::http_client(None, false))
+/// A client for the own URLs, as nodes will ask them.
+fn own_http(anchor_pem: Option<&str>) -> Result<reqwest::Client, Failure> {
+    let anchor = anchor_pem.map(str::as_bytes);
+    gpuaas_node_agent::protocol::http_client(anchor, true)
+        .or_else(|_| gpuaas_node_agent::protocol::http_client(anchor, false))
         .map_err(|error| {
             Failure::local("http_unavailable", "No HTTP client can be made", error.to_string())
         })
@@ -423,6 +503,14 @@ mod tests {
         assert_eq!(embedded_path("postgres://u@h/d"), None);
         assert_eq!(embedded_path("sqlite:/a/b.db"), Some(PathBuf::from("/a/b.db")));
         assert_eq!(embedded_path("c.db"), Some(PathBuf::from("c.db")));
+    }
+
+    #[tokio::test]
+    async fn stand_ins_are_served_on_loopback_only() {
+        let mut options = ServeOptions::new(([0, 0, 0, 0], 0).into(), PathBuf::from("/no/data"));
+        options.nodes = NodeFace::StandIns;
+        let failure = start(options).await.map(drop).unwrap_err();
+        assert_eq!(failure.code(), "stand_ins_not_local");
     }
 
     #[tokio::test]

@@ -113,6 +113,8 @@ impl Rig {
                 "serve",
                 "--listen",
                 "127.0.0.1:0",
+                "--node-listen",
+                "127.0.0.1:0",
                 "--data",
                 data.to_str().unwrap(),
                 "--agent-binary",
@@ -325,7 +327,9 @@ fn a_control_plane_keeps_its_token_over_a_restart() {
     let mut text = String::new();
     std::fs::File::open(rig.path("data/admin-token")).unwrap().read_to_string(&mut text).unwrap();
     let agent = agent.to_str().unwrap().to_owned();
-    let line = ["serve", "--listen", "127.0.0.1:0", "--data", &data, "--agent-binary", &agent];
+    let any = "127.0.0.1:0";
+    let addresses = ["serve", "--listen", any, "--node-listen", any];
+    let line = [&addresses[..], &["--data", &data, "--agent-binary", &agent]].concat();
     rig.control_plane = Server::start(&line, rig.dir.path().join("again.log"), 1);
     assert!(rig.good(&format!("site list --token {}", text.trim())).contains("lab"));
     assert!(rig.good("site show lab -o yaml").contains("name: lab"));

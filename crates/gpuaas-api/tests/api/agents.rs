@@ -218,7 +218,7 @@ async fn every_token_failure_has_its_code() {
     assert_eq!(go(None, node.run_id).await, "token_missing");
     assert_eq!(go(Some("guess"), node.run_id).await, "token_unknown");
     let other = rig.onboard("j22u15").await;
-    assert_eq!(go(Some(&token), other.run_id).await, "token_wrong_purpose");
+    assert_eq!(go(Some(&token), other.run_id).await, "token_of_other_run");
     let bootstrap = rig.token(TokenPurpose::Bootstrap, node.node_id, node.run_id, None).await;
     assert_eq!(go(Some(&bootstrap), node.run_id).await, "token_wrong_purpose");
     assert_eq!(go(Some(&rig.admin), node.run_id).await, "token_wrong_purpose");
@@ -284,7 +284,7 @@ async fn callbacks_are_kept_once_and_cleaned() {
     let elsewhere = format!("/bootstrap/v1/runs/{}/progress", other.run_id);
     let body = json!({ "phase": "site_bootstrap", "status": "started" });
     let answer = rig.call("POST", &elsewhere, Some(&token), Some(body.clone())).await;
-    assert_eq!((answer.status, answer.code().as_str()), (403, "token_wrong_purpose"));
+    assert_eq!((answer.status, answer.code().as_str()), (403, "token_of_other_run"));
     assert!(rig.store.reports(other.run_id).await.unwrap().is_empty());
     let answer = rig
         .call("POST", &path, Some(&token), Some(json!({ "phase": "x", "status": "started" })))

@@ -1,6 +1,7 @@
 //! A router on an embedded store in a folder of its own, a clock that stands still, and a MAAS
 //! that answers as told.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +9,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
-use gpuaas_api::{ApiSettings, ApiState, ensure_admin_token, propose_admin_token, router};
+use gpuaas_api::{
+    ApiSettings, ApiState, NodeAccess, ensure_admin_token, faces, propose_admin_token,
+};
 use gpuaas_artifact::{ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
 use gpuaas_engine::bundles;
@@ -117,6 +120,10 @@ pub(crate) struct Rig {
     pub(crate) artifacts: Arc<ArtifactStore>,
     pub(crate) wakes: Arc<AtomicUsize>,
     pub(crate) admin: String,
+    /// What nodes reach, where they have a listener of their own.
+    pub(crate) nodes: Option<Router>,
+    /// File of the embedded store.
+    pub(crate) database: PathBuf,
     _folder: TempDir,
 }
 
@@ -126,11 +133,16 @@ pub(crate) const ADMIN: &str = r#"{"username":"admin","is_superuser":true,"email
 
 impl Rig {
     pub(crate) async fn new() -> Self {
+        Self::made(NodeAccess::StandIns, 1_795_190_400_000_000).await
+    }
+
+    /// One whose clock stands at `begin`.
+    pub(crate) async fn made(access: NodeAccess, begin: i64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("gpuaas.db");
         let store =
             Store::open(database.to_str().unwrap(), MasterKey::from_bytes([7; 32])).await.unwrap();
-        let clock = Arc::new(HandClock(AtomicI64::new(1_795_190_400_000_000)));
+        let clock = Arc::new(HandClock(AtomicI64::new(begin)));
         let maas = Arc::new(FakeMaas {
             version: Mutex::new(reply(200, "application/json", VERSION)),
             whoami: Mutex::new(reply(200, "application/json", ADMIN)),
@@ -149,7 +161,7 @@ impl Rig {
         let key = SigningKey::generate().unwrap();
         let catalog = BundleCatalog::new((*artifacts).clone(), &key);
         bundles::stock(&store, &catalog, &key, clock.now()).await.unwrap();
-        let router = router(ApiState {
+        let faces = faces(ApiState {
             store: store.clone(),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
@@ -160,19 +172,36 @@ impl Rig {
             wake: Arc::new(move || {
                 counter.fetch_add(1, Ordering::SeqCst);
             }),
+            nodes: access,
             settings: ApiSettings::default(),
         });
-        Self { store, router, clock, maas, artifacts, wakes, admin, _folder: folder }
+        let (router, nodes) = (faces.operators, faces.nodes);
+        Self {
+            store,
+            router,
+            clock,
+            maas,
+            artifacts,
+            wakes,
+            admin,
+            nodes,
+            database,
+            _folder: folder,
+        }
     }
 
     /// With a site `lab` and a profile `h200`.
     pub(crate) async fn with_site() -> Self {
         let rig = Self::new().await;
-        rig.post("/api/v1/sites", site("lab")).await.ok();
+        rig.add_site().await;
+        rig
+    }
+
+    pub(crate) async fn add_site(&self) {
+        self.post("/api/v1/sites", site("lab")).await.ok();
         let profile =
             json!({ "name": "h200", "spec": { "site_bootstrap_bundle_ref": "site-base@1.0.0" } });
-        rig.post("/api/v1/profiles", profile).await.ok();
-        rig
+        self.post("/api/v1/profiles", profile).await.ok();
     }
 
     pub(crate) fn advance(&self, seconds: i64) {

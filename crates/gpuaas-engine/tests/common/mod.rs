@@ -19,8 +19,8 @@ use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, Paced
 use gpuaas_node_agent::operate::Workplace;
 use gpuaas_node_agent::tasks::{Host, execute};
 use gpuaas_store::{
-    Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, StartRun, Store, SweepFinding,
-    sha256,
+    AgentCredential, Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, StartRun,
+    Store, SweepFinding, sha256,
 };
 use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
@@ -460,8 +460,10 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
         run_id,
         agent_version: "0.1.0".to_owned(),
         hostname: inputs.hostname.clone(),
-        credential_id: TokenId::new(&RandomIds, now()),
-        credential_hash: sha256(&RandomIds.uuid(now()).to_string()),
+        credential: AgentCredential::Bearer {
+            id: TokenId::new(&RandomIds, now()),
+            hash: sha256(&RandomIds.uuid(now()).to_string()),
+        },
         timeline: Vec::new(),
     };
     let node_id = store.use_enrollment_token(now(), asked).await.unwrap().node_id;

@@ -48,6 +48,8 @@ struct BootFile {
     bundle: Option<Delivery>,
     #[serde(default)]
     ca_pem: Option<String>,
+    #[serde(default)]
+    control_plane_ca_pem: Option<String>,
     limits: BootLimits,
 }
 
@@ -113,7 +115,7 @@ pub async fn boot(
 ) -> Result<Option<BundleReport>, BootError> {
     let file = read(config)?;
     let Some(Delivery { bundles, inputs, trusted_keys }) = &file.bundle else { return Ok(None) };
-    let ca_pem = file.ca_pem.as_ref().map(String::as_bytes);
+    let ca_pem = file.control_plane_ca_pem.as_ref().or(file.ca_pem.as_ref()).map(String::as_bytes);
     let control_plane = ControlPlane::new(&file.control_plane_url, ca_pem)?;
     let mut archives = Vec::new();
     for bundle in bundles {

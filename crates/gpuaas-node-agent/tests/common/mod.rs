@@ -7,16 +7,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::extract::{Path as UrlPath, Query, State};
+use axum::extract::{ConnectInfo, Path as UrlPath, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use gpuaas_bundle::{Envelope, SigningKey, order};
+use gpuaas_identity::listener::{NodeListener, ServerCertificate, server_config};
+use gpuaas_identity::{BuiltIn, Issued, Issuer, Lifetimes, Peer};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
+use gpuaas_node_agent::protocol::ControlPlane;
 use gpuaas_types::agent::{
-    BundlePhase, EnrollRequest, EnrollResponse, Gates, Heartbeat, HeartbeatAnswer, Order, Progress,
-    SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys, TaskResult,
+    BundlePhase, EnrollRequest, EnrollResponse, Gates, Heartbeat, HeartbeatAnswer, NodeCertificate,
+    Order, Progress, RenewRequest, SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys,
+    TaskResult,
 };
 use gpuaas_types::{NodeId, Problem, RunId, TaskId, Timestamp};
 use tokio::net::TcpListener;
@@ -40,6 +45,10 @@ pub(crate) struct Seen {
     pub(crate) phases: Vec<BundlePhase>,
     pub(crate) gates: Vec<Gates>,
     pub(crate) enrollments: Vec<EnrollRequest>,
+    /// Answers to a certificate whose time was over.
+    pub(crate) expired: usize,
+    /// Certificates that were shown, in the order of their first use.
+    pub(crate) serials: Vec<String>,
     pub(crate) results: Vec<(TaskId, TaskResult)>,
     pub(crate) polls: usize,
     pub(crate) unavailable_answers: usize,
@@ -68,6 +77,8 @@ pub(crate) struct Fake {
     pub(crate) url: String,
     /// Signs tasks.
     pub(crate) key: Arc<SigningKey>,
+    /// Signs certificates, where it is reached over TLS.
+    pub(crate) issuer: Option<Arc<Issuer>>,
 }
 
 /// The keys that count.
@@ -93,7 +104,19 @@ pub(crate) fn node_id() -> NodeId {
 type Answer = Result<Response, Response>;
 
 impl Fake {
+    /// One for stand-ins, in plain text.
     pub(crate) async fn start(artifacts: &Path) -> Self {
+        Self::started(artifacts, None).await
+    }
+
+    /// One that gives certificates for `node_seconds`, over TLS.
+    pub(crate) async fn start_tls(artifacts: &Path, node_seconds: f64) -> Self {
+        let authority = Arc::new(BuiltIn::generate(HostClock.now()).unwrap());
+        let lifetimes = Lifetimes { node_seconds, ..Lifetimes::default() };
+        Self::started(artifacts, Some(Arc::new(Issuer::new(authority, lifetimes)))).await
+    }
+
+    async fn started(artifacts: &Path, issuer: Option<Arc<Issuer>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let key = Arc::new(SigningKey::generate().unwrap());
         let seen = Seen {
@@ -106,20 +129,50 @@ impl Fake {
             seen: Arc::new(Mutex::new(seen)),
             changed: watch::Sender::new(0),
             artifacts: artifacts.to_owned(),
-            url: format!("http://{}", listener.local_addr().unwrap()),
+            url: format!(
+                "{}://{}",
+                if issuer.is_some() { "https" } else { "http" },
+                listener.local_addr().unwrap()
+            ),
+            issuer,
         };
         let router = Router::new()
             .route("/bootstrap/v1/runs/{run}/progress", post(progress))
             .route("/bootstrap/v1/runs/{run}/phases", post(phase))
             .route("/bootstrap/v1/artifacts/sha256/{digest}", get(artifact))
             .route("/agent/v1/enroll", post(enroll))
+            .route("/agent/v1/certificate", post(renew))
             .route("/agent/v1/heartbeat", post(heartbeat))
             .route("/agent/v1/tasks", get(tasks))
             .route("/agent/v1/gates", post(gates))
             .route("/agent/v1/tasks/{task}/result", post(result))
             .with_state(fake.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        match fake.issuer.clone() {
+            None => {
+                tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+            }
+            Some(issuer) => {
+                let names = vec!["127.0.0.1".to_owned()];
+                let (certified, _) = issuer.server(names, HostClock.now()).await.unwrap();
+                let config = server_config(Arc::new(ServerCertificate::new(certified))).unwrap();
+                let reader = issuer.reader().unwrap();
+                let listener = NodeListener::start(listener, config, reader).unwrap();
+                let router = router.layer(from_fn_with_state(fake.clone(), certificate));
+                let service = router.into_make_service_with_connect_info::<Peer>();
+                tokio::spawn(async move { axum::serve(listener, service).await.unwrap() });
+            }
+        }
         fake
+    }
+
+    /// What its clients shall trust.
+    pub(crate) fn anchor_pem(&self) -> Option<String> {
+        self.issuer.as_ref().map(|issuer| issuer.anchors_pem().to_owned())
+    }
+
+    pub(crate) fn plane(&self) -> ControlPlane {
+        let anchor = self.anchor_pem();
+        ControlPlane::new(&self.url, anchor.as_ref().map(String::as_bytes)).unwrap()
     }
 
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut Seen) -> T) -> T {
@@ -149,6 +202,13 @@ impl Fake {
         }
     }
 
+    async fn certified(&self, csr_pem: &str) -> NodeCertificate {
+        let issuer = self.issuer.as_ref().unwrap();
+        let Issued { chain_pem, serial, not_before, not_after, .. } =
+            issuer.node(node_id(), csr_pem, HostClock.now()).await.unwrap();
+        NodeCertificate { chain_pem, serial, not_before, not_after }
+    }
+
     fn gate(&self, headers: &HeaderMap, token: &str) -> Result<(), Response> {
         if self.seen.lock().unwrap().down {
             self.change(|seen| seen.unavailable_answers += 1);
@@ -161,6 +221,36 @@ impl Fake {
         }
         Err(problem(401, "token_invalid"))
     }
+}
+
+/// A certificate of the node opens what the credential of a stand-in opens.
+async fn certificate(State(fake): State<Fake>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<Peer>>().unwrap().0.clone();
+    if let Some(shown) = peer.certificate.filter(|shown| shown.node_id == Some(node_id())) {
+        if HostClock.now() > shown.not_after {
+            fake.change(|seen| seen.expired += 1);
+            return problem(401, "certificate_expired");
+        }
+        fake.change(|seen| {
+            if seen.serials.last() != Some(&shown.serial) {
+                seen.serials.push(shown.serial.clone());
+            }
+        });
+        let credential = format!("Bearer {CREDENTIAL}").parse().unwrap();
+        request.headers_mut().insert("authorization", credential);
+    }
+    next.run(request).await
+}
+
+async fn renew(
+    State(fake): State<Fake>,
+    headers: HeaderMap,
+    Json(body): Json<RenewRequest>,
+) -> Answer {
+    fake.gate(&headers, CREDENTIAL)?;
+    let given = fake.certified(&body.csr_pem).await;
+    fake.change(|seen| seen.calls.push("renew".to_owned()));
+    Ok(Json(given).into_response())
 }
 
 fn problem(status: u16, code: &str) -> Response {
@@ -214,6 +304,11 @@ async fn enroll(
     Json(body): Json<EnrollRequest>,
 ) -> Answer {
     fake.gate(&headers, ENROLLMENT_TOKEN)?;
+    let certificate = match &body.csr_pem {
+        Some(csr_pem) => Some(fake.certified(csr_pem).await),
+        None => None,
+    };
+    let credential = certificate.is_none().then(|| CREDENTIAL.to_owned());
     fake.change(|seen| {
         if seen.refuse_enrollment {
             return Err(problem(403, "token_spent"));
@@ -222,7 +317,8 @@ async fn enroll(
         seen.enrollments.push(body);
         let response = EnrollResponse {
             node_id: node_id(),
-            credential: CREDENTIAL.to_owned(),
+            certificate,
+            credential,
             heartbeat_interval_seconds: seen.heartbeat_interval_seconds,
             poll_seconds: seen.poll_seconds,
             task_keys: seen.task_keys.clone(),

@@ -13,6 +13,7 @@
 mod agents;
 mod batches;
 mod bundles;
+mod certificates;
 mod drift;
 mod nodes;
 mod pace;

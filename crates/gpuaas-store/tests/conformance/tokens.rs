@@ -1,7 +1,7 @@
 //! Credentials: every rule, and its code.
 
 use gpuaas_core::record::ReportKind;
-use gpuaas_store::{Enroll, Heartbeat, NewToken, RunWrite, TokenPurpose, sha256};
+use gpuaas_store::{AgentCredential, Enroll, Heartbeat, NewToken, RunWrite, TokenPurpose, sha256};
 use gpuaas_types::{NodeId, RunId, RunStatus, TokenId};
 
 use crate::rig::{NOON, World, at, code, event, id, on_each};
@@ -25,8 +25,7 @@ fn enroll(run_id: RunId, text: &str, credential: &str) -> Enroll {
         run_id,
         agent_version: "1.0".to_owned(),
         hostname: "j22u11".to_owned(),
-        credential_id: TokenId(id()),
-        credential_hash: sha256(credential),
+        credential: AgentCredential::Bearer { id: TokenId(id()), hash: sha256(credential) },
         timeline: vec![event(Some(run_id), "enrolled")],
     }
 }

@@ -20,6 +20,33 @@ pub struct EnrollRequest {
     pub started_at: Timestamp,
     /// First look at the host.
     pub facts: serde_json::Value,
+    /// Signing request of the agent's own key, PEM; the key never leaves the host. None: a
+    /// stand-in, which gets a bearer credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub csr_pem: Option<String>,
+}
+
+/// A certificate of a node, as it is handed out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeCertificate {
+    /// The certificate and what leads up to the anchor, PEM, the leaf first.
+    pub chain_pem: String,
+    /// Serial number, hexadecimal.
+    pub serial: String,
+    /// First moment.
+    pub not_before: Timestamp,
+    /// Last moment.
+    pub not_after: Timestamp,
+}
+
+/// Body of `POST /agent/v1/certificate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RenewRequest {
+    /// The run that deployed this system.
+    pub run_id: RunId,
+    /// Signing request of a new key, PEM.
+    pub csr_pem: String,
 }
 
 /// Answer to an enrollment.
@@ -27,8 +54,12 @@ pub struct EnrollRequest {
 pub struct EnrollResponse {
     /// Who the agent is from now on.
     pub node_id: NodeId,
-    /// Bearer credential of the agent, shown once.
-    pub credential: String,
+    /// The agent's certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<NodeCertificate>,
+    /// Bearer credential of a stand-in, shown once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
     /// How often to send a heartbeat, in seconds.
     pub heartbeat_interval_seconds: u32,
     /// Longest task poll, in seconds; 0: the agent asks once after each heartbeat instead.

@@ -32,8 +32,35 @@ pub enum NodeCommand {
     Task(Box<NodeTaskArgs>),
     /// List what the agent of a node was told to do.
     Tasks(ShowArgs),
+    /// Withdraw a node's certificates: its agent is refused from the next call on.
+    RevokeCertificate(RevokeCertificateArgs),
+    /// Show the certificates that a node was given.
+    Certificates(ShowArgs),
     /// Repair a host's telemetry edge in place, over ssh.
     ConvergeTelemetry(ConvergeTelemetryArgs),
+}
+
+/// `gpuaas node revoke-certificate`.
+#[derive(Debug, Clone, Args)]
+pub struct RevokeCertificateArgs {
+    /// Hostname, node id, MAAS system id or MAC.
+    #[arg(value_name = "HOST")]
+    pub node: String,
+    /// Why; kept in the history.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Who says so; kept in the history.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env_values = true,
+        default_value = "operator"
+    )]
+    pub actor: String,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
 }
 
 /// A command that takes something away from a node: it shows its plan first.

@@ -5,29 +5,77 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use gpuaas_identity::Lifetimes;
 use gpuaas_types::Timestamp;
+
+use crate::serve::{NodeFace, ServerFiles, TlsOptions};
 
 /// `gpuaas serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
-    /// Address to listen on.
+    /// Address to listen on for operators.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
+    /// Address to listen on for nodes, over TLS.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443")]
+    pub node_listen: SocketAddr,
     /// Folder of the embedded store, the artifacts, the master key and the admin token.
     #[arg(long, value_name = "DIR", default_value = "gpuaas-data")]
     pub data: PathBuf,
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or `sqlite:PATH` [default: DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
-    /// URL under which nodes reach this control plane [default: http://LISTEN].
+    /// URL under which nodes reach this control plane [default: https://NODE_LISTEN].
     #[arg(long, value_name = "URL")]
     pub advertise: Option<String>,
+    /// Certificate of the node listener, PEM, the leaf first [default: from the authority].
+    #[arg(long, value_name = "FILE", requires = "node_key_file")]
+    pub node_certificate_file: Option<PathBuf>,
+    /// Its key, PEM.
+    #[arg(long, value_name = "FILE", requires = "node_certificate_file")]
+    pub node_key_file: Option<PathBuf>,
+    /// What nodes shall trust for it, PEM [default: the authorities of their system].
+    #[arg(long, value_name = "FILE", requires = "node_certificate_file")]
+    pub node_anchor_file: Option<PathBuf>,
+    /// Program that signs certificates in the built-in authority's place; it gets a JSON object
+    /// and prints a chain.
+    #[arg(long, value_name = "PROGRAM", requires = "authority_anchor_file")]
+    pub authority_command: Option<PathBuf>,
+    /// What everything leads up to that it signs, PEM.
+    #[arg(long, value_name = "FILE", requires = "authority_command")]
+    pub authority_anchor_file: Option<PathBuf>,
+    /// How long a node's certificate lives, in days; its agent renews it after two thirds.
+    #[arg(long, value_name = "DAYS", default_value = "30", value_parser = positive)]
+    pub node_certificate_days: f64,
+    /// Take bearer credentials in plain text, for stand-ins of simulated fleets.
+    #[arg(long, hide = true, conflicts_with_all = ["node_listen", "authority_command", "node_certificate_file"])]
+    pub stand_ins: bool,
     /// The node agent's executable [default: gpuaas-node-agent beside this executable].
     #[arg(long, value_name = "PATH")]
     pub agent_binary: Option<PathBuf>,
     /// Run on a clock shared with a simulator.
     #[arg(long, value_name = "CLOCK", default_value = "real", hide = true)]
     pub clock: ClockChoice,
+}
+
+impl ServeArgs {
+    /// How nodes reach the control plane.
+    #[must_use]
+    pub fn node_face(&self) -> NodeFace {
+        if self.stand_ins {
+            return NodeFace::StandIns;
+        }
+        let certificate = self.node_certificate_file.clone().zip(self.node_key_file.clone());
+        let anchor = self.node_anchor_file.clone();
+        let files = certificate.map(|(certificate, key)| ServerFiles { certificate, key, anchor });
+        let node_seconds = self.node_certificate_days * 86_400.0;
+        NodeFace::Tls(Box::new(TlsOptions {
+            listen: self.node_listen,
+            files,
+            authority: self.authority_command.clone().zip(self.authority_anchor_file.clone()),
+            lifetimes: Lifetimes { node_seconds, ..Lifetimes::default() },
+        }))
+    }
 }
 
 /// `real`, or `paced:FACTOR:EPOCH_US`: FACTOR times as fast as the wall since EPOCH_US.

@@ -77,6 +77,7 @@ async fn measure(agent: &Path, idle: Duration) -> Result<AgentBenchReport, Failu
     let mut region = started.map_err(|error| crate::serve::cannot_listen(listen, &error))?;
     let plan = PlanePlan {
         listen: ([127, 0, 0, 1], 0).into(),
+        node_listen: Some(([127, 0, 0, 1], 0).into()),
         data: folder.path().join("control-plane"),
         database: None,
         clock: ClockChoice::Real,
@@ -152,7 +153,8 @@ async fn say(
     status: ProgressStatus,
 ) -> Result<(), Failure> {
     let progress = Progress { phase, status, message: String::new() };
-    let plane = ControlPlane::new(&inputs.control_plane_url, None);
+    let anchor = inputs.control_plane_ca_pem.as_deref().map(str::as_bytes);
+    let plane = ControlPlane::new(&inputs.control_plane_url, anchor);
     let plane = plane.map_err(|error| not_ready(&error.to_string()))?;
     let told = plane.progress(inputs.run_id, &inputs.bootstrap_token, &progress).await;
     told.map_err(|error| not_ready(&error.to_string()))
@@ -184,11 +186,15 @@ impl Started {
     fn new(agent: &Path, folder: &Path, inputs: &BootstrapInputs) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| not_ready(&error.to_string());
         let config = folder.join("agent.json");
+        let anchor = folder.join("ca.pem");
+        let ca_pem = inputs.control_plane_ca_pem.as_deref().unwrap_or_default();
+        std::fs::write(&anchor, ca_pem).map_err(failed)?;
         let document = json!({
             "run_id": inputs.run_id,
             "hostname": inputs.hostname,
             "control_plane_url": inputs.control_plane_url,
             "enrollment_token": inputs.enrollment_token,
+            "ca_file": anchor,
             "state_dir": folder.join("state"),
             "run_dir": folder.join("run"),
         });

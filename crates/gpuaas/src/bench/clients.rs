@@ -70,6 +70,7 @@ pub async fn run(args: BenchClientsArgs, terminal: &mut Terminal) -> Result<(), 
     .await?;
     let plan = PlanePlan {
         listen: ([127, 0, 0, 1], 0).into(),
+        node_listen: None,
         data: folder.path().join("control-plane"),
         database: None,
         clock,

@@ -105,6 +105,7 @@ async fn with_database(
     };
     let plan = PlanePlan {
         listen: ([127, 0, 0, 1], 0).into(),
+        node_listen: None,
         data: folder.join("control-plane"),
         database: database.as_ref().map(|database| database.url().to_owned()),
         clock,

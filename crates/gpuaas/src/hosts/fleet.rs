@@ -76,7 +76,8 @@ impl Fleet {
     fn control_plane(&self, inputs: &BootstrapInputs) -> Result<ControlPlane, SetupError> {
         let url = &inputs.control_plane_url;
         if url.starts_with("https:") {
-            return ControlPlane::new(url, inputs.ca_pem.as_ref().map(String::as_bytes));
+            let pem = inputs.control_plane_ca_pem.as_ref().or(inputs.ca_pem.as_ref());
+            return ControlPlane::new(url, pem.map(String::as_bytes));
         }
         Ok(ControlPlane::with_client(url, self.http.clone()))
     }

@@ -199,11 +199,11 @@ impl Machine {
 
 /// Host and port of the control plane, which has to be on loopback: nothing else is reached.
 fn address(url: &str) -> io::Result<SocketAddr> {
-    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or(url);
     let address: Option<SocketAddr> = rest.trim_end_matches('/').parse().ok();
-    address.filter(|address| address.ip().is_loopback()).ok_or_else(|| {
-        io::Error::other(format!("{url} is not http with an address and a port on loopback"))
-    })
+    address
+        .filter(|address| address.ip().is_loopback())
+        .ok_or_else(|| io::Error::other(format!("{url} has no address and port on loopback")))
 }
 
 /// The host's first process, once it is systemd and has its own network.
@@ -333,8 +333,10 @@ mod tests {
 
     #[test]
     fn only_a_control_plane_on_loopback_is_reached() {
-        assert_eq!(address("http://127.0.0.1:8080").unwrap().port(), 8080);
-        for bad in ["http://10.0.0.1:80", "https://127.0.0.1:80", "http://127.0.0.1", "x"] {
+        for good in ["http://127.0.0.1:8080", "https://127.0.0.1:8080"] {
+            assert_eq!(address(good).unwrap().port(), 8080);
+        }
+        for bad in ["http://10.0.0.1:80", "https://10.0.0.1:80", "http://127.0.0.1", "x"] {
             assert!(address(bad).is_err(), "{bad}");
         }
     }

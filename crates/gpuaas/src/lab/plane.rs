@@ -19,7 +19,7 @@ use crate::args::ClockChoice;
 use crate::client::ApiClient;
 use crate::clock::SharedClock;
 use crate::failure::Failure;
-use crate::serve::{self, ServeHandle, ServeOptions};
+use crate::serve::{self, NodeFace, ServeHandle, ServeOptions};
 
 const LOOK: Duration = Duration::from_millis(20);
 /// Looks before a start is given up: 20 seconds.
@@ -31,6 +31,8 @@ const TOKEN_FILE: &str = "admin-token";
 pub struct PlanePlan {
     /// Where it listens; port 0 for any, on the first start.
     pub listen: SocketAddr,
+    /// Where it listens for nodes, over TLS; none: its nodes are stand-ins.
+    pub node_listen: Option<SocketAddr>,
     /// Its data folder.
     pub data: PathBuf,
     /// `postgres://...`; none for the embedded store.
@@ -45,6 +47,7 @@ impl PlanePlan {
     fn options(&self) -> ServeOptions {
         let hurry = self.sweeps && self.clock == ClockChoice::Real;
         ServeOptions {
+            nodes: self.node_listen.map_or(NodeFace::StandIns, NodeFace::tls),
             database: self.database.clone(),
             clock: SharedClock::choose(self.clock),
             tune: if hurry { |config| config.sweep_seconds = 1.0 } else { |_| {} },
@@ -170,6 +173,10 @@ impl Process {
             .args(["--clock", &self.plan.clock.to_string()])
             .arg("--data")
             .arg(&self.plan.data);
+        match self.plan.node_listen {
+            Some(address) => command.args(["--node-listen", &address.to_string()]),
+            None => command.arg("--stand-ins"),
+        };
         if let Some(database) = &self.plan.database {
             // Not as an argument: other users see those.
             command.env("GPUAAS_DATABASE", database);

@@ -113,6 +113,9 @@ impl Stage {
         write(&faults, &scenario.fault_file([NAMES[0], NAMES[1]], class))?;
         let names = &NAMES[..NAMES.len().min(asked.nodes)];
         let hosts = if asked.nodes <= PROCESS_HOSTS { HostMode::Process } else { HostMode::Fleet };
+        // A fleet of stand-ins has no keys; as soon as one host is real, all of them do.
+        let stand_ins = hosts == HostMode::Fleet && asked.real_hosts == 0;
+        let node_listen = if stand_ins { None } else { Some(free_port()?) };
         let simulator = Simulator::start(&Plan {
             machines: asked.nodes,
             names,
@@ -141,6 +144,7 @@ impl Stage {
             clock: clock.to_string(),
             simulator: simulator.at().clone(),
             listen: free_port()?,
+            node_listen,
             before,
             begun_at: RealClock.now(),
             acts_done: 0,
@@ -163,6 +167,7 @@ impl Stage {
     pub fn plane(&self) -> PlanePlan {
         PlanePlan {
             listen: self.state.listen,
+            node_listen: self.state.node_listen,
             data: self.folder.join("control-plane"),
             database: self.database.as_ref().map(|database| database.url().to_owned()),
             clock: self.clock,

@@ -74,8 +74,11 @@ pub struct LabState {
     pub clock: String,
     /// The simulator.
     pub simulator: SimulatorAt,
-    /// Where the control plane listens, and where nodes look for it.
+    /// Where the control plane listens.
     pub listen: SocketAddr,
+    /// Where nodes look for it, over TLS; none: they are stand-ins.
+    #[serde(default)]
+    pub node_listen: Option<SocketAddr>,
     /// Identifiers of machines that were in MAAS before.
     pub before: Vec<String>,
     /// When the first request was made, by the wall clock.
@@ -224,6 +227,7 @@ mod tests {
             clock: "paced:30:1795190400000000".to_owned(),
             simulator: SimulatorAt { pid: 42, url: "http://127.0.0.1:1234".to_owned() },
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            node_listen: Some(SocketAddr::from(([127, 0, 0, 1], 8443))),
             before: vec!["abc123".to_owned()],
             begun_at: Timestamp::from_micros(1_795_190_400_000_000),
             acts_done: 2,

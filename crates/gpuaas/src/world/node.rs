@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gpuaas_artifact::BootstrapInputs;
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_engine::Clock as _;
-use gpuaas_store::{Enroll, Heartbeat, StoreError, sha256};
+use gpuaas_store::{AgentCredential, Enroll, Heartbeat, StoreError, sha256};
 use gpuaas_types::agent::{Finding, Phase, ProgressStatus, Task, TaskResult, TaskSpec};
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::Chance;
@@ -94,25 +94,27 @@ impl Newborn {
         }
     }
 
-    fn knock(&self) -> Enroll {
+    /// An enrollment, and the hash of the credential that it asks for.
+    fn knock(&self) -> (Enroll, [u8; 32]) {
         let now = self.plane.clock.now();
         let ids = &self.plane.ids;
-        Enroll {
+        let id = TokenId::new(&**ids, now);
+        let hash = sha256(&ids.uuid(now).to_string());
+        let enroll = Enroll {
             hash: sha256(&self.inputs.enrollment_token),
             run_id: self.inputs.run_id,
             agent_version: VERSION.to_owned(),
             hostname: self.inputs.hostname.clone(),
-            credential_id: TokenId::new(&**ids, now),
-            credential_hash: sha256(&ids.uuid(now).to_string()),
+            credential: AgentCredential::Bearer { id, hash },
             timeline: Vec::new(),
-        }
+        };
+        (enroll, hash)
     }
 
     async fn enroll(&mut self) -> Option<Enrolled> {
         self.plane.reached().await;
         let now = self.plane.clock.now();
-        let knock = self.knock();
-        let hash = knock.credential_hash;
+        let (knock, hash) = self.knock();
         #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
         #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
         let seed = (self.chance.unit() * 1e15) as u64;
@@ -134,7 +136,7 @@ impl Newborn {
     /// A token that leaked: after the first heartbeat it must be worth nothing.
     async fn try_token_again(&self, enrolled: Enrolled) {
         let now = self.plane.clock.now();
-        let again = self.plane.store.use_enrollment_token(now, self.knock()).await;
+        let again = self.plane.store.use_enrollment_token(now, self.knock().0).await;
         if !matches!(again, Err(StoreError::Token(_))) {
             tracing::error!(run = %enrolled.run_id, "an enrollment token worked twice");
             self.plane.tokens_taken_twice.fetch_add(1, Ordering::SeqCst);

@@ -1,0 +1,243 @@
+//! Certificates of agents: handed out, judged at every call, renewed, withdrawn.
+//!
+//! They are judged by the earlier of the wall clock and the control plane's own, since hosts live
+//! by the wall, which a clock of a simulation may run ahead of.
+
+use axum::Json;
+use axum::extract::{ConnectInfo, State};
+use axum::http::request::Parts;
+use gpuaas_identity::{AuthorityError, Issued, Issuer, Peer, PeerCertificate};
+use gpuaas_store::{
+    AgentCredential, CertificateEnding, NewAudit, NewCertificate, StoredCertificate, sha256,
+};
+use gpuaas_types::agent::{NodeCertificate, RenewRequest};
+use gpuaas_types::api::{
+    CertificateState, CertificateView, NodeCertificates, RevokeCertificate, Source, TimelineEvent,
+};
+use gpuaas_types::{NodeId, Problem, Timestamp, TokenId};
+use serde_json::json;
+
+use crate::agent::{event, of_its_run};
+use crate::auth::{self, Agent};
+use crate::body::{Body, Key};
+use crate::nodes::find;
+use crate::problem::{Answer, problem};
+use crate::runs::said;
+use crate::{Ctx, NodeAccess};
+
+/// The agent behind a request on the nodes' listener.
+pub(crate) async fn agent(ctx: &Ctx, parts: &Parts) -> Answer<Agent> {
+    let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+    let shown = peer.and_then(|ConnectInfo(peer)| peer.certificate.as_deref());
+    let Some(shown) = shown else { return Err(without(ctx, parts).await?.into()) };
+    let known = ctx.store.certificate(shown.fingerprint).await?;
+    let known = judge(shown, known, ctx.signing_time())?;
+    Ok(Agent { node_id: known.node_id, run_id: known.run_id, fingerprint: Some(shown.fingerprint) })
+}
+
+/// Why a request without a certificate is refused: a token does not stand in for one.
+async fn without(ctx: &Ctx, parts: &Parts) -> Answer<Problem> {
+    let Ok(token) = auth::bearer(&parts.headers) else { return Ok(problem("certificate_missing")) };
+    Ok(match auth::purpose_of(ctx, &sha256(token)).await? {
+        Some(is) => auth::wrong_purpose(is, "a node's certificate"),
+        None => problem("certificate_missing"),
+    })
+}
+
+/// What a certificate that was shown is worth now. Whose signature it bears comes first, what we
+/// know of it second, and the clock last: a clock can be wrong, and a withdrawn certificate stays
+/// withdrawn.
+fn judge(
+    shown: &PeerCertificate,
+    known: Option<StoredCertificate>,
+    now: Timestamp,
+) -> Result<StoredCertificate, Problem> {
+    let serial = &shown.serial;
+    let refuse = |code: &str, text: String| {
+        Err(problem(code).with_detail(format!("certificate {serial} {text}")))
+    };
+    if !shown.ours {
+        return refuse("certificate_wrong_authority", format!("is not ours: {}", shown.why_not));
+    }
+    let Some(known) = known else {
+        let of = shown.node_id.map_or_else(|| "no node".to_owned(), |id| format!("node {id}"));
+        return refuse("certificate_unknown", format!("names {of} and was never handed out here"));
+    };
+    match &known.ended {
+        Some((CertificateEnding::Revoked, at, why)) => {
+            return refuse("certificate_revoked", format!("was revoked at {at}: {why}"));
+        }
+        Some((CertificateEnding::Superseded, at, why)) => {
+            return refuse("certificate_superseded", format!("was replaced at {at}: {why}"));
+        }
+        None => {}
+    }
+    if shown.node_id != Some(known.node_id) {
+        return refuse("certificate_unknown", "names another node than it was given to".to_owned());
+    }
+    let (from, to) = (known.not_before, known.not_after);
+    if now < from {
+        return refuse(
+            "certificate_not_yet_valid",
+            format!("is good from {from}; it is {now} here"),
+        );
+    }
+    if now > to {
+        return refuse("certificate_expired", format!("was good until {to}; it is {now} here"));
+    }
+    Ok(known)
+}
+
+/// What an enrollment gives.
+pub(crate) enum Given {
+    Certificate(Issued),
+    Bearer { id: TokenId, secret: String },
+}
+
+/// A credential of the kind that agents of this control plane have; not written down yet.
+pub(crate) async fn give(ctx: &Ctx, node_id: NodeId, csr_pem: Option<&str>) -> Answer<Given> {
+    match (&ctx.nodes, csr_pem) {
+        (NodeAccess::Certificates(issuer), Some(csr)) => {
+            sign(ctx, issuer, node_id, csr).await.map(Given::Certificate)
+        }
+        (NodeAccess::Certificates(_), None) => Err(problem("csr_missing").into()),
+        (NodeAccess::StandIns, None) => {
+            let id = TokenId::new(&*ctx.ids, ctx.now());
+            Ok(Given::Bearer { id, secret: auth::mint("gpagent")? })
+        }
+        (NodeAccess::StandIns, Some(_)) => Err(problem("certificates_off").into()),
+    }
+}
+
+impl Given {
+    pub(crate) fn sentence(&self) -> String {
+        match self {
+            Self::Certificate(Issued { serial, not_after, .. }) => {
+                format!("the agent has certificate {serial}, good until {not_after}")
+            }
+            Self::Bearer { .. } => "the agent has a credential of its own".to_owned(),
+        }
+    }
+
+    pub(crate) fn stored(&self) -> AgentCredential {
+        match self {
+            Self::Certificate(issued) => AgentCredential::Certificate(noted(issued)),
+            Self::Bearer { id, secret } => {
+                AgentCredential::Bearer { id: *id, hash: sha256(secret) }
+            }
+        }
+    }
+
+    pub(crate) fn handed_out(self) -> (Option<NodeCertificate>, Option<String>) {
+        match self {
+            Self::Certificate(issued) => (Some(handed_out(issued)), None),
+            Self::Bearer { secret, .. } => (None, Some(secret)),
+        }
+    }
+}
+
+async fn sign(ctx: &Ctx, issuer: &Issuer, node_id: NodeId, csr_pem: &str) -> Answer<Issued> {
+    let issued = issuer.node(node_id, csr_pem, ctx.signing_time()).await;
+    issued.map_err(|error| {
+        if !matches!(error, AuthorityError::Csr(_)) {
+            tracing::error!(%error, "no certificate can be given");
+        }
+        problem(error.code()).with_detail(error.to_string()).into()
+    })
+}
+
+fn noted(issued: &Issued) -> NewCertificate {
+    NewCertificate {
+        fingerprint: issued.fingerprint,
+        serial: issued.serial.clone(),
+        not_before: issued.not_before,
+        not_after: issued.not_after,
+    }
+}
+
+fn handed_out(issued: Issued) -> NodeCertificate {
+    let Issued { chain_pem, serial, not_before, not_after, .. } = issued;
+    NodeCertificate { chain_pem, serial, not_before, not_after }
+}
+
+/// `POST /agent/v1/certificate`: the next certificate, for a new key. The one that asks stays good
+/// until its end.
+pub(crate) async fn renew(
+    State(ctx): State<Ctx>,
+    agent: Agent,
+    Body(asked): Body<RenewRequest>,
+) -> Answer<Json<NodeCertificate>> {
+    of_its_run(&agent, asked.run_id)?;
+    let (NodeAccess::Certificates(issuer), Some(from)) = (&ctx.nodes, agent.fingerprint) else {
+        return Err(problem("certificates_off").into());
+    };
+    let issued = sign(&ctx, issuer, agent.node_id, &asked.csr_pem).await?;
+    let now = ctx.now();
+    let Issued { serial, not_after, .. } = &issued;
+    let text = format!("the agent has certificate {serial}, good until {not_after}");
+    let line = event(now, agent.run_id, None, "certificate_renewed", text);
+    ctx.store.renew_certificate(now, from, noted(&issued), vec![line]).await?;
+    Ok(Json(handed_out(issued)))
+}
+
+/// `GET /api/v1/nodes/NODE/certificates`.
+pub(crate) async fn list(State(ctx): State<Ctx>, Key(node): Key) -> Answer<Json<NodeCertificates>> {
+    let node_id = find(&ctx, &node).await?;
+    view(&ctx, node_id).await.map(Json)
+}
+
+/// `POST /api/v1/nodes/NODE/revoke-certificate`: whoever has a certificate of this node is refused
+/// from the next call on.
+pub(crate) async fn revoke(
+    State(ctx): State<Ctx>,
+    Key(node): Key,
+    Body(asked): Body<RevokeCertificate>,
+) -> Answer<Json<NodeCertificates>> {
+    let (actor, reason) = said(&asked.actor, &asked.reason)?;
+    let node_id = find(&ctx, &node).await?;
+    let now = ctx.now();
+    let line = TimelineEvent {
+        at: now,
+        run_id: None,
+        step: None,
+        source: Source::Operator,
+        code: "certificate_revoked".to_owned(),
+        text: format!("{actor} revoked the certificates of this node: {reason}"),
+    };
+    let ended = ctx.store.revoke_certificates(now, node_id, &reason, vec![line]).await?;
+    if ended == 0 {
+        return Err(problem("no_certificate").into());
+    }
+    let detail = json!({ "reason": reason, "certificates": ended });
+    let action = "node.revoke_certificate".to_owned();
+    let entry = NewAudit { actor, action, subject: node_id.to_string(), detail };
+    ctx.store.audit(now, entry).await?;
+    view(&ctx, node_id).await.map(Json)
+}
+
+async fn view(ctx: &Ctx, node_id: NodeId) -> Answer<NodeCertificates> {
+    let hostname = ctx.store.node(node_id).await?.hostname;
+    let now = ctx.signing_time();
+    let stored = ctx.store.certificates_of(node_id).await?;
+    let view = |one: StoredCertificate| {
+        let state = match &one.ended {
+            Some((CertificateEnding::Revoked, ..)) => CertificateState::Revoked,
+            Some((CertificateEnding::Superseded, ..)) => CertificateState::Superseded,
+            None if now > one.not_after => CertificateState::Expired,
+            None => CertificateState::Valid,
+        };
+        let (ended_at, reason) = one.ended.map(|(_, at, why)| (at, why)).unzip();
+        CertificateView {
+            serial: one.serial,
+            state,
+            run_id: one.run_id,
+            issued_at: one.issued_at,
+            not_before: one.not_before,
+            not_after: one.not_after,
+            ended_at,
+            reason,
+        }
+    };
+    let certificates = stored.into_iter().map(view).collect();
+    Ok(NodeCertificates { node_id, hostname, certificates })
+}

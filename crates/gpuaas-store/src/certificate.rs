@@ -1,0 +1,254 @@
+//! Certificates of nodes' agents.
+//!
+//! A certificate counts while it is written down here and has not ended, whatever its own dates
+//! say; so one that an authority signed behind our back, or for a database that was restored from
+//! a backup, opens nothing. It ends as **revoked** (an operator, or the node left) or as
+//! **superseded** (another system of the node enrolled, or is about to). A renewal ends nothing:
+//! the one before stays good until its own end, since its agent may not have got the answer.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::{NodeId, RunId, Timestamp};
+
+use crate::db::{Cols, Conn, args};
+use crate::error::StoreError;
+use crate::{Store, timeline};
+
+/// Certificates of one node that may be good at once. An agent needs two while it renews, and a
+/// few more where answers were lost.
+const MOST_LIVE: i64 = 8;
+
+/// How a certificate ended before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateEnding {
+    /// It was withdrawn.
+    Revoked,
+    /// Another enrollment of the node took its place.
+    Superseded,
+}
+
+impl CertificateEnding {
+    /// Stable name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Revoked => "revoked",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
+impl fmt::Display for CertificateEnding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for CertificateEnding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = [Self::Revoked, Self::Superseded].into_iter().find(|one| one.as_str() == text);
+        known.ok_or_else(|| format!("{text:?} is no ending of a certificate"))
+    }
+}
+
+/// A certificate to be written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCertificate {
+    /// SHA-256 of its DER.
+    pub fingerprint: [u8; 32],
+    /// Serial number, hexadecimal.
+    pub serial: String,
+    /// First moment.
+    pub not_before: Timestamp,
+    /// Last moment.
+    pub not_after: Timestamp,
+}
+
+/// A certificate that was handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredCertificate {
+    /// Serial number, hexadecimal.
+    pub serial: String,
+    /// Whose it is.
+    pub node_id: NodeId,
+    /// The run that the system enrolled in.
+    pub run_id: RunId,
+    /// When it was handed out.
+    pub issued_at: Timestamp,
+    /// First moment.
+    pub not_before: Timestamp,
+    /// Last moment.
+    pub not_after: Timestamp,
+    /// How, when and why it ended before its time.
+    pub ended: Option<(CertificateEnding, Timestamp, String)>,
+}
+
+const COLUMNS: &str =
+    "serial, node_id, run_id, issued_at, not_before, not_after, ended_as, ended_at, end_reason";
+
+fn read(mut cols: Cols<'_>) -> Result<StoredCertificate, StoreError> {
+    let mut stored = StoredCertificate {
+        serial: cols.next()?,
+        node_id: cols.id(NodeId)?,
+        run_id: cols.id(RunId)?,
+        issued_at: cols.at()?,
+        not_before: cols.at()?,
+        not_after: cols.at()?,
+        ended: None,
+    };
+    let (how, at): (Option<CertificateEnding>, _) = (cols.opt_word()?, cols.opt_at()?);
+    let why: Option<String> = cols.next()?;
+    stored.ended = how.zip(at).map(|(how, at)| (how, at, why.unwrap_or_default()));
+    Ok(stored)
+}
+
+pub(crate) async fn insert(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+    run_id: RunId,
+    new: &NewCertificate,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "INSERT INTO node_certificate (fingerprint, serial, node_id, run_id, issued_at, \
+         not_before, not_after) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        args![
+            &new.fingerprint,
+            &new.serial,
+            node_id.0,
+            run_id.0,
+            now,
+            new.not_before,
+            new.not_after
+        ],
+    )
+    .await
+    .map(drop)
+}
+
+/// Ends whatever certificates of the node still count. Answers how many did.
+pub(crate) async fn end_all(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+    how: CertificateEnding,
+    why: &str,
+) -> Result<u64, StoreError> {
+    conn.execute(
+        "UPDATE node_certificate SET ended_as = $2, ended_at = $3, end_reason = $4 \
+         WHERE node_id = $1 AND ended_as IS NULL",
+        args![node_id.0, how.as_str(), now, why],
+    )
+    .await
+}
+
+fn gone() -> StoreError {
+    StoreError::conflict("certificate_revoked", "the certificate has just been withdrawn")
+}
+
+async fn renew(
+    conn: &mut Conn,
+    now: Timestamp,
+    from: [u8; 32],
+    new: &NewCertificate,
+    history: Vec<TimelineEvent>,
+) -> Result<(), StoreError> {
+    // The run first, as everywhere; that also lets renewals of a node in one by one.
+    let sql = "SELECT run_id FROM node_certificate WHERE fingerprint = $1";
+    let row = conn.first(sql, args![&from]).await?.ok_or_else(gone)?;
+    let run_id = row.cols().id(RunId)?;
+    conn.first("SELECT id FROM run WHERE id = $1 {LOCK}", args![run_id.0]).await?;
+    let sql = "SELECT node_id FROM node_certificate WHERE fingerprint = $1 AND ended_as IS NULL";
+    let row = conn.first(sql, args![&from]).await?.ok_or_else(gone)?;
+    let node_id = row.cols().id(NodeId)?;
+    let sql = "SELECT COUNT(*) FROM node_certificate \
+               WHERE node_id = $1 AND ended_as IS NULL AND not_after > $2";
+    let row = conn.first(sql, args![node_id.0, now]).await?;
+    let live: i64 = row.map_or(Ok(0), |row| row.cols().next())?;
+    if live >= MOST_LIVE {
+        let detail = format!("{live} certificates of this node are good at the same time");
+        return Err(StoreError::conflict("certificates_too_many", detail));
+    }
+    insert(conn, now, node_id, run_id, new).await?;
+    timeline::append(conn, history.iter().map(|event| (node_id, event))).await
+}
+
+impl Store {
+    /// What is known of the certificate with this SHA-256: one look into an index.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn certificate(
+        &self,
+        fingerprint: [u8; 32],
+    ) -> Result<Option<StoredCertificate>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM node_certificate WHERE fingerprint = $1");
+        let row = self.reader().await?.first(sql, args![&fingerprint]).await?;
+        row.map(|row| read(row.cols())).transpose()
+    }
+
+    /// Every certificate that a node was given, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn certificates_of(
+        &self,
+        node_id: NodeId,
+    ) -> Result<Vec<StoredCertificate>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM node_certificate WHERE node_id = $1 \
+             ORDER BY issued_at, serial"
+        );
+        let rows = self.reader().await?.all(sql, args![node_id.0]).await?;
+        rows.iter().map(|row| read(row.cols())).collect()
+    }
+
+    /// Writes down the certificate that follows the one with fingerprint `from`, which stays good
+    /// until its own end.
+    ///
+    /// # Errors
+    /// `certificate_revoked` when that one has ended meanwhile, `certificates_too_many`, or the
+    /// database's.
+    pub async fn renew_certificate(
+        &self,
+        now: Timestamp,
+        from: [u8; 32],
+        new: NewCertificate,
+        history: Vec<TimelineEvent>,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| Box::pin(async move { renew(conn, now, from, &new, history).await }))
+            .await
+    }
+
+    /// Withdraws every certificate of a node that still counts. Answers how many.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn revoke_certificates(
+        &self,
+        now: Timestamp,
+        node_id: NodeId,
+        reason: &str,
+        history: Vec<TimelineEvent>,
+    ) -> Result<u64, StoreError> {
+        let reason = reason.to_owned();
+        self.write(move |conn| {
+            Box::pin(async move {
+                // Runs first, as everywhere.
+                conn.all("SELECT id FROM run WHERE node_id = $1 {LOCK}", args![node_id.0]).await?;
+                let how = CertificateEnding::Revoked;
+                let ended = end_all(conn, now, node_id, how, &reason).await?;
+                if ended > 0 {
+                    let history = history.iter().map(|event| (node_id, event));
+                    timeline::append(conn, history).await?;
+                }
+                Ok(ended)
+            })
+        })
+        .await
+    }
+}

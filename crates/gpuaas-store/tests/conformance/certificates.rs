@@ -1,0 +1,150 @@
+//! Certificates of agents: handed out, renewed, superseded, revoked.
+
+use gpuaas_store::{
+    AgentCredential, CertificateEnding, Enroll, NewCertificate, NewToken, NodeChange, RunWrite,
+    Secret, TokenPurpose, sha256,
+};
+use gpuaas_types::{NodeId, NodeState, RunId, TokenId};
+
+use crate::rig::{NOON, World, at, code, event, id, on_each};
+
+fn certificate(name: &str) -> NewCertificate {
+    NewCertificate {
+        fingerprint: sha256(name),
+        serial: name.to_owned(),
+        not_before: at(-10.0),
+        not_after: at(1000.0),
+    }
+}
+
+fn enroll(run_id: RunId, token: &str, name: &str) -> Enroll {
+    Enroll {
+        hash: sha256(token),
+        run_id,
+        agent_version: "1.0".to_owned(),
+        hostname: "j22u11".to_owned(),
+        credential: AgentCredential::Certificate(certificate(name)),
+        timeline: Vec::new(),
+    }
+}
+
+fn token(node_id: NodeId, run_id: RunId, text: &str) -> NewToken {
+    NewToken {
+        id: TokenId(id()),
+        hash: sha256(text),
+        purpose: TokenPurpose::Enrollment,
+        node_id: Some(node_id),
+        run_id: Some(run_id),
+        single_use: true,
+        usable_from: NOON,
+        expires_at: None,
+    }
+}
+
+async fn endings(world: &World, node_id: NodeId) -> Vec<(String, Option<CertificateEnding>)> {
+    let known = world.store.certificates_of(node_id).await.unwrap();
+    known.into_iter().map(|one| (one.serial, one.ended.map(|(how, ..)| how))).collect()
+}
+
+#[test]
+fn a_certificate_counts_until_another_enrollment_or_an_operator_ends_it() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let (node_id, run_id) = world.node("j22u11").await;
+        store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
+        assert_eq!(store.token_owner(sha256("t")).await.unwrap(), Some(node_id));
+        assert_eq!(store.token_owner(sha256("nothing")).await.unwrap(), None);
+        store.use_enrollment_token(at(1.0), enroll(run_id, "t", "a")).await.unwrap();
+        let known = store.certificate(sha256("a")).await.unwrap().unwrap();
+        assert_eq!((known.node_id, known.run_id, known.ended), (node_id, run_id, None));
+        assert_eq!((known.not_before, known.not_after), (at(-10.0), at(1000.0)));
+        assert_eq!(store.certificate(sha256("b")).await.unwrap(), None);
+
+        // A renewal ends nothing; another enrollment ends everything before it.
+        let line = || vec![event(Some(run_id), "certificate_renewed")];
+        store.renew_certificate(at(2.0), sha256("a"), certificate("b"), line()).await.unwrap();
+        assert_eq!(endings(&world, node_id).await, [("a".into(), None), ("b".into(), None)]);
+        store.use_enrollment_token(at(3.0), enroll(run_id, "t", "c")).await.unwrap();
+        let gone = Some(CertificateEnding::Superseded);
+        let wanted = [("a".into(), gone), ("b".into(), gone), ("c".into(), None)];
+        assert_eq!(endings(&world, node_id).await, wanted);
+        let late = store.renew_certificate(at(4.0), sha256("b"), certificate("d"), line()).await;
+        assert_eq!(code(late), "certificate_revoked");
+        let never = store.renew_certificate(at(4.0), sha256("x"), certificate("d"), line()).await;
+        assert_eq!(code(never), "certificate_revoked");
+
+        let told = || vec![event(Some(run_id), "certificate_revoked")];
+        let revoke = |when| store.revoke_certificates(at(when), node_id, "it leaked", told());
+        assert_eq!(revoke(5.0).await.unwrap(), 1);
+        assert_eq!(revoke(6.0).await.unwrap(), 0, "and it is said once");
+        let known = store.certificate(sha256("c")).await.unwrap().unwrap();
+        let ended = Some((CertificateEnding::Revoked, at(5.0), "it leaked".to_owned()));
+        assert_eq!(known.ended, ended);
+        let history = store.timeline_of_run(run_id, 0, 100).await.unwrap();
+        let count = |code: &str| history.iter().filter(|row| row.event.code == code).count();
+        assert_eq!((count("certificate_renewed"), count("certificate_revoked")), (1, 1));
+    });
+}
+
+#[test]
+fn an_agent_cannot_collect_certificates() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let (node_id, run_id) = world.node("j22u11").await;
+        store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
+        store.use_enrollment_token(NOON, enroll(run_id, "t", "0")).await.unwrap();
+        let renew = async |when: f64, name: &str| {
+            let new = certificate(name);
+            store.renew_certificate(at(when), sha256("0"), new, Vec::new()).await
+        };
+        for n in 1..8 {
+            renew(1.0, &n.to_string()).await.unwrap();
+        }
+        assert_eq!(code(renew(1.0, "8").await), "certificates_too_many");
+        // Those whose time is over do not count.
+        renew(1001.0, "8").await.unwrap();
+    });
+}
+
+#[test]
+fn a_node_that_leaves_or_is_deployed_again_has_no_certificate() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        for (hostname, left) in [
+            ("j22u11", None),
+            ("j22u15", Some(NodeState::Retired)),
+            ("j22u16", Some(NodeState::Detached)),
+        ] {
+            let (node_id, run_id) = world.node(hostname).await;
+            world.store.add_token(NOON, token(node_id, run_id, hostname)).await.unwrap();
+            let asked = enroll(run_id, hostname, hostname);
+            world.store.use_enrollment_token(NOON, asked).await.unwrap();
+            let claimed = world.claim(NOON).await;
+            let run = claimed.into_iter().map(|one| one.run).find(|run| run.id == run_id).unwrap();
+            let mut write = RunWrite::new(run);
+            match left {
+                None => write.tokens = vec![token(node_id, run_id, "next")],
+                left => write.node = Some(NodeChange { state: left, system_id: None }),
+            }
+            world.store.commit(at(1.0), write).await.unwrap();
+            let how = left.map_or(CertificateEnding::Superseded, |_| CertificateEnding::Revoked);
+            assert_eq!(endings(&world, node_id).await, [(hostname.to_owned(), Some(how))]);
+        }
+    });
+}
+
+#[test]
+fn the_authority_is_made_once() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let propose = |text: &str| {
+            let secret = Secret::new(text.to_owned());
+            let store = world.store.clone();
+            async move { store.ensure_node_authority(&secret).await.unwrap() }
+        };
+        assert_eq!(propose("one").await.expose(), "one");
+        assert_eq!(propose("two").await.expose(), "one");
+    });
+}

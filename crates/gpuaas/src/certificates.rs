@@ -1,0 +1,53 @@
+//! `gpuaas node certificates`, `gpuaas node revoke-certificate`.
+
+use gpuaas_types::api::{CertificateState, NodeCertificates, RevokeCertificate};
+
+use crate::args::{RevokeCertificateArgs, ShowArgs};
+use crate::client::ApiClient;
+use crate::failure::Failure;
+use crate::output;
+use crate::terminal::{Style, Terminal};
+
+/// Shows what a node was given.
+///
+/// # Errors
+/// What the control plane refuses, or that it does not answer.
+pub async fn show(args: &ShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    let node = client.certificates(&args.name).await?;
+    output::print(terminal, args.api.format, &node, table)
+}
+
+/// Withdraws it.
+///
+/// # Errors
+/// As [`show`]; `no_certificate` when there is nothing to withdraw.
+pub async fn revoke(args: &RevokeCertificateArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    let asked = RevokeCertificate { reason: args.reason.clone(), actor: args.actor.clone() };
+    let node = client.revoke_certificate(&args.node, &asked).await?;
+    let hostname = &node.hostname;
+    terminal
+        .say(&format!("{hostname}: its agent is refused; gpuaas node reimage gives it another"));
+    output::print(terminal, args.api.format, &node, table)
+}
+
+fn table(node: &NodeCertificates, style: Style) -> String {
+    let rows = node.certificates.iter().map(|one| {
+        let state = match one.state {
+            CertificateState::Valid => "valid",
+            CertificateState::Expired => "expired",
+            CertificateState::Revoked => "revoked",
+            CertificateState::Superseded => "superseded",
+        };
+        let why = one.reason.clone().unwrap_or_default();
+        vec![
+            state.to_owned(),
+            one.serial.clone(),
+            one.not_before.to_string(),
+            one.not_after.to_string(),
+            why,
+        ]
+    });
+    output::table(style, &["STATE", "SERIAL", "FROM", "UNTIL", "WHY IT ENDED"], rows)
+}
