@@ -7,11 +7,13 @@
 //! it was made, whoever reads from it; nothing of this machine's network is changed, and nobody
 //! else's is reached.
 //!
-//! Power is cut by killing nspawn: the kernel ends everything inside with it, as in a machine.
+//! Power is cut by killing the host's first process: the kernel ends everything inside with it, as
+//! in a machine. Killing nspawn is not enough, its guest would live on.
 
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener as BlockingListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -24,6 +26,7 @@ use axum::extract::{Path as UrlPath, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::get;
 use maas_sim::Metadata;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
@@ -149,6 +152,7 @@ impl Machine {
         let control_plane = address(&self.control_plane_url)?;
         let mut nspawn = self.power_on()?;
         let leader = leader(&mut nspawn).await?;
+        let _power = Power::over(leader)?;
         let inside = |port| ([127, 0, 0, 1], port).into();
         let sockets = [inside(METADATA_PORT), inside(control_plane.port())];
         let [metadata, agents] = sockets_of(leader, sockets).await?;
@@ -204,6 +208,27 @@ fn address(url: &str) -> io::Result<SocketAddr> {
     address
         .filter(|address| address.ip().is_loopback())
         .ok_or_else(|| io::Error::other(format!("{url} has no address and port on loopback")))
+}
+
+/// The power of a host; dropping it cuts it.
+struct Power(OwnedFd);
+
+impl Power {
+    /// Over the host whose first process is `pid`.
+    fn over(pid: u32) -> io::Result<Self> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("the host has no first process"))?;
+        Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
+    }
+}
+
+impl Drop for Power {
+    fn drop(&mut self) {
+        match pidfd_send_signal(&self.0, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => tracing::warn!(%error, "a real host keeps running"),
+        }
+    }
 }
 
 /// The host's first process, once it is systemd and has its own network.
@@ -339,6 +364,17 @@ mod tests {
         for bad in ["http://10.0.0.1:80", "https://10.0.0.1:80", "http://127.0.0.1", "x"] {
             assert!(address(bad).is_err(), "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_host_without_power_ends() {
+        let mut first = Command::new("sleep").arg("600").kill_on_drop(true).spawn().unwrap();
+        let power = Power::over(first.id().unwrap()).unwrap();
+        assert!(first.try_wait().unwrap().is_none());
+        drop(power);
+        let ended = tokio::time::timeout(Duration::from_secs(30), first.wait()).await;
+        let signal = std::os::unix::process::ExitStatusExt::signal(&ended.unwrap().unwrap());
+        assert_eq!(signal, Some(Signal::KILL.as_raw()));
     }
 
     #[tokio::test]
