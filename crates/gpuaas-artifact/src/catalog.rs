@@ -462,10 +462,9 @@ impl BundleCatalog {
     ) -> Result<Option<Delivery>, CatalogError> {
         let pinned = self.pinned(pins)?;
         let Some(main) = pinned.last() else { return Ok(None) };
-        let by_name = |reference: &str| {
-            pinned.iter().map(|one| &one.bundle.manifest).find(|m| m.reference() == reference)
-        };
-        try_inputs(&main.bundle.manifest, &inputs, &by_name)?;
+        follow(&main.bundle.manifest, &inputs, &pinned, &mut |manifest, values| {
+            manifest.checks(values).map(drop).map_err(|fault| wrong(manifest, &fault))
+        })?;
         let mut trusted_keys = vec![self.own.clone()];
         trusted_keys.extend_from_slice(trusted);
         for one in &pinned {
@@ -478,6 +477,36 @@ impl BundleCatalog {
         Ok(Some(Delivery { bundles, inputs, trusted_keys }))
     }
 
+    /// What a site bundle and those that it requires ask of a host for `gate`, each once.
+    ///
+    /// # Errors
+    /// See [`Self::find`]; [`CatalogError::Input`].
+    pub fn gate_checks(
+        &self,
+        pins: &[BundlePin],
+        inputs: &Inputs,
+        gate: Gate,
+    ) -> Result<Vec<HostCheck>, CatalogError> {
+        let pinned = self.pinned(pins)?;
+        let Some(main) = pinned.last() else { return Ok(Vec::new()) };
+        let mut checks = Vec::new();
+        let main = &main.bundle.manifest;
+        follow(main, inputs, &pinned, &mut |manifest, values| {
+            let required = manifest.name != main.name;
+            let own = manifest.gate(gate, values, required);
+            let own = own.map_err(|fault| wrong(manifest, &fault))?;
+            checks.extend(own);
+            Ok(())
+        })?;
+        let mut once: Vec<HostCheck> = Vec::new();
+        for check in checks {
+            if !once.contains(&check) {
+                once.push(check);
+            }
+        }
+        Ok(once)
+    }
+
     /// What a node fetches of these.
     ///
     /// # Errors
@@ -486,12 +515,15 @@ impl BundleCatalog {
         Ok(self.pinned(pins)?.iter().map(|one| one.signed().artifact).collect())
     }
 
-    /// Whether a bundle of these asks something of a host for `gate`.
+    /// Whether a site bundle, or one that it requires, asks something of a host for `gate`.
     #[must_use]
     pub fn has_gate(&self, pins: &[BundlePin], gate: Gate) -> bool {
         let pinned = self.pinned(pins).unwrap_or_default();
-        let expects = pinned.iter().flat_map(|one| &one.bundle.manifest.expects);
-        expects.into_iter().any(|expected| expected.gates.contains(&gate))
+        let Some((main, below)) = pinned.split_last() else { return false };
+        let asks = |one: &CatalogBundle, required| {
+            one.bundle.manifest.expects.iter().any(|expected| expected.blocks(gate, required))
+        };
+        asks(main, false) || below.iter().any(|one| asks(one, true))
     }
 
     /// Every bundle, by name and version.
@@ -512,20 +544,25 @@ fn wrong(manifest: &Manifest, fault: &gpuaas_bundle::Fault) -> CatalogError {
     CatalogError::Wrong(vec![Finding { file, line: None, text: fault.to_string() }])
 }
 
-/// Follows values down to what is required, as a launcher would.
-fn try_inputs<'a>(
+/// Follows values down to what is required, as a launcher would, and shows each bundle with its
+/// own.
+fn follow<'a>(
     manifest: &'a Manifest,
     set: &Inputs,
-    by_name: &impl Fn(&str) -> Option<&'a Manifest>,
+    pinned: &'a [Arc<CatalogBundle>],
+    show: &mut impl FnMut(&'a Manifest, &Inputs) -> Result<(), CatalogError>,
 ) -> Result<(), CatalogError> {
     let values = resolve(manifest, set)?;
-    manifest.checks(&values).map_err(|fault| wrong(manifest, &fault))?;
+    show(manifest, &values)?;
     for requirement in &manifest.requires {
-        let Some(required) = by_name(&requirement.bundle) else { continue };
+        let mut manifests = pinned.iter().map(|one| &one.bundle.manifest);
+        let Some(required) = manifests.find(|m| m.reference() == requirement.bundle) else {
+            continue;
+        };
         let given = manifest
             .given(requirement, &values)
             .map_err(|source| CatalogError::Input { bundle: manifest.reference(), source })?;
-        try_inputs(required, &given, by_name)?;
+        follow(required, &given, pinned, show)?;
     }
     Ok(())
 }

@@ -143,9 +143,20 @@ pub struct Expectation {
     /// Gates that it blocks, such as `slice_ready`; none: it only informs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
+    /// It blocks its gates only where another bundle of the host requires this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub when_required: bool,
     /// The [`HostCheck`], with placeholders.
     #[serde(flatten)]
     pub check: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Expectation {
+    /// Whether it blocks `gate`, when its bundle is `required` by another one or not.
+    #[must_use]
+    pub fn blocks(&self, gate: Gate, required: bool) -> bool {
+        self.gates.contains(&gate) && (required || !self.when_required)
+    }
 }
 
 /// Something that is wrong with a bundle.
@@ -258,12 +269,17 @@ impl Manifest {
         self.checks_of(values, |_| true)
     }
 
-    /// The checks that block a gate with these values.
+    /// The checks that block a gate with these values; `required`: by another bundle of the host.
     ///
     /// # Errors
     /// See [`Self::checks`].
-    pub fn gate(&self, gate: Gate, values: &Inputs) -> Result<Vec<HostCheck>, Fault> {
-        self.checks_of(values, |expected| expected.gates.contains(&gate))
+    pub fn gate(
+        &self,
+        gate: Gate,
+        values: &Inputs,
+        required: bool,
+    ) -> Result<Vec<HostCheck>, Fault> {
+        self.checks_of(values, |expected| expected.blocks(gate, required))
     }
 
     fn checks_of(

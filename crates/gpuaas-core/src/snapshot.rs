@@ -42,8 +42,9 @@ pub struct Snapshot<'a> {
     pub observation: Option<&'a Observation>,
     /// What the node said during this run, oldest first.
     pub reports: &'a [Report],
-    /// What the profile's validation bundle asks of the host; none: it does not resolve.
-    pub validation: Option<&'a [HostCheck]>,
+    /// What the profile's validation bundle asks of the host, and its site bundle of an active
+    /// one; or why that is not known.
+    pub host_checks: Result<&'a [HostCheck], &'a str>,
     /// Scripts of the profile's commissioning bundle; none: it does not resolve.
     pub commissioning: Option<&'a [MaasScript]>,
     /// Who goes before this run into the deploying part; none: no limit, or not yet at the gate.

@@ -6,6 +6,7 @@ use gpuaas_artifact::{
 use gpuaas_bundle::{Delivery, Envelope, Inputs, SigningKey, TrustedKey};
 use gpuaas_store::{BundleKey, NewBundle, ProfileRevision, Store, StoreError, StoredBundle};
 use gpuaas_types::Timestamp;
+use gpuaas_types::agent::{Gate, HostCheck};
 use gpuaas_types::api::BundlePin;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 
@@ -151,6 +152,29 @@ pub fn inputs(
     let mut inputs = of_site.cloned().unwrap_or_default();
     inputs.extend(profile.site_bootstrap_inputs.clone());
     Ok(inputs)
+}
+
+/// What the profile's validation bundle asks of a host of the site, and its site bundle of an
+/// active one.
+///
+/// # Errors
+/// See [`CatalogError`].
+pub(crate) async fn host_checks(
+    store: &Store,
+    catalog: &BundleCatalog,
+    revision: &ProfileRevision,
+    site: &SiteSpec,
+) -> Result<Vec<HostCheck>, CatalogError> {
+    let reference = &revision.spec.post_deploy_validation_bundle_ref;
+    let mut checks = Vec::new();
+    if !reference.is_empty() {
+        checks = look(store, catalog, |catalog| catalog.validation(reference)).await?;
+    }
+    let pins = pins(store, catalog, revision).await?;
+    let inputs = inputs(catalog, &pins, site, &revision.spec)?;
+    let of_site = catalog.gate_checks(&pins, &inputs, Gate::Active)?;
+    checks.extend(of_site.into_iter().filter(|check| !checks.contains(check)).collect::<Vec<_>>());
+    Ok(checks)
 }
 
 /// What a node of the site is told of its bundle.

@@ -45,8 +45,9 @@ pub(crate) struct Journal {
     pub(crate) pace: Arc<Pace>,
     /// The MAAS user that the site's key belongs to; empty: not known.
     pub(crate) maas_user: String,
-    /// What the profile's validation bundle asks of the host; none: it does not resolve.
-    pub(crate) validation: Option<Vec<HostCheck>>,
+    /// What the profile's validation bundle asks of the host, and its site bundle of an active
+    /// one; or why that is not known.
+    pub(crate) host_checks: Result<Vec<HostCheck>, String>,
     /// Scripts of the profile's commissioning bundle; none: it does not resolve.
     pub(crate) commissioning: Option<Vec<MaasScript>>,
     /// Who goes before this run into the deploying part.
@@ -86,7 +87,7 @@ impl Journal {
             moments,
             pace: Arc::default(),
             maas_user: String::new(),
-            validation: Some(Vec::new()),
+            host_checks: Ok(Vec::new()),
             commissioning: Some(Vec::new()),
             batch: None,
             gave_place_back: false,
@@ -110,7 +111,7 @@ impl Journal {
             roce: &self.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
-            validation: self.validation.as_deref(),
+            host_checks: self.host_checks.as_deref().map_err(String::as_str),
             commissioning: self.commissioning.as_deref(),
             batch: self.batch,
             maas_user: &self.maas_user,

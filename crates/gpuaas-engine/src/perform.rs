@@ -7,6 +7,7 @@ use gpuaas_core::decide::leave;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::memory::{Candidate, Found};
 use gpuaas_store::{NewToken, TokenPurpose};
+use gpuaas_types::agent::HostCheck;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{RunId, Timestamp, TokenId};
 use maas_client::{
@@ -105,6 +106,16 @@ pub(crate) fn trusted(site: &SiteSpec, anchor_pem: Option<&str>) -> Option<Strin
     let parts = [Some(anchor_pem?), site.node_ca_pem.as_deref()];
     let parts: Vec<&str> = parts.into_iter().flatten().map(str::trim_end).collect();
     Some(format!("{}\n", parts.join("\n")))
+}
+
+/// What the profile's validation bundle asks of a host, and its site bundle of an active one.
+pub(crate) async fn host_checks(
+    shared: &Shared,
+    journal: &Journal,
+) -> Result<Vec<HostCheck>, String> {
+    let (store, catalog) = (&shared.store, &shared.bundles);
+    let checks = bundles::host_checks(store, catalog, journal.revision(), journal.site()).await;
+    checks.map_err(|error| error.to_string())
 }
 
 /// Everything that the node is told.

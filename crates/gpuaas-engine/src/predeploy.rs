@@ -13,7 +13,7 @@ use maas_client::BootResource;
 use crate::bundles;
 use crate::engine::Shared;
 use crate::journal::Journal;
-use crate::perform::{Names, inputs, trusted};
+use crate::perform::{Names, host_checks, inputs, trusted};
 use crate::site::{Site, Verdict};
 
 /// Seconds for which a shared result is good.
@@ -137,10 +137,7 @@ async fn resolve(shared: &Shared, journal: &Journal) -> Verdict {
         bootstrap_token: format!("gpb_{:064}", 0),
         enrollment_token: format!("gpe_{:064}", 0),
     };
-    if journal.validation.is_none() {
-        let reference = &journal.profile().post_deploy_validation_bundle_ref;
-        return Err(format!("there is no validation bundle {reference}"));
-    }
+    host_checks(shared, journal).await?;
     let inputs = inputs(shared, journal, names).await?;
     let rendered = render_user_data(&inputs).map_err(|e| e.to_string())?;
     Ok(format!("user-data of {} parts, {} bytes", rendered.parts.len(), rendered.bytes.len()))

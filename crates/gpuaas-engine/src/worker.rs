@@ -133,11 +133,6 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
     }
     journal.pass(Moment::Claimed).await;
     let (store, bundles) = (&shared.store, &shared.bundles);
-    let reference = &journal.profile().post_deploy_validation_bundle_ref;
-    if !reference.is_empty() {
-        let checks = bundles::look(store, bundles, |catalog| catalog.validation(reference)).await;
-        journal.validation = checks.ok();
-    }
     let reference = &journal.profile().commissioning_bundle_ref;
     if !reference.is_empty() {
         let found = bundles::look(store, bundles, |catalog| catalog.commissioning(reference)).await;
@@ -148,7 +143,12 @@ async fn work(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
     let image = normalise_distro_series(&journal.profile().distro_series);
     journal.pace = shared.paces.of(&shared.store, &*shared.clock, class, image).await;
     let mut deployed = batch::deploys(&journal.run);
+    let mut knows_checks = false;
     for _ in 0..MAX_DECISIONS {
+        if journal.run.step == Step::PrereqChecks && !knows_checks {
+            journal.host_checks = perform::host_checks(shared, &journal).await;
+            knows_checks = true;
+        }
         let now = shared.clock.now();
         let decision = gpuaas_core::decide(&journal.snapshot(now));
         let flow = if batch::at_gate(&journal, &decision) {

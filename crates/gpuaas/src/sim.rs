@@ -143,7 +143,7 @@ fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), 
         clock,
         seed: args.seed,
         times: BootTimes::of_class(class, scale),
-        lose_fabric: args.lose_fabric.clone(),
+        lost: args.lose.clone(),
     };
     Ok((options, hosts))
 }

@@ -250,6 +250,14 @@ fn a_host_without_its_fabric_is_active_and_not_ready_for_slices() {
     assert_eq!(object["slices"], slices);
 }
 
+/// Nobody hands out slices of bare metal, so nothing is said of them.
+#[test]
+fn bare_metal_is_not_active_without_its_gpus() {
+    let object = scenario_of("2", "bare-metal");
+    assert_eq!((&object["active"], &object["parked"]), (&1.into(), &1.into()));
+    assert_eq!(object["slices"], serde_json::json!({}));
+}
+
 #[test]
 fn a_scenario_about_two_nodes_is_not_begun_with_one() {
     let dir = tempfile::tempdir().unwrap();

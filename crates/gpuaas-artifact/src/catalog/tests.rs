@@ -77,6 +77,27 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
 }
 
 #[test]
+fn bare_metal_is_asked_for_its_gpus_and_a_slice_host_for_its_fabric() {
+    let shop = Shop::open();
+    let pins = |reference| shop.catalog.pins(reference).unwrap();
+    let (metal, slices) = (pins("h200-ib@1.0.0"), pins("h200-slice-vm@1.0.0"));
+    assert!(!shop.catalog.has_gate(&metal, Gate::SliceReady));
+    assert!(shop.catalog.has_gate(&slices, Gate::SliceReady));
+    let asked = |pins: &[BundlePin], pairs, gate| {
+        let checks = shop.catalog.gate_checks(pins, &inputs(pairs), gate).unwrap();
+        checks.iter().map(HostCheck::name).collect::<Vec<_>>()
+    };
+    let gpus = shop.catalog.gate_checks(&metal, &inputs(&[("gpu_count", "4")]), Gate::Active);
+    assert_eq!(gpus.unwrap(), [HostCheck::NvidiaGpus { count: 4 }]);
+    assert_eq!(asked(&slices, &[], Gate::Active), [""; 0]);
+    assert_eq!(asked(&metal, &[], Gate::SliceReady), [""; 0]);
+    let ready = asked(&slices, &[], Gate::SliceReady);
+    for name in ["file /etc/netplan/60-ipoib.yaml", "unit libvirtd.service"] {
+        assert_eq!(ready.iter().filter(|one| *one == name).count(), 1, "{ready:?}");
+    }
+}
+
+#[test]
 fn a_reference_is_a_name_or_a_digest_and_of_the_kind_that_is_wanted() {
     let shop = Shop::open();
     let digest = shop.publish(&manifest("site-net", ""));

@@ -154,10 +154,10 @@ pub fn enrollment(s: &Snapshot<'_>) -> Decision {
 /// Units whose state the diagnostics task reports.
 const DIAGNOSED_UNITS: [&str; 1] = ["gpuaas-node-agent.service"];
 
-/// What has to be true of the host: what the validation bundle says, and that the fabric of the
-/// profile is there. None: the bundle does not resolve.
-fn host_checks(s: &Snapshot<'_>) -> Option<Vec<HostCheck>> {
-    let mut checks = s.validation?.to_vec();
+/// What has to be true of the host: what the bundles say, and that the fabric of the profile is
+/// there.
+fn host_checks<'a>(s: &Snapshot<'a>) -> Result<Vec<HostCheck>, &'a str> {
+    let mut checks = s.host_checks?.to_vec();
     match s.profile.fabric_mode {
         FabricMode::Ethernet => {}
         FabricMode::Roce => checks.extend(
@@ -165,21 +165,23 @@ fn host_checks(s: &Snapshot<'_>) -> Option<Vec<HostCheck>> {
         ),
         FabricMode::Ib => checks.push(HostCheck::InfinibandUp { count: 1 }),
     }
-    Some(checks)
+    Ok(checks)
 }
 
 /// Has the agent look at its host.
 #[must_use]
 pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
-    let Some(wanted) = host_checks(s) else {
-        let reference = &s.profile.post_deploy_validation_bundle_ref;
-        return park(
-            s,
-            "validation_bundle_missing",
-            format!("there is no validation bundle {reference}"),
-            Owner::PlatformOperator,
-            "put the bundle back and restart the control plane, then resume the run",
-        );
+    let wanted = match host_checks(s) {
+        Ok(wanted) => wanted,
+        Err(why) => {
+            return park(
+                s,
+                "host_checks_unknown",
+                why,
+                Owner::PlatformOperator,
+                "put the bundle back and restart the control plane, then resume the run",
+            );
+        }
     };
     let Some(task) = s.run.memory.task_id else {
         let units = DIAGNOSED_UNITS.iter().map(|u| (*u).to_owned()).collect();

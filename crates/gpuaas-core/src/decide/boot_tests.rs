@@ -136,10 +136,19 @@ fn diagnostics_are_issued_once_and_their_failure_parks() {
 }
 
 #[test]
+fn bundles_that_cannot_be_read_park_the_run() {
+    let mut case = Case::new(Step::PrereqChecks);
+    case.host_checks = Err("there is no bundle h200-ib@1.0.0".to_owned());
+    let Decision::Park { park, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+    assert_eq!(park.code, "host_checks_unknown");
+    assert!(park.text.contains("h200-ib@1.0.0"), "{}", park.text);
+}
+
+#[test]
 fn a_host_that_is_not_what_the_profile_says_parks_the_run() {
     let mut case = Case::new(Step::PrereqChecks);
     case.profile.fabric_mode = FabricMode::Ib;
-    case.validation = vec![HostCheck::MountPresent { target: "/data".to_owned() }];
+    case.host_checks = Ok(vec![HostCheck::MountPresent { target: "/data".to_owned() }]);
     let Decision::IssueTask(TaskSpec::Validate { checks, .. }) = case.decide() else {
         panic!("{:?}", case.decide());
     };

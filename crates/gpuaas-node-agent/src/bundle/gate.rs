@@ -98,8 +98,8 @@ pub(crate) fn asked(gate: Gate, root: &HostRoot) -> Result<Vec<Asked>, BundleErr
         let wrong = |reason| BundleError::NoBundle { path: folder.clone(), reason };
         let values = inputs(root, manifest)
             .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
-        let checks = manifest.gate(gate, &values).map_err(|fault| wrong(fault.to_string()))?;
         let own = required.contains(manifest.name.as_str());
+        let checks = manifest.gate(gate, &values, own).map_err(|fault| wrong(fault.to_string()))?;
         for check in checks {
             let marker = matches!(&check, HostCheck::BundleDone { bundle } if required.contains(bundle.as_str()));
             let (bundle, folder) = (manifest.reference(), folder.clone());
@@ -259,6 +259,28 @@ mod tests {
         fs::write(dir.path().join("etc/netplan/60-ipoib.yaml"), "").unwrap();
         assert!(evaluate(Gate::SliceReady, &host).await.unwrap().passed);
         assert!(!evaluate(Gate::Telemetry, &host).await.unwrap().passed);
+    }
+
+    #[tokio::test]
+    async fn what_slices_need_is_asked_only_where_there_are_some() {
+        let dir = tempfile::tempdir().unwrap();
+        let phases = serde_json::json!([{"name": "p", "run": "p.sh", "timeout_seconds": 1}]);
+        let root = HostRoot::new(dir.path());
+        install(
+            dir.path(),
+            &serde_json::json!({"name": "h200-ib", "version": "1.0.0", "kind": "site_bootstrap",
+                "about": "baseline", "phases": phases, "expects": [{"gates": ["slice_ready"],
+                    "when_required": true, "check": "file_exists", "path": "/etc/x"}]}),
+        );
+        assert!(asked(Gate::SliceReady, &root).unwrap().is_empty());
+        install(
+            dir.path(),
+            &serde_json::json!({"name": "h200-slice-vm", "version": "1.0.0",
+                "kind": "site_bootstrap", "about": "slices", "phases": phases,
+                "requires": [{"bundle": "h200-ib@1.0.0"}]}),
+        );
+        let asked = asked(Gate::SliceReady, &root).unwrap();
+        assert!(asked.len() == 1 && asked[0].baseline, "{asked:?}");
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{ClockChoice, positive};
+use crate::hosts::Lost;
 
 /// What machines are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
@@ -60,9 +61,9 @@ pub struct MaasSimArgs {
     /// What runs on deployed hosts [default: process up to 8 machines, fleet above].
     #[arg(long, value_enum)]
     pub hosts: Option<HostMode>,
-    /// Names of machines whose hosts lose the fabric before their agents are installed.
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
-    pub lose_fabric: Vec<String>,
+    /// What hosts lose before their agents are installed: NAME=fabric, NAME=gpu.
+    #[arg(long, value_name = "NAME=WHAT", value_delimiter = ',')]
+    pub lose: Vec<Lost>,
     /// Folder of the hosts' root folders [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     pub hosts_dir: Option<PathBuf>,

@@ -16,7 +16,9 @@ mod player;
 mod process;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use gpuaas_artifact::{ParsedUserData, parse_user_data};
@@ -50,8 +52,48 @@ pub struct HostsOptions {
     pub real_hosts: Vec<String>,
     /// The system that those boot; none: the one that was made beside this executable.
     pub rootfs: Option<PathBuf>,
-    /// Names of machines whose hosts have lost the fabric by the time their agents are installed.
-    pub lose_fabric: Vec<String>,
+    /// What hosts have lost by the time their agents are installed.
+    pub lost: Vec<Lost>,
+}
+
+/// What a host may lose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// What joins it to the fabric.
+    Fabric,
+    /// One of its GPUs.
+    Gpu,
+}
+
+impl Loss {
+    const ALL: [(&str, Self); 2] = [("fabric", Self::Fabric), ("gpu", Self::Gpu)];
+}
+
+/// A host that loses something, as `NAME=WHAT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// The machine's name.
+    pub host: String,
+    /// What.
+    pub loss: Loss,
+}
+
+impl FromStr for Lost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, what) = text.split_once('=').ok_or("write it as NAME=WHAT")?;
+        let known = Loss::ALL.iter().find(|(name, _)| *name == what);
+        let (_, loss) = known.ok_or("a host loses its fabric or a gpu")?;
+        Ok(Self { host: host.to_owned(), loss: *loss })
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Loss::ALL.iter().find(|(_, loss)| *loss == self.loss).map(|(name, _)| *name);
+        write!(f, "{}={}", self.host, name.unwrap_or_default())
+    }
 }
 
 /// How long the bootstrap of a fleet's host takes, in seconds, evenly drawn between two bounds.
@@ -264,10 +306,11 @@ impl Rack {
                 tokio::spawn(fleet.host(&host.hostname, data, &root, first, stop.clone()))
             }
             None => {
+                let lost = self.options.lost.iter().filter(|lost| lost.host == host.hostname);
                 let machine = process::Machine {
                     root,
                     data: data.clone(),
-                    loses_fabric: self.options.lose_fabric.contains(&host.hostname),
+                    loses: lost.map(|lost| lost.loss).collect(),
                     player: Arc::clone(&self.player),
                 };
                 tokio::spawn(process::host(machine, first, stop.clone()))

@@ -11,6 +11,8 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use super::Loss;
+
 /// Names the program to whatever runs on a host.
 pub(super) const VARIABLE: &str = "GPUAAS_FIXTURE_KERNEL";
 const MAKE_HOST: &str = include_str!("../../../../bundles/fixture/make-host.sh");
@@ -23,6 +25,8 @@ rm -f -- "$GPUAAS_HOST_ROOT/etc/netplan/60-ipoib.yaml"
 rm -f -- "$GPUAAS_HOST_ROOT"/run/fixture/{addresses,routes}/ibp*
 "$GPUAAS_FIXTURE_KERNEL" lose active gpuaas-slice-network-baseline.service
 "#;
+/// The second of the eight.
+const LOSE_GPU: &str = r#""$GPUAAS_FIXTURE_KERNEL" unplug 0000:23:00.0"#;
 /// Making a host is a second's work.
 const COMMAND_SECONDS: u64 = 120;
 
@@ -83,10 +87,14 @@ impl Player {
         std::fs::remove_dir_all(fresh.join("dev"))
     }
 
-    /// Takes from the host what joins it to the fabric.
-    pub(super) async fn lose_fabric(&self, root: &Path) -> io::Result<()> {
+    /// Takes something from the host.
+    pub(super) async fn lose(&self, root: &Path, loss: Loss) -> io::Result<()> {
+        let script = match loss {
+            Loss::Fabric => LOSE_FABRIC,
+            Loss::Gpu => LOSE_GPU,
+        };
         let mut lose = Command::new("bash");
-        lose.args(["-c", LOSE_FABRIC]).env("GPUAAS_HOST_ROOT", root).env(VARIABLE, self.program());
+        lose.args(["-c", script]).env("GPUAAS_HOST_ROOT", root).env(VARIABLE, self.program());
         ended_well(lose).await
     }
 }

@@ -19,6 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::Loss;
 use super::player::{self, Player};
 use crate::failure::Failure;
 
@@ -69,8 +70,8 @@ pub(super) struct Machine {
     pub(super) root: PathBuf,
     /// What cloud-init is given.
     pub(super) data: ParsedUserData,
-    /// Whether it has lost the fabric by the time its agent is installed.
-    pub(super) loses_fabric: bool,
+    /// What it has lost by the time its agent is installed.
+    pub(super) loses: Vec<Loss>,
     /// What plays the rest of it.
     pub(super) player: Arc<Player>,
 }
@@ -100,8 +101,8 @@ impl Machine {
         let scripts =
             tokio::task::spawn_blocking(move || unpack_user_data(&data, &folder)).await??;
         for (index, script) in scripts.iter().enumerate() {
-            if index > 0 && self.loses_fabric {
-                self.player.lose_fabric(&self.root).await?;
+            for loss in self.loses.iter().filter(|_| index > 0) {
+                self.player.lose(&self.root, *loss).await?;
             }
             let mut command = Command::new("bash");
             command.arg(script);

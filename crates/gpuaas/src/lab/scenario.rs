@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::args::MachineClass;
 use crate::failure::Failure;
-use crate::hosts::PROCESS_HOSTS;
+use crate::hosts::{Loss, PROCESS_HOSTS};
 
 /// What someone did at the MAAS side before the machines were named to GPUaaS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,8 +107,8 @@ pub struct Scenario {
     pub before: Before,
     /// Fields of the profile that differ from the defaults, as a JSON object.
     pub profile: &'static str,
-    /// Whose hosts lose the fabric before their agents are installed.
-    pub loses_fabric: Option<Which>,
+    /// What whose hosts lose before their agents are installed.
+    pub loses: Option<(Loss, Which)>,
     /// Whether hosts get fabric addresses.
     pub roce: bool,
     /// How often the control plane is killed; above 0 it runs in a process of its own.
@@ -132,7 +132,7 @@ pub const PLAIN: Scenario = Scenario {
     faults: "[]",
     before: Before::Nothing,
     profile: "{}",
-    loses_fabric: None,
+    loses: None,
     roce: false,
     kills: 0,
     acts: &[],
@@ -177,9 +177,25 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "fabric-lost",
         about: "the first host loses its fabric: active, not ready for slices, and not the agent's fault",
-        loses_fabric: Some(Which::First),
+        loses: Some((Loss::Fabric, Which::First)),
         ends: &[
             End { on: Which::First, slices: Some(GateClass::HostBaselineIncomplete), ..ACTIVE },
+            ACTIVE,
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "bare-metal",
+        about: "hosts without slices; the first one lost a GPU and is not active without it",
+        profile: r#"{"site_bootstrap_bundle_ref": "h200-ib@1.0.0"}"#,
+        loses: Some((Loss::Gpu, Which::First)),
+        ends: &[
+            End {
+                on: Which::First,
+                state: NodeState::Enrolling,
+                parked: Some("prerequisite_missing"),
+                ..ACTIVE
+            },
             ACTIVE,
         ],
         ..PLAIN
@@ -330,8 +346,8 @@ impl Scenario {
     /// # Errors
     /// `scenario_needs_nodes`, `scenario_needs_hosts`.
     pub fn fits(&self, nodes: usize) -> Result<(), Failure> {
-        if self.loses_fabric.is_some() && nodes > PROCESS_HOSTS {
-            let detail = format!("above {PROCESS_HOSTS} machines hosts have no fabric to lose");
+        if self.loses.is_some() && nodes > PROCESS_HOSTS {
+            let detail = format!("above {PROCESS_HOSTS} machines hosts have nothing to lose");
             return Err(Failure::usage(
                 "scenario_needs_hosts",
                 "The scenario needs fewer machines",

@@ -23,6 +23,7 @@ use super::state::SimulatorAt;
 use crate::args::{ClockChoice, HostMode, MachineClass};
 use crate::client::{chain, install_cryptography};
 use crate::failure::{Exit, Failure};
+use crate::hosts::Lost;
 
 const COMMAND: &str = "maas-sim";
 /// A region with nothing to do ends by itself after this many seconds.
@@ -48,8 +49,8 @@ pub struct Plan<'a> {
     pub hosts: HostMode,
     /// How many of the named ones boot a whole system.
     pub real_hosts: usize,
-    /// Names of those that lose the fabric.
-    pub lose_fabric: Vec<&'a str>,
+    /// What their hosts lose.
+    pub lost: Vec<Lost>,
     /// Where their root folders are.
     pub hosts_dir: PathBuf,
     /// The clock shared with the control plane.
@@ -253,8 +254,8 @@ fn spawn(plan: &Plan<'_>) -> Result<Child, Failure> {
     if plan.real_hosts > 0 {
         command.args(["--real-hosts", &plan.real_hosts.to_string()]);
     }
-    if !plan.lose_fabric.is_empty() {
-        command.args(["--lose-fabric", &plan.lose_fabric.join(",")]);
+    for lost in &plan.lost {
+        command.args(["--lose", &lost.to_string()]);
     }
     if let Some(faults) = &plan.faults {
         command.arg("--faults").arg(faults);

@@ -15,7 +15,7 @@ use super::simulator::{Plan, Simulator};
 use super::state::{Asked, Folder, LabState};
 use crate::args::{ClockChoice, HostMode, LabArgs, MachineClass, Speed};
 use crate::failure::Failure;
-use crate::hosts::PROCESS_HOSTS;
+use crate::hosts::{Lost, PROCESS_HOSTS};
 use crate::serve::of_store;
 use crate::terminal::Terminal;
 
@@ -123,7 +123,7 @@ impl Stage {
             class,
             hosts,
             real_hosts: asked.real_hosts,
-            lose_fabric: lose_fabric(scenario, names),
+            lost: lost(scenario, names),
             hosts_dir: folder.join("hosts"),
             clock,
             faults: Some(faults),
@@ -195,9 +195,10 @@ impl Stage {
     }
 }
 
-fn lose_fabric<'a>(scenario: &Scenario, names: &[&'a str]) -> Vec<&'a str> {
-    let lost = |index| scenario.loses_fabric.is_some_and(|which| which.holds(index));
-    names.iter().enumerate().filter(|(index, _)| lost(*index)).map(|(_, name)| *name).collect()
+fn lost(scenario: &Scenario, names: &[&str]) -> Vec<Lost> {
+    let Some((loss, which)) = scenario.loses else { return Vec::new() };
+    let those = names.iter().enumerate().filter(|(index, _)| which.holds(*index));
+    those.map(|(_, name)| Lost { host: (*name).to_owned(), loss }).collect()
 }
 
 fn asked(args: &LabArgs) -> Asked {
