@@ -32,9 +32,7 @@ impl Standing {
     /// How the gates of one of them stand.
     pub(crate) fn view(&self, ctx: &Ctx, node: &NodeRecord) -> Vec<GateView> {
         let pins = self.wanted.get(&node.profile_id).map(Vec::as_slice).unwrap_or_default();
-        let patience = f64::from(ctx.settings.heartbeat_interval_seconds)
-            * MISSED_HEARTBEATS
-            * ctx.clock.factor();
+        let patience = patience(ctx);
         let heard = node.heartbeat_at.map(|at| ctx.now().seconds_since(at));
         let silent = heard.is_none_or(|seconds| seconds > patience);
         let said = self.said.get(&node.id);
@@ -51,4 +49,9 @@ impl Standing {
         };
         Gate::ALL.into_iter().filter_map(view).collect()
     }
+}
+
+/// Seconds of silence after which what an agent said is history.
+pub(crate) fn patience(ctx: &Ctx) -> f64 {
+    f64::from(ctx.settings.heartbeat_interval_seconds) * MISSED_HEARTBEATS * ctx.clock.factor()
 }

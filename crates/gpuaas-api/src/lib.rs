@@ -43,6 +43,7 @@ mod strict;
 mod stuck;
 mod task_keys;
 mod tasks;
+mod telemetry;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,11 +58,13 @@ use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
 use gpuaas_types::{IdSource, Timestamp};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
 pub use auth::{ensure_admin_token, propose_admin_token};
 use hub::TaskHub;
 use problem::{Answer, Refusal, problem};
 use refusals::Refusals;
+pub use telemetry::TelemetryLimits;
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
@@ -88,6 +91,10 @@ pub struct ApiSettings {
     pub poll_seconds: u32,
     /// The agent that new nodes get, and that others may be updated to.
     pub agent: Option<Artifact>,
+    /// Whether the hosts are simulated ones on this machine.
+    pub simulated_hosts: bool,
+    /// How long hosts are waited for when somebody reads their telemetry.
+    pub telemetry: TelemetryLimits,
 }
 
 impl Default for ApiSettings {
@@ -97,6 +104,8 @@ impl Default for ApiSettings {
             heartbeat_interval_seconds: 30,
             poll_seconds: 25,
             agent: None,
+            simulated_hosts: false,
+            telemetry: TelemetryLimits::default(),
         }
     }
 }
@@ -140,6 +149,7 @@ struct Inner {
     state: ApiState,
     hub: Arc<TaskHub>,
     refusals: Refusals,
+    telemetry_seats: Semaphore,
 }
 
 /// What every handler gets.
@@ -171,6 +181,10 @@ impl Ctx {
 
     fn refusals(&self) -> &Refusals {
         &self.0.refusals
+    }
+
+    fn telemetry_seats(&self) -> &Semaphore {
+        &self.0.telemetry_seats
     }
 
     fn wake_engine(&self) {
@@ -223,7 +237,9 @@ pub struct Faces {
 pub fn faces(state: ApiState) -> Faces {
     let hub = TaskHub::start(&state.store, &state.clock);
     let apart = matches!(state.nodes, NodeAccess::Certificates(_));
-    let ctx = Ctx(Arc::new(Inner { state, hub, refusals: Refusals::default() }));
+    let telemetry_seats = Semaphore::new(telemetry::SEATS);
+    let refusals = Refusals::default();
+    let ctx = Ctx(Arc::new(Inner { state, hub, refusals, telemetry_seats }));
     let face = |router: Router<Ctx>| {
         router
             .fallback(not_found)
@@ -261,6 +277,9 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes/{node}/explain", get(explain::explain))
         .route("/api/v1/nodes/{node}/certificates", get(certificates::list))
         .route("/api/v1/nodes/{node}/revoke-certificate", post(certificates::revoke))
+        .route("/api/v1/nodes/{node}/telemetry", get(telemetry::show))
+        .route("/api/v1/nodes/{node}/telemetry/", get(telemetry::read))
+        .route("/api/v1/nodes/{node}/telemetry/{*path}", get(telemetry::read))
         .route("/api/v1/runs/{run}", get(runs::show))
         .route("/api/v1/nodes/{node}/runs", post(leave::begin))
         .route("/api/v1/nodes/{node}/tasks", post(tasks::give).get(tasks::list))

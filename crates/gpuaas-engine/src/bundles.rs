@@ -121,7 +121,7 @@ pub async fn trusted(store: &Store) -> Result<Vec<TrustedKey>, StoreError> {
 ///
 /// # Errors
 /// See [`CatalogError`].
-pub(crate) async fn pins(
+pub async fn pins(
     store: &Store,
     catalog: &BundleCatalog,
     revision: &ProfileRevision,

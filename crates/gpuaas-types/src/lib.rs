@@ -14,6 +14,7 @@ pub mod problem;
 pub mod scripts;
 pub mod spec;
 pub mod task;
+pub mod telemetry;
 pub mod time;
 
 pub use ids::{

@@ -218,6 +218,7 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
         NodeCommand::Tasks(args) => node_task::list(&args, terminal).await,
         NodeCommand::RevokeCertificate(args) => certificates::revoke(&args, terminal).await,
         NodeCommand::Certificates(args) => certificates::show(&args, terminal).await,
+        NodeCommand::Telemetry(args) => telemetry::look(&args, terminal).await,
         NodeCommand::ConvergeTelemetry(args) => telemetry::run(&args, terminal).await,
         NodeCommand::Show(args) => {
             let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::ServeArgs;
+use crate::args::{ClockChoice, ServeArgs};
 use crate::clock::SharedClock;
 use crate::failure::Failure;
 use crate::signals;
@@ -302,12 +302,15 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     let stop = signals::stop()?;
     let data = args.data.clone();
     let nodes = args.node_face();
+    // A clock that is not the wall's is a simulator's, whose hosts have made-up addresses.
+    let simulated_hosts = args.clock != ClockChoice::Real;
     let handle = start(ServeOptions {
         nodes,
         database: args.database,
         advertise: args.advertise,
         agent_binary: args.agent_binary,
         clock: SharedClock::choose(args.clock),
+        settings: ApiSettings { simulated_hosts, ..ApiSettings::default() },
         ..ServeOptions::new(args.listen, args.data)
     })
     .await?;

@@ -386,6 +386,9 @@ const ENDPOINTS: &[(&str, &str, Opens)] = &[
     ("GET", "/api/v1/nodes/{node}/explain", Admin),
     ("GET", "/api/v1/nodes/{node}/certificates", Admin),
     ("POST", "/api/v1/nodes/{node}/revoke-certificate", Admin),
+    ("GET", "/api/v1/nodes/{node}/telemetry", Admin),
+    ("GET", "/api/v1/nodes/{node}/telemetry/", Admin),
+    ("GET", "/api/v1/nodes/{node}/telemetry/{*path}", Admin),
     ("GET", "/api/v1/runs/{run}", Admin),
     ("POST", "/api/v1/nodes/{node}/runs", Admin),
     ("POST", "/api/v1/runs/{run}/resume", Admin),
@@ -480,4 +483,5 @@ fn filled(path: &str, run: RunId) -> String {
         .replace("{name}", "lab")
         .replace("{bundle}", "x@1.0.0")
         .replace("{batch}", "x")
+        .replace("{*path}", "api/v1/info")
 }

@@ -13,4 +13,5 @@ mod nodes;
 mod operators;
 mod rig;
 mod tasks;
+mod telemetry;
 mod tls;

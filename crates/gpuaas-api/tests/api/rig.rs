@@ -127,17 +127,24 @@ pub(crate) struct Rig {
     _folder: TempDir,
 }
 
+/// Where clocks stand at first.
+pub(crate) const BEGIN: i64 = 1_795_190_400_000_000;
 pub(crate) const KEY: &str = "consumer:token:verysecret";
 pub(crate) const VERSION: &str = r#"{"capabilities":[],"version":"3.7.3","subversion":""}"#;
 pub(crate) const ADMIN: &str = r#"{"username":"admin","is_superuser":true,"email":"a@b"}"#;
 
 impl Rig {
     pub(crate) async fn new() -> Self {
-        Self::made(NodeAccess::StandIns, 1_795_190_400_000_000).await
+        Self::made(NodeAccess::StandIns, BEGIN).await
     }
 
     /// One whose clock stands at `begin`.
     pub(crate) async fn made(access: NodeAccess, begin: i64) -> Self {
+        Self::set(access, begin, ApiSettings::default()).await
+    }
+
+    /// One with other settings.
+    pub(crate) async fn set(access: NodeAccess, begin: i64, settings: ApiSettings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("gpuaas.db");
         let store =
@@ -173,7 +180,7 @@ impl Rig {
                 counter.fetch_add(1, Ordering::SeqCst);
             }),
             nodes: access,
-            settings: ApiSettings::default(),
+            settings,
         });
         let (router, nodes) = (faces.operators, faces.nodes);
         Self {

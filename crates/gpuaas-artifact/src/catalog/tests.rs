@@ -169,6 +169,27 @@ fn a_signature_that_does_not_count_any_more_stops_a_delivery() {
 }
 
 #[test]
+fn what_a_gate_asks_follows_the_inputs_down_to_what_is_required() {
+    let shop = Shop::open();
+    let pins = shop.catalog.pins("h200-slice-vm@1.0.0").unwrap();
+    let asked = |pairs: &[(&str, &str)]| {
+        let checks = shop.catalog.gate_checks(&pins, &inputs(pairs), Gate::Telemetry).unwrap();
+        checks
+            .into_iter()
+            .filter_map(|check| match check {
+                HostCheck::HttpAnswers { port, .. } => Some(port),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&[]), [19998, 19999]);
+    let listen = ("netdata_edge_listen", "0.0.0.0:29999");
+    assert_eq!(asked(&[("netdata_edge_port", "29999"), listen]), [19998, 29999]);
+    assert!(asked(&[("enable_netdata", "0")]).is_empty());
+    assert!(shop.catalog.gate_checks(&[], &Inputs::new(), Gate::Telemetry).unwrap().is_empty());
+}
+
+#[test]
 fn what_no_build_would_write_is_refused() {
     assert_eq!(code(CheckedBundle::read(b"no tar")), "bundle_malformed");
     let script = b"#!/bin/sh\ntrue\n".to_vec();

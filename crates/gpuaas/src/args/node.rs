@@ -36,6 +36,8 @@ pub enum NodeCommand {
     RevokeCertificate(RevokeCertificateArgs),
     /// Show the certificates that a node was given.
     Certificates(ShowArgs),
+    /// Look at a node's telemetry from the control plane, and say where a fault of it is.
+    Telemetry(ShowArgs),
     /// Repair a host's telemetry edge in place, over ssh.
     ConvergeTelemetry(ConvergeTelemetryArgs),
 }

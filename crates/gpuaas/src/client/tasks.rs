@@ -1,7 +1,8 @@
-//! Tasks of nodes.
+//! Tasks of nodes, and their telemetry.
 
 use gpuaas_types::api::List;
 use gpuaas_types::task::{TaskRequest, TaskView};
+use gpuaas_types::telemetry::TelemetryReport;
 
 use super::ApiClient;
 use crate::failure::Failure;
@@ -30,6 +31,14 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn tasks(&self, node: &str) -> Result<List<TaskView>, Failure> {
         self.get(&["nodes", node, "tasks"]).await
+    }
+
+    /// `GET /api/v1/nodes/KEY/telemetry`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn telemetry(&self, node: &str) -> Result<TelemetryReport, Failure> {
+        self.get(&["nodes", node, "telemetry"]).await
     }
 
     /// `GET /api/v1/tasks/ID`.

@@ -5,6 +5,8 @@
 //! cannot differ. `converge.sh` around them names what is wrong before, and looks at the effects
 //! afterwards. Nothing stays on the host but what the bundle would have left.
 
+mod look;
+
 use std::fmt::Write as _;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -19,6 +21,8 @@ use crate::args::ConvergeTelemetryArgs;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::terminal::Terminal;
+
+pub use look::run as look;
 
 macro_rules! bundled {
     ($($path:literal),+ $(,)?) => {

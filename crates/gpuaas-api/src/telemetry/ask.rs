@@ -1,0 +1,130 @@
+//! One bounded GET of a host: no pool, no proxy of the environment, no redirect that is followed,
+//! no credential.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddrV4};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{ACCEPT, HOST, SERVER, USER_AGENT};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::TelemetryLimits;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// No connection, and nobody refused one.
+    Unreachable(String),
+    /// The host refuses connections to this port.
+    Refused,
+    /// Connected, and nothing was said in time.
+    Silent(Duration),
+    /// What was said is not HTTP, or broke off.
+    Garbled(String),
+    /// More bytes than the limit.
+    TooLarge {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(why) => write!(f, "no connection: {why}"),
+            Self::Refused => f.write_str("connection refused"),
+            Self::Silent(limit) => write!(f, "no whole answer in {:.1} s", limit.as_secs_f64()),
+            Self::Garbled(why) => write!(f, "no answer that is HTTP: {why}"),
+            Self::TooLarge { limit } => write!(f, "more than {limit} bytes"),
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// The address of this host that was asked from.
+    pub(crate) from: Option<IpAddr>,
+}
+
+impl Heard {
+    /// As evidence.
+    pub(crate) fn in_short(&self) -> String {
+        let status = self.status.as_u16();
+        match self.headers.get(SERVER).and_then(|value| value.to_str().ok()) {
+            Some(server) => {
+                let server: String = server.chars().take(60).collect();
+                format!("HTTP {status} from {server}")
+            }
+            None => format!("HTTP {status}"),
+        }
+    }
+}
+
+/// Connects.
+pub(crate) async fn connect(at: SocketAddrV4, limit: Duration) -> Result<TcpStream, Fault> {
+    match timeout(limit, TcpStream::connect(at)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Err(Fault::Refused),
+        Ok(Err(error)) => Err(Fault::Unreachable(error.to_string())),
+        Err(_) => {
+            let text = format!("none in {:.1} s", limit.as_secs_f64());
+            Err(Fault::Unreachable(text))
+        }
+    }
+}
+
+/// Asks for a path, within `limit` and for at most `bytes` of a body.
+pub(crate) async fn get(
+    at: SocketAddrV4,
+    path: &str,
+    accept: Option<&HeaderValue>,
+    limits: TelemetryLimits,
+    limit: Duration,
+    bytes: usize,
+) -> Result<Heard, Fault> {
+    let stream = connect(at, limits.connect).await?;
+    let from = stream.local_addr().ok().map(|address| address.ip());
+    let mut request = Request::get(path)
+        .header(HOST, at.to_string())
+        .header(USER_AGENT, concat!("gpuaas/", env!("CARGO_PKG_VERSION")));
+    if let Some(accept) = accept {
+        request = request.header(ACCEPT, accept);
+    }
+    let request = request.body(Body::empty()).map_err(|error| Fault::Garbled(error.to_string()))?;
+    let asked = timeout(limit, exchange(stream, request, bytes)).await;
+    let heard = asked.map_err(|_| Fault::Silent(limit))??;
+    Ok(Heard { from, ..heard })
+}
+
+async fn exchange(stream: TcpStream, request: Request<Body>, bytes: usize) -> Result<Heard, Fault> {
+    let garbled = |error: hyper::Error| {
+        let cause = std::error::Error::source(&error).and_then(|e| e.downcast_ref::<io::Error>());
+        Fault::Garbled(cause.map_or_else(|| error.to_string(), ToString::to_string))
+    };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(garbled)?;
+    // Ends with this set, whatever becomes of the request.
+    let mut driver = JoinSet::new();
+    driver.spawn(async move { connection.await.ok() });
+    let (head, mut body) = sender.send_request(request).await.map_err(garbled)?.into_parts();
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(garbled)?.into_data() else { continue };
+        if whole.len() + data.len() > bytes {
+            return Err(Fault::TooLarge { limit: bytes });
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(Heard { status: head.status, headers: head.headers, body: whole.into(), from: None })
+}

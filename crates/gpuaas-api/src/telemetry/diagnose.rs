@@ -1,0 +1,316 @@
+//! Where a fault of telemetry is, found by looking at the host from here, from the outside in:
+//! does it take connections, who answers, what does the edge say, is Netdata behind it.
+
+use std::time::Duration;
+
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, StatusCode};
+use gpuaas_types::telemetry::{TelemetryProbe, TelemetryReport, TelemetryVerdict as Verdict};
+use serde_json::Value;
+
+use super::ask::{self, Fault, Heard};
+use super::target::{HEALTH, Subject, Target};
+use super::{TelemetryLimits, is_netdata, paths};
+
+const DASHBOARD: &str = "/gpuaas/telemetry/netdata/";
+const INFO: &str = "/api/v1/info";
+/// Largest answer that a look reads, in bytes.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Something is wrong: where, and what was seen.
+struct Found(Verdict, String);
+
+struct Look<'a> {
+    target: &'a Target,
+    limits: TelemetryLimits,
+    probes: Vec<TelemetryProbe>,
+}
+
+/// Looks at the host.
+pub(super) async fn diagnose(subject: &Subject, limits: TelemetryLimits) -> TelemetryReport {
+    let mut probes = subject.known.clone();
+    let found = match &subject.target {
+        Some(target) => {
+            let mut look = Look { target, limits, probes: Vec::new() };
+            let found = look.all().await.err();
+            probes.append(&mut look.probes);
+            found
+        }
+        None if subject.simulated => Some(Found(
+            Verdict::TelemetrySimulated,
+            "the hosts of this control plane are simulated, and this one has no address".to_owned(),
+        )),
+        None => Some(Found(
+            Verdict::TelemetryNoAddress,
+            "neither MAAS nor the agent names an address of the host".to_owned(),
+        )),
+    };
+    let (verdict, text) = match found {
+        None => (Verdict::Ok, "the edge works, and Netdata behind it".to_owned()),
+        Some(Found(
+            verdict @ (Verdict::TelemetrySimulated | Verdict::TelemetryNoAddress),
+            text,
+        )) => (verdict, text),
+        Some(Found(_, text)) if !subject.expected => {
+            let text = format!("no bundle of the node asks for telemetry, and {text}");
+            (Verdict::TelemetryNotExpected, text)
+        }
+        Some(Found(verdict, text)) => (verdict, text),
+    };
+    let from = look_from(&probes);
+    TelemetryReport {
+        node_id: subject.node.id,
+        hostname: subject.node.hostname.clone(),
+        expected: subject.expected,
+        address: subject.target.as_ref().map(|target| target.at.to_string()),
+        address_from: subject.target.as_ref().map(|target| target.from.clone()),
+        probes,
+        gate: subject.gate.clone(),
+        verdict,
+        text,
+        next_action: next_action(verdict, subject, from.as_deref()),
+    }
+}
+
+/// What the agent says, as the end of a sentence.
+pub(super) fn evidence(report: &TelemetryReport) -> String {
+    match &report.gate {
+        None => "the agent never spoke of telemetry".to_owned(),
+        Some(gate) if gate.open => {
+            format!("the agent said {:.0} s ago that telemetry is open", gate.age_seconds)
+        }
+        Some(gate) => {
+            let red: Vec<String> = gate
+                .failing
+                .iter()
+                .map(|check| format!("{} ({})", check.name, check.seen))
+                .collect();
+            let (age, red) = (gate.age_seconds, red.join(", "));
+            format!("the agent said {age:.0} s ago that telemetry is shut: {red}")
+        }
+    }
+}
+
+impl Look<'_> {
+    async fn all(&mut self) -> Result<(), Found> {
+        self.connect().await?;
+        self.health().await?;
+        self.dashboard().await?;
+        self.netdata().await
+    }
+
+    fn note(&mut self, name: &str, passed: bool, expected: &str, seen: impl Into<String>) {
+        let (name, expected) = (name.to_owned(), expected.to_owned());
+        self.probes.push(TelemetryProbe { name, passed, expected, seen: seen.into() });
+    }
+
+    async fn get(&self, path: &str) -> Result<Heard, Fault> {
+        let limit: Duration = self.limits.look;
+        ask::get(self.target.at, path, None, self.limits, limit, MOST_BYTES).await
+    }
+
+    async fn connect(&mut self) -> Result<(), Found> {
+        let at = self.target.at;
+        let expected = "a connection";
+        match ask::connect(at, self.limits.connect).await {
+            Ok(stream) => {
+                let from = stream.local_addr().map(|a| a.ip().to_string()).unwrap_or_default();
+                self.note("connect", true, expected, format!("one, from {from}"));
+                Ok(())
+            }
+            Err(fault) => {
+                self.note("connect", false, expected, fault.to_string());
+                Err(self.no_answer(&fault))
+            }
+        }
+    }
+
+    fn no_answer(&self, fault: &Fault) -> Found {
+        let at = self.target.at;
+        match fault {
+            Fault::Unreachable(why) => {
+                Found(Verdict::NodeUnreachable, format!("{} cannot be reached: {why}", at.ip()))
+            }
+            Fault::Refused => Found(
+                Verdict::TelemetryEdgeDown,
+                format!("{} answers, and nothing listens on port {}", at.ip(), at.port()),
+            ),
+            Fault::Silent(_) | Fault::Garbled(_) | Fault::TooLarge { .. } => {
+                Found(Verdict::TelemetryEdgeSilent, format!("{at} takes connections, and: {fault}"))
+            }
+        }
+    }
+
+    /// What an answer that is not the wanted one tells of the edge.
+    fn judged(&self, path: &str, heard: &Heard) -> Option<Found> {
+        let at = self.target.at;
+        let seen = heard.in_short();
+        match heard.status {
+            StatusCode::FORBIDDEN => {
+                let from = heard.from.map_or_else(String::new, |ip| format!(" ({ip})"));
+                let text = format!("{at} does not let the control plane{from} read: {seen}");
+                Some(Found(Verdict::TelemetryEdgeRefuses, text))
+            }
+            StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => {
+                let text = format!("the edge on {at} answers, and Netdata behind it does not");
+                Some(Found(Verdict::TelemetryBackendDown, format!("{text}: {path}: {seen}")))
+            }
+            _ => None,
+        }
+    }
+
+    async fn health(&mut self) -> Result<(), Found> {
+        let expected = "200, Netdata's version through nginx";
+        let heard = match self.get(HEALTH).await {
+            Ok(heard) => heard,
+            Err(fault) => {
+                self.note("health", false, expected, fault.to_string());
+                return Err(self.no_answer(&fault));
+            }
+        };
+        let seen = heard.in_short();
+        let good = heard.status == StatusCode::OK
+            && version(&heard).is_some()
+            && !is_netdata(&heard.headers);
+        self.note("health", good, expected, &seen);
+        if good {
+            return Ok(());
+        }
+        if let Some(found) = self.judged(HEALTH, &heard).filter(|_| !is_netdata(&heard.headers)) {
+            return Err(found);
+        }
+        Err(self.listener(&seen).await)
+    }
+
+    /// Who it is, when it is not the edge.
+    async fn listener(&mut self, health: &str) -> Found {
+        let at = self.target.at;
+        let (who, seen) = match self.get(INFO).await {
+            Ok(heard) if version(&heard).is_some() => {
+                let version = version(&heard).unwrap_or_default();
+                ("Netdata itself", format!("Netdata {version}, with no edge before it"))
+            }
+            Ok(heard) => ("something else", format!("{INFO}: {}", heard.in_short())),
+            Err(fault) => ("something else", format!("{INFO}: {fault}")),
+        };
+        self.note("listener", false, "nginx, with the edge's site", seen);
+        let text = format!("{who} listens on {at}, where the edge belongs ({HEALTH}: {health})");
+        Found(Verdict::WrongListener, text)
+    }
+
+    async fn dashboard(&mut self) -> Result<(), Found> {
+        let expected = "a redirect to a page that answers";
+        let first = self.get(DASHBOARD).await;
+        let place = first.as_ref().ok().and_then(|heard| self.redirect(&heard.headers));
+        let (path, last) = match place {
+            Some(place) => (place.clone(), self.get(&place).await),
+            None => (DASHBOARD.to_owned(), first),
+        };
+        let found = match last {
+            Ok(heard) if heard.status == StatusCode::OK && path != DASHBOARD => {
+                self.note("dashboard", true, expected, format!("{path}: {}", heard.in_short()));
+                return Ok(());
+            }
+            Ok(heard) => {
+                self.note("dashboard", false, expected, format!("{path}: {}", heard.in_short()));
+                let text = format!("the edge leads to no dashboard: {path}: {}", heard.in_short());
+                self.judged(&path, &heard).unwrap_or(Found(Verdict::TelemetryEdgeIncomplete, text))
+            }
+            Err(fault) => {
+                self.note("dashboard", false, expected, format!("{path}: {fault}"));
+                self.no_answer(&fault)
+            }
+        };
+        Err(found)
+    }
+
+    /// Where the edge leads to, below itself.
+    fn redirect(&self, headers: &HeaderMap) -> Option<String> {
+        let location = headers.get(LOCATION)?.to_str().ok()?;
+        let place = paths::below("", &DASHBOARD[1..], location, self.target.at).ok()?;
+        place.split('#').next().map(str::to_owned)
+    }
+
+    async fn netdata(&mut self) -> Result<(), Found> {
+        let expected = "Netdata's version";
+        let found = match self.get(INFO).await {
+            Ok(heard) => match version(&heard) {
+                Some(version) => {
+                    self.note("netdata", true, expected, version);
+                    return Ok(());
+                }
+                None => {
+                    let seen = heard.in_short();
+                    self.note("netdata", false, expected, &seen);
+                    let text = format!("the edge does not show {INFO}: {seen}");
+                    self.judged(INFO, &heard)
+                        .unwrap_or(Found(Verdict::TelemetryEdgeIncomplete, text))
+                }
+            },
+            Err(fault) => {
+                self.note("netdata", false, expected, fault.to_string());
+                self.no_answer(&fault)
+            }
+        };
+        Err(found)
+    }
+}
+
+/// The version that Netdata names in its `info`.
+fn version(heard: &Heard) -> Option<String> {
+    if heard.status != StatusCode::OK {
+        return None;
+    }
+    let info: Value = serde_json::from_slice(&heard.body).ok()?;
+    let version = info.get("version")?.as_str()?;
+    Some(version.chars().filter(|c| !c.is_control()).take(60).collect())
+}
+
+/// The address of ours that a host sees.
+fn look_from(probes: &[TelemetryProbe]) -> Option<String> {
+    let connect = probes.iter().find(|probe| probe.name == "connect" && probe.passed)?;
+    connect.seen.strip_prefix("one, from ").map(str::to_owned)
+}
+
+fn next_action(verdict: Verdict, subject: &Subject, from: Option<&str>) -> String {
+    let Subject { node, target, user, gate, .. } = subject;
+    let name = &node.hostname;
+    let host = target.as_ref().map_or_else(|| name.clone(), |target| target.at.ip().to_string());
+    let converge = format!("gpuaas node converge-telemetry --host {host} --user {user}");
+    let sees_it = subject.agent_lives && gate.as_ref().is_some_and(|gate| gate.open);
+    match verdict {
+        Verdict::Ok => "nothing to do".to_owned(),
+        Verdict::TelemetryNoAddress => format!(
+            "give the interface that the machine boots from an address in MAAS; gpuaas explain \
+             {name} says how far the node is"
+        ),
+        Verdict::TelemetrySimulated => "nothing to do: there is no edge to reach".to_owned(),
+        Verdict::TelemetryNotExpected => format!(
+            "name a site bundle with telemetry in the node's profile, such as h200-ib@1.0.0, with \
+             enable_netdata=1; or set it up on this host: {converge} --allow NETWORK"
+        ),
+        Verdict::NodeUnreachable if subject.agent_lives => format!(
+            "the agent of {name} lives: look for the route or the firewall between the control \
+             plane and {host}"
+        ),
+        Verdict::NodeUnreachable => {
+            format!("the agent is silent, too: gpuaas explain {name}, then the host's console")
+        }
+        Verdict::TelemetryEdgeDown if sees_it => format!(
+            "the agent sees the edge answer on the host: look for a firewall that refuses, or for \
+             another host at {host}"
+        ),
+        Verdict::TelemetryEdgeRefuses => format!(
+            "add {}/32 to the input telemetry_allow of the profile, for its next hosts; for this \
+             one: {converge} --allow NETWORKS, with that among them",
+            from.unwrap_or("ADDRESS")
+        ),
+        Verdict::TelemetryEdgeDown
+        | Verdict::TelemetryEdgeSilent
+        | Verdict::TelemetryBackendDown
+        | Verdict::WrongListener
+        | Verdict::TelemetryEdgeIncomplete => converge,
+    }
+}
