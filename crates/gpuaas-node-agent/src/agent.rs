@@ -101,6 +101,8 @@ pub(crate) struct Agent {
     started_monotonic: f64,
     /// A heartbeat was accepted; wakes the task loop where polls are not held.
     accepted: Notify,
+    /// A task changed the host; wakes whoever looks at its gates.
+    changed: Notify,
     /// The first heartbeat was accepted.
     lives: CancellationToken,
     /// Whose tasks are carried out.
@@ -137,6 +139,7 @@ pub async fn run(
         started_at,
         started_monotonic,
         accepted: Notify::new(),
+        changed: Notify::new(),
         lives: CancellationToken::new(),
         keys: Mutex::default(),
         journal,
@@ -351,7 +354,8 @@ impl Agent {
         }
     }
 
-    /// Says what the gates of the host are: at once, whenever that changes, and now and then.
+    /// Says what the gates of the host are: at once, whenever that changes, and now and then. A task
+    /// that changed something has them looked at without delay.
     async fn gates(&self) {
         self.lives.cancelled().await;
         let mut said: Option<(Vec<GateReport>, f64)> = None;
@@ -374,7 +378,10 @@ impl Agent {
                 backoff.reset();
                 said = Some((gates, now));
             }
-            self.clock.sleep(GATES_SECONDS).await;
+            tokio::select! {
+                () = self.clock.sleep(GATES_SECONDS) => {}
+                () = self.changed.notified() => {}
+            }
         }
     }
 
@@ -396,6 +403,9 @@ impl Agent {
             },
             Err(fault) => refused(fault.code(), &fault.to_string()),
         };
+        if !result.changes.is_empty() {
+            self.changed.notify_one();
+        }
         self.hand_in(task.id, &result).await;
     }
 
