@@ -6,10 +6,12 @@
 # every daemon as the distribution has them. Its disk is an overlay in FOLDER, so it outlives a
 # reboot; the network is its own, with links that lead nowhere. What a container cannot have is
 # played: PCI, InfiniBand and the IOMMU are a tree of the bundles' fixture, the kernel's arguments a
-# file. DATASOURCE is what curtin leaves for cloud-init. All mounts are in a namespace of their own.
+# file. DATASOURCE is what curtin leaves for cloud-init. All mounts and processes are in namespaces
+# of their own, so whoever kills this one ends everything in it.
 set -euo pipefail
 if [[ ${GPUAAS_MACHINE_MOUNTS:-} != own ]]; then
-    GPUAAS_MACHINE_MOUNTS=own exec unshare --mount --propagation private -- "$0" "$@"
+    GPUAAS_MACHINE_MOUNTS=own exec unshare --mount --propagation private --pid --fork --kill-child \
+        --mount-proc -- "$0" "$@"
 fi
 here=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
 folder=$(realpath -- "$1") rootfs=$(realpath -- "$2") name=$3 datasource=$(realpath -- "$4")

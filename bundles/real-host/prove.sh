@@ -10,15 +10,15 @@ bundles=/usr/local/share/gpuaas/site-bootstrap
 
 finish() {
     if [[ -n ${machine:-} ]]; then
-        kill "$machine" 2>/dev/null || true
+        kill -KILL "$machine" 2>/dev/null || true
         wait "$machine" 2>/dev/null || true
     fi
     rm -rf -- "$work"
 }
 trap finish EXIT
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
-# The host's first process is the one child of nspawn, which machine.sh has become.
-inside() { nsenter --target "$(pgrep -P "$machine" | head -n 1)" --all -- "$@"; }
+# The host's first process is the one child of nspawn, and that is the one child of machine.sh.
+inside() { nsenter --target "$(pgrep -P "$(pgrep -P "$machine")" | head -n 1)" --all -- "$@"; }
 # soon SECONDS COMMAND...
 soon() {
     local left

@@ -8,7 +8,8 @@
 //! else's is reached.
 //!
 //! Power is cut by killing the host's first process: the kernel ends everything inside with it, as
-//! in a machine. Killing nspawn is not enough, its guest would live on.
+//! in a machine. nspawn is the first process of a namespace itself, so when the simulator is killed
+//! and the keeper of `process.rs` ends what it left, no guest lives on.
 
 use std::fs;
 use std::io;
@@ -240,18 +241,22 @@ async fn leader(nspawn: &mut Child) -> io::Result<u32> {
         if let Some(status) = nspawn.try_wait()? {
             return Err(io::Error::other(format!("it ended with {status}; see console.log")));
         }
-        let pid = nspawn.id().unwrap_or_default();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        for child in children.unwrap_or_default().split_ascii_whitespace() {
+        // The machine's script has one child, nspawn, and that has the host.
+        for child in children(nspawn.id().unwrap_or_default()).into_iter().flat_map(children) {
             let is_init = fs::read_to_string(format!("/proc/{child}/comm"))
                 .is_ok_and(|name| name.trim() == "systemd");
             let apart = fs::read_link(format!("/proc/{child}/ns/net")).is_ok_and(|net| net != own);
-            if let (true, true, Ok(pid)) = (is_init, apart, child.parse()) {
-                return Ok(pid);
+            if is_init && apart {
+                return Ok(child);
             }
         }
     }
     Err(io::Error::other("its systemd did not start; see console.log"))
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// Listening sockets in the network of process `pid`. The thread that enters that network ends with
