@@ -14,6 +14,7 @@ mod graph;
 mod house;
 mod lab;
 mod lint;
+mod making;
 mod metadata;
 mod postgres;
 mod proc;

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::{postgres, proc};
 
-struct Tool {
+pub(crate) struct Tool {
     /// What the notes call it.
     name: &'static str,
     /// The Debian and Ubuntu package that brings it.
@@ -67,21 +67,41 @@ const TOOLS: [Tool; 14] = [
 ];
 
 /// What the emulated machine needs (`cargo xtask vm`).
-const MACHINE: [Tool; 3] = [
+pub(crate) const MACHINE: &[Tool] = &[
     plain("qemu-system-x86_64", "qemu-system-x86", || proc::find("qemu-system-x86_64").is_some()),
     plain("mmdebstrap", "mmdebstrap", || proc::find("mmdebstrap").is_some()),
     plain("mkfs.ext4", "e2fsprogs", || proc::find("mkfs.ext4").is_some()),
 ];
 
-/// Installs what the emulated machine needs, as far as this user and this machine allow; returns
-/// name and package of what is missing afterwards.
-pub(crate) fn machine() -> Vec<(&'static str, &'static str)> {
-    let missing: Vec<&Tool> = MACHINE.iter().filter(|tool| !(tool.present)()).collect();
+/// What real hosts need (`cargo xtask real-host`).
+pub(crate) const REAL_HOST: &[Tool] = &[
+    plain("systemd-nspawn", "systemd-container", || proc::find("systemd-nspawn").is_some()),
+    plain("mmdebstrap", "mmdebstrap", || proc::find("mmdebstrap").is_some()),
+    plain("mkfs.ext4", "e2fsprogs", || proc::find("mkfs.ext4").is_some()),
+    plain("unshare", "util-linux", || proc::find("unshare").is_some()),
+];
+
+/// Installs what `tools` lack, as far as this user and this machine allow.
+///
+/// # Errors
+/// What is missing afterwards, and how to get it.
+pub(crate) fn have(tools: &[Tool]) -> Result<(), String> {
+    let missing: Vec<&Tool> = tools.iter().filter(|tool| !(tool.present)()).collect();
     if !missing.is_empty() && proc::find("apt-get").is_some() && is_root() {
         Apt::default().install(&missing);
     }
-    let absent = missing.into_iter().filter(|tool| !(tool.present)());
-    absent.map(|tool| (tool.name, tool.package)).collect()
+    let absent: Vec<&Tool> = missing.into_iter().filter(|tool| !(tool.present)()).collect();
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let list = |field: fn(&Tool) -> &str, between: &str| {
+        absent.iter().map(|tool| field(tool)).collect::<Vec<_>>().join(between)
+    };
+    Err(format!(
+        "tool_missing: there is no {}; apt-get install {}",
+        list(|tool| tool.name, ", no "),
+        list(|tool| tool.package, " "),
+    ))
 }
 
 /// True for root, who may install packages and may not run a PostgreSQL server.

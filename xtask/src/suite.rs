@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
+use crate::making::Making;
 use crate::metadata::{Depth, Workspace};
-use crate::{Outcome, postgres, proc, setup, vm};
+use crate::{Outcome, postgres, proc, real_host, setup, vm};
 
 pub(crate) const HELP: &str = "\
 Set up what the tests need, then run the whole suite.
@@ -17,10 +18,11 @@ ARGS go to cargo-nextest, or to `cargo test` where nextest is missing; for examp
 What it sets up:
   packages    as root on Debian or Ubuntu, apt-get installs what is missing of postgresql,
               cloud-init (switched off for this machine's own boot), shellcheck,
-              python3-venv, curl, qemu-system-x86, mmdebstrap and a few more; otherwise one note names each tool that is absent,
-              and the tests that want it skip
-  machine     without ARGS and as root on Debian or Ubuntu, the system of the emulated machine
-              (cargo xtask vm), below the target folder, made while the tests are built
+              python3-venv, curl, qemu-system-x86, systemd-container, mmdebstrap and a few more;
+              otherwise one note names each tool that is absent, and the tests that want it skip
+  systems     without ARGS and as root on Debian or Ubuntu, the systems of the emulated machine
+              (cargo xtask vm) and of the real host (cargo xtask real-host), below the target
+              folder, some 1.3 GB, made while the tests are built
   PostgreSQL  a private one, gone afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
               your own, or pass --no-postgres to skip its tests
   recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; unset, the
@@ -35,16 +37,14 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let workspace = Workspace::load(Depth::Own)?;
     setup::ensure();
 
-    // Its test is in the suite as a whole.
-    let machine = rest.is_empty().then(|| vm::begin(&workspace));
+    // Their tests are in the suite as a whole.
+    let systems = if rest.is_empty() { begin_systems(&workspace) } else { Vec::new() };
 
     // The tests of `gpuaas` start the agent and the executable itself.
     let mut build = proc::cargo();
     build.args(["build", "--workspace", "--bins"]);
     let built = proc::status(build.current_dir(&workspace.root));
-    if let Some(machine) = machine {
-        machine.end();
-    }
+    systems.into_iter().for_each(Making::end);
     let built = built?;
     if !built.success() {
         return Ok(proc::exit_code(built));
@@ -70,6 +70,13 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         (true, false) => ExitCode::FAILURE,
         _ => proc::exit_code(status),
     })
+}
+
+fn begin_systems(workspace: &Workspace) -> Vec<Making> {
+    vec![
+        Making::begin("emulated machine", setup::MACHINE, vm::make_image(workspace)),
+        Making::begin("real host", setup::REAL_HOST, real_host::make_rootfs(workspace)),
+    ]
 }
 
 fn runner(nextest: bool) -> &'static [&'static str] {

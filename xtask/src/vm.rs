@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use crate::metadata::{Depth, Workspace};
 use crate::{Outcome, agent, proc, setup};
@@ -31,14 +31,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         [unknown, ..] => return Err(format!("there is no argument `{unknown}`; see --help")),
     };
     let workspace = Workspace::load(Depth::Own)?;
-    let missing = setup::machine();
-    if !missing.is_empty() {
-        return Err(format!(
-            "vm_tool_missing: there is no {}; apt-get install {}",
-            missing.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", no "),
-            missing.iter().map(|(_, package)| *package).collect::<Vec<_>>().join(" "),
-        ));
-    }
+    setup::have(setup::MACHINE)?;
     let made = proc::status(&mut make_image(&workspace))?;
     if !made.success() || image_only {
         return Ok(proc::exit_code(made));
@@ -72,39 +65,9 @@ fn image(workspace: &Workspace) -> PathBuf {
     workspace.target.join("vm/image")
 }
 
-fn make_image(workspace: &Workspace) -> Command {
+/// Makes the machine's system, unless it is there.
+pub(crate) fn make_image(workspace: &Workspace) -> Command {
     let mut make = Command::new(workspace.root.join("bundles/vm/make-image.sh"));
     make.arg(image(workspace));
     make
-}
-
-/// The image, made while something else is built.
-pub(crate) struct Making(Option<Child>);
-
-/// Begins to make the image where this machine can; its test skips where there is none.
-pub(crate) fn begin(workspace: &Workspace) -> Making {
-    if !setup::is_root() || !setup::machine().is_empty() {
-        return Making(None);
-    }
-    let mut make = make_image(workspace);
-    let child = make.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    Making(child.ok())
-}
-
-impl Making {
-    /// Waits for it, and says why where there is none.
-    pub(crate) fn end(self) {
-        let Some(child) = self.0 else { return };
-        match child.wait_with_output() {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                eprintln!(
-                    "note: no emulated machine; its test is skipped: {}",
-                    proc::tail(&said, 3)
-                );
-            }
-            Err(error) => eprintln!("note: no emulated machine; its test is skipped: {error}"),
-        }
-    }
 }

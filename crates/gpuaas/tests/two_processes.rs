@@ -1,188 +1,13 @@
 //! The operator's path: `gpuaas serve` and `gpuaas maas-sim` as separate processes, driven by the
 //! real executable only.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail it by panicking")]
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+mod rig;
 
 use serde_json::Value;
 
-const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The agent's executable, built where a test of this crate alone did not.
-fn agent() -> PathBuf {
-    let path = Path::new(GPUAAS).with_file_name("gpuaas-node-agent");
-    if !path.exists() {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "-p", "gpuaas-node-agent"]);
-        assert!(build.status().unwrap().success(), "the agent does not build");
-    }
-    assert!(path.exists(), "{} is missing", path.display());
-    path
-}
-
-fn gpuaas() -> Command {
-    let mut command = Command::new(GPUAAS);
-    for name in ["GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_TOKEN_FILE", "GPUAAS_DATABASE"] {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// A process that serves until it is dropped.
-struct Server {
-    child: Child,
-    /// Lines `NAME: VALUE` of its stdout.
-    said: Vec<(String, String)>,
-    stderr: PathBuf,
-}
-
-impl Server {
-    /// Starts it and waits for `count` lines on its stdout.
-    fn start(arguments: &[&str], stderr: PathBuf, count: usize) -> Self {
-        let mut child = gpuaas()
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(&stderr).unwrap())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = mpsc::channel();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            out.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
-        });
-        let mut server = Self { child, said: Vec::new(), stderr };
-        for _ in 0..count {
-            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-                panic!("{arguments:?} said too little: {}", server.log());
-            });
-            let (name, value) = line.split_once(": ").unwrap();
-            server.said.push((name.to_owned(), value.to_owned()));
-        }
-        server
-    }
-
-    fn value(&self, name: &str) -> &str {
-        let said = self.said.iter().find(|(known, _)| known == name);
-        said.map_or_else(|| panic!("no {name} in {:?}", self.said), |(_, value)| value)
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(&self.stderr).unwrap_or_default()
-    }
-
-    /// Asks it to stop and waits for the end.
-    fn stop(&mut self) -> std::process::ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        self.child.wait().unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-struct Rig {
-    dir: tempfile::TempDir,
-    sim: Server,
-    control_plane: Server,
-}
-
-impl Rig {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name);
-        let data = path("data");
-        let agent = agent();
-        let sim = Server::start(
-            &["maas-sim", "--listen", "127.0.0.1:0", "--machines", "3", "--class", "zero"],
-            path("sim.log"),
-            2,
-        );
-        let control_plane = Server::start(
-            &[
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--node-listen",
-                "127.0.0.1:0",
-                "--data",
-                data.to_str().unwrap(),
-                "--agent-binary",
-                agent.to_str().unwrap(),
-            ],
-            path("serve.log"),
-            2,
-        );
-        std::fs::write(path("maas.key"), sim.value("api-key")).unwrap();
-        std::fs::write(path("bad.key"), "a:b:c").unwrap();
-        std::fs::write(path("bmc.pass"), "secret\n").unwrap();
-        Self { dir, sim, control_plane }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    /// Runs one command line as an operator would.
-    fn run(&self, line: &str) -> Output {
-        gpuaas()
-            .args(line.split_whitespace())
-            .env("GPUAAS_SERVER", self.control_plane.value("listening"))
-            .env("GPUAAS_TOKEN_FILE", self.path("data/admin-token"))
-            .output()
-            .unwrap()
-    }
-
-    fn good(&self, line: &str) -> String {
-        let output = self.run(line);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{line}\n{stderr}\nserve: {}\nsim: {}",
-            self.control_plane.log(),
-            self.sim.log()
-        );
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.good(line)).unwrap()
-    }
-
-    /// Asserts that a line ends with `exit` and an error of `code`, and leaves stdout empty.
-    fn bad(&self, line: &str, exit: i32, code: &str) -> String {
-        let output = self.run(line);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(exit), "{line}\n{stderr}");
-        assert!(stderr.contains(&format!("error {code}: ")), "{line}\n{stderr}");
-        assert!(output.stdout.is_empty(), "{line}");
-        stderr
-    }
-
-    fn add_site(&self) {
-        let (url, key) = (self.sim.value("listening"), self.path("maas.key"));
-        self.good(&format!("site add lab --url {url} --api-key-file {key}"));
-    }
-
-    /// MAC and BMC address of a racked machine, from the table that the simulator prints.
-    fn machine(&self, name: &str) -> (String, String) {
-        let log = self.sim.log();
-        let line = log.lines().find(|line| line.starts_with(name)).unwrap();
-        let mut words = line.split_whitespace().skip(1).map(str::to_owned);
-        (words.next().unwrap(), words.next().unwrap())
-    }
-}
+use self::rig::{Rig, agent};
 
 #[test]
 fn a_machine_is_onboarded_by_the_five_commands() {
@@ -317,20 +142,13 @@ fn a_second_control_plane_keeps_off_the_store() {
 fn a_control_plane_keeps_its_token_over_a_restart() {
     let mut rig = Rig::start();
     rig.add_site();
-    let (data, agent) = (rig.path("data"), agent());
     let mode = |name: &str| {
         use std::os::unix::fs::PermissionsExt;
         std::fs::metadata(rig.path(name)).unwrap().permissions().mode() & 0o777
     };
     assert_eq!((mode("data"), mode("data/admin-token")), (0o700, 0o600));
-    rig.control_plane.stop();
-    let mut text = String::new();
-    std::fs::File::open(rig.path("data/admin-token")).unwrap().read_to_string(&mut text).unwrap();
-    let agent = agent.to_str().unwrap().to_owned();
-    let any = "127.0.0.1:0";
-    let addresses = ["serve", "--listen", any, "--node-listen", any];
-    let line = [&addresses[..], &["--data", &data, "--agent-binary", &agent]].concat();
-    rig.control_plane = Server::start(&line, rig.dir.path().join("again.log"), 1);
+    let text = std::fs::read_to_string(rig.path("data/admin-token")).unwrap();
+    rig.restart(&agent());
     assert!(rig.good(&format!("site list --token {}", text.trim())).contains("lab"));
     assert!(rig.good("site show lab -o yaml").contains("name: lab"));
 }

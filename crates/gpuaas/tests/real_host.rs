@@ -1,0 +1,195 @@
+//! What the agent does for its operator on a host with a real systemd, apt and dpkg.
+//!
+//! The system is made by `cargo xtask real-host --rootfs-only`, as root on Debian; without it the
+//! test says what is missing.
+
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail it by panicking")]
+
+mod rig;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use self::rig::{Rig, agent, gpuaas};
+
+/// Between two looks at a gate.
+const LOOK: Duration = Duration::from_millis(200);
+const LOOKS: u32 = 600;
+
+/// The host, from outside.
+struct Inside {
+    /// Its first process.
+    pid: String,
+}
+
+impl Inside {
+    /// Of the only host below `hosts`.
+    fn of(hosts: &Path) -> Self {
+        let folder = format!("--directory={}/", hosts.display());
+        let is_nspawn = |pid: &String| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).split('\0').any(|word| word.starts_with(&folder))
+        };
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().into_string().ok());
+        let nspawn = pids.filter(|name| name.parse::<u32>().is_ok()).find(is_nspawn).unwrap();
+        let children = fs::read_to_string(format!("/proc/{nspawn}/task/{nspawn}/children"));
+        let children = children.unwrap();
+        let is_systemd = |pid: &&str| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim() == "systemd"
+        };
+        let pid = children.split_whitespace().find(is_systemd).unwrap().to_owned();
+        Self { pid }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{path}", self.pid))
+    }
+
+    fn run(&self, line: &str) -> Output {
+        let mut command = Command::new("nsenter");
+        command.args(["--all", "--target", &self.pid, "--", "sh", "-euc", line]);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
+    }
+
+    fn good(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+}
+
+/// Whether something becomes true.
+fn soon(mut is_so: impl FnMut() -> bool) -> bool {
+    let (_never, pause) = mpsc::channel::<()>();
+    (0..LOOKS).any(|_| is_so() || pause.recv_timeout(LOOK).is_ok())
+}
+
+/// Waits until the slice gate of the node is as it is wanted.
+fn until_slices(rig: &Rig, open: bool) -> Value {
+    let mut slices = Value::Null;
+    let so = soon(|| {
+        let node = rig.json("node show j22u11 -o json");
+        let gates = node["gates"].as_array().cloned().unwrap_or_default();
+        slices = gates.into_iter().find(|g| g["gate"] == "slice_ready").unwrap_or_default();
+        slices["open"] == open
+    });
+    assert!(so, "{slices}\n{}", rig.sim.log());
+    slices
+}
+
+fn task(rig: &Rig, words: &str) -> Value {
+    let task = rig.json(&format!("node task j22u11 {words} --wait --timeout 300 -o json"));
+    assert_eq!(task["state"], "done", "{task}");
+    task["result"].clone()
+}
+
+/// What keeps this machine from having a real host, as the lab says it.
+fn missing() -> Option<String> {
+    // It looks for that before it finds that it can keep nothing there.
+    let line = ["lab", "--nodes", "1", "--real-hosts", "1", "--data", "/dev/null/lab"];
+    let output = gpuaas().args(line).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    said.lines().next().filter(|line| line.starts_with("error real_host_")).map(str::to_owned)
+}
+
+#[test]
+fn a_real_host_is_looked_after() {
+    if let Some(why) = missing() {
+        return println!("skipped: {why}");
+    }
+    let hosts = tempfile::tempdir().unwrap();
+    let folder = hosts.path().to_str().unwrap();
+    let mut rig = Rig::with(&["--real-hosts", "1", "--hosts-dir", folder]);
+    let (url, key) = (rig.sim.value("listening"), rig.path("maas.key"));
+    rig.good(&format!(
+        "site add lab --url {url} --api-key-file {key} \
+         --bundle-input h200-slice-vm.install_packages=0 \
+         --bundle-input h200-slice-vm.ovs_datapath=netdev"
+    ));
+    rig.good("profile add h200 --set site_bootstrap_bundle_ref=h200-slice-vm@1.0.0");
+    let (mac, _) = rig.machine("j22u11");
+    rig.good(&format!(
+        "node onboard j22u11 --site lab --profile h200 --mac {mac} --wait --timeout 300"
+    ));
+    until_slices(&rig, true);
+    let host = Inside::of(hosts.path());
+    services_are_stopped_and_brought_back(&rig, &host);
+    packages_are_updated(&rig, &host);
+    what_a_person_needs_is_collected(&rig);
+    another_agent_takes_the_place_of_the_one(&mut rig, &host);
+    // A region that is killed leaves no host behind.
+    drop(rig);
+    assert!(soon(|| !host.path("/").exists()), "its first process lives on: {}", host.pid);
+}
+
+fn services_are_stopped_and_brought_back(rig: &Rig, host: &Inside) {
+    let result = task(rig, "service stop dnsmasq.service");
+    assert_eq!(result["changes"][0]["what"], "dnsmasq.service", "{result}");
+    assert_eq!(host.run("systemctl is-active dnsmasq.service").status.code(), Some(3));
+    let gate = until_slices(rig, false);
+    assert_eq!(gate["failing"][0]["name"], "unit dnsmasq.service", "{gate}");
+    let result = task(rig, "repair-drift");
+    assert_eq!(result["changes"][0]["after"], "restarted", "{result}");
+    assert_eq!(host.good("systemctl is-active dnsmasq.service"), "active");
+    until_slices(rig, true);
+    let again = task(rig, "repair-drift");
+    assert_eq!(again["changes"], Value::Null, "nothing is left to repair: {again}");
+}
+
+/// A package in a folder of the host, in two versions; its own apt and dpkg do the rest.
+fn packages_are_updated(rig: &Rig, host: &Inside) {
+    host.good(
+        r#"mkdir -p /srv/repo /srv/probe/DEBIAN
+        for version in 1 2; do
+            printf 'Package: probe\nVersion: %s\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n' \
+                "$version" >/srv/probe/DEBIAN/control
+            dpkg-deb --build /srv/probe "/srv/repo/probe_$version.deb" >/dev/null
+        done
+        dpkg -i /srv/repo/probe_1.deb >/dev/null
+        cd /srv/repo
+        { dpkg-deb -f probe_2.deb
+          printf 'Filename: ./probe_2.deb\nSize: %s\nSHA256: %s\n' \
+              "$(stat -c %s probe_2.deb)" "$(sha256sum probe_2.deb | cut -d ' ' -f 1)"; } >Packages
+        rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
+        echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list"#,
+    );
+    let result = task(rig, "update-packages probe --refresh-lists");
+    assert_eq!(result["changes"][0]["after"], "2", "{result}");
+    assert_eq!(host.good("dpkg-query --show --showformat='${Version}' probe"), "2");
+}
+
+fn what_a_person_needs_is_collected(rig: &Rig) {
+    let save = rig.path("diagnostics.tar");
+    rig.good(&format!(
+        "node task j22u11 diagnostics --unit dnsmasq.service --save {save} --wait --timeout 300"
+    ));
+    let listed = Command::new("tar").args(["-tf", &save]).output().unwrap();
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(names.contains("dnsmasq.service"), "{names}");
+}
+
+/// The control plane comes back with another agent; systemd starts it in the place of the one.
+fn another_agent_takes_the_place_of_the_one(rig: &mut Rig, host: &Inside) {
+    let place = "/usr/local/bin/gpuaas-node-agent";
+    let before = host.good("systemctl show --property MainPID gpuaas-node-agent.service");
+    let other = rig.dir.path().join("gpuaas-node-agent");
+    let mut bytes = fs::read(agent()).unwrap();
+    bytes.extend_from_slice(b"other");
+    fs::write(&other, &bytes).unwrap();
+    fs::set_permissions(&other, fs::metadata(agent()).unwrap().permissions()).unwrap();
+    rig.restart(&other);
+    let result = task(rig, "agent-update");
+    assert!(result["message"].as_str().unwrap().starts_with("updated from "), "{result}");
+    assert!(fs::read(host.path(place)).unwrap() == bytes, "the other one is in its place");
+    let after = host.good("systemctl show --property MainPID gpuaas-node-agent.service");
+    assert_ne!(before, after);
+    assert_eq!(host.good("systemctl is-active gpuaas-node-agent.service"), "active");
+    let result = task(rig, "service restart dnsmasq.service");
+    assert_eq!(result["changes"][0]["what"], "dnsmasq.service", "the new one works: {result}");
+}

@@ -1,0 +1,194 @@
+//! `gpuaas serve` and `gpuaas maas-sim` as separate processes, and the command line that asks them.
+
+#![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "shared by several tests")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The agent's executable, built where a test of this crate alone did not.
+pub(crate) fn agent() -> PathBuf {
+    let path = Path::new(GPUAAS).with_file_name("gpuaas-node-agent");
+    if !path.exists() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "-p", "gpuaas-node-agent"]);
+        assert!(build.status().unwrap().success(), "the agent does not build");
+    }
+    assert!(path.exists(), "{} is missing", path.display());
+    path
+}
+
+/// The executable, which nothing of the environment tells where to ask.
+pub(crate) fn gpuaas() -> Command {
+    let mut command = Command::new(GPUAAS);
+    for name in ["GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_TOKEN_FILE", "GPUAAS_DATABASE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A process that serves until it is dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// Lines `NAME: VALUE` of its stdout.
+    said: Vec<(String, String)>,
+    stderr: PathBuf,
+}
+
+impl Server {
+    /// Starts it and waits until its stdout has a line `last: VALUE`.
+    pub(crate) fn start(arguments: &[&str], stderr: PathBuf, last: &str) -> Self {
+        let mut child = gpuaas()
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&stderr).unwrap())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = mpsc::channel();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            out.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        let mut server = Self { child, said: Vec::new(), stderr };
+        while server.said.last().is_none_or(|(name, _)| name != last) {
+            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+                panic!("{arguments:?} said too little: {}", server.log());
+            });
+            let (name, value) = line.split_once(": ").unwrap();
+            server.said.push((name.to_owned(), value.to_owned()));
+        }
+        server
+    }
+
+    /// What it said of `name`.
+    pub(crate) fn value(&self, name: &str) -> &str {
+        let said = self.said.iter().find(|(known, _)| known == name);
+        said.map_or_else(|| panic!("no {name} in {:?}", self.said), |(_, value)| value)
+    }
+
+    /// What it wrote to stderr.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// Asks it to stop and waits for the end.
+    pub(crate) fn stop(&mut self) -> std::process::ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A region and a control plane, both served.
+pub(crate) struct Rig {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) sim: Server,
+    pub(crate) control_plane: Server,
+}
+
+impl Rig {
+    /// Three machines without hardware, and a control plane for them.
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// The same, with more to say to the region.
+    pub(crate) fn with(region: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let zero = ["maas-sim", "--listen", "127.0.0.1:0", "--machines", "3", "--class", "zero"];
+        let sim = Server::start(&[&zero[..], region].concat(), path("sim.log"), "api-key");
+        let control_plane = serve(dir.path(), ANY, &agent(), "serve.log");
+        std::fs::write(path("maas.key"), sim.value("api-key")).unwrap();
+        std::fs::write(path("bad.key"), "a:b:c").unwrap();
+        std::fs::write(path("bmc.pass"), "secret\n").unwrap();
+        Self { dir, sim, control_plane }
+    }
+
+    /// Starts the control plane again, at the addresses that its nodes know, with another agent.
+    pub(crate) fn restart(&mut self, agent: &Path) {
+        let host = |url: &str| url.rsplit_once('/').map(|(_, host)| host.to_owned()).unwrap();
+        let addresses = ["listening", "nodes"].map(|name| host(self.control_plane.value(name)));
+        assert!(self.control_plane.stop().success(), "{}", self.control_plane.log());
+        let addresses = [addresses[0].as_str(), addresses[1].as_str()];
+        self.control_plane = serve(self.dir.path(), addresses, agent, "again.log");
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Runs one command line as an operator would.
+    pub(crate) fn run(&self, line: &str) -> Output {
+        gpuaas()
+            .args(line.split_whitespace())
+            .env("GPUAAS_SERVER", self.control_plane.value("listening"))
+            .env("GPUAAS_TOKEN_FILE", self.path("data/admin-token"))
+            .output()
+            .unwrap()
+    }
+
+    pub(crate) fn good(&self, line: &str) -> String {
+        let output = self.run(line);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{line}\n{stderr}\nserve: {}\nsim: {}",
+            self.control_plane.log(),
+            self.sim.log()
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.good(line)).unwrap()
+    }
+
+    /// Asserts that a line ends with `exit` and an error of `code`, and leaves stdout empty.
+    pub(crate) fn bad(&self, line: &str, exit: i32, code: &str) -> String {
+        let output = self.run(line);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(exit), "{line}\n{stderr}");
+        assert!(stderr.contains(&format!("error {code}: ")), "{line}\n{stderr}");
+        assert!(output.stdout.is_empty(), "{line}");
+        stderr
+    }
+
+    pub(crate) fn add_site(&self) {
+        let (url, key) = (self.sim.value("listening"), self.path("maas.key"));
+        self.good(&format!("site add lab --url {url} --api-key-file {key}"));
+    }
+
+    /// MAC and BMC address of a racked machine, from the table that the simulator prints.
+    pub(crate) fn machine(&self, name: &str) -> (String, String) {
+        let log = self.sim.log();
+        let line = log.lines().find(|line| line.starts_with(name)).unwrap();
+        let mut words = line.split_whitespace().skip(1).map(str::to_owned);
+        (words.next().unwrap(), words.next().unwrap())
+    }
+}
+
+/// Any free ports.
+const ANY: [&str; 2] = ["127.0.0.1:0"; 2];
+
+fn serve(dir: &Path, [listen, nodes]: [&str; 2], agent: &Path, log: &str) -> Server {
+    let (data, agent) = (dir.join("data"), agent.to_str().unwrap());
+    let line = ["serve", "--listen", listen, "--node-listen", nodes, "--agent-binary", agent];
+    let line = [&line[..], &["--data", data.to_str().unwrap()]].concat();
+    Server::start(&line, dir.join(log), "nodes")
+}
