@@ -11,6 +11,7 @@ mod checks;
 pub mod clock;
 pub mod config;
 mod enrollment;
+pub mod facts;
 mod files;
 pub mod identity;
 mod journal;

@@ -209,7 +209,7 @@ fn main() -> ExitCode {
             run(&config, &host(host_root, sysfs), under_systemd)
         }
         Command::Guard { state_dir, executable } => guard(&state_dir, &executable),
-        Command::Facts { root, sysfs, output: Output::Json } => facts(&host(root, sysfs)),
+        Command::Facts { root, sysfs, output: Output::Json } => facts(host(root, sysfs)),
         Command::Bundle(BundleCommand::Run(run)) => run_bundle(run),
         Command::Bundle(BundleCommand::Boot(args)) => boot(&args),
         Command::Bundle(BundleCommand::Unpack(unpack)) => unpack_bundle(&unpack),
@@ -383,8 +383,11 @@ fn host(root: PathBuf, sysfs: Option<PathBuf>) -> HostRoot {
     }
 }
 
-fn facts(root: &HostRoot) -> Result<(), Failure> {
-    say(&serde_json::to_string_pretty(&root.read()).map_err(io::Error::from)?)
+#[tokio::main(flavor = "current_thread")]
+async fn facts(root: HostRoot) -> Result<(), Failure> {
+    let host = Host::at(root, bundle::player(&std::env::vars().collect()));
+    let facts = gpuaas_node_agent::facts::whole(&host).await;
+    say(&serde_json::to_string_pretty(&facts).map_err(io::Error::from)?)
 }
 
 fn say(text: &str) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use host_facts::{HostFacts, HostRoot};
 use serde_json::Value;
 
 use crate::checks::{self, ask};
+use crate::facts;
 use crate::operate::{self, Ended, Work, Workplace};
 
 /// What the agent looks at.
@@ -34,7 +35,7 @@ impl Host {
         }
     }
 
-    /// Host facts as JSON.
+    /// Host facts as JSON, as far as they are in files: what gates need.
     pub async fn facts(&self) -> Value {
         match self {
             Self::Fixed(facts) => facts.as_ref().clone(),
@@ -96,7 +97,7 @@ pub(crate) async fn ended(host: &Host, place: &Workplace, spec: &TaskSpec) -> En
             return operate::ended(&work, operation).await;
         }
     }
-    let facts = host.facts().await;
+    let facts = facts::whole(host).await;
     findings.extend(validate(host, &facts, checks).await);
     let result = TaskResult { succeeded: true, findings, facts, ..TaskResult::default() };
     Ended { result, restart: false }

@@ -119,6 +119,7 @@ fn a_real_host_is_looked_after() {
     ));
     until_slices(&rig, true);
     let host = Inside::of(hosts.path());
+    facts_are_what_its_own_tools_say(&host);
     services_are_stopped_and_brought_back(&rig, &host);
     packages_are_updated(&rig, &host);
     what_a_person_needs_is_collected(&rig);
@@ -126,6 +127,28 @@ fn a_real_host_is_looked_after() {
     // A region that is killed leaves no host behind.
     drop(rig);
     assert!(soon(|| !host.path("/").exists()), "its first process lives on: {}", host.pid);
+}
+
+fn facts_are_what_its_own_tools_say(host: &Inside) {
+    let facts: Value =
+        serde_json::from_str(&host.good("/usr/local/bin/gpuaas-node-agent facts --root / -o json"))
+            .unwrap();
+    let list = |name: &str| facts[name].as_array().unwrap().clone();
+    let row =
+        |one: &Value, names: [&str; 2]| names.map(|name| one[name].as_str().unwrap()).join(" ");
+    let installed = host.good("dpkg-query --show --showformat='${Package} ${Version}\\n'");
+    let packages = list("packages");
+    for package in packages.iter().map(|package| row(package, ["name", "version"])) {
+        assert!(installed.lines().any(|line| line == package), "{package}");
+    }
+    let units = list("units");
+    for unit in units.iter().map(|unit| row(unit, ["name", "active"])) {
+        let name = unit.split(' ').next().unwrap();
+        let state = host.run(&format!("systemctl is-active {name}")).stdout;
+        assert_eq!(unit, format!("{name} {}", String::from_utf8(state).unwrap().trim()));
+    }
+    let told = |rows: &[Value], name: &str| rows.iter().any(|one| one["name"] == name);
+    assert!(told(&packages, "openvswitch-switch") && told(&units, "libvirtd.service"), "{facts}");
 }
 
 fn services_are_stopped_and_brought_back(rig: &Rig, host: &Inside) {

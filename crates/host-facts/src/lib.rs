@@ -1,28 +1,31 @@
 //! What a Linux host is, read from files below a root folder.
 //!
 //! Nothing here runs a program, follows a daemon or needs a privilege: `/proc`, `/sys` and `/etc`
-//! are read below [`HostRoot`], so a fixture tree, a simulated host and a real machine are read
+//! are read below [`HostRoot`] (what a driver or systemd has to be asked for is read from the answer
+//! that someone else got), so a fixture tree, a simulated host and a real machine are read
 //! by the same code. A file that is missing, unreadable, oversized or not what it should be gives
 //! `None` or an empty list, never an error: a host that is half broken is the one whose facts
 //! are wanted most. Texts come back without control characters and cut at 1,024 characters, and
 //! lists stop at 4,096 entries, because a node is not trusted to be well-behaved.
 
+pub mod gpu;
 mod isolation;
 pub mod network;
 mod parse;
+pub mod software;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use gpu::NvidiaGpu;
 pub use isolation::Acs;
 pub use network::{LinkAddress, Listener, Route};
+pub use software::{Package, Unit};
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// The list of packages of a large host is some 10 MiB.
-const MAX_DPKG_BYTES: u64 = 64 << 20;
 const MAX_ENTRIES: usize = 4096;
 
 /// Where a host's `/` is.
@@ -72,6 +75,12 @@ pub struct HostFacts {
     pub routes: Vec<Route>,
     /// TCP sockets that listen.
     pub listeners: Vec<Listener>,
+    /// Installed packages that say what kind of a host it is, by name.
+    pub packages: Vec<Package>,
+    /// What the driver says of the GPUs that it drives; filled by whoever may ask it.
+    pub nvidia_gpus: Vec<NvidiaGpu>,
+    /// Units of systemd, by name; filled by whoever may ask it.
+    pub units: Vec<Unit>,
 }
 
 /// os-release(5).
@@ -226,6 +235,9 @@ impl HostRoot {
             addresses: self.addresses(&routes),
             routes,
             listeners: self.listeners(),
+            packages: self.packages(),
+            nvidia_gpus: Vec::new(),
+            units: Vec::new(),
         }
     }
 
@@ -281,22 +293,6 @@ impl HostRoot {
         }
         let text = self.text(path)?;
         Some(text.lines().any(|other| other.trim() == line.trim()))
-    }
-
-    /// Whether dpkg says that `package` is installed; `None` where the host has no dpkg.
-    #[must_use]
-    pub fn package_installed(&self, package: &str) -> Option<bool> {
-        let status = File::open(self.join("var/lib/dpkg/status")).ok()?;
-        let mut wanted = false;
-        for line in BufReader::new(status.take(MAX_DPKG_BYTES)).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line);
-            if let Some(name) = line.strip_prefix("Package: ") {
-                wanted = name.trim() == package;
-            } else if wanted && let Some(status) = line.strip_prefix("Status: ") {
-                return Some(status.trim().ends_with(" ok installed"));
-            }
-        }
-        Some(false)
     }
 
     fn os_release(&self) -> Option<OsRelease> {

@@ -16,8 +16,8 @@ use gpuaas_types::agent::{Finding, KeptArchive};
 
 use super::redact::redact;
 use super::{Fault, Outcome, Work};
-use crate::files;
 use crate::tools::Tools;
+use crate::{facts, files};
 
 const ASK_SECONDS: u64 = 30;
 /// Bytes of an archive that travel with a result.
@@ -84,7 +84,7 @@ pub(super) async fn carry_out(work: &Work<'_>, wanted: &Wanted<'_>) -> Result<Ou
         }
     }
     for (name, value) in [
-        ("facts.json", serde_json::to_string_pretty(&work.host.facts().await)),
+        ("facts.json", serde_json::to_string_pretty(&facts::whole(work.host).await)),
         ("gates.json", serde_json::to_string_pretty(&crate::bundle::gate::all(work.host).await)),
     ] {
         sections.push(Section { name: name.to_owned(), text: value.unwrap_or_default() });
