@@ -3,10 +3,6 @@
 //! The system is made by `cargo xtask real-host --rootfs-only`, as root on Debian; without it the
 //! test says what is missing.
 
-#![expect(clippy::unwrap_used, reason = "helpers of a test fail it by panicking")]
-
-mod rig;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use self::rig::{Rig, agent, gpuaas};
+use crate::rig::{Rig, agent, gpuaas};
 
 /// Between two looks at a gate.
 const LOOK: Duration = Duration::from_millis(200);

@@ -1,8 +1,9 @@
 //! The operator's path: `gpuaas serve` and `gpuaas maas-sim` as separate processes, driven by the
 //! real executable only.
 
-#![expect(clippy::unwrap_used, reason = "helpers of a test fail it by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
 
+mod real_host;
 mod rig;
 
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! `gpuaas serve` and `gpuaas maas-sim` as separate processes, and the command line that asks them.
 
-#![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "shared by several tests")]
-
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
