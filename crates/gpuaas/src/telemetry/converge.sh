@@ -63,12 +63,13 @@ diagnose() {
     if ((found == 0)); then say "diagnosis none the edge answers, and Netdata behind it"; fi
 }
 
+# What is missing; the plugin for GPU metrics comes along where Netdata's own packages have it.
 install() {
-    local wanted=()
-    if [[ -n $(packages_missing netdata) ]]; then wanted+=(netdata); fi
+    local wanted=() optional=''
+    if [[ -n $(packages_missing netdata) ]]; then wanted+=(netdata) optional=netdata-plugin-go; fi
     if [[ -n $(packages_missing nginx) && -n $(packages_missing nginx-light) ]]; then wanted+=(nginx-light); fi
     if ((${#wanted[@]})); then
-        GPUAAS_PACKAGES=${wanted[*]} GPUAAS_OPTIONAL_PACKAGES='' GPUAAS_BUNDLE=converge-telemetry@1 packages_install
+        GPUAAS_PACKAGES=${wanted[*]} GPUAAS_OPTIONAL_PACKAGES=$optional GPUAAS_BUNDLE=converge-telemetry@1 packages_install
     else
         say "unchanged the packages are installed"
     fi

@@ -39,6 +39,27 @@ impl Host {
         Some(host)
     }
 
+    /// The same host before anybody set it up: neither Netdata nor nginx is installed.
+    fn bare() -> Option<Self> {
+        let host = Self::new()?;
+        host.play(&["lose", "active", "netdata.service"]);
+        host.play(&["lose", "listeners", "netdata 0.0.0.0:19999"]);
+        fs::remove_file(host.root().join("etc/netdata/netdata.conf")).unwrap();
+        let status = host.root().join("var/lib/dpkg/status");
+        let text = fs::read_to_string(&status).unwrap();
+        let gone = ["Package: netdata\n", "Package: nginx-light\n"];
+        let kept = text.split("\n\n").filter(|one| !gone.iter().any(|name| one.starts_with(name)));
+        fs::write(&status, kept.collect::<Vec<_>>().join("\n\n")).unwrap();
+        Some(host)
+    }
+
+    /// What the host was asked to do that concerns packages.
+    fn apt(&self) -> String {
+        let log = fs::read_to_string(self.root().join("run/fixture/log")).unwrap_or_default();
+        let lines = log.lines().filter(|line| line.starts_with("apt-get "));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
     fn root(&self) -> PathBuf {
         self.dir.path().join("root")
     }
@@ -122,6 +143,57 @@ async fn a_wrong_listener_is_named_and_mended_and_a_second_run_changes_nothing()
     assert_eq!(codes(&second), ["none"], "{second:#?}");
     assert!(outcomes(&second, "changed").is_empty(), "{second:#?}");
     assert!(outcomes(&second, "unchanged").len() > 5, "{second:#?}");
+}
+
+#[tokio::test]
+async fn what_is_not_installed_is_installed_and_not_in_a_dry_run() {
+    let Some(host) = Host::bare() else { return };
+    let missing = ["no_netdata", "no_nginx"];
+    let dry = host.converge(true).await;
+    assert_eq!(codes(&dry), missing, "{dry:#?}");
+    let would = outcomes(&dry, "would change");
+    assert_eq!(would, ["installed netdata nginx-light netdata-plugin-go"], "{dry:#?}");
+    assert!(outcomes(&dry, "changed").is_empty() && host.site().is_empty(), "{dry:#?}");
+    assert_eq!(host.apt(), "");
+    let first = host.converge(false).await;
+    assert_eq!(codes(&first), missing);
+    let changed = outcomes(&first, "changed");
+    assert!(changed.starts_with(&["installed netdata nginx-light"]), "{first:#?}");
+    assert!(changed.contains(&"/etc/netdata/netdata.conf"), "{first:#?}");
+    assert_eq!(outcomes(&first, "seen").len(), 2, "{first:#?}");
+    let asked = host.apt();
+    let (refreshed, installed) = asked.split_once('\n').unwrap();
+    assert!(refreshed.ends_with(" update"), "{asked}");
+    assert!(installed.contains(" install --no-install-recommends -- netdata nginx-light"));
+    let second = host.converge(false).await;
+    assert_eq!(codes(&second), ["none"], "{second:#?}");
+    assert!(outcomes(&second, "changed").is_empty(), "{second:#?}");
+    assert_eq!(host.apt(), asked, "nothing more was asked of apt");
+}
+
+#[tokio::test]
+async fn a_package_that_cannot_be_had_ends_it_before_anything_is_written() {
+    let Some(host) = Host::bare() else { return };
+    // The same host, but for a package that its sources lack.
+    let without = host.dir.path().join("without");
+    let kernel = host.source.join("kernel").canonicalize().unwrap();
+    let program = format!(
+        "#!/bin/bash\ncase \"$*\" in *' install '*nginx-light*)\n\
+         echo 'E: Unable to locate package nginx-light' >&2; exit 100 ;;\nesac\n\
+         exec '{}' \"$@\"\n",
+        kernel.display()
+    );
+    fs::write(&without, program).unwrap();
+    fs::set_permissions(&without, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", REMOTE]).envs(host.variables()).env("GPUAAS_FIXTURE_KERNEL", &without);
+    let text = script(&arguments()).unwrap();
+    let output = send(shell, &text, Duration::from_secs(60)).await.unwrap();
+    let report = read(&String::from_utf8_lossy(&output.stdout));
+    let failed = failure(&output, &report, &arguments()).unwrap();
+    assert_eq!(failed.code(), "telemetry_not_converged");
+    assert!(failed.problem.detail.contains("Unable to locate package nginx-light"), "{failed}");
+    assert!(host.site().is_empty() && !host.root().join("etc/netdata/netdata.conf").exists());
 }
 
 #[tokio::test]
