@@ -28,7 +28,7 @@ pub use bench::{
 pub use bundle::{
     BundleApproveArgs, BundleBuildArgs, BundleCommand, BundleDiffArgs, BundleKeyArgs, BundleKind,
     BundleLintArgs, BundleNewArgs, BundlePublishArgs, BundlePullArgs, BundleRenderArgs,
-    BundleShowArgs, BundleTrustArgs,
+    BundleShowArgs, BundleTrustArgs, RegistryArgs,
 };
 pub use node::{LeaveArgs, NodeCommand, NodeListArgs, OnboardArgs, RevokeCertificateArgs};
 pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};

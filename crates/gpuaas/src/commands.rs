@@ -386,7 +386,7 @@ pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
     })
 }
 
-fn read_secret(path: &Path) -> Result<String, Failure> {
+pub(crate) fn read_secret(path: &Path) -> Result<String, Failure> {
     let text = read_file(path)?;
     let secret = text.trim_end_matches(['\r', '\n']);
     if secret.is_empty() {

@@ -138,6 +138,31 @@ pub struct BundleKeyArgs {
     pub file: PathBuf,
 }
 
+const HEADING: &str = "Login to the registry";
+
+/// How to log in to an OCI registry that wants it.
+#[derive(Debug, Clone, Args)]
+pub struct RegistryArgs {
+    /// User of the registry [default: what Docker's config.json has for it].
+    #[arg(long, value_name = "NAME", requires_all = ["oci", "registry_password_file"], value_parser = user, help_heading = HEADING)]
+    pub registry_user: Option<String>,
+    /// File that holds the user's password or token; `-` reads stdin.
+    #[arg(long, value_name = "FILE", requires = "registry_user", help_heading = HEADING)]
+    pub registry_password_file: Option<PathBuf>,
+    /// Folder of Docker's config.json, of which `auths` is read and no credential helper is run
+    /// [default: ~/.docker].
+    #[arg(long, value_name = "DIR", env = "DOCKER_CONFIG", hide_env_values = true, help_heading = HEADING)]
+    pub docker_config: Option<PathBuf>,
+}
+
+/// A user of HTTP Basic, whose name ends at the first colon.
+fn user(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(':') || text.chars().any(char::is_control) {
+        return Err("a user has a name without a colon".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// `gpuaas bundle publish`.
 #[derive(Debug, Clone, Args)]
 pub struct BundlePublishArgs {
@@ -155,6 +180,9 @@ pub struct BundlePublishArgs {
     /// http://127.0.0.1:5000/gpuaas/h200-ib; the tag is the version, or :TAG behind it.
     #[arg(long, value_name = "URL")]
     pub oci: Option<String>,
+    /// How to log in there.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
     /// Who says so; kept in the history.
     #[arg(
         long,
@@ -222,6 +250,9 @@ pub struct BundlePullArgs {
     /// http://127.0.0.1:5000/gpuaas/h200-ib:1.0.0.
     #[arg(value_name = "URL")]
     pub oci: String,
+    /// How to log in there.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
     /// Where NAME-VERSION.tar and its signature NAME-VERSION.tar.sig are put.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,

@@ -3,16 +3,21 @@
 //! the distribution specification 1.1. Any registry serves it; nothing of it is believed that its
 //! digest does not prove, and who vouches for a bundle is the signature's matter, as everywhere.
 
+mod login;
+
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gpuaas_bundle::archive::MAX_ARCHIVE_BYTES;
 use gpuaas_bundle::{Digest, Manifest};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use reqwest::{RequestBuilder, Response, StatusCode, Url};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
+use reqwest::{RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::{Deserialize, Serialize};
 
 use crate::client::{chain, install_cryptography};
 use crate::failure::{Exit, Failure};
+
+pub(super) use login::Login;
 
 const ARTIFACT_TYPE: &str = "application/vnd.gpuaas.bundle.v1";
 const ARCHIVE_TYPE: &str = "application/vnd.gpuaas.bundle.v1.tar";
@@ -24,6 +29,8 @@ const TITLE: &str = "org.opencontainers.image.title";
 const CONNECT: Duration = Duration::from_secs(5);
 /// The links to a registry may be thin.
 const CALL: Duration = Duration::from_secs(300);
+/// Redirects of one download.
+const MOST_REDIRECTS: usize = 5;
 /// Largest manifest and largest signature that are read, in bytes.
 const MAX_SMALL_BYTES: u64 = 1 << 20;
 
@@ -112,6 +119,9 @@ impl std::str::FromStr for Place {
         if !matches!(base.scheme(), "http" | "https") || base.query().is_some() {
             return Err(form.to_owned());
         }
+        if !base.username().is_empty() || base.password().is_some() {
+            return Err("a URL is no place for a login: give --registry-user".to_owned());
+        }
         let path = base.path().trim_matches('/').to_owned();
         let (repository, tag) = match path.split_once(':') {
             Some((repository, tag)) => (repository.to_owned(), Some(tag.to_owned())),
@@ -129,6 +139,43 @@ impl std::str::FromStr for Place {
 pub(super) struct Registry {
     place: Place,
     http: reqwest::Client,
+    login: Login,
+    /// What the registry has taken.
+    shown: Mutex<Option<HeaderValue>>,
+}
+
+/// A client for a registry, or for a realm that gives tokens for it, which never leads elsewhere.
+fn client(url: &Url, stays: bool) -> Result<reqwest::Client, Failure> {
+    install_cryptography();
+    let redirects = if stays {
+        redirect::Policy::none()
+    } else {
+        // Blobs may lie elsewhere; what was shown to the registry is not shown there (reqwest),
+        // and TLS is not left on the way.
+        redirect::Policy::custom(|attempt| {
+            let was_https = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
+            if attempt.previous().len() > MOST_REDIRECTS {
+                attempt.error("too many redirects")
+            } else if was_https && attempt.url().scheme() != "https" {
+                attempt.error("a redirect out of TLS")
+            } else {
+                attempt.follow()
+            }
+        })
+    };
+    let builder =
+        reqwest::Client::builder().connect_timeout(CONNECT).timeout(CALL).redirect(redirects);
+    // A plain http registry needs no certificate authorities, and a bare host may have none.
+    let builder = if url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
+    builder.build().map_err(|error| {
+        Failure::local("http_unavailable", "No HTTP client can be made", chain(&error))
+    })
+}
+
+fn silent(url: &Url, error: reqwest::Error) -> Failure {
+    let origin = url.origin().ascii_serialization();
+    let detail = format!("{origin}: {}", chain(&error.without_url()));
+    Failure::new(Exit::Unreachable, "registry_silent", "The registry gave no answer", detail)
 }
 
 /// What was pulled.
@@ -140,16 +187,9 @@ pub(super) struct Pulled {
 }
 
 impl Registry {
-    pub(super) fn new(place: Place) -> Result<Self, Failure> {
-        install_cryptography();
-        let builder = reqwest::Client::builder().connect_timeout(CONNECT).timeout(CALL);
-        // A plain http registry needs no certificate authorities, and a bare host may have none.
-        let plain = place.base.scheme() == "http";
-        let builder = if plain { builder.tls_certs_only([]) } else { builder };
-        let http = builder.build().map_err(|error| {
-            Failure::local("http_unavailable", "No HTTP client can be made", chain(&error))
-        })?;
-        Ok(Self { place, http })
+    pub(super) fn new(place: Place, login: Login) -> Result<Self, Failure> {
+        let http = client(&place.base, false)?;
+        Ok(Self { place, http, login, shown: Mutex::default() })
     }
 
     /// Pushes a bundle; answers the digest of its OCI manifest.
@@ -266,7 +306,19 @@ impl Registry {
         request: RequestBuilder,
         expected: &[StatusCode],
     ) -> Result<Response, Failure> {
-        let response = request.send().await.map_err(|error| self.silent(error))?;
+        let again = request.try_clone();
+        let mut response = self.ask(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && let Some(again) = again
+        {
+            // A token is for a scope and a time, so what it was good for before says nothing.
+            let answer = self.login.answer(&self.place.base, &response).await?;
+            *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+            response = self.ask(again).await?;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                return Err(self.login.refused(&self.place.base));
+            }
+        }
         let status = response.status();
         if expected.contains(&status) {
             return Ok(response);
@@ -277,9 +329,17 @@ impl Registry {
         Err(refused(format!("HTTP {status} for {path}: {text}")))
     }
 
+    /// Every request is for the registry's own origin.
+    async fn ask(&self, mut request: RequestBuilder) -> Result<Response, Failure> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(shown) = shown {
+            request = request.header(AUTHORIZATION, shown);
+        }
+        request.send().await.map_err(|error| self.silent(error))
+    }
+
     fn silent(&self, error: reqwest::Error) -> Failure {
-        let detail = format!("{}: {}", self.place.base, chain(&error.without_url()));
-        Failure::new(Exit::Unreachable, "registry_silent", "The registry gave no answer", detail)
+        silent(&self.place.base, error)
     }
 
     fn url(&self, path: &[&str]) -> Result<Url, Failure> {
@@ -316,6 +376,7 @@ mod tests {
             "http://h/A",
             "http://h/a:..",
             "http://h/a@sha256:x",
+            "http://ann:secret@h/a",
         ] {
             place(bad).unwrap_err();
         }

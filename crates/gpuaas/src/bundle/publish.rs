@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_bundle::{Archive, Digest, Envelope};
 use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
 
-use super::oci::{Place, Pulled, Registry};
+use super::oci::{Login, Place, Pulled, Registry};
 use super::{of_archive, of_signature, open, read_key, sign, signature_of, signer, unreadable};
 use crate::args::{
     BundleApproveArgs, BundlePublishArgs, BundlePullArgs, BundleTrustArgs, ListArgs,
@@ -36,7 +36,7 @@ pub(super) async fn publish(
     };
     if let Some(url) = &args.oci {
         let signature = envelope.map(|envelope| serde_json::to_vec(&envelope).unwrap_or_default());
-        let registry = Registry::new(place(url)?)?;
+        let registry = Registry::new(place(url)?, Login::of(&args.registry)?)?;
         let digest = registry.push(&archive.manifest, &bytes, signature.as_deref()).await?;
         terminal.say(&format!("{} is in {url}", archive.manifest.reference()));
         return terminal.data(&digest);
@@ -59,7 +59,8 @@ fn place(url: &str) -> Result<Place, Failure> {
 
 /// Nothing is written before all of it is whole and, where a key is named, trusted.
 pub(super) async fn pull(args: &BundlePullArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let Pulled { archive: bytes, signature } = Registry::new(place(&args.oci)?)?.pull().await?;
+    let registry = Registry::new(place(&args.oci)?, Login::of(&args.registry)?)?;
+    let Pulled { archive: bytes, signature } = registry.pull().await?;
     let archive = Archive::read(&bytes).map_err(|error| of_archive(&args.out, &error))?;
     if let Some(key) = &args.trust {
         let text = signature.as_deref().unwrap_or_default();
