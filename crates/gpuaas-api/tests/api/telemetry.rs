@@ -15,11 +15,12 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use gpuaas_api::{ApiSettings, NodeAccess, TelemetryLimits};
+use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_engine::Clock as _;
 use gpuaas_store::{NodeChange, RunWrite};
-use gpuaas_types::agent::{Gate, GateCheck, GateReport};
+use gpuaas_types::agent::{Gate, GateCheck, GateReport, TaskResult};
 use gpuaas_types::machine::Observation;
-use gpuaas_types::{NodeId, NodeState, RunStatus, Timestamp};
+use gpuaas_types::{NodeId, NodeState, RandomIds, RunStatus, TaskId, Timestamp};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -308,6 +309,41 @@ async fn where_nobody_asks_for_telemetry_or_no_address_is_known() {
     node_at(&real.rig, "looped", at.port()).await;
     let report = fault(&real.rig, "looped", "telemetry_no_address").await;
     assert_eq!(report["probes"].as_array().unwrap().len(), 2, "{report:#}");
+}
+
+/// Where MAAS knows no address, what the agent found of the way out counts.
+#[tokio::test]
+async fn the_agents_address_is_taken_where_maas_has_none() {
+    let rig = Rig::with_site().await;
+    let at = host(|request| edge(&request)).await;
+    let inputs = json!({ "netdata_edge_port": at.port().to_string(),
+        "netdata_edge_listen": format!("0.0.0.0:{}", at.port()) });
+    let id = node(&rig, "j22u11", inputs, None).await;
+    assert_eq!(
+        rig.get("/api/v1/nodes/j22u11/telemetry").await.ok()["verdict"],
+        "telemetry_simulated"
+    );
+    let run_id = rig.store.node(id).await.unwrap().run_id.unwrap();
+    let facts = |address: &str| {
+        let link = |name: &str, address: &str| json!({ "interface": name, "address": address, "prefix_length": 24 });
+        json!({
+            "addresses": [link("docker0", "127.9.9.9"), link("eno1", address)],
+            "routes": [{ "destination": "0.0.0.0", "prefix_length": 0, "gateway": "10.1.0.1",
+                "interface": "eno1" }],
+        })
+    };
+    // The latest word counts, and only where it has any.
+    for facts in [facts("127.9.9.9"), facts("127.0.0.1"), Value::Null] {
+        let result = TaskResult { succeeded: true, facts, ..TaskResult::default() };
+        let task_id = TaskId::new(&RandomIds, rig.clock.now());
+        let kind = ReportKind::TaskFinished { task_id, result };
+        let report = Report { run_id, at: rig.clock.now(), kind };
+        rig.store.add_report(report, Vec::new()).await.unwrap();
+    }
+    let report = rig.get("/api/v1/nodes/j22u11/telemetry").await.ok();
+    assert_eq!(report["verdict"], "ok", "{report:#}");
+    assert_eq!(report["address"], at.to_string());
+    assert_eq!(report["address_from"], "the agent, interface eno1");
 }
 
 #[tokio::test]
