@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use gpuaas_bundle::Digest;
 use gpuaas_types::agent::{Finding, KeptArchive};
 
@@ -115,12 +117,12 @@ fn questions(wanted: &Wanted<'_>) -> Vec<(String, Vec<String>)> {
     all
 }
 
-/// A tar of the sections, no larger than `most` bytes: the longest are cut, at their beginning,
-/// because what happened last stands at the end.
+/// A compressed tar of the sections, which unpacked is no larger than `most` bytes: the longest are
+/// cut, at their beginning, because what happened last stands at the end.
 fn pack(sections: &[Section], most: usize, findings: &mut Vec<Finding>) -> io::Result<Vec<u8>> {
     let heads = (sections.len() + 2) * TAR_BYTES;
     let share = share(sections, most.saturating_sub(heads));
-    let mut tar = tar::Builder::new(Vec::new());
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     let mut index = String::new();
     for Section { name, text } in sections {
         let whole = text.len();
@@ -138,10 +140,10 @@ fn pack(sections: &[Section], most: usize, findings: &mut Vec<Finding>) -> io::R
         append(&mut tar, name, text.as_bytes())?;
     }
     append(&mut tar, "sections.txt", index.as_bytes())?;
-    tar.into_inner()
+    tar.into_inner()?.finish()
 }
 
-fn append(tar: &mut tar::Builder<Vec<u8>>, name: &str, bytes: &[u8]) -> io::Result<()> {
+fn append(tar: &mut tar::Builder<impl io::Write>, name: &str, bytes: &[u8]) -> io::Result<()> {
     let mut header = tar::Header::new_ustar();
     header.set_size(bytes.len() as u64);
     header.set_mode(0o600);
@@ -193,7 +195,7 @@ fn hand_over(work: &Work<'_>, archive: &[u8], outcome: &mut Outcome) -> Result<K
         return Err(Fault::new("archive_too_large", "it has no folder to stay in"));
     };
     let folder = state.join("diagnostics");
-    let path = folder.join(format!("{digest}.tar"));
+    let path = folder.join(format!("{digest}.tar.gz"));
     files::replace(&path, archive).map_err(|error| failed(&error))?;
     sweep(&folder, &path);
     outcome.message = format!("{size_bytes} bytes stay on the host: {}", path.display());
@@ -222,6 +224,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::io::Read as _;
 
+    use flate2::read::GzDecoder;
     use gpuaas_types::agent::{Operation, TaskResult};
 
     use super::*;
@@ -231,7 +234,7 @@ mod tests {
     const HOST: &str = r#"
 case "$2" in
   nvidia-smi) echo 'No devices' >&2; exit 6 ;;
-  journalctl) [ -f "$D/long" ] && seq 400000; echo 'api_key=hunter2 and s3cr3t-s3cr3t'; echo end ;;
+  journalctl) [ -f "$D/long" ] && base64 <"$D/long"; echo 'api_key=hunter2 and s3cr3t-s3cr3t'; echo end ;;
   *) echo "$2 says" ;;
 esac
 "#;
@@ -251,7 +254,7 @@ esac
 
     fn unpacked(bytes: &[u8]) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
-        for entry in tar::Archive::new(bytes).entries().unwrap() {
+        for entry in tar::Archive::new(GzDecoder::new(bytes)).entries().unwrap() {
             let mut entry = entry.unwrap();
             let name = entry.path().unwrap().display().to_string();
             let mut text = String::new();
@@ -288,7 +291,16 @@ esac
     #[tokio::test]
     async fn a_large_archive_is_cut_and_stays() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("long"), "").unwrap();
+        // What nothing can compress (xorshift64).
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let noise = std::iter::repeat_with(|| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()
+        });
+        let noise: Vec<u8> = noise.take((5 << 19) / 8).flatten().collect();
+        std::fs::write(dir.path().join("long"), noise).unwrap();
         let most = 2 << 20;
         let mut seen = Vec::new();
         for most in [most, most + 4096, most + 8192, most + 12288, most + 16384] {

@@ -58,7 +58,7 @@ pub enum Operation {
         /// Last lines of each journal.
         #[serde(default = "journal_lines")]
         journal_lines: u32,
-        /// Largest archive, in bytes; sections are cut to fit.
+        /// Largest archive unpacked, in bytes; sections are cut to fit.
         #[serde(default = "archive_bytes")]
         most_bytes: u32,
     },

@@ -85,7 +85,7 @@ pub enum NodeTaskKind {
         /// Last lines of each journal.
         #[arg(long, value_name = "LINES", default_value_t = 500)]
         journal_lines: u32,
-        /// Largest archive in bytes.
+        /// Largest archive in bytes, unpacked.
         #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
         most_bytes: u32,
         /// Write the archive to this file, once it is there.

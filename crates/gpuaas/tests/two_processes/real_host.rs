@@ -184,11 +184,11 @@ fn packages_are_updated(rig: &Rig, host: &Inside) {
 }
 
 fn what_a_person_needs_is_collected(rig: &Rig) {
-    let save = rig.path("diagnostics.tar");
+    let save = rig.path("diagnostics.tar.gz");
     rig.good(&format!(
         "node task j22u11 diagnostics --unit dnsmasq.service --save {save} --wait --timeout 300"
     ));
-    let listed = Command::new("tar").args(["-tf", &save]).output().unwrap();
+    let listed = Command::new("tar").args(["-tzf", &save]).output().unwrap();
     let names = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(names.contains("dnsmasq.service"), "{names}");
 }
