@@ -99,7 +99,7 @@ impl Checked {
         let profile = ctx.store.profile_by_name(&spec.profile).await;
         let profile = found(profile, "spec.profile", &mut faults)?;
         if let (Some(site), Some(profile)) = (&site, &profile)
-            && let Err(wrong) = bundles::may_begin(ctx, &site.spec, profile).await
+            && let Err(wrong) = bundles::may_begin(ctx, site, profile).await
         {
             let message = format!("{}: {}", wrong.0.code, wrong.0.detail);
             faults.push(FieldError { field: "spec.profile".to_owned(), message });

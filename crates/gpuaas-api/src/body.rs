@@ -62,8 +62,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Key {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        let path = Path::<String>::from_request_parts(parts, state).await;
-        path.map(|Path(text)| Self(text))
+        Keys::from_request_parts(parts, state).await.map(|Keys(text)| Self(text))
+    }
+}
+
+/// The parameters of a path that has several, as text.
+pub(crate) struct Keys<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Keys<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        path.map(|Path(keys)| Self(keys))
             .map_err(|_| problem("not_found").with_detail("the address is not UTF-8").into())
     }
 }

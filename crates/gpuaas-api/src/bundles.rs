@@ -11,11 +11,11 @@ use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_artifact::{CatalogBundle, CatalogError, CheckedBundle};
-use gpuaas_bundle::{Envelope, PublicKey, TrustedKey};
+use gpuaas_bundle::{Envelope, InputError, PublicKey, TrustedKey};
 use gpuaas_engine::bundles::{self, DeliveryError};
 use gpuaas_store::{BundleApproval, BundleKey, NewBundle};
 use gpuaas_types::Problem;
-use gpuaas_types::api::{BundlePin, List, ProfileResource};
+use gpuaas_types::api::{BundlePin, List, ProfileResource, SiteResource};
 use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use serde_json::json;
@@ -40,6 +40,9 @@ fn not_delivered(error: DeliveryError) -> Refusal {
     match error {
         DeliveryError::Store(error) => error.into(),
         DeliveryError::Catalog(error) => refused(&error).into(),
+        DeliveryError::SecretMissing { .. } => {
+            problem("bundle_secret_missing").with_detail(error.to_string()).into()
+        }
         DeliveryError::NotApproved { bundles, site } => {
             let first = bundles.first().cloned().unwrap_or_default();
             problem("bundle_not_approved")
@@ -50,9 +53,9 @@ fn not_delivered(error: DeliveryError) -> Refusal {
     }
 }
 
-fn word(field: &str, text: &str) -> Result<String, Problem> {
+pub(crate) fn word(field: &str, text: &str) -> Result<String, Problem> {
     let text = check::plain_text(text, WORD_CHARS);
-    if text.is_empty() { Err(invalid(field, "say who, or why")) } else { Ok(text) }
+    if text.trim().is_empty() { Err(invalid(field, "say who, or why")) } else { Ok(text) }
 }
 
 /// `POST /api/v1/bundles`. The same bytes again are taken and change nothing.
@@ -118,7 +121,7 @@ async fn trusted(ctx: &Ctx) -> Answer<Vec<TrustedKey>> {
     Ok(trusted)
 }
 
-async fn refresh(ctx: &Ctx) -> Answer<()> {
+pub(crate) async fn refresh(ctx: &Ctx) -> Answer<()> {
     match bundles::refresh(&ctx.store, &ctx.bundles).await {
         Ok(_) => Ok(()),
         Err(bundles::StockError::Store(error)) => Err(error.into()),
@@ -296,12 +299,22 @@ pub(crate) async fn pins(
 ///
 /// # Errors
 /// `bundle_not_approved`, those of inputs and signatures, and of bundles that are gone.
-pub(crate) async fn may_begin(ctx: &Ctx, site: &SiteSpec, profile: &ProfileResource) -> Answer<()> {
+pub(crate) async fn may_begin(
+    ctx: &Ctx,
+    site: &SiteResource,
+    profile: &ProfileResource,
+) -> Answer<()> {
     let resolved = pins(ctx, "profile ", &profile.spec).await?;
     let pinned = &profile.status.bundle_pins;
     let pins = if pinned.is_empty() { resolved } else { pinned.clone() };
     let (store, catalog, now) = (&ctx.store, &*ctx.bundles, ctx.now());
-    let delivery = bundles::delivery(store, catalog, &pins, site, &profile.spec, now).await;
+    let whose = bundles::Whose {
+        site_id: site.id,
+        site: &site.spec,
+        profile_id: profile.id,
+        profile: &profile.spec,
+    };
+    let delivery = bundles::delivery(store, catalog, &pins, &whose, now).await;
     delivery.map_err(not_delivered)?;
     let scripts =
         [&profile.spec.commissioning_bundle_ref, &profile.spec.post_deploy_validation_bundle_ref];
@@ -309,12 +322,13 @@ pub(crate) async fn may_begin(ctx: &Ctx, site: &SiteSpec, profile: &ProfileResou
     let scripts = scripts.map(|reference| catalog.find(reference).map(|one| one.pin()));
     let scripts: Vec<BundlePin> =
         scripts.collect::<Result<_, _>>().map_err(|error| refused(&error))?;
-    let missing = bundles::unapproved(store, catalog, &scripts, &site.name).await;
+    let missing = bundles::unapproved(store, catalog, &scripts, &site.spec.name).await;
     let missing = missing.map_err(not_delivered)?;
     if missing.is_empty() {
         return Ok(());
     }
-    Err(not_delivered(DeliveryError::NotApproved { bundles: missing, site: site.name.clone() }))
+    let site = site.spec.name.clone();
+    Err(not_delivered(DeliveryError::NotApproved { bundles: missing, site }))
 }
 
 /// Whether values that a site sets for bundles fit the newest versions of those that are known.
@@ -322,13 +336,17 @@ pub(crate) fn site_inputs(ctx: &Ctx, prefix: &str, site: &SiteSpec) -> Result<()
     for (bundle, inputs) in &site.bundle_inputs {
         for name in inputs.keys() {
             let known = ctx.bundles.list();
-            let mut of_name =
-                known.iter().filter(|one| one.bundle.manifest.name == *bundle).peekable();
-            if of_name.peek().is_some()
-                && !of_name.any(|one| one.bundle.manifest.inputs.contains_key(name))
-            {
-                let field = format!("{prefix}bundle_inputs.{bundle}.{name}");
+            let manifests = known.iter().map(|one| &one.bundle.manifest);
+            let of_name: Vec<_> = manifests.filter(|one| one.name == *bundle).collect();
+            let declared: Vec<_> = of_name.iter().filter_map(|one| one.inputs.get(name)).collect();
+            let field = format!("{prefix}bundle_inputs.{bundle}.{name}");
+            if !of_name.is_empty() && declared.is_empty() {
                 return Err(invalid(&field, format!("no version of {bundle} has this input")));
+            }
+            if declared.iter().any(|input| input.secret) {
+                let source = InputError::SecretInOpen { name: name.clone() };
+                let error = CatalogError::Input { bundle: bundle.clone(), source };
+                return Err(refused(&error).with_field(field, error.to_string()));
             }
         }
     }

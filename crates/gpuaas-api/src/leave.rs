@@ -44,7 +44,7 @@ pub(crate) async fn begin(
     }
     if row.steps.contains(&Step::Deploy) {
         let site = ctx.store.site(listed.node.site_id).await?;
-        bundles::may_begin(&ctx, &site.spec, &profile).await?;
+        bundles::may_begin(&ctx, &site, &profile).await?;
     }
     let now = ctx.now();
     let run_id = RunId::new(&*ctx.ids, now);

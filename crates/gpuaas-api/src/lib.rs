@@ -38,6 +38,7 @@ mod profiles;
 mod refusals;
 mod roce;
 mod runs;
+mod secrets;
 mod sites;
 mod strict;
 mod stuck;
@@ -49,7 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Json, Router, middleware};
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
@@ -266,6 +267,16 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/bundle-keys", post(bundles::trust).get(bundles::keys))
         .route("/api/v1/sites", post(sites::create).get(sites::list))
         .route("/api/v1/sites/{name}", get(sites::show).patch(sites::change))
+        .route("/api/v1/sites/{name}/secrets", get(secrets::list_of_site))
+        .route(
+            "/api/v1/sites/{name}/secrets/{bundle}/{input}",
+            put(secrets::set_of_site).delete(secrets::delete_of_site),
+        )
+        .route("/api/v1/profiles/{name}/secrets", get(secrets::list_of_profile))
+        .route(
+            "/api/v1/profiles/{name}/secrets/{bundle}/{input}",
+            put(secrets::set_of_profile).delete(secrets::delete_of_profile),
+        )
         .route("/api/v1/profiles", post(profiles::create).get(profiles::list))
         .route("/api/v1/profiles/{name}", get(profiles::show).patch(profiles::change))
         .route("/api/v1/profile-presets", get(profiles::presets))

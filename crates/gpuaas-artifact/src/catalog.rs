@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use gpuaas_bundle::manifest::Reference;
 use gpuaas_bundle::{
     Archive, ArchiveError, Artifact, Delivery, Digest, Envelope, Gate, InputError, Inputs, Kind,
-    Manifest, SignatureError, SignedBundle, SigningKey, Statement, TrustedKey,
+    Manifest, SignatureError, SignedBundle, SigningKey, Statement, TrustedKey, input,
 };
 use gpuaas_types::Timestamp;
 use gpuaas_types::agent::HostCheck;
@@ -27,6 +27,10 @@ use crate::built_in;
 use crate::scripts::{self, CommissioningScript};
 use crate::source::{self, Finding};
 use crate::store::ArtifactStore;
+
+mod secrets;
+
+pub use secrets::secret_hint;
 
 /// Bundles that require bundles at most.
 const MAX_DEPTH: usize = 8;
@@ -144,6 +148,20 @@ impl CatalogError {
             }
             Self::Signature { .. } => {
                 "sign it with a key of gpuaas bundle keys, or trust its key with gpuaas bundle trust".into()
+            }
+            Self::Input { bundle, source: InputError::SecretInOpen { name } } => {
+                secret_hint(bundle, name)
+            }
+            Self::Input { source: InputError::SecretMissing { .. }, .. } => {
+                "gpuaas site secret set sets a secret of the bundle that a profile names; a bundle \
+                 that requires another hands it on with its requires"
+                    .into()
+            }
+            Self::Input { source: InputError::NotSecret { .. }, .. } => {
+                "a profile sets it with --input, a site with --bundle-input".into()
+            }
+            Self::Input { source: InputError::GivenAway { .. }, .. } => {
+                "hand a secret on to an input that is one".into()
             }
             Self::Input { .. } => {
                 "gpuaas bundle show lists the inputs of a bundle's folder or file; a profile sets \
@@ -407,10 +425,14 @@ impl BundleCatalog {
     pub fn check_requires(&self, manifest: &Manifest) -> Result<(), CatalogError> {
         for requirement in &manifest.requires {
             let required = self.find_kind(&requirement.bundle, Some(Kind::SiteBootstrap))?;
+            let refuse =
+                |source| Err(CatalogError::Input { bundle: requirement.bundle.clone(), source });
             let inputs = &required.bundle.manifest.inputs;
             if let Some(name) = requirement.with.keys().find(|name| !inputs.contains_key(*name)) {
-                let (bundle, name) = (requirement.bundle.clone(), name.clone());
-                return Err(CatalogError::Input { bundle, source: InputError::Unknown { name } });
+                return refuse(InputError::Unknown { name: name.clone() });
+            }
+            if let Some(name) = manifest.gives_away(requirement, &required.bundle.manifest) {
+                return refuse(InputError::GivenAway { name });
             }
         }
         Ok(())
@@ -434,21 +456,18 @@ impl BundleCatalog {
         let Some(main) = pinned.last() else { return Ok(()) };
         let manifest = &main.bundle.manifest;
         let refuse = |source| CatalogError::Input { bundle: manifest.reference(), source };
+        input::refuse_secrets(&manifest.inputs, set).map_err(refuse)?;
         for (name, value) in set {
             let input = manifest.inputs.get(name);
             let input = input.ok_or_else(|| refuse(InputError::Unknown { name: name.clone() }))?;
-            let parsed = if input.secret {
-                Err("a secret is not kept in a profile or a site".to_owned())
-            } else {
-                input.kind.parse(value)
-            };
             let invalid = |reason| refuse(InputError::Invalid { name: name.clone(), reason });
-            parsed.map_err(invalid)?;
+            input.kind.parse(value).map_err(invalid)?;
         }
         Ok(())
     }
 
     /// What a node is told, when nothing is missing and somebody trusted vouches for all of it.
+    /// Of `secrets` only those count that the bundle has as such.
     ///
     /// # Errors
     /// [`CatalogError::Input`] also for what a required bundle would be given;
@@ -457,12 +476,19 @@ impl BundleCatalog {
         &self,
         pins: &[BundlePin],
         inputs: Inputs,
+        mut secrets: Inputs,
         trusted: &[TrustedKey],
         now: Timestamp,
     ) -> Result<Option<Delivery>, CatalogError> {
         let pinned = self.pinned(pins)?;
         let Some(main) = pinned.last() else { return Ok(None) };
-        follow(&main.bundle.manifest, &inputs, &pinned, &mut |manifest, values| {
+        let manifest = &main.bundle.manifest;
+        input::refuse_secrets(&manifest.inputs, &inputs)
+            .map_err(|source| CatalogError::Input { bundle: manifest.reference(), source })?;
+        secrets.retain(|name, _| manifest.inputs.get(name).is_some_and(|input| input.secret));
+        let mut delivery =
+            Delivery { bundles: Vec::new(), inputs, secrets, trusted_keys: Vec::new() };
+        follow(manifest, &delivery.values(), &pinned, resolve, &mut |manifest, values| {
             manifest.checks(values).map(drop).map_err(|fault| wrong(manifest, &fault))
         })?;
         let mut trusted_keys = vec![self.own.clone()];
@@ -473,11 +499,13 @@ impl BundleCatalog {
                 one.envelope.verify_digest(&trusted_keys, &bundle, one.bundle.digest, now);
             claimed.map_err(|source| CatalogError::Signature { bundle, source })?;
         }
-        let bundles = pinned.iter().map(|one| one.signed()).collect();
-        Ok(Some(Delivery { bundles, inputs, trusted_keys }))
+        delivery.bundles = pinned.iter().map(|one| one.signed()).collect();
+        delivery.trusted_keys = trusted_keys;
+        Ok(Some(delivery))
     }
 
-    /// What a site bundle and those that it requires ask of a host for `gate`, each once.
+    /// What a site bundle and those that it requires ask of a host for `gate`, each once. Takes no
+    /// secrets, and leaves out what holds one: only the host looks at that.
     ///
     /// # Errors
     /// See [`Self::find`]; [`CatalogError::Input`].
@@ -491,9 +519,9 @@ impl BundleCatalog {
         let Some(main) = pinned.last() else { return Ok(Vec::new()) };
         let mut checks = Vec::new();
         let main = &main.bundle.manifest;
-        follow(main, inputs, &pinned, &mut |manifest, values| {
+        follow(main, inputs, &pinned, resolve_in_open, &mut |manifest, values| {
             let required = manifest.name != main.name;
-            let own = manifest.gate(gate, values, required);
+            let own = manifest.gate_in_open(gate, values, required);
             let own = own.map_err(|fault| wrong(manifest, &fault))?;
             checks.extend(own);
             Ok(())
@@ -539,6 +567,11 @@ fn resolve(manifest: &Manifest, set: &Inputs) -> Result<Inputs, CatalogError> {
     manifest.resolve(set).map_err(|source| CatalogError::Input { bundle, source })
 }
 
+fn resolve_in_open(manifest: &Manifest, set: &Inputs) -> Result<Inputs, CatalogError> {
+    let bundle = manifest.reference();
+    manifest.resolve_in_open(set).map_err(|source| CatalogError::Input { bundle, source })
+}
+
 fn wrong(manifest: &Manifest, fault: &gpuaas_bundle::Fault) -> CatalogError {
     let file = manifest.reference();
     CatalogError::Wrong(vec![Finding { file, line: None, text: fault.to_string() }])
@@ -550,6 +583,7 @@ fn follow<'a>(
     manifest: &'a Manifest,
     set: &Inputs,
     pinned: &'a [Arc<CatalogBundle>],
+    resolve: fn(&Manifest, &Inputs) -> Result<Inputs, CatalogError>,
     show: &mut impl FnMut(&'a Manifest, &Inputs) -> Result<(), CatalogError>,
 ) -> Result<(), CatalogError> {
     let values = resolve(manifest, set)?;
@@ -562,7 +596,7 @@ fn follow<'a>(
         let given = manifest
             .given(requirement, &values)
             .map_err(|source| CatalogError::Input { bundle: manifest.reference(), source })?;
-        follow(required, &given, pinned, show)?;
+        follow(required, &given, pinned, resolve, show)?;
     }
     Ok(())
 }

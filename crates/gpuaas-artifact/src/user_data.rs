@@ -284,12 +284,16 @@ fn check(inputs: &BootstrapInputs) -> Result<(), RenderError> {
     field(BOOTSTRAP, &inputs.bootstrap_token)?;
     field(ENROLLMENT, &inputs.enrollment_token)?;
     artifact(AGENT, &inputs.agent)?;
-    if let Some(Delivery { bundles, inputs, .. }) = &inputs.bundle {
+    if let Some(Delivery { bundles, inputs, secrets, .. }) = &inputs.bundle {
         for SignedBundle { artifact: one, .. } in bundles {
             artifact(BUNDLE, one)?;
         }
         for value in inputs.values() {
             field(VALUE, value)?;
+        }
+        // A password may look like a placeholder, and what was found would show a part of it.
+        if secrets.values().any(|value| value.chars().any(char::is_control)) {
+            return Err(RenderError::Invalid { field: "bundle.secrets", reason: CONTROL });
         }
     }
     if let Some(user) = &inputs.deploy_user {

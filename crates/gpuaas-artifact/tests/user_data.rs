@@ -39,6 +39,8 @@ fn key() -> SigningKey {
     SigningKey::from_pem(pem).unwrap()
 }
 
+const SECRET: &str = "h8sh-<x>-{{0123456789}}";
+
 fn delivery() -> Delivery {
     let artifact = artifact("site-base");
     let statement = Statement {
@@ -51,6 +53,8 @@ fn delivery() -> Delivery {
     Delivery {
         bundles: vec![SignedBundle { artifact, envelope }],
         inputs: [("uplink".to_owned(), "eno1".to_owned())].into(),
+        // A password may look like a placeholder.
+        secrets: [("token".to_owned(), SECRET.to_owned())].into(),
         trusted_keys: vec![TrustedKey { name: "ops".to_owned(), key: key().public(), until: None }],
     }
 }
@@ -99,8 +103,10 @@ fn equal_inputs_give_equal_bytes_and_come_back() {
 fn no_debug_text_holds_a_secret() {
     let rendered = render_user_data(&inputs()).unwrap();
     let parsed = parse_user_data(&rendered.bytes).unwrap();
-    for text in [format!("{:?}", inputs()), format!("{rendered:?}"), format!("{parsed:?}")] {
+    let told = format!("{:?}", delivery());
+    for text in [format!("{:?}", inputs()), format!("{rendered:?}"), format!("{parsed:?}"), told] {
         assert!(!text.contains("token_0123") && !text.contains("token~"), "{text}");
+        assert!(!text.contains("h8sh"), "{text}");
     }
 }
 
@@ -143,7 +149,7 @@ type Change = fn(&mut BootstrapInputs);
 
 #[test]
 fn unfinished_and_hostile_inputs_are_refused() {
-    let cases: [(&str, Change); 25] = [
+    let cases: [(&str, Change); 26] = [
         ("bootstrap_placeholder", |i| i.hostname = "{{ hostname }}".into()),
         ("bootstrap_placeholder", |i| i.site = "REPLACE_ME".into()),
         ("bootstrap_placeholder", |i| i.control_plane_url = "https://<CONTROL PLANE>".into()),
@@ -163,6 +169,9 @@ fn unfinished_and_hostile_inputs_are_refused() {
         ("bootstrap_input_invalid", |i| bundle(i).bundles[0].artifact.name = "a/b".into()),
         ("bootstrap_input_invalid", |i| *value(i) = "a\nb".into()),
         ("bootstrap_placeholder", |i| *value(i) = "{{ uplink }}".into()),
+        ("bootstrap_input_invalid", |i| {
+            bundle(i).secrets.insert("token".into(), "0123456789\n".into());
+        }),
         ("bootstrap_input_invalid", |i| i.agent.url = "file:///etc/shadow".into()),
         ("ca_bundle_invalid", |i| i.ca_pem = Some("<SITE CA>".into())),
         ("ca_bundle_invalid", |i| i.control_plane_ca_pem = Some("not a certificate".into())),

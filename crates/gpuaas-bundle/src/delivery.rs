@@ -1,6 +1,8 @@
 //! What a node is told of its site's bundle: where the bytes are, who vouches for them, and with
 //! which values they run.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
@@ -42,7 +44,7 @@ pub struct SignedBundle {
 }
 
 /// Everything that the launcher needs for the bundle of a site.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delivery {
     /// What is required first; the last one is the bundle that runs.
@@ -50,6 +52,30 @@ pub struct Delivery {
     /// Values that the profile and the site set for the last one.
     #[serde(default)]
     pub inputs: Inputs,
+    /// Values of those inputs of the last one that must never be shown.
+    #[serde(default, skip_serializing_if = "Inputs::is_empty")]
+    pub secrets: Inputs,
     /// Keys whose signatures count.
     pub trusted_keys: Vec<TrustedKey>,
+}
+
+impl Delivery {
+    /// Every value that is set for the last bundle, the secret ones too.
+    #[must_use]
+    pub fn values(&self) -> Inputs {
+        let mut values = self.inputs.clone();
+        values.extend(self.secrets.clone());
+        values
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("bundles", &self.bundles)
+            .field("inputs", &self.inputs)
+            .field("secrets", &self.secrets.keys())
+            .field("trusted_keys", &self.trusted_keys)
+            .finish()
+    }
 }

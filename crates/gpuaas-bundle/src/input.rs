@@ -77,6 +77,30 @@ pub enum InputError {
         /// Which one.
         name: String,
     },
+    /// A secret with neither a value nor a default.
+    #[error("input {name} is a secret, and nobody has set it")]
+    SecretMissing {
+        /// Which one.
+        name: String,
+    },
+    /// A secret among values that everybody may read.
+    #[error("input {name} is a secret, which is not kept among the values of a profile or a site")]
+    SecretInOpen {
+        /// Which one.
+        name: String,
+    },
+    /// A value that is to be kept as a secret, and is of an input that is none.
+    #[error("input {name} is no secret")]
+    NotSecret {
+        /// Which one.
+        name: String,
+    },
+    /// A secret of another bundle would be handed to it, and it is none.
+    #[error("input {name} would be given a secret, and is none")]
+    GivenAway {
+        /// Which one.
+        name: String,
+    },
     /// Not of its type.
     #[error("input {name}: {reason}")]
     Invalid {
@@ -94,6 +118,10 @@ impl InputError {
         match self {
             Self::Unknown { .. } => "bundle_input_unknown",
             Self::Missing { .. } => "bundle_input_missing",
+            Self::SecretMissing { .. } => "bundle_secret_missing",
+            Self::SecretInOpen { .. } => "bundle_secret_in_open",
+            Self::NotSecret { .. } => "bundle_input_not_secret",
+            Self::GivenAway { .. } => "bundle_secret_given_away",
             Self::Invalid { .. } => "bundle_input_invalid",
         }
     }
@@ -229,7 +257,14 @@ pub fn resolve(declared: &BTreeMap<String, Input>, set: &Inputs) -> Result<Input
     let mut values = Inputs::new();
     for (name, input) in declared {
         let text = set.get(name).or(input.default.as_ref());
-        let text = text.ok_or_else(|| InputError::Missing { name: name.clone() })?;
+        let text = text.ok_or_else(|| {
+            let name = name.clone();
+            if input.secret {
+                InputError::SecretMissing { name }
+            } else {
+                InputError::Missing { name }
+            }
+        })?;
         let value = input
             .kind
             .parse(text)
@@ -237,6 +272,18 @@ pub fn resolve(declared: &BTreeMap<String, Input>, set: &Inputs) -> Result<Input
         values.insert(name.clone(), value);
     }
     Ok(values)
+}
+
+/// Whether none of the `declared` secrets is among values that everybody may read.
+///
+/// # Errors
+/// [`InputError::SecretInOpen`].
+pub fn refuse_secrets(declared: &BTreeMap<String, Input>, set: &Inputs) -> Result<(), InputError> {
+    let secret = |name: &&String| declared.get(*name).is_some_and(|input| input.secret);
+    match set.keys().find(secret) {
+        Some(name) => Err(InputError::SecretInOpen { name: name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Puts values into a JSON document: `{name}` in a text becomes the value; a text that is only
@@ -355,6 +402,20 @@ mod tests {
         assert_eq!(set(&[("vf", "1")]).unwrap_err().to_string(), "there is no input vf");
         let bad = set(&[("gateway", "10.100.0.1")]).unwrap_err().to_string();
         assert!(bad.starts_with("input gateway: not an address with"), "{bad}");
+    }
+
+    #[test]
+    fn a_secret_is_missed_and_misplaced_under_its_own_name() {
+        let mut declared = declared();
+        declared.get_mut("gateway").unwrap().secret = true;
+        let code = |error: InputError| (error.code(), error.to_string().contains("gateway"));
+        let missing = resolve(&declared, &Inputs::new()).unwrap_err();
+        assert_eq!(code(missing), ("bundle_secret_missing", true));
+        let set: Inputs = [("gateway".to_owned(), "hush".to_owned())].into();
+        let misplaced = refuse_secrets(&declared, &set).unwrap_err();
+        assert_eq!(code(misplaced), ("bundle_secret_in_open", true));
+        assert!(!resolve(&declared, &set).unwrap_err().to_string().contains("hush"));
+        refuse_secrets(&declared, &[("vfs".to_owned(), "1".to_owned())].into()).unwrap();
     }
 
     #[test]

@@ -243,6 +243,20 @@ impl Manifest {
         input::resolve(&self.inputs, set)
     }
 
+    /// The same, in which every secret is empty.
+    ///
+    /// # Errors
+    /// See [`input::resolve`].
+    pub fn resolve_in_open(&self, set: &Inputs) -> Result<Inputs, InputError> {
+        let (secret, open): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            self.inputs.clone().into_iter().partition(|(_, input)| input.secret);
+        let mut set = set.clone();
+        set.retain(|name, _| !secret.contains_key(name));
+        let mut values = input::resolve(&open, &set)?;
+        values.extend(secret.into_keys().map(|name| (name, String::new())));
+        Ok(values)
+    }
+
     /// What a required bundle is given when this one has `values`.
     ///
     /// # Errors
@@ -253,6 +267,22 @@ impl Manifest {
             .iter()
             .map(|(name, text)| Ok((name.clone(), input::fill_text(text, values)?)))
             .collect()
+    }
+
+    /// An input of `required` that is no secret, and that this one would hand a secret to.
+    #[must_use]
+    pub fn gives_away(&self, requirement: &Requirement, required: &Self) -> Option<String> {
+        let open = |name: &str| required.inputs.get(name).is_some_and(|input| !input.secret);
+        let mut given = requirement.with.iter();
+        given
+            .find(|(name, text)| open(name) && self.names_secret(text))
+            .map(|(name, _)| name.clone())
+    }
+
+    /// Whether a secret would be put into `text`.
+    fn names_secret(&self, text: &str) -> bool {
+        let mut secrets = self.inputs.iter().filter(|(_, input)| input.secret);
+        secrets.any(|(name, _)| text.contains(&format!("{{{name}}}")))
     }
 
     /// Whether something with this `only_when` applies.
@@ -282,6 +312,23 @@ impl Manifest {
         self.checks_of(values, |expected| expected.blocks(gate, required))
     }
 
+    /// The same without those that hold a secret, for whoever keeps or shows them.
+    ///
+    /// # Errors
+    /// See [`Self::checks`].
+    pub fn gate_in_open(
+        &self,
+        gate: Gate,
+        values: &Inputs,
+        required: bool,
+    ) -> Result<Vec<HostCheck>, Fault> {
+        let open = |expected: &Expectation| {
+            let mut texts = expected.check.values();
+            !texts.any(|text| self.names_secret(&text.to_string()))
+        };
+        self.checks_of(values, |expected| expected.blocks(gate, required) && open(expected))
+    }
+
     fn checks_of(
         &self,
         values: &Inputs,
@@ -296,7 +343,11 @@ impl Manifest {
             let document = serde_json::Value::Object(expected.check.clone());
             let filled = input::fill(&document, &self.inputs, values)
                 .map_err(|error| fault(error.to_string()))?;
-            checks.push(serde_json::from_value(filled).map_err(|error| fault(error.to_string()))?);
+            checks.push(serde_json::from_value(filled).map_err(|error| {
+                // The error's own text may show a value.
+                let hidden = self.names_secret(&document.to_string());
+                fault(if hidden { "a secret does not fit".to_owned() } else { error.to_string() })
+            })?);
         }
         Ok(checks)
     }

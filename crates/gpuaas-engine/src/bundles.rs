@@ -3,12 +3,14 @@
 use gpuaas_artifact::{
     BundleCatalog, CatalogBundle, CatalogError, CheckedBundle, built_in_archives,
 };
-use gpuaas_bundle::{Delivery, Envelope, Inputs, SigningKey, TrustedKey};
-use gpuaas_store::{BundleKey, NewBundle, ProfileRevision, Store, StoreError, StoredBundle};
-use gpuaas_types::Timestamp;
+use gpuaas_bundle::{Delivery, Envelope, InputError, Inputs, Manifest, SigningKey, TrustedKey};
+use gpuaas_store::{
+    BundleKey, NewBundle, ProfileRevision, SecretOwner, Store, StoreError, StoredBundle,
+};
 use gpuaas_types::agent::{Gate, HostCheck};
 use gpuaas_types::api::BundlePin;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::{ProfileId, SiteId, Timestamp};
 
 /// Why the bundles cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -137,7 +139,20 @@ pub async fn pins(
     Ok(revision.bundle_pins.clone())
 }
 
-/// Values of the site bundle's inputs: the site's, then the profile's.
+/// Whose values a node's bundle gets: the site's, then the profile's.
+#[derive(Debug, Clone, Copy)]
+pub struct Whose<'a> {
+    /// The site's identifier.
+    pub site_id: SiteId,
+    /// The site.
+    pub site: &'a SiteSpec,
+    /// The profile's identifier.
+    pub profile_id: ProfileId,
+    /// The profile.
+    pub profile: &'a ProfileSpec,
+}
+
+/// Values of the site bundle's inputs that may be shown: the site's, then the profile's.
 ///
 /// # Errors
 /// See [`CatalogError`].
@@ -152,6 +167,19 @@ pub fn inputs(
     let mut inputs = of_site.cloned().unwrap_or_default();
     inputs.extend(profile.site_bootstrap_inputs.clone());
     Ok(inputs)
+}
+
+/// Values of the others, out of their seals.
+async fn secrets(store: &Store, main: &Manifest, whose: &Whose<'_>) -> Result<Inputs, StoreError> {
+    let mut secrets = Inputs::new();
+    if main.inputs.values().any(|input| input.secret) {
+        for owner in [SecretOwner::Site(whose.site_id), SecretOwner::Profile(whose.profile_id)] {
+            for (input, value) in store.input_secret_values(owner, &main.name).await? {
+                secrets.insert(input, value.expose().to_owned());
+            }
+        }
+    }
+    Ok(secrets)
 }
 
 /// What the profile's validation bundle asks of a host of the site, and its site bundle of an
@@ -185,21 +213,29 @@ pub async fn delivery(
     store: &Store,
     catalog: &BundleCatalog,
     pins: &[BundlePin],
-    site: &SiteSpec,
-    profile: &ProfileSpec,
+    whose: &Whose<'_>,
     now: Timestamp,
 ) -> Result<Option<Delivery>, DeliveryError> {
-    if pins.is_empty() {
-        return Ok(None);
-    }
+    let pinned = catalog.pinned(pins)?;
+    let Some(main) = pinned.last().map(|main| &main.bundle.manifest) else { return Ok(None) };
     let trusted = trusted(store).await?;
-    let inputs = inputs(catalog, pins, site, profile)?;
-    let delivery = catalog.delivery(pins, inputs, &trusted, now)?;
-    let missing = unapproved(store, catalog, pins, &site.name).await?;
+    let inputs = inputs(catalog, pins, whose.site, whose.profile)?;
+    let secrets = secrets(store, main, whose).await?;
+    let delivery =
+        catalog.delivery(pins, inputs, secrets, &trusted, now).map_err(|error| match error {
+            CatalogError::Input { bundle, source: InputError::SecretMissing { name } }
+                if bundle == main.reference() =>
+            {
+                let (site, bundle) = (whose.site.name.clone(), main.name.clone());
+                DeliveryError::SecretMissing { bundle, input: name, site }
+            }
+            other => other.into(),
+        })?;
+    let missing = unapproved(store, catalog, pins, &whose.site.name).await?;
     if missing.is_empty() {
         return Ok(delivery);
     }
-    Err(DeliveryError::NotApproved { bundles: missing, site: site.name.clone() })
+    Err(DeliveryError::NotApproved { bundles: missing, site: whose.site.name.clone() })
 }
 
 /// Why a bundle is not given to a node.
@@ -211,6 +247,19 @@ pub enum DeliveryError {
     /// It is not there, its inputs do not fit, or nobody trusted vouches for it.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// A secret input has no value.
+    #[error(
+        "input {input} of {bundle} is a secret, and nobody has set it: \
+         gpuaas site secret set {site} {bundle} {input} --file FILE"
+    )]
+    SecretMissing {
+        /// The bundle's name.
+        bundle: String,
+        /// The input.
+        input: String,
+        /// The site.
+        site: String,
+    },
     /// Nobody approved it for the site.
     #[error("{} is not approved for site {site}", .bundles.join(", "))]
     NotApproved {

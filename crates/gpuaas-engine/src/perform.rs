@@ -129,7 +129,9 @@ pub(crate) async fn inputs(
     let pins = bundles::pins(store, catalog, journal.revision()).await;
     let pins = pins.map_err(|e| e.to_string())?;
     let now = shared.clock.now();
-    let bundle = bundles::delivery(store, catalog, &pins, site, profile, now).await;
+    let (site_id, profile_id) = (journal.node.site_id, journal.node.profile_id);
+    let whose = bundles::Whose { site_id, site, profile_id, profile };
+    let bundle = bundles::delivery(store, catalog, &pins, &whose, now).await;
     Ok(BootstrapInputs {
         run_id: names.run_id,
         hostname: names.hostname,

@@ -1,13 +1,17 @@
 //! Whole onboardings against the simulated region.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 mod common;
 
 use common::Harness;
+use gpuaas_bundle::{Archive, Digest, Entry, SigningKey, Statement};
 use gpuaas_core::buckets::seconds_per_bucket;
 use gpuaas_core::memory::Origin;
+use gpuaas_store::{BundleKey, NewBundle, Secret, SecretOwner};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{NodeState, RunStatus};
-use maas_sim::{MachineSpec, Status};
+use gpuaas_types::{NodeState, RunStatus, Timestamp};
+use maas_sim::{MachineSpec, SimOptions, Status, ZERO};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_become_active_and_every_second_is_counted() {
@@ -83,5 +87,81 @@ async fn a_machine_that_another_node_expects_is_not_claimed() {
     let run = harness.rest(accepted.run_id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
     assert_eq!(run.memory.origin, Some(Origin::Created));
+    harness.engine.stop().await;
+}
+
+/// Keeps a bundle with a secret that has to be set, approved for the site.
+async fn publish_vault(harness: &Harness) {
+    let manifest = serde_json::json!({
+        "name": "vault", "version": "1.0.0", "kind": "site_bootstrap", "about": "a secret",
+        "inputs": { "token": { "type": "string", "about": "x", "environment": "TOKEN",
+            "secret": true } },
+        "phases": [{ "name": "p", "run": "p.sh", "timeout_seconds": 1 }],
+    });
+    let script = Entry { bytes: b"#!/bin/bash\nset -euo pipefail\n".to_vec(), executable: true };
+    let manifest = serde_json::from_value(manifest).unwrap();
+    let archive = Archive { manifest, files: [("p.sh".to_owned(), script)].into() };
+    let archive = archive.write().unwrap();
+    let (digest, bundle) = (Digest::of(&archive), "vault@1.0.0".to_owned());
+    let key = SigningKey::generate().unwrap();
+    let (name, public_key) = ("ops".to_owned(), key.public().to_string());
+    harness.store.trust_bundle_key(BundleKey { name, public_key, until: None }).await.unwrap();
+    let signed_at = Timestamp::EPOCH;
+    let statement = Statement { bundle: bundle.clone(), digest, signed_at, expires_at: None };
+    let new = NewBundle {
+        digest: digest.to_string(),
+        reference: bundle,
+        built_in: false,
+        archive,
+        envelope: serde_json::to_value(key.sign(&statement).unwrap()).unwrap(),
+        published_by: "ann".to_owned(),
+    };
+    harness.store.add_bundle(harness.now(), new).await.unwrap();
+    let (site, digest) = (harness.site_id, digest.to_string());
+    harness.store.approve_bundle(harness.now(), site, &digest, "ann").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_is_missed_before_a_deployment_and_then_reaches_the_node_alone() {
+    let profile = ProfileSpec {
+        site_bootstrap_bundle_ref: "vault@1.0.0".to_owned(),
+        ..ProfileSpec::default()
+    };
+    let options = SimOptions { machines: 1, class: &ZERO, scale: 0.0, ..SimOptions::default() };
+    // Checks that fail are given a minute.
+    let harness = Harness::with(options, profile, 40.0).await;
+    publish_vault(&harness).await;
+    let host = &harness.hosts[0];
+    let accepted = harness.onboard(host).await;
+    let parked = harness.rest(accepted.run_id).await;
+    let park = parked.park.unwrap();
+    let command = "gpuaas site secret set lab vault token --file FILE";
+    assert!(format!("{park:?}").contains(command), "{park:?}");
+    let deployed = async || {
+        let attempts = harness.store.attempts(accepted.run_id).await.unwrap();
+        attempts.iter().filter(|attempt| attempt.effect == "deploy").count()
+    };
+    assert_eq!(deployed().await, 0);
+
+    // What a profile has wins.
+    for (owner, value) in [
+        (SecretOwner::Site(harness.site_id), "h8sh-of-the-site"),
+        (SecretOwner::Profile(harness.profile_id), "h8sh-of-the-profile"),
+    ] {
+        let (now, value) = (harness.now(), Secret::new(value.to_owned()));
+        let set = harness.store.set_input_secret(now, owner, "vault", "token", &value, "ann");
+        set.await.unwrap();
+    }
+    harness.store.resume(harness.now(), accepted.run_id, "ann", "it is set").await.unwrap();
+    let run = harness.rest(accepted.run_id).await;
+    assert_eq!((run.status, deployed().await), (RunStatus::Succeeded, 1), "{:?}", run.park);
+    let bundle = harness.told.lock().unwrap()[&host.name].bundle.clone().unwrap();
+    assert_eq!(bundle.values()["token"], "h8sh-of-the-profile");
+    assert!(bundle.inputs.is_empty());
+    let history = harness.store.timeline_of_run(run.id, 0, 1000).await.unwrap();
+    let attempts = harness.store.attempts(run.id).await.unwrap();
+    let node = harness.store.node(accepted.node_id).await.unwrap();
+    let kept = format!("{run:?} {history:?} {attempts:?} {node:?}");
+    assert!(kept.contains("user-data of 3 parts") && !kept.contains("h8sh"), "{kept}");
     harness.engine.stop().await;
 }

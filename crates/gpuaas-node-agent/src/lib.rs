@@ -17,6 +17,7 @@ pub mod identity;
 mod journal;
 pub mod operate;
 pub mod protocol;
+mod redact;
 pub mod stand_in;
 pub mod tasks;
 mod tools;

@@ -73,6 +73,13 @@ pub async fn execute(host: &Host, place: &Workplace, spec: &TaskSpec) -> TaskRes
 
 /// The same, with what is to follow.
 pub(crate) async fn ended(host: &Host, place: &Workplace, spec: &TaskSpec) -> Ended {
+    let place = operate::with_secrets(host, place);
+    let mut ended = carried_out(host, &place, spec).await;
+    operate::clean(&mut ended.result, &place.secrets);
+    ended
+}
+
+async fn carried_out(host: &Host, place: &Workplace, spec: &TaskSpec) -> Ended {
     let mut checks: &[HostCheck] = &[];
     let mut findings = Vec::new();
     match spec {

@@ -20,6 +20,8 @@ use tokio::process::Command;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_gpuaas-node-agent");
 const CA: &str = include_str!("../../gpuaas-artifact/tests/ca.pem");
+/// A secret input of the bundle site-test.
+const TOKEN: &str = "h8sh-of-a-site";
 
 /// A simulated host. What it started ends with it.
 struct Machine {
@@ -81,7 +83,9 @@ impl Machine {
         let folder = self.dir.path().join("site-test");
         fs::create_dir_all(&folder).unwrap();
         let manifest = "name: site-test\nversion: 1.0.0\nkind: site_bootstrap\nabout: a test\n\
-                        inputs: {word: {type: string, about: x, environment: WORD, default: fine}}\n\
+                        inputs:\n  word: {type: string, about: x, environment: WORD, default: fine}\n  \
+                        token: {type: string, about: x, environment: TOKEN, default: '', \
+                        secret: true}\n\
                         phases: [{name: only, run: only.sh, timeout_seconds: 20}]\n";
         fs::write(folder.join("bundle.yaml"), manifest).unwrap();
         let script = format!("#!/bin/bash\nset -euo pipefail\n{script}");
@@ -97,7 +101,8 @@ impl Machine {
 
     fn delivery(&self, reference: &str, inputs: Inputs) -> Option<Delivery> {
         let pins = self.catalog.pins(reference).unwrap();
-        self.catalog.delivery(&pins, inputs, &[], HostClock.now()).unwrap()
+        let secrets = [("token".to_owned(), TOKEN.to_owned())].into();
+        self.catalog.delivery(&pins, inputs, secrets, &[], HostClock.now()).unwrap()
     }
 
     fn site_base(&self) -> Option<Delivery> {
@@ -200,14 +205,17 @@ async fn a_host_comes_up_in_order_and_a_second_boot_changes_nothing() {
 #[tokio::test]
 async fn a_bundle_that_fails_stops_the_node_bootstrap() {
     let machine = Machine::new().await;
-    let script = "echo preparing\necho \"no disk for $WORD\" >&2\nexit 7\n";
+    let script = "echo preparing\necho \"no disk for $WORD $TOKEN\" >&2\nexit 7\n";
     let [site, node] = machine.boot(&machine.inputs(machine.bundle(script))).await;
     assert!(!site.ok && !node.ok);
     let order = ["site_bootstrap started", "site_bootstrap failed", "node_bootstrap failed"];
     assert_eq!(machine.fake.calls(), order);
     let messages = machine.fake.change(|seen| seen.messages.clone());
     assert!(messages[1].contains("site-test@1.0.0: only failed: it ended with"), "{messages:?}");
-    assert!(messages[1].contains("preparing | no disk for fine"), "{messages:?}");
+    assert!(messages[1].contains("preparing | no disk for fine [redacted]"), "{messages:?}");
+    let phases = machine.fake.change(|seen| std::mem::take(&mut seen.phases));
+    let told = format!("{} {} {messages:?} {phases:?}", site.output, node.output);
+    assert!(told.contains("fine [redacted]") && !told.contains(TOKEN), "{told}");
     assert!(messages[2].contains("site bootstrap of this run did not succeed"), "{messages:?}");
     assert_eq!(machine.agent_pid(), None);
 
@@ -259,12 +267,18 @@ async fn a_bundle_that_nobody_trusted_vouches_for_is_not_run() {
 #[tokio::test]
 async fn a_site_sets_what_its_bundle_is_run_with() {
     let machine = Machine::new().await;
-    machine.bundle("echo \"$WORD at $GPUAAS_SITE\" >\"$GPUAAS_HOST_ROOT/said\"\n");
+    machine.bundle("echo \"$WORD at $GPUAAS_SITE $TOKEN\" >\"$GPUAAS_HOST_ROOT/said\"\n");
     let inputs = [("word".to_owned(), "hello; $(reboot)".to_owned())].into();
     let [site, _] =
         machine.boot(&machine.inputs(machine.delivery("site-test@1.0.0", inputs))).await;
     assert!(site.ok, "{}", site.output);
-    assert_eq!(machine.file("said"), "hello; $(reboot) at lab-1\n");
+    assert_eq!(machine.file("said"), format!("hello; $(reboot) at lab-1 {TOKEN}\n"));
+    let kept = "var/lib/gpuaas/site-bootstrap/site-test.secrets";
+    assert!(machine.file(kept).contains(TOKEN));
+    for secret in [kept, "etc/gpuaas/bootstrap.json"] {
+        let mode = fs::metadata(machine.root().join(secret)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{secret}");
+    }
 }
 
 #[tokio::test]

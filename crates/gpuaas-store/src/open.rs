@@ -34,6 +34,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0060_task_key.sql")),
     M::up(include_str!("../migrations/sqlite/0080_operator_task.sql")),
     M::up(include_str!("../migrations/sqlite/0085_node_certificate.sql")),
+    M::up(include_str!("../migrations/sqlite/0090_input_secret.sql")),
 ];
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 

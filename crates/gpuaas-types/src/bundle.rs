@@ -1,5 +1,7 @@
 //! Bundles in the admin API: publishing them, approving them, trusting their signers.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
@@ -68,4 +70,33 @@ pub struct BundleKeyView {
     /// From when on it does not count any more; none: it counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+}
+
+/// Body of `PUT /api/v1/sites/SITE/secrets/BUNDLE/INPUT`, and of a profile's.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputSecretSet {
+    /// The value; sealed at once, never shown again.
+    pub value: String,
+    /// Who sets it; kept in the history.
+    pub actor: String,
+}
+
+impl fmt::Debug for InputSecretSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InputSecretSet").field("actor", &self.actor).finish_non_exhaustive()
+    }
+}
+
+/// That a secret input of a bundle has a value for a site or a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputSecretView {
+    /// The bundle's name, whatever its version.
+    pub bundle: String,
+    /// The input.
+    pub input: String,
+    /// Who set it.
+    pub set_by: String,
+    /// When.
+    pub set_at: Timestamp,
 }

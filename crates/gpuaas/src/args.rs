@@ -14,6 +14,7 @@ mod node;
 mod node_task;
 mod profile;
 mod run;
+mod secret;
 mod serve;
 mod sim;
 mod site;
@@ -36,6 +37,7 @@ pub use profile::{
     Assignment, ProfileAddArgs, ProfileCommand, ProfileSetArgs, RoceAddArgs, RoceCommand,
 };
 pub use run::{CancelArgs, ResumeArgs, RunCommand, SkipCheckArgs};
+pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 use serve::positive;
 pub use serve::{ClockChoice, ServeArgs};
 pub use sim::{HostMode, MaasSimArgs, MachineClass};

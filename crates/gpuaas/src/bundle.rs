@@ -17,6 +17,7 @@ use gpuaas_bundle::{
 };
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::Timestamp;
+use gpuaas_types::agent::HostCheck;
 use serde::Serialize;
 
 use crate::args::{
@@ -26,6 +27,9 @@ use crate::args::{
 use crate::failure::Failure;
 use crate::output;
 use crate::terminal::Terminal;
+
+/// What stands where a secret was.
+const REDACTED: &str = "***";
 
 /// What `gpuaas bundle build --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -424,9 +428,14 @@ fn rendered(manifest: &Manifest, set: &Inputs) -> Result<Rendered, Failure> {
     let checks = manifest.checks(&values).map_err(|fault| {
         Failure::local("bundle_invalid", "A check cannot be made", fault.to_string())
     })?;
+    let secret = |name: &str| manifest.inputs.get(name).is_some_and(|input| input.secret);
     let shown = |name: &str, value: &str| {
-        let secret = manifest.inputs.get(name).is_some_and(|input| input.secret);
-        if secret { "***".to_owned() } else { value.to_owned() }
+        if secret(name) { REDACTED.to_owned() } else { value.to_owned() }
+    };
+    let secrets: Vec<&String> =
+        values.iter().filter(|(name, v)| secret(name) && !v.is_empty()).map(|(_, v)| v).collect();
+    let named = |check: &HostCheck| {
+        secrets.iter().fold(check.name(), |name, secret| name.replace(secret.as_str(), REDACTED))
     };
     let environment = values
         .iter()
@@ -446,7 +455,7 @@ fn rendered(manifest: &Manifest, set: &Inputs) -> Result<Rendered, Failure> {
             .iter()
             .map(|p| format!("{}: {} is 0", p.name, p.only_when.as_deref().unwrap_or_default()))
             .collect(),
-        checks: checks.iter().map(gpuaas_types::agent::HostCheck::name).collect(),
+        checks: checks.iter().map(named).collect(),
     })
 }
 

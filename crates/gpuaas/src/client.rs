@@ -1,5 +1,6 @@
 //! The command line's side of the admin API.
 
+mod secrets;
 mod tasks;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::ApiArgs;
 use crate::failure::{Exit, Failure};
+pub use secrets::SecretsOf;
 
 const CONNECT_SECONDS: u64 = 5;
 /// Adding a site asks MAAS several things, and a region may take its time.

@@ -14,11 +14,11 @@ use crate::args::{
     OnboardArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs,
     SiteCommand, SkipCheckArgs,
 };
-use crate::client::ApiClient;
+use crate::client::{ApiClient, SecretsOf};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::waterfall::{self, BucketRow};
-use crate::{certificates, follow, leave, node_task, output, telemetry};
+use crate::{certificates, follow, leave, node_task, output, secrets, telemetry};
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;
@@ -42,6 +42,7 @@ pub async fn site(command: SiteCommand, terminal: &mut Terminal) -> Result<(), F
             let site = ApiClient::from_args(&args.api)?.site(&args.name).await?;
             output::print(terminal, args.api.format, &site, output::site)
         }
+        SiteCommand::Secret(command) => secrets::run(SecretsOf::Site, command, terminal).await,
     }
 }
 
@@ -87,6 +88,9 @@ pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result
         ProfileCommand::Presets(args) => {
             let presets = ApiClient::from_args(&args.api)?.profile_presets().await?;
             return output::print(terminal, args.api.format, &presets, output::presets);
+        }
+        ProfileCommand::Secret(command) => {
+            return secrets::run(SecretsOf::Profile, command, terminal).await;
         }
         ProfileCommand::Add(args) => {
             let client = ApiClient::from_args(&args.api)?;

@@ -19,6 +19,7 @@ pub mod lab;
 pub mod leave;
 pub mod node_task;
 pub mod output;
+pub mod secrets;
 pub mod serve;
 pub mod signals;
 pub mod sim;

@@ -12,7 +12,7 @@ const BUNDLES: &str = "/api/v1/bundles";
 const KEYS: &str = "/api/v1/bundle-keys";
 
 /// A site bundle of one phase.
-fn archive(name: &str, more: &Value) -> Vec<u8> {
+pub(crate) fn archive(name: &str, more: &Value) -> Vec<u8> {
     let mut manifest = json!({
         "name": name, "version": "1.0.0", "kind": "site_bootstrap", "about": "a test",
         "phases": [{"name": "p", "run": "p.sh", "timeout_seconds": 1}],
@@ -36,7 +36,7 @@ fn signed(key: &SigningKey, name: &str, bytes: &[u8], expires_at: Option<Timesta
     serde_json::to_value(key.sign(&statement).unwrap()).unwrap()
 }
 
-async fn publish(rig: &Rig, bytes: &[u8], envelope: Option<Value>) -> Answer {
+pub(crate) async fn publish(rig: &Rig, bytes: &[u8], envelope: Option<Value>) -> Answer {
     let mut body = json!({ "archive": BASE64.encode(bytes), "actor": "ann" });
     if let Some(envelope) = envelope {
         body["envelope"] = envelope;
@@ -44,7 +44,7 @@ async fn publish(rig: &Rig, bytes: &[u8], envelope: Option<Value>) -> Answer {
     rig.post(BUNDLES, body).await
 }
 
-fn refused(answer: &Answer, status: u16, code: &str) -> Value {
+pub(crate) fn refused(answer: &Answer, status: u16, code: &str) -> Value {
     let body = answer.json();
     assert_eq!((answer.status, body["code"].as_str()), (status, Some(code)), "{body}");
     assert!(!body["hint"].as_str().unwrap_or_default().is_empty() || code == "invalid_field");
@@ -150,7 +150,7 @@ async fn hostile_bytes_are_refused_with_the_reason() {
     assert_eq!(rig.get(&format!("{BUNDLES}/site-net@1.0.0")).await.status, 400);
 }
 
-fn onboard(profile: &str) -> Value {
+pub(crate) fn onboard(profile: &str) -> Value {
     json!({ "hostname": "j22u11", "site": "lab", "profile": profile })
 }
 

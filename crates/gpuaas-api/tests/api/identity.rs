@@ -371,6 +371,12 @@ const ENDPOINTS: &[(&str, &str, Opens)] = &[
     ("GET", "/api/v1/sites", Admin),
     ("GET", "/api/v1/sites/{name}", Admin),
     ("PATCH", "/api/v1/sites/{name}", Admin),
+    ("GET", "/api/v1/sites/{name}/secrets", Admin),
+    ("PUT", "/api/v1/sites/{name}/secrets/{bundle}/{input}", Admin),
+    ("DELETE", "/api/v1/sites/{name}/secrets/{bundle}/{input}", Admin),
+    ("GET", "/api/v1/profiles/{name}/secrets", Admin),
+    ("PUT", "/api/v1/profiles/{name}/secrets/{bundle}/{input}", Admin),
+    ("DELETE", "/api/v1/profiles/{name}/secrets/{bundle}/{input}", Admin),
     ("POST", "/api/v1/profiles", Admin),
     ("GET", "/api/v1/profiles", Admin),
     ("GET", "/api/v1/profiles/{name}", Admin),
@@ -484,4 +490,5 @@ fn filled(path: &str, run: RunId) -> String {
         .replace("{bundle}", "x@1.0.0")
         .replace("{batch}", "x")
         .replace("{*path}", "api/v1/info")
+        .replace("{input}", "x")
 }

@@ -12,6 +12,7 @@ mod leave;
 mod nodes;
 mod operators;
 mod rig;
+mod secrets;
 mod tasks;
 mod telemetry;
 mod tls;

@@ -62,7 +62,8 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
     let order: Vec<&str> = pins.iter().map(|pin| pin.bundle.as_str()).collect();
     assert_eq!(order, ["h200-ib@1.0.0", "h200-slice-vm@1.0.0"]);
     let set = inputs(&[("fabric_subnet", "10.9.0.0/16")]);
-    let delivery = shop.catalog.delivery(&pins, set.clone(), &[], NOW).unwrap().unwrap();
+    let delivery =
+        shop.catalog.delivery(&pins, set.clone(), Inputs::new(), &[], NOW).unwrap().unwrap();
     assert_eq!((delivery.bundles.len(), &delivery.inputs), (2, &set));
     let digest = delivery.bundles[1].artifact.digest;
     assert_eq!(delivery.bundles[1].artifact.url, ArtifactStore::url_path(&digest));
@@ -122,7 +123,7 @@ fn pins_outlive_a_newer_bundle_of_the_same_name() {
     assert_eq!(shop.catalog.find("site-base@1.0.0").unwrap().bundle.digest, new);
     let pinned = shop.catalog.pinned(&old).unwrap();
     assert_ne!(pinned[0].bundle.digest, new);
-    assert!(shop.catalog.delivery(&old, Inputs::new(), &[], NOW).unwrap().is_some());
+    assert!(shop.catalog.delivery(&old, Inputs::new(), Inputs::new(), &[], NOW).unwrap().is_some());
 }
 
 #[test]
@@ -140,15 +141,61 @@ fn inputs_are_checked_when_they_are_set_and_missed_when_they_are_needed() {
     check(&[("uplink", "eno1")]).unwrap();
     assert_eq!(code(check(&[("uplink", "a/b")])), "bundle_input_invalid");
     assert_eq!(code(check(&[("uplnik", "eno1")])), "bundle_input_unknown");
-    assert_eq!(code(check(&[("token", "s")])), "bundle_input_invalid");
-    let deliver =
-        |pins: &[BundlePin], pairs| shop.catalog.delivery(pins, inputs(pairs), &[], NOW).map(drop);
+    let open = check(&[("token", "s")]).unwrap_err();
+    assert_eq!(open.code(), "bundle_secret_in_open");
+    assert!(open.hint().contains("secret set SITE site-net token --file"), "{}", open.hint());
+    let deliver = |pins: &[BundlePin], pairs| {
+        shop.catalog.delivery(pins, inputs(pairs), Inputs::new(), &[], NOW).map(drop)
+    };
     assert_eq!(code(deliver(&pins, &[])), "bundle_input_missing");
     deliver(&pins, &[("uplink", "eno1")]).unwrap();
     let above = shop.catalog.pins("above@1.0.0").unwrap();
     let error = deliver(&above, &[]).unwrap_err();
     assert_eq!(error.to_string(), "site-net@1.0.0: input uplink: not a link's name");
     deliver(&above, &[("link", "eno1")]).unwrap();
+}
+
+#[test]
+fn secrets_travel_apart_from_what_may_be_shown() {
+    let shop = Shop::open();
+    shop.publish(&manifest("below", &INPUTS.replace("default: '', ", "")));
+    shop.publish(&manifest(
+        "site-net",
+        &format!(
+            "{INPUTS}\nrequires: [{{bundle: below@1.0.0, \
+             with: {{uplink: '{{uplink}}', token: '{{token}}'}}}}]"
+        ),
+    ));
+    let deliver = |bundle: &str, open, secret| {
+        let pins = shop.catalog.pins(bundle).unwrap();
+        shop.catalog.delivery(&pins, inputs(open), inputs(secret), &[], NOW)
+    };
+    let (open, secret) = ([("uplink", "eno1")], [("token", "h8sh-<x>-{{"), ("uplink", "eno9")]);
+    let given = deliver("site-net@1.0.0", &open, &secret).unwrap().unwrap();
+    assert_eq!((given.inputs.len(), given.secrets.len()), (1, 1), "what is no secret is none");
+    assert_eq!(given.values(), inputs(&[("uplink", "eno1"), ("token", "h8sh-<x>-{{")]));
+    assert!(!format!("{given:?}").contains("h8sh"));
+    assert_eq!(code(deliver("below@1.0.0", &open, &[])), "bundle_secret_missing");
+    let in_open = deliver("below@1.0.0", &[("uplink", "eno1"), ("token", "h8sh")], &[]);
+    assert_eq!(code(in_open), "bundle_secret_in_open");
+}
+
+#[test]
+fn what_holds_a_secret_is_looked_at_by_the_host_alone() {
+    let shop = Shop::open();
+    let secret = INPUTS.replace("string", "integer").replace("default: '', ", "");
+    let expects = "expects: [{gates: [active], check: file_exists, path: '/{uplink}'}, \
+                   {gates: [active], check: file_has_line, path: /x, line: 'x{token}'}]";
+    shop.publish(&manifest("below", &format!("{secret}\n{expects}")));
+    let with = "with: {uplink: '{uplink}', token: '{token}'}";
+    let requires = format!("requires: [{{bundle: below@1.0.0, {with}}}]");
+    shop.publish(&manifest("site-net", &format!("{secret}\n{requires}")));
+    let pins = shop.catalog.pins("site-net@1.0.0").unwrap();
+    let checks = shop.catalog.gate_checks(&pins, &inputs(&[("uplink", "eno1")]), Gate::Active);
+    let path = "/eno1".to_owned();
+    assert_eq!(checks.unwrap(), [HostCheck::FileExists { path }]);
+    let missing = shop.catalog.gate_checks(&pins, &Inputs::new(), Gate::Active);
+    assert_eq!(code(missing), "bundle_input_missing");
 }
 
 #[test]
@@ -160,7 +207,8 @@ fn a_signature_that_does_not_count_any_more_stops_a_delivery() {
         elsewhere.add(&[], (*one).clone()).unwrap();
     }
     let pins = elsewhere.pins("site-base@1.0.0").unwrap();
-    let deliver = |trusted: &[TrustedKey]| elsewhere.delivery(&pins, Inputs::new(), trusted, NOW);
+    let none = Inputs::new;
+    let deliver = |trusted: &[TrustedKey]| elsewhere.delivery(&pins, none(), none(), trusted, NOW);
     assert_eq!(code(deliver(&[])), "signature_key_unknown");
     let mut key = TrustedKey { name: "old".to_owned(), key: shop.key.public(), until: None };
     assert_eq!(deliver(&[key.clone()]).unwrap().unwrap().trusted_keys.len(), 2);

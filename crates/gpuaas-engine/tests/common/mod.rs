@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use gpuaas_artifact::{ArtifactStore, BundleCatalog, parse_user_data};
+use gpuaas_artifact::{ArtifactStore, BootstrapInputs, BundleCatalog, parse_user_data};
 use gpuaas_bundle::SigningKey;
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
@@ -41,12 +41,16 @@ pub(crate) struct Harness {
     pub(crate) hosts: Vec<maas_sim::HostView>,
     clock: Arc<Jumping>,
     pub(crate) kit: Kit,
+    /// What each host was told at its latest first boot.
+    pub(crate) told: Told,
     failing: Failing,
     _dir: tempfile::TempDir,
 }
 
 /// Callbacks of hosts that say, instead of a success, that a phase failed and why.
 type Failing = Arc<Mutex<HashMap<String, (Phase, String)>>>;
+
+type Told = Arc<Mutex<HashMap<String, BootstrapInputs>>>;
 
 /// A paced clock that a test moves on where hours would have to pass.
 struct Jumping {
@@ -166,8 +170,9 @@ impl Harness {
         let engine = kit.engine(store.clone());
         let region = Arc::clone(&sim.region);
         let hosts = region.with(|region| region.hosts());
-        let failing = Failing::default();
-        tokio::spawn(play_nodes(store.clone(), sim, Arc::clone(&clock), Arc::clone(&failing)));
+        let (failing, told) = (Failing::default(), Told::default());
+        let play = (Arc::clone(&failing), Arc::clone(&told));
+        tokio::spawn(play_nodes(store.clone(), sim, Arc::clone(&clock), play));
         let _dir = dir;
         Self {
             store,
@@ -178,6 +183,7 @@ impl Harness {
             hosts,
             clock: jumping,
             kit,
+            told,
             failing,
             _dir,
         }
@@ -423,9 +429,17 @@ async fn register(
     (site_id, profile_id)
 }
 
-async fn play_nodes(store: Store, mut sim: SimHandle, clock: Arc<dyn Clock>, failing: Failing) {
+async fn play_nodes(
+    store: Store,
+    mut sim: SimHandle,
+    clock: Arc<dyn Clock>,
+    (failing, told): (Failing, Told),
+) {
     while let Some(notice) = sim.notices.recv().await {
         if let Notice::FirstBoot(boot) = notice {
+            if let Ok(parsed) = parse_user_data(&boot.user_data) {
+                told.lock().unwrap().insert(parsed.inputs.hostname.clone(), parsed.inputs);
+            }
             let failing = Arc::clone(&failing);
             tokio::spawn(play_node(store.clone(), boot, Arc::clone(&clock), failing));
         }

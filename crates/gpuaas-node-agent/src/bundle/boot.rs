@@ -114,13 +114,13 @@ pub async fn boot(
     clock: &dyn AgentClock,
 ) -> Result<Option<BundleReport>, BootError> {
     let file = read(config)?;
-    let Some(Delivery { bundles, inputs, trusted_keys }) = &file.bundle else { return Ok(None) };
+    let Some(delivery) = &file.bundle else { return Ok(None) };
     let ca_pem = file.control_plane_ca_pem.as_ref().or(file.ca_pem.as_ref()).map(String::as_bytes);
     let control_plane = ControlPlane::new(&file.control_plane_url, ca_pem)?;
     let mut archives = Vec::new();
-    for bundle in bundles {
+    for bundle in &delivery.bundles {
         let bytes = fetch(&control_plane, bundle, &file.limits, clock).await?;
-        archives.push(verified(bundle, &bytes, trusted_keys, clock.now())?);
+        archives.push(verified(bundle, &bytes, &delivery.trusted_keys, clock.now())?);
     }
     let folder = HostRoot::new(&place.root).join(INSTALLED);
     let mut main = None;
@@ -136,7 +136,7 @@ pub async fn boot(
         site: file.site.clone(),
         hostname: file.hostname.clone(),
         run_id: file.run_id.to_string(),
-        values: inputs.clone(),
+        values: delivery.values(),
         environment,
         ended: Some(ended),
     };

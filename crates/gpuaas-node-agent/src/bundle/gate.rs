@@ -9,15 +9,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use gpuaas_bundle::{Inputs, Manifest};
+use gpuaas_bundle::Manifest;
 use gpuaas_types::agent::{Finding, Gate, GateCheck, GateClass, GateReport, HostCheck};
 use host_facts::HostRoot;
 use serde::Deserialize;
 
-use super::{BundleError, read_manifest};
-use crate::checks::MARKERS;
+use super::{BundleError, kept, read_manifest};
+use crate::redact::without;
 use crate::tasks::{Host, validate};
 
 /// Where bundles are installed on a host (seed 2).
@@ -79,7 +79,14 @@ pub async fn evaluate(gate: Gate, host: &Host) -> Result<GateReport, BundleError
     let facts = host.facts().await;
     let list: Vec<HostCheck> = wanted.iter().map(|one| one.check.clone()).collect();
     let findings = validate(host, &facts, &list).await;
-    Ok(verdict(gate, wanted.into_iter().zip(findings)))
+    let mut report = verdict(gate, wanted.into_iter().zip(findings));
+    let secrets = kept::secrets(root);
+    for check in &mut report.checks {
+        for text in [&mut check.name, &mut check.expected, &mut check.seen] {
+            *text = without(text, &secrets);
+        }
+    }
+    Ok(report)
 }
 
 /// What the bundles on a host ask for a gate: each check once, the baseline's first.
@@ -96,7 +103,7 @@ pub(crate) fn asked(gate: Gate, root: &HostRoot) -> Result<Vec<Asked>, BundleErr
     let mut wanted: Vec<Asked> = Vec::new();
     for (folder, manifest) in &installed {
         let wrong = |reason| BundleError::NoBundle { path: folder.clone(), reason };
-        let values = inputs(root, manifest)
+        let values = kept::looked_with(root, manifest)
             .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
         let own = required.contains(manifest.name.as_str());
         let checks = manifest.gate(gate, &values, own).map_err(|fault| wrong(fault.to_string()))?;
@@ -173,35 +180,10 @@ fn installed(root: &HostRoot) -> Result<Vec<(PathBuf, Manifest)>, BundleError> {
     folders.into_iter().map(|path| Ok((path.clone(), read_manifest(&path)?))).collect()
 }
 
-/// The values that the bundle in `folder` was run with, to run it with them again.
-///
-/// # Errors
-/// One of its values is a secret, which the host does not keep; or it cannot be read.
-pub(crate) fn kept_values(root: &HostRoot, folder: &Path) -> Result<Inputs, String> {
-    let manifest = read_manifest(folder).map_err(|error| error.to_string())?;
-    if let Some((name, _)) = manifest.inputs.iter().find(|(_, input)| input.secret) {
-        return Err(format!("its input {name} is a secret, which the host does not keep"));
-    }
-    inputs(root, &manifest).map_err(|error| error.to_string())
-}
-
-/// What a bundle was run with; its defaults where it was not.
-fn inputs(root: &HostRoot, manifest: &Manifest) -> Result<Inputs, gpuaas_bundle::InputError> {
-    let path = root.join(Path::new(MARKERS).join(format!("{}.inputs", manifest.name)));
-    let mut set: Inputs =
-        fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-    // An older version of the bundle may have had other inputs, and secrets are not kept.
-    set.retain(|name, _| manifest.inputs.contains_key(name));
-    for (name, input) in &manifest.inputs {
-        if input.secret && !set.contains_key(name) {
-            set.insert(name.clone(), String::new());
-        }
-    }
-    manifest.resolve(&set)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn install(root: &Path, manifest: &serde_json::Value) {

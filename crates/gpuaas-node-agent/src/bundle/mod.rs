@@ -9,6 +9,9 @@
 //! | `NAME.done` | every phase ended well | run, version and digest |
 //! | `NAME.validation` | whenever it looked | each check with what was seen |
 //! | `NAME.inputs` | before the first phase | the values it ran with, without the secret ones |
+//! | `NAME.secrets` | before the first phase | the secret ones, where it has any; see [`kept`] |
+//!
+//! What the launcher tells and what a phase leaves in its log have the secret values taken out.
 //!
 //! At first boot ([`boot`]) the bundles come from the control plane, and nothing of them is placed
 //! before all of them are verified.
@@ -19,10 +22,12 @@
 
 pub mod boot;
 pub mod gate;
+pub(crate) mod kept;
 mod phase;
 mod report;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,6 +39,7 @@ use host_facts::HostRoot;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::checks::MARKERS;
+use crate::redact::without;
 use crate::tasks::{Host, validate};
 pub use report::{BundleReport, PhaseOutcome, PhaseReport};
 
@@ -48,8 +54,8 @@ pub(crate) const PLAYER: &str = "GPUAAS_FIXTURE_KERNEL";
 /// Bundles that require bundles at most.
 const MAX_DEPTH: usize = 8;
 
-/// What a bundle is run with.
-#[derive(Debug, Clone, Default)]
+/// What a bundle is run with. Holds secrets.
+#[derive(Clone, Default)]
 pub struct Setting {
     /// Folder that is the host's `/`.
     pub root: PathBuf,
@@ -69,6 +75,16 @@ pub struct Setting {
     pub environment: BTreeMap<String, String>,
     /// Told of each phase when it has ended.
     pub ended: Option<UnboundedSender<BundlePhase>>,
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setting")
+            .field("root", &self.root)
+            .field("bundles", &self.bundles)
+            .field("run_id", &self.run_id)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a bundle was not run.
@@ -130,8 +146,7 @@ pub async fn run(folder: &Path, setting: &Setting) -> Result<BundleReport, Bundl
     if lock.try_lock().is_err() {
         return Err(BundleError::Busy);
     }
-    let mut launcher = Launcher { setting, root, state, above: Vec::new(), reports: Vec::new() };
-    launcher.bundle(folder, &setting.values).await
+    Launcher::new(setting, root, state).bundle(folder, &setting.values).await
 }
 
 /// The effects of the bundle in `folder`, as they are now. Changes nothing.
@@ -141,7 +156,7 @@ pub async fn run(folder: &Path, setting: &Setting) -> Result<BundleReport, Bundl
 pub async fn check(folder: &Path, setting: &Setting) -> Result<Vec<Finding>, BundleError> {
     let root = host_root(setting);
     let state = root.join(MARKERS);
-    let launcher = Launcher { setting, root, state, above: Vec::new(), reports: Vec::new() };
+    let mut launcher = Launcher::new(setting, root, state);
     let manifest = read_manifest(folder)?;
     let values = launcher.values(&manifest, &setting.values)?;
     launcher.effects(&manifest, &values).await
@@ -174,13 +189,6 @@ fn read_manifest(folder: &Path) -> Result<Manifest, BundleError> {
     Ok(manifest)
 }
 
-/// The values that others may see.
-fn told(manifest: &Manifest, values: &Inputs) -> Vec<u8> {
-    let open = |name: &String| manifest.inputs.get(name).is_some_and(|input| !input.secret);
-    let told: BTreeMap<_, _> = values.iter().filter(|(name, _)| open(name)).collect();
-    serde_json::to_vec_pretty(&told).unwrap_or_default()
-}
-
 struct Launcher<'a> {
     setting: &'a Setting,
     root: HostRoot,
@@ -189,9 +197,15 @@ struct Launcher<'a> {
     above: Vec<String>,
     /// Of required bundles.
     reports: Vec<BundleReport>,
+    /// Values that must not be told.
+    secrets: Vec<String>,
 }
 
-impl Launcher<'_> {
+impl<'a> Launcher<'a> {
+    const fn new(setting: &'a Setting, root: HostRoot, state: PathBuf) -> Self {
+        Self { setting, root, state, above: Vec::new(), reports: Vec::new(), secrets: Vec::new() }
+    }
+
     async fn bundle(&mut self, folder: &Path, set: &Inputs) -> Result<BundleReport, BundleError> {
         let manifest = read_manifest(folder)?;
         let values = self.values(&manifest, set)?;
@@ -272,16 +286,20 @@ impl Launcher<'_> {
     }
 
     /// Defaults, then what was set, then the environment.
-    fn values(&self, manifest: &Manifest, set: &Inputs) -> Result<Inputs, BundleError> {
+    fn values(&mut self, manifest: &Manifest, set: &Inputs) -> Result<Inputs, BundleError> {
         let mut set = set.clone();
         for (name, input) in &manifest.inputs {
             if let Some(value) = self.setting.environment.get(&input.environment) {
                 set.insert(name.clone(), value.clone());
             }
         }
-        manifest
+        let values = manifest
             .resolve(&set)
-            .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })
+            .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
+        let secret = |name: &str| manifest.inputs.get(name).is_some_and(|input| input.secret);
+        let secrets = values.iter().filter(|(name, _)| secret(name)).map(|(_, value)| value);
+        self.secrets.extend(secrets.cloned());
+        Ok(values)
     }
 
     async fn phases(
@@ -291,7 +309,8 @@ impl Launcher<'_> {
         values: &Inputs,
     ) -> Result<Vec<PhaseReport>, BundleError> {
         self.place("host.sh", LIBRARY.as_bytes())?;
-        self.place(&format!("{}.inputs", manifest.name), &told(manifest, values))?;
+        kept::keep(&self.state, manifest, values)
+            .map_err(|source| BundleError::Io { path: self.state.clone(), source })?;
         let environment = self.environment(folder, manifest, values);
         let mut reports = Vec::new();
         for phase in &manifest.phases {
@@ -302,7 +321,7 @@ impl Launcher<'_> {
                         "/var/log/gpuaas/bundles/{}/{}.log",
                         manifest.name, phase.name
                     ));
-                    phase::run(folder, phase, &environment, &log).await
+                    phase::run(folder, phase, &environment, &log, &self.secrets).await
                 }
             };
             let failed = report.outcome == PhaseOutcome::Failed;
@@ -388,7 +407,12 @@ impl Launcher<'_> {
         })?;
         let host = Host::at(self.root.clone(), player(&self.setting.environment));
         let facts = host.facts().await;
-        Ok(validate(&host, &facts, &checks).await)
+        let mut findings = validate(&host, &facts, &checks).await;
+        for finding in &mut findings {
+            finding.name = without(&finding.name, &self.secrets);
+            finding.seen = without(&finding.seen, &self.secrets);
+        }
+        Ok(findings)
     }
 
     fn mark(&self, manifest: &Manifest) -> Result<(), BundleError> {

@@ -1,8 +1,9 @@
 //! One phase: a script with a time limit, its output in a log.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,6 +13,8 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
 use super::report::{PhaseOutcome, PhaseReport};
+use crate::files;
+use crate::redact::without;
 
 /// Lines of a failed phase's output that are shown.
 const LAST_LINES: usize = 3;
@@ -24,6 +27,7 @@ pub(super) async fn run(
     phase: &Phase,
     environment: &BTreeMap<String, String>,
     log: &Path,
+    secrets: &[String],
 ) -> PhaseReport {
     let began = Instant::now();
     let ended = match start(folder, phase, environment, log) {
@@ -32,13 +36,25 @@ pub(super) async fn run(
     };
     let seconds = began.elapsed().as_secs_f64();
     let said = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let said = said.unwrap_or_default();
+    let said = clean(log, said.unwrap_or_default(), secrets);
     let changed = said.lines().filter(|line| line.starts_with(CHANGED)).count();
     let (outcome, text) = match ended {
         Ok(()) => (PhaseOutcome::Ran, String::new()),
         Err(reason) => (PhaseOutcome::Failed, format!("{reason}; {}", last_words(&said))),
     };
     PhaseReport { phase: phase.name.clone(), outcome, seconds, changed, text }
+}
+
+/// What a phase said without the secrets that it was given, in its log as well.
+fn clean(log: &Path, said: String, secrets: &[String]) -> String {
+    let clean = without(&said, secrets);
+    if clean != said
+        && let Err(error) = files::replace(log, clean.as_bytes())
+    {
+        tracing::warn!(%error, log = %log.display(), "a log with secrets is taken away");
+        fs::remove_file(log).ok();
+    }
+    clean
 }
 
 fn start(
@@ -50,7 +66,9 @@ fn start(
     if let Some(parent) = log.parent() {
         fs::create_dir_all(parent)?;
     }
-    let log = File::create(log)?;
+    // Root's alone: what a phase says may show what it was given.
+    let log = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(log)?;
+    log.set_permissions(Permissions::from_mode(0o600))?;
     Command::new("bash")
         .arg(folder.join(&phase.run))
         .current_dir(folder)

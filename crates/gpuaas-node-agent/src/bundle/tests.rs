@@ -171,3 +171,94 @@ async fn circles_and_missing_bundles_are_refused() {
         Err(BundleError::NoBundle { .. })
     ));
 }
+
+const SECRET: &str = "h8sh-h8sh";
+/// A phase that says and writes what it must not.
+const TELLS: &str = "#!/bin/bash\nset -euo pipefail\nmkdir -p \"$GPUAAS_HOST_ROOT/etc\"\n\
+    echo \"$VAULT_TOKEN\" >\"$GPUAAS_HOST_ROOT/etc/token\"\necho \"changed $VAULT_TOKEN\"\n";
+const MARKER: &str = "var/lib/gpuaas/site-bootstrap/vault";
+
+impl Stage {
+    /// A bundle with a secret, which it expects in a file.
+    fn vault(&self, version: &str, secret: bool, script: &str) {
+        self.bundle("vault", "[]", "etc/token", script);
+        let path = self.dir.path().join("bundles/vault").join(ARCHIVED_NAME);
+        let mut manifest: serde_json::Value =
+            serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        manifest["version"] = version.into();
+        if secret {
+            manifest["inputs"]["token"] = serde_json::json!({"type": "string", "about": "x",
+                "environment": "VAULT_TOKEN", "secret": true});
+            let check = serde_json::json!({"check": "file_has_line", "path": "/etc/token",
+                "line": "{token}"});
+            manifest["expects"].as_array_mut().unwrap().push(check);
+        }
+        fs::write(path, manifest.to_string()).unwrap();
+    }
+
+    fn given(&self, token: &str) -> Setting {
+        Setting { values: [("token".into(), token.into())].into(), ..self.setting() }
+    }
+
+    fn mode(&self, path: &str) -> u32 {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::metadata(self.dir.path().join("root").join(path)).unwrap().permissions().mode() & 0o777
+    }
+}
+
+#[tokio::test]
+async fn a_secret_is_kept_for_root_alone_and_told_to_nobody() {
+    let stage = Stage::new();
+    stage.vault("1.0.0", true, TELLS);
+    let error = run(&stage.dir.path().join("bundles/vault"), &stage.setting()).await.unwrap_err();
+    assert!(error.to_string().contains("input token is a secret"), "{error}");
+    let (told, mut phases) = tokio::sync::mpsc::unbounded_channel();
+    let setting = Setting { ended: Some(told), ..stage.given(SECRET) };
+    let report = stage.run("vault", &setting).await;
+    assert!(report.ended_well() && report.validation().passed, "{report:?}");
+    assert_eq!(stage.read("etc/token").unwrap().trim(), SECRET, "its effect is the real one");
+    let (inputs, secrets) = (format!("{MARKER}.inputs"), format!("{MARKER}.secrets"));
+    assert!(stage.read(&secrets).unwrap().contains(SECRET));
+    assert_eq!((stage.mode(&secrets), stage.mode(&inputs)), (0o600, 0o600));
+    let log = "var/log/gpuaas/bundles/vault/only.log";
+    assert_eq!(
+        (stage.read(log).as_deref(), stage.mode(log)),
+        (Some("changed [redacted]\n"), 0o600)
+    );
+    let validation = stage.read(&format!("{MARKER}.validation")).unwrap();
+    let phase = format!("{:?}", phases.recv().await.unwrap());
+    let told = [stage.read(&inputs).unwrap(), validation, phase, format!("{report:?} {setting:?}")];
+    assert!(told.iter().all(|text| !text.contains("h8sh")), "{told:?}");
+
+    // The same again, over a file that was opened to others meanwhile.
+    let path = stage.dir.path().join("root").join(&secrets);
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    fs::set_permissions(&path, open).unwrap();
+    stage.run("vault", &stage.given(SECRET)).await;
+    assert_eq!(stage.mode(&secrets), 0o600);
+
+    let fails = "#!/bin/bash\necho \"no $VAULT_TOKEN for $BASH_VERSION\" >&2\nexit 7\n";
+    stage.vault("1.0.0", true, fails);
+    let report = stage.run("vault", &stage.given("h8sh-next")).await;
+    let text = &report.phases[0].text;
+    assert!(text.contains("; no [redacted] for 5") && !report.summary().contains("h8sh"), "{text}");
+    assert!(stage.read(&secrets).unwrap().contains("h8sh-next"), "as it ran with at last");
+
+    // A version without secrets leaves none behind.
+    stage.vault("2.0.0", false, WRITE);
+    stage.run("vault", &stage.setting()).await;
+    assert!(stage.read(&secrets).is_none());
+}
+
+#[tokio::test]
+async fn what_a_required_bundle_is_given_is_a_secret_there_too() {
+    let stage = Stage::new();
+    stage.vault("1.0.0", true, TELLS);
+    let requires = r#"[{"bundle":"vault@1.0.0","with":{"token":"{word}"}}]"#;
+    stage.bundle("top", requires, "etc/token", "#!/bin/bash\nset -euo pipefail\ntrue\n");
+    let values = [("word".to_owned(), SECRET.to_owned())].into();
+    let report = stage.run("top", &Setting { values, ..stage.setting() }).await;
+    assert!(report.ended_well() && report.requires[0].validation().passed, "{report:?}");
+    assert!(!format!("{report:?}").contains("h8sh"), "{report:?}");
+    assert!(stage.read(&format!("{MARKER}.secrets")).unwrap().contains(SECRET));
+}

@@ -16,8 +16,8 @@ use flate2::write::GzEncoder;
 use gpuaas_bundle::Digest;
 use gpuaas_types::agent::{Finding, KeptArchive};
 
-use super::redact::redact;
 use super::{Fault, Outcome, Work};
+use crate::redact::redact;
 use crate::tools::Tools;
 use crate::{facts, files};
 
@@ -234,7 +234,7 @@ mod tests {
     const HOST: &str = r#"
 case "$2" in
   nvidia-smi) echo 'No devices' >&2; exit 6 ;;
-  journalctl) [ -f "$D/long" ] && base64 <"$D/long"; echo 'api_key=hunter2 and s3cr3t-s3cr3t'; echo end ;;
+  journalctl) [ -f "$D/long" ] && base64 <"$D/long"; echo 'api_key=hunter2 and s3cr3t-s3cr3t h8sh-h8sh'; echo end ;;
   *) echo "$2 says" ;;
 esac
 "#;
@@ -267,6 +267,9 @@ esac
     #[tokio::test]
     async fn a_small_archive_travels_without_secrets() {
         let dir = tempfile::tempdir().unwrap();
+        let markers = dir.path().join("root/var/lib/gpuaas/site-bootstrap");
+        fs::create_dir_all(&markers).unwrap();
+        fs::write(markers.join("vault.secrets"), r#"{"token":"h8sh-h8sh"}"#).unwrap();
         let dry = collect(dir.path(), 1 << 20, true).await;
         assert!(dry.succeeded && dry.archive.is_none() && dry.findings.len() > 12);
         assert!(!dir.path().join("calls").exists());
@@ -278,8 +281,9 @@ esac
         let files = unpacked(&bytes);
         assert_eq!(files["diagnostics/lspci.txt"], "lspci says\n");
         let journal = &files["diagnostics/journal/nginx.service.txt"];
-        assert_eq!(journal, "api_key=[redacted] and [redacted]\nend\n");
+        assert_eq!(journal, "api_key=[redacted] and [redacted] [redacted]\nend\n");
         assert!(files.contains_key("diagnostics/facts.json"));
+        assert!(files.values().all(|text| !text.contains("h8sh")));
         assert!(
             done.findings
                 .iter()

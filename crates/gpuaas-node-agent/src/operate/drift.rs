@@ -14,7 +14,7 @@ use host_facts::HostRoot;
 
 use super::{Fault, Outcome, Work};
 use crate::bundle::gate::{self, INSTALLED};
-use crate::bundle::{self, Setting};
+use crate::bundle::{self, Setting, kept};
 use crate::tasks::{Host, validate};
 use crate::tools::Tools;
 
@@ -164,7 +164,7 @@ async fn run_again(
 
 /// As at first boot, as far as the host keeps it.
 fn setting(host: &Host, root: &HostRoot, folder: &Path) -> Result<Setting, String> {
-    let values = gate::kept_values(root, folder)?;
+    let values = kept::values(root, folder)?;
     let boot: serde_json::Value = fs::read(root.join("/etc/gpuaas/bootstrap.json"))
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok())
@@ -352,5 +352,70 @@ esac
         assert!(left.message.starts_with("2 of 2 checks still fail"), "{}", left.message);
         let bundle = left.findings.iter().find(|f| f.name == "bundle base@1.0.0").unwrap();
         assert!(bundle.seen.contains("exit status: 3"), "{}", bundle.seen);
+    }
+
+    impl Stage {
+        /// A third bundle, which expects its secret in a file. `declared`: more of the input.
+        fn vault(&self, declared: &Value) {
+            let mut token = json!({"type": "string", "about": "x", "environment": "TOKEN",
+                "secret": true});
+            token.as_object_mut().unwrap().extend(declared.as_object().unwrap().clone());
+            self.install(
+                &json!({"name": "vault", "version": "1.0.0", "kind": "site_bootstrap",
+                "about": "a secret", "inputs": {"token": token},
+                "phases": [{"name": "p", "run": "p.sh", "timeout_seconds": 20}],
+                "expects": [{"gates": ["telemetry"], "check": "file_has_line",
+                    "path": "/etc/vault.conf", "line": "token {token}"}]}),
+                "echo \"token $TOKEN\" > \"$GPUAAS_HOST_ROOT/etc/vault.conf\"\n\
+                 echo \"changed token $TOKEN\"\n\
+                 if [ -f \"$GPUAAS_HOST_ROOT/broken\" ]; then echo \"$TOKEN is bad\"; exit 3; fi\n",
+            );
+        }
+
+        fn conf(&self) -> Option<String> {
+            fs::read_to_string(self.dir.path().join("root/etc/vault.conf")).ok()
+        }
+    }
+
+    const SECRETS: &str = "var/lib/gpuaas/site-bootstrap/vault.secrets";
+
+    #[tokio::test]
+    async fn a_bundle_with_a_secret_runs_again_with_what_the_host_kept_and_tells_nobody() {
+        let stage = Stage::new();
+        stage.vault(&json!({}));
+        stage.file(SECRETS, r#"{"token":"h8sh-h8sh"}"#);
+        let report = gate::evaluate(Gate::Telemetry, &stage.host).await.unwrap();
+        assert_eq!(report.checks[0].expected, "token [redacted]");
+        let dry = stage.repair(&[Gate::Telemetry], true).await;
+        assert_eq!(dry.changes[0].what, "bundle vault@1.0.0", "{dry:?}");
+        let done = stage.repair(&[Gate::Telemetry], false).await;
+        assert!(done.succeeded, "{done:?}");
+        assert_eq!(stage.conf().as_deref(), Some("token h8sh-h8sh\n"));
+        // Another value there is drift: effects are looked at with the real one.
+        stage.file("etc/vault.conf", "token h8sh-else\n");
+        let again = stage.repair(&[Gate::Telemetry], false).await;
+        assert!(again.succeeded && again.changes.len() == 1, "{again:?}");
+        stage.file("etc/vault.conf", "");
+        stage.file("broken", "");
+        let broken = stage.repair(&[Gate::Telemetry], false).await;
+        let bundle = broken.findings.iter().find(|f| f.name == "bundle vault@1.0.0").unwrap();
+        assert!(bundle.seen.contains("[redacted] is bad"), "{}", bundle.seen);
+        let kept = gate::evaluate(Gate::Telemetry, &stage.host).await.unwrap();
+        let told = format!("{report:?} {dry:?} {done:?} {again:?} {broken:?} {kept:?}");
+        assert!(told.contains("[redacted]") && !told.contains("h8sh"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn where_no_secret_was_kept_its_default_counts_and_else_the_bundle_is_left_alone() {
+        let stage = Stage::new();
+        stage.vault(&json!({"default": ""}));
+        let done = stage.repair(&[Gate::Telemetry], false).await;
+        assert!(done.succeeded && stage.conf().as_deref() == Some("token \n"), "{done:?}");
+        let stage = Stage::new();
+        stage.vault(&json!({}));
+        let left = stage.repair(&[Gate::Telemetry], false).await;
+        assert_eq!((left.code.as_str(), stage.conf()), ("drift_remains", None));
+        let bundle = left.findings.iter().find(|f| f.name == "bundle vault@1.0.0").unwrap();
+        assert!(bundle.seen.contains("token is a secret, which the host does not"), "{bundle:?}");
     }
 }

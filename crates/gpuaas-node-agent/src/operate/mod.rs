@@ -7,7 +7,6 @@
 mod diagnostics;
 mod drift;
 mod packages;
-mod redact;
 mod service;
 mod trust;
 pub(crate) mod update;
@@ -19,7 +18,9 @@ use gpuaas_types::agent::{Change, Finding, KeptArchive, Operation, TaskResult};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::bundle::kept;
 use crate::protocol::ControlPlane;
+use crate::redact::without;
 use crate::tasks::Host;
 use crate::tools::ToolError;
 pub use update::{Started, give_way, guard};
@@ -95,7 +96,9 @@ pub(crate) struct Ended {
 /// Carries out `operation`. Always an answer, never an error: what failed is in it.
 #[cfg(test)]
 pub(crate) async fn carry_out(work: &Work<'_>, operation: &Operation) -> TaskResult {
-    ended(work, operation).await.result
+    let (dry_run, operation) = (work.dry_run, operation.clone());
+    let spec = gpuaas_types::agent::TaskSpec::Operate { dry_run, operation };
+    crate::tasks::execute(work.host, work.place, &spec).await
 }
 
 /// The same, with what is to follow.
@@ -109,6 +112,23 @@ pub(crate) async fn ended(work: &Work<'_>, operation: &Operation) -> Ended {
     of(ended.unwrap_or_else(|_| {
         Err(Fault::new("task_timeout", format!("it did not end in {} s", limit.as_secs())))
     }))
+}
+
+/// `place` with the secrets of the bundles on `host` among those that must never leave it.
+pub(crate) fn with_secrets(host: &Host, place: &Workplace) -> Workplace {
+    let mut place = place.clone();
+    place.secrets.extend(host.root().map(kept::secrets).unwrap_or_default());
+    place
+}
+
+/// Takes the secrets out of what a task came to.
+pub(crate) fn clean(result: &mut TaskResult, secrets: &[String]) {
+    let changes = result.changes.iter_mut();
+    let changes = changes.flat_map(|one| [&mut one.what, &mut one.before, &mut one.after]);
+    let findings = result.findings.iter_mut().flat_map(|one| [&mut one.name, &mut one.seen]);
+    for text in changes.chain(findings).chain([&mut result.message]) {
+        *text = without(text, secrets);
+    }
 }
 
 async fn begin(work: &Work<'_>, operation: &Operation) -> Result<Outcome, Fault> {

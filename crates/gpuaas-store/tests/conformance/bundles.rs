@@ -1,6 +1,6 @@
 //! Bundles, approvals and keys, and what agents say of gates.
 
-use gpuaas_store::{BundleKey, NewBundle, Secret};
+use gpuaas_store::{BundleKey, NewBundle, Secret, SecretOwner};
 use gpuaas_types::SiteId;
 use gpuaas_types::agent::{Gate, GateClass, GateReport};
 
@@ -78,6 +78,45 @@ fn keys_are_kept_and_the_own_one_is_made_once() {
         let first = store.ensure_signing_key(&propose("one")).await.unwrap();
         let again = store.ensure_signing_key(&propose("two")).await.unwrap();
         assert_eq!((first.expose(), again.expose()), ("one", "one"));
+    });
+}
+
+#[test]
+fn a_secret_of_an_input_is_kept_for_its_owner() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let (site, profile) =
+            (SecretOwner::Site(world.site_id), SecretOwner::Profile(world.profile_id));
+        let set = async |at, owner, bundle, input, value: &str, by| {
+            let value = Secret::new(value.to_owned());
+            store.set_input_secret(at, owner, bundle, input, &value, by).await.unwrap()
+        };
+        let values = async |owner, bundle| {
+            let values = store.input_secret_values(owner, bundle).await.unwrap();
+            let plain = |(input, value): (String, Secret)| (input, value.expose().to_owned());
+            values.into_iter().map(plain).collect::<Vec<_>>()
+        };
+        set(NOON, site, "h200-ib", "password", "one", "ann").await;
+        set(NOON, site, "h200-ib", "key", "k", "ann").await;
+        set(NOON, site, "other", "password", "o", "ann").await;
+        set(NOON, profile, "h200-ib", "password", "p", "ann").await;
+        let view = set(at(5.0), site, "h200-ib", "password", "two", "bob").await;
+        assert_eq!((view.set_by.as_str(), view.set_at), ("bob", at(5.0)));
+        let listed = store.input_secrets(site).await.unwrap();
+        let names: Vec<(&str, &str)> =
+            listed.iter().map(|one| (one.bundle.as_str(), one.input.as_str())).collect();
+        assert_eq!(names, [("h200-ib", "key"), ("h200-ib", "password"), ("other", "password")]);
+        assert_eq!(listed[1], view);
+        let of = |input: &str, value: &str| (input.to_owned(), value.to_owned());
+        assert_eq!(values(site, "h200-ib").await, [of("key", "k"), of("password", "two")]);
+        assert_eq!(values(profile, "h200-ib").await, [of("password", "p")]);
+        assert!(values(SecretOwner::Site(SiteId(id())), "h200-ib").await.is_empty());
+        assert!(store.delete_input_secret(site, "h200-ib", "password").await.unwrap());
+        assert!(!store.delete_input_secret(site, "h200-ib", "password").await.unwrap());
+        assert_eq!(values(site, "h200-ib").await, [of("key", "k")]);
+        assert_eq!(store.input_secrets(site).await.unwrap().len(), 2);
+        assert_eq!(values(profile, "h200-ib").await, [of("password", "p")]);
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gpuaas_store::{IdempotencyKey, MasterKey, NewAudit, Secret, Store, StoreError};
+use gpuaas_store::{IdempotencyKey, MasterKey, NewAudit, Secret, SecretOwner, Store, StoreError};
 use gpuaas_types::api::{BundlePin, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{ProfileId, RoceAssignmentId, SiteId};
@@ -49,27 +49,33 @@ fn hold(folder: &Path, secrets: &[&str]) -> bool {
     })
 }
 
+const HASH: &str = "$6$salt$of-a-login-user";
+
 #[test]
 fn secrets_are_not_in_the_database_in_clear() {
     on_each(|place| async move {
         let world = World::new(place).await;
         world.node("j22u11").await;
+        let (owner, hash) = (SecretOwner::Site(world.site_id), Secret::new(HASH.to_owned()));
+        let set = world.store.set_input_secret(NOON, owner, "h200-ib", "password", &hash, "ann");
+        set.await.unwrap();
         if world.store.engine() == "sqlite" {
             let folder = world.place.folder.path();
             assert!(hold(folder, &["j22u11"]), "the search should find what is in clear");
-            assert!(!hold(folder, &[API_KEY, BMC_PASSWORD]));
+            assert!(!hold(folder, &[API_KEY, BMC_PASSWORD, HASH]));
             world.store.close().await;
-            assert!(!hold(folder, &[API_KEY, BMC_PASSWORD]));
+            assert!(!hold(folder, &[API_KEY, BMC_PASSWORD, HASH]));
         } else {
             let mut direct = sqlx::PgConnection::connect(&world.place.url).await.unwrap();
             let dump = sqlx::query(
                 "SELECT (SELECT string_agg(t::text, '') FROM secret t) \
                  || (SELECT string_agg(t::text, '') FROM site t) \
-                 || (SELECT string_agg(t::text, '') FROM node t)",
+                 || (SELECT string_agg(t::text, '') FROM node t) \
+                 || (SELECT string_agg(t::text, '') FROM input_secret t)",
             );
             let dump: String = dump.fetch_one(&mut direct).await.unwrap().get(0);
-            assert!(dump.contains("j22u11"));
-            for secret in [API_KEY, BMC_PASSWORD] {
+            assert!(dump.contains("j22u11") && dump.contains("h200-ib"));
+            for secret in [API_KEY, BMC_PASSWORD, HASH] {
                 let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
                 assert!(!dump.contains(secret) && !dump.contains(&hex));
             }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
-use super::{ApiArgs, ListArgs, ShowArgs};
+use super::{ApiArgs, ListArgs, SecretCommand, ShowArgs};
 
 /// `gpuaas profile`.
 #[derive(Debug, Subcommand)]
@@ -19,6 +19,9 @@ pub enum ProfileCommand {
     Presets(ListArgs),
     /// Change fields: makes a new revision, which runs begun later use.
     Set(ProfileSetArgs),
+    /// Values of bundles' secret inputs, for the nodes with a profile.
+    #[command(subcommand)]
+    Secret(SecretCommand),
 }
 
 /// `FIELD=VALUE`.

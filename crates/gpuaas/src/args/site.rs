@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gpuaas_types::{DriftAction, DriftKind};
 
-use super::{ApiArgs, Assignment, ListArgs, ShowArgs};
+use super::{ApiArgs, Assignment, ListArgs, SecretCommand, ShowArgs};
 
 /// `gpuaas site`.
 #[derive(Debug, Subcommand)]
@@ -16,6 +16,9 @@ pub enum SiteCommand {
     List(ListArgs),
     /// Show one region.
     Show(ShowArgs),
+    /// Values of bundles' secret inputs, for the nodes of a region. What a profile sets wins.
+    #[command(subcommand)]
+    Secret(SecretCommand),
 }
 
 /// `gpuaas site add`.

@@ -86,6 +86,33 @@ async fn lint_names_file_and_line() {
 }
 
 #[test]
+fn a_secret_is_not_rendered() {
+    let (_dir, folder) = folder("site-net", BundleKind::SiteBootstrap);
+    let path = folder.join(SOURCE_NAME);
+    let text = fs::read_to_string(&path).unwrap();
+    let mut manifest: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    manifest["inputs"]["token"] = serde_json::json!({
+        "type": "string", "about": "x", "environment": "SITE_NET_TOKEN", "secret": true });
+    let check = serde_json::json!({ "check": "file_exists", "path": "/etc/{token}" });
+    manifest["expects"].as_array_mut().unwrap().push(check);
+    fs::write(&path, manifest.to_string()).unwrap();
+    let shown = |set: &[&str]| {
+        let (mut terminal, captured) = Terminal::captured();
+        let set = set.iter().map(|text| text.parse().unwrap()).collect();
+        let args = BundleRenderArgs { bundle: folder.clone(), set, format: Format::Yaml };
+        render(&args, &mut terminal).map(|()| captured.stdout())
+    };
+    let text = shown(&["token=h8sh"]).unwrap();
+    assert!(
+        text.contains("SITE_NET_TOKEN: '***'") || text.contains("SITE_NET_TOKEN: \"***\""),
+        "{text}"
+    );
+    assert!(text.contains("file /etc/***") && !text.contains("h8sh"), "{text}");
+    let missing = shown(&[]).unwrap_err().to_string();
+    assert!(missing.contains("input token is a secret"), "{missing}");
+}
+
+#[test]
 fn a_bundle_rendered_and_two_compared() {
     let (_dir, folder) = folder("site-net", BundleKind::SiteBootstrap);
     let (old, _) = open(&folder).unwrap();

@@ -21,11 +21,47 @@ const NAMES: [&str; 12] = [
     "access_key",
     "authorization",
 ];
-/// Shortest text that is taken out wherever it stands; a shorter one is part of other words.
+/// Shortest text that is taken out wherever it stands; a shorter one is part of other words, and
+/// is taken out as a word.
 const SHORTEST: usize = 8;
+/// Shortest text that is taken out at all: without its `1`s a text says nothing any more.
+const SHORTEST_WORD: usize = 4;
 
-/// `text` without its secrets.
-pub(super) fn redact(text: &str, secrets: &[String]) -> String {
+/// `text` without these secrets.
+pub(crate) fn without(text: &str, secrets: &[String]) -> String {
+    let mut known: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    known.retain(|secret| secret.len() >= SHORTEST_WORD && *secret != GONE);
+    // One that is part of another would leave the rest of that.
+    known.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let mut text = text.to_owned();
+    for secret in known {
+        if secret.len() >= SHORTEST {
+            text = text.replace(secret, GONE);
+        } else {
+            text = without_word(&text, secret);
+        }
+    }
+    text
+}
+
+fn without_word(text: &str, word: &str) -> String {
+    let (mut clean, mut from) = (String::with_capacity(text.len()), 0);
+    for (at, _) in text.match_indices(word) {
+        let before = text.get(..at).and_then(|text| text.chars().next_back());
+        let after = text.get(at + word.len()..).and_then(|text| text.chars().next());
+        if before.is_some_and(char::is_alphanumeric) || after.is_some_and(char::is_alphanumeric) {
+            continue;
+        }
+        clean.push_str(text.get(from..at).unwrap_or_default());
+        clean.push_str(GONE);
+        from = at + word.len();
+    }
+    clean.push_str(text.get(from..).unwrap_or_default());
+    clean
+}
+
+/// `text` without its secrets: these, and what its names, headers and blocks say is one.
+pub(crate) fn redact(text: &str, secrets: &[String]) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut in_key = false;
     for line in text.lines() {
@@ -39,11 +75,7 @@ pub(super) fn redact(text: &str, secrets: &[String]) -> String {
             }
             continue;
         }
-        let mut line = line.to_owned();
-        for secret in secrets.iter().filter(|secret| secret.len() >= SHORTEST) {
-            line = line.replace(secret.as_str(), GONE);
-        }
-        clean.push_str(&of_urls(&of_names(&line)));
+        clean.push_str(&of_urls(&of_names(&without(line, secrets))));
         clean.push('\n');
     }
     if in_key {
@@ -139,10 +171,11 @@ mod tests {
 
     #[test]
     fn secrets_are_taken_out_and_the_rest_stays() {
-        let known = vec!["gpagent_0123456789".to_owned(), "short".to_owned()];
+        let known = ["end", "gpagent_0123456789", "short", "gpagent_0"].map(str::to_owned).to_vec();
         for (line, clean) in [
             ("connect with gpagent_0123456789 now", "connect with [redacted] now"),
-            ("a short line", "a short line"),
+            ("a shorter line, of short(s)", "a shorter line, of [redacted](s)"),
+            ("the end", "the end"),
             ("PASSWORD=hunter2 next", "PASSWORD=[redacted] next"),
             ("db_password: \"a b c\", x: 1", "db_password: \"[redacted]\", x: 1"),
             (

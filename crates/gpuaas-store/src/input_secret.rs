@@ -1,0 +1,145 @@
+//! Values of bundles' secret inputs, kept for a site or a profile. Who set one and when is in the
+//! clear, so it can be listed; the value is sealed like every other secret, and is only ever read
+//! to be handed to a node.
+
+use gpuaas_types::bundle::InputSecretView;
+use gpuaas_types::{ProfileId, SiteId, Timestamp};
+use uuid::Uuid;
+
+use crate::Store;
+use crate::db::{Cols, args};
+use crate::error::StoreError;
+use crate::seal::Secret;
+use crate::site::put_secret;
+
+/// Whose secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecretOwner {
+    /// Of every node of a site.
+    Site(SiteId),
+    /// Of every node with a profile.
+    Profile(ProfileId),
+}
+
+impl SecretOwner {
+    const fn id(self) -> Uuid {
+        match self {
+            Self::Site(SiteId(id)) | Self::Profile(ProfileId(id)) => id,
+        }
+    }
+}
+
+/// Neither a bundle's nor an input's name has a slash.
+fn sealed_name(bundle: &str, input: &str) -> String {
+    format!("bundle_input/{bundle}/{input}")
+}
+
+fn view(mut cols: Cols<'_>) -> Result<InputSecretView, StoreError> {
+    Ok(InputSecretView {
+        bundle: cols.next()?,
+        input: cols.next()?,
+        set_by: cols.next()?,
+        set_at: cols.at()?,
+    })
+}
+
+impl Store {
+    /// Seals a value for an input of a bundle, in the place of an earlier one.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn set_input_secret(
+        &self,
+        now: Timestamp,
+        owner: SecretOwner,
+        bundle: &str,
+        input: &str,
+        value: &Secret,
+        set_by: &str,
+    ) -> Result<InputSecretView, StoreError> {
+        let (id, name) = (owner.id(), sealed_name(bundle, input));
+        let sealed = self.seal(id, &name, value)?;
+        let view = InputSecretView {
+            bundle: bundle.to_owned(),
+            input: input.to_owned(),
+            set_by: set_by.to_owned(),
+            set_at: now,
+        };
+        let row = view.clone();
+        self.write(move |conn| {
+            Box::pin(async move {
+                conn.execute(
+                    "INSERT INTO input_secret (owner, bundle, input, set_by, set_at) \
+                     VALUES ($1, $2, $3, $4, $5) ON CONFLICT (owner, bundle, input) \
+                     DO UPDATE SET set_by = excluded.set_by, set_at = excluded.set_at",
+                    args![id, &row.bundle, &row.input, &row.set_by, now],
+                )
+                .await?;
+                put_secret(conn, id, &name, sealed).await
+            })
+        })
+        .await?;
+        Ok(view)
+    }
+
+    /// Which inputs have a value, by bundle and input.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn input_secrets(
+        &self,
+        owner: SecretOwner,
+    ) -> Result<Vec<InputSecretView>, StoreError> {
+        let sql = "SELECT bundle, input, set_by, set_at FROM input_secret WHERE owner = $1 \
+                   ORDER BY bundle, input";
+        let rows = self.reader().await?.all(sql, args![owner.id()]).await?;
+        rows.iter().map(|row| view(row.cols())).collect()
+    }
+
+    /// The values for a bundle's inputs, by input.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`], or the database's.
+    pub async fn input_secret_values(
+        &self,
+        owner: SecretOwner,
+        bundle: &str,
+    ) -> Result<Vec<(String, Secret)>, StoreError> {
+        let id = owner.id();
+        let sql = "SELECT input FROM input_secret WHERE owner = $1 AND bundle = $2 ORDER BY input";
+        let rows = self.reader().await?.all(sql, args![id, bundle]).await?;
+        let mut values = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let input: String = row.cols().next()?;
+            // One that was taken away meanwhile is not there.
+            if let Some(value) = self.secret(id, &sealed_name(bundle, &input)).await? {
+                values.push((input, value));
+            }
+        }
+        Ok(values)
+    }
+
+    /// Forgets a value. Answers whether there was one.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn delete_input_secret(
+        &self,
+        owner: SecretOwner,
+        bundle: &str,
+        input: &str,
+    ) -> Result<bool, StoreError> {
+        let (id, name) = (owner.id(), sealed_name(bundle, input));
+        let (bundle, input) = (bundle.to_owned(), input.to_owned());
+        self.write(move |conn| {
+            Box::pin(async move {
+                conn.execute("DELETE FROM secret WHERE owner = $1 AND name = $2", args![id, &name])
+                    .await?;
+                let sql =
+                    "DELETE FROM input_secret WHERE owner = $1 AND bundle = $2 AND input = $3";
+                Ok(conn.execute(sql, args![id, &bundle, &input]).await? == 1)
+            })
+        })
+        .await
+    }
+}
