@@ -5,6 +5,8 @@
 //! the profile is written; what a run would be given, with its inputs, signatures and the site's
 //! approval, when the run is asked for.
 
+use std::io::Read as _;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -16,7 +18,9 @@ use gpuaas_engine::bundles::{self, DeliveryError};
 use gpuaas_store::{BundleApproval, BundleKey, NewBundle};
 use gpuaas_types::Problem;
 use gpuaas_types::api::{BundlePin, List, ProfileResource, SiteResource};
-use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
+use gpuaas_types::bundle::{
+    BundleApprove, BundleArchive, BundleKeyView, BundlePublish, BundleView,
+};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use serde_json::json;
 
@@ -147,6 +151,34 @@ pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<BundleView>
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<BundleView>> {
     let found = find(&ctx, &text).await?;
     Ok(Json(view(&ctx, &found).await?))
+}
+
+/// `GET /api/v1/bundles/BUNDLE/archive`: the bytes and their signature, for whoever is to say
+/// whether they may run.
+pub(crate) async fn archive(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<BundleArchive>> {
+    let found = find(&ctx, &text).await?;
+    let digest = found.bundle.digest;
+    let artifacts = std::sync::Arc::clone(&ctx.artifacts);
+    let read = tokio::task::spawn_blocking(move || {
+        let Some((mut file, _)) = artifacts.get(&digest)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map(|_| Some(bytes))
+    });
+    let bytes = match read.await {
+        Ok(Ok(Some(bytes))) => bytes,
+        Ok(Ok(None)) => {
+            let detail = format!("there is no artifact {digest}");
+            return Err(problem("artifact_not_found").with_detail(detail).into());
+        }
+        Ok(Err(error)) => {
+            tracing::error!(%error, %digest, "an artifact cannot be read");
+            return Err(problem("internal").into());
+        }
+        Err(_) => return Err(problem("internal").into()),
+    };
+    let envelope = serde_json::to_value(&found.envelope).map_err(|_| problem("internal"))?;
+    let bundle = view(&ctx, &found).await?;
+    Ok(Json(BundleArchive { bundle, archive: BASE64.encode(bytes), envelope }))
 }
 
 async fn view(ctx: &Ctx, one: &CatalogBundle) -> Answer<BundleView> {

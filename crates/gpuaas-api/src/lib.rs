@@ -262,6 +262,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
     Router::new()
         .route("/api/v1/bundles", publish.get(bundles::list))
         .route("/api/v1/bundles/{bundle}", get(bundles::show))
+        .route("/api/v1/bundles/{bundle}/archive", get(bundles::archive))
         .route("/api/v1/bundles/{bundle}/approve", post(bundles::approve))
         .route("/api/v1/bundles/{bundle}/withdraw", post(bundles::withdraw))
         .route("/api/v1/bundle-keys", post(bundles::trust).get(bundles::keys))

@@ -69,7 +69,7 @@ pub struct CatalogBundle {
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// No bundle of that name and version, or of that digest, for that purpose.
-    #[error("no {what} bundle {reference}")]
+    #[error("there is no bundle {reference}{}", of_kind(.what))]
     NotFound {
         /// As it was asked for.
         reference: String,
@@ -560,6 +560,10 @@ impl BundleCatalog {
         let shelf = self.shelf.read().unwrap_or_else(PoisonError::into_inner);
         shelf.names.values().filter_map(|digest| shelf.bundles.get(digest).cloned()).collect()
     }
+}
+
+fn of_kind(kind: &str) -> String {
+    if kind.is_empty() { String::new() } else { format!(" of kind {kind}") }
 }
 
 fn resolve(manifest: &Manifest, set: &Inputs) -> Result<Inputs, CatalogError> {

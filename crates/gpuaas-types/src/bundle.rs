@@ -47,6 +47,17 @@ pub struct BundleView {
     pub approved_for: Vec<String>,
 }
 
+/// Answer to `GET /api/v1/bundles/BUNDLE/archive`: a bundle as it was published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleArchive {
+    /// What the control plane says of it.
+    pub bundle: BundleView,
+    /// The archive, base64.
+    pub archive: String,
+    /// Its signature.
+    pub envelope: serde_json::Value,
+}
+
 /// Body of `POST /api/v1/bundles/BUNDLE/approve` and `.../withdraw`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

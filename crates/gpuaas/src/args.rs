@@ -128,6 +128,14 @@ pub struct ApiArgs {
     /// How to print the answer on stdout.
     #[arg(short = 'o', long = "output", value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
+    /// Where, and who.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// Where the control plane is, and who asks.
+#[derive(Debug, Clone, Args)]
+pub struct ConnectionArgs {
     /// The control plane.
     #[arg(
         long,

@@ -10,21 +10,26 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_artifact::{Finding, SourceError, read_folder};
 use gpuaas_bundle::manifest::{SOURCE_NAME, is_name};
 use gpuaas_bundle::{
-    Archive, Digest, Envelope, Inputs, Manifest, PublicKey, SigningKey, Statement, TrustedKey,
+    Archive, Digest, Envelope, Inputs, Manifest, PublicKey, Reference, SigningKey, Statement,
+    TrustedKey,
 };
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::Timestamp;
 use gpuaas_types::agent::HostCheck;
+use gpuaas_types::bundle::BundleArchive;
 use serde::Serialize;
 
 use crate::args::{
-    BundleBuildArgs, BundleCommand, BundleDiffArgs, BundleKind, BundleNewArgs, BundleRenderArgs,
-    BundleShowArgs, Format,
+    BundleBuildArgs, BundleCommand, BundleKind, BundleNewArgs, BundleRenderArgs, BundleShowArgs,
+    ConnectionArgs, Format,
 };
-use crate::failure::Failure;
+use crate::client::ApiClient;
+use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::terminal::Terminal;
 
@@ -89,9 +94,18 @@ pub async fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), 
             Ok(())
         }
         BundleCommand::Build(args) => build(&args, terminal),
-        BundleCommand::Show(args) => show(&args, terminal),
-        BundleCommand::Diff(args) => diff(&args, terminal),
-        BundleCommand::Render(args) => render(&args, terminal),
+        BundleCommand::Show(args) => {
+            show(&args, opened(&args.bundle, &args.api.connection).await?, terminal)
+        }
+        BundleCommand::Diff(args) => {
+            let old = opened(&args.old, &args.connection).await?;
+            let new = opened(&args.new, &args.connection).await?;
+            diff(&old, &new, terminal)
+        }
+        BundleCommand::Render(args) => {
+            let bundle = opened(&args.bundle, &args.connection).await?;
+            render(&args, &bundle.archive, terminal)
+        }
         BundleCommand::Key(args) => {
             let key = SigningKey::generate().map_err(|error| of_signature(&error))?;
             write_new(&args.file, key.to_pem().as_bytes(), 0o600)?;
@@ -289,13 +303,52 @@ fn open(path: &Path) -> Result<(Archive, Vec<u8>), Failure> {
     Ok((archive, bytes))
 }
 
-fn show(args: &BundleShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let (archive, bytes) = open(&args.bundle)?;
-    let signed_by = match &args.trust {
-        None => None,
-        Some(key) => {
-            let path = signature_of(&args.bundle);
-            let text = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
+/// A bundle from where it is, and what goes with it.
+struct Opened {
+    archive: Archive,
+    bytes: Vec<u8>,
+    /// Where the control plane had it.
+    published: Option<Box<BundleArchive>>,
+}
+
+impl Opened {
+    fn here(path: &Path) -> Result<Self, Failure> {
+        open(path).map(|(archive, bytes)| Self { archive, bytes, published: None })
+    }
+}
+
+/// A bundle that is a file or a folder here, else one that the control plane has.
+async fn opened(path: &Path, connection: &ConnectionArgs) -> Result<Opened, Failure> {
+    let name = path.to_str().filter(|text| !path.exists() && is_reference(text));
+    let Some(name) = name else {
+        return Opened::here(path);
+    };
+    let published = ApiClient::connect(connection)?.bundle_archive(name).await?;
+    let bytes = BASE64.decode(&published.archive).map_err(|error| {
+        let title = "The answer is not a control plane's";
+        Failure::new(Exit::Unreachable, "unexpected_answer", title, error.to_string())
+    })?;
+    let archive = Archive::read(&bytes).map_err(|error| of_archive(path, &error))?;
+    Ok(Opened { archive, bytes, published: Some(Box::new(published)) })
+}
+
+fn is_reference(text: &str) -> bool {
+    text.parse::<Reference>().is_ok()
+        || text.strip_prefix("sha256:").unwrap_or(text).parse::<Digest>().is_ok()
+}
+
+fn show(args: &BundleShowArgs, opened: Opened, terminal: &mut Terminal) -> Result<(), Failure> {
+    let Opened { archive, bytes, published } = opened;
+    let signed_by = match (&args.trust, published) {
+        (None, published) => published.and_then(|published| published.bundle.signed_by),
+        (Some(key), published) => {
+            let text = match published {
+                Some(published) => serde_json::to_vec(&published.envelope).unwrap_or_default(),
+                None => {
+                    let path = signature_of(&args.bundle);
+                    fs::read(&path).map_err(|error| unreadable(&path, &error))?
+                }
+            };
             Some(signer(key, &text, &archive.manifest, &bytes)?)
         }
     };
@@ -310,7 +363,7 @@ fn show(args: &BundleShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
             .collect(),
         manifest: archive.manifest,
     };
-    output::print(terminal, args.format, &shown, |shown, _| table_of(shown))
+    output::print(terminal, args.api.format, &shown, |shown, _| table_of(shown))
 }
 
 /// Whose signature it is, when it is that of the key and of these bytes.
@@ -357,10 +410,9 @@ fn table_of(shown: &Shown) -> String {
     text
 }
 
-fn diff(args: &BundleDiffArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let ((old, old_bytes), (new, new_bytes)) = (open(&args.old)?, open(&args.new)?);
-    let lines = differences(&old, &new);
-    let head = format!("{} -> {}", Digest::of(&old_bytes), Digest::of(&new_bytes));
+fn diff(old: &Opened, new: &Opened, terminal: &mut Terminal) -> Result<(), Failure> {
+    let lines = differences(&old.archive, &new.archive);
+    let head = format!("{} -> {}", Digest::of(&old.bytes), Digest::of(&new.bytes));
     let lines = if lines.is_empty() { vec!["no difference".to_owned()] } else { lines };
     terminal.data(&format!("{head}\n{}", lines.join("\n")))
 }
@@ -401,8 +453,11 @@ fn changed<V: PartialEq>(
         .collect()
 }
 
-fn render(args: &BundleRenderArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let (archive, _) = open(&args.bundle)?;
+fn render(
+    args: &BundleRenderArgs,
+    archive: &Archive,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     let set: Inputs = args.set.iter().map(|a| (a.field.clone(), a.value.clone())).collect();
     let rendered = rendered(&archive.manifest, &set)?;
     output::print(terminal, args.format, &rendered, |rendered, _| {

@@ -1,5 +1,6 @@
 //! The command line's side of the admin API.
 
+mod bundles;
 mod secrets;
 mod tasks;
 
@@ -15,14 +16,13 @@ use gpuaas_types::api::{
     SiteCreate, SiteResource, StuckNode,
 };
 use gpuaas_types::batch::{BatchAccepted, BatchCreate, BatchOrder, BatchResource};
-use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::args::ApiArgs;
+use crate::args::{ApiArgs, ConnectionArgs};
 use crate::failure::{Exit, Failure};
 pub use secrets::SecretsOf;
 
@@ -81,6 +81,14 @@ impl ApiClient {
     /// # Errors
     /// `token_missing` or `token_unreadable`, besides those of [`ApiClient::new`].
     pub fn from_args(args: &ApiArgs) -> Result<Self, Failure> {
+        Self::connect(&args.connection)
+    }
+
+    /// The same, for a command that prints nothing of the answer.
+    ///
+    /// # Errors
+    /// See [`ApiClient::from_args`].
+    pub fn connect(args: &ConnectionArgs) -> Result<Self, Failure> {
         let token = match (&args.token, &args.token_file) {
             (Some(token), _) => token.trim().to_owned(),
             (None, Some(path)) => read_token(path)?,
@@ -373,51 +381,6 @@ impl ApiClient {
         body: &BatchOrder,
     ) -> Result<BatchResource, Failure> {
         self.send(Method::POST, &["batches", key, order], Some(body)).await
-    }
-
-    /// `POST /api/v1/bundles`.
-    ///
-    /// # Errors
-    /// See [`ApiClient::add_site`].
-    pub async fn publish_bundle(&self, body: &BundlePublish) -> Result<BundleView, Failure> {
-        self.send(Method::POST, &["bundles"], Some(body)).await
-    }
-
-    /// `GET /api/v1/bundles`.
-    ///
-    /// # Errors
-    /// See [`ApiClient::add_site`].
-    pub async fn bundles(&self) -> Result<List<BundleView>, Failure> {
-        self.get(&["bundles"]).await
-    }
-
-    /// `POST /api/v1/bundles/BUNDLE/approve`, `.../withdraw`.
-    ///
-    /// # Errors
-    /// See [`ApiClient::add_site`].
-    pub async fn order_bundle(
-        &self,
-        bundle: &str,
-        order: &str,
-        body: &BundleApprove,
-    ) -> Result<List<BundleView>, Failure> {
-        self.send(Method::POST, &["bundles", bundle, order], Some(body)).await
-    }
-
-    /// `POST /api/v1/bundle-keys`.
-    ///
-    /// # Errors
-    /// See [`ApiClient::add_site`].
-    pub async fn trust_key(&self, body: &BundleKeyView) -> Result<BundleKeyView, Failure> {
-        self.send(Method::POST, &["bundle-keys"], Some(body)).await
-    }
-
-    /// `GET /api/v1/bundle-keys`.
-    ///
-    /// # Errors
-    /// See [`ApiClient::add_site`].
-    pub async fn bundle_keys(&self) -> Result<List<BundleKeyView>, Failure> {
-        self.get(&["bundle-keys"]).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {

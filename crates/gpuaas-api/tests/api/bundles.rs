@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use gpuaas_bundle::{Archive, Digest, Entry, SigningKey, Statement};
+use gpuaas_bundle::{Archive, Digest, Entry, Envelope, SigningKey, Statement};
 use gpuaas_types::Timestamp;
 use serde_json::{Value, json};
 
@@ -76,6 +76,14 @@ async fn what_is_published_is_there_by_name_and_digest_and_never_changes() {
     }
     let path = format!("/bootstrap/v1/artifacts/sha256/{digest}");
     assert_eq!(rig.call("GET", &path, None, None).await.bytes, bytes);
+    let whole = rig.get(&format!("{BUNDLES}/site-net@1.0.0/archive")).await.json();
+    assert_eq!(whole["archive"], BASE64.encode(&bytes));
+    assert_eq!(whole["bundle"]["digest"], digest.as_str());
+    let envelope = Envelope::parse(whole["envelope"].to_string().as_bytes()).unwrap();
+    assert!(!envelope.signatures.is_empty());
+    let none = rig.get(&format!("{BUNDLES}/nosuch@1.0.0/archive")).await;
+    let body = refused(&none, 400, "bundle_not_found");
+    assert_eq!(body["detail"], "there is no bundle nosuch@1.0.0");
     let other = archive("site-net", &json!({ "about": "another" }));
     let body = refused(&publish(&rig, &other, None).await, 409, "bundle_version_taken");
     assert!(body["detail"].as_str().unwrap().contains(&digest));

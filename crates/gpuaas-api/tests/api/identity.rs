@@ -363,6 +363,7 @@ const ENDPOINTS: &[(&str, &str, Opens)] = &[
     ("POST", "/api/v1/bundles", Admin),
     ("GET", "/api/v1/bundles", Admin),
     ("GET", "/api/v1/bundles/{bundle}", Admin),
+    ("GET", "/api/v1/bundles/{bundle}/archive", Admin),
     ("POST", "/api/v1/bundles/{bundle}/approve", Admin),
     ("POST", "/api/v1/bundles/{bundle}/withdraw", Admin),
     ("POST", "/api/v1/bundle-keys", Admin),

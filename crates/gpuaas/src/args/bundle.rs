@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use gpuaas_types::Timestamp;
 
-use super::{ApiArgs, Assignment, Format, ListArgs};
+use super::{ApiArgs, Assignment, ConnectionArgs, Format, ListArgs};
 
-/// `gpuaas bundle`. What makes and shows bundles works without a control plane.
+/// `gpuaas bundle`. What makes and shows bundles works without a control plane, except where a
+/// bundle is named that only the control plane has.
 #[derive(Debug, Subcommand)]
 pub enum BundleCommand {
     /// Write the folder of a new bundle that does nothing yet.
@@ -16,7 +17,7 @@ pub enum BundleCommand {
     Lint(BundleLintArgs),
     /// Make one file of a bundle's folder; the same folder gives the same bytes everywhere.
     Build(BundleBuildArgs),
-    /// Show a bundle: its folder, or the file of a build.
+    /// Show a bundle: its folder, the file of a build, or a published one.
     Show(BundleShowArgs),
     /// Say what differs between two bundles.
     Diff(BundleDiffArgs),
@@ -94,32 +95,35 @@ fn moment(text: &str) -> Result<Timestamp, String> {
 /// `gpuaas bundle show`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleShowArgs {
-    /// A bundle's folder, or the file of a build.
+    /// A bundle's folder, the file of a build, or name@version or digest of a published one.
     #[arg(value_name = "BUNDLE")]
     pub bundle: PathBuf,
     /// Public key, as `bundle key` prints it; the signature beside the file must be its.
     #[arg(long, value_name = "KEY")]
     pub trust: Option<String>,
-    /// How to print it on stdout.
-    #[arg(short = 'o', long = "output", value_enum, default_value_t, value_name = "FORMAT")]
-    pub format: Format,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
 }
 
 /// `gpuaas bundle diff`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleDiffArgs {
-    /// A bundle's folder, or the file of a build.
+    /// A bundle's folder, the file of a build, or name@version or digest of a published one.
     #[arg(value_name = "OLD")]
     pub old: PathBuf,
     /// Another one.
     #[arg(value_name = "NEW")]
     pub new: PathBuf,
+    /// Where to ask.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 }
 
 /// `gpuaas bundle render`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleRenderArgs {
-    /// A bundle's folder, or the file of a build.
+    /// A bundle's folder, the file of a build, or name@version or digest of a published one.
     #[arg(value_name = "BUNDLE")]
     pub bundle: PathBuf,
     /// A value for one of its inputs.
@@ -128,6 +132,9 @@ pub struct BundleRenderArgs {
     /// How to print it on stdout.
     #[arg(short = 'o', long = "output", value_enum, default_value = "yaml", value_name = "FORMAT")]
     pub format: Format,
+    /// Where to ask.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 }
 
 /// `gpuaas bundle key`.

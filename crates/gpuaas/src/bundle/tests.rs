@@ -1,5 +1,10 @@
 use super::*;
-use crate::args::BundleLintArgs;
+use crate::args::{ApiArgs, BundleLintArgs};
+
+/// Nobody is asked for what is here.
+fn nowhere() -> ConnectionArgs {
+    ConnectionArgs { server: "http://127.0.0.1:1".to_owned(), token: None, token_file: None }
+}
 
 fn folder(name: &str, kind: BundleKind) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
@@ -50,9 +55,9 @@ async fn a_signature_is_of_its_key_and_of_its_bytes() {
         let args = BundleShowArgs {
             bundle: file.to_owned(),
             trust: Some(trust.to_owned()),
-            format: Format::Json,
+            api: ApiArgs { format: Format::Json, connection: nowhere() },
         };
-        show(&args, &mut terminal).map(|()| captured.stdout())
+        show(&args, Opened::here(file)?, &mut terminal).map(|()| captured.stdout())
     };
     let text: serde_json::Value = serde_json::from_str(&shown(&file, &public).unwrap()).unwrap();
     assert_eq!(text["signed_by"], report["signed_by"]);
@@ -99,8 +104,9 @@ fn a_secret_is_not_rendered() {
     let shown = |set: &[&str]| {
         let (mut terminal, captured) = Terminal::captured();
         let set = set.iter().map(|text| text.parse().unwrap()).collect();
-        let args = BundleRenderArgs { bundle: folder.clone(), set, format: Format::Yaml };
-        render(&args, &mut terminal).map(|()| captured.stdout())
+        let (bundle, connection) = (folder.clone(), nowhere());
+        let args = BundleRenderArgs { bundle, set, format: Format::Yaml, connection };
+        render(&args, &open(&folder)?.0, &mut terminal).map(|()| captured.stdout())
     };
     let text = shown(&["token=h8sh"]).unwrap();
     assert!(

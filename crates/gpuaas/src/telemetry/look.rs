@@ -65,7 +65,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::args::{ApiArgs, Format};
+    use crate::args::{ApiArgs, ConnectionArgs, Format};
 
     fn report(verdict: TelemetryVerdict) -> TelemetryReport {
         let probe = |name: &str, passed, seen: &str| TelemetryProbe {
@@ -111,7 +111,9 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        let api = ApiArgs { server, token: Some("t".to_owned()), token_file: None, format };
+        let token = Some("t".to_owned());
+        let api =
+            ApiArgs { format, connection: ConnectionArgs { server, token, token_file: None } };
         let (mut terminal, said) = Terminal::captured();
         let ended = run(&ShowArgs { name: "j22u11".to_owned(), api }, &mut terminal).await;
         (said.stdout(), ended)

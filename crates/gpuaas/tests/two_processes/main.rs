@@ -79,6 +79,27 @@ fn its_agent_does_what_it_is_told(rig: &Rig) {
 }
 
 #[test]
+fn a_published_bundle_is_shown_and_compared_by_its_name() {
+    let rig = Rig::start();
+    let folder = rig.path("site-net");
+    rig.good(&format!("bundle new {folder}"));
+    rig.good(&format!("bundle publish {folder}"));
+    let shown = rig.json("bundle show site-net@0.1.0 -o json");
+    assert_eq!(shown["signed_by"], "this control plane");
+    let digest = shown["digest"].as_str().unwrap();
+    let same = rig.good(&format!("bundle diff sha256:{digest} {folder}"));
+    assert!(same.ends_with("no difference\n"), "{same}");
+    let path = format!("{folder}/bundle.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("version: 0.1.0", "version: 0.2.0")).unwrap();
+    let differs = rig.good(&format!("bundle diff site-net@0.1.0 {folder}"));
+    assert!(differs.contains("~ version: \"0.1.0\" -> \"0.2.0\""), "{differs}");
+    rig.bad("bundle show site-net@0.2.0", 3, "bundle_not_found");
+    rig.bad("bundle show no-such-folder", 1, "file_unreadable");
+    assert!(rig.good("bundle render h200-slice-vm@1.0.0").contains("GPUAAS_SLICE_"));
+}
+
+#[test]
 fn bad_input_is_refused_with_a_code_and_creates_nothing() {
     let rig = Rig::start();
     let (url, good, bad) = (rig.sim.value("listening"), rig.path("maas.key"), rig.path("bad.key"));
