@@ -5,6 +5,7 @@
 
 mod real_host;
 mod rig;
+mod secrets;
 
 use serde_json::Value;
 

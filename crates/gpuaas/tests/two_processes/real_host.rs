@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use crate::rig::{Rig, agent, gpuaas};
 
+/// A password's, as crypt(5) writes it.
+const HASH: &str = "$6$gpuaas$h8sh.of.a.password";
 /// Between two looks at a gate.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOKS: u32 = 600;
@@ -106,8 +108,12 @@ fn a_real_host_is_looked_after() {
     rig.good(&format!(
         "site add lab --url {url} --api-key-file {key} \
          --bundle-input h200-slice-vm.install_packages=0 \
-         --bundle-input h200-slice-vm.ovs_datapath=netdev"
+         --bundle-input h200-slice-vm.ovs_datapath=netdev \
+         --bundle-input h200-slice-vm.login_user=hpcadmin"
     ));
+    fs::write(rig.path("hash"), format!("{HASH}\n")).unwrap();
+    let file = rig.path("hash");
+    rig.good(&format!("site secret set lab h200-slice-vm login_password_hash --file {file}"));
     rig.good("profile add h200 --set site_bootstrap_bundle_ref=h200-slice-vm@1.0.0");
     let (mac, _) = rig.machine("j22u11");
     rig.good(&format!(
@@ -117,6 +123,7 @@ fn a_real_host_is_looked_after() {
     let host = Inside::of(hosts.path());
     facts_are_what_its_own_tools_say(&host);
     services_are_stopped_and_brought_back(&rig, &host);
+    bundles_run_again_with_their_secret(&rig, &host);
     packages_are_updated(&rig, &host);
     what_a_person_needs_is_collected(&rig);
     another_agent_takes_the_place_of_the_one(&mut rig, &host);
@@ -159,6 +166,23 @@ fn services_are_stopped_and_brought_back(rig: &Rig, host: &Inside) {
     until_slices(rig, true);
     let again = task(rig, "repair-drift");
     assert_eq!(again["changes"], Value::Null, "nothing is left to repair: {again}");
+}
+
+/// An effect is lost, and a password that no gate asks for; the bundles bring back both.
+fn bundles_run_again_with_their_secret(rig: &Rig, host: &Inside) {
+    let shadow = || host.good("getent shadow hpcadmin | cut -d : -f 2");
+    assert_eq!(shadow(), HASH);
+    for bundle in ["h200-ib", "h200-slice-vm"] {
+        let file = format!("/var/lib/gpuaas/site-bootstrap/{bundle}.secrets");
+        assert_eq!(host.good(&format!("stat -c '%a %U' {file}")), "600 root", "{file}");
+    }
+    host.good("usermod --password '!' hpcadmin; rm /etc/dnsmasq.d/gpu_subnet.conf /etc/netplan/60-ipoib.yaml");
+    let result = task(rig, "repair-drift");
+    let changes = result["changes"].to_string();
+    assert!(changes.contains("bundle h200-slice-vm@1.0.0"), "{result}");
+    assert_eq!(shadow(), HASH, "{result}");
+    assert!(!result.to_string().contains("h8sh"), "{result}");
+    until_slices(rig, true);
 }
 
 /// A package in a folder of the host, in two versions; its own apt and dpkg do the rest.
