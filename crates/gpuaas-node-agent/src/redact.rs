@@ -27,18 +27,27 @@ const SHORTEST: usize = 8;
 /// Shortest text that is taken out at all: without its `1`s a text says nothing any more.
 const SHORTEST_WORD: usize = 4;
 
-/// `text` without these secrets.
+/// `text` without these secrets, as they are and as a quoted text has them.
 pub(crate) fn without(text: &str, secrets: &[String]) -> String {
-    let mut known: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    let inner = |quoted: String| {
+        let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        inner.unwrap_or_default().to_owned()
+    };
+    let forms = |secret: &String| {
+        let json = serde_json::to_string(secret).unwrap_or_default();
+        [secret.clone(), inner(format!("{secret:?}")), inner(json)]
+    };
+    let mut known: Vec<String> = secrets.iter().flat_map(forms).collect();
     known.retain(|secret| secret.len() >= SHORTEST_WORD && *secret != GONE);
     // One that is part of another would leave the rest of that.
-    known.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    known.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
+    known.dedup();
     let mut text = text.to_owned();
     for secret in known {
         if secret.len() >= SHORTEST {
-            text = text.replace(secret, GONE);
+            text = text.replace(&secret, GONE);
         } else {
-            text = without_word(&text, secret);
+            text = without_word(&text, &secret);
         }
     }
     text
@@ -62,6 +71,7 @@ fn without_word(text: &str, word: &str) -> String {
 
 /// `text` without its secrets: these, and what its names, headers and blocks say is one.
 pub(crate) fn redact(text: &str, secrets: &[String]) -> String {
+    let text = without(text, secrets);
     let mut clean = String::with_capacity(text.len());
     let mut in_key = false;
     for line in text.lines() {
@@ -75,7 +85,7 @@ pub(crate) fn redact(text: &str, secrets: &[String]) -> String {
             }
             continue;
         }
-        clean.push_str(&of_urls(&of_names(&without(line, secrets))));
+        clean.push_str(&of_urls(&of_names(line)));
         clean.push('\n');
     }
     if in_key {
@@ -171,11 +181,13 @@ mod tests {
 
     #[test]
     fn secrets_are_taken_out_and_the_rest_stays() {
-        let known = ["end", "gpagent_0123456789", "short", "gpagent_0"].map(str::to_owned).to_vec();
+        let known = ["end", "gpagent_0123456789", "short", "gpagent_0", "a'b\\c/d e\""];
+        let known = known.map(str::to_owned).to_vec();
         for (line, clean) in [
             ("connect with gpagent_0123456789 now", "connect with [redacted] now"),
             ("a shorter line, of short(s)", "a shorter line, of [redacted](s)"),
             ("the end", "the end"),
+            ("a'b\\c/d e\", \"a'b\\\\c/d e\\\"\"", "[redacted], \"[redacted]\""),
             ("PASSWORD=hunter2 next", "PASSWORD=[redacted] next"),
             ("db_password: \"a b c\", x: 1", "db_password: \"[redacted]\", x: 1"),
             (

@@ -395,8 +395,9 @@ fn table_of(shown: &Shown) -> String {
             Some(default) => format!("default {default:?}"),
             None => "has to be set".to_owned(),
         };
+        let secret = if input.secret { ", a secret: gpuaas site secret set" } else { "" };
         text.push_str(&format!(
-            "input {name} ({}): {}; {default}\n",
+            "input {name} ({}): {}; {default}{secret}\n",
             input.environment, input.about
         ));
     }
@@ -476,26 +477,21 @@ fn render(
 }
 
 fn rendered(manifest: &Manifest, set: &Inputs) -> Result<Rendered, Failure> {
-    let values = manifest.resolve(set).map_err(|error| {
+    // What a secret is nobody needs to say here, and nobody is shown.
+    let mut values = manifest.resolve_in_open(set).map_err(|error| {
         Failure::usage("bundle_input_invalid", "An input cannot be used", error.to_string())
             .hint("gpuaas bundle show lists the inputs")
     })?;
+    for name in manifest.inputs.iter().filter(|(_, input)| input.secret).map(|(name, _)| name) {
+        values.insert(name.clone(), REDACTED.to_owned());
+    }
     let checks = manifest.checks(&values).map_err(|fault| {
         Failure::local("bundle_invalid", "A check cannot be made", fault.to_string())
     })?;
-    let secret = |name: &str| manifest.inputs.get(name).is_some_and(|input| input.secret);
-    let shown = |name: &str, value: &str| {
-        if secret(name) { REDACTED.to_owned() } else { value.to_owned() }
-    };
-    let secrets: Vec<&String> =
-        values.iter().filter(|(name, v)| secret(name) && !v.is_empty()).map(|(_, v)| v).collect();
-    let named = |check: &HostCheck| {
-        secrets.iter().fold(check.name(), |name, secret| name.replace(secret.as_str(), REDACTED))
-    };
     let environment = values
         .iter()
         .filter_map(|(name, value)| {
-            Some((manifest.inputs.get(name)?.environment.clone(), shown(name, value)))
+            Some((manifest.inputs.get(name)?.environment.clone(), value.clone()))
         })
         .collect();
     let (on, off): (Vec<_>, Vec<_>) = manifest
@@ -510,7 +506,7 @@ fn rendered(manifest: &Manifest, set: &Inputs) -> Result<Rendered, Failure> {
             .iter()
             .map(|p| format!("{}: {} is 0", p.name, p.only_when.as_deref().unwrap_or_default()))
             .collect(),
-        checks: checks.iter().map(named).collect(),
+        checks: checks.iter().map(HostCheck::name).collect(),
     })
 }
 

@@ -436,7 +436,10 @@ impl<'a> Launcher<'a> {
             bundle: manifest.reference(),
             requires: std::mem::take(&mut self.reports),
             phases,
-            reboot_needed: self.root.line_of(REBOOT_NEEDED),
+            reboot_needed: self
+                .root
+                .line_of(REBOOT_NEEDED)
+                .map(|line| without(&line, &self.secrets)),
             looked: findings.is_some(),
             checks: findings.unwrap_or_default(),
         }

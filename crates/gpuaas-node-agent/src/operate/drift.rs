@@ -383,14 +383,15 @@ esac
     async fn a_bundle_with_a_secret_runs_again_with_what_the_host_kept_and_tells_nobody() {
         let stage = Stage::new();
         stage.vault(&json!({}));
-        stage.file(SECRETS, r#"{"token":"h8sh-h8sh"}"#);
+        // With what a quoted text has in another form.
+        stage.file(SECRETS, r#"{"token":"h8sh\"h8sh\\x"}"#);
         let report = gate::evaluate(Gate::Telemetry, &stage.host).await.unwrap();
         assert_eq!(report.checks[0].expected, "token [redacted]");
         let dry = stage.repair(&[Gate::Telemetry], true).await;
         assert_eq!(dry.changes[0].what, "bundle vault@1.0.0", "{dry:?}");
         let done = stage.repair(&[Gate::Telemetry], false).await;
         assert!(done.succeeded, "{done:?}");
-        assert_eq!(stage.conf().as_deref(), Some("token h8sh-h8sh\n"));
+        assert_eq!(stage.conf().as_deref(), Some("token h8sh\"h8sh\\x\n"));
         // Another value there is drift: effects are looked at with the real one.
         stage.file("etc/vault.conf", "token h8sh-else\n");
         let again = stage.repair(&[Gate::Telemetry], false).await;

@@ -126,7 +126,7 @@ pub struct BundleRenderArgs {
     /// A bundle's folder, the file of a build, or name@version or digest of a published one.
     #[arg(value_name = "BUNDLE")]
     pub bundle: PathBuf,
-    /// A value for one of its inputs.
+    /// A value for one of its inputs; a secret needs none, and is not shown.
     #[arg(long, value_name = "INPUT=VALUE")]
     pub set: Vec<Assignment>,
     /// How to print it on stdout.

@@ -108,14 +108,12 @@ fn a_secret_is_not_rendered() {
         let args = BundleRenderArgs { bundle, set, format: Format::Yaml, connection };
         render(&args, &open(&folder)?.0, &mut terminal).map(|()| captured.stdout())
     };
-    let text = shown(&["token=h8sh"]).unwrap();
-    assert!(
-        text.contains("SITE_NET_TOKEN: '***'") || text.contains("SITE_NET_TOKEN: \"***\""),
-        "{text}"
-    );
-    assert!(text.contains("file /etc/***") && !text.contains("h8sh"), "{text}");
-    let missing = shown(&[]).unwrap_err().to_string();
-    assert!(missing.contains("input token is a secret"), "{missing}");
+    for set in [&["token=h8sh"][..], &[]] {
+        let text = shown(set).unwrap();
+        let line = text.lines().find(|line| line.contains("SITE_NET_TOKEN")).unwrap();
+        assert!(line.contains("***") && text.contains("file /etc/***"), "{text}");
+        assert!(!text.contains("h8sh"), "{text}");
+    }
 }
 
 #[test]
