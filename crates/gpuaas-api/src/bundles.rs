@@ -303,7 +303,7 @@ pub(crate) async fn pins(
     let (store, catalog) = (&ctx.store, &ctx.bundles);
     let reference = &spec.post_deploy_validation_bundle_ref;
     if !reference.is_empty() {
-        let found = bundles::look(store, catalog, |catalog| catalog.validation(reference)).await;
+        let found = bundles::look(store, catalog, |catalog| catalog.is_validation(reference)).await;
         found.map_err(|error| of("post_deploy_validation_bundle_ref", error))?;
     }
     let reference = &spec.commissioning_bundle_ref;
@@ -348,6 +348,11 @@ pub(crate) async fn may_begin(
     };
     let delivery = bundles::delivery(store, catalog, &pins, &whose, now).await;
     delivery.map_err(not_delivered)?;
+    let reference = &profile.spec.post_deploy_validation_bundle_ref;
+    if !reference.is_empty() {
+        let checks = catalog.validation(reference, &site.spec.bundle_inputs);
+        checks.map_err(|error| refused(&error))?;
+    }
     let scripts =
         [&profile.spec.commissioning_bundle_ref, &profile.spec.post_deploy_validation_bundle_ref];
     let scripts = scripts.into_iter().filter(|reference| !reference.is_empty());

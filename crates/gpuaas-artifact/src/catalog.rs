@@ -364,14 +364,26 @@ impl BundleCatalog {
         Ok(found.bundle.scripts.clone())
     }
 
-    /// The checks of a validation bundle, with the defaults of its inputs.
+    /// Whether there is such a validation bundle.
     ///
     /// # Errors
-    /// See [`Self::find`]; an input without a default.
-    pub fn validation(&self, reference: &str) -> Result<Vec<HostCheck>, CatalogError> {
+    /// See [`Self::find`].
+    pub fn is_validation(&self, reference: &str) -> Result<(), CatalogError> {
+        self.find_kind(reference, Some(Kind::PostDeployValidation)).map(drop)
+    }
+
+    /// The checks of a validation bundle, with what `set` says for it, by bundle's name.
+    ///
+    /// # Errors
+    /// See [`Self::find`]; [`CatalogError::Input`].
+    pub fn validation(
+        &self,
+        reference: &str,
+        set: &BTreeMap<String, Inputs>,
+    ) -> Result<Vec<HostCheck>, CatalogError> {
         let found = self.find_kind(reference, Some(Kind::PostDeployValidation))?;
         let manifest = &found.bundle.manifest;
-        let values = resolve(manifest, &Inputs::new())?;
+        let values = resolve(manifest, set.get(&manifest.name).unwrap_or(&Inputs::new()))?;
         manifest.checks(&values).map_err(|fault| wrong(manifest, &fault))
     }
 

@@ -196,7 +196,8 @@ pub(crate) async fn host_checks(
     let reference = &revision.spec.post_deploy_validation_bundle_ref;
     let mut checks = Vec::new();
     if !reference.is_empty() {
-        checks = look(store, catalog, |catalog| catalog.validation(reference)).await?;
+        let set = &site.bundle_inputs;
+        checks = look(store, catalog, |catalog| catalog.validation(reference, set)).await?;
     }
     let pins = pins(store, catalog, revision).await?;
     let inputs = inputs(catalog, &pins, site, &revision.spec)?;

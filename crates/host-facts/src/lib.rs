@@ -9,6 +9,7 @@
 //! lists stop at 4,096 entries, because a node is not trusted to be well-behaved.
 
 pub mod gpu;
+pub mod infiniband;
 mod isolation;
 pub mod network;
 mod parse;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use gpu::NvidiaGpu;
+pub use infiniband::InfinibandPort;
 pub use isolation::Acs;
 pub use network::{LinkAddress, Listener, Route};
 pub use software::{Package, Unit};
@@ -65,6 +67,8 @@ pub struct HostFacts {
     pub pci: Vec<PciFunction>,
     /// Network links, by name.
     pub links: Vec<NetworkLink>,
+    /// Ports of RDMA adapters, by adapter and number.
+    pub infiniband_ports: Vec<InfinibandPort>,
     /// Disks without loop and memory devices, by name.
     pub block_devices: Vec<BlockDevice>,
     /// Mounted file systems, in the order of `/proc/mounts`.
@@ -227,6 +231,7 @@ impl HostRoot {
             numa_nodes: self.numa_nodes(),
             pci: self.pci(),
             links: self.links(),
+            infiniband_ports: self.infiniband_ports(),
             block_devices: self.block_devices(),
             mounts: self
                 .text("proc/mounts")

@@ -1,17 +1,9 @@
 //! Links, addresses, routes and listeners.
 
 use host_facts::network::{in_network, parse_cidr};
-use host_facts::{HostFacts, LinkAddress, Route};
+use host_facts::{HostFacts, InfinibandPort, LinkAddress, Route};
 
-use super::{INFINIBAND_OCTETS, Seen, enough};
-
-/// Whether `name` is `pattern`, in which a trailing `*` stands for the rest.
-fn is_link(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(begin) => name.starts_with(begin),
-        None => name == pattern,
-    }
-}
+use super::{INFINIBAND_OCTETS, Seen, enough, fits};
 
 fn listed(what: &[String]) -> String {
     if what.is_empty() { "none".to_owned() } else { what.join(", ") }
@@ -36,13 +28,30 @@ pub(super) fn infiniband_up(facts: &HostFacts, count: u32) -> Seen {
     enough(up.count(), count)
 }
 
+/// What keeps a port from it is told, because cable, switch and subnet manager are others' matters.
+pub(super) fn ports_active(facts: &HostFacts, count: u32) -> Seen {
+    let state = |port: &InfinibandPort| port.state.clone().unwrap_or_default();
+    let active = facts.infiniband_ports.iter().filter(|port| state(port) == "ACTIVE").count();
+    let (passed, seen) = enough(active, count);
+    let others: Vec<String> = facts
+        .infiniband_ports
+        .iter()
+        .filter(|port| state(port) != "ACTIVE")
+        .map(|port| format!("{}/{} is {}", port.device, port.port, state(port)))
+        .collect();
+    if passed || others.is_empty() {
+        return (passed, seen);
+    }
+    (passed, format!("{seen}; {}", others.join(", ")))
+}
+
 /// An address within a subnet, or exactly the one that is named with its prefix.
 pub(super) fn address(facts: &HostFacts, interface: &str, subnet: &str) -> Seen {
     let Some((network, length)) = parse_cidr(subnet) else {
         return (false, format!("{subnet:?} is not an IPv4 subnet"));
     };
     let exact = !in_network_base(network, length);
-    let fits = |found: &&LinkAddress| {
+    let wanted = |found: &&LinkAddress| {
         if exact {
             found.address == network && found.prefix_length == length
         } else {
@@ -50,11 +59,11 @@ pub(super) fn address(facts: &HostFacts, interface: &str, subnet: &str) -> Seen 
         }
     };
     let on: Vec<&LinkAddress> =
-        facts.addresses.iter().filter(|found| is_link(interface, &found.interface)).collect();
+        facts.addresses.iter().filter(|found| fits(interface, &found.interface)).collect();
     let text = |found: &&LinkAddress| {
         format!("{} has {}/{}", found.interface, found.address, found.prefix_length)
     };
-    match on.iter().copied().find(fits) {
+    match on.iter().copied().find(wanted) {
         Some(found) => (true, text(&found)),
         None => (
             false,
@@ -76,7 +85,7 @@ pub(super) fn route(facts: &HostFacts, destination: &str, interface: &str) -> Se
     // A default route covers everything and says nothing of the fabric.
     let covers = |route: &&Route| {
         route.prefix_length > 0
-            && is_link(interface, &route.interface)
+            && fits(interface, &route.interface)
             && route.covers(network, length)
     };
     let text = |route: &Route| {
@@ -88,7 +97,7 @@ pub(super) fn route(facts: &HostFacts, destination: &str, interface: &str) -> Se
             let near: Vec<String> = facts
                 .routes
                 .iter()
-                .filter(|route| is_link(interface, &route.interface))
+                .filter(|route| fits(interface, &route.interface))
                 .map(text)
                 .collect();
             (false, format!("routes there: {}", listed(&near)))
@@ -134,6 +143,18 @@ mod tests {
             ],
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_port_that_is_not_active_is_named() {
+        let ports = serde_json::json!({"infiniband_ports": [
+            {"device": "mlx5_0", "port": 1, "state": "ACTIVE"},
+            {"device": "mlx5_1", "port": 1, "state": "INIT"}]});
+        let facts = serde_json::from_value(ports).unwrap();
+        let (passed, seen) = ports_active(&facts, 2);
+        assert_eq!((passed, seen.as_str()), (false, "1 found, 2 wanted; mlx5_1/1 is INIT"));
+        assert!(ports_active(&facts, 1).0);
+        assert_eq!(ports_active(&HostFacts::default(), 1).1, "0 found, 1 wanted");
     }
 
     #[test]

@@ -60,8 +60,9 @@ pub(crate) fn look(
             None => (false, "there is no such setting".to_owned()),
         },
         HostCheck::BundleDone { bundle } => bundle_done(root, bundle),
-        HostCheck::PciPresent { vendor, device, count } => {
-            pci::present(facts, vendor, device.as_deref(), *count)
+        HostCheck::PciPresent { vendor, device, class, count } => {
+            let (device, class) = (device.as_deref(), class.as_deref());
+            pci::present(facts, pci::Which { vendor, device, class, virtual_only: false }, *count)
         }
         HostCheck::DriverBound { vendor, device, class, virtual_only, driver, count } => {
             let which = pci::Which {
@@ -81,6 +82,11 @@ pub(crate) fn look(
         HostCheck::AcsIsolates { driver } => pci::acs_isolates(root, facts, driver),
         HostCheck::LinkUp { interface } => fabric::link_up(facts, interface),
         HostCheck::InfinibandUp { count } => fabric::infiniband_up(facts, *count),
+        HostCheck::InfinibandPortsActive { count } => fabric::ports_active(facts, *count),
+        HostCheck::DisksPresent { name, count } => {
+            let disks = facts.block_devices.iter().filter(|disk| fits(name, &disk.name));
+            enough(disks.count(), *count)
+        }
         HostCheck::AddressOn { interface, subnet } => fabric::address(facts, interface, subnet),
         HostCheck::RoutePresent { destination, interface } => {
             fabric::route(facts, destination, interface)
@@ -93,6 +99,14 @@ pub(crate) fn look(
         | HostCheck::NvidiaGpus { .. } => return None,
     };
     Some(Finding { name: check.name(), passed: Some(passed), seen })
+}
+
+/// Whether `name` is `pattern`, in which a trailing `*` stands for the rest.
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(begin) => name.starts_with(begin),
+        None => name == pattern,
+    }
 }
 
 fn enough(found: usize, wanted: u32) -> Seen {
@@ -154,7 +168,12 @@ mod tests {
         let hca = "00:".repeat(19) + "01";
         let facts = serde_json::json!({
             "mounts": [{"source": "/dev/sda2", "target": "/", "fs_type": "ext4", "options": ""}],
-            "pci": [{"address": "0000:19:00.0", "vendor": "10de", "device": "2335"}],
+            "pci": [{"address": "0000:19:00.0", "vendor": "10de", "device": "2335", "class": "030200"}],
+            "block_devices": [{"name": "nvme0n1"}, {"name": "nvme1n1"}, {"name": "sda"}],
+            "infiniband_ports": [
+                {"device": "mlx5_0", "port": 1, "state": "ACTIVE"},
+                {"device": "mlx5_1", "port": 1, "state": "DOWN"},
+            ],
             "links": [
                 {"name": "ib0", "mac_address": hca, "operstate": "up"},
                 {"name": "eno1", "mac_address": "7c:c2:55:00:00:01", "operstate": "down"},
@@ -166,6 +185,13 @@ mod tests {
             (r#"{"check":"pci_present","vendor":"10DE","count":1}"#, true),
             (r#"{"check":"pci_present","vendor":"10de","device":"2336","count":1}"#, false),
             (r#"{"check":"pci_present","vendor":"10de","count":2}"#, false),
+            (r#"{"check":"pci_present","vendor":"10de","class":"03","count":1}"#, true),
+            (r#"{"check":"pci_present","vendor":"10de","class":"0207","count":1}"#, false),
+            (r#"{"check":"disks_present","name":"nvme*","count":2}"#, true),
+            (r#"{"check":"disks_present","name":"nvme*","count":3}"#, false),
+            (r#"{"check":"disks_present","name":"nvme1n1","count":1}"#, true),
+            (r#"{"check":"infiniband_ports_active","count":1}"#, true),
+            (r#"{"check":"infiniband_ports_active","count":2}"#, false),
             (r#"{"check":"infiniband_up","count":1}"#, true),
             (r#"{"check":"infiniband_up","count":2}"#, false),
             (r#"{"check":"link_up","interface":"ib0"}"#, true),

@@ -39,8 +39,7 @@ fn driver(function: &PciFunction) -> &str {
     function.driver.as_deref().unwrap_or("none")
 }
 
-pub(super) fn present(facts: &HostFacts, vendor: &str, device: Option<&str>, count: u32) -> Seen {
-    let which = Which { vendor, device, class: None, virtual_only: false };
+pub(super) fn present(facts: &HostFacts, which: Which<'_>, count: u32) -> Seen {
     enough(facts.pci.iter().filter(|function| which.matches(function)).count(), count)
 }
 

@@ -23,6 +23,9 @@ pub enum HostCheck {
         /// Device, four hexadecimal digits; none: any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device: Option<String>,
+        /// Begin of the class, such as `0207` for InfiniBand; none: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<String>,
         /// How many.
         count: u32,
     },
@@ -33,6 +36,18 @@ pub enum HostCheck {
     },
     /// At least so many InfiniBand links are up.
     InfinibandUp {
+        /// How many.
+        count: u32,
+    },
+    /// At least so many ports of RDMA adapters are `ACTIVE`, as the subnet manager made them.
+    InfinibandPortsActive {
+        /// How many.
+        count: u32,
+    },
+    /// At least so many disks.
+    DisksPresent {
+        /// Their kernel names; a trailing `*` stands for the rest.
+        name: String,
         /// How many.
         count: u32,
     },
@@ -170,6 +185,8 @@ impl HostCheck {
             }
             Self::LinkUp { interface } => format!("link {interface}"),
             Self::InfinibandUp { .. } => "infiniband".to_owned(),
+            Self::InfinibandPortsActive { .. } => "infiniband ports".to_owned(),
+            Self::DisksPresent { name, .. } => format!("disks {name}"),
             Self::PackageInstalled { package } => format!("package {package}"),
             Self::UnitActive { unit } => format!("unit {unit}"),
             Self::DriverBound { vendor, driver, virtual_only: true, .. } => {
@@ -208,6 +225,8 @@ impl HostCheck {
             Self::MountPresent { .. } => "that something is mounted there".to_owned(),
             Self::PciPresent { count, .. }
             | Self::InfinibandUp { count }
+            | Self::InfinibandPortsActive { count }
+            | Self::DisksPresent { count, .. }
             | Self::NvidiaGpus { count } => at_least(count),
             Self::LinkUp { .. } => "that it is up".to_owned(),
             Self::PackageInstalled { .. } => "that it is installed".to_owned(),
