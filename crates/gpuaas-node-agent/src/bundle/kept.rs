@@ -36,6 +36,11 @@ pub(super) fn keep(state: &Path, manifest: &Manifest, values: &Inputs) -> io::Re
     }
 }
 
+/// Whether a bundle ran with exactly these values at last.
+pub(super) fn are(state: &Path, manifest: &Manifest, values: &Inputs) -> bool {
+    all(state, manifest) == *values
+}
+
 fn place(path: &Path, values: &Inputs) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(values).unwrap_or_default();
     if fs::read(path).is_ok_and(|old| old == text) && files::is_private(path) {
@@ -79,11 +84,15 @@ pub(crate) fn secrets(root: &HostRoot) -> Vec<String> {
     kept.flat_map(|path| read(&path).into_values()).collect()
 }
 
-fn set(root: &HostRoot, manifest: &Manifest) -> Inputs {
-    let state = root.join(MARKERS);
+fn all(state: &Path, manifest: &Manifest) -> Inputs {
     let of = |end: &str| read(&state.join(format!("{}.{end}", manifest.name)));
-    let mut set = of("inputs");
-    set.extend(of(SECRETS));
+    let mut all = of("inputs");
+    all.extend(of(SECRETS));
+    all
+}
+
+fn set(root: &HostRoot, manifest: &Manifest) -> Inputs {
+    let mut set = all(&root.join(MARKERS), manifest);
     // An older version of the bundle may have had other inputs.
     set.retain(|name, _| manifest.inputs.contains_key(name));
     set

@@ -16,9 +16,11 @@
 //! At first boot ([`boot`]) the bundles come from the control plane, and nothing of them is placed
 //! before all of them are verified.
 //!
-//! A marker says that scripts ended well, and no more. Whether the host is as it should be is what
-//! the checks see; a required bundle counts as there only when both say so, because a marker in an
-//! image proves nothing of the host that the image was put on.
+//! A marker says that scripts ended well with the values that are kept, and no more. Whether the host
+//! is as it should be is what the checks see; a required bundle counts as there only when both say so
+//! and it would be given the values that it ran with, because a marker in an image proves nothing of
+//! the host that the image was put on, and few values show in a check. Where nobody kept the values,
+//! it runs: phases change only what differs.
 
 pub mod boot;
 pub mod gate;
@@ -256,13 +258,14 @@ impl<'a> Launcher<'a> {
         })?;
         let manifest = read_manifest(&folder)?;
         let values = self.values(&manifest, given)?;
-        let marked = self.is_marked(&manifest);
-        let there = marked && {
+        let as_before = self.is_marked(&manifest) && kept::are(&self.state, &manifest, &values);
+        let there = as_before && {
             let findings = self.effects(&manifest, &values).await?;
             findings.iter().all(|finding| finding.passed != Some(false))
         };
         if there {
-            let done = PhaseReport::skipped("all", "its marker and its effects are there");
+            let done =
+                PhaseReport::skipped("all", "its marker, its values and its effects are there");
             self.tell(&manifest, &done);
             let report = self.report(&manifest, vec![done], None);
             self.reports.push(report);
@@ -309,6 +312,10 @@ impl<'a> Launcher<'a> {
         values: &Inputs,
     ) -> Result<Vec<PhaseReport>, BundleError> {
         self.place("host.sh", LIBRARY.as_bytes())?;
+        if !kept::are(&self.state, manifest, values) {
+            // It tells of a run with other values.
+            self.unmark(manifest)?;
+        }
         kept::keep(&self.state, manifest, values)
             .map_err(|source| BundleError::Io { path: self.state.clone(), source })?;
         let environment = self.environment(folder, manifest, values);
@@ -418,6 +425,16 @@ impl<'a> Launcher<'a> {
     fn mark(&self, manifest: &Manifest) -> Result<(), BundleError> {
         let line = format!("{} {}\n", manifest.version, self.setting.run_id);
         self.place(&format!("{}.done", manifest.name), line.as_bytes())
+    }
+
+    fn unmark(&self, manifest: &Manifest) -> Result<(), BundleError> {
+        let path = self.state.join(format!("{}.done", manifest.name));
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(BundleError::Io { path, source })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether this version of a bundle has run to its end.

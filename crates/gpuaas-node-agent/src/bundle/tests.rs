@@ -100,7 +100,7 @@ async fn a_value_comes_from_the_environment_before_the_site_before_the_default()
 async fn what_is_required_runs_first_unless_marker_and_effects_are_there() {
     let stage = Stage::new();
     let requires = r#"[{"bundle":"base@1.0.0","with":{"word":"{word}"}}]"#;
-    stage.bundle("top", requires, "etc/made", "#!/bin/bash\nset -euo pipefail\ntrue\n");
+    stage.bundle("top", requires, "etc/made", NOTHING);
     let mut setting = stage.setting();
     setting.values.insert("word".to_owned(), "given".to_owned());
     let first = stage.run("top", &setting).await;
@@ -118,6 +118,47 @@ async fn what_is_required_runs_first_unless_marker_and_effects_are_there() {
     let text = second.summary();
     assert!(text.starts_with("base@1.0.0: all skipped (its marker"), "{text}");
     assert!(text.contains("; top@1.0.0: only 0."), "{text}");
+}
+
+/// Writes its word whenever it runs.
+const REWRITE: &str = "#!/bin/bash\nset -euo pipefail\nmkdir -p \"$GPUAAS_HOST_ROOT/etc\"\n\
+    [[ $BASE_WORD != bad ]]\necho \"$BASE_WORD\" >\"$GPUAAS_HOST_ROOT/etc/made\"\n";
+const NOTHING: &str = "#!/bin/bash\nset -euo pipefail\ntrue\n";
+
+#[tokio::test]
+async fn what_is_required_runs_again_with_other_values_than_it_ran_with() {
+    let stage = Stage::new();
+    stage.bundle("base", "[]", "etc/made", REWRITE);
+    let requires = r#"[{"bundle":"base@1.0.0","with":{"word":"{word}"}}]"#;
+    stage.bundle("top", requires, "etc/made", NOTHING);
+    let with = |word: &str| {
+        let values = [("word".to_owned(), word.to_owned())].into();
+        Setting { values, ..stage.setting() }
+    };
+    let outcome = |report: &BundleReport| report.requires[0].phases[0].outcome;
+    stage.run("top", &with("one")).await;
+    assert_eq!(outcome(&stage.run("top", &with("one")).await), PhaseOutcome::Skipped);
+    assert_eq!(outcome(&stage.run("top", &with("two")).await), PhaseOutcome::Ran);
+    assert_eq!(stage.read("etc/made").as_deref(), Some("two\n"));
+    // The required bundle's own input from the environment.
+    let mut named = with("two");
+    named.environment.insert("BASE_WORD".to_owned(), "three".to_owned());
+    assert_eq!(outcome(&stage.run("top", &named).await), PhaseOutcome::Ran);
+    assert_eq!(outcome(&stage.run("top", &named).await), PhaseOutcome::Skipped);
+
+    // What failed with a value does not count as done with it, whatever it ended well with before.
+    let marker = "var/lib/gpuaas/site-bootstrap/base.done";
+    assert!(stage.read(marker).is_some());
+    assert!(!stage.run("top", &with("bad")).await.ended_well());
+    assert!(stage.read(marker).is_none());
+    assert!(!stage.run("top", &with("bad")).await.ended_well());
+    stage.run("top", &with("two")).await;
+
+    // A launcher that kept no values left what may have been made with any.
+    let kept = stage.dir.path().join("root/var/lib/gpuaas/site-bootstrap/base.inputs");
+    fs::remove_file(kept).unwrap();
+    assert_eq!(outcome(&stage.run("top", &with("two")).await), PhaseOutcome::Ran);
+    assert_eq!(outcome(&stage.run("top", &with("two")).await), PhaseOutcome::Skipped);
 }
 
 #[tokio::test]
@@ -255,10 +296,16 @@ async fn what_a_required_bundle_is_given_is_a_secret_there_too() {
     let stage = Stage::new();
     stage.vault("1.0.0", true, TELLS);
     let requires = r#"[{"bundle":"vault@1.0.0","with":{"token":"{word}"}}]"#;
-    stage.bundle("top", requires, "etc/token", "#!/bin/bash\nset -euo pipefail\ntrue\n");
+    stage.bundle("top", requires, "etc/token", NOTHING);
     let values = [("word".to_owned(), SECRET.to_owned())].into();
     let report = stage.run("top", &Setting { values, ..stage.setting() }).await;
     assert!(report.ended_well() && report.requires[0].validation().passed, "{report:?}");
     assert!(!format!("{report:?}").contains("h8sh"), "{report:?}");
     assert!(stage.read(&format!("{MARKER}.secrets")).unwrap().contains(SECRET));
+
+    // Another secret is another value.
+    let values = [("word".to_owned(), "h8sh-next".to_owned())].into();
+    let report = stage.run("top", &Setting { values, ..stage.setting() }).await;
+    assert_eq!(report.requires[0].phases[0].outcome, PhaseOutcome::Ran);
+    assert_eq!(stage.read("etc/token").as_deref(), Some("h8sh-next\n"));
 }
