@@ -609,9 +609,12 @@ fn follow<'a>(
         let Some(required) = manifests.find(|m| m.reference() == requirement.bundle) else {
             continue;
         };
-        let given = manifest
-            .given(requirement, &values)
-            .map_err(|source| CatalogError::Input { bundle: manifest.reference(), source })?;
+        let refuse = |source| CatalogError::Input { bundle: manifest.reference(), source };
+        // One that was published before this was refused there.
+        if let Some(name) = manifest.gives_away(requirement, required) {
+            return Err(refuse(InputError::GivenAway { name }));
+        }
+        let given = manifest.given(requirement, &values).map_err(refuse)?;
         follow(required, &given, pinned, resolve, show)?;
     }
     Ok(())

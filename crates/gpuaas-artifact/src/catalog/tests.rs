@@ -185,6 +185,9 @@ fn secrets_travel_apart_from_what_may_be_shown() {
     assert_eq!(given.values(), inputs(&[("uplink", "eno1"), ("token", "h8sh-<x>-{{")]));
     assert!(!format!("{given:?}").contains("h8sh"));
     assert_eq!(code(deliver("below@1.0.0", &open, &[])), "bundle_secret_missing");
+    let requires = "requires: [{bundle: below@1.0.0, with: {uplink: '{token}'}}]";
+    shop.publish(&manifest("gives", &format!("{INPUTS}\n{requires}")));
+    assert_eq!(code(deliver("gives@1.0.0", &open, &secret)), "bundle_secret_given_away");
     let in_open = deliver("below@1.0.0", &[("uplink", "eno1"), ("token", "h8sh")], &[]);
     assert_eq!(code(in_open), "bundle_secret_in_open");
 }
