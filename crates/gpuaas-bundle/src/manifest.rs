@@ -434,6 +434,10 @@ impl Manifest {
             if input.secret && input.default.as_deref().is_some_and(|text| !text.is_empty()) {
                 say(&at, "a secret has no default: everybody could read it".to_owned());
             }
+            if input.secret && self.kind != Kind::SiteBootstrap {
+                let kind = self.kind.as_str();
+                say(&at, format!("a {kind} bundle has no secrets: what it is given is shown"));
+            }
             if let Some(Err(reason)) = input.default.as_ref().map(|text| input.kind.parse(text)) {
                 say(&at, format!("its default is {reason}"));
             }
@@ -548,6 +552,9 @@ mod tests {
             serde_json::json!({"about": ""}),
             serde_json::json!({"phases": []}),
             serde_json::json!({"kind": "post_deploy_validation"}),
+            serde_json::json!({"kind": "post_deploy_validation", "phases": [], "inputs": {
+                "token": {"type": "string", "about": "x", "environment": "TOKEN", "secret": true},
+            }, "expects": [{"check": "file_exists", "path": "/x"}]}),
             serde_json::json!({"requires": [
                 {"bundle": "site-net@1"}, {"bundle": "a@1", "with": {"x": "{nosuch}"}},
                 {"bundle": "a@2"}, {"bundle": "b"},
