@@ -203,7 +203,11 @@ fn new(args: &BundleNewArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let (manifest, script) = match args.kind {
         BundleKind::SiteBootstrap => (
             include_str!("bundle/new-site-bootstrap.yaml"),
-            Some(include_str!("bundle/new-phase.sh")),
+            Some(("phases/10-hello.sh", include_str!("bundle/new-phase.sh"))),
+        ),
+        BundleKind::Commissioning => (
+            include_str!("bundle/new-commissioning.yaml"),
+            Some(("scripts/hello.sh", include_str!("bundle/new-script.sh"))),
         ),
         BundleKind::PostDeployValidation => (include_str!("bundle/new-validation.yaml"), None),
     };
@@ -211,13 +215,12 @@ fn new(args: &BundleNewArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     if args.folder.exists() {
         return Err(failed(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
     }
-    fs::create_dir_all(args.folder.join("phases")).map_err(failed)?;
+    fs::create_dir_all(&args.folder).map_err(failed)?;
     write_new(&args.folder.join(SOURCE_NAME), manifest.replace("NAME", &name).as_bytes(), 0o644)?;
-    match script {
-        Some(script) => {
-            write_new(&args.folder.join("phases/10-hello.sh"), script.as_bytes(), 0o755)?;
-        }
-        None => fs::remove_dir(args.folder.join("phases")).map_err(failed)?,
+    if let Some((path, script)) = script {
+        let path = args.folder.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(&args.folder)).map_err(failed)?;
+        write_new(&path, script.as_bytes(), 0o755)?;
     }
     let archive = from_folder(&args.folder)?;
     terminal.say(&format!("{} is in {}", archive.manifest.reference(), args.folder.display()));

@@ -45,6 +45,8 @@ pub enum BundleCommand {
 pub enum BundleKind {
     /// Runs at a node's first boot.
     SiteBootstrap,
+    /// Scripts that MAAS runs while it commissions a machine.
+    Commissioning,
     /// Says what has to be true of a node after its deployment.
     PostDeployValidation,
 }

@@ -1,3 +1,5 @@
+use clap::ValueEnum as _;
+
 use super::*;
 use crate::args::{ApiArgs, BundleLintArgs};
 
@@ -29,7 +31,7 @@ fn built(folder: &Path, out: &Path, key: Option<PathBuf>) -> serde_json::Value {
 
 #[test]
 fn a_new_bundle_is_fine_and_builds_the_same_everywhere() {
-    for kind in [BundleKind::SiteBootstrap, BundleKind::PostDeployValidation] {
+    for kind in BundleKind::value_variants().iter().copied() {
         let (one_dir, one) = folder("site-net", kind);
         let (two_dir, two) = folder("site-net", kind);
         let first = built(&one, one_dir.path(), None);
