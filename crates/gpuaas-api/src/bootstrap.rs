@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gpuaas_artifact::Digest;
 use gpuaas_core::record::{Report, ReportKind};
-use gpuaas_types::agent::{BundlePhase, Phase, PhaseOutcome, Progress, ProgressStatus};
+use gpuaas_types::agent::{BundlePhase, Phase, Progress, ProgressStatus};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::{RunId, Timestamp};
 use serde::Serialize;
@@ -123,35 +123,20 @@ pub(crate) async fn phase(
         run_id: Some(run_id),
         step: Some(record.step),
         source: Source::Bootstrap,
-        code: phase_code(said.outcome).to_owned(),
-        text: phase_text(&said),
+        code: said.code().to_owned(),
+        text: in_plain_text(said).sentence(),
     };
     ctx.store.add_history(record.node_id, vec![event]).await?;
     Ok(Json(Accepted { new: true }))
 }
 
-const fn phase_code(outcome: PhaseOutcome) -> &'static str {
-    match outcome {
-        PhaseOutcome::Ran => "bundle_phase_finished",
-        PhaseOutcome::Skipped => "bundle_phase_skipped",
-        PhaseOutcome::Failed => "bundle_phase_failed",
-    }
-}
-
-fn phase_text(said: &BundlePhase) -> String {
-    let name = |text: &str| check::plain_text(text, NAME_CHARS);
-    let (bundle, phase) = (name(&said.bundle), name(&said.phase));
-    let text = check::plain_text(&said.text, PHASE_TEXT_CHARS);
-    let seconds = said.seconds.max(0.0);
-    match said.outcome {
-        PhaseOutcome::Ran => format!(
-            "{bundle} says that {phase} took {seconds:.1} s and changed {} things",
-            said.changed
-        ),
-        PhaseOutcome::Skipped => format!("{bundle} says that {phase} was not needed: {text}"),
-        PhaseOutcome::Failed => {
-            format!("{bundle} says that {phase} failed after {seconds:.1} s: {text}")
-        }
+/// What a node says may be anything.
+fn in_plain_text(said: BundlePhase) -> BundlePhase {
+    BundlePhase {
+        bundle: check::plain_text(&said.bundle, NAME_CHARS),
+        phase: check::plain_text(&said.phase, NAME_CHARS),
+        text: check::plain_text(&said.text, PHASE_TEXT_CHARS),
+        ..said
     }
 }
 

@@ -9,14 +9,17 @@ use std::fmt::Write as _;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use gpuaas_core::steps;
+use gpuaas_types::agent::BundlePhase;
 use gpuaas_types::api::{RunView, StepSpan};
-use gpuaas_types::{Bucket, NodeState, Timestamp};
+use gpuaas_types::{Bucket, NodeState, Step, Timestamp};
 use serde::Serialize;
 
 use crate::terminal::Style;
 
 const LABELS: usize = 16 + 18;
 const SECONDS: usize = 10;
+/// Characters of a phase's name, beside which a bar still has room.
+const PHASE_CHARS: usize = 16;
 /// Rows of a bucket table above which only the slowest are listed.
 const ROWS: usize = 30;
 const SLOWEST: usize = 5;
@@ -72,8 +75,34 @@ pub fn draw(run: &RunView, style: Style) -> String {
         // Writing to a String cannot fail.
         writeln!(text, "{name:<16}{:<18}{bar} {:>SECONDS$}", span.step.as_str(), seconds(length))
             .ok();
+        if span.step == Step::SiteBootstrap {
+            for (name, span) in phases(run, span) {
+                let (bar, length) = scale.bar(&span);
+                writeln!(text, "{:<16} {name:<17}{bar} {:>SECONDS$}", "", seconds(length)).ok();
+            }
+        }
     }
     text
+}
+
+/// The phases of the site's bundles within a span, one after the other: each from when the one
+/// before was heard of to when it was. Those that were not needed took no time.
+fn phases(run: &RunView, within: &StepSpan) -> Vec<(String, StepSpan)> {
+    let mut from = within.from;
+    let mut spans = Vec::new();
+    for event in &run.timeline {
+        let is_of_span = event.at >= within.from && within.until.is_none_or(|end| event.at <= end);
+        if !is_of_span || !event.code.starts_with("bundle_phase_") {
+            continue;
+        }
+        let Some((_, phase)) = BundlePhase::named_in(&event.text) else { continue };
+        if event.code != "bundle_phase_skipped" {
+            let name: String = phase.chars().take(PHASE_CHARS).collect();
+            spans.push((name, StepSpan { step: within.step, from, until: Some(event.at) }));
+        }
+        from = event.at;
+    }
+    spans
 }
 
 struct Scale {
@@ -203,6 +232,8 @@ pub(crate) fn trimmed(table: &Table) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gpuaas_types::api::{Source, TimelineEvent};
+
     use super::*;
     use crate::fixture;
 
@@ -232,6 +263,27 @@ mod tests {
         run.steps.clear();
         run.wall_seconds = 0.0;
         assert_eq!(draw(&run, PLAIN).lines().count(), 1);
+    }
+
+    #[test]
+    fn phases_of_the_site_bootstrap_stand_below_it() {
+        let mut run = fixture::run();
+        let span = run.steps.iter().find(|span| span.step == Step::SiteBootstrap).unwrap().clone();
+        let said = |after: f64, code: &str, phase: &str| TimelineEvent {
+            at: span.from.plus_seconds(after),
+            run_id: Some(run.id),
+            step: Some(Step::SiteBootstrap),
+            source: Source::Bootstrap,
+            code: code.to_owned(),
+            text: format!("h200-ib@1.0.0 says that {phase} took it"),
+        };
+        run.timeline = vec![
+            said(-1.0, "bundle_phase_finished", "before"),
+            said(2.0, "bundle_phase_finished", "packages"),
+            said(2.1, "bundle_phase_skipped", "ofed"),
+            said(3.0, "bundle_phase_failed", "ipoib"),
+        ];
+        insta::assert_snapshot!(draw(&run, WIDE));
     }
 
     #[test]

@@ -68,3 +68,59 @@ pub struct BundlePhase {
     #[serde(default)]
     pub text: String,
 }
+
+/// Between a bundle and what it says, in a history.
+const SAYS: &str = " says that ";
+
+impl BundlePhase {
+    /// Stable code of a history's event.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self.outcome {
+            PhaseOutcome::Ran => "bundle_phase_finished",
+            PhaseOutcome::Skipped => "bundle_phase_skipped",
+            PhaseOutcome::Failed => "bundle_phase_failed",
+        }
+    }
+
+    /// A history's sentence. [`BundlePhase::named_in`] reads it.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let Self { bundle, phase, changed, text, .. } = self;
+        let seconds = self.seconds.max(0.0);
+        let what = match self.outcome {
+            PhaseOutcome::Ran => format!("took {seconds:.1} s and changed {changed} things"),
+            PhaseOutcome::Skipped => format!("was not needed: {text}"),
+            PhaseOutcome::Failed => format!("failed after {seconds:.1} s: {text}"),
+        };
+        format!("{bundle}{SAYS}{phase} {what}")
+    }
+
+    /// Bundle and phase that a history's sentence names; none: it speaks of something else.
+    #[must_use]
+    pub fn named_in(sentence: &str) -> Option<(&str, &str)> {
+        let (bundle, rest) = sentence.split_once(SAYS)?;
+        Some((bundle, rest.split(' ').next()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_names_its_phase() {
+        for outcome in [PhaseOutcome::Ran, PhaseOutcome::Skipped, PhaseOutcome::Failed] {
+            let phase = BundlePhase {
+                bundle: "h200-ib@1.0.0".to_owned(),
+                phase: "ipoib".to_owned(),
+                outcome,
+                seconds: 1.25,
+                changed: 2,
+                text: "it says that x is 0".to_owned(),
+            };
+            assert_eq!(BundlePhase::named_in(&phase.sentence()), Some(("h200-ib@1.0.0", "ipoib")));
+        }
+        assert_eq!(BundlePhase::named_in("deployment submitted"), None);
+    }
+}

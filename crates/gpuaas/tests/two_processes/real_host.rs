@@ -120,6 +120,7 @@ fn a_real_host_is_looked_after() {
         "node onboard j22u11 --site lab --profile h200 --mac {mac} --wait --timeout 300"
     ));
     until_slices(&rig, true);
+    each_phase_is_in_its_history(&rig);
     let host = Inside::of(hosts.path());
     facts_are_what_its_own_tools_say(&host);
     services_are_stopped_and_brought_back(&rig, &host);
@@ -130,6 +131,15 @@ fn a_real_host_is_looked_after() {
     // A region that is killed leaves no host behind.
     drop(rig);
     assert!(soon(|| !host.path("/").exists()), "its first process lives on: {}", host.pid);
+}
+
+fn each_phase_is_in_its_history(rig: &Rig) {
+    let node = rig.json("node show j22u11 -o json");
+    let run = node["run"]["id"].as_str().unwrap();
+    let drawn = rig.good(&format!("run show {run}"));
+    for phase in ["ipoib", "login-user", "fabric-vfs", "vfio-devices", "ovs-bridge", "libvirt"] {
+        assert!(drawn.lines().any(|line| line.trim_start().starts_with(phase)), "{phase}: {drawn}");
+    }
 }
 
 fn facts_are_what_its_own_tools_say(host: &Inside) {
