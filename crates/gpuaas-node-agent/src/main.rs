@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpuaas_bundle::{Archive, Digest, Envelope, Gate, Inputs, TrustedKey};
 use gpuaas_node_agent::agent::{self, AgentError};
@@ -45,10 +46,10 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
         /// Folder that is the host's /
-        #[arg(long, value_name = "DIR", default_value = "/")]
+        #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
         host_root: PathBuf,
         /// Where sysfs is, when not below the root
-        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
+        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
         sysfs: Option<PathBuf>,
     },
     /// Put the previous executable back where the one in its place does not last
@@ -63,10 +64,10 @@ enum Command {
     /// Print what the host is
     Facts {
         /// Folder that is the host's /
-        #[arg(long, value_name = "DIR", default_value = "/")]
+        #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
         root: PathBuf,
         /// Where sysfs is, when not below the root
-        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
+        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
         sysfs: Option<PathBuf>,
         /// How to print
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
@@ -81,10 +82,10 @@ enum Command {
         #[arg(long, value_name = "GATE")]
         gate: Gate,
         /// Folder that is the host's /
-        #[arg(long, value_name = "DIR", default_value = "/")]
+        #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
         root: PathBuf,
         /// Where sysfs is, when not below the root
-        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
+        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
         sysfs: Option<PathBuf>,
         /// How to print
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
@@ -107,27 +108,28 @@ enum BundleCommand {
 #[derive(Args)]
 struct BundleRun {
     /// The bundle's folder
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_parser = absolute())]
     folder: PathBuf,
     /// Folder that is the host's /
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
     root: PathBuf,
     /// Where required bundles are [default: beside the bundle]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = absolute())]
     bundles: Option<PathBuf>,
     /// Where sysfs is, when not below the root
-    #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
+    #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
     sysfs: Option<PathBuf>,
-    /// The site's name
-    #[arg(long, default_value = "", env = "GPUAAS_SITE")]
-    site: String,
-    /// The host's name
-    #[arg(long, default_value = "", env = "GPUAAS_HOSTNAME")]
-    hostname: String,
-    /// The run that deployed the host
-    #[arg(long, default_value = "", env = "GPUAAS_RUN_ID")]
-    run_id: String,
-    /// A value for one of its inputs
+    /// The site's name [default: what the host was deployed with]
+    #[arg(long, env = "GPUAAS_SITE")]
+    site: Option<String>,
+    /// The host's name [default: what the host was deployed with, else /etc/hostname]
+    #[arg(long, env = "GPUAAS_HOSTNAME")]
+    hostname: Option<String>,
+    /// The run that deployed the host [default: what the host was deployed with]
+    #[arg(long, env = "GPUAAS_RUN_ID")]
+    run_id: Option<String>,
+    /// A value for one of its inputs, which stays; without one it is what the host ran it with
+    /// before, else its default
     #[arg(long, value_name = "INPUT=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
     /// File with values for its inputs, a JSON object of texts
@@ -141,10 +143,10 @@ struct BundleBoot {
     #[arg(long, value_name = "FILE", default_value = "/etc/gpuaas/bootstrap.json")]
     config: PathBuf,
     /// Folder that is the host's /
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
     root: PathBuf,
     /// Where sysfs is, when not below the root
-    #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS")]
+    #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
     sysfs: Option<PathBuf>,
 }
 
@@ -168,6 +170,11 @@ struct BundleUnpack {
     /// File with the keys that count, a JSON list; with it a signature is demanded
     #[arg(long, value_name = "FILE", requires = "signature")]
     trust: Option<PathBuf>,
+}
+
+/// A phase runs in its bundle's folder, where a relative path would be another one.
+fn absolute() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(std::path::absolute)
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {
@@ -306,17 +313,21 @@ async fn run_bundle(args: BundleRun) -> Result<(), Failure> {
         None => Inputs::new(),
     };
     values.extend(args.set);
-    let folder = std::path::absolute(&args.folder)?;
+    let folder = args.folder;
     let beside = folder.parent().unwrap_or(&folder).to_owned();
+    let known = Setting::of_host(&host(args.root, args.sysfs));
+    let told =
+        |told: Option<String>, known: String| told.filter(|text| !text.is_empty()).unwrap_or(known);
     let setting = Setting {
-        root: args.root,
         bundles: args.bundles.unwrap_or(beside),
-        sysfs: args.sysfs,
-        site: args.site,
-        hostname: args.hostname,
-        run_id: args.run_id,
+        site: told(args.site, known.site),
+        hostname: told(args.hostname, known.hostname),
+        run_id: told(args.run_id, known.run_id),
         values,
         environment: std::env::vars().collect(),
+        root: known.root,
+        sysfs: known.sysfs,
+        kept: known.kept,
         ended: None,
     };
     let report = bundle::run(&folder, &setting).await?;

@@ -69,11 +69,33 @@ impl Stage {
     }
 
     fn run(&self, name: &str) -> Value {
-        let folder = self.installed(name);
-        let output = self.agent(&["bundle", "run", folder.to_str().unwrap()]);
+        self.by_hand(name, &[], &[])
+    }
+
+    /// As a person does: from some folder, with values in the environment.
+    fn by_hand(&self, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Value {
+        let output = Command::new(self.installed(name).join("bootstrap.sh"))
+            .args(arguments)
+            .args(["--root", "root"])
+            .current_dir(self.dir.path())
+            .env("GPUAAS_LAUNCHER", AGENT)
+            .env("GPUAAS_FIXTURE_KERNEL", self.source.join("fixture/kernel"))
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stdout));
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn file(&self, path: &str) -> String {
+        std::fs::read_to_string(self.root().join(path)).unwrap()
+    }
+
+    fn kept(&self, file: &str, name: &str) -> String {
+        let path = format!("var/lib/gpuaas/site-bootstrap/{file}");
+        let kept: Value = serde_json::from_str(&self.file(&path)).unwrap();
+        kept[name].as_str().unwrap().to_owned()
     }
 }
 
@@ -87,11 +109,31 @@ fn changed(report: &Value) -> u64 {
 #[test]
 fn a_slice_host_gets_its_baseline_first_and_a_second_run_changes_nothing() {
     let Some(stage) = Stage::new() else { return };
-    let first = stage.run("h200-slice-vm");
+    let site = [
+        ["--set", "guest_subnet=10.7.0.0/24"],
+        ["--set", "gateway=10.7.0.1/24"],
+        ["--set", "dhcp_first=10.7.0.10"],
+        ["--set", "dhcp_last=10.7.0.250"],
+        ["--set", "login_password_hash=$6$salt$h8sh"],
+    ];
+    let first = stage.by_hand("h200-slice-vm", site.as_flattened(), &[]);
     assert_eq!(first["requires"][0]["bundle"], "h200-ib@1.0.0");
     assert!(changed(&first) > 10, "{first:#}");
-    let second = stage.run("h200-slice-vm");
+    let edge = stage.file("etc/nginx/sites-available/gpuaas-netdata-edge");
+    assert!(edge.contains("/j22u11/"), "the host's own name: {edge}");
+    // As the image's runbook has it: what the site set is what it was.
+    let second = stage.by_hand("h200-slice-vm", &[], &[("GPUAAS_SLICE_INSTALL_PACKAGES", "0")]);
     assert_eq!(changed(&second), 0, "{second:#}");
+    assert_eq!(stage.kept("h200-slice-vm.inputs", "gateway"), "10.7.0.1/24");
+    assert_eq!(stage.kept("h200-ib.inputs", "install_packages"), "0");
+    for bundle in ["h200-ib", "h200-slice-vm"] {
+        let secrets = format!("{bundle}.secrets");
+        assert_eq!(stage.kept(&secrets, "login_password_hash"), "$6$salt$h8sh", "{bundle}");
+    }
+    // The baseline alone stays a slice host's.
+    let alone = stage.run("h200-ib");
+    assert_eq!(changed(&alone), 0, "{alone:#}");
+    assert_eq!(stage.kept("h200-ib.inputs", "nvidia_smi"), "0");
     for name in ["h200-ib.done", "h200-slice-vm.done", "h200-slice-vm.validation"] {
         assert!(stage.root().join("var/lib/gpuaas/site-bootstrap").join(name).is_file(), "{name}");
     }

@@ -137,6 +137,7 @@ pub async fn boot(
         hostname: file.hostname.clone(),
         run_id: file.run_id.to_string(),
         values: delivery.values(),
+        kept: false,
         environment,
         ended: Some(ended),
     };

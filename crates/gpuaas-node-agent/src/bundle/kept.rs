@@ -1,6 +1,10 @@
 //! What a host keeps of the values that a bundle ran with, for whoever runs it again or looks at its
 //! effects.
 //!
+//! All of them are kept, also one that a person set for one run: the host is as that run made it, so
+//! that is what the gates have to look for, and what a repair brings back. It goes when another
+//! value is set, or with the host at its next deployment.
+//!
 //! `NAME.inputs` is what may be shown, `NAME.secrets` the rest. Both are files of root's (0600,
 //! replaced whole), as is the user-data from which the values came; apart, so that what prints
 //! the one never meets the other.
@@ -49,19 +53,40 @@ fn place(path: &Path, values: &Inputs) -> io::Result<()> {
     files::replace(path, &text)
 }
 
-/// The values that the bundle in `folder` ran with, to run it with them again.
+/// The values to run a bundle with again: those that it ran with at last, and over them what a
+/// bundle in the folder `bundles` that requires it, and ran itself, gives it.
 ///
-/// # Errors
-/// The host keeps no value of a secret that has no default, because an older version of the
-/// launcher ran the bundle; or the bundle cannot be read.
-pub(crate) fn values(root: &HostRoot, folder: &Path) -> Result<Inputs, String> {
-    let manifest = read_manifest(folder).map_err(|error| error.to_string())?;
-    manifest.resolve(&set(root, &manifest)).map_err(|error| match error {
-        InputError::SecretMissing { name } => {
-            format!("its input {name} is a secret, which the host does not keep")
+/// The second matters where somebody ran the required bundle alone as if it were the whole host's.
+/// A bundle that is installed and never ran, as in an image for hosts of either kind, gives nothing.
+pub(super) fn values(root: &HostRoot, bundles: &Path, manifest: &Manifest) -> Inputs {
+    let mut values = set(root, manifest);
+    for other in beside(bundles) {
+        let mut requires = other.requires.iter();
+        let Some(requirement) = requires
+            .find(|one| one.bundle.split_once('@').is_some_and(|(name, _)| name == manifest.name))
+        else {
+            continue;
+        };
+        if !root.join(MARKERS).join(format!("{}.inputs", other.name)).is_file() {
+            continue;
         }
-        other => other.to_string(),
-    })
+        // What cannot be resolved, nobody was given.
+        let kept = other.resolve(&set(root, &other));
+        if let Ok(given) = kept.and_then(|kept| other.given(requirement, &kept)) {
+            values.extend(given);
+        }
+    }
+    values.retain(|name, _| manifest.inputs.contains_key(name));
+    values
+}
+
+/// The bundles in a folder, by name.
+fn beside(folder: &Path) -> Vec<Manifest> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut bundles: Vec<Manifest> =
+        entries.flatten().filter_map(|entry| read_manifest(&entry.path()).ok()).collect();
+    bundles.sort_by(|a, b| a.name.cmp(&b.name));
+    bundles
 }
 
 /// The values to look at a bundle's effects with; its defaults where it did not run.

@@ -49,6 +49,8 @@ pub use report::{BundleReport, PhaseOutcome, PhaseReport};
 const LIBRARY: &str = include_str!("host.sh");
 /// A curated image says here what was put into it.
 const IMAGE_RECORD: &str = "/etc/gpuaas/maas-host-image-build.json";
+/// What cloud-init wrote at first boot.
+const BOOT_FILE: &str = "/etc/gpuaas/bootstrap.json";
 /// A phase says here why the host has to be started again.
 const REBOOT_NEEDED: &str = "/run/gpuaas/reboot-needed";
 /// Names the program that plays the rest of a host that is a folder.
@@ -69,10 +71,13 @@ pub struct Setting {
     pub site: String,
     /// Host's name.
     pub hostname: String,
-    /// The run that deployed the host, as text; empty by hand.
+    /// The run that deployed the host, as text; empty where the host does not know it.
     pub run_id: String,
     /// Values of inputs, by name.
     pub values: Inputs,
+    /// Whether those that the host keeps count, where none of these does. Not at first boot: what
+    /// the control plane delivers is all there is.
+    pub kept: bool,
     /// The process's environment: an input that is set there wins.
     pub environment: BTreeMap<String, String>,
     /// Told of each phase when it has ended.
@@ -86,6 +91,36 @@ impl fmt::Debug for Setting {
             .field("bundles", &self.bundles)
             .field("run_id", &self.run_id)
             .finish_non_exhaustive()
+    }
+}
+
+impl Setting {
+    /// As at first boot, as far as the host keeps it.
+    #[must_use]
+    pub fn of_host(root: &HostRoot) -> Self {
+        let boot: serde_json::Value = fs::read(root.join(BOOT_FILE))
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default();
+        let told = |name: &str| boot.get(name).and_then(|value| value.as_str()).map(str::to_owned);
+        let line = |path: &str| root.line_of(path).map(|line| line.trim().to_owned());
+        let site = told("site").or_else(|| {
+            let line = line("/etc/gpuaas/site.conf")?;
+            line.strip_prefix("GPUAAS_SITE=").map(str::to_owned)
+        });
+        // It may have the domain as well.
+        let hostname =
+            || line("/etc/hostname").and_then(|name| Some(name.split('.').next()?.to_owned()));
+        Self {
+            root: root.path().to_owned(),
+            bundles: root.join(gate::INSTALLED),
+            sysfs: Some(root.join("/sys")),
+            site: site.unwrap_or_default(),
+            hostname: told("hostname").or_else(hostname).unwrap_or_default(),
+            run_id: told("run_id").unwrap_or_default(),
+            kept: true,
+            ..Self::default()
+        }
     }
 }
 
@@ -149,19 +184,6 @@ pub async fn run(folder: &Path, setting: &Setting) -> Result<BundleReport, Bundl
         return Err(BundleError::Busy);
     }
     Launcher::new(setting, root, state).bundle(folder, &setting.values).await
-}
-
-/// The effects of the bundle in `folder`, as they are now. Changes nothing.
-///
-/// # Errors
-/// The bundle cannot be read, or an input cannot be used.
-pub async fn check(folder: &Path, setting: &Setting) -> Result<Vec<Finding>, BundleError> {
-    let root = host_root(setting);
-    let state = root.join(MARKERS);
-    let mut launcher = Launcher::new(setting, root, state);
-    let manifest = read_manifest(folder)?;
-    let values = launcher.values(&manifest, &setting.values)?;
-    launcher.effects(&manifest, &values).await
 }
 
 /// The program that plays a host, where the environment names one.
@@ -288,9 +310,14 @@ impl<'a> Launcher<'a> {
             })
     }
 
-    /// Defaults, then what was set, then the environment.
-    fn values(&mut self, manifest: &Manifest, set: &Inputs) -> Result<Inputs, BundleError> {
-        let mut set = set.clone();
+    /// Defaults, then what the host keeps where that counts, then what was set, then the
+    /// environment.
+    fn values(&mut self, manifest: &Manifest, given: &Inputs) -> Result<Inputs, BundleError> {
+        let mut set = Inputs::new();
+        if self.setting.kept {
+            set = kept::values(&self.root, &self.setting.bundles, manifest);
+        }
+        set.extend(given.clone());
         for (name, input) in &manifest.inputs {
             if let Some(value) = self.setting.environment.get(&input.environment) {
                 set.insert(name.clone(), value.clone());

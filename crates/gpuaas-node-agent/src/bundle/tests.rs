@@ -161,6 +161,86 @@ async fn what_is_required_runs_again_with_other_values_than_it_ran_with() {
     assert_eq!(outcome(&stage.run("top", &with("two")).await), PhaseOutcome::Skipped);
 }
 
+/// A base that is given a word, on which a bundle ran with the word of a site.
+async fn a_host_with_a_site() -> Stage {
+    let stage = Stage::new();
+    stage.bundle("base", "[]", "etc/made", REWRITE);
+    let requires = r#"[{"bundle":"base@1.0.0","with":{"word":"{word}"}}]"#;
+    stage.bundle("top", requires, "etc/made", NOTHING);
+    let values = [("word".to_owned(), "site".to_owned())].into();
+    stage.run("top", &Setting { values, ..stage.setting() }).await;
+    assert_eq!(stage.kept("base", "word"), "site");
+    stage
+}
+
+impl Stage {
+    fn by_hand(&self) -> Setting {
+        Setting { kept: true, ..self.setting() }
+    }
+
+    fn kept(&self, bundle: &str, name: &str) -> String {
+        let path = format!("var/lib/gpuaas/site-bootstrap/{bundle}.inputs");
+        let inputs: Inputs = serde_json::from_str(&self.read(&path).unwrap()).unwrap();
+        inputs[name].clone()
+    }
+}
+
+#[tokio::test]
+async fn by_hand_a_bundle_runs_with_what_it_ran_with_but_for_what_is_set() {
+    let stage = a_host_with_a_site().await;
+    let mut off = stage.by_hand();
+    off.environment.insert("TOP_ON".to_owned(), "0".to_owned());
+    let report = stage.run("top", &off).await;
+    assert_eq!(report.requires[0].phases[0].outcome, PhaseOutcome::Skipped);
+    assert_eq!((stage.kept("top", "word"), stage.kept("top", "on")), ("site".into(), "0".into()));
+    // What was set once stays, until it is set again.
+    stage.run("top", &stage.by_hand()).await;
+    assert_eq!(stage.kept("top", "on"), "0");
+    let values = [("on".into(), "1".into()), ("word".into(), "new".into())].into();
+    stage.run("top", &Setting { values, ..stage.by_hand() }).await;
+    assert_eq!((stage.kept("top", "on"), stage.kept("base", "word")), ("1".into(), "new".into()));
+    // What a deployment delivers is all there is.
+    stage.run("top", &stage.setting()).await;
+    let kept = [stage.kept("top", "word"), stage.kept("base", "word")];
+    assert_eq!(kept, ["hello", "hello"]);
+    assert_eq!(stage.read("etc/made").as_deref(), Some("hello\n"));
+}
+
+#[tokio::test]
+async fn by_hand_a_required_bundle_runs_with_what_it_is_given() {
+    let stage = a_host_with_a_site().await;
+    stage.run("base", &stage.by_hand()).await;
+    assert_eq!(stage.kept("base", "word"), "site");
+    // As a launcher left it that did not look for who requires it.
+    stage.write("var/lib/gpuaas/site-bootstrap/base.inputs", r#"{"on":"1","word":"hello"}"#);
+    stage.run("base", &stage.by_hand()).await;
+    assert_eq!(stage.read("etc/made").as_deref(), Some("site\n"));
+    let values = [("word".into(), "own".into())].into();
+    stage.run("base", &Setting { values, ..stage.by_hand() }).await;
+    assert_eq!(stage.read("etc/made").as_deref(), Some("own\n"));
+
+    // What is only installed gives nothing: an image may be for hosts of either kind.
+    let stage = Stage::new();
+    let requires = r#"[{"bundle":"base@1.0.0","with":{"word":"never"}}]"#;
+    stage.bundle("top", requires, "etc/made", NOTHING);
+    stage.run("base", &stage.by_hand()).await;
+    assert_eq!(stage.kept("base", "word"), "hello");
+}
+
+#[test]
+fn a_host_knows_its_name_and_site() {
+    let stage = Stage::new();
+    let of_host = || Setting::of_host(&HostRoot::new(stage.dir.path().join("root")));
+    let seen = |setting: Setting| (setting.hostname, setting.site, setting.run_id);
+    assert_eq!(seen(of_host()), <(String, String, String)>::default());
+    stage.write("etc/hostname", "j22u11.lab.example\n");
+    stage.write("etc/gpuaas/site.conf", "GPUAAS_SITE=lab\n");
+    assert_eq!(seen(of_host()), ("j22u11".into(), "lab".into(), String::new()));
+    let boot = r#"{"hostname":"j22u15","site":"lab-2","run_id":"r1"}"#;
+    stage.write("etc/gpuaas/bootstrap.json", boot);
+    assert_eq!(seen(of_host()), ("j22u15".into(), "lab-2".into(), "r1".into()));
+}
+
 #[tokio::test]
 async fn a_phase_that_fails_or_hangs_leaves_no_marker() {
     for (script, text) in [
@@ -284,6 +364,11 @@ async fn a_secret_is_kept_for_root_alone_and_told_to_nobody() {
     let text = &report.phases[0].text;
     assert!(text.contains("; no [redacted] for 5") && !report.summary().contains("h8sh"), "{text}");
     assert!(stage.read(&secrets).unwrap().contains("h8sh-next"), "as it ran with at last");
+
+    // By hand nobody has to say it again.
+    stage.vault("1.0.0", true, TELLS);
+    let report = stage.run("vault", &Setting { kept: true, ..stage.setting() }).await;
+    assert!(report.ended_well() && stage.read("etc/token").unwrap().contains("h8sh-next"));
 
     // A version without secrets leaves none behind.
     stage.vault("2.0.0", false, WRITE);

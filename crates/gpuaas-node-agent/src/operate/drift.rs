@@ -5,16 +5,15 @@
 //! boot, with the values that it ran with; a unit that is down although its bundle ran is
 //! restarted. Then the gates are looked at again, and only what they see counts.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use gpuaas_types::agent::{Change, Finding, Gate, HostCheck, is_unit};
 use host_facts::HostRoot;
 
 use super::{Fault, Outcome, Work};
-use crate::bundle::gate::{self, INSTALLED};
-use crate::bundle::{self, Setting, kept};
+use crate::bundle::gate;
+use crate::bundle::{self, Setting};
 use crate::tasks::{Host, validate};
 use crate::tools::Tools;
 
@@ -143,10 +142,10 @@ async fn run_again(
         passed: Some(passed),
         seen: seen.chars().take(2000).collect(),
     };
-    let setting = match setting(host, root, folder) {
-        Ok(setting) => setting,
-        Err(reason) => return outcome.findings.push(finding(false, reason)),
-    };
+    let mut setting = Setting::of_host(root);
+    if let Host::Played(_, player) = host {
+        setting.environment.insert(bundle::PLAYER.to_owned(), player.display().to_string());
+    }
     match bundle::run(folder, &setting).await {
         Ok(report) => {
             outcome.findings.push(finding(report.ended_well(), report.summary()));
@@ -160,36 +159,6 @@ async fn run_again(
         }
         Err(error) => outcome.findings.push(finding(false, error.to_string())),
     }
-}
-
-/// As at first boot, as far as the host keeps it.
-fn setting(host: &Host, root: &HostRoot, folder: &Path) -> Result<Setting, String> {
-    let values = kept::values(root, folder)?;
-    let boot: serde_json::Value = fs::read(root.join("/etc/gpuaas/bootstrap.json"))
-        .ok()
-        .and_then(|text| serde_json::from_slice(&text).ok())
-        .unwrap_or_default();
-    let told = |name: &str| boot.get(name).and_then(|value| value.as_str()).map(str::to_owned);
-    let line = |path: &str| root.line_of(path).map(|line| line.trim().to_owned());
-    let site = told("site").or_else(|| {
-        let line = line("/etc/gpuaas/site.conf")?;
-        line.strip_prefix("GPUAAS_SITE=").map(str::to_owned)
-    });
-    let mut environment = BTreeMap::new();
-    if let Host::Played(_, player) = host {
-        environment.insert(bundle::PLAYER.to_owned(), player.display().to_string());
-    }
-    Ok(Setting {
-        root: root.path().to_owned(),
-        bundles: root.join(INSTALLED),
-        sysfs: Some(root.join("/sys")),
-        site: site.unwrap_or_default(),
-        hostname: told("hostname").or_else(|| line("/etc/hostname")).unwrap_or_default(),
-        run_id: told("run_id").unwrap_or_default(),
-        values,
-        environment,
-        ended: None,
-    })
 }
 
 async fn restart(host: &Host, red: &[Red], outcome: &mut Outcome) -> Result<(), Fault> {
@@ -246,10 +215,13 @@ fn told(before: &[Red], after: &[Red], outcome: &mut Outcome) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use gpuaas_types::agent::{Operation, TaskResult};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::bundle::gate::INSTALLED;
     use crate::operate::{Workplace, carry_out as operate, played};
 
     /// A systemd whose unit is active while there is a file.
@@ -417,6 +389,6 @@ esac
         let left = stage.repair(&[Gate::Telemetry], false).await;
         assert_eq!((left.code.as_str(), stage.conf()), ("drift_remains", None));
         let bundle = left.findings.iter().find(|f| f.name == "bundle vault@1.0.0").unwrap();
-        assert!(bundle.seen.contains("token is a secret, which the host does not"), "{bundle:?}");
+        assert!(bundle.seen.contains("token is a secret, and nobody has set it"), "{bundle:?}");
     }
 }
