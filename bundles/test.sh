@@ -44,7 +44,7 @@ new_host() {
 # The inputs of a bundle as the launcher would set them: `export` lines, and its phases in order.
 manifest() {
     python3 - "$here/$1/bundle.yaml" <<'PYTHON'
-import re, shlex, sys, yaml
+import json, re, shlex, sys, yaml
 m = yaml.safe_load(open(sys.argv[1]))
 def check(kind, text):
     import ipaddress
@@ -55,6 +55,9 @@ def check(kind, text):
     if kind == "boolean": return text in "01"
     if kind == "address": return ipaddress.ip_address(text)
     if kind == "cidr": return "/" in text and ipaddress.ip_interface(text)
+    if kind == "socket":
+        address, _, port = text.rpartition(":")
+        return ipaddress.ip_address(address.strip("[]")) and 0 < int(port) < 65536
     if kind == "interface": return re.fullmatch(r"[^/:\s]{1,15}", text)
     return kind == "string"
 names = set()
@@ -66,8 +69,9 @@ for name, i in m["inputs"].items():
     assert isinstance(i["default"], str) and check(i["type"], i["default"]), f"{name}: {i}"
     assert not (i.get("secret") and i["default"]), name
     print(f"export {i['environment']}={shlex.quote(i['default'])}")
-placeholders = set(re.findall(r"\{([a-z_]+)\}", yaml.safe_dump([m["expects"], m.get("requires", [])])))
-assert placeholders <= set(m["inputs"]), placeholders - set(m["inputs"])
+for name, part in re.findall(r"\{([a-z_]+)(:[^}]*|)\}", json.dumps([m["expects"], [r["with"] for r in m.get("requires", [])]])):
+    assert name in m["inputs"] and part in ("", ":port"), name + part
+    assert not part or m["inputs"][name]["type"] == "socket", name + part
 booleans = {n for n, i in m["inputs"].items() if i["type"] == "boolean"}
 for item in m["phases"] + m["expects"]:
     assert set(item.get("gates", [])) <= {"active", "slice_ready", "telemetry"}, item

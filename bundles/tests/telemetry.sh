@@ -15,9 +15,27 @@ test_netdata() {
     # A changed budget restarts it, once.
     twice netdata H200_NETDATA_RETENTION_MB=512
     [[ $(grep -c "restart netdata" "$root/run/fixture/log") == 2 ]] || wrong "restarts: $(<"$root/run/fixture/log")"
-    refused "not 127.0.0.1 with the port" netdata H200_NETDATA_BIND=0.0.0.0:19998
-    refused "not 127.0.0.1 with the port" netdata H200_NETDATA_BIND=127.0.0.1:1
+    refused "not on 127.0.0.1" netdata H200_NETDATA_BIND=0.0.0.0:19998
+    refused "no port from 1 to 65535" netdata H200_NETDATA_BIND=127.0.0.1:0
     refused "at least 64" netdata H200_NETDATA_RETENTION_MB=8
+}
+
+# Each override alone moves everything: what listens, what is asked, and what the edge passes on.
+test_telemetry_elsewhere() {
+    use h200-ib
+    local bind=H200_NETDATA_BIND=127.0.0.1:20000 listen=H200_NETDATA_EDGE_LISTEN=0.0.0.0:29999
+    local site=/etc/nginx/sites-available/gpuaas-netdata-edge
+    twice netdata "$bind"
+    has_line /etc/netdata/netdata.conf "    bind to = 127.0.0.1:20000"
+    twice telemetry-edge "$bind"
+    has_line $site "    listen 0.0.0.0:19999;"
+    has_line $site "        proxy_pass http://127.0.0.1:20000;"
+    has_no $site 19998
+    twice telemetry-edge "$bind" "$listen"
+    has_line $site "    listen 0.0.0.0:29999;"
+    has_no $site 19999
+    if phase telemetry-edge "$listen"; then wrong "the edge came up, and nothing listens behind it"; fi
+    said "no dashboard on http://127.0.0.1:19998"
 }
 
 # A run that broke off between the file and the restart is made good.
@@ -53,9 +71,9 @@ test_edge() {
     has_no $site '@[A-Z]+@'
     [[ $(readlink -- "$root/etc/nginx/sites-enabled/gpuaas-netdata-edge") == "$site" ]] || wrong "it is not enabled"
     [[ ! -L $root/etc/nginx/sites-enabled/default ]] || wrong "the default site stays"
-    twice telemetry-edge H200_NETDATA_EDGE_LISTEN=10.177.36.100:29999 H200_NETDATA_EDGE_PORT=29999 H200_NETDATA_REQUIRED=0
+    twice telemetry-edge H200_NETDATA_EDGE_LISTEN=10.177.36.100:29999 H200_NETDATA_REQUIRED=0
     has_line $site "    listen 127.0.0.1:29999;"
-    refused "set both" telemetry-edge H200_NETDATA_EDGE_LISTEN=0.0.0.0:1
+    refused "which is Netdata's own" telemetry-edge H200_NETDATA_EDGE_LISTEN=0.0.0.0:19998
     refused "not ADDRESS:PORT" telemetry-edge "H200_NETDATA_EDGE_LISTEN=0.0.0.0:1;root /"
     refused "not on 127.0.0.1" telemetry-edge H200_NETDATA_BIND=10.0.0.1:19998
 }

@@ -11,8 +11,9 @@ if [[ $H200_NETDATA_REQUIRED == 0 ]]; then
     exit 0
 fi
 
-[[ $H200_NETDATA_BIND == "127.0.0.1:$H200_NETDATA_PORT" ]] ||
-    fail "H200_NETDATA_BIND is $H200_NETDATA_BIND, not 127.0.0.1 with the port of H200_NETDATA_PORT ($H200_NETDATA_PORT): others read through the edge"
+[[ $H200_NETDATA_BIND == 127.0.0.1:* ]] ||
+    fail "H200_NETDATA_BIND is $H200_NETDATA_BIND, not on 127.0.0.1: others read through the edge"
+socket_port "$H200_NETDATA_BIND" H200_NETDATA_BIND >/dev/null
 ((H200_NETDATA_RETENTION_MB >= 64)) || fail "H200_NETDATA_RETENTION_MB is at least 64"
 if [[ -n $(packages_missing netdata) ]]; then fail "the package netdata is not installed"; fi
 

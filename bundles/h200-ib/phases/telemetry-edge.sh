@@ -18,8 +18,8 @@ backend=http://$H200_NETDATA_BIND
 listen=$H200_NETDATA_EDGE_LISTEN
 [[ $H200_NETDATA_BIND == 127.0.0.1:* ]] || fail "H200_NETDATA_BIND is $H200_NETDATA_BIND, not on 127.0.0.1"
 port=$(socket_port "$listen" H200_NETDATA_EDGE_LISTEN)
-((port == H200_NETDATA_EDGE_PORT)) ||
-    fail "H200_NETDATA_EDGE_LISTEN has port $port and H200_NETDATA_EDGE_PORT is $H200_NETDATA_EDGE_PORT: set both"
+((port != $(socket_port "$H200_NETDATA_BIND" H200_NETDATA_BIND))) ||
+    fail "H200_NETDATA_EDGE_LISTEN has port $port, which is Netdata's own"
 # The host asks its own edge on loopback, whatever else it listens on.
 if [[ $listen != 0.0.0.0:* && $listen != 127.0.0.1:* ]]; then own="    listen 127.0.0.1:$port;"; fi
 if [[ -n $(packages_missing nginx) && -n $(packages_missing nginx-light) ]]; then

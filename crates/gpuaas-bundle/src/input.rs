@@ -4,12 +4,14 @@
 //! is checked before anything runs: a prefix that is none never reaches a shell.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
 /// Longest value, in bytes.
 const MAX_VALUE_BYTES: usize = 4096;
+/// In a placeholder, asks for a part of the input.
+const PORT_OF: &str = ":port";
 
 /// What a value may be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +27,8 @@ pub enum InputType {
     Address,
     /// An address and the length of its prefix: `192.168.0.0/16`.
     Cidr,
+    /// An address and a port, `127.0.0.1:19998` or `[::1]:80`. `{name:port}` is its port.
+    Socket,
     /// A link's name as Linux has it (15 bytes at most, no slash, no space).
     Interface,
     /// An absolute path without `..`.
@@ -149,6 +153,7 @@ impl InputType {
             Self::Boolean => return boolean(text),
             Self::Address => is_address(text),
             Self::Cidr => is_cidr(text),
+            Self::Socket => port(text).is_some_and(|port| port > 0),
             Self::Interface => is_interface(text),
             Self::Path => is_path(text),
             Self::PciAddress => is_pci_address(text),
@@ -177,6 +182,7 @@ impl InputType {
             Self::Cidr => {
                 "an address with the length of its prefix, such as 192.168.0.0/16".to_owned()
             }
+            Self::Socket => "an address with a port, such as 127.0.0.1:19998".to_owned(),
             Self::Interface => "a link's name".to_owned(),
             Self::Path => "an absolute path".to_owned(),
             Self::PciAddress => "a PCI address, such as 0000:19:00.0".to_owned(),
@@ -207,6 +213,11 @@ fn is_cidr(text: &str) -> bool {
         _ => return false,
     };
     length.bytes().all(|b| b.is_ascii_digit()) && length.parse::<u8>().is_ok_and(|n| n <= most)
+}
+
+/// The port of an address that has one.
+fn port(text: &str) -> Option<u16> {
+    text.parse().ok().map(|socket: SocketAddr| socket.port())
 }
 
 /// `dev_valid_name` of the kernel: at most 15 bytes, no slash, colon or space, not `.` or `..`.
@@ -286,11 +297,11 @@ pub fn refuse_secrets(declared: &BTreeMap<String, Input>, set: &Inputs) -> Resul
     }
 }
 
-/// Puts values into a JSON document: `{name}` in a text becomes the value; a text that is only
-/// `{name}` of a number becomes the number.
+/// Puts values into a JSON document: `{name}` in a text becomes the value, `{name:port}` the port of
+/// a socket; a text that is only `{name}` of a number, or only a port, becomes the number.
 ///
 /// # Errors
-/// A placeholder that names no input.
+/// A placeholder that names no input, or the port of what has none.
 pub fn fill(
     document: &serde_json::Value,
     declared: &BTreeMap<String, Input>,
@@ -315,10 +326,10 @@ pub fn fill(
     })
 }
 
-/// `text` with `{name}` replaced by the input's value.
+/// `text` with `{name}` replaced by the input's value, and `{name:port}` by its port.
 ///
 /// # Errors
-/// A placeholder that names no input, or has no end.
+/// A placeholder that names no input, has no end, or asks for the port of what has none.
 pub fn fill_text(text: &str, values: &Inputs) -> Result<String, InputError> {
     let unknown = |name: &str| InputError::Unknown { name: name.to_owned() };
     let mut filled = String::new();
@@ -326,16 +337,29 @@ pub fn fill_text(text: &str, values: &Inputs) -> Result<String, InputError> {
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').ok_or_else(|| unknown(after))?;
         filled.push_str(before);
-        filled.push_str(values.get(name).ok_or_else(|| unknown(name))?);
+        let socket = name.strip_suffix(PORT_OF);
+        let value = values.get(socket.unwrap_or(name)).ok_or_else(|| unknown(name))?;
+        match socket {
+            None => filled.push_str(value),
+            Some(name) => filled.push_str(&port(value).ok_or_else(|| no_port(name))?.to_string()),
+        }
         rest = after;
     }
     filled.push_str(rest);
     Ok(filled)
 }
 
-/// The value that `{name}` alone stands for, when the input is a number.
+fn no_port(name: &str) -> InputError {
+    let reason = "it has no port, and one is asked for".to_owned();
+    InputError::Invalid { name: name.to_owned(), reason }
+}
+
+/// The value that a placeholder alone stands for, when it is a number.
 fn number(text: &str, declared: &BTreeMap<String, Input>, values: &Inputs) -> Option<i64> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
+    if let Some(socket) = name.strip_suffix(PORT_OF) {
+        return port(values.get(socket)?).map(i64::from);
+    }
     declared.get(name).filter(|input| input.kind == InputType::Integer)?;
     values.get(name)?.parse().ok()
 }
@@ -355,6 +379,11 @@ mod tests {
                 InputType::Cidr,
                 vec!["192.168.0.0/16", "fd00::/8"],
                 vec!["1.2.3.4", "1.2.3.4/33", "1.2.3.4/+8"],
+            ),
+            (
+                InputType::Socket,
+                vec!["127.0.0.1:19998", "[::1]:80", "0.0.0.0:65535"],
+                vec!["", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "::1:80", "h:1", ":1"],
             ),
             (
                 InputType::Interface,
@@ -431,5 +460,21 @@ mod tests {
         );
         assert!(fill(&serde_json::json!("{nosuch}"), &declared(), &values).is_err());
         assert!(fill(&serde_json::json!("a {open"), &declared(), &values).is_err());
+    }
+
+    #[test]
+    fn a_port_is_taken_out_of_its_socket() {
+        let mut declared = declared();
+        declared.get_mut("gateway").unwrap().kind = InputType::Socket;
+        let filled = |socket: &str| {
+            let values = [("gateway".to_owned(), socket.to_owned())].into();
+            fill(&serde_json::json!(["{gateway:port}", "on {gateway:port};"]), &declared, &values)
+        };
+        assert_eq!(filled("0.0.0.0:29999").unwrap(), serde_json::json!([29999, "on 29999;"]));
+        assert_eq!(filled("[::1]:80").unwrap(), serde_json::json!([80, "on 80;"]));
+        let error = filled("10.0.0.1/24").unwrap_err();
+        assert_eq!(error.to_string(), "input gateway: it has no port, and one is asked for");
+        let unknown = fill_text("{gateway:host}", &[("gateway".to_owned(), "h".to_owned())].into());
+        assert_eq!(unknown.unwrap_err().code(), "bundle_input_unknown");
     }
 }

@@ -282,7 +282,9 @@ impl Manifest {
     /// Whether a secret would be put into `text`.
     fn names_secret(&self, text: &str) -> bool {
         let mut secrets = self.inputs.iter().filter(|(_, input)| input.secret);
-        secrets.any(|(name, _)| text.contains(&format!("{{{name}}}")))
+        secrets.any(|(name, _)| {
+            text.contains(&format!("{{{name}}}")) || text.contains(&format!("{{{name}:"))
+        })
     }
 
     /// Whether something with this `only_when` applies.
@@ -395,6 +397,7 @@ impl Manifest {
 
     fn faults_of_requires(&self, say: &mut impl FnMut(&str, String)) {
         let mut seen = BTreeSet::new();
+        let samples = self.samples();
         for requirement in &self.requires {
             let required = &requirement.bundle;
             match required.parse::<Reference>() {
@@ -407,7 +410,6 @@ impl Manifest {
                 }
                 Ok(_) => {}
             }
-            let samples = self.inputs.keys().map(|name| (name.clone(), String::new())).collect();
             if let Err(error) = self.given(requirement, &samples) {
                 say("requires", format!("{required}: {error}"));
             }
@@ -488,20 +490,20 @@ impl Manifest {
                 say,
             );
         }
-        let mut values = Inputs::new();
-        for (name, input) in &self.inputs {
-            let value = match (&input.default, &input.kind) {
-                (Some(default), kind) => kind.parse(default).unwrap_or_default(),
-                (None, input::InputType::Integer) => "1".to_owned(),
-                (None, _) => String::new(),
-            };
-            let value =
-                if input.kind == input::InputType::Boolean { "1".to_owned() } else { value };
-            values.insert(name.clone(), value);
-        }
-        if let Err(fault) = self.checks(&values) {
+        if let Err(fault) = self.checks(&self.samples()) {
             say(&fault.at, fault.text);
         }
+    }
+
+    /// A value of each input: its default, or something of its type.
+    fn samples(&self) -> Inputs {
+        let sample = |input: &Input| match (&input.default, &input.kind) {
+            (_, input::InputType::Boolean) | (None, input::InputType::Integer) => "1".to_owned(),
+            (Some(default), kind) => kind.parse(default).unwrap_or_default(),
+            (None, input::InputType::Socket) => "127.0.0.1:1".to_owned(),
+            (None, _) => String::new(),
+        };
+        self.inputs.iter().map(|(name, input)| (name.clone(), sample(input))).collect()
     }
 }
 
@@ -571,6 +573,7 @@ mod tests {
             serde_json::json!({"packages": {"required": ["bash; rm"]}}),
             serde_json::json!({"expects": [{"check": "shell", "run": "true"}]}),
             serde_json::json!({"expects": [{"check": "unit_active", "unit": "{nosuch}"}]}),
+            serde_json::json!({"expects": [{"check": "infiniband_up", "count": "{hcas:port}"}]}),
         ];
         let text: Vec<String> = all.into_iter().flat_map(faults).collect();
         insta::assert_snapshot!(text.join("\n"));

@@ -106,8 +106,7 @@ async fn node(rig: &Rig, name: &str, inputs: Value, address: Option<&str>) -> No
 
 /// One whose edge belongs on a port of 127.0.0.1.
 async fn node_at(rig: &Rig, name: &str, port: u16) -> NodeId {
-    let inputs = json!({ "netdata_edge_port": port.to_string(),
-        "netdata_edge_listen": format!("0.0.0.0:{port}") });
+    let inputs = json!({ "netdata_edge_listen": format!("0.0.0.0:{port}") });
     node(rig, name, inputs, Some("127.0.0.1")).await
 }
 
@@ -292,7 +291,7 @@ async fn a_host_that_cannot_be_reached_or_says_nothing_is_not_waited_for() {
 async fn where_nobody_asks_for_telemetry_or_no_address_is_known() {
     let rig = Rig::with_site().await;
     // Its port is the usual one, at an address that nobody has.
-    let off = json!({ "enable_netdata": "0", "netdata_edge_port": "29998" });
+    let off = json!({ "enable_netdata": "0", "netdata_edge_listen": "0.0.0.0:29998" });
     node(&rig, "off", off, Some("127.9.9.9")).await;
     let report = fault(&rig, "off", "telemetry_not_expected").await;
     assert_eq!(
@@ -316,8 +315,7 @@ async fn where_nobody_asks_for_telemetry_or_no_address_is_known() {
 async fn the_agents_address_is_taken_where_maas_has_none() {
     let rig = Rig::with_site().await;
     let at = host(|request| edge(&request)).await;
-    let inputs = json!({ "netdata_edge_port": at.port().to_string(),
-        "netdata_edge_listen": format!("0.0.0.0:{}", at.port()) });
+    let inputs = json!({ "netdata_edge_listen": format!("0.0.0.0:{}", at.port()) });
     let id = node(&rig, "j22u11", inputs, None).await;
     assert_eq!(
         rig.get("/api/v1/nodes/j22u11/telemetry").await.ok()["verdict"],
@@ -609,7 +607,6 @@ async fn nginx(folder: &Path, netdata: u16, port: u16) -> Nginx {
         .env("H200_NETDATA_REQUIRED", "1")
         .env("H200_NETDATA_BIND", format!("127.0.0.1:{netdata}"))
         .env("H200_NETDATA_EDGE_LISTEN", format!("127.0.0.1:{port}"))
-        .env("H200_NETDATA_EDGE_PORT", port.to_string())
         .env("H200_TELEMETRY_ALLOW", "10.177.0.0/16")
         .env("H200_TELEMETRY_DENY", "")
         .output()

@@ -243,8 +243,8 @@ fn what_a_gate_asks_follows_the_inputs_down_to_what_is_required() {
             .collect::<Vec<_>>()
     };
     assert_eq!(asked(&[]), [19998, 19999]);
-    let listen = ("netdata_edge_listen", "0.0.0.0:29999");
-    assert_eq!(asked(&[("netdata_edge_port", "29999"), listen]), [19998, 29999]);
+    assert_eq!(asked(&[("netdata_edge_listen", "0.0.0.0:29999")]), [19998, 29999]);
+    assert_eq!(asked(&[("netdata_bind", "127.0.0.1:20000")]), [20000, 19999]);
     assert!(asked(&[("enable_netdata", "0")]).is_empty());
     assert!(shop.catalog.gate_checks(&[], &Inputs::new(), Gate::Telemetry).unwrap().is_empty());
 }

@@ -24,8 +24,10 @@ if [[ -z ${GPUAAS_HOSTNAME:-} ]]; then
     export GPUAAS_HOSTNAME=${GPUAAS_HOSTNAME%%.*}
 fi
 export H200_NETDATA_REQUIRED=1
+backend_port=$(socket_port "$H200_NETDATA_BIND" H200_NETDATA_BIND)
+edge_port=$(socket_port "$H200_NETDATA_EDGE_LISTEN" H200_NETDATA_EDGE_LISTEN)
 backend=http://$H200_NETDATA_BIND/api/v1/info
-edge=http://127.0.0.1:$H200_NETDATA_EDGE_PORT/gpuaas/telemetry
+edge=http://127.0.0.1:$edge_port/gpuaas/telemetry
 
 # listeners PORT: who listens there, as `ADDRESS PROGRAM` lines.
 listeners() {
@@ -36,16 +38,16 @@ diagnose() {
     local address program found=0
     while read -r address program; do
         if [[ $program == netdata* ]]; then
-            say "diagnosis wrong_listener Netdata itself listens on $address:$H200_NETDATA_EDGE_PORT, where the edge belongs: everybody reaches all of it"
+            say "diagnosis wrong_listener Netdata itself listens on $address:$edge_port, where the edge belongs: everybody reaches all of it"
             found=1
         fi
-    done < <(listeners "$H200_NETDATA_EDGE_PORT")
+    done < <(listeners "$edge_port")
     while read -r address program; do
         if [[ $address != 127.0.0.1 ]]; then
-            say "diagnosis open_backend $program listens on $address:$H200_NETDATA_PORT, not only on 127.0.0.1"
+            say "diagnosis open_backend $program listens on $address:$backend_port, not only on 127.0.0.1"
             found=1
         fi
-    done < <(listeners "$H200_NETDATA_PORT")
+    done < <(listeners "$backend_port")
     if [[ -n $(packages_missing netdata) ]]; then
         say "diagnosis no_netdata the package netdata is not installed"
         found=1
@@ -82,8 +84,8 @@ install() {
 look() {
     local address program
     while read -r address program; do
-        [[ $address == 127.0.0.1 ]] || fail "$program still listens on $address:$H200_NETDATA_PORT"
-    done < <(listeners "$H200_NETDATA_PORT")
+        [[ $address == 127.0.0.1 ]] || fail "$program still listens on $address:$backend_port"
+    done < <(listeners "$backend_port")
     http_answers "$edge/health" || fail "nothing answers on $edge/health"
     say "seen $edge/health answers"
     http_answers "$edge/netdata/" || fail "nothing answers on $edge/netdata/"

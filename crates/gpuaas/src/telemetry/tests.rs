@@ -145,6 +145,25 @@ async fn a_wrong_listener_is_named_and_mended_and_a_second_run_changes_nothing()
     assert!(outcomes(&second, "unchanged").len() > 5, "{second:#?}");
 }
 
+/// What the host was set up with says where both listen.
+#[tokio::test]
+async fn a_host_whose_telemetry_is_elsewhere_keeps_its_ports() {
+    let Some(host) = Host::new() else { return };
+    let kept = "{\n  \"netdata_bind\": \"127.0.0.1:20000\",\n  \
+                \"netdata_edge_listen\": \"0.0.0.0:29999\"\n}";
+    let inputs = host.root().join("var/lib/gpuaas/site-bootstrap/h200-ib.inputs");
+    fs::write(inputs, kept).unwrap();
+    host.play(&["lose", "listeners", "netdata 0.0.0.0:19999"]);
+    host.play(&["have", "listeners", "netdata 0.0.0.0:20000"]);
+    let first = host.converge(false).await;
+    assert_eq!(codes(&first)[0], "open_backend", "{first:#?}");
+    assert!(host.site().contains("listen 0.0.0.0:29999;"), "{}", host.site());
+    assert!(host.site().contains("proxy_pass http://127.0.0.1:20000"), "{}", host.site());
+    let seen = outcomes(&first, "seen");
+    assert_eq!(seen[0], "http://127.0.0.1:29999/gpuaas/telemetry/health answers");
+    assert_eq!(codes(&host.converge(false).await), ["none"]);
+}
+
 #[tokio::test]
 async fn what_is_not_installed_is_installed_and_not_in_a_dry_run() {
     let Some(host) = Host::bare() else { return };
