@@ -82,8 +82,6 @@ for kind in ("required", "optional"):
     name = "GPUAAS_PACKAGES" if kind == "required" else "GPUAAS_OPTIONAL_PACKAGES"
     print(f"export {name}={shlex.quote(' '.join(m['packages'][kind]))}")
 print(f"export GPUAAS_BUNDLE={m['name']}@{m['version']}")
-for r in m.get("requires", []):
-    print("requires=" + shlex.quote(" ".join(r["with"])))
 PYTHON
 }
 

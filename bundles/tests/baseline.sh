@@ -12,7 +12,7 @@ test_wait_online() {
 test_packages() {
     use h200-ib
     twice packages
-    logged "install --no-install-recommends -- ca-certificates docker.io"
+    logged "install --no-install-recommends -- ca-certificates docker-compose-v2 docker.io"
     said "optional package rshim cannot be installed"
 }
 
@@ -32,6 +32,30 @@ test_ofed() {
     twice ofed
     [[ ! -e $root/etc/modules-load.d/gpuaas-fabric.conf ]] || wrong "none leaves the modules' file"
     refused "not none, inbox or doca" ofed H200_OFED=mine
+}
+
+# Who installs no packages installs none of DKMS either.
+test_ofed_of_the_image() {
+    use h200-ib
+    local doca=(H200_OFED=doca H200_DOCA_REPO_URL=https://repo.example/doca)
+    passes ofed "${doca[@]}"
+    said "would install doca-ofed from https://repo.example/doca"
+    twice ofed "${doca[@]}" H200_INSTALL_PACKAGES=0
+    said "warning: doca-ofed is not installed, and with H200_INSTALL_PACKAGES=0 the image has to bring it"
+    printf 'Package: doca-ofed\nStatus: install ok installed\nVersion: 1\nArchitecture: amd64\nMaintainer: x\nDescription: x\n\n' >>"$root/var/lib/dpkg/status"
+    twice ofed "${doca[@]}" H200_INSTALL_PACKAGES=0
+    said "unchanged doca-ofed is installed"
+}
+
+test_docker() {
+    use h200-ib
+    twice docker
+    [[ -e $root/run/fixture/active/docker.service ]] || wrong "docker does not run"
+    rm -- "$root/run/fixture/active/docker.service"
+    passes docker
+    logged "systemctl start docker.service"
+    rm -- "$root/usr/lib/systemd/system/docker.service"
+    refused "there is no docker.service" docker
 }
 
 test_ipoib() {

@@ -3,15 +3,33 @@
 
 driver_of() { basename -- "$(readlink -- "$root/sys/bus/pci/devices/$1/driver")"; }
 
-# What each input of h200-ib is set to exists there.
+# A slice host's profile sets every input of h200-ib but those that a slice host decides: each is
+# passed on under the same name, with the same type and default, and a variable of its own.
 test_required_inputs() {
-    use h200-slice-vm
-    local name wanted=$requires
-    for name in $wanted; do
-        grep -qx "  $name:" "$here/h200-ib/bundle.yaml" || wrong "h200-ib has no input $name"
-    done
-    grep -qx "  - bundle: h200-ib@$(sed -n 's/^version: //p' "$here/h200-ib/bundle.yaml")" "$here/h200-slice-vm/bundle.yaml" ||
-        wrong "it requires another version of h200-ib"
+    python3 - "$here" >"$work/said" 2>&1 <<'PYTHON' || wrong "$(<"$work/said")"
+import sys, yaml
+slice_vm, ib = (yaml.safe_load(open(f"{sys.argv[1]}/{name}/bundle.yaml")) for name in ("h200-slice-vm", "h200-ib"))
+(required,) = slice_vm["requires"]
+assert required["bundle"] == f"h200-ib@{ib['version']}", required["bundle"]
+given, own = required["with"], slice_vm["inputs"]
+decided = {
+    "host_role": "slice",
+    "netdata_required": "0",  # no slice waits for telemetry
+    "nvidia_smi": "0",  # the GPUs are the guests'
+    "disable_acs": None,  # without ACS guests are not apart
+    "gpu_count": None,  # of nvidia-smi, which nobody asks
+}
+assert set(given) <= set(ib["inputs"]), set(given) - set(ib["inputs"])
+for name, of in ib["inputs"].items():
+    if name in decided:
+        assert given.get(name) == decided[name], name
+        continue
+    assert "{%s}" % name in given.get(name, ""), f"{name} is not passed on"
+    mine = own[name]
+    assert (mine["type"], mine["default"], mine.get("secret")) == (of["type"], of["default"], of.get("secret")), name
+    assert mine["environment"] == of["environment"].replace("H200_", "GPUAAS_SLICE_"), mine
+assert "{guest_subnet}" in given["telemetry_deny"]
+PYTHON
 }
 
 test_settings() {

@@ -3,7 +3,8 @@
 #
 # none:  whatever the kernel brings and loads by itself.
 # inbox: the kernel's own modules, loaded at every boot; fails where the kernel has none.
-# doca:  NVIDIA's DKMS packages, from a repository that the site names.
+# doca:  NVIDIA's DKMS packages, from a repository that the site names; with
+#        H200_INSTALL_PACKAGES=0 only those that the image has.
 #
 # none is the default. In an image the DKMS packages can make MAAS' curtin fail in the kernel's or
 # the headers' post-install step, so they belong here, behind the installation; and a site asks for
@@ -49,6 +50,8 @@ case $H200_OFED in
         absent "$modules_file"
         if [[ -z $(packages_missing doca-ofed) ]]; then
             say "unchanged doca-ofed is installed"
+        elif [[ $H200_INSTALL_PACKAGES == 0 ]]; then
+            say "warning: doca-ofed is not installed, and with H200_INSTALL_PACKAGES=0 the image has to bring it"
         elif ! live; then
             say "would install doca-ofed from $H200_DOCA_REPO_URL"
         else
