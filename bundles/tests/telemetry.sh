@@ -112,6 +112,14 @@ CONF
         get() { printf "%s " "$(curl -s -o /dev/null -m 10 -w "%{http_code} %{redirect_url}" "$@")"; }
         edge=http://10.177.36.100:19999
         get $edge/gpuaas/telemetry/health; get -I $edge/gpuaas/telemetry/netdata/; get $edge/api/v1/data?chart=x; echo
+        for path in "" v1/ v2/static/app.0f3a.js v3/spaces/j22u11/rooms/local/overview "?x=/../y" dashboard.js lib/a-1.0.min.css api/v1/badge.svg?x=1%20 api/v3/data api/v2/contexts/; do get $edge/$path; done; echo
+        for path in api/v3/stream_info api/v3/stream_path host/a/stream v1/stream api/v1/manage/health?cmd=x api/v3/settings api/v3/settings.json \
+            api/v2/claim api/v3/bearer_get_token api/v1/bearer_protection api/v1/functions api/v2/config api/v1/registry mcp sse v3/ws netdata.conf \
+            v1/api/v1/manage/health V1/API/v1/x.js api/v1/x.js host/a/api/v1/info api/v1/INFO api/v4/info api/v1/info/x api/v1/manage/../info v1/%2e%2e/api/v1/info \
+            "v1/a;b" v1//x "v1/..?x" host/a/ etc/passwd; do
+            [[ $(curl -s -o /dev/null -m 10 --path-as-is -w "%{http_code}" "$edge/$path") == 403 ]] || printf "%s passes\n" "$path"
+        done
+        for method in POST PUT DELETE OPTIONS TRACE STREAM; do get -X $method $edge/api/v1/data; done; echo
         get -X POST $edge/api/v1/data; get $edge/api/v1/manage/health?cmd=x; get $edge//api//v2/%63laim; get $edge/host/a/stream; get $edge/netdata.conf; get $edge/gpuaas/x; echo
         get --interface 10.177.9.9 $edge/api/v1/info; get --interface 10.100.0.9 $edge/api/v1/info
         get --interface 10.5.5.5 $edge/gpuaas/telemetry/netdata/; get --interface 10.5.5.5 -X POST $edge/; echo
@@ -120,6 +128,8 @@ CONF
         get $edge/gpuaas/telemetry/health; echo
     ' - "$here/fixture/netdata.py" "$conf" "$root/run/nginx.pid" >"$work/said" 2>"$work/trouble" || wrong "edge: $(<"$work/trouble")"
     local expected="200 302 http://10.177.36.100:19999/v2/spaces/j22u11/rooms/local/overview 200
+200 200 200 200 200 200 200 200 200 200
+405 405 405 405 405 405
 405 403 403 403 403 404
 200 403 403 403
 502"

@@ -1,5 +1,6 @@
-//! What may be asked of a host through the control plane: a list, shorter than the edge's own. A
-//! path with an escape or a dot segment is refused and not decoded: none of these paths has one.
+//! What may be asked of a host through the control plane: the list of the edge, but for loose files
+//! of a dashboard. A path with an escape or a dot segment is refused and not decoded: none of these
+//! paths has one.
 
 use std::net::SocketAddrV4;
 
@@ -54,7 +55,11 @@ pub(super) fn allowed(path: &str) -> Result<(), &'static str> {
         return Err("it streams, or manages Netdata");
     }
     match segments.as_slice() {
-        [] | ["gpuaas", "telemetry", "health" | "netdata"] | ["v1" | "v2" | "v3", ..] => Ok(()),
+        [] | ["gpuaas", "telemetry", "health" | "netdata"] => Ok(()),
+        // Netdata takes what follows for a path of its own, its API's as well.
+        ["v1" | "v2" | "v3", rest @ ..] if !rest.iter().any(|s| s.eq_ignore_ascii_case("api")) => {
+            Ok(())
+        }
         ["api", "v1" | "v2" | "v3", name] if READS.contains(name) => Ok(()),
         ["api", ..] => Err("it is no call of Netdata's API that only reads"),
         _ => Err("it is no path of the edge"),
@@ -133,6 +138,10 @@ mod tests {
             "v1/..%2fstream",
             "v1/%252e%252e/x",
             "v1/stream",
+            "v1/api/v1/manage/health",
+            "v3/API/v3/settings",
+            "api/v3/stream_info",
+            "api/v3/stream_path",
             "v2/SSE/x",
             "v3/ws",
             "v1/a\\..\\b",
@@ -142,6 +151,19 @@ mod tests {
             assert!(allowed(bad).is_err(), "{bad}");
         }
         assert!(allowed(&format!("v1/{}", "x".repeat(LONGEST))).is_err());
+    }
+
+    /// The edge of a host asks for the same calls, and refuses the same.
+    #[test]
+    fn the_edge_has_the_same_list() {
+        let edge = include_str!("../../../../bundles/h200-ib/files/gpuaas-netdata-edge");
+        let listed = |begin: &str| {
+            let line = edge.lines().find_map(|line| line.trim().strip_prefix(begin)).unwrap();
+            let words = line.split(')').next().unwrap().split('|');
+            words.map(|word| word.replace('\\', "")).collect::<Vec<_>>()
+        };
+        assert_eq!(listed("\"~^/api/v[123]/("), READS);
+        assert_eq!(listed("\"~*^[^?]*/("), NEVER);
     }
 
     #[test]
