@@ -58,6 +58,7 @@ def check(kind, text):
     if kind == "socket":
         address, _, port = text.rpartition(":")
         return ipaddress.ip_address(address.strip("[]")) and 0 < int(port) < 65536
+    if kind == "package": return re.fullmatch("[a-z0-9][a-z0-9+.-]+", text)
     if kind == "interface": return re.fullmatch(r"[^/:\s]{1,15}", text)
     return kind == "string"
 names = set()
@@ -87,8 +88,9 @@ PYTHON
 
 use() {
     export GPUAAS_BUNDLE_DIR=$here/$1
+    manifest "$1" >"$work/manifest" || wrong "its manifest is wrong"
     # shellcheck source=/dev/null
-    source <(manifest "$1")
+    source "$work/manifest"
 }
 
 phase() { # NAME [VARIABLE=VALUE...]

@@ -47,6 +47,54 @@ test_ofed_of_the_image() {
     said "unchanged doca-ofed is installed"
 }
 
+# A stock image brings no driver: it is installed, comes with a boot, and its daemons start then.
+test_nvidia() {
+    use h200-ib
+    local kernel=$here/fixture/kernel
+    "$kernel" have broken nvidia-smi
+    twice nvidia
+    logged "install --no-install-recommends -- nvidia-headless-570-server nvidia-utils-570-server nvidia-fabricmanager-570"
+    logged "install --no-install-recommends -- linux-headers-6.8.0-60-generic"
+    said "reboot needed: nvidia-smi lists no GPU yet"
+    [[ -e $root/run/gpuaas/reboot-needed ]] || wrong "nobody is told of the reboot"
+    [[ -L $root/etc/systemd/system/multi-user.target.wants/nvidia-fabricmanager.service ]] || wrong "the fabric manager is not enabled"
+    [[ ! -e $root/run/fixture/active/nvidia-fabricmanager.service ]] || wrong "the fabric manager started without a driver"
+    "$kernel" boot
+    twice nvidia
+    said "warning: .* no reboot is due"
+    "$kernel" lose broken nvidia-smi
+    twice nvidia
+    said "unchanged nvidia-smi lists 8 GPUs"
+    [[ -e $root/run/fixture/active/nvidia-fabricmanager.service && -e $root/run/fixture/active/nvidia-persistenced.service ]] || wrong "its daemons do not run"
+}
+
+# The driver may come up at once.
+test_nvidia_without_a_reboot() {
+    use h200-ib
+    mkdir -- "$root/drivers"
+    mv -- "$root"/sys/bus/pci/drivers/nvidia/0000:* "$root/drivers/"
+    # The player's modprobe, and then the driver has its GPUs.
+    printf '#!/bin/bash\nif [[ "$*" == "run modprobe nvidia" ]]; then mv -- "$GPUAAS_HOST_ROOT"/drivers/* "$GPUAAS_SYSFS/bus/pci/drivers/nvidia/"; fi\nexec %q "$@"\n' "$here/fixture/kernel" >"$work/player"
+    chmod +x -- "$work/player"
+    twice nvidia GPUAAS_FIXTURE_KERNEL="$work/player"
+    [[ -e $root/run/fixture/active/nvidia-fabricmanager.service ]] || wrong "the fabric manager does not run"
+    [[ ! -e $root/run/gpuaas/reboot-needed ]] || wrong "a reboot is asked for"
+}
+
+# Nothing is installed where a driver is, where the image has to bring it, and where guests have the GPUs.
+test_nvidia_left_alone() {
+    use h200-ib
+    twice nvidia
+    "$here/fixture/kernel" have broken nvidia-smi
+    twice nvidia H200_INSTALL_PACKAGES=0
+    said "warning: nvidia-smi lists no GPU, and no driver is to be installed"
+    twice nvidia H200_NVIDIA_PACKAGES=
+    said "warning: nvidia-smi lists no GPU, and no driver is to be installed"
+    twice nvidia H200_HOST_ROLE=slice
+    said "leaves its GPUs to its guests"
+    ! grep -q apt-get "$root/run/fixture/log" || wrong "something was installed"
+}
+
 test_docker() {
     use h200-ib
     twice docker

@@ -17,6 +17,7 @@ decided = {
     "netdata_required": "0",  # no slice waits for telemetry
     "nvidia_smi": "0",  # the GPUs are the guests'
     "disable_acs": None,  # without ACS guests are not apart
+    "nvidia_packages": None,  # the same
     "gpu_count": None,  # of nvidia-smi, which nobody asks
 }
 assert set(given) <= set(ib["inputs"]), set(given) - set(ib["inputs"])

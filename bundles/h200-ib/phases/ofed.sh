@@ -56,7 +56,7 @@ case $H200_OFED in
             say "would install doca-ofed from $H200_DOCA_REPO_URL"
         else
             repository
-            GPUAAS_PACKAGES=doca-ofed GPUAAS_OPTIONAL_PACKAGES=mlnx-fw-updater packages_install
+            GPUAAS_PACKAGES=doca-ofed GPUAAS_OPTIONAL_PACKAGES=mlnx-fw-updater GPUAAS_BUNDLE=h200-ib-ofed@1 packages_install
             reboot_needed "doca-ofed replaces modules that are in use"
         fi
         ;;

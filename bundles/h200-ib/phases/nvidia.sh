@@ -1,0 +1,53 @@
+#!/bin/bash
+# NVIDIA's driver and fabric manager on bare metal, where the image did not bring them: without them
+# nvidia-smi lists no GPU, and the host does not become active. A slice host has none of it: its GPUs
+# are its guests'.
+#
+# A driver that is there stays as it is, whatever its version. GPUs that it misses are no matter of
+# packages, and the gate says so.
+set -euo pipefail
+# shellcheck source=host.sh
+source "$GPUAAS_LIB"
+
+if [[ $H200_HOST_ROLE == slice ]]; then
+    say "unchanged: a slice host leaves its GPUs to its guests"
+    exit 0
+fi
+
+found() { host_ask nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true; }
+
+# Modules that were built just now, for the kernel that runs where its headers are to be had.
+bring_driver() {
+    local headers
+    headers=linux-headers-$(host_ask uname -r || true)
+    GPUAAS_PACKAGES=$H200_NVIDIA_PACKAGES GPUAAS_OPTIONAL_PACKAGES=${headers%-} \
+        GPUAAS_BUNDLE=h200-ib-nvidia@1 packages_install
+    if dry; then return 0; fi
+    kernel_do modprobe nvidia || say "warning: the kernel that runs does not load the module nvidia"
+}
+
+count=$(found)
+# shellcheck disable=SC2086 # a list of names
+missing=$(packages_missing $H200_NVIDIA_PACKAGES)
+if ((count > 0)); then
+    say "unchanged nvidia-smi lists $count GPUs"
+elif [[ -z $H200_NVIDIA_PACKAGES || $H200_INSTALL_PACKAGES == 0 ]]; then
+    say "warning: nvidia-smi lists no GPU, and no driver is to be installed: the image has to bring it"
+elif [[ -n $missing ]]; then
+    bring_driver
+    count=$(found)
+    if ((count == 0)) && ! dry; then reboot_needed "nvidia-smi lists no GPU yet: NVIDIA's driver is loaded by the next boot"; fi
+elif [[ -e $(at /run/gpuaas/reboot-needed) ]]; then
+    say "unchanged NVIDIA's driver is installed, and waits for the reboot"
+else
+    say "warning: NVIDIA's driver is installed, no reboot is due, and nvidia-smi lists no GPU: see dmesg"
+fi
+for unit in nvidia-fabricmanager.service nvidia-persistenced.service; do
+    if [[ -z $(unit_file "$unit") ]]; then
+        say "there is no $unit on this host"
+    elif ((count > 0)); then
+        unit_running "$unit"
+    else
+        unit_enabled "$unit" # it starts with the driver
+    fi
+done
