@@ -79,6 +79,8 @@ for item in m["phases"] + m["expects"]:
     assert not ("slice_ready" in item.get("gates", []) and "19998" in str(item)), item
     assert item.get("only_when") is None or item["only_when"] in booleans, item
 print("phases=(" + " ".join(p["name"] for p in m["phases"] if p["run"] == f"phases/{p['name']}.sh") + ")")
+for p in m["phases"]:
+    print(f"touches[{p['name']}]=" + shlex.quote(" ".join(p["touches"])))
 for kind in ("required", "optional"):
     name = "GPUAAS_PACKAGES" if kind == "required" else "GPUAAS_OPTIONAL_PACKAGES"
     print(f"export {name}={shlex.quote(' '.join(m['packages'][kind]))}")
@@ -88,13 +90,25 @@ PYTHON
 
 use() {
     export GPUAAS_BUNDLE_DIR=$here/$1
+    declare -gA touches=()
     manifest "$1" >"$work/manifest" || wrong "its manifest is wrong"
     # shellcheck source=/dev/null
     source "$work/manifest"
 }
 
+# Every file of the host, and when it changed last. What a kernel shows is no file.
+tree() { (cd -- "$root" && find . -path ./sys -prune -o -path ./proc -prune -o -path ./run -prune -o ! -type d -printf '%P %C@\n' | sort); }
 phase() { # NAME [VARIABLE=VALUE...]
-    env "${@:2}" bash "$GPUAAS_BUNDLE_DIR/phases/$1.sh" >"$work/said" 2>&1
+    local status=0 path folder
+    tree >"$work/tree"
+    env "${@:2}" bash "$GPUAAS_BUNDLE_DIR/phases/$1.sh" >"$work/said" 2>&1 || status=$?
+    while read -r path; do
+        for folder in /var/lib/gpuaas ${touches[$1]}; do
+            if [[ $path/ == "${folder%/}"/* ]]; then continue 2; fi
+        done
+        wrong "phase $1 changed $path, which its bundle does not say that it touches"
+    done < <(tree | comm -3 -- "$work/tree" - | sed 's|^\t*|/|; s| [0-9.]*$||' | sort -u)
+    return "$status"
 }
 passes() { phase "$@" || wrong "phase $* failed: $(<"$work/said")"; }
 refused() { # PATTERN NAME [VARIABLE=VALUE...]
@@ -131,6 +145,7 @@ done
 
 current=setup
 hosts=0
+declare -A touches
 for needed in python3 mkfs.ext4 blkid wipefs; do tool "$needed" || exit 0; done
 python3 -c 'import yaml' 2>/dev/null || { printf 'skip: python3 has no yaml\n'; exit 0; }
 fresh=$work/fresh

@@ -243,6 +243,25 @@ test_hardware_sync() {
     refused "deployed without enable_hw_sync" hardware-sync H200_REQUIRE_HW_SYNC=1
 }
 
+# A phase that changes what its manifest does not name is found out, and one that removes it too.
+test_touches() {
+    local other=$work/other
+    mkdir -p -- "$other/stray/phases"
+    cat >"$other/stray/bundle.yaml" <<'YAML'
+name: stray
+version: 1.0.0
+inputs: {}
+packages: {required: [], optional: []}
+expects: []
+phases: [{name: stray, run: phases/stray.sh, touches: [/etc/netplan, /etc/host]}]
+YAML
+    printf '#!/bin/bash\nmkdir -p "$GPUAAS_HOST_ROOT"/{etc/netplan,var/lib/gpuaas}\n: >"$GPUAAS_HOST_ROOT/etc/netplan/a"\n: >"$GPUAAS_HOST_ROOT/var/lib/gpuaas/b"\n' >"$other/stray/phases/stray.sh"
+    (here=$other && use stray && passes stray && ((failures == 0))) || wrong "what it may touch was held against it"
+    printf ': >"$GPUAAS_HOST_ROOT/etc/hosts"\nrm -- "$GPUAAS_HOST_ROOT/etc/fstab"\nchmod 600 "$GPUAAS_HOST_ROOT/etc/hostname"\n' >>"$other/stray/phases/stray.sh"
+    (here=$other && use stray && passes stray) >"$work/found"
+    [[ $(sed -n 's/.* changed \([^,]*\),.*/\1/p' "$work/found") == $'/etc/fstab\n/etc/hostname\n/etc/hosts' ]] || wrong "found: $(<"$work/found")"
+}
+
 # No phase may write past the host's folder, not even along a link that is inside of it.
 test_a_link_out_of_the_host() {
     use h200-ib
