@@ -173,7 +173,8 @@ async fn a_host_comes_up_in_order_and_a_second_boot_changes_nothing() {
 
     assert_eq!(machine.file("etc/gpuaas/site.conf"), "GPUAAS_SITE=lab-1\n");
     assert_eq!(machine.file("usr/local/share/ca-certificates/gpuaas-site.crt"), CA);
-    let done = format!("1.0.0 {}\n", run_id());
+    let delivered = inputs.bundle.as_ref().unwrap().bundles[0].artifact.digest;
+    let done = format!("1.0.0 {} {delivered}\n", run_id());
     assert_eq!(machine.file("var/lib/gpuaas/site-bootstrap/site-base.done"), done);
     let phases = machine.fake.change(|seen| std::mem::take(&mut seen.phases));
     let told: Vec<(&str, PhaseOutcome, usize)> =

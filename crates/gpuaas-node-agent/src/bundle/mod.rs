@@ -6,7 +6,7 @@
 //!
 //! | file | when | what |
 //! |---|---|---|
-//! | `NAME.done` | every phase ended well | run, version and digest |
+//! | `NAME.done` | every phase ended well | version, run and digest; see [`marker`] |
 //! | `NAME.validation` | whenever it looked | each check with what was seen |
 //! | `NAME.inputs` | before the first phase | the values it ran with, without the secret ones |
 //! | `NAME.secrets` | before the first phase | the secret ones, where it has any; see [`kept`] |
@@ -16,7 +16,7 @@
 //! At first boot ([`boot`]) the bundles come from the control plane, and nothing of them is placed
 //! before all of them are verified.
 //!
-//! A marker says that scripts ended well with the values that are kept, and no more. Whether the host
+//! A marker says that these scripts ended well with the values that are kept, and no more. Whether the host
 //! is as it should be is what the checks see; a required bundle counts as there only when both say so
 //! and it would be given the values that it ran with, because a marker in an image proves nothing of
 //! the host that the image was put on, and few values show in a check. Where nobody kept the values,
@@ -25,6 +25,7 @@
 pub mod boot;
 pub mod gate;
 pub(crate) mod kept;
+mod marker;
 mod phase;
 mod report;
 
@@ -34,7 +35,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gpuaas_bundle::manifest::{ARCHIVED_NAME, Phase, Requirement};
+use gpuaas_bundle::manifest::{ARCHIVED_NAME, Phase, Requirement, SOURCE_NAME};
 use gpuaas_bundle::{InputError, Inputs, Manifest};
 use gpuaas_types::agent::{BundlePhase, Finding};
 use host_facts::HostRoot;
@@ -202,8 +203,16 @@ fn host_root(setting: &Setting) -> HostRoot {
 
 fn read_manifest(folder: &Path) -> Result<Manifest, BundleError> {
     let no = |reason: String| BundleError::NoBundle { path: folder.to_owned(), reason };
-    let text = fs::read(folder.join(ARCHIVED_NAME))
-        .map_err(|error| no(format!("{ARCHIVED_NAME}: {error}")))?;
+    let text = fs::read(folder.join(ARCHIVED_NAME)).map_err(|error| {
+        if folder.join(SOURCE_NAME).is_file() {
+            return no(format!(
+                "it is the source of one; `gpuaas bundle build {}` makes the bundle's file, and \
+                 `gpuaas-node-agent bundle unpack` the folder to run",
+                folder.display()
+            ));
+        }
+        no(format!("{ARCHIVED_NAME}: {error}"))
+    })?;
     let manifest: Manifest =
         serde_json::from_slice(&text).map_err(|error| no(format!("{ARCHIVED_NAME}: {error}")))?;
     for phase in &manifest.phases {
@@ -253,12 +262,14 @@ impl<'a> Launcher<'a> {
             }
         }
         self.above.pop();
+        let digest = marker::digest(folder, &manifest);
         let phases = self.phases(folder, &manifest, &values).await?;
         let ended_well = phases.iter().all(|phase| phase.outcome != PhaseOutcome::Failed);
         if !ended_well {
             return Ok(self.report(&manifest, phases, None));
         }
-        self.mark(&manifest)?;
+        let line = marker::line(&manifest, &self.setting.run_id, digest);
+        self.place(&format!("{}.done", manifest.name), line.as_bytes())?;
         let findings = self.effects(&manifest, &values).await?;
         let report = self.report(&manifest, phases, Some(findings));
         let text = serde_json::to_vec_pretty(&report.validation()).unwrap_or_default();
@@ -280,8 +291,7 @@ impl<'a> Launcher<'a> {
         })?;
         let manifest = read_manifest(&folder)?;
         let values = self.values(&manifest, given)?;
-        let as_before = self.is_marked(&manifest) && kept::are(&self.state, &manifest, &values);
-        let there = as_before && {
+        let there = self.is_done(&folder, &manifest, &values) && {
             let findings = self.effects(&manifest, &values).await?;
             findings.iter().all(|finding| finding.passed != Some(false))
         };
@@ -339,8 +349,8 @@ impl<'a> Launcher<'a> {
         values: &Inputs,
     ) -> Result<Vec<PhaseReport>, BundleError> {
         self.place("host.sh", LIBRARY.as_bytes())?;
-        if !kept::are(&self.state, manifest, values) {
-            // It tells of a run with other values.
+        if !self.is_done(folder, manifest, values) {
+            // Its marker tells of another version, of other bytes or of other values.
             self.unmark(manifest)?;
         }
         kept::keep(&self.state, manifest, values)
@@ -449,11 +459,6 @@ impl<'a> Launcher<'a> {
         Ok(findings)
     }
 
-    fn mark(&self, manifest: &Manifest) -> Result<(), BundleError> {
-        let line = format!("{} {}\n", manifest.version, self.setting.run_id);
-        self.place(&format!("{}.done", manifest.name), line.as_bytes())
-    }
-
     fn unmark(&self, manifest: &Manifest) -> Result<(), BundleError> {
         let path = self.state.join(format!("{}.done", manifest.name));
         match fs::remove_file(&path) {
@@ -464,10 +469,11 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Whether this version of a bundle has run to its end.
-    fn is_marked(&self, manifest: &Manifest) -> bool {
+    /// Whether what lies in `folder` has run to its end with these values.
+    fn is_done(&self, folder: &Path, manifest: &Manifest, values: &Inputs) -> bool {
         let marker = fs::read_to_string(self.state.join(format!("{}.done", manifest.name)));
-        marker.is_ok_and(|text| text.split(' ').next() == Some(manifest.version.as_str()))
+        marker.is_ok_and(|line| marker::fits(&line, manifest, folder))
+            && kept::are(&self.state, manifest, values)
     }
 
     fn report(

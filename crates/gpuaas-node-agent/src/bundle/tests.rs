@@ -242,6 +242,48 @@ fn a_host_knows_its_name_and_site() {
 }
 
 #[tokio::test]
+async fn other_bytes_of_the_same_version_run_again() {
+    let stage = a_host_with_a_site().await;
+    let outcome = |report: &BundleReport| report.requires[0].phases[0].outcome;
+    let marker = "var/lib/gpuaas/site-bootstrap/base.done";
+    let first = stage.read(marker).unwrap();
+    assert_eq!(outcome(&stage.run("top", &stage.by_hand()).await), PhaseOutcome::Skipped);
+    let rebuilt = format!("{REWRITE}echo again >>\"$GPUAAS_HOST_ROOT/etc/made\"\n");
+    stage.bundle("base", "[]", "etc/made", &rebuilt);
+    assert_eq!(outcome(&stage.run("top", &stage.by_hand()).await), PhaseOutcome::Ran);
+    assert_eq!(stage.read("etc/made").as_deref(), Some("site\nagain\n"));
+    assert_ne!(stage.read(marker).unwrap(), first);
+    assert_eq!(outcome(&stage.run("top", &stage.by_hand()).await), PhaseOutcome::Skipped);
+    // What fails is not done, although the same version was before.
+    stage.bundle("base", "[]", "etc/made", "#!/bin/bash\nset -euo pipefail\nexit 7\n");
+    assert!(!stage.run("top", &stage.by_hand()).await.ended_well());
+    assert!(stage.read(marker).is_none());
+
+    // A marker of an older launcher, and a folder that is no archive: the version decides.
+    stage.write(marker, "1.0.0 run-of-the-image\n");
+    assert_eq!(outcome(&stage.run("top", &stage.by_hand()).await), PhaseOutcome::Skipped);
+    stage.bundle("base", "[]", "etc/made", REWRITE);
+    fs::write(stage.dir.path().join("bundles/base/only.sh~"), "").unwrap();
+    stage.run("base", &stage.by_hand()).await;
+    assert_eq!(stage.read(marker).as_deref(), Some("1.0.0\n"));
+    assert_eq!(outcome(&stage.run("top", &stage.by_hand()).await), PhaseOutcome::Skipped);
+    stage.write(marker, "0.9.0 run-of-the-image\n");
+    assert_eq!(outcome(&stage.run("top", &stage.by_hand()).await), PhaseOutcome::Ran);
+}
+
+#[tokio::test]
+async fn a_bundles_source_is_refused_with_what_to_do() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles/h200-slice-vm");
+    let stage = Stage::new();
+    let error = run(&source, &stage.setting()).await.unwrap_err().to_string();
+    assert!(
+        error.contains("is no bundle: it is the source of one; `gpuaas bundle build"),
+        "{error}"
+    );
+    assert!(error.contains("`gpuaas-node-agent bundle unpack`"), "{error}");
+}
+
+#[tokio::test]
 async fn a_phase_that_fails_or_hangs_leaves_no_marker() {
     for (script, text) in [
         ("#!/bin/bash\necho no disk >&2\nexit 7\n", "it ended with exit status: 7; no disk"),
