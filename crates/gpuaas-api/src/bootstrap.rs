@@ -7,10 +7,10 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_N
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gpuaas_artifact::Digest;
-use gpuaas_core::record::{Report, ReportKind};
+use gpuaas_core::record::{Report, ReportKind, RunRecord};
 use gpuaas_types::agent::{BundlePhase, Phase, Progress, ProgressStatus};
 use gpuaas_types::api::{Source, TimelineEvent};
-use gpuaas_types::{RunId, Timestamp};
+use gpuaas_types::{RunId, RunStatus, Timestamp};
 use serde::Serialize;
 use tokio_util::io::ReaderStream;
 
@@ -84,6 +84,7 @@ pub(crate) async fn progress(
         return Err(other_run(run).into());
     }
     let record = ctx.store.run(run_id).await?;
+    keep_good(&ctx, &record).await?;
     let since = record.memory.intended_at.get("deploy").copied().unwrap_or(Timestamp::EPOCH);
     let reports = ctx.store.reports(run_id).await?;
     let again = reports.iter().any(|report| report.at >= since && is_same(&report.kind, &said));
@@ -118,6 +119,7 @@ pub(crate) async fn phase(
         return Err(other_run(run).into());
     }
     let record = ctx.store.run(run_id).await?;
+    keep_good(&ctx, &record).await?;
     let event = TimelineEvent {
         at: ctx.now(),
         run_id: Some(run_id),
@@ -128,6 +130,18 @@ pub(crate) async fn phase(
     };
     ctx.store.add_history(record.node_id, vec![event]).await?;
     Ok(Json(Accepted { new: true }))
+}
+
+/// A node whose run is parked may be at work all the same: at a phase that takes longer than the
+/// run had patience for. While it speaks, what it was given stays good.
+async fn keep_good(ctx: &Ctx, run: &RunRecord) -> Answer<()> {
+    if run.status == RunStatus::Parked {
+        let profile_id = ctx.store.node(run.node_id).await?.profile_id;
+        let profile = ctx.store.profile_revision(profile_id, run.profile_revision).await?;
+        let ttl = f64::from(profile.spec.enrollment_token_ttl_seconds);
+        ctx.store.start_token_clock(run.id, ctx.now().plus_seconds(ttl)).await?;
+    }
+    Ok(())
 }
 
 /// What a node says may be anything.

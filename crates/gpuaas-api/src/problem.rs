@@ -71,7 +71,12 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "The token was used before",
         "an enrollment token works once: onboard the node again for a new one",
     ),
-    ("token_expired", 401, "The token has expired", "onboard the node again for a new one"),
+    (
+        "token_expired",
+        401,
+        "The token has expired",
+        "its run is parked, and the node said nothing for too long: gpuaas run resume RUN makes it good again, gpuaas node reimage NODE gives another",
+    ),
     ("token_revoked", 401, "The credential was revoked", "onboard the node again for a new one"),
     (
         "token_of_other_run",

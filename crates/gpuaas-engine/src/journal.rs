@@ -179,10 +179,6 @@ impl Journal {
         self.run.step = to;
         self.run.step_since = at;
         self.run.memory.enter(to);
-        if to == Step::BootstrapFetch {
-            let ttl = f64::from(self.profile.spec.enrollment_token_ttl_seconds);
-            self.tokens_expire_at = Some(now.plus_seconds(ttl));
-        }
         if let Some(state) = steps::row(to).node_state {
             self.set_node_state(state, at);
         }
@@ -265,6 +261,12 @@ impl Journal {
         };
         self.attempts.retain(|attempt| attempt.id != ended.id);
         self.attempts.push(ended);
+    }
+
+    /// The run parks: what its node was given has an end from now on.
+    pub(crate) fn park_tokens(&mut self, now: Timestamp) {
+        let ttl = f64::from(self.profile.spec.enrollment_token_ttl_seconds);
+        self.tokens_expire_at = Some(now.plus_seconds(ttl));
     }
 
     /// Hands secrets to the store with the next commit.

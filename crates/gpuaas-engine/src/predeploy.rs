@@ -125,7 +125,10 @@ async fn token_store(shared: &Shared, journal: &Journal) -> Verdict {
         .map_err(|e| e.to_string())?;
     let ttl = journal.profile().enrollment_token_ttl_seconds;
     match stray {
-        0 => Ok(format!("no usable token of another run; the next ones live {ttl} s")),
+        0 => Ok(format!(
+            "no usable token of another run; the next ones live as long as the run works, and {ttl} s \
+             while it is parked"
+        )),
         n => Err(format!("{n} tokens of other runs of this node are still usable")),
     }
 }

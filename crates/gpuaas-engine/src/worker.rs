@@ -446,6 +446,7 @@ fn park(journal: &mut Journal, park: Park) {
         "parked",
         format!("{}: {}", park.code, park.text),
     );
+    journal.park_tokens(park.since);
     journal.run.memory.parked_at = Some(park.since);
     journal.run.memory.parked_code = Some(park.code.clone());
     journal.run.status = RunStatus::Parked;

@@ -8,9 +8,9 @@ use common::Harness;
 use gpuaas_bundle::{Archive, Digest, Entry, SigningKey, Statement};
 use gpuaas_core::buckets::seconds_per_bucket;
 use gpuaas_core::memory::Origin;
-use gpuaas_store::{BundleKey, NewBundle, Secret, SecretOwner};
+use gpuaas_store::{BundleKey, NewBundle, Secret, SecretOwner, TokenPurpose, sha256};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{NodeState, RunStatus, Timestamp};
+use gpuaas_types::{NodeState, RunStatus, Step, Timestamp};
 use maas_sim::{MachineSpec, SimOptions, Status, ZERO};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -163,5 +163,59 @@ async fn a_secret_is_missed_before_a_deployment_and_then_reaches_the_node_alone(
     let node = harness.store.node(accepted.node_id).await.unwrap();
     let kept = format!("{run:?} {history:?} {attempts:?} {node:?}");
     assert!(kept.contains("user-data of 3 parts") && !kept.contains("h8sh"), "{kept}");
+    harness.engine.stop().await;
+}
+
+/// An install may take longer than anybody thought when the tokens were minted: an hour is what
+/// the profile gives them, and the node uses them for the first time after more than three.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_outlast_a_slow_install_and_not_a_parked_run() {
+    use gpuaas_types::agent::Phase::{NodeBootstrap, SiteBootstrap};
+    use gpuaas_types::agent::ProgressStatus::{Started, Succeeded};
+    let profile = ProfileSpec { enrollment_token_ttl_seconds: 3600, ..ProfileSpec::default() };
+    let harness = Harness::start(1, profile).await;
+    let host = &harness.hosts[0];
+    harness.silence(&host.name);
+    let run_id = harness.onboard(host).await.run_id;
+    harness.until_waiting(run_id, Step::BootstrapFetch).await;
+    harness.until(async || harness.told.lock().unwrap().contains_key(&host.name)).await;
+    let told = harness.told.lock().unwrap()[&host.name].clone();
+    let good = async |token: &str, purpose| {
+        harness.store.check_token(harness.now(), sha256(token), purpose).await
+    };
+    let both = async || {
+        let boot = good(&told.bootstrap_token, TokenPurpose::Bootstrap).await;
+        (boot.is_ok(), good(&told.enrollment_token, TokenPurpose::Enrollment).await.is_ok())
+    };
+
+    let begun = harness.now();
+    for (seconds, phase, status, step) in [
+        (3_000.0, SiteBootstrap, Started, Step::SiteBootstrap),
+        (7_000.0, SiteBootstrap, Succeeded, Step::NodeBootstrap),
+        (3_000.0, NodeBootstrap, Started, Step::NodeBootstrap),
+    ] {
+        harness.jump(seconds);
+        assert_eq!(both().await, (true, true), "before {phase:?} {status:?}");
+        harness.call_back(run_id, phase, status).await;
+        harness.until_waiting(run_id, step).await;
+    }
+    assert!(harness.now().seconds_since(begun) > 3.0 * 3600.0);
+    assert_eq!(both().await, (true, true));
+
+    // The run loses its patience. From there on it is an hour, and an operator's word begins anew.
+    harness.jump(2_000.0);
+    harness.call_back(run_id, NodeBootstrap, Started).await;
+    let run = harness.rest(run_id).await;
+    assert_eq!(
+        (run.status, run.park.unwrap().code.as_str()),
+        (RunStatus::Parked, "deadline_exceeded")
+    );
+    harness.jump(3_500.0);
+    assert_eq!(both().await, (true, true));
+    harness.jump(200.0);
+    let refused = good(&told.enrollment_token, TokenPurpose::Enrollment).await.unwrap_err();
+    assert_eq!((both().await, refused.code()), ((false, false), "token_expired"));
+    harness.store.resume(harness.now(), run_id, "ann", "the mirror is fast again").await.unwrap();
+    assert_eq!(both().await, (true, true));
     harness.engine.stop().await;
 }

@@ -72,8 +72,9 @@ pub struct AgentConfig {
 pub enum AgentError {
     /// The enrollment token is not good.
     #[error(
-        "the enrollment was refused: {0}\nthe token is spent, expired or of another run; start a \
-         new run of the node (onboard or reimage) to get another"
+        "the enrollment was refused: {0}\nwhere the run is parked, resume it and restart this agent; \
+         else the token is spent or of another run: start a new run of the node (onboard or \
+         reimage) to get another"
     )]
     EnrollmentRefused(Box<Problem>),
     /// A trial is another process's.

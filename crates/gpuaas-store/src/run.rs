@@ -80,7 +80,7 @@ pub struct RunWrite {
     pub observation: Option<Observation>,
     /// Credentials for a new deployment; the run's earlier unused ones are revoked.
     pub tokens: Vec<NewToken>,
-    /// The run's tokens that have no end yet expire then.
+    /// The run's tokens expire then, if it is parked: see [`Store::start_token_clock`].
     pub tokens_expire_at: Option<Timestamp>,
     /// Tasks for the node's agent.
     pub tasks: Vec<NewTask>,

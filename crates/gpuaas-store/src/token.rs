@@ -5,9 +5,11 @@
 //! saving who it is must be able to enroll again; until the first heartbeat of the run, nobody
 //! can have used the credential it lost, so the second use is taken and that credential revoked.
 //!
-//! A token's life is counted from the moment that the node can first use it. Minutes of disk
-//! writing lie between minting and first boot, so until [`Store::start_token_clock`] a token has
-//! no end, but it cannot outlive its run.
+//! The tokens of a run live as long as it works: an install that takes a day, of which nobody knew
+//! when they were minted, must not find them expired. Every step has a deadline, so no run works
+//! for ever. It ends, and they are refused as `run_over`; or it parks, and then they have an end,
+//! which is counted from there and moves on while the node still calls back. An operator who
+//! resumes the run makes them good again, so the node can go on where it was.
 
 use gpuaas_core::record::ReportKind;
 use gpuaas_types::api::TimelineEvent;
@@ -60,8 +62,8 @@ pub enum TokenFault {
     /// It worked before and works only once.
     #[error("the token was used already")]
     Used,
-    /// Its time is over.
-    #[error("the token has expired")]
+    /// Its time is over: of a run, which is parked and has been left alone for too long.
+    #[error("the token has expired: its run is parked")]
     Expired,
     /// It was replaced or withdrawn.
     #[error("the token was revoked")]
@@ -106,7 +108,7 @@ pub struct NewToken {
     pub single_use: bool,
     /// Refused before.
     pub usable_from: Timestamp,
-    /// Refused from then on; none: no end yet.
+    /// Refused from then on, a run's while that is parked; none: no end yet.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -213,8 +215,9 @@ pub(crate) async fn start_clock(
     expires_at: Timestamp,
 ) -> Result<(), StoreError> {
     conn.execute(
-        "UPDATE token SET expires_at = $2 WHERE run_id = $1 AND expires_at IS NULL \
-         AND used_at IS NULL AND revoked_at IS NULL AND purpose IN ('bootstrap', 'enrollment')",
+        "UPDATE token SET expires_at = $2 WHERE run_id = $1 \
+         AND (expires_at IS NULL OR expires_at < $2) \
+         AND revoked_at IS NULL AND purpose IN ('bootstrap', 'enrollment')",
         args![run_id.0, expires_at],
     )
     .await
@@ -268,6 +271,7 @@ fn read_stored(mut cols: Cols<'_>) -> Result<Stored, StoreError> {
 impl Stored {
     fn check(&self, now: Timestamp, purpose: TokenPurpose) -> Result<(), TokenFault> {
         let bound_to_run = matches!(purpose, TokenPurpose::Bootstrap | TokenPurpose::Enrollment);
+        let may_expire = !bound_to_run || self.run_status == Some(RunStatus::Parked);
         if self.purpose != purpose.as_str() {
             Err(TokenFault::Unknown)
         } else if self.revoked_at.is_some() {
@@ -276,7 +280,7 @@ impl Stored {
             Err(TokenFault::RunOver)
         } else if self.single_use && self.used_at.is_some() && self.heartbeat_seen {
             Err(TokenFault::Used)
-        } else if self.expires_at.is_some_and(|end| now >= end) {
+        } else if may_expire && self.expires_at.is_some_and(|end| now >= end) {
             Err(TokenFault::Expired)
         } else if now < self.usable_from {
             Err(TokenFault::NotYet)
@@ -409,9 +413,8 @@ impl Store {
         Ok(enrolled)
     }
 
-    /// Sets the end of those tokens of a run that have none and were not used: call it when MAAS
-    /// says Deployed, with that moment plus the profile's time to live. Also part of
-    /// [`crate::RunWrite`].
+    /// Moves the end that a run's tokens have while it is parked on to `expires_at`, never back:
+    /// when it parks, as part of [`crate::RunWrite`], and when its node says something all the same.
     ///
     /// # Errors
     /// The database's.

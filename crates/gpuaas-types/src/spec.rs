@@ -104,7 +104,9 @@ pub struct ProfileSpec {
     pub auto_claim_single_new_machine: bool,
     /// Nodes of the profile in the deploying part of a run at once; 0: no limit.
     pub batch_max_parallel: u32,
-    /// Life of an enrollment token from the moment the node can first use it, in seconds.
+    /// How long what a node was given for its bootstrap and its enrollment stays good while its run
+    /// is parked, in seconds: from the parking, or from what the node said last. While a run works
+    /// it has no end, however slow the install; once the run is over it is good for nothing.
     pub enrollment_token_ttl_seconds: u32,
     /// Image: `noble`, `ubuntu/noble`, or a custom image's visible name.
     pub distro_series: String,

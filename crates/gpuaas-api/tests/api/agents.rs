@@ -27,16 +27,6 @@ async fn codes(rig: &Rig, run: RunId) -> Vec<String> {
     rows.into_iter().map(|row| row.event.code).collect()
 }
 
-async fn end_run(rig: &Rig, run: RunId) {
-    let now = gpuaas_engine::Clock::now(&*rig.clock);
-    let mut claimed = rig.store.claim(now, now.plus_seconds(30.0), 10).await.unwrap();
-    let position = claimed.iter().position(|claimed| claimed.run.id == run).unwrap();
-    let mut record = claimed.remove(position).run;
-    record.status = RunStatus::Cancelled;
-    record.ended_at = Some(now);
-    rig.store.commit(now, RunWrite::new(record).releasing()).await.unwrap();
-}
-
 fn units() -> Vec<String> {
     vec!["ssh.service".to_owned()]
 }
@@ -210,6 +200,32 @@ async fn an_enrollment_token_works_once() {
 }
 
 #[tokio::test]
+async fn a_node_that_speaks_keeps_the_tokens_of_its_parked_run_good() {
+    let rig = Rig::with_site().await;
+    let node = rig.onboard("j22u11").await;
+    let token = rig.token(TokenPurpose::Bootstrap, node.node_id, node.run_id, Some(60)).await;
+    rig.put_run(node.run_id, RunStatus::Parked).await;
+    let at = |what: &str| format!("/bootstrap/v1/runs/{}/{what}", node.run_id);
+    let phase = json!({
+        "bundle": "h200-ib@1.0.0", "phase": "packages", "outcome": "ran", "changed": 1,
+        "seconds": 3500.0, "text": "",
+    });
+    let progress = json!({ "phase": "site_bootstrap", "status": "succeeded" });
+    for (seconds, path, body) in [
+        (50, at("phases"), &phase),
+        (3500, at("phases"), &phase),
+        (3500, at("progress"), &progress),
+    ] {
+        rig.advance(seconds);
+        rig.call("POST", &path, Some(&token), Some(body.clone())).await.ok();
+    }
+    rig.advance(3600);
+    let late = rig.call("POST", &at("phases"), Some(&token), Some(phase)).await;
+    assert_eq!((late.status, late.code().as_str()), (401, "token_expired"));
+    assert!(late.json()["hint"].as_str().unwrap().contains("gpuaas run resume"), "{late:?}");
+}
+
+#[tokio::test]
 async fn every_token_failure_has_its_code() {
     let (rig, node, token) = ready().await;
     let go = async |token: Option<&str>, run: RunId| {
@@ -223,9 +239,10 @@ async fn every_token_failure_has_its_code() {
     assert_eq!(go(Some(&bootstrap), node.run_id).await, "token_wrong_purpose");
     assert_eq!(go(Some(&rig.admin), node.run_id).await, "token_wrong_purpose");
     rig.advance(3601);
+    rig.put_run(node.run_id, RunStatus::Parked).await;
     assert_eq!(go(Some(&token), node.run_id).await, "token_expired");
     let late = rig.token(TokenPurpose::Enrollment, other.node_id, other.run_id, None).await;
-    end_run(&rig, other.run_id).await;
+    rig.put_run(other.run_id, RunStatus::Cancelled).await;
     assert_eq!(go(Some(&late), other.run_id).await, "run_over");
     assert!(rig.store.reports(node.run_id).await.unwrap().is_empty());
     assert_eq!(codes(&rig, node.run_id).await, ["onboard_accepted"]);
@@ -290,7 +307,7 @@ async fn callbacks_are_kept_once_and_cleaned() {
         .call("POST", &path, Some(&token), Some(json!({ "phase": "x", "status": "started" })))
         .await;
     assert_eq!(answer.code(), "invalid_field");
-    end_run(&rig, node.run_id).await;
+    rig.put_run(node.run_id, RunStatus::Cancelled).await;
     assert_eq!(rig.call("POST", &path, Some(&token), Some(body)).await.code(), "run_over");
 }
 

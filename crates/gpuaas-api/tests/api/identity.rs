@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::TokenPurpose;
-use gpuaas_types::RunId;
 use gpuaas_types::api::{CertificateState, NodeCertificates};
+use gpuaas_types::{RunId, RunStatus};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -84,10 +84,13 @@ async fn every_refusal_has_its_cause_and_no_effect() {
     let gone = tls.enrolled("j22u17").await;
     revoke(&tls, "j22u17").await;
     let new = tls.rig.onboard("j22u18").await;
-    let token = async |purpose, ttl| tls.rig.token(purpose, new.node_id, new.run_id, ttl).await;
+    let token = async |purpose| tls.rig.token(purpose, new.node_id, new.run_id, None).await;
     let (bootstrap, enroll) =
-        (token(TokenPurpose::Bootstrap, None).await, token(TokenPurpose::Enrollment, None).await);
-    let stale = token(TokenPurpose::Enrollment, Some(60)).await;
+        (token(TokenPurpose::Bootstrap).await, token(TokenPurpose::Enrollment).await);
+    let parked = tls.rig.onboard("j22u19").await;
+    let purpose = TokenPurpose::Enrollment;
+    let stale = tls.rig.token(purpose, parked.node_id, parked.run_id, Some(60)).await;
+    tls.rig.put_run(parked.run_id, RunStatus::Parked).await;
     tls.rig.advance(61);
     let unwritten = tls.unwritten(mine.node.node_id).await;
     let stranger = Key::new();
@@ -172,7 +175,7 @@ async fn every_refusal_has_its_cause_and_no_effect() {
             401,
             "token_used",
         ),
-        ("expired", ask(&newcomer), Some(stale), 401, "token_expired"),
+        ("expired", ask(&enrollment(&parked, Some(&key.csr))), Some(stale), 401, "token_expired"),
         ("of another node", ask(&newcomer), Some(late.token.clone()), 403, "token_of_other_run"),
         (
             "no signing request",

@@ -16,10 +16,10 @@ use gpuaas_artifact::{ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
 use gpuaas_engine::bundles;
 use gpuaas_engine::{Clock, Connect};
-use gpuaas_store::{MasterKey, NewToken, Store, TokenPurpose, sha256};
+use gpuaas_store::{MasterKey, NewToken, RunWrite, Store, TokenPurpose, sha256};
 use gpuaas_types::api::OnboardAccepted;
 use gpuaas_types::spec::SiteSpec;
-use gpuaas_types::{IdSource, NodeId, RandomIds, RunId, Timestamp, TokenId};
+use gpuaas_types::{IdSource, NodeId, RandomIds, RunId, RunStatus, Timestamp, TokenId};
 use maas_client::{
     ApiKey, Client, Config, Error as MaasError, Request as MaasRequest, Response as MaasResponse,
     Transport, TransportError,
@@ -253,6 +253,20 @@ impl Rig {
     pub(crate) async fn onboard(&self, hostname: &str) -> OnboardAccepted {
         let body = json!({ "hostname": hostname, "site": "lab", "profile": "h200" });
         serde_json::from_value(self.post("/api/v1/nodes", body).await.ok()).unwrap()
+    }
+
+    /// Writes a run down with another status, as a worker would.
+    pub(crate) async fn put_run(&self, run: RunId, status: RunStatus) {
+        let now = self.clock.now();
+        let claimed = self.store.claim(now, now.plus_seconds(30.0), 10).await.unwrap();
+        assert!(claimed.iter().any(|claimed| claimed.run.id == run));
+        for mut record in claimed.into_iter().map(|claimed| claimed.run) {
+            if record.id == run {
+                (record.status, record.due_at) = (status, Timestamp::NEVER);
+                record.ended_at = (!status.is_open()).then_some(now);
+            }
+            self.store.commit(now, RunWrite::new(record).releasing()).await.unwrap();
+        }
     }
 
     /// A token for a node's run.

@@ -47,8 +47,9 @@ pub(crate) struct Harness {
     _dir: tempfile::TempDir,
 }
 
-/// Callbacks of hosts that say, instead of a success, that a phase failed and why.
-type Failing = Arc<Mutex<HashMap<String, (Phase, String)>>>;
+/// Hosts that say, instead of a success, that a phase failed and why; none: that say nothing, since
+/// the test speaks for them.
+type Failing = Arc<Mutex<HashMap<String, Option<(Phase, String)>>>>;
 
 type Told = Arc<Mutex<HashMap<String, BootstrapInputs>>>;
 
@@ -222,8 +223,18 @@ impl Harness {
 
     /// Has the host call back that `phase` failed.
     pub(crate) fn fail_callback(&self, hostname: &str, phase: Phase, message: &str) {
-        let said = (phase, message.to_owned());
+        let said = Some((phase, message.to_owned()));
         self.failing.lock().unwrap().insert(hostname.to_owned(), said);
+    }
+
+    /// Has the host say nothing by itself.
+    pub(crate) fn silence(&self, hostname: &str) {
+        self.failing.lock().unwrap().insert(hostname.to_owned(), None);
+    }
+
+    /// The host's bootstrap says how far it is.
+    pub(crate) async fn call_back(&self, run_id: RunId, phase: Phase, status: ProgressStatus) {
+        say(&self.store, self.now(), run_id, phase, status, "").await;
     }
 
     /// A person in MAAS.
@@ -453,7 +464,11 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
     let Ok(parsed) = parse_user_data(&boot.user_data) else { return };
     let inputs = parsed.inputs;
     let run_id = inputs.run_id;
-    let fails = failing.lock().unwrap().get(&inputs.hostname).cloned();
+    let fails = match failing.lock().unwrap().get(&inputs.hostname) {
+        Some(None) => return,
+        Some(fails) => fails.clone(),
+        None => None,
+    };
     for (phase, status) in [
         (Phase::SiteBootstrap, ProgressStatus::Started),
         (Phase::SiteBootstrap, ProgressStatus::Succeeded),

@@ -110,23 +110,53 @@ fn a_token_is_good_for_its_own_purpose_and_run() {
     });
 }
 
+/// Writes the run with another status, `end` being what a worker says of its tokens.
+async fn put(world: &World, seconds: f64, status: RunStatus, end: Option<f64>) {
+    let mut write = RunWrite::new(world.claim_one(at(seconds)).await.run).releasing();
+    (write.run.status, write.run.due_at) = (status, at(seconds));
+    write.run.ended_at = (!status.is_open()).then(|| at(seconds));
+    write.tokens_expire_at = end.map(at);
+    world.store.commit(at(seconds), write).await.unwrap();
+}
+
 #[test]
-fn the_clock_of_a_token_starts_with_the_node() {
+fn a_token_has_an_end_only_while_its_run_is_parked() {
     on_each(|place| async move {
         let world = World::new(place).await;
         let (node_id, run_id) = world.node("j22u11").await;
         mint(&world, node_id, run_id, "1").await;
-        let boot = sha256("boot1");
-        let much_later = at(1e6);
-        world.store.check_token(much_later, boot, TokenPurpose::Bootstrap).await.unwrap();
-        world.store.start_token_clock(run_id, at(3600.0)).await.unwrap();
-        world.store.start_token_clock(run_id, at(9999.0)).await.unwrap();
-        world.store.check_token(at(3599.0), boot, TokenPurpose::Bootstrap).await.unwrap();
-        let expired = world.store.check_token(at(3600.0), boot, TokenPurpose::Bootstrap).await;
-        assert_eq!(code(expired), "token_expired");
-        let asked = enroll(run_id, "enroll1", "x");
-        let expired = world.store.use_enrollment_token(at(3600.0), asked).await;
-        assert_eq!(code(expired), "token_expired");
+        let boot = |seconds| {
+            world.store.check_token(at(seconds), sha256("boot1"), TokenPurpose::Bootstrap)
+        };
+        let enroll =
+            |seconds| world.store.use_enrollment_token(at(seconds), enroll(run_id, "enroll1", "x"));
+        boot(1e6).await.unwrap();
+
+        // Parked: an hour from there, or from the last word of the node.
+        put(&world, 10_000.0, RunStatus::Parked, Some(13_600.0)).await;
+        boot(13_599.0).await.unwrap();
+        world.store.start_token_clock(run_id, at(14_000.0)).await.unwrap();
+        world.store.start_token_clock(run_id, at(12_000.0)).await.unwrap();
+        boot(13_999.0).await.unwrap();
+        assert_eq!(code(boot(14_000.0).await), "token_expired");
+        assert_eq!(code(enroll(14_000.0).await), "token_expired");
+        assert!(world.store.reports(run_id).await.unwrap().is_empty());
+
+        // Resumed: as good as before, and with an end again where it parks again.
+        world.store.resume(at(20_000.0), run_id, "ann", "mended").await.unwrap();
+        boot(1e6).await.unwrap();
+        put(&world, 20_001.0, RunStatus::Waiting, None).await;
+        enroll(90_000.0).await.unwrap();
+        put(&world, 90_001.0, RunStatus::Parked, Some(93_601.0)).await;
+        boot(93_600.0).await.unwrap();
+        assert_eq!(code(boot(93_601.0).await), "token_expired");
+        assert_eq!(code(enroll(93_601.0).await), "token_expired");
+
+        // Over, it has a cause of its own, whatever else is true of it.
+        world.store.resume(at(94_000.0), run_id, "ann", "mended").await.unwrap();
+        put(&world, 94_001.0, RunStatus::Failed, None).await;
+        assert_eq!(code(boot(94_001.0).await), "run_over");
+        assert_eq!(code(enroll(94_001.0).await), "run_over");
     });
 }
 
