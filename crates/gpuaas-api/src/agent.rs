@@ -54,6 +54,9 @@ pub(crate) async fn enroll(
     let hostname = check::plain_text(&asked.hostname, HOSTNAME_CHARS);
     let agent_version = check::plain_text(&asked.agent_version, VERSION_CHARS);
     let asked_csr = asked.csr_pem.as_deref();
+    let key = certificates::key_of(&ctx, asked_csr)?;
+    // Looked at again below; here so that no authority signs for whoever copied a token.
+    ctx.store.check_enrollment(begun, hash, key).await?;
     let given = certificates::give(&ctx, node_id, asked_csr).await?;
     let task_keys = task_keys::for_agents(&ctx).await?;
     let now = ctx.now();
@@ -65,8 +68,8 @@ pub(crate) async fn enroll(
         event(begun, run_id, step, "enrollment_started", started),
         event(now, run_id, step, "enrollment_finished", given.sentence()),
     ];
-    let enroll =
-        Enroll { hash, run_id, agent_version, hostname, credential: given.stored(), timeline };
+    let credential = given.stored();
+    let enroll = Enroll { hash, run_id, key, agent_version, hostname, credential, timeline };
     let enrolled = ctx.store.use_enrollment_token(now, enroll).await?;
     ctx.wake_engine();
     if enrolled.again {

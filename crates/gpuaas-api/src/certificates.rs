@@ -6,7 +6,7 @@
 use axum::Json;
 use axum::extract::{ConnectInfo, State};
 use axum::http::request::Parts;
-use gpuaas_identity::{AuthorityError, Issued, Issuer, Peer, PeerCertificate};
+use gpuaas_identity::{AuthorityError, Issued, Issuer, Peer, PeerCertificate, key_digest};
 use gpuaas_store::{
     AgentCredential, CertificateEnding, NewAudit, NewCertificate, StoredCertificate, sha256,
 };
@@ -94,6 +94,20 @@ pub(crate) enum Given {
     Bearer { id: TokenId, secret: String },
 }
 
+/// SHA-256 of the key that a certificate is asked for; none where there are no certificates.
+pub(crate) fn key_of(ctx: &Ctx, csr_pem: Option<&str>) -> Answer<Option<[u8; 32]>> {
+    let csr_pem = csr_pem.filter(|_| matches!(ctx.nodes, NodeAccess::Certificates(_)));
+    csr_pem.map(key_digest).transpose().map_err(|error| unsigned(&error).into())
+}
+
+/// Why there is no certificate.
+fn unsigned(error: &AuthorityError) -> Problem {
+    if !matches!(error, AuthorityError::Csr(_)) {
+        tracing::error!(%error, "no certificate can be given");
+    }
+    problem(error.code()).with_detail(error.to_string())
+}
+
 /// A credential of the kind that agents of this control plane have; not written down yet.
 pub(crate) async fn give(ctx: &Ctx, node_id: NodeId, csr_pem: Option<&str>) -> Answer<Given> {
     match (&ctx.nodes, csr_pem) {
@@ -138,12 +152,7 @@ impl Given {
 
 async fn sign(ctx: &Ctx, issuer: &Issuer, node_id: NodeId, csr_pem: &str) -> Answer<Issued> {
     let issued = issuer.node(node_id, csr_pem, ctx.signing_time()).await;
-    issued.map_err(|error| {
-        if !matches!(error, AuthorityError::Csr(_)) {
-            tracing::error!(%error, "no certificate can be given");
-        }
-        problem(error.code()).with_detail(error.to_string()).into()
-    })
+    issued.map_err(|error| unsigned(&error).into())
 }
 
 fn noted(issued: &Issued) -> NewCertificate {

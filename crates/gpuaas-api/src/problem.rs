@@ -69,7 +69,7 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "token_used",
         401,
         "The token was used before",
-        "an enrollment token works once: onboard the node again for a new one",
+        "it works once, and again only for the key that used it, until the first heartbeat; gpuaas node certificates NODE says who enrolled; gpuaas node reimage NODE gives another",
     ),
     (
         "token_expired",

@@ -191,6 +191,16 @@ fn leaf<'a>(chain: &'a [CertificateDer<'_>]) -> Result<X509Certificate<'a>, Auth
     Ok(X509Certificate::from_der(first).map_err(broken)?.1)
 }
 
+/// SHA-256 of the public key of a signing request whose sender holds the private half.
+///
+/// # Errors
+/// [`AuthorityError::Csr`].
+pub fn key_digest(csr_pem: &str) -> Result<[u8; 32], AuthorityError> {
+    let mut out = [0; 32];
+    out.copy_from_slice(digest(&SHA256, &csr_key(csr_pem)?).as_ref());
+    Ok(out)
+}
+
 /// The public key of a signing request whose sender holds the private half.
 fn csr_key(csr_pem: &str) -> Result<Vec<u8>, AuthorityError> {
     let bad = |why: &str| AuthorityError::Csr(why.to_owned());

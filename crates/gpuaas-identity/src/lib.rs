@@ -22,5 +22,5 @@ mod pem;
 pub use authority::{Authority, AuthorityError, CertificateRequest, Subject};
 pub use built_in::BuiltIn;
 pub use command::CommandAuthority;
-pub use issue::{Issued, Issuer, Lifetimes};
+pub use issue::{Issued, Issuer, Lifetimes, key_digest};
 pub use peer::{Peer, PeerCertificate, PeerReader};

@@ -1,5 +1,7 @@
 //! Becoming the agent of a node, and staying it: the enrollment, and the renewal of its certificate.
 
+use std::io;
+
 use gpuaas_types::agent::{EnrollRequest, EnrollResponse, NodeCertificate, RenewRequest};
 use tracing::{info, warn};
 
@@ -31,7 +33,7 @@ impl Agent {
             facts: self.config.host.facts().await,
             csr_pem: None,
         };
-        let key = self.control_plane.is_tls().then(NodeKey::generate).transpose();
+        let key = self.control_plane.is_tls().then(|| self.key()).transpose();
         let key = key.map_err(AgentError::NoKey)?;
         request.csr_pem = key.as_ref().map(|key| key.csr_pem.clone());
         let mut backoff = self.backoff("enroll");
@@ -54,6 +56,22 @@ impl Agent {
             Err(error) => warn!(%error, "enrolled, but a restart will not remember it"),
         }
         Ok(identity)
+    }
+
+    /// The key to enroll with, on the disk before anybody hears of it: the token works once, and
+    /// again only for the key that it worked for. So it is that of an agent before this one which
+    /// did not live to keep the answer.
+    fn key(&self) -> io::Result<NodeKey> {
+        let run_id = self.config.run_id;
+        if let Some(key) = self.config.identity.load_key(run_id) {
+            info!("an agent before this one asked for a certificate and did not keep it");
+            return Ok(key);
+        }
+        let key = NodeKey::generate()?;
+        if let Err(error) = self.kept(self.config.identity.save_key(run_id, &key)) {
+            warn!(%error, "the key is not kept; if this agent ends now, no other can enroll");
+        }
+        Ok(key)
     }
 
     /// Who the agent is from now on.

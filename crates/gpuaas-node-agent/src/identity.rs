@@ -2,12 +2,12 @@
 //!
 //! The key is made here and never leaves the host: the control plane gets a signing request and
 //! answers with a certificate. Key and certificate are in one file that appears whole or not at
-//! all, so there is never one without the other. A crash between the answer and the file costs
-//! nothing: the control plane answers the same token of the same run again until it has seen a
-//! heartbeat, with a certificate for another key, and the one before counts no more.
+//! all, so there is never one without the other. Until then the key is in a file of its own, which
+//! is there before the control plane is asked: a token works for one key, so an agent that died
+//! before it kept the answer asks again with that one, and is given another certificate for it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use gpuaas_types::agent::{NodeCertificate, TaskKeys};
@@ -31,11 +31,21 @@ impl NodeKey {
     /// # Errors
     /// When the operating system gives no random bytes.
     pub fn generate() -> io::Result<Self> {
-        let key = KeyPair::generate().map_err(io::Error::other)?;
-        let csr = CertificateParams::default().serialize_request(&key).map_err(io::Error::other)?;
+        Self::of(&KeyPair::generate().map_err(io::Error::other)?)
+    }
+
+    fn of(key: &KeyPair) -> io::Result<Self> {
+        let csr = CertificateParams::default().serialize_request(key).map_err(io::Error::other)?;
         let csr_pem = csr.pem().map_err(io::Error::other)?;
         Ok(Self { key_pem: key.serialize_pem(), csr_pem })
     }
+}
+
+/// A key in its file.
+#[derive(Serialize, Deserialize)]
+struct KeptKey {
+    run_id: RunId,
+    key_pem: String,
 }
 
 /// What the agent proves with that it is one.
@@ -113,9 +123,9 @@ impl std::fmt::Debug for Identity {
 /// Where an identity is kept.
 #[derive(Debug)]
 pub enum IdentityStore {
-    /// In this file, mode 0600.
+    /// In this file, mode 0600; before the enrollment the key is beside it, with the ending `key`.
     File(PathBuf),
-    /// In memory: a stand-in that is restarted enrolls again.
+    /// In memory: a stand-in that is restarted enrolls again. It has no key.
     Memory(Mutex<Option<Identity>>),
 }
 
@@ -142,13 +152,43 @@ impl IdentityStore {
     /// The file cannot be written; the one before is still there then.
     pub fn save(&self, identity: &Identity) -> io::Result<()> {
         match self {
-            Self::File(path) => files::replace(path, &serde_json::to_vec(identity)?),
+            Self::File(path) => {
+                files::replace(path, &serde_json::to_vec(identity)?)?;
+                match std::fs::remove_file(key_file(path)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                    _ => Ok(()),
+                }
+            }
             Self::Memory(cell) => {
                 *cell.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity.clone());
                 Ok(())
             }
         }
     }
+
+    /// The key that `run` was to enroll with, when there is one. A damaged file counts as none.
+    #[must_use]
+    pub fn load_key(&self, run: RunId) -> Option<NodeKey> {
+        let Self::File(path) = self else { return None };
+        let kept: KeptKey = serde_json::from_slice(&std::fs::read(key_file(path)).ok()?).ok()?;
+        let key = KeyPair::from_pem(&kept.key_pem).ok().filter(|_| kept.run_id == run)?;
+        NodeKey::of(&key).ok()
+    }
+
+    /// Keeps the key that `run` is to enroll with, until an identity is kept.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save_key(&self, run: RunId, key: &NodeKey) -> io::Result<()> {
+        let Self::File(path) = self else { return Ok(()) };
+        let kept = KeptKey { run_id: run, key_pem: key.key_pem.clone() };
+        files::replace(&key_file(path), &serde_json::to_vec(&kept)?)
+    }
+}
+
+/// Where the key is while there is no certificate for it.
+fn key_file(identity: &Path) -> PathBuf {
+    identity.with_extension("key")
 }
 
 #[cfg(test)]
@@ -180,6 +220,22 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_kept_for_one_run_until_there_is_an_identity() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = IdentityStore::File(dir.path().join("identity.json"));
+        let (run, other) = (RunId(Uuid::from_u128(1)), RunId(Uuid::from_u128(2)));
+        let key = NodeKey::generate().unwrap();
+        assert!(store.load_key(run).is_none());
+        store.save_key(run, &key).unwrap();
+        let path = dir.path().join("identity.key");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(store.load_key(run).unwrap().key_pem, key.key_pem);
+        assert!(store.load_key(other).is_none());
+        std::fs::write(&path, "{\"run_id\":").unwrap();
+        assert!(store.load_key(run).is_none());
+    }
+
+    #[test]
     fn a_file_keeps_the_identity_of_one_run() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/identity.json");
@@ -194,8 +250,10 @@ mod tests {
             poll_seconds: 20,
             task_keys: TaskKeys::default(),
         };
+        store.save_key(run, &NodeKey::generate().unwrap()).unwrap();
         store.save(&identity).unwrap();
         store.save(&identity).unwrap();
+        assert!(!path.with_extension("key").exists());
         assert_eq!(store.load(run), Some(identity.clone()));
         assert!(store.load(other).is_none());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

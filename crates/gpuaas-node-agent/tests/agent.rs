@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use common::{
     BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, Fake, FastClock, node_id, run_id, signed, task_keys,
 };
 use gpuaas_bundle::{Envelope, SigningKey, order};
+use gpuaas_identity::key_digest;
 use gpuaas_node_agent::agent::{self, AgentConfig, AgentError};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
 use gpuaas_node_agent::identity::{Identity, IdentityStore, NodeKey, Proof};
@@ -387,6 +389,37 @@ async fn a_certificate_is_renewed_in_time_and_remembered() {
         (fake.count("enroll"), fake.change(|seen| seen.serials[0].clone())),
         (1, serial.clone())
     );
+}
+
+#[tokio::test]
+async fn an_agent_killed_before_it_kept_the_answer_enrolls_with_the_same_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::start_tls(dir.path(), 86_400.0).await;
+    let start = || {
+        let shutdown = CancellationToken::new();
+        let run =
+            agent::run(config(dir.path()), fake.plane(), Arc::new(FastClock), shutdown.clone());
+        Running { shutdown, task: tokio::spawn(run) }
+    };
+    fake.change(|seen| seen.lose_enrollments = true);
+    let killed = start();
+    fake.until("an enrollment", |seen| seen.enrollments.len() == 1).await;
+    killed.task.abort();
+    assert!(killed.task.await.unwrap_err().is_cancelled());
+    let key = dir.path().join("identity.key");
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!dir.path().join("identity.json").exists());
+
+    fake.change(|seen| seen.lose_enrollments = false);
+    let agent = start();
+    fake.until("a heartbeat", |seen| seen.calls.contains(&"heartbeat".to_owned())).await;
+    agent.stop().await;
+    let keys = fake.change(|seen| {
+        let asked = seen.enrollments.iter();
+        asked.map(|one| key_digest(one.csr_pem.as_ref().unwrap()).unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!((keys.len(), keys[0]), (2, keys[1]));
+    assert!(!key.exists() && dir.path().join("identity.json").exists());
 }
 
 #[tokio::test]

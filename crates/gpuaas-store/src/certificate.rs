@@ -146,6 +146,23 @@ pub(crate) async fn end_all(
     .await
 }
 
+/// Refuses where the node has as many certificates as it may.
+pub(crate) async fn room_for_one(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+) -> Result<(), StoreError> {
+    let sql = "SELECT COUNT(*) FROM node_certificate \
+               WHERE node_id = $1 AND ended_as IS NULL AND not_after > $2";
+    let row = conn.first(sql, args![node_id.0, now]).await?;
+    let live: i64 = row.map_or(Ok(0), |row| row.cols().next())?;
+    if live < MOST_LIVE {
+        return Ok(());
+    }
+    let detail = format!("{live} certificates of this node are good at the same time");
+    Err(StoreError::conflict("certificates_too_many", detail))
+}
+
 fn gone() -> StoreError {
     StoreError::conflict("certificate_revoked", "the certificate has just been withdrawn")
 }
@@ -165,14 +182,7 @@ async fn renew(
     let sql = "SELECT node_id FROM node_certificate WHERE fingerprint = $1 AND ended_as IS NULL";
     let row = conn.first(sql, args![&from]).await?.ok_or_else(gone)?;
     let node_id = row.cols().id(NodeId)?;
-    let sql = "SELECT COUNT(*) FROM node_certificate \
-               WHERE node_id = $1 AND ended_as IS NULL AND not_after > $2";
-    let row = conn.first(sql, args![node_id.0, now]).await?;
-    let live: i64 = row.map_or(Ok(0), |row| row.cols().next())?;
-    if live >= MOST_LIVE {
-        let detail = format!("{live} certificates of this node are good at the same time");
-        return Err(StoreError::conflict("certificates_too_many", detail));
-    }
+    room_for_one(conn, now, node_id).await?;
     insert(conn, now, node_id, run_id, new).await?;
     timeline::append(conn, history.iter().map(|event| (node_id, event))).await
 }

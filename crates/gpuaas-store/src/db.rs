@@ -122,6 +122,7 @@ val_from! {
     &[u8] => |v| Self::Bytes(Some(v.to_vec()));
     &[u8; 32] => |v| Self::Bytes(Some(v.to_vec()));
     Vec<u8> => |v| Self::Bytes(Some(v));
+    Option<Vec<u8>> => |v| Self::Bytes(v);
 }
 
 /// `args![a, b]`: values to bind, in order.

@@ -35,6 +35,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0080_operator_task.sql")),
     M::up(include_str!("../migrations/sqlite/0085_node_certificate.sql")),
     M::up(include_str!("../migrations/sqlite/0090_input_secret.sql")),
+    M::up(include_str!("../migrations/sqlite/0095_token_key.sql")),
 ];
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 

@@ -2,8 +2,10 @@
 //! add cost and no safety.
 //!
 //! An enrollment token works once, with one exception. An agent that dies between enrolling and
-//! saving who it is must be able to enroll again; until the first heartbeat of the run, nobody
-//! can have used the credential it lost, so the second use is taken and that credential revoked.
+//! saving who it is must be able to enroll again. It had its key before it asked, so until the
+//! first heartbeat of the run the token works again for that key, and a certificate for it is of no
+//! use to anybody else. For any other key it is used up: whoever copied it gets nothing, and ends
+//! nothing. Stand-ins have no keys; of theirs the latest enrollment counts.
 //!
 //! The tokens of a run live as long as it works: an install that takes a day, of which nobody knew
 //! when they were minted, must not find them expired. Every step has a deadline, so no run works
@@ -144,6 +146,8 @@ pub struct Enroll {
     pub hash: [u8; 32],
     /// Run that the agent names; must be the token's.
     pub run_id: RunId,
+    /// SHA-256 of the public key that it asks a certificate for; none: a stand-in.
+    pub key: Option<[u8; 32]>,
     /// Version of the agent.
     pub agent_version: String,
     /// Hostname it believes it has.
@@ -161,7 +165,7 @@ pub struct Enrolled {
     pub node_id: NodeId,
     /// Its run.
     pub run_id: RunId,
-    /// The token had been used before, by an agent that lost its credential.
+    /// The token had been used before for the same key, by an agent that lost the answer.
     pub again: bool,
 }
 
@@ -231,6 +235,7 @@ struct Stored {
     usable_from: Timestamp,
     expires_at: Option<Timestamp>,
     used_at: Option<Timestamp>,
+    used_key: Option<Vec<u8>>,
     revoked_at: Option<Timestamp>,
     run_status: Option<RunStatus>,
     heartbeat_seen: bool,
@@ -240,7 +245,8 @@ async fn stored(conn: &mut Conn, hash: &[u8; 32]) -> Result<Option<Stored>, Stor
     let row = conn
         .first(
             "SELECT token.id, token.node_id, token.run_id, token.purpose, token.single_use, \
-             token.usable_from, token.expires_at, token.used_at, token.revoked_at, run.status, \
+             token.usable_from, token.expires_at, token.used_at, token.used_key, \
+             token.revoked_at, run.status, \
              EXISTS (SELECT 1 FROM report WHERE report.run_id = token.run_id \
              AND report.kind = 'first_heartbeat') \
              FROM token LEFT JOIN run ON run.id = token.run_id WHERE token.hash = $1",
@@ -262,6 +268,7 @@ fn read_stored(mut cols: Cols<'_>) -> Result<Stored, StoreError> {
         usable_from: cols.at()?,
         expires_at: cols.opt_at()?,
         used_at: cols.opt_at()?,
+        used_key: cols.next()?,
         revoked_at: cols.opt_at()?,
         run_status: cols.opt_word()?,
         heartbeat_seen: cols.next()?,
@@ -288,6 +295,13 @@ impl Stored {
             Ok(())
         }
     }
+
+    /// The same for an enrollment with this key.
+    fn check_key(&self, now: Timestamp, key: Option<&[u8; 32]>) -> Result<(), TokenFault> {
+        self.check(now, TokenPurpose::Enrollment)?;
+        let same = self.used_key.as_deref() == key.map(<[u8; 32]>::as_slice);
+        if self.used_at.is_some() && !same { Err(TokenFault::Used) } else { Ok(()) }
+    }
 }
 
 async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrolled, StoreError> {
@@ -299,8 +313,9 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
     if token.grant.run_id != Some(asked.run_id) {
         return Err(unknown());
     }
-    token.check(now, TokenPurpose::Enrollment).map_err(StoreError::Token)?;
+    token.check_key(now, asked.key.as_ref()).map_err(StoreError::Token)?;
     let node_id = token.grant.node_id.ok_or_else(unknown)?;
+    let again = token.used_at.is_some();
 
     // Whoever was the node's agent before is not any more.
     conn.execute(
@@ -309,12 +324,20 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
         args![node_id.0, now],
     )
     .await?;
-    conn.execute("UPDATE token SET used_at = $2 WHERE id = $1", args![token.grant.id.0, now])
-        .await?;
-    let (how, why) = (CertificateEnding::Superseded, "the node's agent enrolled again");
-    certificate::end_all(conn, now, node_id, how, why).await?;
+    let used_key = asked.key.map(|key| key.to_vec());
+    conn.execute(
+        "UPDATE token SET used_at = $2, used_key = $3 WHERE id = $1",
+        args![token.grant.id.0, now, used_key],
+    )
+    .await?;
+    if !again {
+        let (how, why) = (CertificateEnding::Superseded, "the node's agent enrolled again");
+        certificate::end_all(conn, now, node_id, how, why).await?;
+    }
     match &asked.credential {
         AgentCredential::Certificate(new) => {
+            // Those whose answers were lost are for the same key, and end by themselves.
+            certificate::room_for_one(conn, now, node_id).await?;
             certificate::insert(conn, now, node_id, asked.run_id, new).await?;
         }
         AgentCredential::Bearer { id, hash } => {
@@ -339,7 +362,7 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
     agent::append_report(conn, now, asked.run_id, &kind).await?;
     run::wake_one(conn, now, asked.run_id).await?;
     timeline::append(conn, asked.timeline.iter().map(|event| (node_id, event))).await?;
-    Ok(Enrolled { node_id, run_id: asked.run_id, again: token.used_at.is_some() })
+    Ok(Enrolled { node_id, run_id: asked.run_id, again })
 }
 
 impl Store {
@@ -386,6 +409,21 @@ impl Store {
         Ok(token.grant)
     }
 
+    /// Whether an enrollment token is good for an agent with this key now. Uses nothing up.
+    ///
+    /// # Errors
+    /// [`StoreError::Token`], or the database's.
+    pub async fn check_enrollment(
+        &self,
+        now: Timestamp,
+        hash: [u8; 32],
+        key: Option<[u8; 32]>,
+    ) -> Result<(), StoreError> {
+        let token = stored(&mut self.reader().await?, &hash).await?;
+        let token = token.ok_or(StoreError::Token(TokenFault::Unknown))?;
+        token.check_key(now, key.as_ref()).map_err(StoreError::Token)
+    }
+
     /// The node that a credential was made for, good or not.
     ///
     /// # Errors
@@ -397,10 +435,11 @@ impl Store {
     }
 
     /// Takes an agent: uses its enrollment token up, replaces whatever credential the node's
-    /// agent had, notes the report and wakes the run, all at once.
+    /// agent had, notes the report and wakes the run, all at once. What the same enrollment gave
+    /// before, in an answer that was lost, stays good.
     ///
     /// # Errors
-    /// [`StoreError::Token`], or the database's.
+    /// [`StoreError::Token`], `certificates_too_many`, or the database's.
     pub async fn use_enrollment_token(
         &self,
         now: Timestamp,

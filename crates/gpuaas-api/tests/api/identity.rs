@@ -80,7 +80,8 @@ async fn every_refusal_has_its_cause_and_no_effect() {
     }
     // One whose system enrolled twice, and one whose certificates an operator withdrew.
     let early = tls.enrolled("j22u16").await;
-    let late = tls.enroll(&early.node, &early.token).await;
+    let late = tls.enrolled_again(&early.node).await;
+    let silent = tls.enrolled("j22u20").await;
     let gone = tls.enrolled("j22u17").await;
     revoke(&tls, "j22u17").await;
     let new = tls.rig.onboard("j22u18").await;
@@ -176,6 +177,20 @@ async fn every_refusal_has_its_cause_and_no_effect() {
             "token_used",
         ),
         ("expired", ask(&enrollment(&parked, Some(&key.csr))), Some(stale), 401, "token_expired"),
+        (
+            "replayed with another key before the first heartbeat",
+            ask(&enrollment(&silent.node, Some(&key.csr))),
+            Some(silent.token.clone()),
+            401,
+            "token_used",
+        ),
+        (
+            "replayed with no key",
+            ask(&enrollment(&silent.node, None)),
+            Some(silent.token.clone()),
+            401,
+            "token_used",
+        ),
         ("of another node", ask(&newcomer), Some(late.token.clone()), 403, "token_of_other_run"),
         (
             "no signing request",
@@ -295,6 +310,28 @@ async fn every_refusal_has_its_cause_and_no_effect() {
         assert_eq!(tls.rows(), before, "{code} had an effect");
         assert!(tls.refusals().contains(&code.to_owned()));
     }
+}
+
+#[tokio::test]
+async fn an_agent_that_lost_the_answer_enrolls_again_with_its_key() {
+    let tls = Tls::new().await;
+    let first = tls.enrolled("j22u11").await;
+    let thief = Key::new();
+    let asked = enrollment(&first.node, Some(&thief.csr));
+    let (status, body) = tls.post(&tls.client(None), ENROLL, Some(&first.token), &asked).await;
+    assert_eq!((status, &body["code"]), (401, &json!("token_used")));
+    assert!(body["hint"].as_str().unwrap().contains("gpuaas node certificates"), "{body}");
+
+    let second = tls.enroll(&first.node, &first.token, first.key.clone()).await;
+    assert_ne!(first.certificate.serial, second.certificate.serial);
+    for agent in [&first, &second] {
+        let beat = beat(&agent.node);
+        assert_eq!(tls.post(&agent.client(&tls), HEARTBEAT, None, &beat).await.0, 200);
+    }
+    let asked = enrollment(&first.node, Some(&first.key.csr));
+    let (status, body) = tls.post(&tls.client(None), ENROLL, Some(&first.token), &asked).await;
+    assert_eq!((status, &body["code"]), (401, &json!("token_used")));
+    assert_eq!(tls.refusals(), ["token_used"]);
 }
 
 /// The same request with one bit of its signature turned.

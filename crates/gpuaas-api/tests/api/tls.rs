@@ -135,12 +135,18 @@ impl Tls {
         let node = self.rig.onboard(hostname).await;
         let purpose = TokenPurpose::Enrollment;
         let token = self.rig.token(purpose, node.node_id, node.run_id, Some(86_400)).await;
-        self.enroll(&node, &token).await
+        self.enroll(&node, &token, Key::new()).await
     }
 
-    /// Enrolls once more with the same token.
-    pub(crate) async fn enroll(&self, node: &OnboardAccepted, token: &str) -> Enrolled {
-        let key = Key::new();
+    /// Enrolls another system of the node.
+    pub(crate) async fn enrolled_again(&self, node: &OnboardAccepted) -> Enrolled {
+        let purpose = TokenPurpose::Enrollment;
+        let token = self.rig.token(purpose, node.node_id, node.run_id, None).await;
+        self.enroll(node, &token, Key::new()).await
+    }
+
+    /// Enrolls with this key.
+    pub(crate) async fn enroll(&self, node: &OnboardAccepted, token: &str, key: Key) -> Enrolled {
         let body = enrollment(node, Some(&key.csr));
         let answer = self.post(&self.client(None), "/agent/v1/enroll", Some(token), &body).await;
         assert_eq!(answer.0, 200, "{}", answer.1);

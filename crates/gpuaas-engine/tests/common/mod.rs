@@ -487,6 +487,7 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
     let asked = Enroll {
         hash: sha256(&inputs.enrollment_token),
         run_id,
+        key: None,
         agent_version: "0.1.0".to_owned(),
         hostname: inputs.hostname.clone(),
         credential: AgentCredential::Bearer {

@@ -64,6 +64,8 @@ pub(crate) struct Seen {
     /// Answers 503 to progress callbacks.
     pub(crate) callbacks_down: bool,
     pub(crate) refuse_enrollment: bool,
+    /// Enrolls and never answers.
+    pub(crate) lose_enrollments: bool,
     pub(crate) refuse_results: bool,
     pub(crate) poll_seconds: u32,
     pub(crate) heartbeat_interval_seconds: u32,
@@ -309,6 +311,10 @@ async fn enroll(
         None => None,
     };
     let credential = certificate.is_none().then(|| CREDENTIAL.to_owned());
+    if fake.seen.lock().unwrap().lose_enrollments {
+        fake.change(|seen| seen.enrollments.push(body));
+        return std::future::pending().await;
+    }
     fake.change(|seen| {
         if seen.refuse_enrollment {
             return Err(problem(403, "token_spent"));

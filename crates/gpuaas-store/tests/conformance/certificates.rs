@@ -1,8 +1,8 @@
 //! Certificates of agents: handed out, renewed, superseded, revoked.
 
 use gpuaas_store::{
-    AgentCredential, CertificateEnding, Enroll, NewCertificate, NewToken, NodeChange, RunWrite,
-    Secret, TokenPurpose, sha256,
+    AgentCredential, CertificateEnding, Enroll, Heartbeat, NewCertificate, NewToken, NodeChange,
+    RunWrite, Secret, TokenPurpose, sha256,
 };
 use gpuaas_types::{NodeId, NodeState, RunId, TokenId};
 
@@ -17,10 +17,12 @@ fn certificate(name: &str) -> NewCertificate {
     }
 }
 
+/// With the key and the certificate of this name.
 fn enroll(run_id: RunId, token: &str, name: &str) -> Enroll {
     Enroll {
         hash: sha256(token),
         run_id,
+        key: Some(sha256(&format!("key of {name}"))),
         agent_version: "1.0".to_owned(),
         hostname: "j22u11".to_owned(),
         credential: AgentCredential::Certificate(certificate(name)),
@@ -65,7 +67,8 @@ fn a_certificate_counts_until_another_enrollment_or_an_operator_ends_it() {
         let line = || vec![event(Some(run_id), "certificate_renewed")];
         store.renew_certificate(at(2.0), sha256("a"), certificate("b"), line()).await.unwrap();
         assert_eq!(endings(&world, node_id).await, [("a".into(), None), ("b".into(), None)]);
-        store.use_enrollment_token(at(3.0), enroll(run_id, "t", "c")).await.unwrap();
+        store.add_token(NOON, token(node_id, run_id, "u")).await.unwrap();
+        store.use_enrollment_token(at(3.0), enroll(run_id, "u", "c")).await.unwrap();
         let gone = Some(CertificateEnding::Superseded);
         let wanted = [("a".into(), gone), ("b".into(), gone), ("c".into(), None)];
         assert_eq!(endings(&world, node_id).await, wanted);
@@ -84,6 +87,56 @@ fn a_certificate_counts_until_another_enrollment_or_an_operator_ends_it() {
         let history = store.timeline_of_run(run_id, 0, 100).await.unwrap();
         let count = |code: &str| history.iter().filter(|row| row.event.code == code).count();
         assert_eq!((count("certificate_renewed"), count("certificate_revoked")), (1, 1));
+    });
+}
+
+#[test]
+fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let (node_id, run_id) = world.node("j22u11").await;
+        store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
+        let asks = |name: &str| enroll(run_id, "t", name);
+        let check = |name: &str| store.check_enrollment(at(2.0), sha256("t"), asks(name).key);
+        check("a").await.unwrap();
+        store.use_enrollment_token(at(1.0), asks("a")).await.unwrap();
+
+        // Whoever copied it ends nothing and leaves nothing.
+        let before = (world.store.run(run_id).await.unwrap(), endings(&world, node_id).await);
+        assert_eq!(code(check("thief").await), "token_used");
+        assert_eq!(code(store.use_enrollment_token(at(2.0), asks("thief")).await), "token_used");
+        let keyless = Enroll { key: None, ..asks("thief") };
+        assert_eq!(code(store.use_enrollment_token(at(2.0), keyless).await), "token_used");
+        let after = (world.store.run(run_id).await.unwrap(), endings(&world, node_id).await);
+        assert_eq!((after, store.reports(run_id).await.unwrap().len()), (before, 1));
+
+        // The agent that lost the answer gets another; the first is no worse for it.
+        let lost = |name: &str| {
+            let credential = AgentCredential::Certificate(certificate(name));
+            Enroll { credential, ..asks("a") }
+        };
+        let taken = store.use_enrollment_token(at(3.0), lost("b")).await.unwrap();
+        assert!(taken.again);
+        assert_eq!(endings(&world, node_id).await, [("a".into(), None), ("b".into(), None)]);
+        for n in 2..8 {
+            store.use_enrollment_token(at(3.0), lost(&n.to_string())).await.unwrap();
+        }
+        let more = store.use_enrollment_token(at(3.0), lost("8")).await;
+        assert_eq!(code(more), "certificates_too_many");
+
+        // A heartbeat says that the answer came.
+        let beat = Heartbeat {
+            node_id,
+            run_id,
+            agent_version: "1.0".to_owned(),
+            troubles: String::new(),
+            first: None,
+            changed: None,
+        };
+        store.heartbeat(at(4.0), beat).await.unwrap();
+        assert_eq!(code(store.use_enrollment_token(at(5.0), asks("a")).await), "token_used");
+        assert_eq!(code(check("a").await), "token_used");
     });
 }
 

@@ -23,6 +23,7 @@ fn enroll(run_id: RunId, text: &str, credential: &str) -> Enroll {
     Enroll {
         hash: sha256(text),
         run_id,
+        key: None,
         agent_version: "1.0".to_owned(),
         hostname: "j22u11".to_owned(),
         credential: AgentCredential::Bearer { id: TokenId(id()), hash: sha256(credential) },
@@ -68,7 +69,7 @@ fn an_enrollment_token_works_once() {
         let grant = store.check_token(at(2.0), sha256("first"), TokenPurpose::Agent);
         assert_eq!(grant.await.unwrap().node_id, Some(node_id));
 
-        // The agent died before it saved its credential: no heartbeat was ever seen.
+        // The stand-in died before it saved its credential: no heartbeat was ever seen.
         let again =
             store.use_enrollment_token(at(3.0), enroll(run_id, "enroll1", "second")).await.unwrap();
         assert!(again.again);

@@ -103,6 +103,7 @@ impl Newborn {
         let enroll = Enroll {
             hash: sha256(&self.inputs.enrollment_token),
             run_id: self.inputs.run_id,
+            key: None,
             agent_version: VERSION.to_owned(),
             hostname: self.inputs.hostname.clone(),
             credential: AgentCredential::Bearer { id, hash },
