@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -340,6 +341,101 @@ async fn a_host_without_curl_comes_up_the_same() {
     let [site, node] = machine.boot(&machine.inputs(machine.site_base())).await;
     assert!(site.ok && node.ok, "{}\n{}", site.output, node.output);
     assert_eq!(machine.fake.calls().last().unwrap(), "node_bootstrap succeeded");
+}
+
+/// What the node bootstrap must not do (seed 3, "GPUaaS bootstrap optimization"), as the programs
+/// that would do it: each is there, notes that it was called, and fails.
+const FORBIDDEN: [&str; 27] = [
+    // Installing packages.
+    "add-apt-repository",
+    "apt",
+    "apt-get",
+    "aptitude",
+    "dpkg",
+    "pip",
+    "pip3",
+    "snap",
+    // Repairing or configuring hosts: users, storage, kernel, network.
+    "chpasswd",
+    "ip",
+    "mkfs.ext4",
+    "modprobe",
+    "mount",
+    "netplan",
+    "nft",
+    "ovs-vsctl",
+    "update-grub",
+    "useradd",
+    "usermod",
+    // A way in that is not the agent's.
+    "ssh",
+    "ssh-keygen",
+    "sshd",
+    // Work that comes again without the agent.
+    "at",
+    "crontab",
+    "systemd-run",
+    // Another boot.
+    "reboot",
+    "shutdown",
+];
+/// Where it may leave something: the agent, its configuration, its state, its unit and the logs.
+const WRITTEN: [&str; 7] = [
+    "etc/gpuaas/",
+    "etc/systemd/system/gpuaas-node-agent.service",
+    "run/gpuaas/",
+    "usr/local/bin/gpuaas-node-agent",
+    // The executable under its digest, which is the launcher as well.
+    "usr/local/lib/gpuaas/",
+    "var/lib/gpuaas/",
+    "var/log/gpuaas/",
+];
+
+/// Every file below `folder`, as a path from `root`, with its content.
+fn tree(root: &Path, folder: &Path, into: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.is_symlink() {
+            tree(root, &path, into);
+        } else if let Ok(content) = fs::read(&path) {
+            into.insert(path.strip_prefix(root).unwrap().display().to_string(), content);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_node_bootstrap_does_nothing_but_its_own() {
+    let mut machine = Machine::new().await;
+    let (stubs, calls) = (machine.dir.path().join("stubs"), machine.dir.path().join("calls"));
+    fs::create_dir(&stubs).unwrap();
+    for program in FORBIDDEN {
+        let path = stubs.join(program);
+        let text = format!("#!/bin/sh\necho \"{program} $*\" >>'{}'\nexit 1\n", calls.display());
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    machine.path = format!("{}:{}", stubs.display(), machine.path);
+    let inputs = machine.inputs(None);
+    let parsed = parse_user_data(&render_user_data(&inputs).unwrap().bytes).unwrap();
+    let scripts = unpack_user_data(&parsed, &machine.root()).unwrap();
+    let [site, node] = &scripts[..] else { panic!("{scripts:?}") };
+    assert!(machine.run(site).await.ok);
+    let (root, mut before, mut after) = (machine.root(), BTreeMap::new(), BTreeMap::new());
+    tree(&root, &root, &mut before);
+    let ran = machine.run(node).await;
+    assert!(ran.ok, "{}", ran.output);
+    tree(&root, &root, &mut after);
+    assert_eq!(fs::read_to_string(&calls).unwrap_or_default(), "", "it called what it must not");
+    let changed: Vec<&String> =
+        after.iter().filter(|(path, now)| before.get(*path) != Some(now)).map(|(p, _)| p).collect();
+    assert!(changed.iter().any(|path| *path == "usr/local/bin/gpuaas-node-agent"), "{changed:?}");
+    for path in changed {
+        assert!(WRITTEN.iter().any(|start| path.starts_with(start)), "it wrote {path}");
+    }
+    assert!(before.keys().all(|path| after.contains_key(path)), "it removed something");
+    // The stubs are what a program would find: a script that installs is caught.
+    assert!(!machine.run(&stubs.join("apt-get")).await.ok);
+    assert_eq!(fs::read_to_string(&calls).unwrap(), "apt-get \n");
 }
 
 #[tokio::test]
