@@ -7,11 +7,31 @@ use gpuaas_types::Problem;
 
 /// Code, HTTP status, title, and what to do where the place that raises it knows nothing better.
 pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
-    ("malformed_json", 400, "The body is not JSON", ""),
-    ("unknown_field", 400, "The request has a field that does not exist", ""),
-    ("missing_field", 400, "A field of the request is missing", ""),
-    ("invalid_field", 400, "A field of the request cannot be taken as it is", ""),
-    ("invalid_query", 400, "The query of the URL cannot be understood", ""),
+    (
+        "malformed_json",
+        400,
+        "The body is not JSON",
+        "send one JSON object, as the documentation of the endpoint shows it",
+    ),
+    (
+        "unknown_field",
+        400,
+        "The request has a field that does not exist",
+        "errors names the field, and what may have been meant",
+    ),
+    ("missing_field", 400, "A field of the request is missing", "errors names the field"),
+    (
+        "invalid_field",
+        400,
+        "A field of the request cannot be taken as it is",
+        "errors names the field, and what it takes",
+    ),
+    (
+        "invalid_query",
+        400,
+        "The query of the URL cannot be understood",
+        "leave out what this address does not take",
+    ),
     (
         "invalid_idempotency_key",
         400,
@@ -132,7 +152,12 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "The enrollment has no signing request",
         "this control plane gives certificates: run an agent of this version",
     ),
-    ("csr_invalid", 400, "The signing request cannot be used", ""),
+    (
+        "csr_invalid",
+        400,
+        "The signing request cannot be used",
+        "the agent makes the request by itself; start it again, and read its log where that does not help",
+    ),
     (
         "certificates_off",
         409,
@@ -145,7 +170,12 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "The node has too many certificates that are good",
         "wait until the older ones end, or revoke them: gpuaas node revoke-certificate NODE",
     ),
-    ("no_certificate", 409, "The node has no certificate that is good", ""),
+    (
+        "no_certificate",
+        409,
+        "The node has no certificate that is good",
+        "its agent enrolls with the next deployment: gpuaas node reimage NODE",
+    ),
     (
         "authority_unavailable",
         503,
@@ -158,7 +188,12 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "The certificate authority gave what it was not asked for",
         "see the log; check the authority's profile for nodes",
     ),
-    ("token_wrong_purpose", 403, "The credential is for something else", ""),
+    (
+        "token_wrong_purpose",
+        403,
+        "The credential is for something else",
+        "each credential opens its own addresses: operators, boot scripts, newcomers and agents have one each",
+    ),
     (
         "token_not_yet_usable",
         403,
@@ -166,7 +201,12 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "it becomes usable when MAAS reports the machine as deployed: try again",
     ),
     ("run_over", 409, "The run is over", "onboard the node again"),
-    ("not_found", 404, "There is nothing at this address", ""),
+    (
+        "not_found",
+        404,
+        "There is nothing at this address",
+        "the addresses begin with /api/v1, /bootstrap/v1 or /agent/v1",
+    ),
     (
         "site_not_found",
         404,
@@ -193,16 +233,36 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "gpuaas site secret list SITE shows what is set; gpuaas profile secret list PROFILE too",
     ),
     ("batch_not_found", 404, "There is no such batch", "gpuaas batch list shows the batches"),
-    ("task_not_found", 404, "There is no such task for this node", ""),
-    ("artifact_not_found", 404, "There is no artifact with this digest", ""),
-    ("method_not_allowed", 405, "This address does not take this method", ""),
+    (
+        "task_not_found",
+        404,
+        "There is no such task for this node",
+        "gpuaas node tasks NODE lists them",
+    ),
+    (
+        "artifact_not_found",
+        404,
+        "There is no artifact with this digest",
+        "render the user-data again: it names what this control plane has",
+    ),
+    (
+        "method_not_allowed",
+        405,
+        "This address does not take this method",
+        "the Allow header names those that it takes",
+    ),
     (
         "request_timeout",
         504,
         "The request took too long",
         "whether it took effect is not known: look before asking again; repeat a POST with the same Idempotency-Key",
     ),
-    ("node_exists", 409, "The node is already under care", ""),
+    (
+        "node_exists",
+        409,
+        "The node is already under care",
+        "gpuaas node show NODE says how it stands",
+    ),
     ("node_ambiguous", 409, "More than one node matches", "name it by its id"),
     (
         "node_has_open_run",
@@ -314,7 +374,7 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
         "The key signs",
         "let another one sign first: gpuaas task-key stage, then gpuaas task-key activate",
     ),
-    ("body_too_large", 413, "The body is too large", ""),
+    ("body_too_large", 413, "The body is too large", "send less at once"),
     (
         "unsupported_media_type",
         415,
@@ -386,7 +446,7 @@ pub const CATALOGUE: &[(&str, u16, &str, &str)] = &[
     ("telemetry_backend_down", 502, "Netdata does not answer behind the host's edge", ""),
     ("wrong_listener", 502, "Something else listens where the host's edge belongs", ""),
     ("telemetry_edge_incomplete", 502, "The host's telemetry edge lacks a part", ""),
-    ("clock_skew", 422, "The clocks of MAAS and of this host differ", ""),
+    ("clock_skew", 422, "The clocks of MAAS and of this host differ", "set both clocks by NTP"),
     (
         "database_unavailable",
         503,
@@ -493,9 +553,15 @@ mod tests {
 
     #[test]
     fn codes_stand_once_and_read_as_codes() {
-        for (index, (code, status, title, _)) in CATALOGUE.iter().enumerate() {
+        // Of these the place where they arise knows more.
+        let said_there = |code: &str| {
+            ["bundle_", "signature_", "telemetry_"].iter().any(|start| code.starts_with(start))
+                || matches!(code, "node_unreachable" | "wrong_listener")
+        };
+        for (index, (code, status, title, hint)) in CATALOGUE.iter().enumerate() {
             assert!(code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{code}");
             assert!((400..=599).contains(status) && !title.ends_with('.'), "{code}");
+            assert!(!hint.is_empty() || said_there(code), "{code} has no hint");
             assert!(!CATALOGUE[index + 1..].iter().any(|row| row.0 == *code), "{code} twice");
         }
     }

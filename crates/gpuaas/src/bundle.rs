@@ -137,12 +137,14 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
 
 fn of_signature(error: &gpuaas_bundle::SignatureError) -> Failure {
     Failure::local(error.code(), "The bundle is not trusted", error.to_string())
+        .hint("gpuaas bundle build --key FILE signs it; --trust takes what `bundle key` printed")
 }
 
 fn of_findings(folder: &Path, findings: &[Finding]) -> Failure {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     let title = "The bundle cannot be used";
     Failure::local("bundle_invalid", title, format!("{}\n{}", folder.display(), lines.join("\n")))
+        .hint("mend the lines above; gpuaas bundle new NAME writes one that is fine")
 }
 
 fn from_folder(folder: &Path) -> Result<Archive, Failure> {
