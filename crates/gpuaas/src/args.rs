@@ -166,6 +166,20 @@ pub struct ConnectionArgs {
     pub token_file: Option<PathBuf>,
 }
 
+/// Who asks for a change.
+#[derive(Debug, Clone, Args)]
+pub struct ActorArgs {
+    /// Who says so; kept in the history.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env_values = true,
+        default_value = "operator"
+    )]
+    pub actor: String,
+}
+
 /// A command that lists everything.
 #[derive(Debug, Clone, Args)]
 pub struct ListArgs {

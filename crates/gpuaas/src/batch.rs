@@ -62,7 +62,7 @@ async fn start(args: &BatchStartArgs, terminal: &mut Terminal) -> Result<(), Fai
 
 async fn tell(order: &str, args: &BatchOrderArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
-    let body = BatchOrder { actor: args.actor.clone(), reason: args.reason.clone() };
+    let body = BatchOrder { actor: args.who.actor.clone(), reason: args.reason.clone() };
     let mut batch = client.order_batch(&args.name, order, &body).await?;
     if args.wait {
         batch = follow(&client, &args.name, args.timeout, terminal).await?;

@@ -137,7 +137,7 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
 
 fn of_signature(error: &gpuaas_bundle::SignatureError) -> Failure {
     Failure::local(error.code(), "The bundle is not trusted", error.to_string())
-        .hint("gpuaas bundle build --key FILE signs it; --trust takes what `bundle key` printed")
+        .hint("do not use it: take the bundle, its signature and the key from whoever built it")
 }
 
 fn of_findings(folder: &Path, findings: &[Finding]) -> Failure {

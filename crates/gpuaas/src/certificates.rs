@@ -24,7 +24,7 @@ pub async fn show(args: &ShowArgs, terminal: &mut Terminal) -> Result<(), Failur
 /// As [`show`]; `no_certificate` when there is nothing to withdraw.
 pub async fn revoke(args: &RevokeCertificateArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
-    let asked = RevokeCertificate { reason: args.reason.clone(), actor: args.actor.clone() };
+    let asked = RevokeCertificate { reason: args.reason.clone(), actor: args.who.actor.clone() };
     let node = client.revoke_certificate(&args.node, &asked).await?;
     let hostname = &node.hostname;
     terminal

@@ -333,7 +333,7 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
         }
         RunCommand::Resume(args) => {
             let client = ApiClient::from_args(&args.api)?;
-            (args.api.format, client.resume(&args.id, &args.actor, &args.reason).await?)
+            (args.api.format, client.resume(&args.id, &args.who.actor, &args.reason).await?)
         }
         RunCommand::Retry(args) => tell(args, "retry", json!({})).await?,
         RunCommand::Cancel(CancelArgs { leave_machine, said }) => {
@@ -363,7 +363,7 @@ async fn tell(
     mut body: Value,
 ) -> Result<(Format, RunView), Failure> {
     let client = ApiClient::from_args(&args.api)?;
-    body["actor"] = Value::from(args.actor);
+    body["actor"] = Value::from(args.who.actor);
     body["reason"] = Value::from(args.reason);
     Ok((args.api.format, client.order(&args.id, order, &body).await?))
 }

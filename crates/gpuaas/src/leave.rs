@@ -19,8 +19,12 @@ use crate::{follow, output};
 /// What the control plane refused; `not_confirmed` when nobody said yes; a run that stopped short.
 pub async fn run(kind: RunKind, args: &LeaveArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
-    let mut asked =
-        RunRequest { kind, reason: args.reason.clone(), actor: args.actor.clone(), dry_run: true };
+    let mut asked = RunRequest {
+        kind,
+        reason: args.reason.clone(),
+        actor: args.who.actor.clone(),
+        dry_run: true,
+    };
     let planned = client.begin(&args.node, &asked).await?;
     if args.dry_run {
         return output::print(terminal, args.api.format, &planned, draw);

@@ -32,7 +32,7 @@ pub async fn give(args: &NodeTaskArgs, terminal: &mut Terminal) -> Result<(), Fa
     let request = TaskRequest {
         operation,
         dry_run: options.dry_run,
-        actor: options.actor.clone(),
+        actor: options.who.actor.clone(),
         reason: options.reason.clone(),
         within_seconds: options.within,
     };

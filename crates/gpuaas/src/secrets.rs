@@ -22,7 +22,7 @@ pub async fn run(
 ) -> Result<(), Failure> {
     match command {
         SecretCommand::Set(args) => {
-            let body = InputSecretSet { value: read_secret(&args.file)?, actor: args.actor };
+            let body = InputSecretSet { value: read_secret(&args.file)?, actor: args.who.actor };
             let client = ApiClient::from_args(&args.api)?;
             let set = client.set_secret(of, &args.name, &args.bundle, &args.input, &body).await?;
             terminal.say("deployments from now on get it; a host that is up gets it by a reimage");
@@ -37,7 +37,7 @@ pub async fn run(
         SecretCommand::Delete(args) => {
             let client = ApiClient::from_args(&args.api)?;
             let (bundle, input) = (&args.bundle, &args.input);
-            let left = client.delete_secret(of, &args.name, bundle, input, &args.actor).await?;
+            let left = client.delete_secret(of, &args.name, bundle, input, &args.who.actor).await?;
             terminal.say(&format!("{bundle} {input} is forgotten; what is still set:"));
             output::print(terminal, args.api.format, &left, table)
         }

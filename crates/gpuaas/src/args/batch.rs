@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ApiArgs, ListArgs, ShowArgs};
+use super::{ActorArgs, ApiArgs, ListArgs, ShowArgs};
 
 /// `gpuaas batch`.
 #[derive(Debug, Subcommand)]
@@ -51,15 +51,9 @@ pub struct BatchOrderArgs {
     /// Why; kept in the history.
     #[arg(long)]
     pub reason: String,
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Follow the batch until it is done, or until nothing moves without a person.
     #[arg(long)]
     pub wait: bool,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use gpuaas_types::Timestamp;
 
-use super::{ApiArgs, Assignment, ConnectionArgs, Format, ListArgs};
+use super::{ActorArgs, ApiArgs, Assignment, ConnectionArgs, Format, ListArgs};
 
 /// `gpuaas bundle`. What makes and shows bundles works without a control plane, except where a
 /// bundle is named that only the control plane has.
@@ -192,15 +192,9 @@ pub struct BundlePublishArgs {
     /// How to log in there.
     #[command(flatten)]
     pub registry: RegistryArgs,
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
@@ -221,15 +215,9 @@ pub struct BundleApproveArgs {
     /// Why; kept in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gpuaas_types::NodeState;
 
-use super::{ApiArgs, ConvergeTelemetryArgs, NodeTaskArgs, ShowArgs};
+use super::{ActorArgs, ApiArgs, ConvergeTelemetryArgs, NodeTaskArgs, ShowArgs};
 
 /// `gpuaas node`.
 #[derive(Debug, Subcommand)]
@@ -51,15 +51,9 @@ pub struct RevokeCertificateArgs {
     /// Why; kept in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
@@ -80,15 +74,9 @@ pub struct LeaveArgs {
     /// Why; kept in the history.
     #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
     pub reason: String,
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Follow the work until it ends.
     #[arg(long, conflicts_with = "dry_run")]
     pub wait: bool,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gpuaas_types::agent::{Gate, PackageTarget, ServiceAction};
 
-use super::ApiArgs;
+use super::{ActorArgs, ApiArgs};
 
 /// `gpuaas node task`.
 #[derive(Debug, Clone, Args)]
@@ -127,15 +127,9 @@ pub struct TaskOptions {
     /// Why; kept in the history.
     #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
     pub reason: String,
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Seconds within which the agent has to begin.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     pub within: u32,

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{ApiArgs, ShowArgs};
+use super::{ActorArgs, ApiArgs, ShowArgs};
 
 /// `gpuaas run`.
 #[derive(Debug, Subcommand)]
@@ -52,15 +52,9 @@ pub struct ResumeArgs {
     /// Why; kept in the history.
     #[arg(long)]
     pub reason: String,
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ApiArgs, ShowArgs};
+use super::{ActorArgs, ApiArgs, ShowArgs};
 
 /// What is done with secret inputs of bundles.
 #[derive(Debug, Subcommand)]
@@ -29,15 +29,9 @@ pub struct SecretSetArgs {
     /// File that holds the value; `-` reads stdin. A line end behind it is left out.
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
@@ -52,15 +46,9 @@ pub struct SecretDeleteArgs {
     pub bundle: String,
     /// The input.
     pub input: String,
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -44,7 +44,7 @@ pub(super) async fn publish(
     let body = BundlePublish {
         archive: BASE64.encode(&bytes),
         envelope: envelope.map(|envelope| serde_json::to_value(envelope).unwrap_or_default()),
-        actor: args.actor.clone(),
+        actor: args.who.actor.clone(),
     };
     let view = ApiClient::from_args(&args.api)?.publish_bundle(&body).await?;
     terminal.say(&format!("{} is published", view.bundle));
@@ -92,7 +92,7 @@ pub(super) async fn approve(
 ) -> Result<(), Failure> {
     let body = BundleApprove {
         site: args.site.clone(),
-        actor: args.actor.clone(),
+        actor: args.who.actor.clone(),
         reason: args.reason.clone(),
     };
     let order = if args.withdraw { "withdraw" } else { "approve" };
