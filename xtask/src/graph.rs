@@ -9,10 +9,13 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use crate::Outcome;
+use crate::circles;
 use crate::metadata::{Crate, Depth, Workspace};
 
 pub(crate) const HELP: &str = "\
-Print the crate graph of the workspace and check it against the table in xtask/src/graph.rs.
+Print the crate graph of the workspace and check it against the table in xtask/src/graph.rs;
+then, for each crate, the circles of imports between its files and between its modules, and the
+longest way from a file down to what it stands on.
 
 Usage: cargo xtask graph
 
@@ -157,6 +160,8 @@ const RULES: &[Rule] = &[
 pub(crate) fn run() -> Outcome {
     let workspace = Workspace::load(Depth::Resolved)?;
     println!("{}", draw(&workspace));
+    let reports = circles::reports(&workspace)?;
+    println!("\n{}", circles::draw(&reports));
     let broken = check(&workspace);
     for line in &broken {
         eprintln!("graph: {line}");

@@ -9,9 +9,11 @@
 )]
 
 mod agent;
+mod circles;
 mod decisions;
 mod graph;
 mod house;
+mod imports;
 mod lab;
 mod lint;
 mod making;
