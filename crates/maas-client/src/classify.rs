@@ -1,4 +1,5 @@
-//! From an answer or a transport failure to an [`Error`] (contract §2 and §3).
+//! From an answer or a transport failure to an [`Error`] (docs/maas.md#authentication,
+//! docs/maas.md#refusals).
 
 use std::collections::BTreeMap;
 
@@ -108,7 +109,8 @@ fn bad_request(response: &Response, asked: &Asked<'_>) -> Error {
     Error::Refused { status: 400, kind: Refusal::Validation { fields }, text }
 }
 
-/// Only our own words leave this function: the body can hold the token secret (contract §2).
+/// Only our own words leave this function: the body can hold the token secret
+/// (docs/maas.md#authentication).
 fn unauthorized(response: &Response, asked: &Asked<'_>) -> Error {
     let body = String::from_utf8_lossy(&response.body);
     let cause = if body.contains("Invalid API key") || body.contains("Invalid consumer") {

@@ -129,7 +129,7 @@ impl Call {
         self
     }
 
-    /// Waits for the BMC (contract §3).
+    /// Waits for the BMC (docs/maas.md#unknown-outcomes).
     pub(crate) fn power(mut self) -> Self {
         self.patience = Patience::Power;
         self

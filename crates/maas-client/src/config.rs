@@ -17,9 +17,10 @@ pub struct Timeouts {
     /// Whole exchange of a read.
     pub total_read: Duration,
     /// Whole exchange of a mutation that waits for no hardware. Must exceed the 26 s that MAAS
-    /// takes to refuse a duplicate BMC (contract §5).
+    /// takes to refuse a duplicate BMC (docs/maas.md#duplicate-bmc).
     pub total_write: Duration,
-    /// Whole exchange of an op that MAAS answers only after the BMC acted (contract §3).
+    /// Whole exchange of an op that MAAS answers only after the BMC acted
+    /// (docs/maas.md#unknown-outcomes).
     pub total_power: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Percent-encoding, forms and the one multipart form that MAAS needs (contract §1).
+//! Percent-encoding, forms and the one multipart form that MAAS needs (docs/maas.md#parameters).
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// Parameters in order; a repeated key is a list (contract §1).
+/// Parameters in order; a repeated key is a list (docs/maas.md#parameters).
 #[derive(Clone, Default)]
 pub(crate) struct Params(pub(crate) Vec<(String, String)>);
 
@@ -44,7 +44,7 @@ impl Params {
     }
 
     /// Adds `key=true` where set. Both boolean parsers of MAAS read `true`; absent is false in
-    /// both, and `no` would be true in one of them (contract §1).
+    /// both, and `no` would be true in one of them (docs/maas.md#parameters).
     pub(crate) fn flag(&mut self, key: &str, set: bool) {
         if set {
             self.add(key, "true");

@@ -1,4 +1,4 @@
-//! Failures, sorted by what the caller does next (contract §3).
+//! Failures, sorted by what the caller does next (docs/maas.md#refusals).
 //!
 //! | error | next |
 //! |---|---|
@@ -9,9 +9,10 @@
 //! | `Malformed` | the answer is not MAAS's; check the URL or a proxy in between |
 //! | `Invalid` | nothing was sent; the caller's arguments are wrong |
 //!
-//! MAAS commits first and acts on hardware after (contract §3), so a 500 on a mutation is no
-//! refusal: the state may have changed. Texts are MAAS's own, cut to [`MAX_TEXT_CHARS`] and with
-//! known secrets masked; the body of a 401 is never used, because it can hold the token secret.
+//! MAAS commits first and acts on hardware after (docs/maas.md#unknown-outcomes), so a 500 on a
+//! mutation is no refusal: the state may have changed. Texts are MAAS's own, cut to
+//! [`MAX_TEXT_CHARS`] and with known secrets masked; the body of a 401 is never used, because it
+//! can hold the token secret.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -103,13 +104,13 @@ pub enum Refusal {
     /// 409 with a sentence: the object's state forbids it. Read again and decide.
     StateConflict,
     /// 409 with an HTML page: the database refused after MAAS's own ten attempts. A duplicate BMC
-    /// on creation looks like this too and never passes (contract §5).
+    /// on creation looks like this too and never passes (docs/maas.md#duplicate-bmc).
     DatabaseConflict,
     /// Any other status below 500, redirects included.
     Other,
 }
 
-/// Why credentials were refused (contract §2).
+/// Why credentials were refused (docs/maas.md#authentication).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthCause {
     /// The consumer key is unknown.

@@ -1,4 +1,4 @@
-//! Events and the one description that carries data (contract §13).
+//! Events and the one description that carries data (docs/maas.md#events).
 
 use serde::Deserialize;
 

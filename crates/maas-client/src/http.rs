@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::transport::{Method, Request, Response, Transport, TransportError};
 
 /// Largest answer that is read, in bytes. The unfiltered list of 2,500 machines is about this
-/// size (contract §16), and no call of this client asks for it.
+/// size (docs/maas.md#costs), and no call of this client asks for it.
 pub const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// Idle connections are dropped well before nginx (75 s) or Twisted would close them, because a

@@ -12,8 +12,8 @@
 //!   tolerate what other versions lack or add.
 //! - Time is asked of an injected clock, because a stale timestamp is a permanent 401.
 //!
-//! "Contract §n" in the documentation of calls means section n of the measured contract of
-//! MAAS 3.7.3 that this client is tested against (`tests/replay.rs`).
+//! What is known of MAAS, and which of it was recorded from a real 3.7.3 region, is in
+//! docs/maas.md. The tests replay those recordings (`tests/replay`).
 
 mod classify;
 mod client;

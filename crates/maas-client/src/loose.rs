@@ -1,5 +1,6 @@
 //! Tolerant reading of MAAS's JSON: `null` and absent keys become defaults, since older versions
-//! lack keys and most fields are nullable somewhere (contract §4, §19).
+//! lack keys and most fields are nullable somewhere (docs/maas.md#machine-object,
+//! docs/maas.md#versions).
 
 use std::fmt;
 use std::marker::PhantomData;

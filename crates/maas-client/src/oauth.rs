@@ -1,4 +1,4 @@
-//! OAuth 1.0a PLAINTEXT as MAAS checks it (contract §2).
+//! OAuth 1.0a PLAINTEXT as MAAS checks it (docs/maas.md#authentication).
 //!
 //! There is no signature to compute: the value is the escaped (empty) consumer secret, `&`, and
 //! the escaped token secret, escaped once more because it stands in a header. What matters is

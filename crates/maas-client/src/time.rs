@@ -1,7 +1,7 @@
 //! The time texts of MAAS, as seconds since 1970 UTC.
 
 /// Reads `Fri, 20 Nov. 2026 13:41:39` (events, no zone, UTC), `Fri, 20 Nov 2026 13:35:42 +0000`
-/// (script results) and `Fri, 20 Nov 2026 13:32:07 GMT` (the `Date` header): contract §3.
+/// (script results) and `Fri, 20 Nov 2026 13:32:07 GMT` (the `Date` header): docs/maas.md#times.
 /// `None` where the text has none of these forms.
 pub fn parse_http_like(text: &str) -> Option<i64> {
     let rest = text.split_once(',').map_or(text, |(_, rest)| rest);

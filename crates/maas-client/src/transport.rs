@@ -94,7 +94,7 @@ pub struct Response {
 }
 
 impl fmt::Debug for Response {
-    /// Leaves the body out: a 401 body holds the token secret (contract §2).
+    /// Leaves the body out: a 401 body holds the token secret (docs/maas.md#authentication).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Response")
             .field("status", &self.status)

@@ -1,5 +1,5 @@
 //! Users, API keys and OAuth 1.0a PLAINTEXT, with the refusals of the real region
-//! (contract, section 2).
+//! (docs/maas.md#authentication).
 
 use std::collections::{HashMap, HashSet};
 

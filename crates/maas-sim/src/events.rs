@@ -1,6 +1,6 @@
 //! The event feed: what a control plane polls.
 //!
-//! Paging follows the contract, section 13: without a cursor the newest `limit`; with `after`
+//! Paging follows docs/maas.md#events: without a cursor the newest `limit`; with `after`
 //! the *oldest* `limit` that are newer, still printed newest first; and a `next_uri` that loses
 //! its cursor on an empty page.
 //!

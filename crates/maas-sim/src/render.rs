@@ -1,7 +1,7 @@
 //! The JSON of a machine and of its parts.
 //!
-//! Every key of the contract's section 4 is written, in one pass, into one buffer; the region
-//! keeps the text for a while, or until the machine changes.
+//! Every key of a machine (docs/maas.md#machine-object) is written, in one pass, into one buffer;
+//! the region keeps the text for a while, or until the machine changes.
 
 use crate::class::HardwareClass;
 use crate::json::Json;

@@ -1,5 +1,5 @@
 //! The 23 states of a MAAS machine and the table of transitions that the region allows
-//! (contract, section 6).
+//! (docs/maas.md#statuses, docs/maas.md#transitions).
 
 /// What MAAS says about a machine. Discriminants are MAAS's own numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! The four ways in which MAAS writes a time (contract, section 3).
+//! The four ways in which MAAS writes a time (docs/maas.md#times).
 
 use chrono::{DateTime, Utc};
 

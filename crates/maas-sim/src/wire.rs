@@ -3,7 +3,7 @@
 //! The region reads a [`Request`] and returns a [`Response`]; whether bytes came from a TCP
 //! connection or from a function call is the business of a face. MAAS accepts the same
 //! parameters as a query, a form, a multipart body and, for updates, a JSON object
-//! (contract, section 1), so all of them end up in one [`Params`].
+//! (docs/maas.md#parameters), so all of them end up in one [`Params`].
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -221,7 +221,7 @@ impl Params {
         self.pairs.push((key.to_owned(), value.to_owned()));
     }
 
-    /// Django's `BooleanField`: only these are false (contract, section 1).
+    /// Django's `BooleanField`: only these are false (docs/maas.md#parameters).
     pub(crate) fn django_bool(&self, key: &str) -> bool {
         !matches!(self.get(key), None | Some("" | "false" | "False" | "0"))
     }

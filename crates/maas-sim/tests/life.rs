@@ -1,4 +1,4 @@
-//! Whole lives of machines against the contract.
+//! Whole lives of machines against what docs/maas.md says of them.
 
 #![expect(clippy::expect_used, reason = "test code")]
 

@@ -1,5 +1,4 @@
-//! Which scripts a commissioning runs, and what becomes of them (contract section 7; which custom
-//! ones run where none is selected: MAAS' `create_commissioning_script_set`).
+//! Which scripts a commissioning runs, and what becomes of them (docs/maas.md#commissioning).
 
 #![expect(clippy::expect_used, reason = "test code")]
 

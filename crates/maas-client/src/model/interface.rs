@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use crate::loose::null;
 
-/// A network interface (contract §11).
+/// A network interface (docs/maas.md#interfaces).
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Interface {
@@ -90,7 +90,7 @@ pub struct Link {
     pub ip_address: Option<String>,
 }
 
-/// A subnet (contract §14).
+/// A subnet (docs/maas.md#networks).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Subnet {

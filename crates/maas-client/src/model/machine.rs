@@ -3,10 +3,10 @@ use serde::Deserialize;
 use super::{Interface, name_of};
 use crate::loose::{count, null};
 
-/// A machine (contract §4), as list, read and most operations answer it.
+/// A machine (docs/maas.md#machine-object), as list, read and most operations answer it.
 ///
-/// The answer of an operation was rendered before its effects on hardware (contract §3): read the
-/// machine again for what is true.
+/// The answer of an operation was rendered before its effects on hardware
+/// (docs/maas.md#unknown-outcomes): read the machine again for what is true.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Machine {
@@ -118,7 +118,7 @@ pub struct Machine {
     pub current_testing_result_id: Option<u64>,
     /// Script set of the current installation.
     pub current_installation_result_id: Option<u64>,
-    /// Whether the deployed system reports its hardware (contract §15).
+    /// Whether the deployed system reports its hardware (docs/maas.md#hardware-sync).
     #[serde(deserialize_with = "null")]
     pub enable_hw_sync: bool,
     /// When it last did, ISO 8601.
@@ -152,7 +152,7 @@ pub struct BootInterface {
     pub name: String,
 }
 
-/// A disk (contract §10).
+/// A disk (docs/maas.md#disks).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct BlockDevice {

@@ -1,4 +1,4 @@
-//! What MAAS answers, reduced to what a control plane uses (contract §4 to §15).
+//! What MAAS answers, reduced to what a control plane uses (docs/maas.md).
 //!
 //! Unknown keys are skipped without being read, absent and `null` ones become defaults: 3.4 lacks
 //! keys that 3.7 has, and a machine body is 20 to 26 KB of which about a tenth is kept.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::loose::{null, text};
 
-/// The region's version (contract §2).
+/// The region's version (docs/maas.md#probing-credentials).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Version {
@@ -26,7 +26,7 @@ impl Version {
     }
 }
 
-/// The user behind the key (contract §2).
+/// The user behind the key (docs/maas.md#probing-credentials).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct WhoAmI {
     /// Name.
@@ -40,7 +40,7 @@ pub struct WhoAmI {
 }
 
 /// Power parameters without their secrets: passwords are skipped while parsing and never stand in
-/// memory (contract §5). Values other than text become text.
+/// memory (docs/maas.md#power-types). Values other than text become text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PowerParameters {
@@ -76,14 +76,14 @@ pub struct PowerParameters {
     pub privilege_level: Option<String>,
 }
 
-/// Answer of a power query (contract §9).
+/// Answer of a power query (docs/maas.md#power).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct PowerState {
     /// `on`, `off`, `unknown` or `error`.
     pub state: String,
 }
 
-/// A tag (contract §12).
+/// A tag (docs/maas.md#tags).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Tag {
     /// Name.
@@ -99,7 +99,7 @@ pub struct Tag {
     pub kernel_opts: String,
 }
 
-/// How many known ids were given, not how many changed (contract §12).
+/// How many known ids were given, not how many changed (docs/maas.md#tags).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct TagCounts {
     /// Known ids to add.
@@ -108,7 +108,7 @@ pub struct TagCounts {
     pub removed: u64,
 }
 
-/// A boot image (contract §14).
+/// A boot image (docs/maas.md#boot-images).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct BootResource {
     /// Id.

@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use crate::loose::{base64_text, null, seconds, text};
 
-/// The results of one commissioning, testing or installation (contract §7).
+/// The results of one commissioning, testing or installation (docs/maas.md#script-results).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ScriptSet {
     /// Id.

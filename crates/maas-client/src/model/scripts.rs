@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use crate::loose::{base64_text, null, text};
 
-/// A script (contract §7).
+/// A script (docs/maas.md#scripts).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Script {
     /// Id.

@@ -1,4 +1,4 @@
-//! The statuses of a machine (contract §4 and §6).
+//! The statuses of a machine (docs/maas.md#statuses).
 
 /// One status: its number, MAAS's label (`status_name`), and the word that filters take.
 pub type StatusRow = (i64, &'static str, &'static str);

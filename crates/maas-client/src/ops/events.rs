@@ -3,10 +3,10 @@ use crate::encode::Params;
 use crate::error::Error;
 use crate::events::{EventLevel, Events};
 
-/// Largest page that MAAS gives (contract §13).
+/// Largest page that MAAS gives (docs/maas.md#events).
 pub const MAX_EVENTS: u32 = 1000;
 
-/// Which events (contract §13).
+/// Which events (docs/maas.md#events).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventQuery {
     /// The oldest `limit` events above this id. Ids are handed out before commit: overlap a
@@ -25,8 +25,8 @@ pub struct EventQuery {
 }
 
 impl Client {
-    /// Events, newest first (contract §13). The cheap feed of status changes: 11 ms at any fleet
-    /// size (contract §16).
+    /// Events, newest first (docs/maas.md#events). The cheap feed of status changes: 11 ms at any
+    /// fleet size (docs/maas.md#costs).
     ///
     /// # Errors
     /// [`Error::Invalid`] for both `after` and `before`, or a limit over [`MAX_EVENTS`].

@@ -3,7 +3,7 @@ use crate::encode::Params;
 use crate::error::Error;
 use crate::model::Interface;
 
-/// How a link gets its address (contract §11).
+/// How a link gets its address (docs/maas.md#links).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkMode {
     /// MAAS picks one at deployment.
@@ -28,7 +28,7 @@ impl LinkMode {
     }
 }
 
-/// A link to make (contract §11).
+/// A link to make (docs/maas.md#links).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkSubnet {
     /// Mode.
@@ -50,7 +50,7 @@ impl LinkSubnet {
     }
 }
 
-/// What to change of an interface; `None` leaves it (contract §11).
+/// What to change of an interface; `None` leaves it (docs/maas.md#interfaces).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpdateInterface {
     /// Name.
@@ -66,7 +66,7 @@ pub struct UpdateInterface {
 }
 
 impl Client {
-    /// All interfaces; 15 ms at any fleet size (contract §11, §16).
+    /// All interfaces; 15 ms at any fleet size (docs/maas.md#interfaces).
     ///
     /// # Errors
     /// `NotFound`; see [`Error`].
@@ -75,7 +75,7 @@ impl Client {
         self.json(Call::get(path, "GET nodes/{id}/interfaces/")).await
     }
 
-    /// One interface (contract §11).
+    /// One interface (docs/maas.md#interfaces).
     ///
     /// # Errors
     /// `NotFound`; see [`Error`].
@@ -87,8 +87,8 @@ impl Client {
         .await
     }
 
-    /// Changes an interface (contract §11). On a deployed machine MAAS silently ignores what it
-    /// does not allow there: compare the answer.
+    /// Changes an interface (docs/maas.md#interfaces). On a deployed machine MAAS silently ignores
+    /// what it does not allow there: compare the answer.
     ///
     /// # Errors
     /// `StateConflict` in other statuses; validation; [`Error::Invalid`] where nothing is to change.
@@ -112,7 +112,7 @@ impl Client {
         self.interface_answer(call).await
     }
 
-    /// Links an interface to a subnet (contract §11). Links add up: unlink first to replace.
+    /// Links an interface to a subnet (docs/maas.md#links). Links add up: unlink first to replace.
     ///
     /// # Errors
     /// `AddressInUse`, `StateConflict`, validation (`subnet`, `ip_address`, `mode`); see [`Error`].
@@ -133,7 +133,7 @@ impl Client {
             .await
     }
 
-    /// Removes a link (contract §11).
+    /// Removes a link (docs/maas.md#links).
     ///
     /// # Errors
     /// Validation under `id` where the interface has no such link; `StateConflict`.

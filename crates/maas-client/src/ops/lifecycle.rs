@@ -1,7 +1,8 @@
-//! Operations that move a machine through its statuses (contract §6 to §9).
+//! Operations that move a machine through its statuses (docs/maas.md#transitions).
 //!
 //! All answers were rendered before the hardware acted, and 500, 503 or a timeout says nothing
-//! about whether the change was committed (contract §3): see [`Error::may_have_happened`].
+//! about whether the change was committed (docs/maas.md#unknown-outcomes): see
+//! [`Error::may_have_happened`].
 
 use base64::Engine as _;
 
@@ -11,7 +12,7 @@ use crate::encode::Params;
 use crate::error::Error;
 use crate::model::{Machine, PowerState};
 
-/// How to commission (contract §7).
+/// How to commission (docs/maas.md#commissioning).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommissionOptions {
     /// Leave the machine on with SSH.
@@ -28,7 +29,7 @@ pub struct CommissionOptions {
     pub testing_scripts: Option<Vec<String>>,
 }
 
-/// What to allocate (contract §8).
+/// What to allocate (docs/maas.md#allocating).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllocateOptions {
     /// The machine; MAAS would take any free one without it.
@@ -41,7 +42,7 @@ pub struct AllocateOptions {
     pub dry_run: bool,
 }
 
-/// How to deploy (contract §8).
+/// How to deploy (docs/maas.md#deploying).
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct DeployOptions {
     /// `jammy`, `ubuntu/jammy`, `custom/NAME`; `None` for the region's default.
@@ -50,7 +51,7 @@ pub struct DeployOptions {
     pub hwe_kernel: Option<String>,
     /// The user-data as cloud-init shall see it; base64 is done here.
     pub user_data: Option<Vec<u8>>,
-    /// Let the deployed system report its hardware (contract §15).
+    /// Let the deployed system report its hardware (docs/maas.md#hardware-sync).
     pub enable_hw_sync: bool,
     /// Stands in the event.
     pub comment: Option<String>,
@@ -75,7 +76,7 @@ impl std::fmt::Debug for DeployOptions {
     }
 }
 
-/// How to release (contract §9).
+/// How to release (docs/maas.md#releasing).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReleaseOptions {
     /// Stands in the event.
@@ -91,8 +92,8 @@ pub struct ReleaseOptions {
 }
 
 impl Client {
-    /// Starts commissioning (contract §7). From New, Failed commissioning, Ready and Broken only:
-    /// MAAS answers 400 (validation under `__all__`), not 409, elsewhere.
+    /// Starts commissioning (docs/maas.md#commissioning). From New, Failed commissioning, Ready and
+    /// Broken only: MAAS answers 400 (validation under `__all__`), not 409, elsewhere.
     ///
     /// # Errors
     /// See [`Error`]; after a BMC failure MAAS reverts the status but not the network links.
@@ -118,7 +119,7 @@ impl Client {
         self.machine_op(system_id, "POST machines/{id}/ op=commission", "commission", form).await
     }
 
-    /// Stops commissioning, testing, deploying or erasing (contract §7).
+    /// Stops commissioning, testing, deploying or erasing (docs/maas.md#aborting).
     ///
     /// # Errors
     /// `StateConflict` in other statuses; see [`Error`].
@@ -127,7 +128,8 @@ impl Client {
             .await
     }
 
-    /// Releases a machine (contract §9); does nothing, with success, in Ready and Releasing.
+    /// Releases a machine (docs/maas.md#releasing); does nothing, with success, in Ready and
+    /// Releasing.
     ///
     /// # Errors
     /// `StateConflict`, `Forbidden` (locked or not the owner); see [`Error`].
@@ -144,8 +146,8 @@ impl Client {
         self.machine_op(system_id, "POST machines/{id}/ op=release", "release", form).await
     }
 
-    /// Marks a machine broken (contract §9). Owner only; a deployed machine is powered off and
-    /// released by it.
+    /// Marks a machine broken (docs/maas.md#broken-machines). Owner only; a deployed machine is
+    /// powered off and released by it.
     ///
     /// # Errors
     /// `Forbidden` for an unowned machine, even for administrators; see [`Error`].
@@ -154,7 +156,7 @@ impl Client {
         self.machine_op(system_id, "POST machines/{id}/ op=mark_broken", "mark_broken", form).await
     }
 
-    /// Ends Broken (contract §9). Administrators only.
+    /// Ends Broken (docs/maas.md#broken-machines). Administrators only.
     ///
     /// # Errors
     /// `StateConflict`; see [`Error`].
@@ -172,8 +174,8 @@ impl Client {
         .await
     }
 
-    /// Turns a machine on (contract §9). **On an Allocated machine this starts a deployment.**
-    /// `None` where MAAS has nothing to do.
+    /// Turns a machine on (docs/maas.md#power). **On an Allocated machine this starts a
+    /// deployment.** `None` where MAAS has nothing to do.
     ///
     /// # Errors
     /// `StateConflict` for an unowned machine; see [`Error`].
@@ -191,7 +193,8 @@ impl Client {
         self.json(call.power()).await
     }
 
-    /// Turns a machine off, hard unless `soft` (contract §9). `None` where MAAS has nothing to do.
+    /// Turns a machine off, hard unless `soft` (docs/maas.md#power). `None` where MAAS has nothing
+    /// to do.
     ///
     /// # Errors
     /// `Forbidden` while locked; see [`Error`].
@@ -211,7 +214,7 @@ impl Client {
         self.json(call.power()).await
     }
 
-    /// Asks the BMC (contract §9); takes up to 60 s.
+    /// Asks the BMC (docs/maas.md#power); takes up to 60 s.
     ///
     /// # Errors
     /// [`Error::ServerError`] with the driver's message; `Unavailable` without a rack.
@@ -222,7 +225,7 @@ impl Client {
         self.json(call.query(query).power()).await
     }
 
-    /// Takes a Ready machine (contract §8).
+    /// Takes a Ready machine (docs/maas.md#allocating).
     ///
     /// # Errors
     /// `StateConflict` for a wrong state, an unknown id and another's machine alike;
@@ -240,7 +243,7 @@ impl Client {
             .await
     }
 
-    /// Deploys an Allocated or Ready machine (contract §8).
+    /// Deploys an Allocated or Ready machine (docs/maas.md#deploying).
     ///
     /// # Errors
     /// `StateConflict`, `Forbidden`, validation (`distro_series`, `hwe_kernel`, `network`,
@@ -258,7 +261,7 @@ impl Client {
         self.machine_op(system_id, "POST machines/{id}/ op=deploy", "deploy", form).await
     }
 
-    /// Locks a Deploying or Deployed machine against changes (contract §9).
+    /// Locks a Deploying or Deployed machine against changes (docs/maas.md#locks).
     ///
     /// # Errors
     /// `StateConflict`; see [`Error`].
@@ -266,7 +269,7 @@ impl Client {
         self.machine_op(system_id, "POST machines/{id}/ op=lock", "lock", commented(comment)).await
     }
 
-    /// Ends a lock (contract §9).
+    /// Ends a lock (docs/maas.md#locks).
     ///
     /// # Errors
     /// `StateConflict` where it is not locked; see [`Error`].
@@ -275,7 +278,7 @@ impl Client {
             .await
     }
 
-    /// Moves Failed testing to Ready, or Deployed where it was (contract §7).
+    /// Moves Failed testing to Ready, or Deployed where it was (docs/maas.md#testing).
     ///
     /// # Errors
     /// `StateConflict`; see [`Error`].
@@ -288,7 +291,7 @@ impl Client {
         self.machine_op(system_id, LABEL, "override_failed_testing", commented(comment)).await
     }
 
-    /// All of these can wait for the BMC in one version or another (contract §3).
+    /// All of these can wait for the BMC in one version or another (docs/maas.md#unknown-outcomes).
     async fn machine_op(
         &self,
         id: &str,

@@ -7,10 +7,11 @@ use crate::encode::Params;
 use crate::error::Error;
 use crate::model::{Machine, PowerParameters};
 
-/// Which machines (contract §4): values of one field are alternatives, fields narrow each other.
+/// Which machines (docs/maas.md#machine-lists): values of one field are alternatives, fields narrow
+/// each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineFilter {
-    /// System ids. Batches of 10 to 50 cost the same per machine (contract §16).
+    /// System ids. Batches of 10 to 50 cost the same per machine (docs/maas.md#costs).
     pub ids: Vec<String>,
     /// Exact short host names; a name with its domain matches nothing.
     pub hostnames: Vec<String>,
@@ -91,8 +92,8 @@ impl From<&str> for Secret {
     }
 }
 
-/// How MAAS reaches the BMC (contract §5). Given parameters are merged over stored ones while the
-/// type stays the same.
+/// How MAAS reaches the BMC (docs/maas.md#power-types). Given parameters are merged over stored
+/// ones while the type stays the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PowerSettings {
     /// `ipmi`, `redfish`, `manual`, …
@@ -115,7 +116,7 @@ impl PowerSettings {
     }
 }
 
-/// A machine to create (contract §5).
+/// A machine to create (docs/maas.md#creating-machines).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CreateMachine {
     /// `amd64` or `amd64/generic`.
@@ -140,7 +141,7 @@ pub struct CreateMachine {
     pub commission: bool,
 }
 
-/// What to change of a machine; `None` leaves it (contract §5).
+/// What to change of a machine; `None` leaves it (docs/maas.md#updating-machines).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpdateMachine {
     /// Short host name.
@@ -162,8 +163,8 @@ pub struct UpdateMachine {
 }
 
 impl Client {
-    /// Machines that match; unknown ids and names match nothing (contract §4). About 25 ms and
-    /// 26 KB per machine on the region (contract §16).
+    /// Machines that match; unknown ids and names match nothing (docs/maas.md#machine-lists). About
+    /// 25 ms and 26 KB per machine on the region (docs/maas.md#costs).
     ///
     /// # Errors
     /// [`Error::Invalid`] for an empty filter: the unfiltered list takes 12 s at 500 machines.
@@ -180,7 +181,7 @@ impl Client {
         Ok(machines)
     }
 
-    /// One machine (contract §4).
+    /// One machine (docs/maas.md#machine-object).
     ///
     /// # Errors
     /// `NotFound`; see [`Error`].
@@ -189,7 +190,8 @@ impl Client {
     }
 
     /// Power parameters of all machines, without secrets, by system id; the cheapest way to
-    /// enumerate machines and to find a duplicate BMC (contract §4). Administrators only.
+    /// enumerate machines and to find a duplicate BMC (docs/maas.md#machine-lists). Administrators
+    /// only.
     ///
     /// # Errors
     /// `Forbidden`; see [`Error`].
@@ -211,7 +213,7 @@ impl Client {
         self.json(Call::get("machines/", "GET machines/ op=power_parameters").query(query)).await
     }
 
-    /// Power parameters of one machine, without secrets (contract §9). Administrators only.
+    /// Power parameters of one machine, without secrets (docs/maas.md#power). Administrators only.
     ///
     /// # Errors
     /// `Forbidden`, `NotFound`; see [`Error`].
@@ -224,7 +226,7 @@ impl Client {
         .await
     }
 
-    /// Creates a machine (contract §5).
+    /// Creates a machine (docs/maas.md#creating-machines).
     ///
     /// # Errors
     /// Validation for a duplicate MAC or host name; `DatabaseConflict` after 26 s for a duplicate
@@ -250,7 +252,7 @@ impl Client {
         self.machine_answer(call).await
     }
 
-    /// Changes a machine, in any status (contract §5).
+    /// Changes a machine, in any status (docs/maas.md#updating-machines).
     ///
     /// # Errors
     /// `Forbidden` while locked; validation; [`Error::Invalid`] where nothing is to change.
@@ -278,7 +280,7 @@ impl Client {
         self.machine_answer(call).await
     }
 
-    /// Deletes a machine from MAAS, also a deployed one (contract §5).
+    /// Deletes a machine from MAAS, also a deployed one (docs/maas.md#updating-machines).
     ///
     /// # Errors
     /// `Forbidden` while locked, `NotFound`; see [`Error`].

@@ -1,4 +1,4 @@
-//! The calls, one file per kind of object. Each names its section of the contract.
+//! The calls, one file per kind of object. Each names its section of docs/maas.md.
 
 mod events;
 mod interfaces;

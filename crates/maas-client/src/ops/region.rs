@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::model::{BootResource, Subnet, Version, WhoAmI};
 
 impl Client {
-    /// The region's version; sent without credentials (contract §2).
+    /// The region's version; sent without credentials (docs/maas.md#probing-credentials).
     ///
     /// # Errors
     /// See [`Error`].
@@ -14,7 +14,8 @@ impl Client {
         self.json(call).await
     }
 
-    /// The user behind the key: the cheapest probe of credentials (contract §2).
+    /// The user behind the key: the cheapest probe of credentials
+    /// (docs/maas.md#probing-credentials).
     ///
     /// # Errors
     /// See [`Error`].
@@ -24,7 +25,7 @@ impl Client {
         self.json(Call::get("users/", "GET users/ op=whoami").query(query)).await
     }
 
-    /// A setting of the region (contract §14): text, number or bool; readable by anyone.
+    /// A setting of the region (docs/maas.md#settings): text, number or bool; readable by anyone.
     ///
     /// # Errors
     /// Validation naming the setting where MAAS does not know it; see [`Error`].
@@ -35,7 +36,7 @@ impl Client {
         self.json(Call::get("maas/", "GET maas/ op=get_config").query(query)).await
     }
 
-    /// All boot images, without their files (contract §14).
+    /// All boot images, without their files (docs/maas.md#boot-images).
     ///
     /// # Errors
     /// See [`Error`].
@@ -43,7 +44,7 @@ impl Client {
         self.json(Call::get("boot-resources/", "GET boot-resources/")).await
     }
 
-    /// One boot image with its sets and files (contract §14).
+    /// One boot image with its sets and files (docs/maas.md#boot-images).
     ///
     /// # Errors
     /// `NotFound`; see [`Error`].
@@ -51,7 +52,7 @@ impl Client {
         self.json(Call::get(format!("boot-resources/{id}/"), "GET boot-resources/{id}/")).await
     }
 
-    /// All subnets with their VLANs (contract §14).
+    /// All subnets with their VLANs (docs/maas.md#networks).
     ///
     /// # Errors
     /// See [`Error`].

@@ -3,7 +3,7 @@ use crate::encode::Params;
 use crate::error::Error;
 use crate::model::ScriptSet;
 
-/// Kinds of script sets (contract §7).
+/// Kinds of script sets (docs/maas.md#script-results).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultType {
     /// Commissioning.
@@ -39,7 +39,7 @@ pub enum CurrentSet {
     Installation,
 }
 
-/// Which results (contract §7).
+/// Which results (docs/maas.md#script-results).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResultQuery {
     /// Only of this kind; ignored for a current set.
@@ -65,7 +65,7 @@ impl ResultQuery {
 }
 
 impl Client {
-    /// All script sets of a machine (contract §7).
+    /// All script sets of a machine (docs/maas.md#script-results).
     ///
     /// # Errors
     /// `NotFound`; see [`Error`].
@@ -78,7 +78,7 @@ impl Client {
         self.json(Call::get(path, "GET nodes/{id}/results/").query(wanted.params())).await
     }
 
-    /// One current script set (contract §7).
+    /// One current script set (docs/maas.md#script-results).
     ///
     /// # Errors
     /// Bad request (3.6 on) or `NotFound` where there is none; see [`Error`].

@@ -4,7 +4,7 @@ use crate::encode::{FileForm, Params};
 use crate::error::Error;
 use crate::model::Script;
 
-/// Which scripts (contract §7).
+/// Which scripts (docs/maas.md#scripts).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScriptFilter {
     /// Only of this kind.
@@ -15,7 +15,7 @@ pub struct ScriptFilter {
     pub include_script: bool,
 }
 
-/// A script to create (contract §7). Metadata inside the text wins over these fields.
+/// A script to create (docs/maas.md#scripts). Metadata inside the text wins over these fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewScript {
     /// Name, also of the uploaded file.
@@ -29,7 +29,7 @@ pub struct NewScript {
 }
 
 impl Client {
-    /// Scripts that match (contract §7).
+    /// Scripts that match (docs/maas.md#scripts).
     ///
     /// # Errors
     /// See [`Error`].
@@ -45,7 +45,7 @@ impl Client {
         self.json(Call::get("scripts/", "GET scripts/").query(query)).await
     }
 
-    /// One script; with its texts where asked for (contract §7).
+    /// One script; with its texts where asked for (docs/maas.md#scripts).
     ///
     /// # Errors
     /// `NotFound`; see [`Error`].
@@ -57,7 +57,7 @@ impl Client {
         self.json(Call::get(path(name)?, "GET scripts/{name}").query(query)).await
     }
 
-    /// Uploads a new script (contract §7). Administrators only.
+    /// Uploads a new script (docs/maas.md#scripts). Administrators only.
     ///
     /// # Errors
     /// Validation under `name` where it exists: then [`Client::update_script`].
@@ -72,7 +72,7 @@ impl Client {
         self.json(call).await
     }
 
-    /// Adds a revision of a script (contract §7). Administrators only.
+    /// Adds a revision of a script (docs/maas.md#scripts). Administrators only.
     ///
     /// # Errors
     /// `NotFound`; validation under `script`; see [`Error`].
@@ -88,7 +88,7 @@ impl Client {
         self.json(Call::put(path(name)?, "PUT scripts/{name}", form)).await
     }
 
-    /// Deletes a script (contract §7). Administrators only.
+    /// Deletes a script (docs/maas.md#scripts). Administrators only.
     ///
     /// # Errors
     /// Bad request for a script that comes with MAAS; `NotFound`.
@@ -97,7 +97,7 @@ impl Client {
     }
 }
 
-/// The one path without a trailing slash (contract §1).
+/// The one path without a trailing slash (docs/maas.md#paths).
 fn path(name: &str) -> Result<String, Error> {
     Ok(format!("scripts/{}", segment(name)?))
 }

@@ -4,7 +4,7 @@ use crate::encode::Params;
 use crate::error::Error;
 use crate::model::{BlockDevice, Machine};
 
-/// A storage layout (contract §10). Sizes as MAAS reads them: bytes, `20G`, `50%`.
+/// A storage layout (docs/maas.md#storage-layouts). Sizes as MAAS reads them: bytes, `20G`, `50%`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StorageLayout {
     /// `flat`, `lvm`, `bcache`, `blank`, `custom`, …
@@ -24,7 +24,7 @@ pub struct StorageLayout {
 }
 
 impl Client {
-    /// All block devices, virtual ones included (contract §10).
+    /// All block devices, virtual ones included (docs/maas.md#disks).
     ///
     /// # Errors
     /// `NotFound`; see [`Error`].
@@ -33,7 +33,7 @@ impl Client {
         self.json(Call::get(path, "GET nodes/{id}/blockdevices/")).await
     }
 
-    /// Makes a physical disk the boot disk of a Ready machine (contract §10).
+    /// Makes a physical disk the boot disk of a Ready machine (docs/maas.md#disks).
     ///
     /// # Errors
     /// `StateConflict` where not Ready; bad request for a virtual disk; `NotFound`.
@@ -81,8 +81,8 @@ impl Client {
         self.json(Call::op(path, LABEL, "mount", form)).await
     }
 
-    /// Replaces the storage configuration of a Ready machine (contract §10); the answer is the
-    /// read-back.
+    /// Replaces the storage configuration of a Ready machine (docs/maas.md#storage-layouts); the
+    /// answer is the read-back.
     ///
     /// # Errors
     /// `StateConflict` where not Ready (Allocated too); validation; see [`Error`].

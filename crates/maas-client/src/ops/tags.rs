@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::model::{Tag, TagCounts};
 
 impl Client {
-    /// All tags (contract §12).
+    /// All tags (docs/maas.md#tags).
     ///
     /// # Errors
     /// See [`Error`].
@@ -12,7 +12,7 @@ impl Client {
         self.json(Call::get("tags/", "GET tags/")).await
     }
 
-    /// One tag (contract §12).
+    /// One tag (docs/maas.md#tags).
     ///
     /// # Errors
     /// `NotFound`; see [`Error`].
@@ -20,7 +20,7 @@ impl Client {
         self.json(Call::get(format!("tags/{}/", segment(name)?), "GET tags/{name}/")).await
     }
 
-    /// Creates a tag: letters, digits, `-`, `_` (contract §12). Administrators only.
+    /// Creates a tag: letters, digits, `-`, `_` (docs/maas.md#tags). Administrators only.
     ///
     /// # Errors
     /// Validation under `name` where it exists or has other characters; `Forbidden`.
@@ -31,7 +31,8 @@ impl Client {
         self.json(Call::post("tags/", "POST tags/", form)).await
     }
 
-    /// Adds a tag to machines and takes it from others (contract §12); unknown ids are ignored.
+    /// Adds a tag to machines and takes it from others (docs/maas.md#tags); unknown ids are
+    /// ignored.
     ///
     /// # Errors
     /// `NotFound` where there is no such tag; `Forbidden`.

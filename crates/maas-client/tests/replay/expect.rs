@@ -92,7 +92,7 @@ fn content_type(answer: &Answer) -> &str {
     full.split(';').next().unwrap_or_default().trim()
 }
 
-/// The table of the contract's sections 2 and 3.
+/// The table of docs/maas.md#refusals, with the causes of docs/maas.md#authentication.
 fn expected_code(answer: &Answer, mutation: bool) -> &'static str {
     let text = answer.text();
     let kind = content_type(answer);

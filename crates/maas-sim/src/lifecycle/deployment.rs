@@ -203,7 +203,7 @@ impl Region {
     }
 
     /// A caller switched the machine off. A release ends when its power is seen off, whoever did it
-    /// (contract, section 9).
+    /// (docs/maas.md#power).
     pub(crate) fn switched_off(&mut self, key: u32, bmc: i64) {
         self.power_off_now(key);
         if self.status(key) == Status::Releasing

@@ -228,7 +228,7 @@ impl Region {
         if self.status(key) == Status::DiskErasing
             && self.strike(key, &[FaultKind::StuckErasing]).is_some()
         {
-            // The region has no patience for an erasing that ends (contract, section 6).
+            // The region has no patience for an erasing that ends (docs/maas.md#status-timeouts).
             return;
         }
         let stuck = match self.status(key) {

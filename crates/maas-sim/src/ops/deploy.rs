@@ -314,7 +314,8 @@ pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Ans
         return Ok(region.show(key));
     }
     if let Some(refusal) = power_off_failure(region, key) {
-        // Committed and then reverted: what release took away stays away (contract, section 3).
+        // Committed and then reverted: what release took away stays away
+        // (docs/maas.md#unknown-outcomes).
         region.revert(key, status, Status::FailedReleasing);
         return Err(refusal);
     }

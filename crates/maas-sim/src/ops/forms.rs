@@ -40,7 +40,7 @@ const POWER_TYPES: &[(&str, &[&str])] = &[
     ("wedge", &["power_address"]),
 ];
 
-/// Types of which two machines cannot have the same BMC row (contract, section 5).
+/// Types of which two machines cannot have the same BMC row (docs/maas.md#duplicate-bmc).
 const OWN_BMC: &[&str] = &["ipmi", "amt", "openbmc", "webhook", "wedge"];
 
 const IPMI_DEFAULTS: &[(&str, &str)] = &[

@@ -244,7 +244,7 @@ pub(super) fn token(region: &mut Region, call: &Call<'_>) -> Answer {
     Ok(Response::json(&Value::Null))
 }
 
-/// The page of a database conflict that retrying never cures (contract, section 5).
+/// The page of a database conflict that retrying never cures (docs/maas.md#duplicate-bmc).
 fn conflict_page() -> Response {
     const PAGE: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Transitional//EN\" \"http://www.w3.org/TR/xhtml1/DTD/xhtml1-transitional.dtd\">\n<html xmlns=\"http://www.w3.org/1999/xhtml\" xml:lang=\"en\" lang=\"en\">\n  <head>\n    <title>Error: Conflict Error</title>\n  </head>\n  <body>\n    <h2 class=\"p-heading--four\">\n      Conflict error. Try your request again, as it will most likely succeed.\n    </h2>\n  </body>\n</html>\n";
     Response::new(409, HTML, PAGE).header("Retry-After", "5")
