@@ -12,7 +12,7 @@ use crate::problem::{invalid, problem};
 
 /// For both questions together, in wall time.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// MAAS refuses a timestamp that is further behind, in seconds (contract section 2).
+/// MAAS refuses a timestamp that is further behind, in seconds (docs/maas.md#authentication).
 const ALLOWED_SECONDS: u32 = 300;
 const OLDEST: (u32, u32) = (3, 4);
 

@@ -1,6 +1,6 @@
 //! Commissioning bundles: scripts that MAAS runs on a machine while it commissions it.
 //!
-//! A script is a file with MAAS' metadata in its head (contract section 7), so what an operator
+//! A script is a file with MAAS' metadata in its head (docs/maas.md#scripts), so what an operator
 //! tries by hand in MAAS is what a bundle holds. In MAAS a script's name is region-wide and its
 //! text can be replaced under every profile that uses it; therefore the name that is registered is
 //! not the one in the file but `gpuaas-LABEL-DIGEST`, and only the name line of the head is

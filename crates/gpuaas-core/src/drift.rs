@@ -1,7 +1,7 @@
 //! What differs between a node in service and its machine in MAAS.
 //!
 //! MAAS is open to people, and its event feed says nothing of renaming, tagging, deleting
-//! (contract section 13). So a slow sweep reads the machines of nodes in service, and this module
+//! (docs/maas.md#events). So a slow sweep reads the machines of nodes in service, and this module
 //! compares each with what was last remembered of it. Level-triggered: a difference is there as
 //! long as it is seen, and gone when it is not.
 
@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::{DriftAction, DriftKind, Timestamp};
 
-/// Intervals without a report after which hardware sync counts as stale (contract section 15).
+/// Intervals without a report after which hardware sync counts as stale
+/// (docs/maas.md#hardware-sync).
 const STALE_INTERVALS: f64 = 1.5;
 
 /// One difference.

@@ -3,8 +3,8 @@
 //! A mutation is never repeated because its answer was lost. Its intent is written first; if the
 //! call times out, or the process dies, the intent stands without an outcome and is *probed*: the
 //! machine is read again and compared with what was asked. Repeating blindly would deploy twice;
-//! giving up blindly would lose a machine that MAAS did take (seed 3, mutation timeout rule;
-//! contract section 3, post-commit failures).
+//! giving up blindly would lose a machine that MAAS did take (docs/hosts.md#mutation-timeouts;
+//! docs/maas.md#unknown-outcomes).
 
 use gpuaas_types::machine::{DiskFilesystem, MachineView, Observation, maas_status as status};
 use gpuaas_types::{AttemptId, Step, Timestamp};
@@ -166,13 +166,14 @@ impl Effect {
 
     /// Seconds after the intent before an unchanged machine counts as "it did not happen".
     ///
-    /// MAAS commits first and answers later (contract section 3), so a change shows within
-    /// seconds; a create may be held for 26 s by a duplicate BMC (contract section 5).
+    /// MAAS commits first and answers later (docs/maas.md#unknown-outcomes), so a change shows
+    /// within seconds; a create may be held for 26 s by a duplicate BMC
+    /// (docs/maas.md#duplicate-bmc).
     #[must_use]
     pub const fn settle_seconds(&self) -> f64 {
         match self {
             Self::CreateMachine => 45.0,
-            // A BMC may take a minute, and MAAS waits for it (contract section 9).
+            // A BMC may take a minute, and MAAS waits for it (docs/maas.md#power).
             Self::PowerOff | Self::PowerOn | Self::Abort => 75.0,
             _ => 20.0,
         }

@@ -1,4 +1,4 @@
-//! The seven completion gates (seed 3, "Post-Deploy Completion Gates"). All of them, always; and
+//! The seven completion gates (docs/hosts.md#completion-gates). All of them, always; and
 //! how the gates beside them stand, which never hold a run: a node is active when its agent lives,
 //! and ready for slices when its host is as its bundles say.
 
@@ -26,7 +26,7 @@ pub fn callback_may_come(s: &Snapshot<'_>) -> bool {
         && first_heartbeat(s).is_some_and(|r| s.now.seconds_since(r.at) < CALLBACK_GRACE_SECONDS)
 }
 
-/// Evaluates all seven, in the seed's order, each with its evidence.
+/// Evaluates all seven, in the order of docs/hosts.md#completion-gates, each with its evidence.
 #[must_use]
 pub fn completion(s: &Snapshot<'_>) -> Vec<CheckResult> {
     vec![

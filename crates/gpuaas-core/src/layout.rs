@@ -23,7 +23,7 @@ use crate::policy;
 pub struct Layout {
     /// Name in a profile.
     pub name: &'static str,
-    /// MAAS' name of it (contract section 10).
+    /// MAAS' name of it (docs/maas.md#storage-layouts).
     pub maas: &'static str,
     /// Disks that it takes.
     pub disks: usize,

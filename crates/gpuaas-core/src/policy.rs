@@ -83,8 +83,8 @@ const UBUNTU_SERIES: &[&str] =
     &["trusty", "xenial", "bionic", "focal", "jammy", "noble", "questing", "resolute"];
 
 /// Puts a profile's `distro_series` into MAAS' deploy namespace: `noble` -> `ubuntu/noble`,
-/// `gpuaas-h200-host-ubuntu2404` -> `custom/gpuaas-h200-host-ubuntu2404` (seed 2, "Selecting The
-/// Image For A Profile"; contract section 8).
+/// `gpuaas-h200-host-ubuntu2404` -> `custom/gpuaas-h200-host-ubuntu2404`
+/// (docs/hosts.md#image-names; docs/maas.md#deployable-images).
 #[must_use]
 pub fn normalise_distro_series(series: &str) -> String {
     let series = series.trim();

@@ -1,4 +1,4 @@
-//! Profiles to begin with: one per class of hardware in the capability matrix (seed 1, section 3).
+//! Profiles to begin with: one per class of hardware (docs/hosts.md#hardware-classes).
 //!
 //! A preset is only a starting point. What an operator makes of it is stored whole, so a later
 //! change here changes no profile.
@@ -14,7 +14,7 @@ const VALIDATE_BASE: &str = "validate-base@1.0.0";
 /// The commissioning bundle that is.
 const COMMISSIONING_BASE: &str = "commissioning-base@1.0.0";
 
-/// All six, in the matrix's order.
+/// All six, in that order.
 #[must_use]
 pub fn presets() -> Vec<ProfilePreset> {
     let base = || ProfileSpec {

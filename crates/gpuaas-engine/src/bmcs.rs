@@ -1,9 +1,9 @@
 //! Which machines of a region have which BMC address.
 //!
 //! A create with the BMC of another machine makes MAAS hold the call for half a minute and then
-//! refuse it in words that do not name the cause (contract section 5), so the address is looked
-//! up first. MAAS cannot be asked by address, only for the list of all, which takes it about a
-//! millisecond a machine (contract section 16): a minute's worth of answers for one list of a
+//! refuse it in words that do not name the cause (docs/maas.md#duplicate-bmc), so the address is
+//! looked up first. MAAS cannot be asked by address, only for the list of all, which takes it about
+//! a millisecond a machine (docs/maas.md#costs): a minute's worth of answers for one list of a
 //! large fleet. So the larger the list, the longer it is kept, and what it says of a machine that
 //! nothing else points to is confirmed before anybody acts on it.
 
@@ -13,7 +13,7 @@ use maas_client::PowerParameters;
 
 use crate::site::SHARED_SECONDS;
 
-/// Seconds of a region's time that each machine of the list takes (contract section 16).
+/// Seconds of a region's time that each machine of the list takes (docs/maas.md#costs).
 const COST_SECONDS: f64 = 0.001;
 /// The part of a region's time that asking for the list may take.
 const SHARE: f64 = 0.05;

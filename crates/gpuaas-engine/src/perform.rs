@@ -269,7 +269,7 @@ fn take(
     }
 }
 
-/// As MAAS answers a create with the BMC of another machine (contract section 5).
+/// As MAAS answers a create with the BMC of another machine (docs/maas.md#duplicate-bmc).
 fn is_database_conflict(error: &CallError) -> bool {
     matches!(error, CallError::Maas(MaasError::Refused { kind: Refusal::DatabaseConflict, .. }))
 }

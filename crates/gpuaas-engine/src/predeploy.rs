@@ -1,4 +1,4 @@
-//! The six checks before a deployment (seed 3, "Predeploy Hardening"): fail here, in seconds,
+//! The six checks before a deployment (docs/hosts.md#predeploy-checks): fail here, in seconds,
 //! instead of after a whole deployment.
 //!
 //! What is the same for every run of a site (the endpoint, the artifacts) is checked once and
@@ -19,7 +19,7 @@ use crate::site::{Site, Verdict};
 /// Seconds for which a shared result is good.
 const GOOD_SECONDS: f64 = 60.0;
 
-/// All six, in the seed's order.
+/// All six, in the order of `PREDEPLOY_CHECKS`.
 pub(crate) async fn checks(shared: &Shared, site: &Site, journal: &Journal) -> Vec<CheckResult> {
     let verdicts: [Verdict; 6] = [
         once(shared, site, "endpoint", endpoint(shared, site)).await,
@@ -171,8 +171,8 @@ async fn image(site: &Site, journal: &Journal) -> Verdict {
     Err(format!("MAAS has no {wanted} for {architecture}; it has {}", have.join(", ")))
 }
 
-/// An uploaded image shows without its `custom/` (contract section 14); a series may be named by
-/// its version, which MAAS resolves itself (contract section 8).
+/// An uploaded image shows without its `custom/` (docs/maas.md#boot-images); a series may be named
+/// by its version, which MAAS resolves itself (docs/maas.md#deployable-images).
 fn is(image: &BootResource, wanted: &str, architecture: &str) -> bool {
     let cpu = |text: &str| text.split('/').next().unwrap_or(text).to_owned();
     let bare = wanted.strip_prefix("custom/").unwrap_or(wanted);

@@ -1,7 +1,7 @@
 //! What MAAS says of commissioning scripts: which it has, and how they ended.
 //!
 //! Two calls tell of the region's scripts: a list without texts, from which follows what MAAS runs
-//! by itself, and the texts of ours only (contract section 7). Nothing of it is shared between
+//! by itself, and the texts of ours only (docs/maas.md#scripts). Nothing of it is shared between
 //! runs: a script is read back right after it was written.
 
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub(crate) async fn region(
 }
 
 /// Whether somebody added the script and MAAS runs it where none is selected: for no hardware in
-/// particular and not tagged `noauto` (MAAS' `create_commissioning_script_set`).
+/// particular and not tagged `noauto` (docs/maas.md#commissioning).
 fn is_automatic(script: &Script) -> bool {
     script.kind == COMMISSIONING
         && !script.default

@@ -2,7 +2,7 @@
 //! that many runs share.
 //!
 //! Calls are the scarce thing: a real region answers about ten single reads a second and needs
-//! 12 s for a list of 500 machines (contract section 16). What is the same for all runs of a site
+//! 12 s for a list of 500 machines (docs/maas.md#costs). What is the same for all runs of a site
 //! (images, BMC addresses, settings) is therefore asked once and shared for a while.
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use crate::clock::Clock;
 /// Reads of one region at once.
 const PARALLEL_READS: usize = 12;
 /// Changes of one region at once. Apart from the reads: MAAS answers some changes only after the
-/// BMC acted (contract section 3), and these must not keep the event feed waiting.
+/// BMC acted (docs/maas.md#unknown-outcomes), and these must not keep the event feed waiting.
 const PARALLEL_CHANGES: usize = 24;
 /// Seconds after which a site's row is looked at again, in case another replica changed it.
 const ROW_SECONDS: f64 = 10.0;

@@ -1,6 +1,6 @@
 //! The slow sweep: compares nodes with MAAS, and finds work that the event feed missed.
 //!
-//! The feed carries status changes only and may lose one (contract section 13). So every quarter
+//! The feed carries status changes only and may lose one (docs/maas.md#events). So every quarter
 //! of an hour the machines of nodes in service are read in batches, which costs MAAS a fiftieth of
 //! a call per node, and compared with what is remembered. Machines with an open run are read only
 //! when nothing was heard of them for as long: the run itself reads what it needs.
@@ -21,7 +21,7 @@ use crate::convert;
 use crate::engine::Shared;
 use crate::site::{CallError, Site};
 
-/// Machines in one read: from 10 on they cost the same each (contract section 16).
+/// Machines in one read: from 10 on they cost the same each (docs/maas.md#costs).
 const BATCH: usize = 50;
 /// Looks at the feed after which it should have told of a change.
 const LOOKS: f64 = 2.0;

@@ -1,11 +1,11 @@
 //! One watcher per site: reads MAAS' event feed and wakes only what changed.
 //!
-//! The feed costs a region about 10 ms at any size (contract section 16), so the calls made here
+//! The feed costs a region about 10 ms at any size (docs/maas.md#costs), so the calls made here
 //! grow with sites and time, never with machines. A status change in the feed is written to the
 //! machine's observation and wakes its run; details are read by the run itself, once it needs
 //! them.
 //!
-//! Two things about the feed shape this module (contract section 13). Event ids are handed out
+//! Two things about the feed shape this module (docs/maas.md#events). Event ids are handed out
 //! before their transaction commits, so an event with a smaller id can appear after a larger one:
 //! every look begins [`OVERLAP`] ids before the newest one seen and skips what it saw already.
 //! And `next_uri` forgets the cursor on an empty page: the cursor is our own. What it skips is
@@ -31,7 +31,7 @@ use crate::site::{CallError, Site};
 
 /// How many ids a look reaches back before the newest one seen.
 const OVERLAP: u32 = 32;
-/// Events asked for at once; MAAS' own limit (contract section 13).
+/// Events asked for at once; MAAS' own limit (docs/maas.md#events).
 const PAGE: u32 = 1000;
 /// Wall seconds between two looks for sites with new work. While no site is watched, new work is
 /// noticed at once.

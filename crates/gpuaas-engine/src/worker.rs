@@ -325,8 +325,8 @@ impl Lease {
     }
 }
 
-/// Keeps the lease while `work` waits for MAAS, which may hold an answer for minutes (contract
-/// section 3). A lease that is lost meanwhile shows at the next commit.
+/// Keeps the lease while `work` waits for MAAS, which may hold an answer for minutes
+/// (docs/maas.md#unknown-outcomes). A lease that is lost meanwhile shows at the next commit.
 async fn hold(shared: &Shared, run: &RunRecord, lease: &Lease, work: impl Future<Output = ()>) {
     let mut work = std::pin::pin!(work);
     loop {

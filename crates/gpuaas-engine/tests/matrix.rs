@@ -1,7 +1,6 @@
-//! The capability matrix of hardware classes (seed 1, section 4): every cell that says Yes or
-//! Partial is backed by what a run of that class wrote down, and so is every refusal of what is out
-//! of scope. Where the seed says No to commissioning script bundles in every class, a profile now
-//! may have one.
+//! What each class of hardware is offered (docs/hosts.md#hardware-classes): every cell that says
+//! Yes or Partial is backed by what a run of that class wrote down, and so is every refusal of what
+//! is out of scope. In every class a profile may have a bundle of commissioning scripts.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

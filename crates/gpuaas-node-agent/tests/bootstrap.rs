@@ -343,7 +343,7 @@ async fn a_host_without_curl_comes_up_the_same() {
     assert_eq!(machine.fake.calls().last().unwrap(), "node_bootstrap succeeded");
 }
 
-/// What the node bootstrap must not do (seed 3, "GPUaaS bootstrap optimization"), as the programs
+/// What the node bootstrap must not do (docs/hosts.md#node-bootstrap), as the programs
 /// that would do it: each is there, notes that it was called, and fails.
 const FORBIDDEN: [&str; 27] = [
     // Installing packages.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Machine status numbers of MAAS (contract section 6).
+/// Machine status numbers of MAAS (docs/maas.md#statuses).
 pub mod maas_status {
     /// Enlisted, never commissioned.
     pub const NEW: i64 = 0;
@@ -54,7 +54,7 @@ pub mod maas_status {
     /// Failed testing.
     pub const FAILED_TESTING: i64 = 22;
 
-    /// Numbers with MAAS' labels, as they stand in events (contract section 6).
+    /// Numbers with MAAS' labels, as they stand in events (docs/maas.md#statuses).
     pub const LABELS: &[(i64, &str)] = &[
         (NEW, "New"),
         (COMMISSIONING, "Commissioning"),
@@ -167,7 +167,7 @@ pub struct Nic {
     pub links: Vec<Link>,
 }
 
-/// A machine as MAAS shows it in `GET machines/ID/` (contract section 4).
+/// A machine as MAAS shows it in `GET machines/ID/` (docs/maas.md#machine-object).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MachineView {
     /// MAAS' identifier.

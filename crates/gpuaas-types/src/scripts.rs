@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Script status numbers of MAAS (contract section 7).
+/// Script status numbers of MAAS (docs/maas.md#script-results).
 pub mod script_status {
     /// Passed.
     pub const PASSED: i64 = 2;
@@ -11,7 +11,7 @@ pub mod script_status {
     pub const FAILURES: [i64; 5] = [3, 4, 6, 8, 11];
 }
 
-/// When MAAS runs a script (contract section 7).
+/// When MAAS runs a script (docs/maas.md#scripts).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScriptKind {

@@ -241,7 +241,8 @@ fn what_someone_releases_in_maas_is_reported_and_explained() {
     assert_eq!(object["active"], 10);
 }
 
-/// Seed 2's case of 2026-04-26: agent, Netdata, VFIO and Open vSwitch there, and no IPoIB.
+/// The host of docs/hosts.md#incomplete-slice-host: agent, Netdata, VFIO and Open vSwitch there,
+/// and no IPoIB.
 #[test]
 fn a_host_without_its_fabric_is_active_and_not_ready_for_slices() {
     let object = scenario_of("2", "fabric-lost");

@@ -1,11 +1,11 @@
 //! From a machine that MAAS knows to Ready, with the scripts of the profile's commissioning bundle.
 //!
-//! A script is registered in MAAS under a name that holds a piece of its digest, so what the
-//! region has under a name is either ours or was changed by hand, and then it is put right. What a
-//! selection must not do is lose what MAAS runs by itself (contract section 7 and MAAS'
-//! `create_commissioning_script_set`): its own commissioning scripts run always, but scripts that
-//! somebody added run by default only where none is selected, and so do the default tests.
-//! Therefore both are named in the selection, beside ours.
+//! A script is registered in MAAS under a name that holds a piece of its digest, so what the region
+//! has under a name is either ours or was changed by hand, and then it is put right. What a
+//! selection must not do is lose what MAAS runs by itself (docs/maas.md#commissioning): its own
+//! commissioning scripts run always, but scripts that somebody added run by default only where none
+//! is selected, and so do the default tests. Therefore both are named in the selection, beside
+//! ours.
 //!
 //! Afterwards the result of each script is a check of the run. The results in MAAS are all that
 //! counts: a machine that somebody commissioned with these scripts before needs it no second time,
@@ -170,8 +170,8 @@ fn failed(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
         return script_failed(s, checks);
     }
     match number {
-        // MAAS commissions no machine in Failed testing (contract section 7). Ours were answered
-        // for, or are to run again now that an operator had the run go on.
+        // MAAS commissions no machine in Failed testing (docs/maas.md#commissioning). Ours were
+        // answered for, or are to run again now that an operator had the run go on.
         status::FAILED_TESTING if !ours.is_empty() && !others => {
             match drive(s, Effect::OverrideFailedTesting) {
                 Ok(_) => wait_for_maas(s, "maas_overriding", "MAAS to take the machine as Ready"),
@@ -331,7 +331,7 @@ fn settled(s: &Snapshot<'_>) -> bool {
 }
 
 /// MAAS took the commissioning but still shows the status from before: either the feed is behind,
-/// or a power failure made MAAS revert it (contract section 3). A read tells.
+/// or a power failure made MAAS revert it (docs/maas.md#unknown-outcomes). A read tells.
 fn reverted(s: &Snapshot<'_>, accepted_at: gpuaas_types::Timestamp) -> Decision {
     if s.machine_since(accepted_at.plus_seconds(0.000_001)).is_none() {
         return read(s, Read::Machine);

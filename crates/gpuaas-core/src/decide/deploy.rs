@@ -92,8 +92,8 @@ fn deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decision {
 }
 
 /// The feed may be behind, MAAS may have undone the deployment, or a person may have released the
-/// machine. A read tells: MAAS itself goes back to Allocated (contract section 3), a release goes
-/// on to Ready or New.
+/// machine. A read tells: MAAS itself goes back to Allocated (docs/maas.md#unknown-outcomes), a
+/// release goes on to Ready or New.
 fn reverted(s: &Snapshot<'_>, since: Timestamp) -> Decision {
     let Some(machine) = s.machine_since(since.plus_seconds(0.000_001)) else {
         return read(s, Read::Machine);
@@ -191,7 +191,7 @@ fn failed(s: &Snapshot<'_>) -> Decision {
     )
 }
 
-/// Releases a failed deployment: MAAS takes no second deploy otherwise (contract section 8).
+/// Releases a failed deployment: MAAS takes no second deploy otherwise (docs/maas.md#deploying).
 #[must_use]
 pub fn release_for_retry(s: &Snapshot<'_>) -> Decision {
     release_to_ready(s, false, Step::PrepareStorage, "failed deployment released")

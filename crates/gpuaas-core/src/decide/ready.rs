@@ -362,7 +362,7 @@ pub fn hardware_sync(s: &Snapshot<'_>) -> Decision {
     }
 }
 
-/// The six checks of seed 3, "Predeploy Hardening", in its order.
+/// The six checks before a deployment, in the order of docs/hosts.md#predeploy-checks.
 pub const PREDEPLOY_CHECKS: [&str; 6] = [
     "bootstrap_endpoint_reachable",
     "artifacts_fetchable",

@@ -1,14 +1,14 @@
 //! Bringing a machine back to Ready, and what may be tried where MAAS does not get there.
 //!
 //! A release hangs on things that fail: a BMC that does not switch off, disks that cannot be wiped.
-//! MAAS gives a release up after five minutes and an erasing never (contract section 6), and what a
-//! person then does in its pages is the same few moves in the same order. [`LADDER`] is that order.
-//! The first rung that applies is asked for, once its patience is over; each counts when MAAS took
-//! or refused it, and each has its number of times, so the ladder ends: with a machine in Ready, or
-//! with a park that says what was tried. What had no effect goes before any other rung. Was it asked
-//! for, it was perhaps never heard of, and counts only when it was in vain again ([`IN_VAIN`]); did
-//! the call never leave, it does not count, and is tried with growing pauses as long as the step may
-//! last.
+//! MAAS gives a release up after five minutes and an erasing never (docs/maas.md#status-timeouts),
+//! and what a person then does in its pages is the same few moves in the same order. [`LADDER`] is
+//! that order. The first rung that applies is asked for, once its patience is over; each counts
+//! when MAAS took or refused it, and each has its number of times, so the ladder ends: with a
+//! machine in Ready, or with a park that says what was tried. What had no effect goes before any
+//! other rung. Was it asked for, it was perhaps never heard of, and counts only when it was in vain
+//! again ([`IN_VAIN`]); did the call never leave, it does not count, and is tried with growing
+//! pauses as long as the step may last.
 //!
 //! Two things are never done. A machine that this run did not ask to be released is only waited
 //! for: whoever works on it may be at the next rung himself. And `mark_fixed`, which makes a machine
@@ -64,9 +64,10 @@ const PAUSE_SECONDS: f64 = 5.0;
 const LONGEST_PAUSE_SECONDS: f64 = 300.0;
 const HELD: Patience = Patience::Seconds(600.0);
 
-/// The ladder, lowest rung first. What MAAS lets be done in a status is in contract sections 6, 7
-/// and 9: it aborts an erasing but not a release (recordings `l08`, `l17d`), releases again from both
-/// failures and from Broken, and marks broken what is owned by the asker.
+/// The ladder, lowest rung first. What MAAS lets be done in a status is in docs/maas.md#aborting,
+/// docs/maas.md#releasing and docs/maas.md#broken-machines: it aborts an erasing but not a release
+/// (recordings `l08`, `l17d`), releases again from both failures and from Broken, and marks broken
+/// what is owned by the asker.
 #[rustfmt::skip]
 pub const LADDER: &[Rung] = &[
 //       effect        status                       patience                       times

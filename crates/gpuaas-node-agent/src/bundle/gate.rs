@@ -20,7 +20,7 @@ use super::{BundleError, kept, read_manifest};
 use crate::redact::without;
 use crate::tasks::{Host, validate};
 
-/// Where bundles are installed on a host (seed 2).
+/// Where bundles are installed on a host (docs/hosts.md#bundles-on-a-host).
 pub const INSTALLED: &str = "/usr/local/share/gpuaas/site-bootstrap";
 
 /// The agent's own unit.
@@ -193,7 +193,8 @@ mod tests {
         fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
     }
 
-    /// The host of 2026-04-26 (seed 2): agent, Netdata, VFIO and Open vSwitch, and no fabric.
+    /// The host of docs/hosts.md#incomplete-slice-host: agent, Netdata, VFIO and Open vSwitch, and
+    /// no fabric.
     #[tokio::test]
     async fn a_host_without_its_fabric_is_not_ready_and_it_is_the_baseline() {
         let dir = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ const MAKE_HOST: &str = include_str!("../../../../bundles/fixture/make-host.sh")
 const KERNEL: &str = include_str!("../../../../bundles/fixture/kernel");
 /// As MAAS would start the kernel of a host with this profile.
 const COMMAND_LINE: &str = "BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro intel_iommu=on iommu=pt\n";
-/// What is missing on the host of seed 2's case of 2026-04-26.
+/// What is missing on the host of docs/hosts.md#incomplete-slice-host.
 const LOSE_FABRIC: &str = r#"
 rm -f -- "$GPUAAS_HOST_ROOT/etc/netplan/60-ipoib.yaml"
 rm -f -- "$GPUAAS_HOST_ROOT"/run/fixture/{addresses,routes}/ibp*
