@@ -10,16 +10,18 @@ use gpuaas_types::agent::{
     EnrollRequest, EnrollResponse, Gate, GateClass, GateReport, Gates, Heartbeat, HeartbeatAnswer,
     TaskBatch, TaskResult,
 };
-use gpuaas_types::api::{Source, TimelineEvent};
-use gpuaas_types::{Problem, RunId, Step, TaskId, Timestamp};
+use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::{RunId, TaskId, Timestamp};
 use serde::Deserialize;
 
-use crate::auth::{Agent, Newcomer, other_run};
-use crate::body::{Asked, Body, Key};
-use crate::bootstrap::Accepted;
-use crate::hub::PATIENCE;
+use crate::auth::{EnrollmentAuth, other_run};
+use crate::body::{Accepted, Asked, Body, Key};
+use crate::certificates::{self, Agent};
+use crate::ctx::{Ctx, MAX_POLL_SECONDS};
+use crate::history::agent_event;
+use crate::long_poll::PATIENCE;
 use crate::problem::{Answer, problem};
-use crate::{Ctx, MAX_POLL_SECONDS, certificates, check, task_keys};
+use crate::{check, task_keys};
 
 const VERSION_CHARS: usize = 64;
 const HOSTNAME_CHARS: usize = 253;
@@ -29,21 +31,10 @@ const MOST_TROUBLES: usize = 8;
 /// Checks of a gate that are kept.
 const MOST_CHECKS: usize = 200;
 
-pub(crate) fn event(
-    at: Timestamp,
-    run_id: RunId,
-    step: Option<Step>,
-    code: &str,
-    text: String,
-) -> TimelineEvent {
-    let (run_id, code) = (Some(run_id), code.to_owned());
-    TimelineEvent { at, run_id, step, source: Source::Agent, code, text }
-}
-
 /// `POST /agent/v1/enroll`.
 pub(crate) async fn enroll(
     State(ctx): State<Ctx>,
-    Newcomer { hash, run_id, node_id }: Newcomer,
+    EnrollmentAuth { hash, run_id, node_id }: EnrollmentAuth,
     Body(asked): Body<EnrollRequest>,
 ) -> Answer<Json<EnrollResponse>> {
     if asked.run_id != run_id {
@@ -57,7 +48,7 @@ pub(crate) async fn enroll(
     let key = certificates::key_of(&ctx, asked_csr)?;
     // Looked at again below; here so that no authority signs for whoever copied a token.
     ctx.store.check_enrollment(begun, hash, key).await?;
-    let given = certificates::give(&ctx, node_id, asked_csr).await?;
+    let given = certificates::issue_credential(&ctx, node_id, asked_csr).await?;
     let task_keys = task_keys::for_agents(&ctx).await?;
     let now = ctx.now();
     let started = format!(
@@ -65,8 +56,8 @@ pub(crate) async fn enroll(
         asked.started_at
     );
     let timeline = vec![
-        event(begun, run_id, step, "enrollment_started", started),
-        event(now, run_id, step, "enrollment_finished", given.sentence()),
+        agent_event(begun, run_id, step, "enrollment_started", started),
+        agent_event(now, run_id, step, "enrollment_finished", given.sentence()),
     ];
     let credential = given.stored();
     let enroll = Enroll { hash, run_id, key, agent_version, hostname, credential, timeline };
@@ -90,19 +81,10 @@ pub(crate) async fn enroll(
 fn troubled(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
     if troubles.is_empty() {
         let text = "the agent says that nothing keeps it from its work any more";
-        return event(at, run_id, None, "agent_well", text.to_owned());
+        return agent_event(at, run_id, None, "agent_well", text.to_owned());
     }
     let text = format!("the agent says what keeps it from its work: {troubles}");
-    event(at, run_id, None, "agent_troubled", text)
-}
-
-/// An agent speaks for the run that its credential was given in.
-pub(crate) fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
-    if run_id == agent.run_id {
-        return Ok(());
-    }
-    let detail = format!("the credential was given in run {}", agent.run_id);
-    Err(problem("run_mismatch").with_detail(detail))
+    agent_event(at, run_id, None, "agent_troubled", text)
 }
 
 /// `POST /agent/v1/heartbeat`.
@@ -111,7 +93,7 @@ pub(crate) async fn heartbeat(
     agent: Agent,
     Body(said): Body<Heartbeat>,
 ) -> Answer<Json<HeartbeatAnswer<Envelope>>> {
-    of_its_run(&agent, said.run_id)?;
+    certificates::of_its_run(&agent, said.run_id)?;
     let now = ctx.now();
     let agent_version = check::plain_text(&said.agent_version, VERSION_CHARS);
     let uptime = said.uptime_seconds.max(0.0);
@@ -124,7 +106,7 @@ pub(crate) async fn heartbeat(
         run_id: agent.run_id,
         agent_version,
         troubles: troubles.clone(),
-        first: Some(event(now, agent.run_id, None, "first_heartbeat", text)),
+        first: Some(agent_event(now, agent.run_id, None, "first_heartbeat", text)),
         changed: Some(troubled(now, agent.run_id, &troubles)),
     };
     let new = ctx.store.heartbeat(now, beat).await?;
@@ -141,7 +123,7 @@ pub(crate) async fn gates(
     agent: Agent,
     Body(said): Body<Gates>,
 ) -> Answer<Json<Accepted>> {
-    of_its_run(&agent, said.run_id)?;
+    certificates::of_its_run(&agent, said.run_id)?;
     let reports: Vec<GateReport> =
         said.gates.into_iter().take(Gate::ALL.len()).map(cleaned).collect();
     let (now, run_id) = (ctx.now(), agent.run_id);
@@ -164,7 +146,7 @@ pub(crate) async fn gates(
             let red = red(after).join(", ");
             ("shut", format!("the agent says that {name} is shut ({class}): {red}"))
         };
-        Some(event(now, run_id, None, &format!("gate_{name}_{word}"), text))
+        Some(agent_event(now, run_id, None, &format!("gate_{name}_{word}"), text))
     };
     ctx.store.set_gates(now, agent.node_id, run_id, reports, changed).await?;
     Ok(Json(Accepted { new: true }))
@@ -198,10 +180,10 @@ pub(crate) async fn tasks(
     Asked(poll): Asked<Poll>,
 ) -> Answer<Json<TaskBatch<Envelope>>> {
     let wait = Duration::from_secs(u64::from(poll.wait_seconds.min(MAX_POLL_SECONDS)));
-    let seat = ctx.hub().join(agent.node_id);
+    let permit = ctx.hub().join(agent.node_id);
     let mut slept = Duration::ZERO;
     loop {
-        let signal = seat.notify.notified();
+        let signal = permit.notify.notified();
         tokio::pin!(signal);
         signal.as_mut().enable();
         let tasks = ctx.store.pending_tasks(ctx.now(), agent.node_id).await?;
@@ -235,7 +217,7 @@ pub(crate) async fn task_result(
         let message = check::plain_text(&result.message, MESSAGE_CHARS);
         format!("the agent says that it could not do a task: {message}")
     };
-    let history = vec![event(now, agent.run_id, Some(step), "task_finished", text)];
+    let history = vec![agent_event(now, agent.run_id, Some(step), "task_finished", text)];
     let new = ctx.store.finish_task(now, agent.node_id, task_id, result, history).await?;
     if new {
         ctx.wake_engine();

@@ -11,11 +11,8 @@ use gpuaas_store::{NewToken, Store, StoreError, TokenFault, TokenGrant, TokenPur
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use uuid::Uuid;
 
+use crate::ctx::Ctx;
 use crate::problem::{Answer, Refusal, problem};
-use crate::{Ctx, NodeAccess, certificates};
-
-/// Who acts with the admin token, in the audit.
-pub(crate) const ADMIN: &str = "admin";
 
 /// The first admin token has this identifier, so that of several control planes that start on one
 /// database at once, one makes it.
@@ -79,34 +76,8 @@ pub(crate) async fn require_admin(
     request: Request,
     next: Next,
 ) -> Answer<Response> {
-    check(&ctx, request.headers(), TokenPurpose::Admin).await?;
+    check_token(&ctx, request.headers(), TokenPurpose::Admin).await?;
     Ok(next.run(request).await)
-}
-
-/// An agent with a good certificate, or a stand-in with a good credential. As all of these extractors it stands before the body in a
-/// handler's arguments, so that nothing is read for strangers.
-pub(crate) struct Agent {
-    /// Its node.
-    pub(crate) node_id: NodeId,
-    /// The run that it enrolled in.
-    pub(crate) run_id: RunId,
-    /// SHA-256 of its certificate; none: a stand-in.
-    pub(crate) fingerprint: Option<[u8; 32]>,
-}
-
-impl FromRequestParts<Ctx> for Agent {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
-        if matches!(ctx.nodes, NodeAccess::Certificates(_)) {
-            return certificates::agent(ctx, parts).await;
-        }
-        let grant = check(ctx, &parts.headers, TokenPurpose::Agent).await?;
-        match (grant.node_id, grant.run_id) {
-            (Some(node_id), Some(run_id)) => Ok(Self { node_id, run_id, fingerprint: None }),
-            _ => Err(problem("token_unknown").into()),
-        }
-    }
 }
 
 /// A bootstrap with a good token of this run.
@@ -116,13 +87,13 @@ impl FromRequestParts<Ctx> for Bootstrap {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
-        let grant = check(ctx, &parts.headers, TokenPurpose::Bootstrap).await?;
+        let grant = check_token(ctx, &parts.headers, TokenPurpose::Bootstrap).await?;
         grant.run_id.map(Self).ok_or_else(|| problem("token_unknown").into())
     }
 }
 
 /// An agent to be, with an enrollment token that is good for this run. Not used up yet.
-pub(crate) struct Newcomer {
+pub(crate) struct EnrollmentAuth {
     /// Hash of the token.
     pub(crate) hash: [u8; 32],
     /// The run that it was made for.
@@ -131,11 +102,11 @@ pub(crate) struct Newcomer {
     pub(crate) node_id: NodeId,
 }
 
-impl FromRequestParts<Ctx> for Newcomer {
+impl FromRequestParts<Ctx> for EnrollmentAuth {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
-        let grant = check(ctx, &parts.headers, TokenPurpose::Enrollment).await?;
+        let grant = check_token(ctx, &parts.headers, TokenPurpose::Enrollment).await?;
         let hash = sha256(bearer(&parts.headers)?);
         match (grant.node_id, grant.run_id) {
             (Some(node_id), Some(run_id)) => Ok(Self { hash, run_id, node_id }),
@@ -164,7 +135,11 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
 }
 
 /// What the credential of a request stands for, if it is good for `purpose`.
-async fn check(ctx: &Ctx, headers: &HeaderMap, purpose: TokenPurpose) -> Answer<TokenGrant> {
+pub(crate) async fn check_token(
+    ctx: &Ctx,
+    headers: &HeaderMap,
+    purpose: TokenPurpose,
+) -> Answer<TokenGrant> {
     let hash = sha256(bearer(headers)?);
     match ctx.store.check_token(ctx.now(), hash, purpose).await {
         Ok(grant) => Ok(grant),

@@ -25,10 +25,12 @@ use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Timesta
 use serde_json::json;
 
 use crate::body::{Body, JsonBytes, Key};
-use crate::nodes::{idempotency, is_live};
+use crate::check::actor_and_reason;
+use crate::ctx::{ADMIN, Ctx};
+use crate::idempotency::idempotency_key;
+use crate::node_view::is_live;
 use crate::problem::{Answer, problem};
-use crate::runs::said;
-use crate::{Ctx, auth, bundles, check, strict};
+use crate::{bundles, check, strict};
 
 /// Machines in one manifest.
 const MOST_MACHINES: usize = 5000;
@@ -40,7 +42,7 @@ pub(crate) async fn create(
     JsonBytes(bytes): JsonBytes,
 ) -> Answer<(StatusCode, Json<BatchAccepted>)> {
     let BatchCreate { spec, dry_run } = strict::from_slice(&bytes)?;
-    let key = idempotency("batch", &headers, &bytes)?;
+    let key = idempotency_key("batch", &headers, &bytes)?;
     if let Some(key) = &key
         && let Some(accepted) = ctx.store.replayed(key).await?
     {
@@ -133,11 +135,7 @@ impl Checked {
         let Self { spec, site, profile, machines } = self;
         let text = format!(
             "{} asked for it in batch {} at site {} with profile {} revision {}",
-            auth::ADMIN,
-            spec.name,
-            spec.site,
-            spec.profile,
-            profile.revision
+            ADMIN, spec.name, spec.site, spec.profile, profile.revision
         );
         let line = TimelineEvent {
             at: now,
@@ -156,7 +154,7 @@ impl Checked {
             bmc_password: password.map(Secret::new),
         };
         let audit = NewAudit {
-            actor: auth::ADMIN.to_owned(),
+            actor: ADMIN.to_owned(),
             action: "batch.create".to_owned(),
             subject: spec.name.clone(),
             detail: json!({
@@ -318,7 +316,7 @@ async fn command(
     order: &BatchOrder,
     command: BatchCommand,
 ) -> Answer<Json<BatchResource>> {
-    let (actor, reason) = said(&order.actor, &order.reason)?;
+    let (actor, reason) = actor_and_reason(&order.actor, &order.reason)?;
     let batch = ctx.store.batch(text).await?;
     let (action, detail) = match command {
         BatchCommand::Stop => ("batch.stop", json!({ "reason": reason })),

@@ -1,4 +1,4 @@
-//! Extractors that refuse with a problem.
+//! Bodies: extractors that refuse with a problem, and the answer that most calls of nodes get.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use gpuaas_types::SiteId;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use crate::Ctx;
+use crate::ctx::Ctx;
 use crate::problem::{Answer, Refusal, problem};
 use crate::strict;
 
@@ -90,6 +90,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
             .map(|Query(asked)| Self(asked))
             .map_err(|rejection| problem("invalid_query").with_detail(rejection.body_text()).into())
     }
+}
+
+/// Answer to a callback, a heartbeat or a result.
+#[derive(Debug, Serialize)]
+pub(crate) struct Accepted {
+    /// False where the same had been said before.
+    pub(crate) new: bool,
 }
 
 /// A query that may name a site.

@@ -11,13 +11,13 @@ use gpuaas_core::record::{Report, ReportKind, RunRecord};
 use gpuaas_types::agent::{BundlePhase, Phase, Progress, ProgressStatus};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::{RunId, RunStatus, Timestamp};
-use serde::Serialize;
 use tokio_util::io::ReaderStream;
 
 use crate::auth::{Bootstrap, other_run};
-use crate::body::{Body, Key};
+use crate::body::{Accepted, Body, Key};
+use crate::check;
+use crate::ctx::Ctx;
 use crate::problem::{Answer, problem};
-use crate::{Ctx, check};
 
 /// Characters of a callback's message that are kept.
 const MESSAGE_CHARS: usize = 2_000;
@@ -26,13 +26,6 @@ const NAME_CHARS: usize = 130;
 /// Characters of what a phase says that are kept.
 const PHASE_TEXT_CHARS: usize = 500;
 const CHUNK_BYTES: usize = 64 * 1024;
-
-/// Answer to a callback, a heartbeat or a result.
-#[derive(Debug, Serialize)]
-pub(crate) struct Accepted {
-    /// False where the same had been said before.
-    pub(crate) new: bool,
-}
 
 /// `GET /bootstrap/v1/artifacts/sha256/DIGEST`.
 pub(crate) async fn artifact(

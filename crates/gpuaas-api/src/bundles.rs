@@ -25,8 +25,9 @@ use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use serde_json::json;
 
 use crate::body::{Body, Key};
+use crate::check;
+use crate::ctx::Ctx;
 use crate::problem::{Answer, Refusal, invalid, problem};
-use crate::{Ctx, check};
 
 /// Characters of an actor or a reason that are kept.
 const WORD_CHARS: usize = 200;

@@ -4,29 +4,68 @@
 //! by the wall, which a clock of a simulation may run ahead of.
 
 use axum::Json;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::{ConnectInfo, FromRequestParts, State};
 use axum::http::request::Parts;
-use gpuaas_identity::{AuthorityError, Issued, Issuer, Peer, PeerCertificate, key_digest};
+use gpuaas_identity::{
+    AuthorityError, IssuedCertificate, Issuer, Peer, PeerCertificate, key_digest,
+};
 use gpuaas_store::{
-    AgentCredential, CertificateEnding, NewAudit, NewCertificate, StoredCertificate, sha256,
+    AgentCredential, CertificateEnding, NewAudit, NewCertificate, StoredCertificate, TokenPurpose,
+    sha256,
 };
 use gpuaas_types::agent::{NodeCertificate, RenewRequest};
 use gpuaas_types::api::{
     CertificateState, CertificateView, NodeCertificates, RevokeCertificate, Source, TimelineEvent,
 };
-use gpuaas_types::{NodeId, Problem, Timestamp, TokenId};
+use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use serde_json::json;
 
-use crate::agent::{event, of_its_run};
-use crate::auth::{self, Agent};
+use crate::auth;
 use crate::body::{Body, Key};
-use crate::nodes::find;
-use crate::problem::{Answer, problem};
-use crate::runs::said;
-use crate::{Ctx, NodeAccess};
+use crate::check::actor_and_reason;
+use crate::ctx::{Ctx, NodeAccess};
+use crate::history::agent_event;
+use crate::node_view::find_node;
+use crate::problem::{Answer, Refusal, problem};
+
+/// An agent with a good certificate, or a stand-in with a good bearer credential. As with all
+/// extractors of credentials it comes before the body in a handler's arguments, so that no body is
+/// read for a client that is rejected.
+pub(crate) struct Agent {
+    /// Its node.
+    pub(crate) node_id: NodeId,
+    /// The run that it enrolled in.
+    pub(crate) run_id: RunId,
+    /// SHA-256 of its certificate; none: a stand-in.
+    pub(crate) fingerprint: Option<[u8; 32]>,
+}
+
+impl FromRequestParts<Ctx> for Agent {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
+        if matches!(ctx.nodes, NodeAccess::Certificates(_)) {
+            return certified_agent(ctx, parts).await;
+        }
+        let grant = auth::check_token(ctx, &parts.headers, TokenPurpose::Agent).await?;
+        match (grant.node_id, grant.run_id) {
+            (Some(node_id), Some(run_id)) => Ok(Self { node_id, run_id, fingerprint: None }),
+            _ => Err(problem("token_unknown").into()),
+        }
+    }
+}
+
+/// An agent speaks for the run that its credential was given in.
+pub(crate) fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
+    if run_id == agent.run_id {
+        return Ok(());
+    }
+    let detail = format!("the credential was given in run {}", agent.run_id);
+    Err(problem("run_mismatch").with_detail(detail))
+}
 
 /// The agent behind a request on the nodes' listener.
-pub(crate) async fn agent(ctx: &Ctx, parts: &Parts) -> Answer<Agent> {
+async fn certified_agent(ctx: &Ctx, parts: &Parts) -> Answer<Agent> {
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
     let shown = peer.and_then(|ConnectInfo(peer)| peer.certificate.as_deref());
     let Some(shown) = shown else { return Err(without(ctx, parts).await?.into()) };
@@ -88,9 +127,9 @@ fn judge(
     Ok(known)
 }
 
-/// What an enrollment gives.
-pub(crate) enum Given {
-    Certificate(Issued),
+/// The credential that an enrollment issues.
+pub(crate) enum IssuedCredential {
+    Certificate(IssuedCertificate),
     Bearer { id: TokenId, secret: String },
 }
 
@@ -109,24 +148,28 @@ fn unsigned(error: &AuthorityError) -> Problem {
 }
 
 /// A credential of the kind that agents of this control plane have; not written down yet.
-pub(crate) async fn give(ctx: &Ctx, node_id: NodeId, csr_pem: Option<&str>) -> Answer<Given> {
+pub(crate) async fn issue_credential(
+    ctx: &Ctx,
+    node_id: NodeId,
+    csr_pem: Option<&str>,
+) -> Answer<IssuedCredential> {
     match (&ctx.nodes, csr_pem) {
         (NodeAccess::Certificates(issuer), Some(csr)) => {
-            sign(ctx, issuer, node_id, csr).await.map(Given::Certificate)
+            sign(ctx, issuer, node_id, csr).await.map(IssuedCredential::Certificate)
         }
         (NodeAccess::Certificates(_), None) => Err(problem("csr_missing").into()),
         (NodeAccess::StandIns, None) => {
             let id = TokenId::new(&*ctx.ids, ctx.now());
-            Ok(Given::Bearer { id, secret: auth::mint("gpagent")? })
+            Ok(IssuedCredential::Bearer { id, secret: auth::mint("gpagent")? })
         }
         (NodeAccess::StandIns, Some(_)) => Err(problem("certificates_off").into()),
     }
 }
 
-impl Given {
+impl IssuedCredential {
     pub(crate) fn sentence(&self) -> String {
         match self {
-            Self::Certificate(Issued { serial, not_after, .. }) => {
+            Self::Certificate(IssuedCertificate { serial, not_after, .. }) => {
                 format!("the agent has certificate {serial}, good until {not_after}")
             }
             Self::Bearer { .. } => "the agent has a credential of its own".to_owned(),
@@ -150,12 +193,17 @@ impl Given {
     }
 }
 
-async fn sign(ctx: &Ctx, issuer: &Issuer, node_id: NodeId, csr_pem: &str) -> Answer<Issued> {
+async fn sign(
+    ctx: &Ctx,
+    issuer: &Issuer,
+    node_id: NodeId,
+    csr_pem: &str,
+) -> Answer<IssuedCertificate> {
     let issued = issuer.node(node_id, csr_pem, ctx.signing_time()).await;
     issued.map_err(|error| unsigned(&error).into())
 }
 
-fn noted(issued: &Issued) -> NewCertificate {
+fn noted(issued: &IssuedCertificate) -> NewCertificate {
     NewCertificate {
         fingerprint: issued.fingerprint,
         serial: issued.serial.clone(),
@@ -164,8 +212,8 @@ fn noted(issued: &Issued) -> NewCertificate {
     }
 }
 
-fn handed_out(issued: Issued) -> NodeCertificate {
-    let Issued { chain_pem, serial, not_before, not_after, .. } = issued;
+fn handed_out(issued: IssuedCertificate) -> NodeCertificate {
+    let IssuedCertificate { chain_pem, serial, not_before, not_after, .. } = issued;
     NodeCertificate { chain_pem, serial, not_before, not_after }
 }
 
@@ -182,16 +230,16 @@ pub(crate) async fn renew(
     };
     let issued = sign(&ctx, issuer, agent.node_id, &asked.csr_pem).await?;
     let now = ctx.now();
-    let Issued { serial, not_after, .. } = &issued;
+    let IssuedCertificate { serial, not_after, .. } = &issued;
     let text = format!("the agent has certificate {serial}, good until {not_after}");
-    let line = event(now, agent.run_id, None, "certificate_renewed", text);
+    let line = agent_event(now, agent.run_id, None, "certificate_renewed", text);
     ctx.store.renew_certificate(now, from, noted(&issued), vec![line]).await?;
     Ok(Json(handed_out(issued)))
 }
 
 /// `GET /api/v1/nodes/NODE/certificates`.
 pub(crate) async fn list(State(ctx): State<Ctx>, Key(node): Key) -> Answer<Json<NodeCertificates>> {
-    let node_id = find(&ctx, &node).await?;
+    let node_id = find_node(&ctx, &node).await?;
     view(&ctx, node_id).await.map(Json)
 }
 
@@ -202,8 +250,8 @@ pub(crate) async fn revoke(
     Key(node): Key,
     Body(asked): Body<RevokeCertificate>,
 ) -> Answer<Json<NodeCertificates>> {
-    let (actor, reason) = said(&asked.actor, &asked.reason)?;
-    let node_id = find(&ctx, &node).await?;
+    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let node_id = find_node(&ctx, &node).await?;
     let now = ctx.now();
     let line = TimelineEvent {
         at: now,

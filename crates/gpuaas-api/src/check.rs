@@ -294,6 +294,24 @@ pub(crate) fn plain_text(text: &str, limit: usize) -> String {
         .collect()
 }
 
+/// Longest reason that is kept, in characters.
+pub(crate) const REASON_CHARS: usize = 500;
+
+/// Who asks for a change, and why, in the form that the audit keeps.
+///
+/// # Errors
+/// `invalid_field` where one of them is empty.
+pub(crate) fn actor_and_reason(actor: &str, reason: &str) -> Result<(String, String), Problem> {
+    let actor = plain_text(actor, 100);
+    let reason = plain_text(reason, REASON_CHARS);
+    for (field, text) in [("actor", &actor), ("reason", &reason)] {
+        if text.trim().is_empty() {
+            return Err(invalid(field, "it is empty"));
+        }
+    }
+    Ok((actor, reason))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,8 @@ use axum::extract::State;
 use gpuaas_core::drift::next_action;
 use gpuaas_types::api::{List, NodeDrift};
 
-use crate::Ctx;
 use crate::body::{Asked, OfSite};
+use crate::ctx::Ctx;
 use crate::problem::Answer;
 
 /// `GET /api/v1/drift?site=`.

@@ -11,80 +11,29 @@ use gpuaas_core::steps;
 use gpuaas_store::ListedNode;
 use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
-    AttemptView, CheckResult, ExpectedFrom, GateView, MaasView, Mark, NodeView, Owner, RunSummary,
-    StepSpan,
+    AttemptView, CheckResult, ExpectedFrom, GateView, MaasView, NodeView, StepSpan,
 };
-use gpuaas_types::{NodeId, NodeState, RunStatus, Step, Timestamp};
-use serde::{Deserialize, Serialize};
+use gpuaas_types::explain::{ExplainedNode, Explanation};
+use gpuaas_types::{RunStatus, Timestamp};
 
-use crate::Ctx;
 use crate::body::Key;
+use crate::ctx::Ctx;
 use crate::gates::Standing;
-use crate::nodes;
+use crate::node_view::{find_node, node_view};
 use crate::problem::Answer;
 
 /// Attempts named as evidence.
 const LATEST_ATTEMPTS: usize = 3;
 
-/// The node that is explained.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExplainedNode {
-    /// Identifier.
-    pub id: NodeId,
-    /// Short hostname.
-    pub hostname: String,
-    /// Site name.
-    pub site: String,
-    /// GPUaaS' own view.
-    pub state: NodeState,
-}
-
-/// Answer of `GET /api/v1/nodes/NODE/explain`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Explanation {
-    /// The node.
-    pub node: ExplainedNode,
-    /// The open run, or the latest one.
-    pub run: Option<RunSummary>,
-    /// Where the open run is.
-    pub step: Option<Step>,
-    /// What it waits for, one sentence; none: for nothing.
-    pub waiting_for: Option<String>,
-    /// Stable code of the wait or of the reason that it stopped.
-    pub code: Option<String>,
-    /// Since when.
-    pub since: Option<Timestamp>,
-    /// When it should have happened.
-    pub expected_by: Option<Timestamp>,
-    /// What `expected_by` rests on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_from: Option<ExpectedFrom>,
-    /// When the run gives up and parks.
-    pub deadline: Option<Timestamp>,
-    /// How late it is; none: it is not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Mark>,
-    /// Who has to act; none: nobody, for now.
-    pub owner: Option<Owner>,
-    /// What may be done next.
-    pub next_action: String,
-    /// What was seen and tried.
-    pub evidence: Vec<String>,
-    /// What MAAS says.
-    pub maas: MaasView,
-    /// The same for a person, a sentence per line, each saying whose view it is.
-    pub text: Vec<String>,
-}
-
 /// `GET /api/v1/nodes/NODE/explain`.
 pub(crate) async fn explain(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<Explanation>> {
-    let id = nodes::find(&ctx, &text).await?;
+    let id = find_node(&ctx, &text).await?;
     let listed = ctx.store.listed_node(id).await?;
-    Ok(Json(of(&ctx, listed).await?))
+    Ok(Json(explain_node(&ctx, listed).await?))
 }
 
 /// The explanation of one node.
-pub(crate) async fn of(ctx: &Ctx, listed: ListedNode) -> Answer<Explanation> {
+pub(crate) async fn explain_node(ctx: &Ctx, listed: ListedNode) -> Answer<Explanation> {
     let mut facts = Facts::default();
     if let Some(run) = &listed.run {
         facts.steps = ctx.store.spans(run.id).await?;
@@ -93,7 +42,7 @@ pub(crate) async fn of(ctx: &Ctx, listed: ListedNode) -> Answer<Explanation> {
     }
     let now = ctx.now();
     let gates = Standing::of(ctx, [listed.node.id]).await?.view(ctx, &listed.node);
-    let view = NodeView { gates, ..nodes::view(listed, Vec::new(), now) };
+    let view = NodeView { gates, ..node_view(listed, Vec::new(), now) };
     Ok(explanation(view, &facts, now))
 }
 
@@ -303,8 +252,8 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuaas_types::api::{Basis, Park, Wait};
-    use gpuaas_types::{RunId, RunKind};
+    use gpuaas_types::api::{Basis, Owner, Park, RunSummary, Wait};
+    use gpuaas_types::{NodeId, NodeState, RunId, RunKind, Step};
 
     fn at(seconds: f64) -> Timestamp {
         Timestamp::EPOCH.plus_seconds(seconds)

@@ -9,7 +9,7 @@ use gpuaas_types::agent::Gate;
 use gpuaas_types::api::{BundlePin, GateView};
 use gpuaas_types::{NodeId, ProfileId};
 
-use crate::Ctx;
+use crate::ctx::Ctx;
 use crate::problem::Answer;
 
 /// Heartbeats that an agent may miss before what it said is history.

@@ -7,25 +7,23 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_store::{
     IdempotencyKey, ListedNode, NewAudit, NewNode, NewRun, NodeFilter, Onboard, Secret, StoreError,
-    sha256,
 };
-use gpuaas_types::api::{
-    Drift, List, MaasView, NodeView, OnboardAccepted, RunSummary, Source, TimelineEvent,
-};
-use gpuaas_types::machine::maas_status;
+use gpuaas_types::api::{Drift, List, NodeView, OnboardAccepted, Source, TimelineEvent};
 use gpuaas_types::spec::OnboardRequest;
-use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunKind, RunStatus, Step, Timestamp};
+use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunKind, RunStatus, Step};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::body::{Asked, JsonBytes, Key, site_id};
+use crate::ctx::{ADMIN, Ctx};
 use crate::gates::Standing;
+use crate::idempotency::idempotency_key;
+use crate::node_view::{find_node, is_live, node_view};
 use crate::problem::{Answer, Refusal, problem};
-use crate::{Ctx, auth, bundles, check, strict, stuck};
+use crate::{bundles, check, strict};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
-const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
 
 /// `POST /api/v1/nodes`.
 pub(crate) async fn onboard(
@@ -34,7 +32,7 @@ pub(crate) async fn onboard(
     JsonBytes(bytes): JsonBytes,
 ) -> Answer<(StatusCode, Json<OnboardAccepted>)> {
     let request: OnboardRequest = strict::from_slice(&bytes)?;
-    let key = idempotency("onboard", &headers, &bytes)?;
+    let key = idempotency_key("onboard", &headers, &bytes)?;
     if let Some(key) = &key
         && let Some(accepted) = ctx.store.replayed(key).await?
     {
@@ -63,10 +61,7 @@ async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -
     let (node_id, run_id) = (NodeId::new(&*ctx.ids, now), RunId::new(&*ctx.ids, now));
     let text = format!(
         "{} asked for {hostname} at site {} with profile {} revision {}",
-        auth::ADMIN,
-        request.site,
-        request.profile,
-        profile.revision
+        ADMIN, request.site, request.profile, profile.revision
     );
     let accepted = TimelineEvent {
         at: now,
@@ -77,7 +72,7 @@ async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -
         text: text.clone(),
     };
     let audit = NewAudit {
-        actor: auth::ADMIN.to_owned(),
+        actor: ADMIN.to_owned(),
         action: "node.onboard".to_owned(),
         subject: node_id.to_string(),
         detail: json!({
@@ -104,45 +99,6 @@ async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -
         audit: Some(audit),
         idempotency: key,
     })
-}
-
-/// The key of a request that may be repeated, with a hash of what it asks. BMC passwords are left
-/// out of the hash: hashes are stored, and a short password could be found from one.
-pub(crate) fn idempotency(
-    operation: &str,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Result<Option<IdempotencyKey>, Problem> {
-    let Some(value) = KEY_HEADERS.iter().find_map(|name| headers.get(*name)) else {
-        return Ok(None);
-    };
-    let refused = || problem("invalid_idempotency_key");
-    let key = value.to_str().map_err(|_| refused())?.trim();
-    if !(1..=200).contains(&key.len()) || !key.bytes().all(|b| (0x20..0x7f).contains(&b)) {
-        return Err(refused());
-    }
-    let mut body: Value = serde_json::from_slice(body).map_err(|_| problem("malformed_json"))?;
-    hide_passwords(&mut body);
-    Ok(Some(IdempotencyKey {
-        key: format!("{operation}:{key}"),
-        request_hash: sha256(&body.to_string()),
-    }))
-}
-
-fn hide_passwords(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                if name == "bmc_password" {
-                    *value = Value::Bool(true);
-                } else {
-                    hide_passwords(value);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(hide_passwords),
-        _ => {}
-    }
 }
 
 /// Names the node that is in the way, its state and its run.
@@ -182,10 +138,6 @@ async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
     problem("node_exists").with_detail(format!("{detail}{run}")).with_hint(hint).into()
 }
 
-pub(crate) fn is_live(state: NodeState) -> bool {
-    !matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted)
-}
-
 /// Which nodes to list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -219,7 +171,7 @@ pub(crate) async fn list(
         .map(|node| {
             let drift = drifted.remove(&node.node.id).unwrap_or_default();
             let gates = gates.view(&ctx, &node.node);
-            NodeView { drift, gates, ..view(node, Vec::new(), now) }
+            NodeView { drift, gates, ..node_view(node, Vec::new(), now) }
         })
         .collect();
     Ok(Json(List { items }))
@@ -241,76 +193,12 @@ fn word<T: Copy>(
 
 /// `GET /api/v1/nodes/NODE`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<NodeView>> {
-    let id = find(&ctx, &text).await?;
+    let id = find_node(&ctx, &text).await?;
     let node = ctx.store.listed_node(id).await?;
     let timeline = ctx.store.timeline_of_node(id, 0, TIMELINE_LINES).await?;
     let timeline = timeline.into_iter().map(|row| row.event).collect();
     let drift = ctx.store.list_drift(Some(node.node.site_id)).await?;
     let drift = drift.into_iter().filter(|listed| listed.node_id == id).map(|d| d.drift).collect();
     let gates = Standing::of(&ctx, [id]).await?.view(&ctx, &node.node);
-    Ok(Json(NodeView { drift, gates, ..view(node, timeline, ctx.now()) }))
-}
-
-/// The one node that answers to `text`. Nodes that left service count only where no other does,
-/// and then the newest.
-pub(crate) async fn find(ctx: &Ctx, text: &str) -> Answer<NodeId> {
-    let normal = check::mac("node", text).unwrap_or_else(|_| text.trim().to_ascii_lowercase());
-    let found = ctx.store.find_nodes(&normal).await?;
-    let first = found.first().ok_or_else(|| {
-        problem("node_not_found").with_detail(format!("nothing answers to {text:?}"))
-    })?;
-    let live: Vec<_> = found.iter().filter(|node| is_live(node.state)).collect();
-    if live.len() > 1 {
-        let names: Vec<String> =
-            live.iter().map(|node| format!("{} ({})", node.id, node.hostname)).collect();
-        let detail = format!("{text:?} names {}", names.join(", "));
-        return Err(problem("node_ambiguous").with_detail(detail).into());
-    }
-    Ok(first.id)
-}
-
-/// A node as answers show it.
-pub(crate) fn view(listed: ListedNode, timeline: Vec<TimelineEvent>, now: Timestamp) -> NodeView {
-    let ListedNode { node, site, profile, batch, run, maas_status, maas_status_at } = listed;
-    let open = run.as_ref().filter(|run| run.status.is_open());
-    let wait = open.and_then(|run| run.wait.clone());
-    let park = open.and_then(|run| run.park.clone());
-    let mark = open.and_then(|run| stuck::mark(run, now));
-    let waiting_for = open.map(|run| match (&park, &wait) {
-        (Some(park), _) => park.text.clone(),
-        (None, Some(wait)) => wait.text.clone(),
-        (None, None) => format!("the control plane, at step {}", run.step),
-    });
-    let turn = || batch.map(|name| format!("its turn in batch {name}"));
-    let unbegun = run.is_none() && node.state == NodeState::Registered;
-    let waiting_for = waiting_for.or_else(|| if unbegun { turn() } else { None });
-    NodeView {
-        id: node.id,
-        hostname: node.hostname,
-        site,
-        profile,
-        state: node.state,
-        run: run.as_ref().map(|run| RunSummary {
-            id: run.id,
-            kind: run.kind,
-            step: run.step,
-            status: run.status,
-        }),
-        waiting_for,
-        wait,
-        park,
-        mark,
-        drift: Vec::new(),
-        gates: Vec::new(),
-        maas: MaasView {
-            system_id: node.system_id,
-            status_name: maas_status.map(|number| maas_status::label(number).to_owned()),
-            observed_seconds_ago: maas_status_at.map(|at| now.seconds_since(at).max(0.0)),
-        },
-        heartbeat_at: node.heartbeat_at,
-        revision: node.revision,
-        created_at: node.created_at,
-        updated_at: node.updated_at,
-        timeline,
-    }
+    Ok(Json(NodeView { drift, gates, ..node_view(node, timeline, ctx.now()) }))
 }

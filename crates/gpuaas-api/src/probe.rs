@@ -7,7 +7,7 @@ use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{Problem, Timestamp};
 use maas_client::{ApiKey, AuthCause, Client, Error, Refusal};
 
-use crate::ApiState;
+use crate::ctx::ApiState;
 use crate::problem::{invalid, problem};
 
 /// For both questions together, in wall time.

@@ -9,8 +9,9 @@ use gpuaas_types::spec::ProfileSpec;
 use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
+use crate::ctx::Ctx;
 use crate::problem::{Answer, problem};
-use crate::{Ctx, bundles, check, strict};
+use crate::{bundles, check, strict};
 
 /// `POST /api/v1/profiles`.
 pub(crate) async fn create(

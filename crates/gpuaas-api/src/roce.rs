@@ -9,9 +9,9 @@ use gpuaas_types::spec::RoceAssignmentSpec;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::Ctx;
 use crate::body::{Asked, Body, site_id};
 use crate::check;
+use crate::ctx::Ctx;
 use crate::problem::Answer;
 
 /// `POST /api/v1/roce-assignments`.

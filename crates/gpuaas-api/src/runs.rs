@@ -9,12 +9,12 @@ use gpuaas_types::{RunId, Timestamp};
 use serde::Deserialize;
 
 use crate::body::{Body, Key};
+use crate::check::actor_and_reason;
+use crate::ctx::Ctx;
 use crate::problem::{Answer, invalid, problem};
-use crate::{Ctx, check};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
-pub(crate) const REASON_CHARS: usize = 500;
 
 fn id(text: &str) -> Answer<RunId> {
     text.parse().map_err(|_| {
@@ -66,18 +66,6 @@ fn wall_seconds(steps: &[StepSpan], now: Timestamp) -> f64 {
     }
 }
 
-/// Who says something to a run, and why. Both are kept, so neither may be empty.
-pub(crate) fn said(actor: &str, reason: &str) -> Answer<(String, String)> {
-    let actor = check::plain_text(actor, 100);
-    let reason = check::plain_text(reason, REASON_CHARS);
-    for (field, text) in [("actor", &actor), ("reason", &reason)] {
-        if text.trim().is_empty() {
-            return Err(invalid(field, "it is empty").into());
-        }
-    }
-    Ok((actor, reason))
-}
-
 async fn tell(
     ctx: &Ctx,
     text: &str,
@@ -106,7 +94,7 @@ pub(crate) async fn resume(
     Key(text): Key,
     Body(asked): Body<Resume>,
 ) -> Answer<Json<RunView>> {
-    tell(&ctx, &text, Order::Resume, said(&asked.actor, &asked.reason)?).await
+    tell(&ctx, &text, Order::Resume, actor_and_reason(&asked.actor, &asked.reason)?).await
 }
 
 /// `POST /api/v1/runs/ID/retry`: the same, and what was tried in the step does not count any more.
@@ -115,7 +103,7 @@ pub(crate) async fn retry(
     Key(text): Key,
     Body(asked): Body<Resume>,
 ) -> Answer<Json<RunView>> {
-    tell(&ctx, &text, Order::Retry, said(&asked.actor, &asked.reason)?).await
+    tell(&ctx, &text, Order::Retry, actor_and_reason(&asked.actor, &asked.reason)?).await
 }
 
 /// Body of a cancel.
@@ -138,7 +126,7 @@ pub(crate) async fn cancel(
     Body(asked): Body<CancelRun>,
 ) -> Answer<Json<RunView>> {
     let order = Order::Cancel { leave_machine: asked.leave_machine };
-    tell(&ctx, &text, order, said(&asked.actor, &asked.reason)?).await
+    tell(&ctx, &text, order, actor_and_reason(&asked.actor, &asked.reason)?).await
 }
 
 /// Longest time for which an operator's word may stand in for a check, in seconds.
@@ -164,7 +152,7 @@ pub(crate) async fn skip_check(
     Key(text): Key,
     Body(asked): Body<SkipCheck>,
 ) -> Answer<Json<RunView>> {
-    let said = said(&asked.actor, &asked.reason)?;
+    let said = actor_and_reason(&asked.actor, &asked.reason)?;
     if !(1..=LONGEST_SKIP_SECONDS).contains(&asked.seconds) {
         let message = format!("it is not between 1 and {LONGEST_SKIP_SECONDS}");
         return Err(invalid("seconds", message).into());

@@ -10,9 +10,9 @@ use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::Ctx;
 use crate::body::{Asked, Body, Key, Keys};
 use crate::bundles::{refresh, refused, word};
+use crate::ctx::Ctx;
 use crate::problem::{Answer, problem};
 
 /// Whose, and of which input.

@@ -10,8 +10,9 @@ use gpuaas_types::spec::SiteSpec;
 use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
+use crate::ctx::Ctx;
 use crate::problem::{Answer, invalid, problem};
-use crate::{Ctx, bundles, check, probe, strict};
+use crate::{bundles, check, probe, strict};
 
 /// `POST /api/v1/sites`. Nothing is stored before MAAS has been asked.
 pub(crate) async fn create(

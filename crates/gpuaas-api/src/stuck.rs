@@ -5,14 +5,15 @@
 
 use axum::Json;
 use axum::extract::State;
-use gpuaas_core::{pace, steps};
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
+use gpuaas_types::Step;
 use gpuaas_types::api::{List, Mark, Owner, StuckNode};
-use gpuaas_types::{Step, Timestamp};
 
 use crate::body::{Asked, OfSite};
+use crate::ctx::Ctx;
+use crate::explain;
+use crate::node_view::mark;
 use crate::problem::Answer;
-use crate::{Ctx, explain};
 
 /// `GET /api/v1/nodes/stuck?site=`.
 pub(crate) async fn list(
@@ -32,34 +33,8 @@ pub(crate) async fn list(
     Ok(Json(List { items }))
 }
 
-/// How late an open run is; none where it is not, or not open.
-pub(crate) fn mark(run: &RunBrief, now: Timestamp) -> Option<Mark> {
-    if !run.status.is_open() {
-        return None;
-    }
-    if run.park.is_some() {
-        return Some(Mark::Parked);
-    }
-    let row = steps::row(run.step);
-    let limit = |seconds: u32| run.step_since.plus_seconds(f64::from(seconds));
-    match &run.wait {
-        // Where a wait names no end, such as that for a place in a batch, nothing of this run is
-        // late.
-        Some(wait) => {
-            // Patience counts from an operator's word to go on, and so does the deadline.
-            let patient_since = |end: Timestamp| end.plus_seconds(-f64::from(row.deadline_seconds));
-            let since = wait.deadline.map_or(wait.since, patient_since).max(wait.since);
-            pace::mark(since, wait.expected_by?, wait.deadline, now)
-        }
-        None => {
-            let expected_by = limit(row.expected_seconds);
-            pace::mark(run.step_since, expected_by, Some(limit(row.deadline_seconds)), now)
-        }
-    }
-}
-
 async fn stuck(ctx: &Ctx, node: ListedNode, mark: Mark, run: &RunBrief) -> Answer<StuckNode> {
-    let said = explain::of(ctx, node).await?;
+    let said = explain::explain_node(ctx, node).await?;
     Ok(StuckNode {
         node: said.node.hostname,
         site: said.node.site,

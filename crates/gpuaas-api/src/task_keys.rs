@@ -10,8 +10,8 @@ use gpuaas_types::agent::{Order, SignedTask, Task, TaskBatch, TaskKey, TaskKeySt
 use gpuaas_types::api::{ActivateTaskKey, RetireTaskKey};
 use serde_json::json;
 
-use crate::Ctx;
 use crate::body::Body;
+use crate::ctx::Ctx;
 use crate::problem::{Answer, problem};
 
 /// `GET /api/v1/task-keys`.

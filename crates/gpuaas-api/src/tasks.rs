@@ -16,10 +16,12 @@ use gpuaas_types::{NodeState, RunStatus, TaskId, Timestamp};
 use serde_json::json;
 
 use crate::body::{JsonBytes, Key};
-use crate::nodes::{find, idempotency};
+use crate::check::actor_and_reason;
+use crate::ctx::Ctx;
+use crate::idempotency::idempotency_key;
+use crate::node_view::find_node;
 use crate::problem::{Answer, invalid, problem};
-use crate::runs::said;
-use crate::{Ctx, strict};
+use crate::strict;
 
 /// Seconds within which an agent may be told to begin: least, and most.
 const WITHIN_SECONDS: (u32, u32) = (10, 24 * 3600);
@@ -34,14 +36,14 @@ pub(crate) async fn give(
     JsonBytes(bytes): JsonBytes,
 ) -> Answer<(StatusCode, Json<TaskView>)> {
     let request: TaskRequest = strict::from_slice(&bytes)?;
-    let node_id = find(&ctx, &text).await?;
-    let key = idempotency(&format!("task:{node_id}"), &headers, &bytes)?;
+    let node_id = find_node(&ctx, &text).await?;
+    let key = idempotency_key(&format!("task:{node_id}"), &headers, &bytes)?;
     if let Some(key) = &key
         && let Some(id) = ctx.store.replayed::<TaskId>(key).await?
     {
         return Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))));
     }
-    let (actor, reason) = said(&request.actor, &request.reason)?;
+    let (actor, reason) = actor_and_reason(&request.actor, &request.reason)?;
     let operation = completed(&ctx, request.operation).await?;
     let (least, most) = WITHIN_SECONDS;
     if !(least..=most).contains(&request.within_seconds) {
@@ -186,7 +188,7 @@ async fn refuse(
 
 /// `GET /api/v1/nodes/NODE/tasks`: newest first, without the bytes of archives.
 pub(crate) async fn list(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<List<TaskView>>> {
-    let node_id = find(&ctx, &text).await?;
+    let node_id = find_node(&ctx, &text).await?;
     let tasks = ctx.store.operator_tasks(node_id, MOST_TASKS).await?;
     let brief = |task| {
         let mut view = view(&ctx, task);

@@ -12,7 +12,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate, X509CertificationReque
 
 use crate::authority::{Authority, AuthorityError, CertificateRequest, Subject};
 use crate::peer::PeerReader;
-use crate::pem;
+use crate::{der, pem};
 
 /// Clocks that are behind by this much still find a new certificate valid; less where it lives
 /// shortly.
@@ -39,7 +39,7 @@ impl Default for Lifetimes {
 
 /// A node's certificate, as it is handed out and written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// PEM, the leaf first.
     pub chain_pem: String,
     /// Serial number, hexadecimal.
@@ -95,7 +95,7 @@ impl Issuer {
         node_id: NodeId,
         csr_pem: &str,
         now: Timestamp,
-    ) -> Result<Issued, AuthorityError> {
+    ) -> Result<IssuedCertificate, AuthorityError> {
         let key = csr_key(csr_pem)?;
         let subject = Subject::Node(node_id);
         let request = request(subject, csr_pem.to_owned(), now, self.lifetimes.node_seconds)?;
@@ -118,7 +118,7 @@ impl Issuer {
             let (from, to) = (seen.not_before, seen.not_after);
             return Err(broken(format!("it is good from {from} to {to}, at {now}")));
         }
-        Ok(Issued {
+        Ok(IssuedCertificate {
             chain_pem,
             serial: seen.serial,
             fingerprint: seen.fingerprint,
@@ -143,7 +143,7 @@ impl Issuer {
         let seconds = self.lifetimes.server_seconds;
         let request = request(Subject::Server(names), csr_pem, now, seconds)?;
         let chain = pem::certificates(&self.authority.issue(&request).await?)?;
-        let not_after = seconds_of(leaf(&chain)?.validity().not_after.timestamp());
+        let not_after = der::whole_seconds(leaf(&chain)?.validity().not_after.timestamp());
         let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(broken)?;
         let key = self.provider.key_provider.load_private_key(key).map_err(broken)?;
         let certified = CertifiedKey::new(chain, key);
@@ -152,19 +152,8 @@ impl Issuer {
     }
 }
 
-/// SHA-256 of a certificate.
-pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
-    let mut out = [0; 32];
-    out.copy_from_slice(digest(&SHA256, certificate).as_ref());
-    out
-}
-
-pub(crate) fn seconds_of(timestamp: i64) -> Timestamp {
-    Timestamp::from_micros(timestamp.saturating_mul(1_000_000))
-}
-
 fn whole(at: Timestamp) -> Timestamp {
-    seconds_of(at.as_micros().div_euclid(1_000_000))
+    der::whole_seconds(at.as_micros().div_euclid(1_000_000))
 }
 
 fn request(

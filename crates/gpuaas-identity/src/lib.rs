@@ -14,6 +14,7 @@
 mod authority;
 mod built_in;
 mod command;
+mod der;
 mod issue;
 pub mod listener;
 mod peer;
@@ -22,5 +23,5 @@ mod pem;
 pub use authority::{Authority, AuthorityError, CertificateRequest, Subject};
 pub use built_in::BuiltIn;
 pub use command::CommandAuthority;
-pub use issue::{Issued, Issuer, Lifetimes, key_digest};
+pub use issue::{IssuedCertificate, Issuer, Lifetimes, key_digest};
 pub use peer::{Peer, PeerCertificate, PeerReader};

@@ -14,7 +14,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::authority::{AuthorityError, Subject};
-use crate::issue::{fingerprint, seconds_of};
+use crate::der::{fingerprint, whole_seconds};
 
 /// The other end of a connection.
 #[derive(Debug, Clone)]
@@ -77,8 +77,8 @@ impl PeerReader {
             return unreadable(fingerprint);
         };
         let validity = parsed.validity();
-        let not_before = seconds_of(validity.not_before.timestamp());
-        let not_after = seconds_of(validity.not_after.timestamp());
+        let not_before = whole_seconds(validity.not_before.timestamp());
+        let not_after = whole_seconds(validity.not_after.timestamp());
         // The signature first: what a stranger's certificate says of time is of no interest. At its
         // own first moment a certificate is neither early nor late.
         let begin = u64::try_from(validity.not_before.timestamp()).unwrap_or_default();

@@ -7,6 +7,8 @@ pub mod agent;
 pub mod api;
 pub mod batch;
 pub mod bundle;
+pub mod explain;
+pub mod health;
 pub mod ids;
 pub mod lifecycle;
 pub mod machine;

@@ -7,7 +7,6 @@ mod tasks;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gpuaas_api::explain::Explanation;
 use gpuaas_types::Problem;
 use gpuaas_types::agent::TaskKeys;
 use gpuaas_types::api::{
@@ -16,6 +15,7 @@ use gpuaas_types::api::{
     SiteCreate, SiteResource, StuckNode,
 };
 use gpuaas_types::batch::{BatchAccepted, BatchCreate, BatchOrder, BatchResource};
+use gpuaas_types::explain::Explanation;
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
 use serde::Serialize;

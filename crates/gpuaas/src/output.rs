@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use comfy_table::{ContentArrangement, Table, presets};
-use gpuaas_api::explain::Explanation;
 use gpuaas_core::pace;
 use gpuaas_types::api::{
     List, Mark, NodeDrift, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource, RunView,
     SiteResource, StuckNode,
 };
+use gpuaas_types::explain::Explanation;
 use serde::Serialize;
 
 use crate::args::Format;
@@ -468,7 +468,7 @@ mod tests {
     fn an_explanation() {
         let node = fixture::parked();
         let said = Explanation {
-            node: gpuaas_api::explain::ExplainedNode {
+            node: gpuaas_types::explain::ExplainedNode {
                 id: node.id,
                 hostname: node.hostname,
                 site: node.site,

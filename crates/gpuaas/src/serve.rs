@@ -228,9 +228,9 @@ fn servers(
     state: ApiState,
     stop: &CancellationToken,
 ) -> Vec<JoinHandle<io::Result<()>>> {
-    let faces = gpuaas_api::faces(state);
-    let mut servers = vec![tokio::spawn(answer(listener, faces.operators, stop.clone()))];
-    if let (Some(nodes), Some(router)) = (nodes, faces.nodes) {
+    let routers = gpuaas_api::routers(state);
+    let mut servers = vec![tokio::spawn(answer(listener, routers.operators, stop.clone()))];
+    if let (Some(nodes), Some(router)) = (nodes, routers.nodes) {
         servers.push(tokio::spawn(answer_nodes(nodes, router, stop.clone())));
     }
     servers

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::TelemetryLimits;
+use crate::ctx::TelemetryLimits;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -70,6 +70,12 @@ impl Heard {
             None => format!("HTTP {status}"),
         }
     }
+}
+
+/// Whether Netdata itself says so; the edge names nginx, whoever is behind it.
+pub(super) fn is_netdata(headers: &HeaderMap) -> bool {
+    let server = headers.get(SERVER).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    server.to_ascii_lowercase().contains("netdata")
 }
 
 /// Connects.

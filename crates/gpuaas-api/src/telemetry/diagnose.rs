@@ -8,9 +8,10 @@ use axum::http::{HeaderMap, StatusCode};
 use gpuaas_types::telemetry::{TelemetryProbe, TelemetryReport, TelemetryVerdict as Verdict};
 use serde_json::Value;
 
-use super::ask::{self, Fault, Heard};
+use super::ask::{self, Fault, Heard, is_netdata};
+use super::paths;
 use super::target::{HEALTH, Subject, Target};
-use super::{TelemetryLimits, is_netdata, paths};
+use crate::ctx::TelemetryLimits;
 
 const DASHBOARD: &str = "/gpuaas/telemetry/netdata/";
 const INFO: &str = "/api/v1/info";

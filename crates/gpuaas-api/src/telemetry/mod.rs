@@ -20,14 +20,12 @@ mod diagnose;
 mod paths;
 mod target;
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, EXPIRES, LAST_MODIFIED,
-    LOCATION, SERVER, X_CONTENT_TYPE_OPTIONS,
+    LOCATION, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
@@ -36,41 +34,15 @@ use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::telemetry::{TelemetryReport, TelemetryVerdict};
 use gpuaas_types::{NodeState, Problem};
 
-use crate::Ctx;
 use crate::body::Key;
-use crate::nodes::find;
+use crate::ctx::Ctx;
+use crate::node_view::find_node;
 use crate::problem::{Answer, problem};
-use ask::{Fault, Heard};
+use ask::{Fault, Heard, is_netdata};
 use target::Subject;
 
-/// Telemetry that is carried at once; each holds an answer in memory.
-pub(crate) const SEATS: usize = 16;
 /// Headers of a host that travel on.
 const KEPT: [HeaderName; 5] = [CONTENT_TYPE, CACHE_CONTROL, ETAG, EXPIRES, LAST_MODIFIED];
-
-/// How long hosts are waited for, and how much they may say.
-#[derive(Debug, Clone, Copy)]
-pub struct TelemetryLimits {
-    /// Until a connection stands.
-    pub connect: Duration,
-    /// From then until the whole answer is there.
-    pub answer: Duration,
-    /// The same, for each look of a diagnosis.
-    pub look: Duration,
-    /// Largest answer, in bytes.
-    pub body_bytes: usize,
-}
-
-impl Default for TelemetryLimits {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(3),
-            answer: Duration::from_secs(15),
-            look: Duration::from_secs(6),
-            body_bytes: 8 << 20,
-        }
-    }
-}
 
 /// `GET /api/v1/nodes/NODE/telemetry`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(node): Key) -> Answer<Json<TelemetryReport>> {
@@ -87,7 +59,7 @@ pub(crate) async fn read(State(ctx): State<Ctx>, uri: Uri, headers: HeaderMap) -
         problem("telemetry_path_refused").with_detail(detail)
     })?;
     let subject = subject(&ctx, node).await?;
-    let _seat = ctx.telemetry_seats().try_acquire().map_err(|_| problem("telemetry_busy"))?;
+    let _permit = ctx.telemetry_permits().try_acquire().map_err(|_| problem("telemetry_busy"))?;
     let limits = ctx.settings.telemetry;
     let Some(target) = &subject.target else {
         return Err(told(&diagnose::diagnose(&subject, limits).await).into());
@@ -144,12 +116,6 @@ fn proper(path: &str, heard: &Heard) -> bool {
         }
 }
 
-/// Whether Netdata itself says so; the edge names nginx, whoever is behind it.
-fn is_netdata(headers: &HeaderMap) -> bool {
-    let server = headers.get(SERVER).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    server.to_ascii_lowercase().contains("netdata")
-}
-
 /// The host's answer as ours: a few of its headers, and a redirect that stays below our path. A
 /// page of a host is not to act as one of the control plane's, so browsers give it no origin.
 fn handed_on(
@@ -192,7 +158,7 @@ fn told(report: &TelemetryReport) -> Problem {
 
 /// The node, unless its machine is not ours to look at.
 async fn subject(ctx: &Ctx, text: &str) -> Answer<Subject> {
-    let node: NodeRecord = ctx.store.node(find(ctx, text).await?).await?;
+    let node: NodeRecord = ctx.store.node(find_node(ctx, text).await?).await?;
     let (hostname, state) = (&node.hostname, node.state);
     if matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted) {
         let detail = format!("{hostname} is {state}: its machine may be somebody else's by now");

@@ -19,8 +19,9 @@ use gpuaas_types::telemetry::{TelemetryGate, TelemetryProbe};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::ctx::{Ctx, NodeAccess};
+use crate::gates;
 use crate::problem::Answer;
-use crate::{Ctx, NodeAccess, gates};
 
 /// Where the edge listens when no bundle says otherwise.
 const PORT: u16 = 19999;

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use gpuaas_api::{
-    ApiSettings, ApiState, NodeAccess, ensure_admin_token, faces, propose_admin_token,
+    ApiSettings, ApiState, NodeAccess, ensure_admin_token, propose_admin_token, routers,
 };
 use gpuaas_artifact::{ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
@@ -168,7 +168,7 @@ impl Rig {
         let key = SigningKey::generate().unwrap();
         let catalog = BundleCatalog::new((*artifacts).clone(), &key);
         bundles::stock(&store, &catalog, &key, clock.now()).await.unwrap();
-        let faces = faces(ApiState {
+        let routers = routers(ApiState {
             store: store.clone(),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
@@ -182,7 +182,7 @@ impl Rig {
             nodes: access,
             settings,
         });
-        let (router, nodes) = (faces.operators, faces.nodes);
+        let (router, nodes) = (routers.operators, routers.nodes);
         Self {
             store,
             router,

@@ -15,7 +15,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_identity::listener::{NodeListener, ServerCertificate, server_config};
-use gpuaas_identity::{BuiltIn, Issued, Issuer, Lifetimes, Peer};
+use gpuaas_identity::{BuiltIn, IssuedCertificate, Issuer, Lifetimes, Peer};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
 use gpuaas_node_agent::protocol::ControlPlane;
 use gpuaas_types::agent::{
@@ -206,7 +206,7 @@ impl Fake {
 
     async fn certified(&self, csr_pem: &str) -> NodeCertificate {
         let issuer = self.issuer.as_ref().unwrap();
-        let Issued { chain_pem, serial, not_before, not_after, .. } =
+        let IssuedCertificate { chain_pem, serial, not_before, not_after, .. } =
             issuer.node(node_id(), csr_pem, HostClock.now()).await.unwrap();
         NodeCertificate { chain_pem, serial, not_before, not_after }
     }

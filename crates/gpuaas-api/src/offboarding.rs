@@ -12,10 +12,11 @@ use gpuaas_types::{RunId, RunKind, Step};
 use serde_json::json;
 
 use crate::body::{Body, Key};
-use crate::nodes::{find, view};
+use crate::check::{REASON_CHARS, actor_and_reason};
+use crate::ctx::Ctx;
+use crate::node_view::{find_node, node_view};
 use crate::problem::{Answer, invalid, problem};
-use crate::runs::{REASON_CHARS, said};
-use crate::{Ctx, bundles, check};
+use crate::{bundles, check};
 
 /// `POST /api/v1/nodes/NODE/runs`.
 pub(crate) async fn begin(
@@ -23,11 +24,11 @@ pub(crate) async fn begin(
     Key(text): Key,
     Body(asked): Body<RunRequest>,
 ) -> Answer<(StatusCode, Json<RunPlan>)> {
-    let (actor, reason) = said(&asked.actor, &asked.reason)?;
+    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
     if asked.kind == RunKind::Onboard {
         return Err(invalid("kind", "a node is onboarded with POST /api/v1/nodes").into());
     }
-    let id = find(&ctx, &text).await?;
+    let id = find_node(&ctx, &text).await?;
     let row = steps::kind(asked.kind);
     let listed = ctx.store.listed_node(id).await?;
     refuse(&listed, row)?;
@@ -108,7 +109,7 @@ fn plan(
     profile: &ProfileSpec,
     machine: Option<&MachineView>,
 ) -> RunPlan {
-    let seen = view(listed.clone(), Vec::new(), ctx.now());
+    let seen = node_view(listed.clone(), Vec::new(), ctx.now());
     let handoff = profile.release_mode == ReleaseMode::Handoff;
     let planned = |step: &Step| {
         let calls = if handoff { &[] } else { steps::effects(*step) };

@@ -48,13 +48,13 @@ impl TaskHub {
     }
 
     /// Registers a poll of `node`.
-    pub(crate) fn join(self: &Arc<Self>, node: NodeId) -> Seat {
+    pub(crate) fn join(self: &Arc<Self>, node: NodeId) -> PollPermit {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = waiting
             .entry(node)
             .or_insert_with(|| Entry { polls: 0, notify: Arc::new(Notify::new()) });
         entry.polls += 1;
-        Seat { hub: Arc::clone(self), node, notify: Arc::clone(&entry.notify) }
+        PollPermit { hub: Arc::clone(self), node, notify: Arc::clone(&entry.notify) }
     }
 
     fn wake(&self, node: NodeId) {
@@ -104,14 +104,14 @@ async fn look(store: Store, clock: Arc<dyn Clock>, hub: Weak<TaskHub>) {
 }
 
 /// The place of one poll; left when dropped, also when the agent hangs up.
-pub(crate) struct Seat {
+pub(crate) struct PollPermit {
     hub: Arc<TaskHub>,
     node: NodeId,
     /// Take `notified()` before looking for tasks, so that none slips in between.
     pub(crate) notify: Arc<Notify>,
 }
 
-impl Drop for Seat {
+impl Drop for PollPermit {
     fn drop(&mut self) {
         let mut waiting = self.hub.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = waiting.get_mut(&self.node) {
@@ -173,8 +173,8 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(NOW));
         let hub = Arc::new(TaskHub::default());
         let looking = tokio::spawn(look(here.clone(), clock, Arc::downgrade(&hub)));
-        let seat = hub.join(node);
-        let notify = Arc::clone(&seat.notify);
+        let permit = hub.join(node);
+        let notify = Arc::clone(&permit.notify);
         let signal = notify.notified();
         tokio::pin!(signal);
         signal.as_mut().enable();
@@ -187,7 +187,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(20), signal).await.unwrap();
         assert_eq!(here.pending_tasks(NOW, node).await.unwrap().len(), 1);
         assert!(here.nodes_with_waiting_tasks(NOW).await.unwrap().is_empty(), "it was fetched");
-        drop(seat);
+        drop(permit);
         drop(hub);
         looking.await.unwrap();
     }

@@ -1,0 +1,110 @@
+//! Nodes by what people call them, and as answers show them.
+
+use gpuaas_core::{pace, steps};
+use gpuaas_store::{ListedNode, RunBrief};
+use gpuaas_types::api::{MaasView, Mark, NodeView, RunSummary, TimelineEvent};
+use gpuaas_types::machine::maas_status;
+use gpuaas_types::{NodeId, NodeState, Timestamp};
+
+use crate::check;
+use crate::ctx::Ctx;
+use crate::problem::{Answer, problem};
+
+/// Whether the node counts as GPUaaS' own: not retired, detached or deleted.
+pub(crate) fn is_live(state: NodeState) -> bool {
+    !matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted)
+}
+
+/// The one node that answers to `text`. Nodes that left service count only where no other does,
+/// and then the newest.
+pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> Answer<NodeId> {
+    let normal = check::mac("node", text).unwrap_or_else(|_| text.trim().to_ascii_lowercase());
+    let found = ctx.store.find_nodes(&normal).await?;
+    let first = found.first().ok_or_else(|| {
+        problem("node_not_found").with_detail(format!("nothing answers to {text:?}"))
+    })?;
+    let live: Vec<_> = found.iter().filter(|node| is_live(node.state)).collect();
+    if live.len() > 1 {
+        let names: Vec<String> =
+            live.iter().map(|node| format!("{} ({})", node.id, node.hostname)).collect();
+        let detail = format!("{text:?} names {}", names.join(", "));
+        return Err(problem("node_ambiguous").with_detail(detail).into());
+    }
+    Ok(first.id)
+}
+
+/// A node as answers show it.
+pub(crate) fn node_view(
+    listed: ListedNode,
+    timeline: Vec<TimelineEvent>,
+    now: Timestamp,
+) -> NodeView {
+    let ListedNode { node, site, profile, batch, run, maas_status, maas_status_at } = listed;
+    let open = run.as_ref().filter(|run| run.status.is_open());
+    let wait = open.and_then(|run| run.wait.clone());
+    let park = open.and_then(|run| run.park.clone());
+    let mark = open.and_then(|run| mark(run, now));
+    let waiting_for = open.map(|run| match (&park, &wait) {
+        (Some(park), _) => park.text.clone(),
+        (None, Some(wait)) => wait.text.clone(),
+        (None, None) => format!("the control plane, at step {}", run.step),
+    });
+    let turn = || batch.map(|name| format!("its turn in batch {name}"));
+    let unbegun = run.is_none() && node.state == NodeState::Registered;
+    let waiting_for = waiting_for.or_else(|| if unbegun { turn() } else { None });
+    NodeView {
+        id: node.id,
+        hostname: node.hostname,
+        site,
+        profile,
+        state: node.state,
+        run: run.as_ref().map(|run| RunSummary {
+            id: run.id,
+            kind: run.kind,
+            step: run.step,
+            status: run.status,
+        }),
+        waiting_for,
+        wait,
+        park,
+        mark,
+        drift: Vec::new(),
+        gates: Vec::new(),
+        maas: MaasView {
+            system_id: node.system_id,
+            status_name: maas_status.map(|number| maas_status::label(number).to_owned()),
+            observed_seconds_ago: maas_status_at.map(|at| now.seconds_since(at).max(0.0)),
+        },
+        heartbeat_at: node.heartbeat_at,
+        revision: node.revision,
+        created_at: node.created_at,
+        updated_at: node.updated_at,
+        timeline,
+    }
+}
+
+/// How late an open run is; none where it is not, or not open.
+pub(crate) fn mark(run: &RunBrief, now: Timestamp) -> Option<Mark> {
+    if !run.status.is_open() {
+        return None;
+    }
+    if run.park.is_some() {
+        return Some(Mark::Parked);
+    }
+    let row = steps::row(run.step);
+    let limit = |seconds: u32| run.step_since.plus_seconds(f64::from(seconds));
+    match &run.wait {
+        // Where a wait names no end, such as that for a place in a batch, nothing of this run is
+        // late.
+        Some(wait) => {
+            // Patience counts from an operator's word to go on, and so does the deadline.
+            let patient_since = |end: Timestamp| end.plus_seconds(-f64::from(row.deadline_seconds));
+            let since = wait.deadline.map_or(wait.since, patient_since).max(wait.since);
+            pace::mark(since, wait.expected_by?, wait.deadline, now)
+        }
+        None => {
+            let expected_by = limit(row.expected_seconds);
+            pace::mark(run.step_since, expected_by, Some(limit(row.deadline_seconds)), now)
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The layer around every route that writes rejected credentials to the audit and, where the
+//! credential belongs to a node, to the node's history. [`crate::rejection_audit`] bounds how many.
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+use gpuaas_identity::{Peer, PeerCertificate};
+use gpuaas_store::{NewAudit, sha256};
+use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::{NodeId, Problem};
+use serde_json::json;
+
+use crate::auth;
+use crate::ctx::Ctx;
+
+/// Whether a code says that a credential was refused.
+fn is_rejection(code: &str) -> bool {
+    code.starts_with("token_") || code.starts_with("certificate_") || code == "run_over"
+}
+
+/// What is known of a client before its credential is checked: its address, and what it shows.
+struct UnknownClient {
+    address: Option<String>,
+    certificate: Option<std::sync::Arc<PeerCertificate>>,
+    token: Option<[u8; 32]>,
+    method: Method,
+    path: String,
+}
+
+impl UnknownClient {
+    fn of(request: &Request) -> Self {
+        let peer = request.extensions().get::<ConnectInfo<Peer>>();
+        Self {
+            address: peer.map(|ConnectInfo(peer)| peer.address.ip().to_string()),
+            certificate: peer.and_then(|ConnectInfo(peer)| peer.certificate.clone()),
+            token: token(request.headers()),
+            method: request.method().clone(),
+            path: request.uri().path().chars().take(200).collect(),
+        }
+    }
+
+    fn key(&self, code: &str) -> String {
+        let certificate = self.certificate.as_ref().map(|shown| shown.fingerprint);
+        format!("{code} {:?} {certificate:?} {:?}", self.address, self.token)
+    }
+}
+
+fn token(headers: &HeaderMap) -> Option<[u8; 32]> {
+    auth::bearer(headers).ok().map(sha256)
+}
+
+/// Runs the request, and records the rejection where its answer is one.
+pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) -> Response {
+    let client = UnknownClient::of(&request);
+    let response = next.run(request).await;
+    if let Some(problem) = response.extensions().get::<Problem>()
+        && is_rejection(&problem.code)
+    {
+        record(&ctx, &client, problem).await;
+    }
+    response
+}
+
+async fn record(ctx: &Ctx, client: &UnknownClient, problem: &Problem) {
+    let Problem { code, detail, .. } = problem;
+    let now = ctx.now();
+    if !ctx.rejection_audit().should_record(client.key(code), now) {
+        return tracing::debug!(code, detail, "refused again");
+    }
+    let node_id = node_of(ctx, client).await;
+    let (address, shown) = (client.address.clone(), client.certificate.as_deref());
+    let entry = NewAudit {
+        actor: address.clone().unwrap_or_else(|| "unknown".to_owned()),
+        action: "credential.refused".to_owned(),
+        subject: node_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string()),
+        detail: json!({
+            "code": code, "detail": detail, "method": client.method.as_str(),
+            "path": client.path, "serial": shown.map(|shown| &shown.serial),
+        }),
+    };
+    if let Err(error) = ctx.store.audit(now, entry).await {
+        tracing::error!(%error, code, "a refusal was not written down");
+    }
+    let Some(node_id) = node_id else { return };
+    let from = address.map(|address| format!(" from {address}")).unwrap_or_default();
+    let line = TimelineEvent {
+        at: now,
+        run_id: None,
+        step: None,
+        source: Source::ControlPlane,
+        code: "credential_refused".to_owned(),
+        text: format!("a credential of this node was refused{from}: {code}: {detail}"),
+    };
+    if let Err(error) = ctx.store.add_history(node_id, vec![line]).await {
+        tracing::error!(%error, code, "a refusal is missing in the node's history");
+    }
+}
+
+/// The node whose credential it is: of a certificate that was issued here, or of a token that was
+/// made here. What a client merely claims is not taken.
+async fn node_of(ctx: &Ctx, client: &UnknownClient) -> Option<NodeId> {
+    if let Some(shown) = &client.certificate {
+        return Some(ctx.store.certificate(shown.fingerprint).await.ok()??.node_id);
+    }
+    ctx.store.token_owner(client.token?).await.ok()?
+}

@@ -1,0 +1,156 @@
+//! All routes, and which credential opens them.
+
+use std::time::Duration;
+
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post, put};
+use axum::{Json, Router, middleware};
+use gpuaas_types::health::{Health, Version};
+
+use crate::ctx::{ApiState, Ctx, NodeAccess};
+use crate::problem::{Answer, Refusal, problem};
+use crate::{
+    agent, auth, batches, bootstrap, bundles, certificates, drift, explain, guard, nodes,
+    offboarding, profiles, rejections, roce, runs, secrets, sites, stuck, task_keys, tasks,
+    telemetry,
+};
+
+/// Largest body of an admin request, an enrollment or a callback, in bytes.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+/// Largest body of a task result, in bytes.
+pub const MAX_RESULT_BYTES: usize = 4 << 20;
+/// Largest body of a published bundle, in bytes: 16 MiB in base64, and a signature.
+pub const MAX_BUNDLE_BODY_BYTES: usize = 22 << 20;
+
+/// Longer than the probe of a MAAS region.
+const ADMIN_LIMIT: Duration = Duration::from_secs(60);
+/// Longer than a poll.
+const AGENT_LIMIT: Duration = Duration::from_secs(45);
+
+/// The routers of the two listeners: what operators reach, and what nodes reach.
+#[derive(Debug, Clone)]
+pub struct Routers {
+    /// For operators. In a control plane for stand-ins, for them as well.
+    pub operators: Router,
+    /// For nodes, behind a listener that asks for certificates and says who the
+    /// [`Peer`](gpuaas_identity::Peer) is.
+    pub nodes: Option<Router>,
+}
+
+/// All routes. Call it inside a tokio runtime: it starts the listener that wakes task polls.
+pub fn routers(state: ApiState) -> Routers {
+    let ctx = Ctx::start(state);
+    let finished = |router: Router<Ctx>| {
+        router
+            .fallback(not_found)
+            .method_not_allowed_fallback(method_not_allowed)
+            .layer(middleware::from_fn_with_state(ctx.clone(), rejections::audit))
+            .with_state(ctx.clone())
+    };
+    if matches!(ctx.nodes, NodeAccess::Certificates(_)) {
+        Routers { operators: finished(admin(&ctx)), nodes: Some(finished(node_side())) }
+    } else {
+        Routers { operators: finished(admin(&ctx).merge(node_side())), nodes: None }
+    }
+}
+
+fn admin(ctx: &Ctx) -> Router<Ctx> {
+    let open =
+        Router::new().route("/api/v1/health", get(health)).route("/api/v1/version", get(version));
+    let publish = post(bundles::publish).layer(DefaultBodyLimit::max(MAX_BUNDLE_BODY_BYTES));
+    Router::new()
+        .route("/api/v1/bundles", publish.get(bundles::list))
+        .route("/api/v1/bundles/{bundle}", get(bundles::show))
+        .route("/api/v1/bundles/{bundle}/archive", get(bundles::archive))
+        .route("/api/v1/bundles/{bundle}/approve", post(bundles::approve))
+        .route("/api/v1/bundles/{bundle}/withdraw", post(bundles::withdraw))
+        .route("/api/v1/bundle-keys", post(bundles::trust).get(bundles::keys))
+        .route("/api/v1/sites", post(sites::create).get(sites::list))
+        .route("/api/v1/sites/{name}", get(sites::show).patch(sites::change))
+        .route("/api/v1/sites/{name}/secrets", get(secrets::list_of_site))
+        .route(
+            "/api/v1/sites/{name}/secrets/{bundle}/{input}",
+            put(secrets::set_of_site).delete(secrets::delete_of_site),
+        )
+        .route("/api/v1/profiles/{name}/secrets", get(secrets::list_of_profile))
+        .route(
+            "/api/v1/profiles/{name}/secrets/{bundle}/{input}",
+            put(secrets::set_of_profile).delete(secrets::delete_of_profile),
+        )
+        .route("/api/v1/profiles", post(profiles::create).get(profiles::list))
+        .route("/api/v1/profiles/{name}", get(profiles::show).patch(profiles::change))
+        .route("/api/v1/profile-presets", get(profiles::presets))
+        .route("/api/v1/roce-assignments", post(roce::create).get(roce::list))
+        .route("/api/v1/nodes", post(nodes::onboard).get(nodes::list))
+        .route("/api/v1/drift", get(drift::list))
+        .route("/api/v1/nodes/stuck", get(stuck::list))
+        .route("/api/v1/nodes/{node}", get(nodes::show))
+        .route("/api/v1/nodes/{node}/explain", get(explain::explain))
+        .route("/api/v1/nodes/{node}/certificates", get(certificates::list))
+        .route("/api/v1/nodes/{node}/revoke-certificate", post(certificates::revoke))
+        .route("/api/v1/nodes/{node}/telemetry", get(telemetry::show))
+        .route("/api/v1/nodes/{node}/telemetry/", get(telemetry::read))
+        .route("/api/v1/nodes/{node}/telemetry/{*path}", get(telemetry::read))
+        .route("/api/v1/runs/{run}", get(runs::show))
+        .route("/api/v1/nodes/{node}/runs", post(offboarding::begin))
+        .route("/api/v1/nodes/{node}/tasks", post(tasks::give).get(tasks::list))
+        .route("/api/v1/tasks/{task}", get(tasks::show))
+        .route("/api/v1/runs/{run}/resume", post(runs::resume))
+        .route("/api/v1/runs/{run}/retry", post(runs::retry))
+        .route("/api/v1/runs/{run}/cancel", post(runs::cancel))
+        .route("/api/v1/runs/{run}/skip-check", post(runs::skip_check))
+        .route("/api/v1/task-keys", post(task_keys::stage).get(task_keys::list))
+        .route("/api/v1/task-keys/activate", post(task_keys::activate))
+        .route("/api/v1/task-keys/retire", post(task_keys::retire))
+        .route("/api/v1/batches", post(batches::create).get(batches::list))
+        .route("/api/v1/batches/{batch}", get(batches::show))
+        .route("/api/v1/batches/{batch}/stop", post(batches::stop))
+        .route("/api/v1/batches/{batch}/resume", post(batches::resume))
+        .route_layer(middleware::from_fn_with_state(ctx.clone(), auth::require_admin))
+        .merge(open)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(ADMIN_LIMIT, guard::guard))
+}
+
+fn node_side() -> Router<Ctx> {
+    let result = post(agent::task_result).layer(DefaultBodyLimit::max(MAX_RESULT_BYTES));
+    Router::new()
+        .route("/bootstrap/v1/health", get(alive))
+        .route("/bootstrap/v1/artifacts/sha256/{digest}", get(bootstrap::artifact))
+        .route("/bootstrap/v1/runs/{run}/progress", post(bootstrap::progress))
+        .route("/bootstrap/v1/runs/{run}/phases", post(bootstrap::phase))
+        .route("/agent/v1/enroll", post(agent::enroll))
+        .route("/agent/v1/heartbeat", post(agent::heartbeat))
+        .route("/agent/v1/tasks", get(agent::tasks))
+        .route("/agent/v1/gates", post(agent::gates))
+        .route("/agent/v1/certificate", post(certificates::renew))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .route("/agent/v1/tasks/{task}/result", result)
+        .layer(middleware::from_fn_with_state(AGENT_LIMIT, guard::guard))
+}
+
+async fn alive() -> Json<Health> {
+    Json(Health { status: "ok".to_owned() })
+}
+
+async fn health(axum::extract::State(ctx): axum::extract::State<Ctx>) -> Answer<Json<Health>> {
+    ctx.store.next_due().await?;
+    Ok(alive().await)
+}
+
+async fn version(axum::extract::State(ctx): axum::extract::State<Ctx>) -> Json<Version> {
+    Json(Version {
+        version: ctx.settings.version.clone(),
+        database: ctx.store.engine().to_owned(),
+        now: ctx.now(),
+    })
+}
+
+async fn not_found(uri: axum::http::Uri) -> Refusal {
+    problem("not_found").with_detail(format!("there is nothing at {}", uri.path())).into()
+}
+
+async fn method_not_allowed(method: axum::http::Method, uri: axum::http::Uri) -> Refusal {
+    let detail = format!("{} does not take {method}", uri.path());
+    problem("method_not_allowed").with_detail(detail).into()
+}

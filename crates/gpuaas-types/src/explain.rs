@@ -1,0 +1,56 @@
+//! Answer of `gpuaas explain`: why a node is not further, who has to act, and what to do next.
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::{ExpectedFrom, MaasView, Mark, Owner, RunSummary};
+use crate::{NodeId, NodeState, Step, Timestamp};
+
+/// The node that is explained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedNode {
+    /// Identifier.
+    pub id: NodeId,
+    /// Short hostname.
+    pub hostname: String,
+    /// Site name.
+    pub site: String,
+    /// GPUaaS' own view.
+    pub state: NodeState,
+}
+
+/// Answer of `GET /api/v1/nodes/NODE/explain`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The node.
+    pub node: ExplainedNode,
+    /// The open run, or the latest one.
+    pub run: Option<RunSummary>,
+    /// Where the open run is.
+    pub step: Option<Step>,
+    /// What it waits for, one sentence; none: for nothing.
+    pub waiting_for: Option<String>,
+    /// Stable code of the wait or of the reason that it stopped.
+    pub code: Option<String>,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// When it should have happened.
+    pub expected_by: Option<Timestamp>,
+    /// What `expected_by` rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_from: Option<ExpectedFrom>,
+    /// When the run gives up and parks.
+    pub deadline: Option<Timestamp>,
+    /// How late it is; none: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    /// Who has to act; none: nobody, for now.
+    pub owner: Option<Owner>,
+    /// What may be done next.
+    pub next_action: String,
+    /// What was seen and tried.
+    pub evidence: Vec<String>,
+    /// What MAAS says.
+    pub maas: MaasView,
+    /// The same for a person, a sentence per line, each saying whose view it is.
+    pub text: Vec<String>,
+}

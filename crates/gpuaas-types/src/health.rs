@@ -1,0 +1,23 @@
+//! Answers of a control plane about itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
+
+/// Answer of `GET /api/v1/health` and `GET /bootstrap/v1/health`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// `ok`; anything else is a problem body.
+    pub status: String,
+}
+
+/// Answer of `GET /api/v1/version`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Version of the control plane.
+    pub version: String,
+    /// `sqlite` or `postgresql`.
+    pub database: String,
+    /// What the control plane believes the time is.
+    pub now: Timestamp,
+}
