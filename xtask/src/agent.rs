@@ -10,7 +10,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::metadata::{Depth, Workspace};
-use crate::{Outcome, proc};
+use crate::outcome::Outcome;
+use crate::proc;
 
 pub(crate) const HELP: &str = "\
 Build the node agent as nodes get it: one static executable, and print where it is.

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use crate::Outcome;
 use crate::circles;
 use crate::metadata::{Crate, Depth, Workspace};
+use crate::outcome::Outcome;
 
 pub(crate) const HELP: &str = "\
 Print the crate graph of the workspace and check it against the table in xtask/src/graph.rs;
@@ -160,9 +160,8 @@ const RULES: &[Rule] = &[
 pub(crate) fn run() -> Outcome {
     let workspace = Workspace::load(Depth::Resolved)?;
     println!("{}", draw(&workspace));
-    let reports = circles::reports(&workspace)?;
-    println!("\n{}", circles::draw(&reports));
-    let broken = check(&workspace);
+    println!("\n{}", circles::draw(&circles::reports(&workspace)?));
+    let broken = check_all(&workspace)?;
     for line in &broken {
         eprintln!("graph: {line}");
     }
@@ -170,7 +169,7 @@ pub(crate) fn run() -> Outcome {
 }
 
 /// The graph as text, crates that know most first.
-pub(crate) fn draw(workspace: &Workspace) -> String {
+fn draw(workspace: &Workspace) -> String {
     let edges = own_edges(workspace);
     let mut order: Vec<&Crate> = workspace.crates.iter().collect();
     order.sort_by_key(|krate| (std::cmp::Reverse(height(&edges, &krate.name)), &krate.name));
@@ -187,8 +186,18 @@ pub(crate) fn draw(workspace: &Workspace) -> String {
     text.trim_end().to_owned()
 }
 
+/// The crate graph and the files within: every edge and every circle that may not be.
+///
+/// # Errors
+/// A sentence that names a source which cannot be read.
+pub(crate) fn check_all(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let mut broken = check(workspace);
+    broken.extend(circles::check(workspace)?);
+    Ok(broken)
+}
+
 /// Every edge that the table forbids, each as a sentence; empty where the graph is right.
-pub(crate) fn check(workspace: &Workspace) -> Vec<String> {
+fn check(workspace: &Workspace) -> Vec<String> {
     let mut broken = Vec::new();
     for krate in &workspace.crates {
         match RULES.iter().find(|rule| rule.name == krate.name) {
@@ -299,10 +308,7 @@ mod tests {
 
     /// Every crate of the table, empty, except for what the test puts into one of them.
     fn workspace(name: &str, dependencies: Vec<Dependency>) -> Workspace {
-        let mut workspace = Workspace::parse(
-            r#"{"workspace_root": "/", "target_directory": "/", "workspace_members": [], "packages": []}"#,
-        )
-        .unwrap();
+        let mut workspace = Workspace::default();
         let mut put = Some(dependencies);
         for rule in RULES {
             let filled = (rule.name == name).then(|| put.take()).flatten();

@@ -4,7 +4,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::metadata::{Depth, Workspace};
-use crate::{Outcome, proc};
+use crate::outcome::Outcome;
+use crate::proc;
 
 /// Builds both executables, then becomes `gpuaas lab`: the agent lies beside it, which is
 /// where the lab looks for the one that its simulated hosts start.

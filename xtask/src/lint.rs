@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use crate::metadata::{Depth, Workspace};
-use crate::{Outcome, decisions, graph, house, proc};
+use crate::outcome::Outcome;
+use crate::{decisions, graph, proc, source_lints, words};
 
 pub(crate) const HELP: &str = "\
 Check the sources. All parts run, also after one has failed.
@@ -11,17 +12,25 @@ Check the sources. All parts run, also after one has failed.
 Usage: cargo xtask lint [PART]...
 
 Parts:
-  house    length of files, silenced lints, loose ends, leaked paths, licences, the
-           dependency page; exceptions in xtask/ratchet.txt, which may only shrink
-  graph    the crate graph against its table
+  sources  length of files, silenced lints, loose ends, leaked paths, licences, the
+           dependency page
+  words    names that the field has a better word for, doc comments of one word, a public
+           type's name in two crates, citations of headings that do not exist
+  graph    the crate graph against its table, and no circles between files or modules
+  deny     licences, bans and sources of outside crates (deny.toml), where cargo-deny is
+           installed
   fmt      cargo fmt, checking only
-  clippy   cargo clippy over everything, warnings are errors";
+  clippy   cargo clippy over everything, warnings are errors
+
+Exceptions to sources and words are in xtask/ratchet.txt, which may only shrink.";
 
 type Part = fn(&Workspace) -> Result<Vec<String>, String>;
 
-const PARTS: [(&str, Part); 4] = [
-    ("house", house_and_decisions),
-    ("graph", |workspace| Ok(graph::check(workspace))),
+const PARTS: [(&str, Part); 6] = [
+    ("sources", sources_and_decisions),
+    ("words", words::check),
+    ("graph", graph::check_all),
+    ("deny", deny),
     ("fmt", fmt),
     ("clippy", clippy),
 ];
@@ -49,10 +58,24 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     Ok(code)
 }
 
-fn house_and_decisions(workspace: &Workspace) -> Result<Vec<String>, String> {
-    let mut broken = house::check(workspace)?;
+fn sources_and_decisions(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let mut broken = source_lints::check(workspace)?;
     broken.extend(decisions::check(workspace)?);
     Ok(broken)
+}
+
+/// Licences, bans and sources need no network; advisories want a database that is not kept here.
+fn deny(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let mut cargo = proc::cargo();
+    if !proc::works(cargo.args(["deny", "--version"])) {
+        eprintln!("note: deny is skipped: cargo install cargo-deny");
+        return Ok(Vec::new());
+    }
+    let args =
+        ["deny", "--offline", "--log-level", "error", "check", "licenses", "bans", "sources"];
+    let status = proc::status(proc::cargo().args(args).current_dir(&workspace.root))?;
+    let advice = "see above; what is admitted is in deny.toml";
+    Ok(if status.success() { Vec::new() } else { vec![advice.to_owned()] })
 }
 
 fn fmt(workspace: &Workspace) -> Result<Vec<String>, String> {

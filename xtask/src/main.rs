@@ -12,20 +12,25 @@ mod agent;
 mod circles;
 mod decisions;
 mod graph;
-mod house;
 mod imports;
 mod lab;
 mod lint;
 mod making;
 mod metadata;
+mod outcome;
 mod postgres;
 mod proc;
+mod ratchet;
 mod real_host;
 mod setup;
+mod source_lints;
 mod suite;
 mod vm;
+mod words;
 
 use std::process::ExitCode;
+
+use crate::outcome::Outcome;
 
 const HELP: &str = "\
 Developer commands of GPUaaS.
@@ -36,16 +41,14 @@ Commands:
   lab [ARGS]    Build the two executables in release and run `gpuaas lab ARGS`
   test [ARGS]   Set up what the tests need, then run the whole suite;
                 ARGS go to cargo-nextest (or to cargo test where it is missing)
-  lint [PART]   Check the sources; parts: house, graph, fmt, clippy (default: all)
+  lint [PART]   Check the sources; parts: sources, words, graph, deny, fmt,
+                clippy (default: all)
   agent         Build the node agent as nodes get it: one static executable
   real-host     Boot a real host in namespaces of its own, and run the bundles on it
   vm            Boot a machine of software, and run the slice host's units and the agent on it
   graph         Print the crate graph and check it against the rules
 
 `cargo xtask COMMAND --help` says more. Exit code 0 means that everything asked for passed.";
-
-/// What a command of this program ends with: an exit code, or a sentence that says what to do.
-type Outcome = Result<ExitCode, String>;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -14,7 +14,7 @@ pub(crate) struct Making {
 impl Making {
     /// Begins where this machine can; its tests skip where there is none.
     pub(crate) fn begin(what: &'static str, tools: &[Tool], mut make: Command) -> Self {
-        if !setup::is_root() {
+        if !proc::is_root() {
             return Self { what, child: None };
         }
         let begun = setup::have(tools).and_then(|()| {

@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::{proc, setup};
+use crate::proc;
 
 const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
@@ -193,7 +193,7 @@ struct Account {
 
 impl Account {
     fn current() -> Result<Option<Self>, String> {
-        if !setup::is_root() {
+        if !proc::is_root() {
             return Ok(None);
         }
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();

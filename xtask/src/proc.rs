@@ -1,6 +1,8 @@
 //! Starting other programs, and the little that is read from the environment.
 
 use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -77,6 +79,11 @@ pub(crate) fn tail(text: &str, count: usize) -> String {
 fn unstartable(command: &Command, error: &std::io::Error) -> String {
     let program = command.get_program().to_string_lossy();
     format!("cannot start {program}: {error}")
+}
+
+/// True for root, who may install packages and may not run a PostgreSQL server.
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 #[cfg(test)]

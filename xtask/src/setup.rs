@@ -4,7 +4,7 @@
 //! nobody notices, so each absent tool ends in one line that says so, whatever the reason.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -87,7 +87,7 @@ pub(crate) const REAL_HOST: &[Tool] = &[
 /// What is missing afterwards, and how to get it.
 pub(crate) fn have(tools: &[Tool]) -> Result<(), String> {
     let missing: Vec<&Tool> = tools.iter().filter(|tool| !(tool.present)()).collect();
-    if !missing.is_empty() && proc::find("apt-get").is_some() && is_root() {
+    if !missing.is_empty() && proc::find("apt-get").is_some() && proc::is_root() {
         Apt::default().install(&missing);
     }
     let absent: Vec<&Tool> = missing.into_iter().filter(|tool| !(tool.present)()).collect();
@@ -104,11 +104,6 @@ pub(crate) fn have(tools: &[Tool]) -> Result<(), String> {
     ))
 }
 
-/// True for root, who may install packages and may not run a PostgreSQL server.
-pub(crate) fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
-}
-
 /// Installs what is missing, as far as this user and this machine allow, and prints a note for
 /// each tool that is still missing afterwards.
 pub(crate) fn ensure() {
@@ -116,7 +111,7 @@ pub(crate) fn ensure() {
     if missing.is_empty() {
         return;
     }
-    if proc::find("apt-get").is_some() && is_root() {
+    if proc::find("apt-get").is_some() && proc::is_root() {
         Apt::default().install(&missing);
     }
     let absent: Vec<&Tool> = missing.into_iter().filter(|t| !(t.present)()).collect();

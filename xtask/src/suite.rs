@@ -5,7 +5,8 @@ use std::process::{Command, ExitCode};
 
 use crate::making::Making;
 use crate::metadata::{Depth, Workspace};
-use crate::{Outcome, postgres, proc, real_host, setup, vm};
+use crate::outcome::Outcome;
+use crate::{postgres, proc, real_host, setup, vm};
 
 pub(crate) const HELP: &str = "\
 Set up what the tests need, then run the whole suite.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::metadata::{Depth, Workspace};
-use crate::{Outcome, agent, proc, setup};
+use crate::outcome::Outcome;
+use crate::{agent, proc, setup};
 
 pub(crate) const HELP: &str = "\
 Boot a machine of software, and run the slice host's units and the agent on it.
