@@ -1,4 +1,4 @@
-//! From an answer or a transport failure to an [`Error`] (docs/maas.md#authentication,
+//! Turns an answer or a transport failure into an [`Error`] (docs/maas.md#authentication,
 //! docs/maas.md#refusals).
 
 use std::collections::BTreeMap;
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::error::{AuthCause, Error, MAX_TEXT_CHARS, Refusal, UnknownCause};
-use crate::time::parse_http_like;
+use crate::time::parse_maas_time;
 use crate::transport::{Response, TransportError};
 
-/// What the classification must know of the request.
-pub(crate) struct Asked<'a> {
-    /// A mutation's 500 leaves its outcome open.
+/// What the classification has to know of the request.
+pub(crate) struct RequestContext<'a> {
+    /// True for a request that may change something: its 500 leaves the outcome unknown.
     pub(crate) mutation: bool,
     /// The timestamp that was signed, in seconds since 1970.
     pub(crate) timestamp: i64,
@@ -19,37 +19,39 @@ pub(crate) struct Asked<'a> {
     pub(crate) secrets: &'a [&'a str],
 }
 
-/// Sorts an answer that is not 2xx.
-pub(crate) fn answer(response: &Response, asked: &Asked<'_>) -> Error {
+/// Classifies an answer that is not 2xx.
+pub(crate) fn from_response(response: &Response, context: &RequestContext<'_>) -> Error {
     let status = response.status;
-    let text = || shown(response, asked);
+    let text = || masked_body(response, context);
     let refused = |kind: Refusal, text: String| Error::Refused { status, kind, text };
     match status {
-        400 => bad_request(response, asked),
-        401 => unauthorized(response, asked),
-        403 => refused(Refusal::Forbidden, or(text(), "not permitted, or the machine is locked")),
+        400 => bad_request(response, context),
+        401 => unauthorized(response, context),
+        403 => {
+            refused(Refusal::Forbidden, text_or(text(), "not permitted, or the machine is locked"))
+        }
         404 => {
             let text = text();
-            refused(not_found(response, &text), or(text, "not found"))
+            refused(not_found(response, &text), text_or(text, "not found"))
         }
-        405 => refused(Refusal::MethodNotAllowed, or(text(), "method not allowed")),
+        405 => refused(Refusal::MethodNotAllowed, text_or(text(), "method not allowed")),
         409 if media_type(response) == "text/html" => refused(
             Refusal::DatabaseConflict,
             "conflict in MAAS's database, also shown for a duplicate BMC".to_owned(),
         ),
-        409 => refused(Refusal::StateConflict, or(text(), "conflicting state")),
+        409 => refused(Refusal::StateConflict, text_or(text(), "conflicting state")),
         502 | 504 => unknown(
             UnknownCause::Gateway,
-            or(shown(response, asked), "no answer behind the gateway"),
+            text_or(masked_body(response, context), "no answer behind the gateway"),
         ),
         503 => Error::Unavailable {
             sent: true,
             retry_after: response.retry_after,
-            text: or(shown(response, asked), "service unavailable"),
+            text: text_or(masked_body(response, context), "service unavailable"),
         },
         500.. => {
-            let text = or(shown(response, asked), "internal error");
-            if asked.mutation {
+            let text = text_or(masked_body(response, context), "internal error");
+            if context.mutation {
                 unknown(UnknownCause::ServerError, text)
             } else {
                 Error::ServerError { status, text }
@@ -58,12 +60,12 @@ pub(crate) fn answer(response: &Response, asked: &Asked<'_>) -> Error {
         300..=399 => {
             refused(Refusal::Other, "redirected; is the URL right (https, path)?".to_owned())
         }
-        _ => refused(Refusal::Other, or(shown(response, asked), "refused")),
+        _ => refused(Refusal::Other, text_or(masked_body(response, context), "refused")),
     }
 }
 
-/// Sorts a request without an answer.
-pub(crate) fn failure(error: &TransportError) -> Error {
+/// Classifies a request that got no answer.
+pub(crate) fn from_transport_error(error: &TransportError) -> Error {
     let text = error.to_string();
     match error {
         TransportError::Connect(_) => Error::Unavailable { sent: false, retry_after: None, text },
@@ -78,18 +80,18 @@ fn unknown(cause: UnknownCause, text: String) -> Error {
 }
 
 /// Form errors are an object of lists of texts; other values are kept as they read in JSON.
-fn bad_request(response: &Response, asked: &Asked<'_>) -> Error {
+fn bad_request(response: &Response, context: &RequestContext<'_>) -> Error {
     let parsed: Option<BTreeMap<String, Value>> = match media_type(response) {
         "application/json" => serde_json::from_slice(&response.body).ok(),
         _ => None,
     };
     let Some(parsed) = parsed else {
-        let text = or(shown(response, asked), "bad request");
+        let text = text_or(masked_body(response, context), "bad request");
         return Error::Refused { status: 400, kind: Refusal::BadRequest, text };
     };
     let clean = |value: Value| match value {
-        Value::String(text) => cut(&mask(text, asked.secrets)),
-        other => cut(&mask(other.to_string(), asked.secrets)),
+        Value::String(text) => truncate(&mask(text, context.secrets)),
+        other => truncate(&mask(other.to_string(), context.secrets)),
     };
     let fields: BTreeMap<String, Vec<String>> = parsed
         .into_iter()
@@ -105,13 +107,13 @@ fn bad_request(response: &Response, asked: &Asked<'_>) -> Error {
             _ => format!("{field}: {}", messages.join(" ")),
         })
         .collect();
-    let text = cut(&sentences.join("; "));
+    let text = truncate(&sentences.join("; "));
     Error::Refused { status: 400, kind: Refusal::Validation { fields }, text }
 }
 
-/// Only our own words leave this function: the body can hold the token secret
+/// Answers in this client's words only: the body can hold the token secret
 /// (docs/maas.md#authentication).
-fn unauthorized(response: &Response, asked: &Asked<'_>) -> Error {
+fn unauthorized(response: &Response, context: &RequestContext<'_>) -> Error {
     let body = String::from_utf8_lossy(&response.body);
     let cause = if body.contains("Invalid API key") || body.contains("Invalid consumer") {
         AuthCause::InvalidKey
@@ -120,7 +122,7 @@ fn unauthorized(response: &Response, asked: &Asked<'_>) -> Error {
     } else if body.contains("Invalid signature") {
         AuthCause::BadSignature
     } else if body.contains("Expired timestamp") {
-        AuthCause::ClockSkew { seconds_behind: seconds_behind(&body, response, asked.timestamp) }
+        AuthCause::ClockSkew { seconds_behind: seconds_behind(&body, response, context.timestamp) }
     } else if body.contains("Nonce already used") {
         AuthCause::NonceReplay
     } else if body.trim() == "Forbidden" || body.trim().is_empty() {
@@ -158,7 +160,7 @@ fn seconds_behind(body: &str, response: &Response, signed: i64) -> Option<i64> {
     };
     match (number("given "), number("now ")) {
         (Some(given), Some(now)) => Some(now - given),
-        _ => response.date.as_deref().and_then(parse_http_like).map(|now| now - signed),
+        _ => response.date.as_deref().and_then(parse_maas_time).map(|now| now - signed),
     }
 }
 
@@ -178,17 +180,18 @@ pub(crate) fn media_type(response: &Response) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-fn or(text: String, fallback: &str) -> String {
+fn text_or(text: String, fallback: &str) -> String {
     if text.is_empty() { fallback.to_owned() } else { text }
 }
 
-/// The body as a sentence; nothing of an HTML page, which says no more than the status does.
-fn shown(response: &Response, asked: &Asked<'_>) -> String {
+/// The body as text with secrets masked. Empty for an HTML page, which tells no more than the
+/// status.
+fn masked_body(response: &Response, context: &RequestContext<'_>) -> String {
     if media_type(response) == "text/html" {
         return String::new();
     }
     let text = String::from_utf8_lossy(&response.body).trim().to_owned();
-    cut(&mask(text, asked.secrets))
+    truncate(&mask(text, context.secrets))
 }
 
 /// Secrets under three characters are left alone: masking them would garble every sentence.
@@ -201,7 +204,8 @@ fn mask(mut text: String, secrets: &[&str]) -> String {
     text
 }
 
-fn cut(text: &str) -> String {
+/// Cuts a text to [`MAX_TEXT_CHARS`] characters.
+fn truncate(text: &str) -> String {
     match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! Every call goes through [`Client::exchange`]: it signs each attempt afresh, repeats a read
 //! once where the connection broke under it (a kept-alive connection that the server was just
-//! closing), never repeats a mutation, counts bytes, and sorts failures.
+//! closing), never repeats a mutation, counts bytes, and classifies failures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-use crate::classify::{self, Asked};
+use crate::classify::{self, RequestContext};
 use crate::config::{Config, Timeouts};
 use crate::encode::{FileForm, Params, escape};
 use crate::error::Error;
@@ -20,7 +20,7 @@ use crate::http::HttpTransport;
 use crate::oauth::{ApiKey, fresh_nonce};
 use crate::transport::{Method, Request, Response, Transport, TransportError};
 
-/// The host's clock: seconds since 1970 UTC, for OAuth timestamps.
+/// The clock that signs requests: seconds since 1970 UTC.
 pub type UnixClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// Calls and bytes of one endpoint since the client was made.
@@ -55,9 +55,9 @@ impl fmt::Debug for Client {
     }
 }
 
-/// How long a call may take: see [`Timeouts`].
+/// Which of the [`Timeouts`] bounds a call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Patience {
+pub(crate) enum TimeoutClass {
     Read,
     Write,
     Power,
@@ -77,32 +77,33 @@ pub(crate) struct Call {
     pub(crate) label: &'static str,
     pub(crate) query: Params,
     pub(crate) body: Body,
-    pub(crate) patience: Patience,
+    pub(crate) timeout_class: TimeoutClass,
     pub(crate) anonymous: bool,
     /// Values to mask in error texts.
     pub(crate) secrets: Vec<String>,
 }
 
 impl Call {
-    fn new(method: Method, path: String, label: &'static str, patience: Patience) -> Self {
+    fn new(method: Method, path: String, label: &'static str, timeout_class: TimeoutClass) -> Self {
         let (query, secrets) = (Params::default(), Vec::new());
-        Self { method, path, label, query, body: Body::None, patience, anonymous: false, secrets }
+        let (body, anonymous) = (Body::None, false);
+        Self { method, path, label, query, body, timeout_class, anonymous, secrets }
     }
 
-    /// A read.
+    /// A GET that reads.
     pub(crate) fn get(path: impl Into<String>, label: &'static str) -> Self {
-        Self::new(Method::Get, path.into(), label, Patience::Read)
+        Self::new(Method::Get, path.into(), label, TimeoutClass::Read)
     }
 
-    /// A creation without op.
+    /// A POST that creates.
     pub(crate) fn post(path: impl Into<String>, label: &'static str, form: Params) -> Self {
         Self {
             body: Body::Form(form),
-            ..Self::new(Method::Post, path.into(), label, Patience::Write)
+            ..Self::new(Method::Post, path.into(), label, TimeoutClass::Write)
         }
     }
 
-    /// A named operation; the op goes into the form, so the body is never empty.
+    /// A POST of a named operation. The op goes into the form, so the body is never empty.
     pub(crate) fn op(path: impl Into<String>, label: &'static str, op: &str, form: Params) -> Self {
         let mut all = Params::default();
         all.add("op", op);
@@ -110,34 +111,46 @@ impl Call {
         Self::post(path, label, all)
     }
 
-    /// An update.
+    /// A PUT that updates.
     pub(crate) fn put(path: impl Into<String>, label: &'static str, form: Params) -> Self {
         Self {
             body: Body::Form(form),
-            ..Self::new(Method::Put, path.into(), label, Patience::Write)
+            ..Self::new(Method::Put, path.into(), label, TimeoutClass::Write)
         }
     }
 
-    /// A deletion.
+    /// A DELETE.
     pub(crate) fn delete(path: impl Into<String>, label: &'static str) -> Self {
-        Self::new(Method::Delete, path.into(), label, Patience::Write)
+        Self::new(Method::Delete, path.into(), label, TimeoutClass::Write)
     }
 
-    /// With a query.
+    /// Sets the query.
     pub(crate) fn query(mut self, query: Params) -> Self {
         self.query = query;
         self
     }
 
-    /// Waits for the BMC (docs/maas.md#unknown-outcomes).
-    pub(crate) fn power(mut self) -> Self {
-        self.patience = Patience::Power;
+    /// Allows for the time of the BMC (docs/maas.md#unknown-outcomes).
+    pub(crate) fn waiting_for_bmc(mut self) -> Self {
+        self.timeout_class = TimeoutClass::Power;
         self
     }
 }
 
 impl Client {
-    /// A client over real HTTP.
+    /// Makes a client over HTTP. Nothing is sent before the first call.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use maas_client::{Client, Config};
+    ///
+    /// let key = "CONSUMER:TOKEN:SECRET".parse()?;
+    /// let client = Client::new(&Config::new("http://127.0.0.1:5240", key), Arc::new(|| 0))?;
+    /// assert!(client.stats().is_empty());
+    /// assert!("CONSUMER:TOKEN".parse::<maas_client::ApiKey>().is_err());
+    /// # Ok::<(), maas_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL or CA that makes no sense; nothing is sent.
@@ -146,7 +159,7 @@ impl Client {
         Self::with_transport(config, transport, now)
     }
 
-    /// A client over any transport; of the URL only the path matters.
+    /// Makes a client over any transport; of the URL only the path matters.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL that makes no sense.
@@ -167,18 +180,29 @@ impl Client {
         self.inner.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sends and parses a JSON answer.
-    pub(crate) async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+    /// Sends a call and parses the JSON of its answer.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] where a 2xx answer has another shape; else see [`Client::exchange`].
+    pub(crate) async fn send_for_json<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
         let label = call.label;
         let response = self.exchange(call).await?;
-        serde_json::from_slice(&response.body).map_err(|error| malformed(label, &response, &error))
+        serde_json::from_slice(&response.body)
+            .map_err(|error| malformed_answer(label, &response, &error))
     }
 
-    /// Sends and ignores the body of the 2xx answer.
-    pub(crate) async fn done(&self, call: Call) -> Result<(), Error> {
+    /// Sends a call and drops the body of its 2xx answer.
+    ///
+    /// # Errors
+    /// As [`Client::exchange`].
+    pub(crate) async fn send(&self, call: Call) -> Result<(), Error> {
         self.exchange(call).await.map(|_| ())
     }
 
+    /// Sends a call, a read up to twice, and answers with the 2xx answer.
+    ///
+    /// # Errors
+    /// [`Error`] by what the caller does next: refused, unavailable, unknown outcome.
     async fn exchange(&self, call: Call) -> Result<Response, Error> {
         let (content_type, body) = match &call.body {
             Body::None => (None, Bytes::new()),
@@ -202,9 +226,9 @@ impl Client {
                 self.signed(&call, &path, content_type.as_deref(), body.clone());
             match self.attempt(&call, request).await {
                 Ok(response) if (200..300).contains(&response.status) => return Ok(response),
-                Ok(response) => return Err(self.sorted(&call, &response, timestamp)),
+                Ok(response) => return Err(self.classify(&call, &response, timestamp)),
                 Err(TransportError::Reset(_)) if tries_left > 0 => {}
-                Err(error) => return Err(classify::failure(&error)),
+                Err(error) => return Err(classify::from_transport_error(&error)),
             }
         }
     }
@@ -230,7 +254,7 @@ impl Client {
 
     async fn attempt(&self, call: &Call, request: Request) -> Result<Response, TransportError> {
         let sent = request.path_and_query.len() + request.body.len();
-        let result = self.inner.transport.send(request, self.timeout(call.patience)).await;
+        let result = self.inner.transport.send(request, self.timeout(call.timeout_class)).await;
         let received = result.as_ref().map_or(0, |response| response.body.len());
         let mut stats = self.inner.stats.lock().unwrap_or_else(PoisonError::into_inner);
         let row = stats.entry(call.label).or_default();
@@ -247,24 +271,25 @@ impl Client {
         result
     }
 
-    fn sorted(&self, call: &Call, response: &Response, timestamp: i64) -> Error {
+    fn classify(&self, call: &Call, response: &Response, timestamp: i64) -> Error {
         let mut secrets: Vec<&str> = call.secrets.iter().map(String::as_str).collect();
         secrets.push(self.inner.key.token_secret());
-        let asked = Asked { mutation: call.method.is_mutation(), timestamp, secrets: &secrets };
-        classify::answer(response, &asked)
+        let context =
+            RequestContext { mutation: call.method.is_mutation(), timestamp, secrets: &secrets };
+        classify::from_response(response, &context)
     }
 
-    fn timeout(&self, patience: Patience) -> Duration {
-        match patience {
-            Patience::Read => self.inner.timeouts.total_read,
-            Patience::Write => self.inner.timeouts.total_write,
-            Patience::Power => self.inner.timeouts.total_power,
+    fn timeout(&self, timeout_class: TimeoutClass) -> Duration {
+        match timeout_class {
+            TimeoutClass::Read => self.inner.timeouts.total_read,
+            TimeoutClass::Write => self.inner.timeouts.total_write,
+            TimeoutClass::Power => self.inner.timeouts.total_power,
         }
     }
 }
 
-/// Says where parsing stopped, never what stood there: the text may hold a password.
-fn malformed(label: &str, response: &Response, error: &serde_json::Error) -> Error {
+/// Names where parsing stopped, never the text there, which may hold a password.
+fn malformed_answer(label: &str, response: &Response, error: &serde_json::Error) -> Error {
     let kind = match error.classify() {
         serde_json::error::Category::Eof => "ends too early",
         serde_json::error::Category::Data => "has another shape than this call's answer",
@@ -283,8 +308,11 @@ fn malformed(label: &str, response: &Response, error: &serde_json::Error) -> Err
     Error::Malformed { status: response.status, text }
 }
 
-/// A path segment from a foreign name.
-pub(crate) fn segment(name: &str) -> Result<String, Error> {
+/// Escapes an id or name for one segment of a path.
+///
+/// # Errors
+/// [`Error::Invalid`] for an empty name and one of dots alone, which would change the path.
+pub(crate) fn path_segment(name: &str) -> Result<String, Error> {
     if name.is_empty() || name.chars().all(|c| c == '.') {
         return Err(Error::invalid("an empty id or name in a MAAS path"));
     }

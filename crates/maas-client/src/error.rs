@@ -1,4 +1,4 @@
-//! Failures, sorted by what the caller does next (docs/maas.md#refusals).
+//! Failures, by what the caller does next (docs/maas.md#refusals).
 //!
 //! | error | next |
 //! |---|---|
@@ -20,7 +20,25 @@ use std::time::Duration;
 /// Longest foreign text kept in an error, in characters.
 pub const MAX_TEXT_CHARS: usize = 600;
 
-/// A failed call.
+/// A failed call, by what the caller does next.
+///
+/// ```
+/// use maas_client::{Error, Refusal, UnknownCause};
+///
+/// let conflict = Error::Refused {
+///     status: 409,
+///     kind: Refusal::StateConflict,
+///     text: "Machine is not locked".to_owned(),
+/// };
+/// assert_eq!(conflict.code(), "maas_state_conflict");
+/// assert!(!conflict.may_have_happened()); // nothing was changed
+///
+/// let lost = Error::UnknownOutcome {
+///     cause: UnknownCause::Gateway,
+///     text: "no answer behind the gateway".to_owned(),
+/// };
+/// assert!(lost.may_have_happened()); // probe before anything else
+/// ```
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// MAAS answered 4xx; nothing was changed.
@@ -28,7 +46,7 @@ pub enum Error {
     Refused {
         /// HTTP status.
         status: u16,
-        /// Why.
+        /// What MAAS objects to.
         kind: Refusal,
         /// MAAS's text, or ours where MAAS gave none or a secret one.
         text: String,
@@ -86,7 +104,7 @@ pub enum Refusal {
     },
     /// 400 with a sentence.
     BadRequest,
-    /// 401.
+    /// 401: MAAS did not accept the credentials.
     Unauthorized {
         /// Which part of the credentials.
         cause: AuthCause,
@@ -99,7 +117,7 @@ pub enum Refusal {
     AddressInUse,
     /// 404: no such path in this MAAS, or the URL is not a MAAS.
     UnknownEndpoint,
-    /// 405.
+    /// 405: the path has no such method.
     MethodNotAllowed,
     /// 409 with a sentence: the object's state forbids it. Read again and decide.
     StateConflict,
@@ -161,7 +179,7 @@ impl Error {
         Self::Invalid { text: text.into() }
     }
 
-    /// A stable word per failure, for machines.
+    /// A stable code for programs, such as `maas_validation`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Refused { kind, .. } => kind.code(),
@@ -203,7 +221,7 @@ impl Error {
         matches!(self, Self::Refused { kind: Refusal::StateConflict, .. })
     }
 
-    /// Messages per form field; empty for other failures.
+    /// Messages per form field; `None` for other failures.
     pub fn fields(&self) -> Option<&BTreeMap<String, Vec<String>>> {
         match self {
             Self::Refused { kind: Refusal::Validation { fields }, .. } => Some(fields),

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::loose::{null, text};
-use crate::time::parse_http_like;
+use crate::lenient::{null_as_default, scalar_as_text};
+use crate::time::parse_maas_time;
 
 /// Type of the event that every status change makes, at DEBUG.
 pub const STATUS_CHANGED: &str = "Node changed status";
@@ -11,22 +11,22 @@ pub const STATUS_CHANGED: &str = "Node changed status";
 /// Levels, lowest last; `Audit` is a kind of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventLevel {
-    /// CRITICAL.
+    /// `CRITICAL`, 50 in MAAS.
     Critical,
-    /// ERROR.
+    /// `ERROR`, 40 in MAAS: a deployment or a power action failed.
     Error,
-    /// WARNING.
+    /// `WARNING`, 30 in MAAS.
     Warning,
-    /// INFO: MAAS's default.
+    /// `INFO`, 20 in MAAS, which is the default of a query.
     Info,
-    /// DEBUG: status changes and script results.
+    /// `DEBUG`, 10 in MAAS: status changes and script results.
     Debug,
-    /// Only AUDIT.
+    /// Only `AUDIT` events, none of the other levels.
     Audit,
 }
 
 impl EventLevel {
-    /// The word on the wire.
+    /// The value of the parameter `level`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Critical => "CRITICAL",
@@ -45,7 +45,7 @@ impl EventLevel {
 pub struct Events {
     /// Number of events in this page.
     pub count: u64,
-    /// The events.
+    /// The events of this page, newest first.
     pub events: Vec<Event>,
 }
 
@@ -56,41 +56,41 @@ impl Events {
     }
 }
 
-/// One event.
+/// One event of a machine (docs/maas.md#events).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Event {
-    /// Rising with time, nearly: see [`crate::EventQuery::after`].
+    /// Id of the event; rises with time, nearly: see [`crate::EventQuery::after`].
     pub id: u64,
-    /// `DEBUG`, `INFO`, …
-    #[serde(default, deserialize_with = "null")]
+    /// Level of the event: `DEBUG`, `INFO`, …
+    #[serde(default, deserialize_with = "null_as_default")]
     pub level: String,
     /// As MAAS writes it, UTC; see [`Event::created_seconds`].
-    #[serde(default, deserialize_with = "null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub created: String,
-    /// E.g. `Deployed`, `Node changed status`.
-    #[serde(rename = "type", default, deserialize_with = "null")]
+    /// Event type, e.g. `Deployed`, `Node changed status`.
+    #[serde(rename = "type", default, deserialize_with = "null_as_default")]
     pub kind: String,
-    /// Detail; may be empty.
-    #[serde(default, deserialize_with = "null")]
+    /// Description of what happened; may be empty.
+    #[serde(default, deserialize_with = "null_as_default")]
     pub description: String,
-    /// Who; `unknown` for MAAS itself.
-    #[serde(default, deserialize_with = "null")]
+    /// User who asked for it; `unknown` for MAAS itself.
+    #[serde(default, deserialize_with = "null_as_default")]
     pub username: String,
     /// System id of the machine.
-    #[serde(default, deserialize_with = "text")]
+    #[serde(default, deserialize_with = "scalar_as_text")]
     pub node: Option<String>,
     /// Its host name at the time of reading.
-    #[serde(default, deserialize_with = "null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub hostname: String,
 }
 
 impl Event {
-    /// When, in seconds since 1970.
+    /// When the event was recorded, in seconds since 1970; `None` for a text of another form.
     pub fn created_seconds(&self) -> Option<i64> {
-        parse_http_like(&self.created)
+        parse_maas_time(&self.created)
     }
 
-    /// The status change, where this event is one.
+    /// The status change that this event records; `None` for other events.
     pub fn status_change(&self) -> Option<StatusChange> {
         if self.kind == STATUS_CHANGED { StatusChange::parse(&self.description) } else { None }
     }
@@ -99,9 +99,9 @@ impl Event {
 /// A status change, by labels as in [`crate::status`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusChange {
-    /// Label before.
+    /// Label of the status before.
     pub from: String,
-    /// Label after.
+    /// Label of the status after.
     pub to: String,
 }
 

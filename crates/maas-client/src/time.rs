@@ -3,7 +3,7 @@
 /// Reads `Fri, 20 Nov. 2026 13:41:39` (events, no zone, UTC), `Fri, 20 Nov 2026 13:35:42 +0000`
 /// (script results) and `Fri, 20 Nov 2026 13:32:07 GMT` (the `Date` header): docs/maas.md#times.
 /// `None` where the text has none of these forms.
-pub fn parse_http_like(text: &str) -> Option<i64> {
+pub fn parse_maas_time(text: &str) -> Option<i64> {
     let rest = text.split_once(',').map_or(text, |(_, rest)| rest);
     let mut words = rest.split_ascii_whitespace();
     let day: i64 = words.next()?.parse().ok()?;
@@ -60,12 +60,12 @@ mod tests {
 
     #[test]
     fn reads_the_three_forms() {
-        assert_eq!(parse_http_like("Fri, 20 Nov. 2026 13:41:39"), Some(1_795_182_099));
-        assert_eq!(parse_http_like("Fri, 20 Nov 2026 13:41:39 +0000"), Some(1_795_182_099));
-        assert_eq!(parse_http_like("Fri, 20 Nov 2026 13:41:39 GMT"), Some(1_795_182_099));
-        assert_eq!(parse_http_like("Fri, 20 Nov 2026 15:41:39 +0200"), Some(1_795_182_099));
-        assert_eq!(parse_http_like("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
-        assert_eq!(parse_http_like("Thu, 29 Feb. 2024 00:00:00"), Some(1_709_164_800));
+        assert_eq!(parse_maas_time("Fri, 20 Nov. 2026 13:41:39"), Some(1_795_182_099));
+        assert_eq!(parse_maas_time("Fri, 20 Nov 2026 13:41:39 +0000"), Some(1_795_182_099));
+        assert_eq!(parse_maas_time("Fri, 20 Nov 2026 13:41:39 GMT"), Some(1_795_182_099));
+        assert_eq!(parse_maas_time("Fri, 20 Nov 2026 15:41:39 +0200"), Some(1_795_182_099));
+        assert_eq!(parse_maas_time("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(parse_maas_time("Thu, 29 Feb. 2024 00:00:00"), Some(1_709_164_800));
     }
 
     #[test]
@@ -77,7 +77,7 @@ mod tests {
             "Fri, 20 Nov. 2026 25:00:00",
             "2026-11-20T13:26:33Z",
         ] {
-            assert_eq!(parse_http_like(bad), None, "{bad}");
+            assert_eq!(parse_maas_time(bad), None, "{bad}");
         }
     }
 }

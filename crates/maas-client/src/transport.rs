@@ -1,8 +1,7 @@
 //! The seam between building a MAAS call and carrying it.
 //!
-//! A [`Transport`] carries one request and says, when it fails, how far the request came. That
-//! distance is the whole point of the seam: a call that never left may be repeated, a call that
-//! may have arrived must be probed. Everything else (signing, forms, typed answers) is above it,
+//! A [`Transport`] carries one request and says, when it fails, how far the request came. A call
+//! that never left may be repeated; a call that may have arrived must be probed. Everything else (signing, forms, typed answers) is above it,
 //! so a simulator can stand in for a region without a socket and still see exact bytes.
 
 use std::fmt;
@@ -24,7 +23,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The word on the wire.
+    /// Name of the method in a request line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -49,7 +48,7 @@ impl fmt::Display for Method {
 /// One HTTP request, complete but for the host.
 #[derive(Clone)]
 pub struct Request {
-    /// The method.
+    /// HTTP method of the request.
     pub method: Method,
     /// Absolute path with its query, e.g. `/MAAS/api/2.0/machines/?hostname=n1`.
     pub path_and_query: String,
@@ -104,7 +103,7 @@ impl fmt::Debug for Response {
     }
 }
 
-/// How far a request came that has no answer. The texts name hosts and system errors, no secrets.
+/// How far a request without an answer came. Texts name hosts and system errors, never secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     /// Never sent: name resolution, refused, unreachable, TLS.

@@ -12,35 +12,35 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// What the server does with one request.
 #[derive(Clone)]
-enum Act {
+enum ServerStep {
     /// Writes this and keeps the connection.
-    Answer(String),
+    Respond(String),
     /// Writes this and closes.
-    AnswerAndClose(String),
-    /// Closes without a word.
+    RespondAndClose(String),
+    /// Closes the connection without an answer.
     Close,
     /// Never answers.
-    Silence,
+    NeverRespond,
 }
 
 struct Server {
     url: String,
-    seen: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// Serves the acts in order, over as many connections as it takes; then repeats the last.
-    async fn start(acts: Vec<Act>) -> Self {
+    /// Serves the steps in order, over as many connections as it takes; then repeats the last.
+    async fn start(steps: Vec<ServerStep>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/MAAS", listener.local_addr().unwrap());
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let log = seen.clone();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let log = received.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, acts.clone(), log.clone()));
+                tokio::spawn(serve(stream, steps.clone(), log.clone()));
             }
         });
-        Self { url, seen }
+        Self { url, received }
     }
 
     fn client(&self) -> Client {
@@ -48,25 +48,25 @@ impl Server {
     }
 
     fn requests(&self) -> Vec<String> {
-        self.seen.lock().unwrap().clone()
+        self.received.lock().unwrap().clone()
     }
 }
 
-async fn serve(mut stream: TcpStream, acts: Vec<Act>, log: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut stream: TcpStream, steps: Vec<ServerStep>, log: Arc<Mutex<Vec<String>>>) {
     while let Some(request) = read_request(&mut stream).await {
-        let act = {
+        let step = {
             let mut log = log.lock().unwrap();
             log.push(request);
-            acts[(log.len() - 1).min(acts.len() - 1)].clone()
+            steps[(log.len() - 1).min(steps.len() - 1)].clone()
         };
-        match act {
-            Act::Answer(text) => stream.write_all(text.as_bytes()).await.unwrap(),
-            Act::AnswerAndClose(text) => {
+        match step {
+            ServerStep::Respond(text) => stream.write_all(text.as_bytes()).await.unwrap(),
+            ServerStep::RespondAndClose(text) => {
                 stream.write_all(text.as_bytes()).await.unwrap();
                 return;
             }
-            Act::Close => return,
-            Act::Silence => std::future::pending().await,
+            ServerStep::Close => return,
+            ServerStep::NeverRespond => std::future::pending().await,
         }
     }
 }
@@ -104,12 +104,12 @@ fn client(url: &str) -> Client {
 }
 
 /// As [`client`], for tests in which nothing waits for a timeout.
-fn patient(url: &str) -> Client {
+fn client_with_default_timeouts(url: &str) -> Client {
     let config = Config::new(url, "ck:tk:tok-secret".parse().unwrap());
     Client::new(&config, Arc::new(|| 1_795_181_527)).unwrap()
 }
 
-fn answer(status: &str, content_type: &str, body: &str) -> String {
+fn http_response(status: &str, content_type: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -129,8 +129,8 @@ const WHOAMI: &str = r#"{"username": "admin", "is_superuser": true}"#;
 async fn a_truncated_answer_leaves_a_mutation_open_and_repeats_a_read() {
     let cut =
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{\"sys";
-    let server = Server::start(vec![Act::AnswerAndClose(cut.to_owned())]).await;
-    let client = patient(&server.url);
+    let server = Server::start(vec![ServerStep::RespondAndClose(cut.to_owned())]).await;
+    let client = client_with_default_timeouts(&server.url);
     let error = client.deploy("abc", &DeployOptions::default()).await.unwrap_err();
     assert_eq!(cause(&error), UnknownCause::Reset);
     assert!(error.may_have_happened());
@@ -142,8 +142,8 @@ async fn a_truncated_answer_leaves_a_mutation_open_and_repeats_a_read() {
 
 #[tokio::test]
 async fn a_reset_after_sending_is_never_repeated_for_a_mutation() {
-    let server = Server::start(vec![Act::Close]).await;
-    let client = patient(&server.url);
+    let server = Server::start(vec![ServerStep::Close]).await;
+    let client = client_with_default_timeouts(&server.url);
     for result in [
         client.deploy("abc", &DeployOptions::default()).await.map(|_| ()),
         client.delete_machine("abc").await,
@@ -155,10 +155,11 @@ async fn a_reset_after_sending_is_never_repeated_for_a_mutation() {
 
 #[tokio::test]
 async fn a_read_survives_a_connection_that_dies_under_it_with_a_fresh_signature() {
-    let good = answer("200 OK", "application/json", WHOAMI);
-    let acts = vec![Act::Answer(good.clone()), Act::Close, Act::Answer(good)];
-    let server = Server::start(acts).await;
-    let client = patient(&server.url);
+    let good = http_response("200 OK", "application/json", WHOAMI);
+    let steps =
+        vec![ServerStep::Respond(good.clone()), ServerStep::Close, ServerStep::Respond(good)];
+    let server = Server::start(steps).await;
+    let client = client_with_default_timeouts(&server.url);
     client.whoami().await.unwrap();
     assert_eq!(client.whoami().await.unwrap().username, "admin");
     let requests = server.requests();
@@ -177,7 +178,7 @@ async fn a_read_survives_a_connection_that_dies_under_it_with_a_fresh_signature(
 
 #[tokio::test]
 async fn no_answer_in_time_is_an_unknown_outcome() {
-    let server = Server::start(vec![Act::Silence]).await;
+    let server = Server::start(vec![ServerStep::NeverRespond]).await;
     let error = server.client().deploy("abc", &DeployOptions::default()).await.unwrap_err();
     assert_eq!(cause(&error), UnknownCause::Timeout);
     assert_eq!(error.code(), "maas_unknown_outcome");
@@ -189,9 +190,10 @@ async fn refused_and_tls_failures_were_never_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let refused = patient(&format!("http://{address}")).whoami().await.unwrap_err();
+    let refused =
+        client_with_default_timeouts(&format!("http://{address}")).whoami().await.unwrap_err();
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let no_tls = patient(&format!("https://{}", plain.local_addr().unwrap()));
+    let no_tls = client_with_default_timeouts(&format!("https://{}", plain.local_addr().unwrap()));
     tokio::spawn(async move {
         let (mut stream, _) = plain.accept().await.unwrap();
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
@@ -206,12 +208,16 @@ async fn refused_and_tls_failures_were_never_sent() {
 #[tokio::test]
 async fn pages_of_proxies_are_sorted_by_status() {
     let html = "<html>nginx</html>";
-    let ok = answer("200 OK", "text/html", html);
-    let gateway = answer("504 Gateway Time-out", "text/html", html);
-    let moved = answer("301 Moved Permanently", "text/html", html);
-    let server =
-        Server::start(vec![Act::Answer(ok), Act::Answer(gateway), Act::Answer(moved)]).await;
-    let client = patient(&server.url);
+    let ok = http_response("200 OK", "text/html", html);
+    let gateway = http_response("504 Gateway Time-out", "text/html", html);
+    let moved = http_response("301 Moved Permanently", "text/html", html);
+    let server = Server::start(vec![
+        ServerStep::Respond(ok),
+        ServerStep::Respond(gateway),
+        ServerStep::Respond(moved),
+    ])
+    .await;
+    let client = client_with_default_timeouts(&server.url);
     let error = client.machine("abc").await.unwrap_err();
     assert_eq!((error.code(), error.status()), ("maas_malformed_answer", Some(200)));
     let error = client.deploy("abc", &DeployOptions::default()).await.unwrap_err();
@@ -224,9 +230,10 @@ async fn pages_of_proxies_are_sorted_by_status() {
 #[tokio::test]
 async fn json_of_another_shape_is_malformed_and_not_shown() {
     let answers = ["{}", r#"{"system_id": {"power_pass": "hunter22"}}"#, "[1, 2", "null"];
-    let acts = answers.map(|body| Act::Answer(answer("200 OK", "application/json", body)));
-    let server = Server::start(acts.to_vec()).await;
-    let client = patient(&server.url);
+    let steps =
+        answers.map(|body| ServerStep::Respond(http_response("200 OK", "application/json", body)));
+    let server = Server::start(steps.to_vec()).await;
+    let client = client_with_default_timeouts(&server.url);
     for body in answers {
         let error = client.machine("abc").await.unwrap_err();
         assert_eq!(error.code(), "maas_malformed_answer", "{body}");
@@ -238,9 +245,9 @@ async fn json_of_another_shape_is_malformed_and_not_shown() {
 async fn the_body_of_a_401_is_never_shown() {
     let body =
         "Authorization Error: 'Invalid signature. Expected signature base string: &tok-secret'";
-    let text = answer("401 Unauthorized", "text/html; charset=utf-8", body);
-    let server = Server::start(vec![Act::Answer(text)]).await;
-    let client = patient(&server.url);
+    let text = http_response("401 Unauthorized", "text/html; charset=utf-8", body);
+    let server = Server::start(vec![ServerStep::Respond(text)]).await;
+    let client = client_with_default_timeouts(&server.url);
     let error = client.whoami().await.unwrap_err();
     assert_eq!(error.code(), "maas_auth_bad_signature");
     let shown = format!("{error} {error:?} {client:?}");
@@ -251,17 +258,20 @@ async fn the_body_of_a_401_is_never_shown() {
 async fn an_answer_that_announces_too_much_is_not_read() {
     let head =
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n[";
-    let server = Server::start(vec![Act::Answer(head.to_owned())]).await;
-    let error = patient(&server.url).subnets().await.unwrap_err();
+    let server = Server::start(vec![ServerStep::Respond(head.to_owned())]).await;
+    let error = client_with_default_timeouts(&server.url).subnets().await.unwrap_err();
     assert_eq!(error.code(), "maas_malformed_answer");
 }
 
 #[tokio::test]
 async fn bytes_on_the_wire() {
-    let gone =
-        Act::Answer(answer("404 Not Found", "text/plain", "No Machine matches the given query."));
+    let gone = ServerStep::Respond(http_response(
+        "404 Not Found",
+        "text/plain",
+        "No Machine matches the given query.",
+    ));
     let server = Server::start(vec![gone]).await;
-    let client = patient(&server.url);
+    let client = client_with_default_timeouts(&server.url);
     assert!(client.delete_machine("a/b").await.unwrap_err().is_not_found());
     assert!(client.unlock("abc", None).await.unwrap_err().is_not_found());
     let filter = MachineFilter::mac_address("00:16:3E:00:00:01");
@@ -283,8 +293,8 @@ async fn bytes_on_the_wire() {
 
 #[tokio::test]
 async fn senseless_arguments_are_not_sent() {
-    let server = Server::start(vec![Act::Close]).await;
-    let client = patient(&server.url);
+    let server = Server::start(vec![ServerStep::Close]).await;
+    let client = client_with_default_timeouts(&server.url);
     let mut errors = vec![
         client.machines(&MachineFilter::default()).await.unwrap_err(),
         client.machine("").await.unwrap_err(),

@@ -11,7 +11,10 @@ fn response(status: u16, content_type: &str, body: &str) -> Response {
 }
 
 fn classify(response: &Response, mutation: bool) -> Error {
-    answer(response, &Asked { mutation, timestamp: 1_000, secrets: &["hunter22", "tok-secret"] })
+    from_response(
+        response,
+        &RequestContext { mutation, timestamp: 1_000, secrets: &["hunter22", "tok-secret"] },
+    )
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -84,9 +87,9 @@ fn what_may_have_happened() {
         |status, mutation| classify(&response(status, PLAIN, "x"), mutation).may_have_happened();
     assert!(happened(500, true) && happened(503, true) && happened(504, true));
     assert!(!happened(409, true) && !happened(403, true) && !happened(500, false));
-    assert!(failure(&TransportError::Timeout).may_have_happened());
-    assert!(failure(&TransportError::Reset("x".to_owned())).may_have_happened());
-    assert!(!failure(&TransportError::Connect("x".to_owned())).may_have_happened());
+    assert!(from_transport_error(&TransportError::Timeout).may_have_happened());
+    assert!(from_transport_error(&TransportError::Reset("x".to_owned())).may_have_happened());
+    assert!(!from_transport_error(&TransportError::Connect("x".to_owned())).may_have_happened());
 }
 
 #[test]

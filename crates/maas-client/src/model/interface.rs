@@ -1,6 +1,6 @@
 use serde::Deserialize;
 
-use crate::loose::null;
+use crate::lenient::null_as_default;
 
 /// A network interface (docs/maas.md#interfaces).
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -9,36 +9,36 @@ pub struct Interface {
     /// Id, unique in the region.
     pub id: u64,
     /// Name, e.g. `eth0`.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub name: String,
     /// `physical`, `bond`, `bridge` or `vlan`.
-    #[serde(rename = "type", deserialize_with = "null")]
+    #[serde(rename = "type", deserialize_with = "null_as_default")]
     pub kind: String,
     /// MAC address, lower case; empty where MAAS has none.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub mac_address: String,
     /// The VLAN; `None` where disconnected.
     pub vlan: Option<Vlan>,
     /// Layer-3 links.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub links: Vec<Link>,
     /// Whether a cable is seen.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub link_connected: bool,
     /// Fastest speed of the interface in Mbit/s; 0 where unknown.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub interface_speed: u64,
     /// Speed of the link in Mbit/s; 0 where unknown.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub link_speed: u64,
     /// MTU in effect, in bytes.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub effective_mtu: u64,
-    /// Tags.
-    #[serde(deserialize_with = "null")]
+    /// Tags of the interface.
+    #[serde(deserialize_with = "null_as_default")]
     pub tags: Vec<String>,
     /// Whether MAAS configures it.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub enabled: bool,
     /// Vendor as commissioning saw it.
     pub vendor: Option<String>,
@@ -47,7 +47,7 @@ pub struct Interface {
     /// NUMA node.
     pub numa_node: Option<i64>,
     /// Names of the interfaces this one is made of.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub parents: Vec<String>,
 }
 
@@ -59,19 +59,19 @@ pub struct Vlan {
     pub id: u64,
     /// The 802.1Q tag; 0 for untagged.
     pub vid: u64,
-    /// Name.
-    #[serde(deserialize_with = "null")]
+    /// Name of the VLAN.
+    #[serde(deserialize_with = "null_as_default")]
     pub name: String,
     /// The fabric's name.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub fabric: String,
     /// The fabric's id.
     pub fabric_id: Option<u64>,
     /// Whether MAAS serves DHCP here.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub dhcp_on: bool,
     /// MTU in bytes.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub mtu: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct Link {
     /// Id; what `unlink_subnet` takes.
     pub id: u64,
     /// `auto`, `dhcp`, `static` or `link_up`.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub mode: String,
     /// The subnet; absent for a bare `link_up`.
     pub subnet: Option<Subnet>,
@@ -94,21 +94,21 @@ pub struct Link {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Subnet {
-    /// Id.
+    /// Id of the subnet.
     pub id: u64,
     /// CIDR, e.g. `10.10.0.0/16`.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub cidr: String,
-    /// Name.
-    #[serde(deserialize_with = "null")]
+    /// Name of the subnet.
+    #[serde(deserialize_with = "null_as_default")]
     pub name: String,
     /// Gateway address.
     pub gateway_ip: Option<String>,
     /// DNS servers.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub dns_servers: Vec<String>,
     /// Whether MAAS hands out addresses.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub managed: bool,
     /// The VLAN.
     pub vlan: Option<Vlan>,

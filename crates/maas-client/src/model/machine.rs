@@ -1,7 +1,7 @@
 use serde::Deserialize;
 
-use super::{Interface, name_of};
-use crate::loose::{count, null};
+use super::interface::Interface;
+use crate::lenient::{id_of_object, list_length, name_of_object, null_as_default};
 
 /// A machine (docs/maas.md#machine-object), as list, read and most operations answer it.
 ///
@@ -13,104 +13,104 @@ pub struct Machine {
     /// Six characters, unique in the region.
     pub system_id: String,
     /// Short host name.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub hostname: String,
     /// Host name with domain.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub fqdn: String,
     /// Free text.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub description: String,
     /// Status number; see [`super::status`].
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub status: i64,
     /// Status label.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub status_name: String,
     /// Description of the latest INFO event; can lag the status.
     pub status_message: Option<String>,
     /// Sticky: only meaningful in failed and broken states.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub error_description: String,
     /// User who owns it.
     pub owner: Option<String>,
     /// `on`, `off`, `unknown` or `error`, as last stored.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub power_state: String,
     /// E.g. `ipmi`; empty for none.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub power_type: String,
     /// E.g. `amd64/generic`.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub architecture: String,
     /// `ubuntu`, `custom`, …; empty for none.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub osystem: String,
     /// `jammy` or the custom image's bare name; empty for none.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub distro_series: String,
     /// Kernel of the deployed system.
     pub hwe_kernel: Option<String>,
     /// True until the deployed system boots from its disk.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub netboot: bool,
     /// Locked against changes.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub locked: bool,
     /// Runs from memory.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub ephemeral_deploy: bool,
     /// The interface it boots from; `None` before commissioning.
     pub boot_interface: Option<BootInterface>,
     /// Block device id of the boot disk.
-    #[serde(rename = "boot_disk", deserialize_with = "id_of")]
+    #[serde(rename = "boot_disk", deserialize_with = "id_of_object")]
     pub boot_disk_id: Option<u64>,
     /// All interfaces.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub interface_set: Vec<Interface>,
     /// Physical disks.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub physicalblockdevice_set: Vec<BlockDevice>,
     /// Number of LVM volume groups.
-    #[serde(rename = "volume_groups", deserialize_with = "count")]
+    #[serde(rename = "volume_groups", deserialize_with = "list_length")]
     pub volume_group_count: usize,
     /// Number of software RAIDs.
-    #[serde(rename = "raids", deserialize_with = "count")]
+    #[serde(rename = "raids", deserialize_with = "list_length")]
     pub raid_count: usize,
     /// Number of bcaches.
-    #[serde(rename = "bcaches", deserialize_with = "count")]
+    #[serde(rename = "bcaches", deserialize_with = "list_length")]
     pub bcache_count: usize,
     /// Number of bcache cache sets.
-    #[serde(rename = "cache_sets", deserialize_with = "count")]
+    #[serde(rename = "cache_sets", deserialize_with = "list_length")]
     pub cache_set_count: usize,
-    /// Tags.
-    #[serde(deserialize_with = "null")]
+    /// Tags of the machine.
+    #[serde(deserialize_with = "null_as_default")]
     pub tag_names: Vec<String>,
     /// Vendor, product and serial.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub hardware_info: HardwareInfo,
     /// `uefi`, `pxe`, …
     pub bios_boot_method: Option<String>,
     /// Number of CPU threads.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub cpu_count: u64,
     /// Memory in MiB.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub memory: u64,
     /// Storage in MB, decimal.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub storage: f64,
     /// Script status of the current commissioning; -1 for none.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub commissioning_status: i64,
-    /// Its label.
-    #[serde(deserialize_with = "null")]
+    /// Label of `commissioning_status`.
+    #[serde(deserialize_with = "null_as_default")]
     pub commissioning_status_name: String,
     /// Script status of the current testing; -1 for none.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub testing_status: i64,
-    /// Its label.
-    #[serde(deserialize_with = "null")]
+    /// Label of `testing_status`.
+    #[serde(deserialize_with = "null_as_default")]
     pub testing_status_name: String,
     /// Script set of the current commissioning.
     pub current_commissioning_result_id: Option<u64>,
@@ -119,7 +119,7 @@ pub struct Machine {
     /// Script set of the current installation.
     pub current_installation_result_id: Option<u64>,
     /// Whether the deployed system reports its hardware (docs/maas.md#hardware-sync).
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub enable_hw_sync: bool,
     /// When it last did, ISO 8601.
     pub last_sync: Option<String>,
@@ -128,13 +128,13 @@ pub struct Machine {
     /// Interval in seconds; may be set with `enable_hw_sync` false.
     pub sync_interval: Option<u64>,
     /// Name of the availability zone.
-    #[serde(deserialize_with = "name_of")]
+    #[serde(deserialize_with = "name_of_object")]
     pub zone: String,
     /// Name of the resource pool.
-    #[serde(deserialize_with = "name_of")]
+    #[serde(deserialize_with = "name_of_object")]
     pub pool: String,
     /// Name of the DNS domain.
-    #[serde(deserialize_with = "name_of")]
+    #[serde(deserialize_with = "name_of_object")]
     pub domain: String,
 }
 
@@ -145,10 +145,10 @@ pub struct BootInterface {
     /// Interface id; the whole object is in `interface_set`.
     pub id: u64,
     /// MAC address, lower case.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub mac_address: String,
-    /// Name.
-    #[serde(deserialize_with = "null")]
+    /// Name of the interface.
+    #[serde(deserialize_with = "null_as_default")]
     pub name: String,
 }
 
@@ -159,31 +159,31 @@ pub struct BlockDevice {
     /// Id; what `set_boot_disk` and `root_device` take.
     pub id: u64,
     /// Name, e.g. `nvme0n1`.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub name: String,
-    /// Model.
-    #[serde(deserialize_with = "null")]
+    /// Model of the disk.
+    #[serde(deserialize_with = "null_as_default")]
     pub model: String,
     /// Serial number.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub serial: String,
     /// Size in bytes.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub size: u64,
     /// E.g. `ssd`, `rotary`, `sata`.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub tags: Vec<String>,
     /// NUMA node.
     pub numa_node: Option<i64>,
     /// Stable path, e.g. below `/dev/disk/by-id`.
     pub id_path: Option<String>,
     /// In MAAS's words, e.g. `GPT partitioned with 1 partition`.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub used_for: String,
     /// A filesystem on the bare disk.
     pub filesystem: Option<Filesystem>,
-    /// Partitions.
-    #[serde(deserialize_with = "null")]
+    /// Partitions of the disk.
+    #[serde(deserialize_with = "null_as_default")]
     pub partitions: Vec<Partition>,
 }
 
@@ -191,16 +191,16 @@ pub struct BlockDevice {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Partition {
-    /// Id.
+    /// Id of the partition.
     pub id: u64,
     /// Size in bytes.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub size: u64,
     /// Whether it is flagged bootable.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub bootable: bool,
     /// In MAAS's words, e.g. `LVM volume for vgroot`.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub used_for: String,
     /// Its filesystem.
     pub filesystem: Option<Filesystem>,
@@ -211,9 +211,9 @@ pub struct Partition {
 #[serde(default)]
 pub struct Filesystem {
     /// `ext4`, `fat32`, `lvm-pv`, …
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub fstype: String,
-    /// Label.
+    /// Label of the file system.
     pub label: Option<String>,
     /// Mount point; `None` for parts of something larger.
     pub mount_point: Option<String>,
@@ -223,14 +223,14 @@ pub struct Filesystem {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct HardwareInfo {
-    /// Vendor.
-    #[serde(deserialize_with = "null")]
+    /// Vendor of the system.
+    #[serde(deserialize_with = "null_as_default")]
     pub system_vendor: String,
-    /// Product.
-    #[serde(deserialize_with = "null")]
+    /// Product of the system.
+    #[serde(deserialize_with = "null_as_default")]
     pub system_product: String,
     /// Serial number.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub system_serial: String,
 }
 
@@ -240,13 +240,4 @@ impl Machine {
         let boot = self.boot_interface.as_ref()?;
         self.interface_set.iter().find(|interface| interface.id == boot.id)
     }
-}
-
-fn id_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    #[derive(Deserialize)]
-    struct Id {
-        id: u64,
-    }
-    let object: Option<Id> = Option::deserialize(from)?;
-    Ok(object.map(|object| object.id))
 }

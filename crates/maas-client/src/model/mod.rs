@@ -18,16 +18,3 @@ pub use region::{
 };
 pub use results::{ScriptResult, ScriptSet};
 pub use scripts::{Script, ScriptRevision};
-
-/// Any object of which only the name is kept.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
-pub(crate) struct Named {
-    #[serde(default)]
-    pub(crate) name: String,
-}
-
-/// `{"name": …}` as the name.
-pub(crate) fn name_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    let named: Option<Named> = serde::Deserialize::deserialize(from)?;
-    Ok(named.unwrap_or_default().name)
-}

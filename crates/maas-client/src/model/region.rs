@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::loose::{null, text};
+use crate::lenient::{null_as_default, scalar_as_text};
 
 /// The region's version (docs/maas.md#probing-credentials).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -11,10 +11,10 @@ pub struct Version {
     /// E.g. `3.7.3`, `3.7.0~rc1`.
     pub version: String,
     /// Always empty in 3.4 to 3.7.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub subversion: String,
     /// Nine fixed words.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub capabilities: Vec<String>,
 }
 
@@ -29,13 +29,13 @@ impl Version {
 /// The user behind the key (docs/maas.md#probing-credentials).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct WhoAmI {
-    /// Name.
+    /// Name of the user.
     pub username: String,
     /// Administrators may commission and create with power parameters.
-    #[serde(default, deserialize_with = "null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub is_superuser: bool,
     /// E-mail address.
-    #[serde(default, deserialize_with = "null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub email: String,
 }
 
@@ -45,34 +45,34 @@ pub struct WhoAmI {
 #[serde(default)]
 pub struct PowerParameters {
     /// BMC address; for Redfish possibly a URL.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub power_address: Option<String>,
     /// BMC user.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub power_user: Option<String>,
     /// E.g. a virsh domain.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub power_id: Option<String>,
     /// E.g. `LAN_2_0`.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub power_driver: Option<String>,
     /// MAC address of the BMC.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub mac_address: Option<String>,
     /// Redfish system id.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub node_id: Option<String>,
     /// LXD instance.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub instance_name: Option<String>,
     /// LXD project.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub project: Option<String>,
     /// IPMI boot type.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub power_boot_type: Option<String>,
     /// IPMI privilege level.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "scalar_as_text")]
     pub privilege_level: Option<String>,
 }
 
@@ -86,16 +86,16 @@ pub struct PowerState {
 /// A tag (docs/maas.md#tags).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Tag {
-    /// Name.
+    /// Name of the tag.
     pub name: String,
     /// XPath over the machine's lshw; empty for manual tags.
-    #[serde(default, deserialize_with = "null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub definition: String,
-    /// Comment.
-    #[serde(default, deserialize_with = "null")]
+    /// Comment of the tag.
+    #[serde(default, deserialize_with = "null_as_default")]
     pub comment: String,
     /// Kernel options of tagged machines.
-    #[serde(default, deserialize_with = "null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub kernel_opts: String,
 }
 
@@ -111,15 +111,15 @@ pub struct TagCounts {
 /// A boot image (docs/maas.md#boot-images).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct BootResource {
-    /// Id.
+    /// Id of the image.
     pub id: u64,
     /// `Synced` or `Uploaded`.
-    #[serde(rename = "type", default, deserialize_with = "null")]
+    #[serde(rename = "type", default, deserialize_with = "null_as_default")]
     pub kind: String,
     /// `ubuntu/jammy`, or the bare name of a custom image.
     pub name: String,
     /// E.g. `amd64/ga-22.04`.
-    #[serde(default, deserialize_with = "null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub architecture: String,
     /// Title of a custom image.
     #[serde(default)]
@@ -131,7 +131,7 @@ pub struct BootResource {
     #[serde(default)]
     pub last_deployed: Option<String>,
     /// By version; only where one resource was read.
-    #[serde(default, deserialize_with = "null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub sets: BTreeMap<String, BootResourceSet>,
 }
 
@@ -139,17 +139,17 @@ pub struct BootResource {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct BootResourceSet {
-    /// Label.
-    #[serde(deserialize_with = "null")]
+    /// Label of the set.
+    #[serde(deserialize_with = "null_as_default")]
     pub label: String,
     /// Size in bytes.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub size: u64,
     /// Whether all its files are there.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub complete: bool,
     /// By name.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub files: BTreeMap<String, BootResourceFile>,
 }
 
@@ -158,16 +158,16 @@ pub struct BootResourceSet {
 #[serde(default)]
 pub struct BootResourceFile {
     /// E.g. `squashfs`, `root-tgz`, `boot-kernel`.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub filetype: String,
     /// SHA-256 in hex.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub sha256: String,
     /// Size in bytes.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub size: u64,
     /// Whether it is there.
-    #[serde(deserialize_with = "null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub complete: bool,
 }
 

@@ -1,6 +1,6 @@
 //! The statuses of a machine (docs/maas.md#statuses).
 
-/// One status: its number, MAAS's label (`status_name`), and the word that filters take.
+/// One status: its number, MAAS's label (`status_name`), and the name that list filters take.
 pub type StatusRow = (i64, &'static str, &'static str);
 
 /// Never commissioned.
@@ -13,7 +13,7 @@ pub const FAILED_COMMISSIONING: i64 = 2;
 pub const MISSING: i64 = 3;
 /// Free to allocate.
 pub const READY: i64 = 4;
-/// Reserved.
+/// Set aside; MAAS itself does not use it.
 pub const RESERVED: i64 = 5;
 /// Runs its deployed system.
 pub const DEPLOYED: i64 = 6;
@@ -50,7 +50,7 @@ pub const TESTING: i64 = 21;
 /// A test script failed.
 pub const FAILED_TESTING: i64 = 22;
 
-/// All statuses.
+/// All statuses, each at the index of its number.
 pub const TABLE: [StatusRow; 23] = [
     (NEW, "New", "new"),
     (COMMISSIONING, "Commissioning", "commissioning"),
@@ -77,13 +77,13 @@ pub const TABLE: [StatusRow; 23] = [
     (FAILED_TESTING, "Failed testing", "failed_testing"),
 ];
 
-/// The number of a label, as status events carry it.
+/// The status number of a label, as status events carry it; `None` for an unknown label.
 pub fn number_of_label(label: &str) -> Option<i64> {
     TABLE.iter().find(|row| row.1 == label).map(|row| row.0)
 }
 
-/// The filter word of a number.
-pub fn filter_word(number: i64) -> Option<&'static str> {
+/// The name that list filters take for a status number; `None` for an unknown number.
+pub fn filter_name(number: i64) -> Option<&'static str> {
     TABLE.iter().find(|row| row.0 == number).map(|row| row.2)
 }
 
@@ -96,8 +96,8 @@ mod tests {
         for (place, row) in TABLE.iter().enumerate() {
             assert_eq!(row.0, i64::try_from(place).unwrap());
             assert_eq!(number_of_label(row.1), Some(row.0));
-            assert_eq!(filter_word(row.0), Some(row.2));
+            assert_eq!(filter_name(row.0), Some(row.2));
         }
-        assert_eq!((number_of_label("ready"), filter_word(99)), (None, None));
+        assert_eq!((number_of_label("ready"), filter_name(99)), (None, None));
     }
 }

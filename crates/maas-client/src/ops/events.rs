@@ -6,7 +6,7 @@ use crate::events::{EventLevel, Events};
 /// Largest page that MAAS gives (docs/maas.md#events).
 pub const MAX_EVENTS: u32 = 1000;
 
-/// Which events (docs/maas.md#events).
+/// Selects events (docs/maas.md#events).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventQuery {
     /// The oldest `limit` events above this id. Ids are handed out before commit: overlap a
@@ -30,21 +30,21 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Invalid`] for both `after` and `before`, or a limit over [`MAX_EVENTS`].
-    pub async fn events(&self, wanted: &EventQuery) -> Result<Events, Error> {
-        if wanted.after.is_some() && wanted.before.is_some() {
+    pub async fn events(&self, filter: &EventQuery) -> Result<Events, Error> {
+        if filter.after.is_some() && filter.before.is_some() {
             return Err(Error::invalid("events after and before at once have no meaning in MAAS"));
         }
-        if wanted.limit.is_some_and(|limit| limit > MAX_EVENTS) {
+        if filter.limit.is_some_and(|limit| limit > MAX_EVENTS) {
             return Err(Error::invalid(format!("at most {MAX_EVENTS} events in one call")));
         }
         let mut query = Params::default();
         query.add("op", "query");
-        query.each("id", &wanted.ids);
-        query.each("hostname", &wanted.hostnames);
-        query.opt("after", wanted.after);
-        query.opt("before", wanted.before);
-        query.opt("limit", wanted.limit);
-        query.opt("level", wanted.level.map(EventLevel::as_str));
-        self.json(Call::get("events/", "GET events/ op=query").query(query)).await
+        query.each("id", &filter.ids);
+        query.each("hostname", &filter.hostnames);
+        query.opt("after", filter.after);
+        query.opt("before", filter.before);
+        query.opt("limit", filter.limit);
+        query.opt("level", filter.level.map(EventLevel::as_str));
+        self.send_for_json(Call::get("events/", "GET events/ op=query").query(query)).await
     }
 }

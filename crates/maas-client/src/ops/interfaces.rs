@@ -1,4 +1,4 @@
-use crate::client::{Call, Client, segment};
+use crate::client::{Call, Client, path_segment};
 use crate::encode::Params;
 use crate::error::Error;
 use crate::model::Interface;
@@ -8,7 +8,7 @@ use crate::model::Interface;
 pub enum LinkMode {
     /// MAAS picks one at deployment.
     Auto,
-    /// By DHCP.
+    /// By DHCP, when the system starts.
     Dhcp,
     /// Fixed; MAAS picks one where none is given.
     Static,
@@ -17,7 +17,7 @@ pub enum LinkMode {
 }
 
 impl LinkMode {
-    /// The word on the wire.
+    /// The value of the parameter `mode`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "AUTO",
@@ -31,7 +31,7 @@ impl LinkMode {
 /// A link to make (docs/maas.md#links).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkSubnet {
-    /// Mode.
+    /// Mode of the link.
     pub mode: LinkMode,
     /// Subnet id, `cidr:10.0.0.0/24` or `name:…`; must be on the interface's VLAN.
     pub subnet: Option<String>,
@@ -53,7 +53,7 @@ impl LinkSubnet {
 /// What to change of an interface; `None` leaves it (docs/maas.md#interfaces).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpdateInterface {
-    /// Name.
+    /// Name of the interface.
     pub name: Option<String>,
     /// MAC address; sent in lower case.
     pub mac_address: Option<String>,
@@ -71,8 +71,8 @@ impl Client {
     /// # Errors
     /// `NotFound`; see [`Error`].
     pub async fn interfaces(&self, system_id: &str) -> Result<Vec<Interface>, Error> {
-        let path = format!("nodes/{}/interfaces/", segment(system_id)?);
-        self.json(Call::get(path, "GET nodes/{id}/interfaces/")).await
+        let path = format!("nodes/{}/interfaces/", path_segment(system_id)?);
+        self.send_for_json(Call::get(path, "GET nodes/{id}/interfaces/")).await
     }
 
     /// One interface (docs/maas.md#interfaces).
@@ -80,8 +80,8 @@ impl Client {
     /// # Errors
     /// `NotFound`; see [`Error`].
     pub async fn interface(&self, system_id: &str, interface_id: u64) -> Result<Interface, Error> {
-        self.interface_answer(Call::get(
-            path(system_id, interface_id)?,
+        self.send_for_interface(Call::get(
+            interface_path(system_id, interface_id)?,
             "GET nodes/{id}/interfaces/{id}/",
         ))
         .await
@@ -107,9 +107,12 @@ impl Client {
         if form.0.is_empty() {
             return Err(Error::invalid("an update of an interface that changes nothing"));
         }
-        let call =
-            Call::put(path(system_id, interface_id)?, "PUT nodes/{id}/interfaces/{id}/", form);
-        self.interface_answer(call).await
+        let call = Call::put(
+            interface_path(system_id, interface_id)?,
+            "PUT nodes/{id}/interfaces/{id}/",
+            form,
+        );
+        self.send_for_interface(call).await
     }
 
     /// Links an interface to a subnet (docs/maas.md#links). Links add up: unlink first to replace.
@@ -129,8 +132,13 @@ impl Client {
         form.flag("force", link.force);
         form.flag("default_gateway", link.default_gateway);
         const LABEL: &str = "POST nodes/{id}/interfaces/{id}/ op=link_subnet";
-        self.interface_answer(Call::op(path(system_id, interface_id)?, LABEL, "link_subnet", form))
-            .await
+        self.send_for_interface(Call::op(
+            interface_path(system_id, interface_id)?,
+            LABEL,
+            "link_subnet",
+            form,
+        ))
+        .await
     }
 
     /// Removes a link (docs/maas.md#links).
@@ -146,8 +154,8 @@ impl Client {
         let mut form = Params::default();
         form.add("id", link_id.to_string());
         const LABEL: &str = "POST nodes/{id}/interfaces/{id}/ op=unlink_subnet";
-        self.interface_answer(Call::op(
-            path(system_id, interface_id)?,
+        self.send_for_interface(Call::op(
+            interface_path(system_id, interface_id)?,
             LABEL,
             "unlink_subnet",
             form,
@@ -156,6 +164,6 @@ impl Client {
     }
 }
 
-fn path(system_id: &str, interface_id: u64) -> Result<String, Error> {
-    Ok(format!("nodes/{}/interfaces/{interface_id}/", segment(system_id)?))
+fn interface_path(system_id: &str, interface_id: u64) -> Result<String, Error> {
+    Ok(format!("nodes/{}/interfaces/{interface_id}/", path_segment(system_id)?))
 }

@@ -6,7 +6,7 @@
 
 use base64::Engine as _;
 
-use super::machines::path;
+use super::machines::machine_path;
 use crate::client::{Call, Client};
 use crate::encode::Params;
 use crate::error::Error;
@@ -124,7 +124,7 @@ impl Client {
     /// # Errors
     /// `StateConflict` in other statuses; see [`Error`].
     pub async fn abort(&self, system_id: &str, comment: Option<&str>) -> Result<Machine, Error> {
-        self.machine_op(system_id, "POST machines/{id}/ op=abort", "abort", commented(comment))
+        self.machine_op(system_id, "POST machines/{id}/ op=abort", "abort", comment_form(comment))
             .await
     }
 
@@ -138,7 +138,7 @@ impl Client {
         system_id: &str,
         options: &ReleaseOptions,
     ) -> Result<Machine, Error> {
-        let mut form = commented(options.comment.as_deref());
+        let mut form = comment_form(options.comment.as_deref());
         form.flag("erase", options.erase);
         form.flag("secure_erase", options.secure_erase);
         form.flag("quick_erase", options.quick_erase);
@@ -152,7 +152,7 @@ impl Client {
     /// # Errors
     /// `Forbidden` for an unowned machine, even for administrators; see [`Error`].
     pub async fn mark_broken(&self, system_id: &str, comment: &str) -> Result<Machine, Error> {
-        let form = commented(Some(comment));
+        let form = comment_form(Some(comment));
         self.machine_op(system_id, "POST machines/{id}/ op=mark_broken", "mark_broken", form).await
     }
 
@@ -169,7 +169,7 @@ impl Client {
             system_id,
             "POST machines/{id}/ op=mark_fixed",
             "mark_fixed",
-            commented(comment),
+            comment_form(comment),
         )
         .await
     }
@@ -185,12 +185,12 @@ impl Client {
         comment: Option<&str>,
     ) -> Result<Option<Machine>, Error> {
         let call = Call::op(
-            path(system_id)?,
+            machine_path(system_id)?,
             "POST machines/{id}/ op=power_on",
             "power_on",
-            commented(comment),
+            comment_form(comment),
         );
-        self.json(call.power()).await
+        self.send_for_json(call.waiting_for_bmc()).await
     }
 
     /// Turns a machine off, hard unless `soft` (docs/maas.md#power). `None` where MAAS has nothing
@@ -209,9 +209,13 @@ impl Client {
             form.add("stop_mode", "soft");
         }
         form.opt("comment", comment);
-        let call =
-            Call::op(path(system_id)?, "POST machines/{id}/ op=power_off", "power_off", form);
-        self.json(call.power()).await
+        let call = Call::op(
+            machine_path(system_id)?,
+            "POST machines/{id}/ op=power_off",
+            "power_off",
+            form,
+        );
+        self.send_for_json(call.waiting_for_bmc()).await
     }
 
     /// Asks the BMC (docs/maas.md#power); takes up to 60 s.
@@ -221,8 +225,8 @@ impl Client {
     pub async fn query_power_state(&self, system_id: &str) -> Result<PowerState, Error> {
         let mut query = Params::default();
         query.add("op", "query_power_state");
-        let call = Call::get(path(system_id)?, "GET machines/{id}/ op=query_power_state");
-        self.json(call.query(query).power()).await
+        let call = Call::get(machine_path(system_id)?, "GET machines/{id}/ op=query_power_state");
+        self.send_for_json(call.query(query).waiting_for_bmc()).await
     }
 
     /// Takes a Ready machine (docs/maas.md#allocating).
@@ -239,11 +243,45 @@ impl Client {
         form.opt("agent_name", options.agent_name.as_deref());
         form.opt("comment", options.comment.as_deref());
         form.flag("dry_run", options.dry_run);
-        self.machine_answer(Call::op("machines/", "POST machines/ op=allocate", "allocate", form))
+        self.send_for_machine(Call::op("machines/", "POST machines/ op=allocate", "allocate", form))
             .await
     }
 
     /// Deploys an Allocated or Ready machine (docs/maas.md#deploying).
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// use maas_client::{Client, DeployOptions, Error, UnknownCause};
+    /// # use maas_client::{Config, Request, Response, Transport, TransportError};
+    /// # struct LostAnswer;
+    /// # #[async_trait::async_trait]
+    /// # impl Transport for LostAnswer {
+    /// #     async fn send(&self, request: Request, _: Duration) -> Result<Response, TransportError> {
+    /// #         assert_eq!(&request.body[..], b"op=deploy&distro_series=ubuntu%2Fnoble&user_data=aGk%3D");
+    /// #         Err(TransportError::Timeout)
+    /// #     }
+    /// # }
+    /// # fn client() -> Result<Client, Error> {
+    /// #     let config = Config::new("http://127.0.0.1:5240/MAAS", "CONSUMER:TOKEN:SECRET".parse()?);
+    /// #     Client::with_transport(&config, Arc::new(LostAnswer), Arc::new(|| 0))
+    /// # }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # let client = client()?;
+    /// let options = DeployOptions {
+    ///     distro_series: Some("ubuntu/noble".to_owned()),
+    ///     user_data: Some(b"hi".to_vec()), // sent as base64
+    ///     ..DeployOptions::default()
+    /// };
+    /// // No answer came: the machine may be deploying. Read it, never send this again unseen.
+    /// let error = runtime.block_on(client.deploy("abc123", &options)).unwrap_err();
+    /// assert!(error.may_have_happened());
+    /// assert!(matches!(error, Error::UnknownOutcome { cause: UnknownCause::Timeout, .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `StateConflict`, `Forbidden`, validation (`distro_series`, `hwe_kernel`, `network`,
@@ -266,7 +304,8 @@ impl Client {
     /// # Errors
     /// `StateConflict`; see [`Error`].
     pub async fn lock(&self, system_id: &str, comment: Option<&str>) -> Result<Machine, Error> {
-        self.machine_op(system_id, "POST machines/{id}/ op=lock", "lock", commented(comment)).await
+        self.machine_op(system_id, "POST machines/{id}/ op=lock", "lock", comment_form(comment))
+            .await
     }
 
     /// Ends a lock (docs/maas.md#locks).
@@ -274,7 +313,7 @@ impl Client {
     /// # Errors
     /// `StateConflict` where it is not locked; see [`Error`].
     pub async fn unlock(&self, system_id: &str, comment: Option<&str>) -> Result<Machine, Error> {
-        self.machine_op(system_id, "POST machines/{id}/ op=unlock", "unlock", commented(comment))
+        self.machine_op(system_id, "POST machines/{id}/ op=unlock", "unlock", comment_form(comment))
             .await
     }
 
@@ -288,7 +327,7 @@ impl Client {
         comment: Option<&str>,
     ) -> Result<Machine, Error> {
         const LABEL: &str = "POST machines/{id}/ op=override_failed_testing";
-        self.machine_op(system_id, LABEL, "override_failed_testing", commented(comment)).await
+        self.machine_op(system_id, LABEL, "override_failed_testing", comment_form(comment)).await
     }
 
     /// All of these can wait for the BMC in one version or another (docs/maas.md#unknown-outcomes).
@@ -299,11 +338,11 @@ impl Client {
         op: &str,
         form: Params,
     ) -> Result<Machine, Error> {
-        self.machine_answer(Call::op(path(id)?, label, op, form).power()).await
+        self.send_for_machine(Call::op(machine_path(id)?, label, op, form).waiting_for_bmc()).await
     }
 }
 
-fn commented(comment: Option<&str>) -> Params {
+fn comment_form(comment: Option<&str>) -> Params {
     let mut form = Params::default();
     form.opt("comment", comment);
     form

@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::not_a;
-use crate::client::{Call, Client, segment};
+use super::typed_answer::unexpected_shape;
+use crate::client::{Call, Client, path_segment};
 use crate::encode::Params;
 use crate::error::Error;
 use crate::model::{Machine, PowerParameters};
 
-/// Which machines (docs/maas.md#machine-lists): values of one field are alternatives, fields narrow
+/// Selects machines (docs/maas.md#machine-lists): values of one field are alternatives, fields narrow
 /// each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineFilter {
@@ -17,9 +17,9 @@ pub struct MachineFilter {
     pub hostnames: Vec<String>,
     /// MAC addresses; sent in lower case, because MAAS compares so.
     pub mac_addresses: Vec<String>,
-    /// Filter words of statuses ([`crate::status::filter_word`]).
+    /// Filter names of statuses ([`crate::status::filter_name`]).
     pub statuses: Vec<String>,
-    /// Owners.
+    /// Owners of the machines.
     pub owners: Vec<String>,
     /// Zone names; MAAS refuses unknown ones.
     pub zones: Vec<String>,
@@ -47,12 +47,12 @@ impl MachineFilter {
         Self { mac_addresses: vec![mac.into()], ..Self::default() }
     }
 
-    /// Machines in this status, by filter word.
-    pub fn status(word: impl Into<String>) -> Self {
-        Self { statuses: vec![word.into()], ..Self::default() }
+    /// Machines in this status, by filter name.
+    pub fn status(name: impl Into<String>) -> Self {
+        Self { statuses: vec![name.into()], ..Self::default() }
     }
 
-    fn params(&self) -> Params {
+    fn to_params(&self) -> Params {
         let mut query = Params::default();
         let macs: Vec<String> =
             self.mac_addresses.iter().map(|mac| mac.to_ascii_lowercase()).collect();
@@ -74,7 +74,7 @@ impl MachineFilter {
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a value.
+    /// Hides a value from `Debug`.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
@@ -103,12 +103,13 @@ pub struct PowerSettings {
 }
 
 impl PowerSettings {
+    /// Adds type and parameters to a form, and the secret values to `secrets`.
     fn add_to(&self, form: &mut Params, secrets: &mut Vec<String>) {
         form.add("power_type", self.power_type.clone());
         for (name, Secret(value)) in &self.parameters {
             form.add(&format!("power_parameters_{name}"), value.clone());
             let secret =
-                ["pass", "token", "secret", "key", "k_g"].iter().any(|word| name.contains(word));
+                ["pass", "token", "secret", "key", "k_g"].iter().any(|part| name.contains(part));
             if secret {
                 secrets.push(value.clone());
             }
@@ -154,7 +155,7 @@ pub struct UpdateMachine {
     pub zone: Option<String>,
     /// Pool name.
     pub pool: Option<String>,
-    /// Architecture.
+    /// Architecture of the machine.
     pub architecture: Option<String>,
     /// Oldest kernel to commission and deploy with.
     pub min_hwe_kernel: Option<String>,
@@ -169,14 +170,15 @@ impl Client {
     /// # Errors
     /// [`Error::Invalid`] for an empty filter: the unfiltered list takes 12 s at 500 machines.
     pub async fn machines(&self, filter: &MachineFilter) -> Result<Vec<Machine>, Error> {
-        let query = filter.params();
+        let query = filter.to_params();
         if query.0.is_empty() {
             return Err(Error::invalid("listing machines needs a filter"));
         }
         const LABEL: &str = "GET machines/";
-        let machines: Vec<Machine> = self.json(Call::get("machines/", LABEL).query(query)).await?;
+        let machines: Vec<Machine> =
+            self.send_for_json(Call::get("machines/", LABEL).query(query)).await?;
         if machines.iter().any(|machine| machine.system_id.is_empty()) {
-            return Err(not_a(LABEL, "list of machines"));
+            return Err(unexpected_shape(LABEL, "list of machines"));
         }
         Ok(machines)
     }
@@ -186,7 +188,7 @@ impl Client {
     /// # Errors
     /// `NotFound`; see [`Error`].
     pub async fn machine(&self, system_id: &str) -> Result<Machine, Error> {
-        self.machine_answer(Call::get(path(system_id)?, "GET machines/{id}/")).await
+        self.send_for_machine(Call::get(machine_path(system_id)?, "GET machines/{id}/")).await
     }
 
     /// Power parameters of all machines, without secrets, by system id; the cheapest way to
@@ -210,7 +212,8 @@ impl Client {
         let mut query = Params::default();
         query.add("op", "power_parameters");
         query.each("id", ids);
-        self.json(Call::get("machines/", "GET machines/ op=power_parameters").query(query)).await
+        self.send_for_json(Call::get("machines/", "GET machines/ op=power_parameters").query(query))
+            .await
     }
 
     /// Power parameters of one machine, without secrets (docs/maas.md#power). Administrators only.
@@ -220,8 +223,9 @@ impl Client {
     pub async fn power_parameters(&self, system_id: &str) -> Result<PowerParameters, Error> {
         let mut query = Params::default();
         query.add("op", "power_parameters");
-        self.json(
-            Call::get(path(system_id)?, "GET machines/{id}/ op=power_parameters").query(query),
+        self.send_for_json(
+            Call::get(machine_path(system_id)?, "GET machines/{id}/ op=power_parameters")
+                .query(query),
         )
         .await
     }
@@ -249,7 +253,7 @@ impl Client {
         }
         let mut call = Call::post("machines/", "POST machines/", form);
         call.secrets = secrets;
-        self.machine_answer(call).await
+        self.send_for_machine(call).await
     }
 
     /// Changes a machine, in any status (docs/maas.md#updating-machines).
@@ -275,9 +279,9 @@ impl Client {
         if form.0.is_empty() {
             return Err(Error::invalid("an update of a machine that changes nothing"));
         }
-        let mut call = Call::put(path(system_id)?, "PUT machines/{id}/", form);
+        let mut call = Call::put(machine_path(system_id)?, "PUT machines/{id}/", form);
         call.secrets = secrets;
-        self.machine_answer(call).await
+        self.send_for_machine(call).await
     }
 
     /// Deletes a machine from MAAS, also a deployed one (docs/maas.md#updating-machines).
@@ -285,10 +289,14 @@ impl Client {
     /// # Errors
     /// `Forbidden` while locked, `NotFound`; see [`Error`].
     pub async fn delete_machine(&self, system_id: &str) -> Result<(), Error> {
-        self.done(Call::delete(path(system_id)?, "DELETE machines/{id}/")).await
+        self.send(Call::delete(machine_path(system_id)?, "DELETE machines/{id}/")).await
     }
 }
 
-pub(super) fn path(system_id: &str) -> Result<String, Error> {
-    Ok(format!("machines/{}/", segment(system_id)?))
+/// Path of a machine below the API root.
+///
+/// # Errors
+/// [`Error::Invalid`] for an empty system id.
+pub(super) fn machine_path(system_id: &str) -> Result<String, Error> {
+    Ok(format!("machines/{}/", path_segment(system_id)?))
 }

@@ -11,7 +11,7 @@ impl Client {
     pub async fn version(&self) -> Result<Version, Error> {
         let mut call = Call::get("version/", "GET version/");
         call.anonymous = true;
-        self.json(call).await
+        self.send_for_json(call).await
     }
 
     /// The user behind the key: the cheapest probe of credentials
@@ -22,7 +22,7 @@ impl Client {
     pub async fn whoami(&self) -> Result<WhoAmI, Error> {
         let mut query = Params::default();
         query.add("op", "whoami");
-        self.json(Call::get("users/", "GET users/ op=whoami").query(query)).await
+        self.send_for_json(Call::get("users/", "GET users/ op=whoami").query(query)).await
     }
 
     /// A setting of the region (docs/maas.md#settings): text, number or bool; readable by anyone.
@@ -33,7 +33,7 @@ impl Client {
         let mut query = Params::default();
         query.add("op", "get_config");
         query.add("name", name);
-        self.json(Call::get("maas/", "GET maas/ op=get_config").query(query)).await
+        self.send_for_json(Call::get("maas/", "GET maas/ op=get_config").query(query)).await
     }
 
     /// All boot images, without their files (docs/maas.md#boot-images).
@@ -41,7 +41,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn boot_resources(&self) -> Result<Vec<BootResource>, Error> {
-        self.json(Call::get("boot-resources/", "GET boot-resources/")).await
+        self.send_for_json(Call::get("boot-resources/", "GET boot-resources/")).await
     }
 
     /// One boot image with its sets and files (docs/maas.md#boot-images).
@@ -49,7 +49,8 @@ impl Client {
     /// # Errors
     /// `NotFound`; see [`Error`].
     pub async fn boot_resource(&self, id: u64) -> Result<BootResource, Error> {
-        self.json(Call::get(format!("boot-resources/{id}/"), "GET boot-resources/{id}/")).await
+        self.send_for_json(Call::get(format!("boot-resources/{id}/"), "GET boot-resources/{id}/"))
+            .await
     }
 
     /// All subnets with their VLANs (docs/maas.md#networks).
@@ -57,6 +58,6 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn subnets(&self) -> Result<Vec<Subnet>, Error> {
-        self.json(Call::get("subnets/", "GET subnets/")).await
+        self.send_for_json(Call::get("subnets/", "GET subnets/")).await
     }
 }

@@ -1,4 +1,4 @@
-use crate::client::{Call, Client, segment};
+use crate::client::{Call, Client, path_segment};
 use crate::encode::Params;
 use crate::error::Error;
 use crate::model::ScriptSet;
@@ -6,18 +6,18 @@ use crate::model::ScriptSet;
 /// Kinds of script sets (docs/maas.md#script-results).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultType {
-    /// Commissioning.
+    /// Scripts of a commissioning.
     Commissioning,
-    /// Testing.
+    /// Scripts of a test.
     Testing,
-    /// Installation.
+    /// The installation of an operating system.
     Installation,
     /// Release scripts, from 3.5 on.
     Release,
 }
 
 impl ResultType {
-    /// The word on the wire.
+    /// The value of the parameter `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Commissioning => "commissioning",
@@ -39,19 +39,19 @@ pub enum CurrentSet {
     Installation,
 }
 
-/// Which results (docs/maas.md#script-results).
+/// Selects script results (docs/maas.md#script-results).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResultQuery {
     /// Only of this kind; ignored for a current set.
     pub kind: Option<ResultType>,
     /// Only of these scripts, by name or tag; empty for all.
     pub filters: Vec<String>,
-    /// With the outputs; large.
+    /// Whether outputs are sent along; they are large.
     pub include_output: bool,
 }
 
 impl ResultQuery {
-    fn params(&self) -> Params {
+    fn to_params(&self) -> Params {
         let mut query = Params::default();
         query.opt("type", self.kind.map(ResultType::as_str));
         if self.include_output {
@@ -72,10 +72,11 @@ impl Client {
     pub async fn results(
         &self,
         system_id: &str,
-        wanted: &ResultQuery,
+        query: &ResultQuery,
     ) -> Result<Vec<ScriptSet>, Error> {
-        let path = format!("nodes/{}/results/", segment(system_id)?);
-        self.json(Call::get(path, "GET nodes/{id}/results/").query(wanted.params())).await
+        let path = format!("nodes/{}/results/", path_segment(system_id)?);
+        self.send_for_json(Call::get(path, "GET nodes/{id}/results/").query(query.to_params()))
+            .await
     }
 
     /// One current script set (docs/maas.md#script-results).
@@ -86,7 +87,7 @@ impl Client {
         &self,
         system_id: &str,
         set: CurrentSet,
-        wanted: &ResultQuery,
+        query: &ResultQuery,
     ) -> Result<ScriptSet, Error> {
         let (name, label) = match set {
             CurrentSet::Commissioning => {
@@ -97,8 +98,8 @@ impl Client {
                 ("current-installation", "GET nodes/{id}/results/current-installation/")
             }
         };
-        let path = format!("nodes/{}/results/{name}/", segment(system_id)?);
-        let query = ResultQuery { kind: None, ..wanted.clone() }.params();
-        self.json(Call::get(path, label).query(query)).await
+        let path = format!("nodes/{}/results/{name}/", path_segment(system_id)?);
+        let query = ResultQuery { kind: None, ..query.clone() }.to_params();
+        self.send_for_json(Call::get(path, label).query(query)).await
     }
 }

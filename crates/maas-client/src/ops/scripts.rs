@@ -1,17 +1,17 @@
-use super::ResultType;
-use crate::client::{Body, Call, Client, segment};
+use super::results::ResultType;
+use crate::client::{Body, Call, Client, path_segment};
 use crate::encode::{FileForm, Params};
 use crate::error::Error;
 use crate::model::Script;
 
-/// Which scripts (docs/maas.md#scripts).
+/// Selects scripts (docs/maas.md#scripts).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScriptFilter {
     /// Only of this kind.
     pub kind: Option<ResultType>,
     /// Names or tags, any of them; empty for all.
     pub filters: Vec<String>,
-    /// With the texts.
+    /// Whether the texts of the scripts are sent along.
     pub include_script: bool,
 }
 
@@ -42,7 +42,7 @@ impl Client {
         if filter.include_script {
             query.add("include_script", "1");
         }
-        self.json(Call::get("scripts/", "GET scripts/").query(query)).await
+        self.send_for_json(Call::get("scripts/", "GET scripts/").query(query)).await
     }
 
     /// One script; with its texts where asked for (docs/maas.md#scripts).
@@ -54,7 +54,7 @@ impl Client {
         if include_script {
             query.add("include_script", "1");
         }
-        self.json(Call::get(path(name)?, "GET scripts/{name}").query(query)).await
+        self.send_for_json(Call::get(script_path(name)?, "GET scripts/{name}").query(query)).await
     }
 
     /// Uploads a new script (docs/maas.md#scripts). Administrators only.
@@ -69,7 +69,7 @@ impl Client {
         let mut call = Call::post("scripts/", "POST scripts/", Params::default());
         let (file_name, content) = (new.name.clone(), new.content.clone());
         call.body = Body::File(FileForm { fields, part: "script", file_name, content });
-        self.json(call).await
+        self.send_for_json(call).await
     }
 
     /// Adds a revision of a script (docs/maas.md#scripts). Administrators only.
@@ -85,7 +85,7 @@ impl Client {
         let mut form = Params::default();
         form.add("script", content);
         form.opt("comment", comment);
-        self.json(Call::put(path(name)?, "PUT scripts/{name}", form)).await
+        self.send_for_json(Call::put(script_path(name)?, "PUT scripts/{name}", form)).await
     }
 
     /// Deletes a script (docs/maas.md#scripts). Administrators only.
@@ -93,11 +93,11 @@ impl Client {
     /// # Errors
     /// Bad request for a script that comes with MAAS; `NotFound`.
     pub async fn delete_script(&self, name: &str) -> Result<(), Error> {
-        self.done(Call::delete(path(name)?, "DELETE scripts/{name}")).await
+        self.send(Call::delete(script_path(name)?, "DELETE scripts/{name}")).await
     }
 }
 
-/// The one path without a trailing slash (docs/maas.md#paths).
-fn path(name: &str) -> Result<String, Error> {
-    Ok(format!("scripts/{}", segment(name)?))
+/// Path of a script, the one without a trailing slash (docs/maas.md#paths).
+fn script_path(name: &str) -> Result<String, Error> {
+    Ok(format!("scripts/{}", path_segment(name)?))
 }

@@ -1,5 +1,5 @@
-use super::machines::path;
-use crate::client::{Call, Client, segment};
+use super::machines::machine_path;
+use crate::client::{Call, Client, path_segment};
 use crate::encode::Params;
 use crate::error::Error;
 use crate::model::{BlockDevice, Machine};
@@ -29,8 +29,8 @@ impl Client {
     /// # Errors
     /// `NotFound`; see [`Error`].
     pub async fn block_devices(&self, system_id: &str) -> Result<Vec<BlockDevice>, Error> {
-        let path = format!("nodes/{}/blockdevices/", segment(system_id)?);
-        self.json(Call::get(path, "GET nodes/{id}/blockdevices/")).await
+        let path = format!("nodes/{}/blockdevices/", path_segment(system_id)?);
+        self.send_for_json(Call::get(path, "GET nodes/{id}/blockdevices/")).await
     }
 
     /// Makes a physical disk the boot disk of a Ready machine (docs/maas.md#disks).
@@ -38,9 +38,9 @@ impl Client {
     /// # Errors
     /// `StateConflict` where not Ready; bad request for a virtual disk; `NotFound`.
     pub async fn set_boot_disk(&self, system_id: &str, block_device_id: u64) -> Result<(), Error> {
-        let path = format!("nodes/{}/blockdevices/{block_device_id}/", segment(system_id)?);
+        let path = format!("nodes/{}/blockdevices/{block_device_id}/", path_segment(system_id)?);
         const LABEL: &str = "POST nodes/{id}/blockdevices/{id}/ op=set_boot_disk";
-        self.done(Call::op(path, LABEL, "set_boot_disk", Params::default())).await
+        self.send(Call::op(path, LABEL, "set_boot_disk", Params::default())).await
     }
 
     /// Puts a filesystem on a whole disk of a Ready or Allocated machine; what was on it is
@@ -55,11 +55,11 @@ impl Client {
         block_device_id: u64,
         fstype: &str,
     ) -> Result<BlockDevice, Error> {
-        let path = format!("nodes/{}/blockdevices/{block_device_id}/", segment(system_id)?);
+        let path = format!("nodes/{}/blockdevices/{block_device_id}/", path_segment(system_id)?);
         let mut form = Params::default();
         form.add("fstype", fstype);
         const LABEL: &str = "POST nodes/{id}/blockdevices/{id}/ op=format";
-        self.json(Call::op(path, LABEL, "format", form)).await
+        self.send_for_json(Call::op(path, LABEL, "format", form)).await
     }
 
     /// Has the filesystem on a whole disk mounted in the deployed system. Machines and source as
@@ -74,11 +74,11 @@ impl Client {
         block_device_id: u64,
         mount_point: &str,
     ) -> Result<BlockDevice, Error> {
-        let path = format!("nodes/{}/blockdevices/{block_device_id}/", segment(system_id)?);
+        let path = format!("nodes/{}/blockdevices/{block_device_id}/", path_segment(system_id)?);
         let mut form = Params::default();
         form.add("mount_point", mount_point);
         const LABEL: &str = "POST nodes/{id}/blockdevices/{id}/ op=mount";
-        self.json(Call::op(path, LABEL, "mount", form)).await
+        self.send_for_json(Call::op(path, LABEL, "mount", form)).await
     }
 
     /// Replaces the storage configuration of a Ready machine (docs/maas.md#storage-layouts); the
@@ -100,6 +100,7 @@ impl Client {
         form.opt("lv_name", layout.lv_name.as_deref());
         form.opt("lv_size", layout.lv_size.as_deref());
         const LABEL: &str = "POST machines/{id}/ op=set_storage_layout";
-        self.machine_answer(Call::op(path(system_id)?, LABEL, "set_storage_layout", form)).await
+        self.send_for_machine(Call::op(machine_path(system_id)?, LABEL, "set_storage_layout", form))
+            .await
     }
 }

@@ -1,4 +1,4 @@
-use crate::client::{Call, Client, segment};
+use crate::client::{Call, Client, path_segment};
 use crate::encode::Params;
 use crate::error::Error;
 use crate::model::{Tag, TagCounts};
@@ -9,7 +9,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn tags(&self) -> Result<Vec<Tag>, Error> {
-        self.json(Call::get("tags/", "GET tags/")).await
+        self.send_for_json(Call::get("tags/", "GET tags/")).await
     }
 
     /// One tag (docs/maas.md#tags).
@@ -17,7 +17,8 @@ impl Client {
     /// # Errors
     /// `NotFound`; see [`Error`].
     pub async fn tag(&self, name: &str) -> Result<Tag, Error> {
-        self.json(Call::get(format!("tags/{}/", segment(name)?), "GET tags/{name}/")).await
+        self.send_for_json(Call::get(format!("tags/{}/", path_segment(name)?), "GET tags/{name}/"))
+            .await
     }
 
     /// Creates a tag: letters, digits, `-`, `_` (docs/maas.md#tags). Administrators only.
@@ -28,7 +29,7 @@ impl Client {
         let mut form = Params::default();
         form.add("name", name);
         form.opt("comment", comment);
-        self.json(Call::post("tags/", "POST tags/", form)).await
+        self.send_for_json(Call::post("tags/", "POST tags/", form)).await
     }
 
     /// Adds a tag to machines and takes it from others (docs/maas.md#tags); unknown ids are
@@ -45,7 +46,13 @@ impl Client {
         let mut form = Params::default();
         form.each("add", add);
         form.each("remove", remove);
-        let path = format!("tags/{}/", segment(name)?);
-        self.json(Call::op(path, "POST tags/{name}/ op=update_nodes", "update_nodes", form)).await
+        let path = format!("tags/{}/", path_segment(name)?);
+        self.send_for_json(Call::op(
+            path,
+            "POST tags/{name}/ op=update_nodes",
+            "update_nodes",
+            form,
+        ))
+        .await
     }
 }

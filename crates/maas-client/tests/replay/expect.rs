@@ -1,9 +1,9 @@
-//! What an answer must become, told from the answer alone.
+//! What an answer must become, derived from the answer alone.
 
 use maas_client::{AuthCause, Error, Refusal};
 
 use crate::facts::{self, Fact};
-use crate::recording::{Answer, Exchange};
+use crate::recording::{Exchange, RecordedResponse};
 
 pub(crate) fn check(
     exchange: &Exchange,
@@ -23,7 +23,7 @@ pub(crate) fn check(
     }
 }
 
-fn check_error(answer: &Answer, mutation: bool, error: &Error) -> Result<(), String> {
+fn check_error(answer: &RecordedResponse, mutation: bool, error: &Error) -> Result<(), String> {
     let expected = expected_code(answer, mutation);
     if error.code() != expected {
         let status = answer.response.status;
@@ -32,8 +32,8 @@ fn check_error(answer: &Answer, mutation: bool, error: &Error) -> Result<(), Str
     let shown = format!("{error} {error:?}");
     let text = answer.text();
     if answer.response.status == 401 {
-        let told = text.split_once("Authorization Error:").map(|(_, told)| told.trim());
-        if told.is_some_and(|told| !told.is_empty() && shown.contains(told)) {
+        let cause = text.split_once("Authorization Error:").map(|(_, cause)| cause.trim());
+        if cause.is_some_and(|cause| !cause.is_empty() && shown.contains(cause)) {
             return Err(format!("a 401 body is shown: {shown}"));
         }
         return check_skew(&text, error);
@@ -87,13 +87,13 @@ fn check_skew(text: &str, error: &Error) -> Result<(), String> {
     }
 }
 
-fn content_type(answer: &Answer) -> &str {
+fn content_type(answer: &RecordedResponse) -> &str {
     let full = answer.response.content_type.as_deref().unwrap_or_default();
     full.split(';').next().unwrap_or_default().trim()
 }
 
 /// The table of docs/maas.md#refusals, with the causes of docs/maas.md#authentication.
-fn expected_code(answer: &Answer, mutation: bool) -> &'static str {
+fn expected_code(answer: &RecordedResponse, mutation: bool) -> &'static str {
     let text = answer.text();
     let kind = content_type(answer);
     let object = answer.json.as_ref().is_some_and(serde_json::Value::is_object);

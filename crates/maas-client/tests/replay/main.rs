@@ -29,23 +29,23 @@ use maas_client::{Client, Config, Method, Request, Response, Transport, Transpor
 use recording::{Exchange, Recording};
 use routes::{Args, Route};
 
-/// Answers everything with one recorded answer and keeps what was asked.
-struct Replay {
+/// A transport that answers every request with one recorded answer and records the requests.
+struct ReplayTransport {
     answer: Response,
-    asked: Mutex<Vec<Request>>,
+    sent: Mutex<Vec<Request>>,
 }
 
 #[async_trait::async_trait]
-impl Transport for Replay {
+impl Transport for ReplayTransport {
     async fn send(&self, request: Request, _: Duration) -> Result<Response, TransportError> {
-        self.asked.lock().unwrap().push(request);
+        self.sent.lock().unwrap().push(request);
         Ok(self.answer.clone())
     }
 }
 
 /// How much of an exchange could be held against the client.
 #[derive(PartialEq)]
-enum Verified {
+enum Coverage {
     RequestAndAnswer,
     AnswerOnly,
 }
@@ -71,9 +71,9 @@ fn every_recording_of_an_endpoint_in_use() {
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let routes = routes::all();
+    let routes = all_routes();
     let (mut replayed, mut skipped, mut requests, mut failures) = (0, 0, 0, Vec::new());
-    for recording in recording::read_all(&folder) {
+    for recording in recording::read_folder(&folder) {
         let recording = match recording {
             Ok(recording) => recording,
             Err(problem) => {
@@ -88,7 +88,7 @@ fn every_recording_of_an_endpoint_in_use() {
             };
             used = true;
             match runtime.block_on(replay(route, segments, exchange)) {
-                Ok(verified) => requests += usize::from(verified == Verified::RequestAndAnswer),
+                Ok(coverage) => requests += usize::from(coverage == Coverage::RequestAndAnswer),
                 Err(problem) => failures.push(format!("{}: {problem}", recording.name)),
             }
         }
@@ -100,33 +100,41 @@ fn every_recording_of_an_endpoint_in_use() {
     assert!(replayed + skipped > 0, "no recordings in {}", folder.display());
 }
 
+fn all_routes() -> Vec<Route> {
+    let mut routes = routes_machines::routes();
+    routes.extend(routes_parts::routes());
+    routes
+}
+
 async fn replay(
     route: &Route,
     segments: Vec<String>,
     exchange: &Exchange,
-) -> Result<Verified, String> {
+) -> Result<Coverage, String> {
     let expressible = rules::expressible(route, &segments, exchange);
     let args = match expressible {
         true => Args::recorded(segments, exchange),
         false => Args::sample(route, segments),
     };
-    let transport =
-        Arc::new(Replay { answer: exchange.answer.response.clone(), asked: Mutex::default() });
+    let transport = Arc::new(ReplayTransport {
+        answer: exchange.answer.response.clone(),
+        sent: Mutex::default(),
+    });
     let config = Config::new("http://replay/MAAS", "ck:tk:replay-secret".parse().unwrap());
     let client = Client::with_transport(&config, transport.clone(), Arc::new(|| 1_795_181_527));
     let client = client.map_err(|error| error.to_string())?;
     let result = (route.run)(&client, &args).await;
 
-    let asked = transport.asked.lock().unwrap();
-    let [request] = asked.as_slice() else {
-        return Err(format!("{} requests were sent: {result:?}", asked.len()));
+    let sent = transport.sent.lock().unwrap();
+    let [request] = sent.as_slice() else {
+        return Err(format!("{} requests were sent: {result:?}", sent.len()));
     };
     check_headers(route, request)?;
     if expressible {
         check_request(exchange, request)?;
     }
     expect::check(exchange, request.method.is_mutation(), result)?;
-    Ok(if expressible { Verified::RequestAndAnswer } else { Verified::AnswerOnly })
+    Ok(if expressible { Coverage::RequestAndAnswer } else { Coverage::AnswerOnly })
 }
 
 /// The recorded request, from the bytes that the client built.
@@ -182,12 +190,13 @@ fn check_headers(route: &Route, request: &Request) -> Result<(), String> {
 fn every_route_has_a_sample_that_the_client_sends() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let config = Config::new("http://replay/MAAS", "a:b:c".parse().unwrap());
-    for route in routes::all() {
-        let transport = Arc::new(Replay { answer: Response::default(), asked: Mutex::default() });
+    for route in all_routes() {
+        let transport =
+            Arc::new(ReplayTransport { answer: Response::default(), sent: Mutex::default() });
         let client = Client::with_transport(&config, transport.clone(), Arc::new(|| 0)).unwrap();
         let args = Args::sample(&route, vec!["1".to_owned(); 2]);
         let result = runtime.block_on((route.run)(&client, &args));
-        assert_eq!(transport.asked.lock().unwrap().len(), 1, "{}: {result:?}", route.path);
+        assert_eq!(transport.sent.lock().unwrap().len(), 1, "{}: {result:?}", route.path);
         let labels: Vec<&str> = client.stats().keys().copied().collect();
         assert!(labels[0].starts_with(route.method), "{labels:?}");
         if let Some(op) = route.op {
@@ -202,9 +211,9 @@ fn a_folder_of_another_region_replays_too() {
         "form": [["op", "deploy"], ["distro_series", "custom/img"]]},
         "response": {"status": 409, "headers": {"content-type": "text/plain"}, "body": "busy"}}"#;
     let recording = Recording::parse("zz", text).unwrap();
-    let routes = routes::all();
+    let routes = all_routes();
     let (route, segments) = routes::find(&routes, &recording.exchanges[0]).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let verified = runtime.block_on(replay(route, segments, &recording.exchanges[0])).unwrap();
-    assert!(verified == Verified::RequestAndAnswer);
+    let coverage = runtime.block_on(replay(route, segments, &recording.exchanges[0])).unwrap();
+    assert!(coverage == Coverage::RequestAndAnswer);
 }

@@ -28,7 +28,7 @@ pub(crate) struct Exchange {
     pub(crate) files: Vec<File>,
     /// A body that is neither form nor files, or an op given as a path suffix.
     pub(crate) odd_request: bool,
-    pub(crate) answer: Answer,
+    pub(crate) answer: RecordedResponse,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,7 @@ pub(crate) struct File {
     pub(crate) content: Vec<u8>,
 }
 
-pub(crate) struct Answer {
+pub(crate) struct RecordedResponse {
     pub(crate) response: Response,
     /// The body as JSON, where it is.
     pub(crate) json: Option<Value>,
@@ -46,14 +46,14 @@ pub(crate) struct Answer {
     pub(crate) truncated: bool,
 }
 
-impl Answer {
+impl RecordedResponse {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.response.body).trim().to_owned()
     }
 }
 
 /// All recordings of a folder in order of their names.
-pub(crate) fn read_all(folder: &Path) -> impl Iterator<Item = Result<Recording, String>> {
+pub(crate) fn read_folder(folder: &Path) -> impl Iterator<Item = Result<Recording, String>> {
     let entries = std::fs::read_dir(folder).expect("a readable folder");
     let mut files: Vec<_> = entries
         .map(|entry| entry.expect("a readable folder").path())
@@ -131,7 +131,7 @@ fn op_in_note(note: &str) -> Option<String> {
     rest.map(word).filter(|op| !op.is_empty())
 }
 
-fn answer(value: &Value) -> Answer {
+fn answer(value: &Value) -> RecordedResponse {
     let header = |name: &str| -> Option<String> {
         let headers = value["headers"].as_object()?;
         let found = headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -159,7 +159,7 @@ fn answer(value: &Value) -> Answer {
         date: header("date"),
         body: body.into(),
     };
-    Answer { response, json, truncated }
+    RecordedResponse { response, json, truncated }
 }
 
 fn pairs(value: &Value) -> Pairs {

@@ -9,9 +9,8 @@ use maas_client::{Client, Error};
 use crate::facts::{Fact, Facts};
 use crate::recording::{Exchange, Pairs};
 use crate::rules::Param;
-use crate::{routes_machines, routes_parts};
 
-pub(crate) type Answered<'a> = Pin<Box<dyn Future<Output = Result<Vec<Fact>, Error>> + 'a>>;
+pub(crate) type FactsFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<Fact>, Error>> + 'a>>;
 
 pub(crate) struct Route {
     pub(crate) method: &'static str,
@@ -21,7 +20,7 @@ pub(crate) struct Route {
     pub(crate) params: &'static [Param],
     /// Parameters that stand in for a request the client would not send.
     pub(crate) sample: &'static [(&'static str, &'static str)],
-    pub(crate) run: for<'a> fn(&'a Client, &'a Args) -> Answered<'a>,
+    pub(crate) run: for<'a> fn(&'a Client, &'a Args) -> FactsFuture<'a>,
     pub(crate) anonymous: bool,
     /// The client refuses to send it without any parameter.
     pub(crate) at_least_one: bool,
@@ -36,7 +35,7 @@ impl Route {
         path: &'static str,
         op: Option<&'static str>,
         params: &'static [Param],
-        run: for<'a> fn(&'a Client, &'a Args) -> Answered<'a>,
+        run: for<'a> fn(&'a Client, &'a Args) -> FactsFuture<'a>,
     ) -> Self {
         Self {
             method,
@@ -56,12 +55,6 @@ impl Route {
         self.sample = sample;
         self
     }
-}
-
-pub(crate) fn all() -> Vec<Route> {
-    let mut routes = routes_machines::routes();
-    routes.extend(routes_parts::routes());
-    routes
 }
 
 /// The route of an exchange and the segments that its wildcards stand for. An answer without a
@@ -162,8 +155,8 @@ impl Args {
     }
 }
 
-/// A call's result as facts.
-pub(crate) async fn told<T: Facts>(
+/// Awaits a call and turns its value into facts.
+pub(crate) async fn facts_of<T: Facts>(
     call: impl Future<Output = Result<T, Error>>,
 ) -> Result<Vec<Fact>, Error> {
     call.await.map(|value| value.facts(""))

@@ -5,7 +5,7 @@ use maas_client::{
     ReleaseOptions, Secret, StorageLayout, UpdateMachine,
 };
 
-use crate::routes::{Args, Route, told};
+use crate::routes::{Args, Route, facts_of};
 use crate::rules::{
     Param,
     Rule::{Base64, Lower, Many, Number, Prefix, Text, Words},
@@ -108,20 +108,20 @@ pub(crate) fn routes() -> Vec<Route> {
 
 fn collection() -> Vec<Route> {
     let mut list = Route::new("GET", "machines/", None, FILTERS, |c, a| {
-        Box::pin(async move { told(c.machines(&filter(a))).await })
+        Box::pin(async move { facts_of(c.machines(&filter(a))).await })
     })
     .sample(&[("hostname", "sample")]);
     list.at_least_one = true;
     vec![
         list,
         Route::new("GET", "machines/", Some("power_parameters"), IDS, |c, a| {
-            Box::pin(async move { told(c.power_parameters_of(&a.many("id"))).await })
+            Box::pin(async move { facts_of(c.power_parameters_of(&a.many("id"))).await })
         }),
         Route::new("POST", "machines/", None, CREATE, |c, a| {
-            Box::pin(async move { told(c.create_machine(&create(a))).await })
+            Box::pin(async move { facts_of(c.create_machine(&create(a))).await })
         }),
         Route::new("POST", "machines/", Some("allocate"), ALLOCATE, |c, a| {
-            Box::pin(async move { told(c.allocate(&allocate(a))).await })
+            Box::pin(async move { facts_of(c.allocate(&allocate(a))).await })
         })
         .sample(&[("system_id", "sample")]),
     ]
@@ -129,23 +129,23 @@ fn collection() -> Vec<Route> {
 
 fn one() -> Vec<Route> {
     let mut update = Route::new("PUT", "machines/{s}/", None, UPDATE, |c, a| {
-        Box::pin(async move { told(c.update_machine(a.segment(0), &change(a))).await })
+        Box::pin(async move { facts_of(c.update_machine(a.segment(0), &change(a))).await })
     })
     .sample(&[("description", "sample")]);
     update.at_least_one = true;
     vec![
         update,
         Route::new("GET", "machines/{s}/", None, &[], |c, a| {
-            Box::pin(told(c.machine(a.segment(0))))
+            Box::pin(facts_of(c.machine(a.segment(0))))
         }),
         Route::new("GET", "machines/{s}/", Some("power_parameters"), &[], |c, a| {
-            Box::pin(told(c.power_parameters(a.segment(0))))
+            Box::pin(facts_of(c.power_parameters(a.segment(0))))
         }),
         Route::new("GET", "machines/{s}/", Some("query_power_state"), &[], |c, a| {
-            Box::pin(told(c.query_power_state(a.segment(0))))
+            Box::pin(facts_of(c.query_power_state(a.segment(0))))
         }),
         Route::new("DELETE", "machines/{s}/", None, &[], |c, a| {
-            Box::pin(told(c.delete_machine(a.segment(0))))
+            Box::pin(facts_of(c.delete_machine(a.segment(0))))
         }),
     ]
 }
@@ -156,41 +156,41 @@ fn lifecycle() -> Vec<Route> {
     const OFF: &[Param] = &[optional("comment", Text), optional("stop_mode", Words(&["soft"]))];
     vec![
         Route::new("POST", PATH, Some("commission"), COMMISSION, |c, a| {
-            Box::pin(async move { told(c.commission(a.segment(0), &commission(a))).await })
+            Box::pin(async move { facts_of(c.commission(a.segment(0), &commission(a))).await })
         }),
         Route::new("POST", PATH, Some("deploy"), DEPLOY, |c, a| {
-            Box::pin(async move { told(c.deploy(a.segment(0), &deploy(a))).await })
+            Box::pin(async move { facts_of(c.deploy(a.segment(0), &deploy(a))).await })
         }),
         Route::new("POST", PATH, Some("release"), RELEASE, |c, a| {
-            Box::pin(async move { told(c.release(a.segment(0), &release(a))).await })
+            Box::pin(async move { facts_of(c.release(a.segment(0), &release(a))).await })
         }),
         Route::new("POST", PATH, Some("set_storage_layout"), LAYOUT, |c, a| {
-            Box::pin(async move { told(c.set_storage_layout(a.segment(0), &layout(a))).await })
+            Box::pin(async move { facts_of(c.set_storage_layout(a.segment(0), &layout(a))).await })
         }),
         Route::new("POST", PATH, Some("abort"), COMMENT, |c, a| {
-            Box::pin(told(c.abort(a.segment(0), a.text("comment"))))
+            Box::pin(facts_of(c.abort(a.segment(0), a.text("comment"))))
         }),
         Route::new("POST", PATH, Some("mark_broken"), BROKEN, |c, a| {
-            Box::pin(told(c.mark_broken(a.segment(0), a.text("comment").unwrap_or_default())))
+            Box::pin(facts_of(c.mark_broken(a.segment(0), a.text("comment").unwrap_or_default())))
         }),
         Route::new("POST", PATH, Some("mark_fixed"), COMMENT, |c, a| {
-            Box::pin(told(c.mark_fixed(a.segment(0), a.text("comment"))))
+            Box::pin(facts_of(c.mark_fixed(a.segment(0), a.text("comment"))))
         }),
         Route::new("POST", PATH, Some("power_on"), COMMENT, |c, a| {
-            Box::pin(told(c.power_on(a.segment(0), a.text("comment"))))
+            Box::pin(facts_of(c.power_on(a.segment(0), a.text("comment"))))
         }),
         Route::new("POST", PATH, Some("power_off"), OFF, |c, a| {
             let soft = a.text("stop_mode").is_some();
-            Box::pin(told(c.power_off(a.segment(0), soft, a.text("comment"))))
+            Box::pin(facts_of(c.power_off(a.segment(0), soft, a.text("comment"))))
         }),
         Route::new("POST", PATH, Some("lock"), COMMENT, |c, a| {
-            Box::pin(told(c.lock(a.segment(0), a.text("comment"))))
+            Box::pin(facts_of(c.lock(a.segment(0), a.text("comment"))))
         }),
         Route::new("POST", PATH, Some("unlock"), COMMENT, |c, a| {
-            Box::pin(told(c.unlock(a.segment(0), a.text("comment"))))
+            Box::pin(facts_of(c.unlock(a.segment(0), a.text("comment"))))
         }),
         Route::new("POST", PATH, Some("override_failed_testing"), COMMENT, |c, a| {
-            Box::pin(told(c.override_failed_testing(a.segment(0), a.text("comment"))))
+            Box::pin(facts_of(c.override_failed_testing(a.segment(0), a.text("comment"))))
         }),
     ]
 }

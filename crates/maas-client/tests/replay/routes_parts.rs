@@ -5,7 +5,7 @@ use maas_client::{
     ResultType, ScriptFilter, UpdateInterface,
 };
 
-use crate::routes::{Args, Route, told};
+use crate::routes::{Args, Route, facts_of};
 use crate::rules::{
     Param,
     Rule::{Limit, Lower, Many, Number, Text, Words},
@@ -48,42 +48,42 @@ fn parts() -> Vec<Route> {
     const FORMAT: &[Param] = &[required("fstype", Text)];
     const MOUNT: &[Param] = &[required("mount_point", Text)];
     let mut update = Route::new("PUT", INTERFACE, None, CHANGE, |c, a| {
-        Box::pin(
-            async move { told(c.update_interface(a.segment(0), a.number_at(1), &change(a))).await },
-        )
+        Box::pin(async move {
+            facts_of(c.update_interface(a.segment(0), a.number_at(1), &change(a))).await
+        })
     })
     .sample(&[("name", "sample")]);
     update.at_least_one = true;
     vec![
         update,
         Route::new("GET", "nodes/{s}/interfaces/", None, &[], |c, a| {
-            Box::pin(told(c.interfaces(a.segment(0))))
+            Box::pin(facts_of(c.interfaces(a.segment(0))))
         }),
         Route::new("GET", INTERFACE, None, &[], |c, a| {
-            Box::pin(told(c.interface(a.segment(0), a.number_at(1))))
+            Box::pin(facts_of(c.interface(a.segment(0), a.number_at(1))))
         }),
         Route::new("POST", INTERFACE, Some("link_subnet"), LINK, |c, a| {
-            Box::pin(
-                async move { told(c.link_subnet(a.segment(0), a.number_at(1), &link(a))).await },
-            )
+            Box::pin(async move {
+                facts_of(c.link_subnet(a.segment(0), a.number_at(1), &link(a))).await
+            })
         }),
         Route::new("POST", INTERFACE, Some("unlink_subnet"), UNLINK, |c, a| {
             let id = a.number("id").unwrap_or(1);
-            Box::pin(told(c.unlink_subnet(a.segment(0), a.number_at(1), id)))
+            Box::pin(facts_of(c.unlink_subnet(a.segment(0), a.number_at(1), id)))
         }),
         Route::new("GET", "nodes/{s}/blockdevices/", None, &[], |c, a| {
-            Box::pin(told(c.block_devices(a.segment(0))))
+            Box::pin(facts_of(c.block_devices(a.segment(0))))
         }),
         Route::new("POST", DISK, Some("set_boot_disk"), &[], |c, a| {
-            Box::pin(told(c.set_boot_disk(a.segment(0), a.number_at(1))))
+            Box::pin(facts_of(c.set_boot_disk(a.segment(0), a.number_at(1))))
         }),
         Route::new("POST", DISK, Some("format"), FORMAT, |c, a| {
             let fstype = a.text("fstype").unwrap_or_default();
-            Box::pin(told(c.format_block_device(a.segment(0), a.number_at(1), fstype)))
+            Box::pin(facts_of(c.format_block_device(a.segment(0), a.number_at(1), fstype)))
         }),
         Route::new("POST", DISK, Some("mount"), MOUNT, |c, a| {
             let target = a.text("mount_point").unwrap_or_default();
-            Box::pin(told(c.mount_block_device(a.segment(0), a.number_at(1), target)))
+            Box::pin(facts_of(c.mount_block_device(a.segment(0), a.number_at(1), target)))
         }),
     ]
 }
@@ -97,21 +97,32 @@ fn results() -> Vec<Route> {
     const CURRENT: &[Param] = &[optional("include_output", Words(ONE)), optional("filters", Text)];
     vec![
         Route::new("GET", "nodes/{s}/results/", None, ALL, |c, a| {
-            Box::pin(async move { told(c.results(a.segment(0), &wanted(a))).await })
+            Box::pin(async move { facts_of(c.results(a.segment(0), &result_query(a))).await })
         }),
         Route::new("GET", "nodes/{s}/results/current-commissioning/", None, CURRENT, |c, a| {
             Box::pin(async move {
-                told(c.current_results(a.segment(0), CurrentSet::Commissioning, &wanted(a))).await
+                facts_of(c.current_results(
+                    a.segment(0),
+                    CurrentSet::Commissioning,
+                    &result_query(a),
+                ))
+                .await
             })
         }),
         Route::new("GET", "nodes/{s}/results/current-testing/", None, CURRENT, |c, a| {
             Box::pin(async move {
-                told(c.current_results(a.segment(0), CurrentSet::Testing, &wanted(a))).await
+                facts_of(c.current_results(a.segment(0), CurrentSet::Testing, &result_query(a)))
+                    .await
             })
         }),
         Route::new("GET", "nodes/{s}/results/current-installation/", None, CURRENT, |c, a| {
             Box::pin(async move {
-                told(c.current_results(a.segment(0), CurrentSet::Installation, &wanted(a))).await
+                facts_of(c.current_results(
+                    a.segment(0),
+                    CurrentSet::Installation,
+                    &result_query(a),
+                ))
+                .await
             })
         }),
     ]
@@ -127,24 +138,27 @@ fn region() -> Vec<Route> {
         optional("level", Words(LEVELS)),
         optional("limit", Limit(MAX_EVENTS)),
     ];
-    let mut version = Route::new("GET", "version/", None, &[], |c, _| Box::pin(told(c.version())));
+    let mut version =
+        Route::new("GET", "version/", None, &[], |c, _| Box::pin(facts_of(c.version())));
     version.anonymous = true;
     let mut events = Route::new("GET", "events/", Some("query"), EVENTS, |c, a| {
-        Box::pin(async move { told(c.events(&events(a))).await })
+        Box::pin(async move { facts_of(c.events(&events(a))).await })
     });
     events.not_both = &["after", "before"];
     vec![
         version,
         events,
-        Route::new("GET", "users/", Some("whoami"), &[], |c, _| Box::pin(told(c.whoami()))),
+        Route::new("GET", "users/", Some("whoami"), &[], |c, _| Box::pin(facts_of(c.whoami()))),
         Route::new("GET", "maas/", Some("get_config"), NAME, |c, a| {
-            Box::pin(told(c.get_config(a.text("name").unwrap_or_default())))
+            Box::pin(facts_of(c.get_config(a.text("name").unwrap_or_default())))
         }),
-        Route::new("GET", "boot-resources/", None, &[], |c, _| Box::pin(told(c.boot_resources()))),
+        Route::new("GET", "boot-resources/", None, &[], |c, _| {
+            Box::pin(facts_of(c.boot_resources()))
+        }),
         Route::new("GET", "boot-resources/{n}/", None, &[], |c, a| {
-            Box::pin(told(c.boot_resource(a.number_at(0))))
+            Box::pin(facts_of(c.boot_resource(a.number_at(0))))
         }),
-        Route::new("GET", "subnets/", None, &[], |c, _| Box::pin(told(c.subnets()))),
+        Route::new("GET", "subnets/", None, &[], |c, _| Box::pin(facts_of(c.subnets()))),
     ]
 }
 
@@ -152,15 +166,15 @@ fn tags() -> Vec<Route> {
     const CREATE: &[Param] = &[required("name", Text), optional("comment", Text)];
     const NODES: &[Param] = &[optional("add", Many), optional("remove", Many)];
     vec![
-        Route::new("GET", "tags/", None, &[], |c, _| Box::pin(told(c.tags()))),
-        Route::new("GET", "tags/{s}/", None, &[], |c, a| Box::pin(told(c.tag(a.segment(0))))),
+        Route::new("GET", "tags/", None, &[], |c, _| Box::pin(facts_of(c.tags()))),
+        Route::new("GET", "tags/{s}/", None, &[], |c, a| Box::pin(facts_of(c.tag(a.segment(0))))),
         Route::new("POST", "tags/", None, CREATE, |c, a| {
             let name = a.text("name").unwrap_or_default();
-            Box::pin(told(c.create_tag(name, a.text("comment"))))
+            Box::pin(facts_of(c.create_tag(name, a.text("comment"))))
         }),
         Route::new("POST", "tags/{s}/", Some("update_nodes"), NODES, |c, a| {
             Box::pin(async move {
-                told(c.update_tag_nodes(a.segment(0), &a.many("add"), &a.many("remove"))).await
+                facts_of(c.update_tag_nodes(a.segment(0), &a.many("add"), &a.many("remove"))).await
             })
         }),
     ]
@@ -177,23 +191,23 @@ fn scripts() -> Vec<Route> {
     const READ: &[Param] = &[optional("include_script", Words(ONE))];
     const UPDATE: &[Param] = &[required("script", Text), optional("comment", Text)];
     let mut create = Route::new("POST", "scripts/", None, CREATE, |c, a| {
-        Box::pin(async move { told(c.create_script(&new_script(a))).await })
+        Box::pin(async move { facts_of(c.create_script(&new_script(a))).await })
     });
     create.file_part = Some("script");
     vec![
         create,
         Route::new("GET", "scripts/", None, LIST, |c, a| {
-            Box::pin(async move { told(c.scripts(&scripts_wanted(a))).await })
+            Box::pin(async move { facts_of(c.scripts(&script_filter(a))).await })
         }),
         Route::new("GET", "scripts/{s}", None, READ, |c, a| {
-            Box::pin(told(c.script(a.segment(0), a.flag("include_script"))))
+            Box::pin(facts_of(c.script(a.segment(0), a.flag("include_script"))))
         }),
         Route::new("PUT", "scripts/{s}", None, UPDATE, |c, a| {
             let content = a.text("script").unwrap_or_default();
-            Box::pin(told(c.update_script(a.segment(0), content, a.text("comment"))))
+            Box::pin(facts_of(c.update_script(a.segment(0), content, a.text("comment"))))
         }),
         Route::new("DELETE", "scripts/{s}", None, &[], |c, a| {
-            Box::pin(told(c.delete_script(a.segment(0))))
+            Box::pin(facts_of(c.delete_script(a.segment(0))))
         }),
     ]
 }
@@ -233,7 +247,7 @@ fn kind(a: &Args) -> Option<ResultType> {
     })
 }
 
-fn wanted(a: &Args) -> ResultQuery {
+fn result_query(a: &Args) -> ResultQuery {
     ResultQuery {
         kind: kind(a),
         filters: a.list("filters").unwrap_or_default(),
@@ -260,7 +274,7 @@ fn events(a: &Args) -> EventQuery {
     }
 }
 
-fn scripts_wanted(a: &Args) -> ScriptFilter {
+fn script_filter(a: &Args) -> ScriptFilter {
     ScriptFilter {
         kind: kind(a),
         filters: a.list("filters").unwrap_or_default(),
