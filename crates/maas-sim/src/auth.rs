@@ -63,6 +63,12 @@ impl Accounts {
         Self { users, ..Self::default() }
     }
 
+    /// Name of the first administrator with an API key, who owns what the simulator itself does.
+    pub(crate) fn first_admin(&self) -> String {
+        let admin = self.users.iter().find(|user| user.admin && !user.keys.is_empty());
+        admin.or_else(|| self.users.first()).map(|user| user.name.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn anonymous_refusal() -> Response {
         Response::new(401, TEXT_BARE, "Forbidden")
     }

@@ -6,10 +6,7 @@
 //! thousand machines cost a thousand small entries, and two runs with one seed take the same
 //! path, which tasks on a scheduler would not.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
-
-use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::auth::{Accounts, User};
 use crate::chance::{Chance, Span};
@@ -17,18 +14,16 @@ use crate::class::HardwareClass;
 use crate::events::{EventLog, Level, Said};
 use crate::faults::{Fault, FaultKind, Faults, Occasion};
 use crate::images::Images;
-use crate::json::Json;
-use crate::lifecycle::Tick;
 use crate::model::{Host, Machine};
 use crate::names::{Name, Names};
 use crate::network::Network;
 use crate::notice::Notice;
-use crate::render::{self, Surroundings};
+use crate::schedule::{Schedule, Tick};
 use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::stats::{LogEntry, Stats};
 use crate::status::Status;
-use crate::wire::{Request, Response};
+use crate::wire::Response;
 
 /// How a region is set up.
 #[derive(Debug, Clone)]
@@ -78,19 +73,6 @@ impl Default for RegionConfig {
     }
 }
 
-/// Bytes of rendered bodies that are kept in case the same machine is asked for again. A body of an
-/// eight-GPU server has 65 KB: kept for good, they would be most of what a region weighs.
-const KEPT_BODY_BYTES: usize = 32 * 1024 * 1024;
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    at: i64,
-    seq: u64,
-    key: u32,
-    work: u64,
-    tick: Tick,
-}
-
 /// A simulated MAAS region.
 #[derive(Debug)]
 pub struct Region {
@@ -112,11 +94,11 @@ pub struct Region {
     pub(crate) faults: Faults,
     pub(crate) stats: Stats,
     pub(crate) notices: Vec<Notice>,
-    heap: BinaryHeap<Reverse<Due>>,
-    seq: u64,
+    pub(crate) schedule: Schedule,
     /// Bodies in the order in which they were rendered: machine, slot, length.
-    rendered: VecDeque<(u32, usize, usize)>,
-    rendered_bytes: usize,
+    pub(crate) rendered: VecDeque<(u32, usize, usize)>,
+    /// Sum of the lengths in `rendered`, in bytes.
+    pub(crate) rendered_bytes: usize,
     ids: BTreeMap<&'static str, i64>,
 }
 
@@ -158,27 +140,12 @@ impl Region {
             faults: Faults::seeded(cfg.seed),
             stats: Stats::default(),
             notices: Vec::new(),
-            heap: BinaryHeap::new(),
-            seq: 0,
+            schedule: Schedule::default(),
             rendered: VecDeque::new(),
             rendered_bytes: 0,
             ids: BTreeMap::new(),
             cfg,
         }
-    }
-
-    /// Answers one request. `now_us` is simulated time, microseconds since the Unix epoch;
-    /// `wall_seconds` the clock that OAuth timestamps are compared with.
-    pub fn handle(&mut self, now_us: i64, wall_seconds: i64, request: &Request) -> Response {
-        self.run_to(now_us);
-        self.wall = wall_seconds;
-        crate::ops::dispatch(self, request)
-    }
-
-    /// Lets everything happen that is due at `now_us`; returns what the outside must know.
-    pub fn advance(&mut self, now_us: i64) -> Vec<Notice> {
-        self.run_to(now_us);
-        self.take_notices()
     }
 
     /// Notices since the last call.
@@ -189,7 +156,7 @@ impl Region {
     /// When the next thing happens by itself.
     #[must_use]
     pub fn next_event_at(&self) -> Option<i64> {
-        self.heap.peek().map(|due| due.0.at)
+        self.schedule.next_at_us()
     }
 
     /// Whether [`Region::advance`] has something to do or to report at `now_us`.
@@ -214,39 +181,12 @@ impl Region {
         self.faults.clear();
     }
 
-    pub(crate) fn advance_only(&mut self, now_us: i64) {
-        self.run_to(now_us);
-    }
-
-    fn run_to(&mut self, now_us: i64) {
-        while let Some(Reverse(due)) = self.heap.peek() {
-            if due.at > now_us {
-                break;
-            }
-            let Some(Reverse(due)) = self.heap.pop() else {
-                break;
-            };
-            self.now = self.now.max(due.at);
-            if self.machines.get(&due.key).is_some_and(|m| m.work == due.work) {
-                self.tick(due.key, due.tick);
-            }
-        }
-        self.now = self.now.max(now_us);
-    }
-
     /// Schedules a tick for the machine's present work.
     pub(crate) fn after(&mut self, key: u32, us: i64, tick: Tick) {
         let Some(work) = self.machines.get(&key).map(|m| m.work) else {
             return;
         };
-        self.seq += 1;
-        self.heap.push(Reverse(Due {
-            at: self.now.saturating_add(us.max(0)),
-            seq: self.seq,
-            key,
-            work,
-            tick,
-        }));
+        self.schedule.push(self.now.saturating_add(us.max(0)), key, work, tick);
     }
 
     /// The next number of a kind of row.
@@ -432,6 +372,17 @@ impl Region {
         self.vanish_on(key, next);
     }
 
+    /// Schedules the machine to disappear where a fault asks for it in this status.
+    fn vanish_on(&mut self, key: u32, status: Status) {
+        let armed = self.faults.all().any(|(f, _)| {
+            f.kind == FaultKind::Vanished
+                && f.when.as_deref().unwrap_or("deploying") == status.word()
+        });
+        if armed && let Some(fault) = self.strike(key, &[FaultKind::Vanished]) {
+            self.after(key, (fault.seconds.unwrap_or(0.0) * 1e6) as i64, Tick::Vanish);
+        }
+    }
+
     /// Back to `to` where MAAS's table has that way, else to the failed status.
     pub(crate) fn revert(&mut self, key: u32, to: Status, failed: Status) {
         let back = if self.status(key).may_become(to) { to } else { failed };
@@ -450,88 +401,6 @@ impl Region {
                 next.label()
             )))
         }
-    }
-
-    fn surroundings<'a>(&'a self, m: &'a Machine) -> Surroundings<'a> {
-        let host = &self.hosts[m.host];
-        Surroundings {
-            net: &self.net,
-            class: host.class,
-            serial: &host.serial,
-            zone: self.settings.zone(&m.zone),
-            pool: self.settings.pool(&m.pool),
-            ip_addresses: self.cfg.ip_addresses,
-        }
-    }
-
-    /// The machine's JSON. What was rendered lately and has not changed is not rendered again.
-    pub(crate) fn body(&mut self, key: u32, depth: usize) -> Bytes {
-        let slot = depth.min(1);
-        let Some(m) = self.machines.get(&key) else {
-            return Bytes::new();
-        };
-        if let Some(done) = &m.body[slot] {
-            return done.clone();
-        }
-        let mut j = Json::at(slot, 8 * 1024 + 3 * 1024 * (m.nics.len() + m.disks.len()));
-        let around = self.surroundings(m);
-        j.object(|j| render::machine(j, m, &around));
-        let bytes = Bytes::from(j.finish());
-        self.keep(key, slot, &bytes);
-        bytes
-    }
-
-    fn keep(&mut self, key: u32, slot: usize, body: &Bytes) {
-        if let Some(m) = self.machines.get_mut(&key) {
-            m.body[slot] = Some(body.clone());
-        }
-        self.rendered.push_back((key, slot, body.len()));
-        self.rendered_bytes += body.len();
-        while self.rendered_bytes > KEPT_BODY_BYTES
-            && let Some((key, slot, length)) = self.rendered.pop_front()
-        {
-            self.rendered_bytes -= length;
-            if let Some(m) = self.machines.get_mut(&key) {
-                m.body[slot] = None;
-            }
-        }
-    }
-
-    /// 200 with the machine's JSON.
-    pub(crate) fn show(&mut self, key: u32) -> Response {
-        let body = self.body(key, 0);
-        Response::new(200, crate::wire::JSON, body)
-    }
-
-    /// The machine's JSON with one more member, as allocate answers.
-    pub(crate) fn show_with(&mut self, key: u32, extra: &str) -> Response {
-        let body = self.body(key, 0);
-        let text = String::from_utf8_lossy(&body);
-        let cut = text.rfind('\n').unwrap_or(text.len().saturating_sub(1));
-        Response::new(200, crate::wire::JSON, format!("{},\n    {extra}\n}}", &text[..cut]))
-    }
-
-    pub(crate) fn enlisted(&self, key: u32) -> Response {
-        let Some(m) = self.machines.get(&key) else {
-            return Response::missing("Machine");
-        };
-        let mut j = Json::at(0, 1024);
-        let around = self.surroundings(m);
-        j.object(|j| render::enlisted(j, m, &around));
-        Response::new(200, crate::wire::JSON, j.finish())
-    }
-
-    /// A list of machines.
-    pub(crate) fn show_list(&mut self, keys: &[u32]) -> Response {
-        let bodies: Vec<Bytes> = keys.iter().map(|k| self.body(*k, 1)).collect();
-        let mut out = String::with_capacity(16 + bodies.iter().map(|b| b.len() + 8).sum::<usize>());
-        out.push('[');
-        for (i, body) in bodies.iter().enumerate() {
-            out.push_str(if i == 0 { "\n    " } else { ",\n    " });
-            out.push_str(&String::from_utf8_lossy(body));
-        }
-        out.push_str(if bodies.is_empty() { "]" } else { "\n]" });
-        Response::new(200, crate::wire::JSON, out)
     }
 
     /// Removes a machine from MAAS; the hardware stays racked.

@@ -3,8 +3,24 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::lifecycle::COMMISSIONING_SCRIPTS;
 use crate::model::SetKind;
+
+/// Commissioning scripts that come with MAAS, in the order in which they run.
+pub(crate) const COMMISSIONING_SCRIPTS: &[&str] = &[
+    "maas-lshw",
+    "20-maas-01-install-lldpd",
+    "20-maas-02-dhcp-unconfigured-ifaces",
+    "30-maas-01-bmc-config",
+    "20-maas-03-machine-resources",
+    "40-maas-01-machine-config-hints",
+    "50-maas-01-commissioning",
+    "maas-capture-lldpd",
+    "maas-get-fruid-api-data",
+    "maas-kernel-cmdline",
+    "maas-list-modaliases",
+    "maas-serial-ports",
+    "maas-support-info",
+];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Revision {

@@ -1,99 +1,24 @@
-//! The faces: HTTP, and calls within the process.
-//!
-//! A request holds the region's lock only while it is answered; a machine's body is rendered at
-//! most once between two changes, so most answers are a copy of a pointer. One driver task moves
-//! the heap along and hands the notices out.
+//! The simulator over HTTP. One task lets happen what is due and sends the notices; each
+//! connection has a task of its own.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::class::{H200, HardwareClass};
-use crate::clock::{PacedClock, SimClock};
-use crate::faults::Fault;
+use crate::clock::SimClock;
 use crate::notice::Notice;
-use crate::region::{Region, RegionConfig};
-use crate::wire::{Delivery, Request, Response};
-
-/// A region that several tasks use.
-pub struct Shared {
-    region: Mutex<Region>,
-    clock: Arc<dyn SimClock>,
-    changed: Notify,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    /// Shares a region that lives on `clock`.
-    #[must_use]
-    pub fn new(region: Region, clock: Arc<dyn SimClock>) -> Arc<Self> {
-        Arc::new(Self { region: Mutex::new(region), clock, changed: Notify::new() })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Region> {
-        // A panic in one request must not take the region away from the others.
-        self.region.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does something with the region, e.g. injects a fault or reads the statistics.
-    pub fn with<T>(&self, act: impl FnOnce(&mut Region) -> T) -> T {
-        let out = act(&mut self.lock());
-        self.changed.notify_one();
-        out
-    }
-
-    /// The clock.
-    #[must_use]
-    pub fn clock(&self) -> &Arc<dyn SimClock> {
-        &self.clock
-    }
-
-    /// Answers a request at the present time; does not wait for [`Response::delay_us`].
-    pub fn call(&self, request: &Request) -> Response {
-        let (now, wall) = (self.clock.now_us(), self.clock.wall_seconds());
-        let (response, wake) = {
-            let mut region = self.lock();
-            let before = region.next_event_at();
-            let response = region.handle(now, wall, request);
-            let after = region.next_event_at();
-            (response, after != before || region.wants_attention(now))
-        };
-        if wake {
-            self.changed.notify_one();
-        }
-        response
-    }
-}
-
-/// Calls a region without a socket, with the waits that a socket would show.
-#[derive(Debug, Clone)]
-pub struct InProcess(pub Arc<Shared>);
-
-impl InProcess {
-    /// Answers a request after the time that the real region would have taken. A connection
-    /// that is lost on the way back shows as [`Delivery::Reset`].
-    pub async fn call(&self, request: &Request) -> Response {
-        let response = self.0.call(request);
-        if response.delay_us > 0 {
-            let at = self.0.clock.now_us() + response.delay_us;
-            self.0.clock.wait_until(at).await;
-        }
-        response
-    }
-}
+use crate::options::{SimOptions, build};
+use crate::region::Region;
+use crate::shared_region::{InProcess, Shared};
+use crate::wire::{Delivery, Request};
 
 /// Returns when the simulator is told to stop; a dropped handle tells it nothing.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
@@ -195,85 +120,6 @@ pub async fn serve(
             () = stopped(&mut stop) => return Err(std::io::Error::other("stopped")),
         }
     }
-}
-
-/// How a simulator is started.
-pub struct SimOptions {
-    /// Address to listen on; port 0 for any.
-    pub listen: SocketAddr,
-    /// Racked machines that MAAS does not know yet.
-    pub machines: usize,
-    /// Their names; the rest is called `node0001` and on.
-    pub names: Vec<String>,
-    /// Their class.
-    pub class: &'static HardwareClass,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// Time.
-    pub clock: Arc<dyn SimClock>,
-    /// Multiplies hardware durations; 0 for none.
-    pub scale: f64,
-    /// API key of the administrator, `consumer:token:secret`; absent for one made from the seed.
-    pub api_key: Option<String>,
-    /// Faults from the start.
-    pub faults: Vec<Fault>,
-    /// Custom images that are there from the start.
-    pub images: Vec<String>,
-}
-
-impl Default for SimOptions {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            machines: 0,
-            names: Vec::new(),
-            class: &H200,
-            seed: 1,
-            clock: Arc::new(PacedClock::new(1.0)),
-            scale: 1.0,
-            api_key: None,
-            faults: Vec::new(),
-            images: Vec::new(),
-        }
-    }
-}
-
-impl std::fmt::Debug for SimOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SimOptions")
-            .field("listen", &self.listen)
-            .field("machines", &self.machines)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The region that these options describe, and its administrator's key.
-#[must_use]
-pub fn build(options: &SimOptions) -> (Region, String) {
-    let mut config = RegionConfig {
-        seed: options.seed,
-        scale: options.scale,
-        class: options.class,
-        ..RegionConfig::default()
-    };
-    let key = options.api_key.clone().unwrap_or_else(|| {
-        let mut chance = crate::chance::Chance::of(options.seed, "api-key");
-        let mut word = || chance.uuid().replace('-', "");
-        format!("{}:{}:{}", word(), word(), word())
-    });
-    for user in config.users.iter_mut().filter(|u| u.name == "admin") {
-        user.keys = vec![key.clone()];
-    }
-    let mut region = Region::new(config);
-    let names = options.names.iter().cloned().chain((1..).map(|n| format!("node{n:04}")));
-    for name in names.take(options.machines.max(options.names.len())) {
-        region.rack(&name, options.class);
-    }
-    options.images.iter().for_each(|name| region.preload_image(name));
-    options.faults.iter().cloned().for_each(|fault| {
-        region.inject(fault);
-    });
-    (region, key)
 }
 
 /// Where a caller on this machine finds a listener.

@@ -1,10 +1,11 @@
 //! Commissioning and tests.
 
-use super::{COMMISSIONING_SCRIPTS, Tick};
 use crate::events::Level;
 use crate::faults::FaultKind;
 use crate::model::{Drawn, Power, ScriptState, SetKind};
 use crate::region::Region;
+use crate::schedule::Tick;
+use crate::scripts::COMMISSIONING_SCRIPTS;
 use crate::status::Status;
 
 impl Region {

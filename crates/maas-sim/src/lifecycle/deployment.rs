@@ -1,15 +1,20 @@
 //! Deploying, from the first power-on to the moment that the deployed system asks for its
 //! user-data, and the ways back: release and erase.
 
-use super::{INSTALL_FAILED, MINUTE, Tick};
+use super::activity::MINUTE_US;
 use crate::events::Level;
 use crate::faults::FaultKind;
 use crate::model::{Drawn, Mode, ScriptState};
 use crate::network::{Subnet, ip};
 use crate::notice::{FirstBoot, Metadata, Notice};
 use crate::region::Region;
+use crate::schedule::Tick;
 use crate::status::Status;
 use crate::wire::Response;
+
+/// `error_description` after a failed installation.
+pub(crate) const INSTALL_FAILED: &str =
+    "Installation failed (refer to the installation log for more information).";
 
 impl Region {
     /// Status is Deploying already; gives addresses and starts the hardware.
@@ -98,7 +103,7 @@ impl Region {
                 self.after(key, drawn.reboot + drawn.first_boot, Tick::NoDatasource);
                 let spent = drawn.bmc + drawn.post + drawn.ephemeral + drawn.work;
                 let left =
-                    (self.node_timeout() - spent).max(drawn.reboot + drawn.first_boot + MINUTE);
+                    (self.node_timeout() - spent).max(drawn.reboot + drawn.first_boot + MINUTE_US);
                 self.expire_after(key, left, &fault);
             }
         }
@@ -194,7 +199,7 @@ impl Region {
         let bmc = self.draw(key, |c| c.times.bmc);
         self.begin(key, "release", Drawn { bmc, ..Drawn::default() });
         if let Some(fault) = self.strike(key, &[FaultKind::StuckReleasing]) {
-            let us = fault.seconds.map_or(5 * MINUTE, |s| (s * 1e6) as i64);
+            let us = fault.seconds.map_or(5 * MINUTE_US, |s| (s * 1e6) as i64);
             self.after(key, us, Tick::Timeout);
         } else {
             self.after(key, bmc, Tick::Released);

@@ -1,6 +1,7 @@
-//! Allocate, deploy, release.
+//! `op=allocate`, `op=deploy` and the configuration of the installer.
 
-use super::{Answer, Call, actions};
+use super::call::{Answer, Call};
+use super::filters::{is_constraint, select};
 use crate::events::Level;
 use crate::faults::FaultKind;
 use crate::model::{Machine, Power, SetKind};
@@ -15,9 +16,7 @@ const EXTRAS: &[&str] = &["op", "comment", "dry_run", "verbose", "agent_name"];
 pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> Answer {
     let form = &call.form;
     for (name, _) in form.iter() {
-        let known = EXTRAS.contains(&name)
-            || name.starts_with("bridge_")
-            || super::machines::is_constraint(name);
+        let known = EXTRAS.contains(&name) || name.starts_with("bridge_") || is_constraint(name);
         if !known {
             return Err(Response::invalid(name, "No such constraint."));
         }
@@ -27,7 +26,7 @@ pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> Answer {
     for (name, value) in form.iter().filter(|(k, _)| !EXTRAS.contains(k)) {
         constraints.push(name, value);
     }
-    let candidates = super::machines::select(region, &constraints, call)?;
+    let candidates = select(region, &constraints, call)?;
     let free = candidates.into_iter().find(|k| {
         region
             .machine(*k)
@@ -49,8 +48,7 @@ fn nothing_available(form: &Params) -> String {
     if let Some(name) = form.filled("name") {
         return format!("No machine with hostname {name} available.");
     }
-    let asked: Vec<(&str, &str)> =
-        form.iter().filter(|(k, _)| super::machines::is_constraint(k)).collect();
+    let asked: Vec<(&str, &str)> = form.iter().filter(|(k, _)| is_constraint(k)).collect();
     if asked.is_empty() {
         return "No machine available.".to_owned();
     }
@@ -240,124 +238,6 @@ fn begin(region: &mut Region, key: u32, call: &Call<'_>, want: Wanted) {
     }
     region.set_status(key, Status::Deploying);
     region.say(key, Level::Info, "Deploying", "");
-}
-
-const RELEASABLE: &[Status] = &[
-    Status::Allocated,
-    Status::Reserved,
-    Status::Broken,
-    Status::Deploying,
-    Status::Deployed,
-    Status::FailedDeployment,
-    Status::FailedDiskErasing,
-    Status::FailedReleasing,
-];
-
-/// `op=release`.
-pub(super) fn release(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
-    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
-    if m.locked || (!call.admin && m.owner.as_deref() != Some(call.user.as_str())) {
-        return Err(Response::forbidden());
-    }
-    release_one(region, key, call)
-}
-
-/// The answer to a release whose power-off fails.
-fn power_off_failure(region: &mut Region, key: u32) -> Option<Response> {
-    let hung = region.strike(key, &[FaultKind::HungPower]).is_some();
-    if hung {
-        Some(Response::text(500, actions::OFF_FAILED))
-    } else {
-        region.power_failure(key, actions::OFF_FAILED)
-    }
-}
-
-pub(super) fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> Answer {
-    let status = region.status(key);
-    if matches!(status, Status::Ready | Status::Releasing) {
-        return Ok(region.show(key));
-    }
-    if !RELEASABLE.contains(&status) {
-        let text =
-            format!("Machine cannot be released in its current state ('{}').", status.label());
-        return Err(Response::conflict(text));
-    }
-    let name = region.machine(key).and_then(|m| region.hosts.get(m.host)).map(|h| h.name.clone());
-    if let Some(name) = name {
-        let row = region.stats.machine(&name);
-        row.releases += 1;
-        row.deployed_unreleased = false;
-    }
-    let comment = call.form.filled("comment");
-    region.new_work(key);
-    let erase = ["erase", "secure_erase", "quick_erase"].iter().any(|f| call.form.django_bool(f))
-        || region.settings.flag("enable_disk_erasing_on_release");
-    if erase && status != Status::Allocated {
-        region.user_event(key, &call.user, "User erasing disk", comment);
-        region.set_status(key, Status::DiskErasing);
-        let answer = region.show(key);
-        if let Some(refusal) = power_off_failure(region, key) {
-            region.set_status(key, Status::FailedDiskErasing);
-            return Err(refusal);
-        }
-        let bmc = region.start_erasing(key);
-        return Ok(answer.delayed(bmc));
-    }
-    region.user_event(key, &call.user, "User releasing node", comment);
-    region.set_status(key, Status::Releasing);
-    region.say(key, Level::Info, "Releasing", "");
-    region.strip_deployment(key);
-    let manual = region.machine(key).is_some_and(|m| !m.has_bmc());
-    if manual || region.machine(key).is_some_and(|m| m.power == Power::Off) {
-        region.released(key);
-        return Ok(region.show(key));
-    }
-    if let Some(refusal) = power_off_failure(region, key) {
-        // Committed and then reverted: what release took away stays away
-        // (docs/maas.md#unknown-outcomes).
-        region.revert(key, status, Status::FailedReleasing);
-        return Err(refusal);
-    }
-    let answer = region.show(key);
-    let bmc = region.start_power_off(key);
-    Ok(answer.delayed(bmc))
-}
-
-/// `POST machines/ op=release`: all or none.
-pub(super) fn release_many(region: &mut Region, call: &Call<'_>) -> Answer {
-    let ids: Vec<String> = call.form.all("machines").map(str::to_owned).collect();
-    let unknown: Vec<&str> =
-        ids.iter().filter(|id| region.key_of(id).is_none()).map(String::as_str).collect();
-    if !unknown.is_empty() {
-        return Err(Response::text(400, format!("Unknown machine(s): {}.", unknown.join(", "))));
-    }
-    let keys: Vec<u32> = ids.iter().filter_map(|id| region.key_of(id)).collect();
-    for key in &keys {
-        region.permitted(*key, call)?;
-    }
-    let stuck: Vec<String> = keys
-        .iter()
-        .filter_map(|k| region.machine(*k))
-        .filter(|m| {
-            !RELEASABLE.contains(&m.status)
-                && !matches!(m.status, Status::Ready | Status::Releasing)
-        })
-        .map(|m| format!("{} ('{}')", m.system_id, m.status.label()))
-        .collect();
-    if !stuck.is_empty() {
-        let text =
-            format!("Machine(s) cannot be released in their current state: {}.", stuck.join(", "));
-        return Err(Response::conflict(text));
-    }
-    let mut done = Vec::new();
-    for (id, key) in ids.iter().zip(keys) {
-        if !matches!(region.status(key), Status::Ready | Status::Releasing) {
-            release_one(region, key, call)?;
-            done.push(id.clone());
-        }
-    }
-    Ok(Response::json(&serde_json::Value::from(done)))
 }
 
 /// `op=get_curtin_config`.

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::table::RESOURCES;
-use super::{Access, Action, Answer, Call, Resource};
+use super::call::{Access, Action, Answer, Call, Resource};
 use crate::region::Region;
 use crate::wire::{JSON_BARE, Response};
 
@@ -37,9 +36,10 @@ fn handler(
 }
 
 /// `GET describe/`.
-pub(super) fn describe(region: &mut Region, _: &Call<'_>) -> Answer {
+pub(super) fn describe(region: &mut Region, call: &Call<'_>) -> Answer {
     let base = &region.settings.public_url;
-    let resources: Vec<Value> = RESOURCES
+    let resources: Vec<Value> = call
+        .resources
         .iter()
         .map(|resource| {
             let name = resource.handler;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
 use crate::images::{Image, sha256_hex};
 use crate::region::Region;
 use crate::times;

@@ -1,6 +1,6 @@
 //! Network interfaces and their links.
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
 use crate::json::Json;
 use crate::model::{Link, Mode, Nic};
 use crate::network::{AddressError, ip, parse_ip};

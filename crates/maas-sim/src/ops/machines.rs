@@ -2,176 +2,18 @@
 
 use serde_json::{Map, Value};
 
-use super::forms::{architecture, create_errors, hostname_error, is_mac, power, same_bmc};
-use super::{Answer, Call, actions};
-use crate::hardware::NewMachine;
+use super::call::{Answer, Call};
+use super::commission;
+use super::filters::{is_constraint, select};
+use super::forms::{architecture, create_errors, hostname_error, power, same_bmc};
+use crate::inventory::NewMachine;
 use crate::model::{Machine, ScriptState, SetKind};
 use crate::names::Name;
 use crate::region::Region;
+use crate::scripts::COMMISSIONING_SCRIPTS;
+use crate::stats::LogEntry;
 use crate::status::Status;
 use crate::wire::{HTML, Params, Response};
-
-/// Filters of the list that this simulator evaluates; the other constraints of MAAS are
-/// accepted and match everything.
-const FILTERS: &[&str] = &[
-    "id",
-    "hostname",
-    "name",
-    "system_id",
-    "mac_address",
-    "domain",
-    "zone",
-    "pool",
-    "agent_name",
-    "owner",
-    "status",
-    "power_state",
-    "arch",
-    "tags",
-    "cpu_count",
-    "mem",
-    "fabrics",
-    "vlans",
-    "subnets",
-];
-const ACCEPTED: &[&str] = &[
-    "link_speed",
-    "pod",
-    "pod_type",
-    "devices",
-    "interfaces",
-    "storage",
-    "simple_status",
-    "description",
-    "workloads",
-    "distro_series",
-    "osystem",
-    "error_description",
-    "parent",
-    "ip_addresses",
-    "spaces",
-    "fabric_classes",
-];
-
-/// Whether MAAS knows this constraint or its `not_` twin.
-pub(super) fn is_constraint(name: &str) -> bool {
-    let bare = name.strip_prefix("not_").unwrap_or(name);
-    let bare = if bare == "in_zone" {
-        "zone"
-    } else if bare == "in_pool" {
-        "pool"
-    } else {
-        bare
-    };
-    FILTERS.contains(&bare) || ACCEPTED.contains(&bare)
-}
-
-fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), Response> {
-    let bare = name.strip_prefix("not_").unwrap_or(name);
-    match bare {
-        "status" if Status::from_word(value).is_none() => {
-            let text =
-                format!("Select a valid choice. {value} is not one of the available choices.");
-            Err(Response::invalid(name, text))
-        }
-        "mac_address" if !is_mac(value) => {
-            Err(Response::invalid(name, format!("'{value}' is not a valid MAC address.")))
-        }
-        "zone" | "in_zone" if !region.settings.zones.iter().any(|z| z.name == value) => {
-            Err(Response::invalid(name, format!("No such zone(s): {value}.")))
-        }
-        "pool" | "in_pool" if !region.settings.pools.iter().any(|p| p.name == value) => {
-            Err(Response::invalid(name, format!("No such pool(s): {value}.")))
-        }
-        "tags" if !region.settings.tags.iter().any(|t| t.name == value) => {
-            Err(Response::invalid(name, format!("No such tag(s): '{value}'.")))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn matches(region: &Region, m: &Machine, name: &str, value: &str) -> bool {
-    let number = || value.parse::<f64>().unwrap_or(0.0);
-    match name {
-        "id" | "system_id" => m.system_id == value,
-        "hostname" => m.hostname == value,
-        "name" => m.hostname == value || format!("{}.maas", m.hostname) == value,
-        "mac_address" => m.has_mac(value),
-        "domain" => value == "maas",
-        "zone" | "in_zone" => m.zone == value,
-        "pool" | "in_pool" => m.pool == value,
-        "agent_name" => m.agent_name == value,
-        "owner" => m.owner.as_deref() == Some(value),
-        "status" => m.status.word() == value,
-        "power_state" => m.power.word() == value,
-        "arch" => m.architecture == value || m.architecture.starts_with(&format!("{value}/")),
-        "tags" => m.tags.iter().any(|t| t == value),
-        "cpu_count" => m.cpu_count as f64 >= number(),
-        "mem" => m.memory as f64 >= number(),
-        "subnets" => {
-            let wanted = region.net.subnet_by_text(value).map(|s| s.id);
-            m.nics.iter().flat_map(|n| &n.links).any(|l| l.subnet.is_some() && l.subnet == wanted)
-        }
-        "vlans" => m.nics.iter().any(|n| n.vlan.is_some_and(|v| v.to_string() == value)),
-        "fabrics" => m
-            .nics
-            .iter()
-            .filter_map(|n| n.vlan.and_then(|v| region.net.vlan_by_id(v)))
-            .any(|v| region.net.fabric_name(v.fabric) == value || v.fabric.to_string() == value),
-        _ => true,
-    }
-}
-
-/// Machines that the caller sees and that match: OR within a key (AND for tags), AND between.
-pub(super) fn select(
-    region: &Region,
-    params: &Params,
-    call: &Call<'_>,
-) -> Result<Vec<u32>, Response> {
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (name, value) in params.iter().filter(|(k, _)| is_constraint(k)) {
-        check_filter(region, name, value)?;
-        match groups.iter_mut().find(|(k, _)| *k == name) {
-            Some((_, values)) => values.push(value),
-            None => groups.push((name, vec![value])),
-        }
-    }
-    let fits = |m: &Machine| {
-        groups.iter().all(|(name, values)| match name.strip_prefix("not_") {
-            Some(bare) => !values.iter().any(|v| matches(region, m, bare, v)),
-            None if *name == "tags" => values.iter().all(|v| matches(region, m, name, v)),
-            None => values.iter().any(|v| matches(region, m, name, v)),
-        })
-    };
-    let seen = |m: &Machine| call.admin || m.owner.as_deref().is_none_or(|o| o == call.user);
-    let walk = || -> Vec<u32> {
-        region.machines.values().filter(|m| seen(m) && fits(m)).map(|m| m.key).collect()
-    };
-    let Some(mut keys) = groups.iter().find_map(|(name, values)| named(region, name, values))
-    else {
-        return Ok(walk());
-    };
-    keys.sort_unstable();
-    keys.dedup();
-    keys.retain(|k| region.machine(*k).is_some_and(|m| seen(m) && fits(m)));
-    debug_assert_eq!(keys, walk(), "what is found by name is what a walk finds");
-    Ok(keys)
-}
-
-/// Whom a filter can mean at most; none where only a walk over the fleet tells.
-fn named(region: &Region, filter: &str, values: &[&str]) -> Option<Vec<u32>> {
-    let all = |name: fn(&str) -> Name<'_>| {
-        values.iter().flat_map(|value| region.names.candidates(name(value))).collect()
-    };
-    match filter {
-        "id" | "system_id" => Some(values.iter().filter_map(|id| region.key_of(id)).collect()),
-        "hostname" => Some(all(|value| Name::Host(value))),
-        "name" => Some(all(|value| Name::Host(value.strip_suffix(".maas").unwrap_or(value)))),
-        "mac_address" => Some(all(|value| Name::Mac(value))),
-        _ => None,
-    }
-}
-
 /// `GET machines/`.
 pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
     for (name, _) in call.query.iter() {
@@ -294,8 +136,8 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
         adopt(region, key, &call.user);
     } else if commission {
         // Errors of the implicit commissioning form are ignored: the machine stays New.
-        if let Ok(options) = actions::commission_options(region, form) {
-            return actions::begin_commissioning(region, key, &call.user, options);
+        if let Ok(options) = commission::commission_options(region, form) {
+            return commission::begin_commissioning(region, key, &call.user, options);
         }
     }
     if call.user.is_empty() {
@@ -326,7 +168,7 @@ fn pet_name(region: &mut Region, macs: &[String], parameters: &Map<String, Value
 }
 
 fn adopt(region: &mut Region, key: u32, user: &str) {
-    let scripts = crate::lifecycle::COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
+    let scripts = COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
     let set = region.new_set(key, SetKind::Commissioning, scripts);
     region.edit(key, |m| {
         m.status = Status::Deployed;
@@ -336,7 +178,7 @@ fn adopt(region: &mut Region, key: u32, user: &str) {
         m.commissioning_state = ScriptState::Pending;
     });
     let at_us = region.now;
-    region.log(key, crate::stats::LogEntry::Status { at_us, name: Status::Deployed.label() });
+    region.log(key, LogEntry::Status { at_us, name: Status::Deployed.label() });
 }
 
 fn apply_fields(region: &mut Region, key: u32, params: &Params) {
@@ -421,4 +263,30 @@ pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> Answer {
     }
     region.remove(key);
     Ok(Response::deleted())
+}
+
+/// `op=set_workload_annotations`: an empty value removes the key.
+pub(super) fn annotate(region: &mut Region, call: &Call<'_>) -> Answer {
+    let key = region.editable(call)?;
+    if region.machine(key).is_some_and(|m| m.owner.is_none()) {
+        return Err(Response::conflict(
+            "Cannot set workload annotations on a machine that is not allocated.",
+        ));
+    }
+    let pairs: Vec<(String, String)> = call
+        .form
+        .iter()
+        .filter(|(k, _)| *k != "op")
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect();
+    region.edit(key, |m| {
+        for (name, value) in pairs {
+            if value.is_empty() {
+                m.annotations.remove(&name);
+            } else {
+                m.annotations.insert(name, value);
+            }
+        }
+    });
+    Ok(region.show(key))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
 use crate::network::{RACK, ip};
 use crate::region::Region;
 use crate::wire::{JSON, Response, TEXT_BARE};

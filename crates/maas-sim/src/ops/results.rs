@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
 use crate::model::{Machine, ScriptSet, ScriptState, SetKind};
 use crate::region::Region;
 use crate::times;

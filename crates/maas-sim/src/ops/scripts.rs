@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
 use crate::model::SetKind;
 use crate::region::Region;
 use crate::scripts::{Revision, Script};

@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
+use super::filters::select;
 use crate::auth::User;
 use crate::events::{NODE_FILTERS, Query};
 use crate::region::Region;
@@ -73,7 +74,7 @@ pub(super) fn create_token(region: &mut Region, call: &Call<'_>) -> Answer {
 }
 
 /// `POST /MAAS/accounts/authenticate/`: an API key for a name and a password.
-pub(super) fn authenticate(region: &mut Region, request: &Request) -> Response {
+pub(crate) fn authenticate(region: &mut Region, request: &Request) -> Response {
     if request.method != "POST" {
         return Response::new(405, TEXT_BARE, "").header("Allow", "POST");
     }
@@ -187,118 +188,10 @@ pub(super) fn events(region: &mut Region, call: &Call<'_>) -> Answer {
         for (name, value) in call.query.iter().filter(|(k, _)| NODE_FILTERS.contains(k)) {
             only.push(name, value);
         }
-        query.nodes = Some(super::machines::select(region, &only, call)?);
+        query.nodes = Some(select(region, &only, call)?);
     }
     let name = |key: u32| region.machine(key).map(|m| (m.system_id.as_str(), m.hostname.as_str()));
     Ok(Response::new(200, JSON, region.events.page(&query, &call.query, name)))
-}
-
-/// `GET tags/`.
-pub(super) fn tags(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(&region.settings.tags.iter().map(crate::settings::Tag::json).collect()))
-}
-
-fn tag_index(region: &Region, name: &str) -> Result<usize, Response> {
-    region.settings.tags.iter().position(|t| t.name == name).ok_or_else(|| Response::missing("Tag"))
-}
-
-/// `POST tags/`.
-pub(super) fn create_tag(region: &mut Region, call: &Call<'_>) -> Answer {
-    let name = call
-        .form
-        .filled("name")
-        .ok_or_else(|| Response::invalid("name", "This field is required."))?;
-    if !name.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_') {
-        return Err(Response::invalid("name", "Enter a valid value."));
-    }
-    if tag_index(region, name).is_ok() {
-        return Err(Response::invalid("name", "Tag with this Name already exists."));
-    }
-    region.settings.ensure_tag(name);
-    set_tag_fields(region, name, &call.form);
-    tag_named(region, name)
-}
-
-fn set_tag_fields(region: &mut Region, name: &str, form: &Params) {
-    if let Some(tag) = region.settings.tag(name) {
-        for (field, slot) in [
-            ("comment", &mut tag.comment),
-            ("definition", &mut tag.definition),
-            ("kernel_opts", &mut tag.kernel_opts),
-        ] {
-            if let Some(value) = form.get(field) {
-                value.clone_into(slot);
-            }
-        }
-    }
-}
-
-fn tag_named(region: &Region, name: &str) -> Answer {
-    tag_index(region, name).map(|i| Response::json(&region.settings.tags[i].json()))
-}
-
-/// `GET tags/NAME/`.
-pub(super) fn tag(region: &mut Region, call: &Call<'_>) -> Answer {
-    tag_named(region, call.part(0))
-}
-
-/// `PUT tags/NAME/`.
-pub(super) fn update_tag(region: &mut Region, call: &Call<'_>) -> Answer {
-    let name = call.part(0);
-    let index = tag_index(region, name)?;
-    set_tag_fields(region, name, &call.form);
-    let new = call.form.filled("name").unwrap_or(name).to_owned();
-    if new != name {
-        region.settings.tags[index].name.clone_from(&new);
-        for m in region.machines.values_mut() {
-            m.tags.iter_mut().filter(|t| *t == name).for_each(|t| t.clone_from(&new));
-        }
-        region.touch_all();
-    }
-    tag_named(region, &new)
-}
-
-/// `DELETE tags/NAME/`.
-pub(super) fn delete_tag(region: &mut Region, call: &Call<'_>) -> Answer {
-    let index = tag_index(region, call.part(0))?;
-    region.settings.tags.remove(index);
-    for m in region.machines.values_mut() {
-        m.tags.retain(|t| t != call.part(0));
-    }
-    region.touch_all();
-    Ok(Response::deleted())
-}
-
-/// `tags/NAME/?op=machines`.
-pub(super) fn tag_machines(region: &mut Region, call: &Call<'_>) -> Answer {
-    tag_index(region, call.part(0))?;
-    let tagged = region.machines.values().filter(|m| m.tags.iter().any(|t| t == call.part(0)));
-    let keys: Vec<u32> = tagged.map(|m| m.key).collect();
-    Ok(region.show_list(&keys))
-}
-
-/// `tags/NAME/ op=update_nodes`: counts the known ids given, not the changes.
-pub(super) fn tag_nodes(region: &mut Region, call: &Call<'_>) -> Answer {
-    let name = call.part(0).to_owned();
-    tag_index(region, &name)?;
-    if !call.admin {
-        return Err(Response::forbidden());
-    }
-    let keys = |field: &str| -> Vec<u32> {
-        call.form.all(field).filter_map(|id| region.key_of(id)).collect()
-    };
-    let (add, remove) = (keys("add"), keys("remove"));
-    for key in &add {
-        region.edit(*key, |m| {
-            if !m.tags.contains(&name) {
-                m.tags.push(name.clone());
-            }
-        });
-    }
-    for key in &remove {
-        region.edit(*key, |m| m.tags.retain(|t| *t != name));
-    }
-    Ok(Response::json(&json!({"added": add.len(), "removed": remove.len()})))
 }
 
 pub(super) fn zone_json(zone: &Group) -> Value {

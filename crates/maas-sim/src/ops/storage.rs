@@ -1,6 +1,6 @@
 //! Block devices and storage layouts.
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
 use crate::json::Json;
 use crate::region::Region;
 use crate::render;

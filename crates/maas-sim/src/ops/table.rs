@@ -1,10 +1,10 @@
 //! The table of resources.
 
+use super::call::{Access, Action, Answer, Call, Resource};
 use super::{
-    Access, Action, Answer, Call, Resource, actions, deploy, describe, images, interfaces,
-    machines, results,
+    abort, broken, commission, deploy, describe, images, interfaces, locks, machines, networks,
+    power, release, rescue, results, scripts, site, storage, tags,
 };
-use super::{networks, scripts, site, storage};
 use crate::region::Region;
 
 type Run = fn(&mut Region, &Call<'_>) -> Answer;
@@ -113,7 +113,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
                 .admin(),
             get("list_allocated", "machines.list_allocated", machines::list_allocated),
             post("allocate", "machines.allocate", deploy::allocate),
-            post("release", "machines.release", deploy::release_many),
+            post("release", "machines.release", release::release_many),
         ],
     ),
     twin(
@@ -124,28 +124,28 @@ pub(crate) const RESOURCES: &[Resource] = &[
             update("machine.update", machines::update),
             delete("machine.delete", machines::delete),
             get("power_parameters", "machine.power_parameters", machines::power_parameters),
-            get("query_power_state", "machine.query_power_state", actions::query_power_state),
+            get("query_power_state", "machine.query_power_state", power::query_power_state),
             get("details", "machine.details", results::details),
             get("get_token", "machine.get_token", machines::token).silent(),
             get("get_curtin_config", "machine.get_curtin_config", deploy::curtin_config),
-            post("commission", "machine.commission", actions::commission),
-            post("test", "machine.test", actions::test),
+            post("commission", "machine.commission", commission::commission),
+            post("test", "machine.test", commission::test),
             post(
                 "override_failed_testing",
                 "machine.override_failed_testing",
-                actions::override_failed_testing,
+                commission::override_failed_testing,
             ),
-            post("abort", "machine.abort", actions::abort),
+            post("abort", "machine.abort", abort::abort),
             post("deploy", "machine.deploy", deploy::deploy),
-            post("release", "machine.release", deploy::release),
-            post("lock", "machine.lock", actions::lock),
-            post("unlock", "machine.unlock", actions::unlock),
-            post("mark_broken", "machine.mark_broken", actions::mark_broken),
-            post("mark_fixed", "machine.mark_fixed", actions::mark_fixed),
-            post("rescue_mode", "machine.rescue_mode", actions::rescue_mode),
-            post("exit_rescue_mode", "machine.exit_rescue_mode", actions::exit_rescue_mode),
-            post("power_on", "machine.power_on", actions::power_on),
-            post("power_off", "machine.power_off", actions::power_off),
+            post("release", "machine.release", release::release),
+            post("lock", "machine.lock", locks::lock),
+            post("unlock", "machine.unlock", locks::unlock),
+            post("mark_broken", "machine.mark_broken", broken::mark_broken),
+            post("mark_fixed", "machine.mark_fixed", broken::mark_fixed),
+            post("rescue_mode", "machine.rescue_mode", rescue::rescue_mode),
+            post("exit_rescue_mode", "machine.exit_rescue_mode", rescue::exit_rescue_mode),
+            post("power_on", "machine.power_on", power::power_on),
+            post("power_off", "machine.power_off", power::power_off),
             post("set_storage_layout", "machine.set_storage_layout", storage::set_layout),
             post("restore_storage_configuration", "machine.restore_storage", storage::restore),
             post(
@@ -158,8 +158,12 @@ pub(crate) const RESOURCES: &[Resource] = &[
                 "machine.restore_default",
                 interfaces::restore_default,
             ),
-            post("set_workload_annotations", "machine.set_workload_annotations", actions::annotate),
-            post("set_owner_data", "machine.set_owner_data", actions::annotate),
+            post(
+                "set_workload_annotations",
+                "machine.set_workload_annotations",
+                machines::annotate,
+            ),
+            post("set_owner_data", "machine.set_owner_data", machines::annotate),
         ],
     ),
     twin(
@@ -240,18 +244,18 @@ pub(crate) const RESOURCES: &[Resource] = &[
     at(
         "TagsHandler",
         "tags/",
-        &[read("tags.list", site::tags), create("tags.create", site::create_tag).silent()],
+        &[read("tags.list", tags::tags), create("tags.create", tags::create_tag).silent()],
     ),
     at(
         "TagHandler",
         "tags/{name}/",
         &[
-            read("tag.read", site::tag),
-            update("tag.update", site::update_tag).silent(),
-            delete("tag.delete", site::delete_tag).silent(),
-            get("machines", "tag.machines", site::tag_machines),
-            get("nodes", "tag.nodes", site::tag_machines),
-            post("update_nodes", "tag.update_nodes", site::tag_nodes),
+            read("tag.read", tags::tag),
+            update("tag.update", tags::update_tag).silent(),
+            delete("tag.delete", tags::delete_tag).silent(),
+            get("machines", "tag.machines", tags::tag_machines),
+            get("nodes", "tag.nodes", tags::tag_machines),
+            post("update_nodes", "tag.update_nodes", tags::tag_nodes),
         ],
     ),
     at(

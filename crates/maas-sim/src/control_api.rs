@@ -11,8 +11,8 @@
 use serde_json::{Value, json};
 
 use crate::faults::parse_faults;
+use crate::human_action::HumanAction;
 use crate::region::Region;
-use crate::scenario::HumanAction;
 use crate::stats::Stats;
 use crate::wire::{Request, Response};
 

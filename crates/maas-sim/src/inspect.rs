@@ -1,0 +1,85 @@
+//! What tests and tools read of a region beside its API; nothing here is counted as a call.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::events::FeedLine;
+use crate::model::Machine;
+use crate::ops;
+use crate::region::Region;
+use crate::status::Status;
+use crate::wire::Request;
+
+impl Region {
+    /// A machine by hostname, rack name or system id.
+    #[must_use]
+    pub fn system_id_of(&self, name: &str) -> Option<String> {
+        let hit = |m: &&Machine| {
+            m.hostname == name
+                || m.system_id == name
+                || self.hosts.get(m.host).is_some_and(|h| h.name == name)
+        };
+        self.machines.values().find(hit).map(|m| m.system_id.clone())
+    }
+
+    /// Status of a machine by hostname, rack name or system id.
+    #[must_use]
+    pub fn status_of(&self, name: &str) -> Option<Status> {
+        self.system_id_of(name).and_then(|id| self.key_of(&id)).map(|key| self.status(key))
+    }
+
+    /// All that the event feed says of a machine from INFO up, oldest first, by hostname, rack name
+    /// or system id.
+    #[must_use]
+    pub fn feed_of(&self, name: &str) -> Vec<FeedLine> {
+        let key = self.system_id_of(name).and_then(|id| self.key_of(&id));
+        let events = key.into_iter().flat_map(|key| self.events.of_node(key));
+        events
+            .map(|(id, at_us, said)| FeedLine {
+                id,
+                at_us,
+                kind: said.kind,
+                text: said.text.clone(),
+            })
+            .collect()
+    }
+
+    /// Number of the newest event in the feed, of whatever level and machine.
+    #[must_use]
+    pub fn newest_event(&self) -> Option<i64> {
+        self.events.newest()
+    }
+
+    /// What MAAS shows of a machine, by hostname, rack name or system id: the answer to
+    /// `GET machines/ID/`, outside the statistics' calls.
+    pub fn shown(&mut self, machine: &str) -> Option<Value> {
+        let id = self.system_id_of(machine)?;
+        let request = Request {
+            method: "GET".to_owned(),
+            path: format!("/MAAS/api/2.0/machines/{id}/"),
+            ..Request::default()
+        };
+        let admin = self.accounts.first_admin();
+        serde_json::from_slice(&ops::as_user(self, &request, &admin).body).ok()
+    }
+
+    /// Texts of the scripts that somebody added, by name.
+    #[must_use]
+    pub fn added_scripts(&self) -> BTreeMap<String, String> {
+        let added = self.scripts.list.iter().filter(|script| !script.builtin);
+        added
+            .map(|script| (script.name.clone(), String::from_utf8_lossy(&script.text).into_owned()))
+            .collect()
+    }
+
+    /// Names of the scripts of a machine's current commissioning and tests, by hostname.
+    #[must_use]
+    pub fn scripts_run(&self, hostname: &str) -> Vec<String> {
+        let machine = self.machines.values().find(|m| m.hostname == hostname);
+        let sets = machine.into_iter().flat_map(|m| {
+            [m.set(m.current_commissioning), m.set(m.current_testing)].into_iter().flatten()
+        });
+        sets.flat_map(|set| set.scripts.iter().cloned()).collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! What happens at each tick, and the parts of an activity that all of them go through.
+
+use crate::events::Level;
+use crate::faults::FaultKind;
+use crate::model::ScriptState;
+use crate::region::Region;
+use crate::schedule::Tick;
+use crate::status::Status;
+
+impl Region {
+    pub(crate) fn tick(&mut self, key: u32, tick: Tick) {
+        match tick {
+            Tick::PowerOn => self.power_came_on(key),
+            Tick::NetworkBoot => self.network_boot(key),
+            Tick::EphemeralUp => self.ephemeral_up(key),
+            Tick::ScriptsDone => self.scripts_done(key),
+            Tick::TestsDone => self.tests_done(key),
+            Tick::PowerOffIdle => self.power_off_now(key),
+            Tick::ImageDone => self.image_done(key),
+            Tick::NoDatasource => self.no_datasource(key),
+            Tick::UserData => self.user_data_fetched(key),
+            Tick::Released => self.released(key),
+            Tick::EraseDone => self.erase_done(key),
+            Tick::RescueLeft => self.rescue_left(key),
+            Tick::Timeout => self.timed_out(key),
+            Tick::HwSync => self.hw_sync(key),
+            Tick::Vanish => self.remove(key),
+            Tick::Flap(left) => self.flap(key, left),
+        }
+    }
+
+    fn power_came_on(&mut self, key: u32) {
+        if self.status(key) == Status::Deploying
+            && let Some(fault) = self.strike(key, &[FaultKind::BmcError])
+        {
+            let text = fault
+                .message
+                .unwrap_or_else(|| "Failed to power on. Connection timed out".to_owned());
+            return self.fail_deployment(key, &text);
+        }
+        self.set_power(key, true);
+        let post = self.machine(key).map_or(0, |m| m.drawn.post);
+        self.after(key, post, Tick::NetworkBoot);
+    }
+
+    fn network_boot(&mut self, key: u32) {
+        if self.status(key) == Status::DiskErasing
+            && self.strike(key, &[FaultKind::StuckErasing]).is_some()
+        {
+            // The region has no patience for an erasing that ends (docs/maas.md#status-timeouts).
+            return;
+        }
+        let stuck = match self.status(key) {
+            Status::Commissioning => self.strike(key, &[FaultKind::StuckCommissioning]),
+            Status::Deploying => self.strike(key, &[FaultKind::StuckDeploying]),
+            _ => None,
+        };
+        if let Some(fault) = stuck {
+            // Nothing is heard until the region loses patience; not even with zero hardware
+            // time is this instant, or nobody would ever see the machine stuck.
+            let us = fault.seconds.map_or(self.node_timeout(), |s| (s * 1e6) as i64);
+            return self.after(key, us, Tick::Timeout);
+        }
+        self.say(key, Level::Info, "Performing PXE boot", "");
+        self.say(key, Level::Info, "Loading ephemeral", "");
+        let ephemeral = self.machine(key).map_or(0, |m| m.drawn.ephemeral);
+        self.after(key, ephemeral, Tick::EphemeralUp);
+    }
+
+    fn ephemeral_up(&mut self, key: u32) {
+        let Some(m) = self.machine(key) else { return };
+        let (work, set) = (m.drawn.work, m.current_commissioning);
+        match m.status {
+            Status::Commissioning => {
+                self.say(key, Level::Info, "Gathering information", "");
+                self.start_set(key, set);
+                self.edit(key, |m| m.commissioning_state = ScriptState::Running);
+                let tests = self.machine(key).is_some_and(|m| !m.options.tests.is_empty());
+                let scripts = if tests { work * 5 / 8 } else { work };
+                self.after(key, scripts, Tick::ScriptsDone);
+            }
+            Status::Testing => {
+                self.say(key, Level::Info, "Running test", "");
+                self.edit(key, |m| m.testing_state = ScriptState::Running);
+                self.after(key, work, Tick::TestsDone);
+            }
+            Status::Deploying => {
+                self.say(key, Level::Info, "Configuring storage", "");
+                self.say(key, Level::Info, "Installing OS", "");
+                let set = self.machine(key).and_then(|m| m.current_installation);
+                self.start_set(key, set);
+                self.after(key, work, Tick::ImageDone);
+            }
+            Status::DiskErasing => self.after(key, work, Tick::EraseDone),
+            Status::EnteringRescueMode => self.rescue_entered(key),
+            _ => {}
+        }
+    }
+
+    fn timed_out(&mut self, key: u32) {
+        let minutes = self.settings.int("node_timeout").unwrap_or(30);
+        let (next, label, minutes) = match self.status(key) {
+            Status::Commissioning => (Status::FailedCommissioning, "Commissioning", minutes),
+            Status::Deploying => (Status::FailedDeployment, "Deploying", minutes),
+            Status::Releasing => (Status::FailedReleasing, "Releasing", 5),
+            _ => return,
+        };
+        let text = format!("Node operation '{label}' timed out after {minutes} minutes.");
+        if next == Status::FailedDeployment {
+            return self.fail_deployment(key, &text);
+        }
+        self.new_work(key);
+        let set = self.machine(key).and_then(|m| m.current_commissioning);
+        if next == Status::FailedCommissioning {
+            self.end_set(key, set, ScriptState::TimedOut);
+            self.edit(key, |m| m.commissioning_state = ScriptState::TimedOut);
+        }
+        self.mark_failed(key, next, &text);
+    }
+}

@@ -1,0 +1,210 @@
+//! From a request below the API root to its action: path, credentials, permission, faults.
+
+use super::call::{Access, Action, Call, Resource};
+use super::table;
+use crate::auth::{Accounts, Denied};
+use crate::faults::{Fault, FaultKind, Occasion};
+use crate::region::Region;
+use crate::stats::LogEntry;
+use crate::wire::{Delivery, HTML, Params, Request, Response};
+
+/// Path of the API's root.
+pub(crate) const API_ROOT: &str = "/MAAS/api/2.0/";
+const GATEWAY_TIMEOUT: &str = "<html>\r\n<head><title>504 Gateway Time-out</title></head>\r\n<body>\r\n<center><h1>504 Gateway Time-out</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n";
+const BEFORE: &[FaultKind] =
+    &[FaultKind::Refused504, FaultKind::Unavailable503, FaultKind::ResetBefore];
+const AFTER: &[FaultKind] = &[FaultKind::Accepted504, FaultKind::ResetAfterAccept];
+
+/// Answers a request whose path is `rest` below the API root; `path` is the whole of it.
+pub(crate) fn route(region: &mut Region, request: &Request, path: &str, rest: &str) -> Response {
+    let (rest, path_op) = match rest.rsplit_once('/') {
+        Some((head, last)) if last.starts_with("op-") => {
+            (format!("{head}/"), last.strip_prefix("op-"))
+        }
+        _ => (rest.to_owned(), None),
+    };
+    let Some((resource, parts)) = table::find(&rest) else {
+        return Response::text(404, format!("Unknown API endpoint: {path}."));
+    };
+    let query = Params::parse_query(&request.query);
+    let (user, refusal) = match region.accounts.check(request.authorization.as_deref(), region.wall)
+    {
+        Ok(index) => (region.accounts.users.get(index).cloned(), None),
+        Err(Denied::Anonymous) => (None, None),
+        Err(Denied::Refused(response)) => (None, Some(response)),
+    };
+    if let Some(response) = refusal {
+        region.stats.call("refused", request.body.len(), response.body.len(), response.status);
+        return response;
+    }
+    let form =
+        Params::parse_body(request.content_type.as_deref(), &request.body, request.method == "PUT");
+    let op =
+        query.get("op").or(path_op).or_else(|| form.get("op").filter(|_| request.method == "POST"));
+    let op = op.map(str::to_owned);
+    let action = match choose(resource, &request.method, op.as_deref(), user.is_none()) {
+        Ok(action) => action,
+        Err(response) => return response,
+    };
+    let call = Call {
+        request,
+        resources: table::RESOURCES,
+        parts,
+        query,
+        form,
+        admin: user.as_ref().is_some_and(|u| u.admin),
+        user: user.map(|u| u.name).unwrap_or_default(),
+    };
+    run(region, action, &call)
+}
+
+fn choose<'t>(
+    resource: &'t Resource,
+    method: &str,
+    op: Option<&str>,
+    anonymous: bool,
+) -> Result<&'t Action, Response> {
+    let open = resource.actions.iter().any(|a| a.access == Access::Anonymous);
+    if anonymous && !resource.twin && !open {
+        return Err(Accounts::anonymous_refusal());
+    }
+    if !resource.actions.iter().any(|a| a.method == method) {
+        let mut allowed: Vec<&str> = resource.actions.iter().map(|a| a.method).collect();
+        allowed.sort_unstable();
+        allowed.dedup();
+        return Err(Response::new(405, HTML, "").header("Allow", allowed.join(", ")));
+    }
+    let found = resource.actions.iter().find(|a| a.method == method && a.op == op);
+    found.filter(|a| !anonymous || a.access == Access::Anonymous).ok_or_else(|| {
+        let op = op.unwrap_or("None");
+        Response::text(400, format!("Unrecognised signature: method={method} op={op}"))
+    })
+}
+
+fn allowed(action: &Action, call: &Call<'_>) -> Result<(), Response> {
+    match action.access {
+        Access::Admin if !call.admin => {
+            Err(Response::text(403, "This method is reserved for admin users."))
+        }
+        Access::AdminSilent if !call.admin => Err(Response::forbidden()),
+        _ => Ok(()),
+    }
+}
+
+/// Names under which a fault may be scoped to the machine of this call.
+fn scope(
+    region: &Region,
+    call: &Call<'_>,
+) -> (Option<u32>, Option<String>, Option<String>, Option<String>) {
+    let first = call.part(0);
+    let key = region
+        .key_of(first)
+        .or_else(|| call.params().get("system_id").and_then(|id| region.key_of(id)));
+    match key.and_then(|k| region.machine(k)) {
+        Some(m) => (
+            key,
+            Some(m.hostname.clone()),
+            Some(m.system_id.clone()),
+            region.hosts.get(m.host).map(|h| h.name.clone()),
+        ),
+        None => (None, call.params().get("hostname").map(str::to_owned), None, None),
+    }
+}
+
+fn run(region: &mut Region, action: &Action, call: &Call<'_>) -> Response {
+    let (key, hostname, system_id, host) = scope(region, call);
+    let at = Occasion {
+        endpoint: Some(action.label),
+        hostname: hostname.as_deref(),
+        system_id: system_id.as_deref(),
+        host: host.as_deref(),
+        scripts: &[],
+    };
+    let arrived = region.now;
+    let slow = region
+        .faults
+        .strike(&[FaultKind::Slow], at)
+        .map_or(0, |f| (f.seconds.unwrap_or(30.0) * 1e6) as i64);
+    let before = region.faults.strike(BEFORE, at);
+    let after = if before.is_none() { region.faults.strike(AFTER, at) } else { None };
+    let mut response = match before {
+        Some(fault) => distort(Response::text(200, ""), &fault),
+        None => match allowed(action, call).and_then(|()| (action.run)(region, call)) {
+            Ok(response) | Err(response) => response,
+        },
+    };
+    if action.method != "GET" {
+        let status = response.status;
+        let entry = LogEntry::Call { at_us: arrived, endpoint: action.label, status };
+        let target = host.or_else(|| created(region, key, &response));
+        if let Some(name) = target {
+            region.stats.machine(&name).log.push(entry);
+        }
+    }
+    if let Some(fault) = after {
+        response = distort(response, &fault);
+    }
+    response = response.delayed(slow);
+    region.stats.call(action.label, call.request.body.len(), response.body.len(), response.status);
+    if !response.headers.iter().any(|(k, _)| *k == "Vary") && response.delivery == Delivery::Send {
+        response.headers.push(("Vary", "Authorization, Cookie".to_owned()));
+        response.headers.push(("X-Frame-Options", "DENY".to_owned()));
+    }
+    response
+}
+
+/// The racked machine that a create has just bound to a record.
+fn created(region: &Region, key: Option<u32>, response: &Response) -> Option<String> {
+    let key = match key {
+        Some(key) => key,
+        None if response.status == 200 => *region.machines.keys().next_back()?,
+        None => return None,
+    };
+    region.machine(key).and_then(|m| region.hosts.get(m.host)).map(|h| h.name.clone())
+}
+
+fn distort(response: Response, fault: &Fault) -> Response {
+    let wait = (fault.seconds.unwrap_or(0.0) * 1e6) as i64;
+    let mut out = match fault.kind {
+        FaultKind::Unavailable503 => {
+            let text = fault.message.clone().unwrap_or_else(|| {
+                format!(
+                    "Unable to connect to any rack controller {}; no connections available.",
+                    crate::network::RACK
+                )
+            });
+            Response::text(503, text).header("Retry-After", "10")
+        }
+        FaultKind::Accepted504 | FaultKind::Refused504 => {
+            Response::new(504, "text/html", GATEWAY_TIMEOUT)
+        }
+        _ => {
+            let mut lost = Response::text(500, "");
+            lost.delivery = Delivery::Reset;
+            lost
+        }
+    };
+    out.delay_us = response.delay_us + wait;
+    out
+}
+
+/// Does what `user` asks, without credentials and uncounted.
+pub(crate) fn as_user(region: &mut Region, request: &Request, user: &str) -> Response {
+    let rest = request.path.strip_prefix(API_ROOT).unwrap_or("");
+    let Some((resource, parts)) = table::find(rest) else {
+        return Response::missing("resource");
+    };
+    let form = Params::parse_body(None, &request.body, false);
+    let op = form.get("op").map(str::to_owned);
+    let query = Params::parse_query(&request.query);
+    match choose(resource, &request.method, op.as_deref(), false) {
+        Ok(action) => {
+            let (resources, user) = (table::RESOURCES, user.to_owned());
+            let call = Call { request, resources, parts, query, form, user, admin: true };
+            match (action.run)(region, &call) {
+                Ok(response) | Err(response) => response,
+            }
+        }
+        Err(response) => response,
+    }
+}

@@ -1,0 +1,33 @@
+//! Setting a region up by hand, beside its API: images, scripts, settings.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::region::Region;
+
+impl Region {
+    /// Puts a complete custom image into the region, deployable as `custom/NAME`.
+    pub fn preload_image(&mut self, name: &str) {
+        self.images.preload(name);
+    }
+
+    /// Someone gives a script another text by hand, or adds it: a commissioning script that MAAS
+    /// runs where none is selected.
+    pub fn put_script(&mut self, name: &str, text: &str) {
+        let text = Bytes::from(text.to_owned());
+        match self.scripts.named_mut(name) {
+            Some(script) => script.text = text,
+            None => self.scripts.put(name, text),
+        }
+    }
+
+    /// Changes a region setting, e.g. `node_timeout`.
+    pub fn set_setting(&mut self, name: &str, value: Value) {
+        self.settings.set(name, value);
+    }
+
+    /// The base URL that `describe/` names, e.g. `http://127.0.0.1:5240`.
+    pub fn set_public_url(&mut self, url: &str) {
+        url.clone_into(&mut self.settings.public_url);
+    }
+}

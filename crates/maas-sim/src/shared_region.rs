@@ -1,0 +1,85 @@
+//! A region that several tasks call, without a socket.
+//!
+//! A request holds the region's lock only while it is answered; a machine's body is rendered at
+//! most once between two changes, so most answers are a copy of a pointer.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::clock::SimClock;
+use crate::region::Region;
+use crate::wire::{Request, Response};
+
+/// A region that several tasks use.
+pub struct Shared {
+    region: Mutex<Region>,
+    pub(crate) clock: Arc<dyn SimClock>,
+    /// Notified when something may be due earlier than before.
+    pub(crate) changed: Notify,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Shares a region that lives on `clock`.
+    #[must_use]
+    pub fn new(region: Region, clock: Arc<dyn SimClock>) -> Arc<Self> {
+        Arc::new(Self { region: Mutex::new(region), clock, changed: Notify::new() })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Region> {
+        // A panic in one request must not take the region away from the others.
+        self.region.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the region, e.g. injects a fault or reads the statistics.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Region) -> T) -> T {
+        let out = act(&mut self.lock());
+        self.changed.notify_one();
+        out
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn SimClock> {
+        &self.clock
+    }
+
+    /// Answers a request at the present time; does not wait for [`Response::delay_us`].
+    pub fn call(&self, request: &Request) -> Response {
+        let (now, wall) = (self.clock.now_us(), self.clock.wall_seconds());
+        let (response, wake) = {
+            let mut region = self.lock();
+            let before = region.next_event_at();
+            let response = region.handle(now, wall, request);
+            let after = region.next_event_at();
+            (response, after != before || region.wants_attention(now))
+        };
+        if wake {
+            self.changed.notify_one();
+        }
+        response
+    }
+}
+
+/// Calls a region without a socket, with the waits that a socket would show.
+#[derive(Debug, Clone)]
+pub struct InProcess(pub Arc<Shared>);
+
+impl InProcess {
+    /// Answers a request after the time that the real region would have taken. A connection
+    /// that is lost on the way back shows as [`Delivery::Reset`].
+    pub async fn call(&self, request: &Request) -> Response {
+        let response = self.0.call(request);
+        if response.delay_us > 0 {
+            let at = self.0.clock.now_us() + response.delay_us;
+            self.0.clock.wait_until(at).await;
+        }
+        response
+    }
+}
