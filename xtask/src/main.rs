@@ -23,6 +23,7 @@ mod proc;
 mod ratchet;
 mod real_host;
 mod setup;
+mod slow_tests;
 mod source_lints;
 mod suite;
 mod vm;
@@ -41,6 +42,7 @@ Commands:
   lab [ARGS]    Build the two executables in release and run `gpuaas lab ARGS`
   test [ARGS]   Set up what the tests need, then run the whole suite;
                 ARGS go to cargo-nextest (or to cargo test where it is missing)
+  slow-tests    Print the tests of the last run that took longest
   lint [PART]   Check the sources; parts: sources, words, graph, deny, fmt,
                 clippy (default: all)
   agent         Build the node agent as nodes get it: one static executable
@@ -73,6 +75,8 @@ fn dispatch(args: &[String]) -> Outcome {
         "agent" => agent::run(rest),
         "test" if help => print_help(suite::HELP),
         "test" => suite::run(rest),
+        "slow-tests" if help => print_help(slow_tests::HELP),
+        "slow-tests" => slow_tests::run(),
         "lint" if help => print_help(lint::HELP),
         "lint" => lint::run(rest),
         "real-host" if help => print_help(real_host::HELP),

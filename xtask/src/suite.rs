@@ -11,7 +11,10 @@ use crate::{postgres, proc, real_host, setup, vm};
 pub(crate) const HELP: &str = "\
 Set up what the tests need, then run the whole suite.
 
-Usage: cargo xtask test [--no-postgres] [ARGS]
+Usage: cargo xtask test [--fast] [--no-postgres] [ARGS]
+
+--fast leaves out what takes long (the profile `fast` in .config/nextest.toml says what), installs
+nothing, needs no root, and starts no PostgreSQL: the tests for the loop of editing.
 
 ARGS go to cargo-nextest, or to `cargo test` where nextest is missing; for example
 `cargo xtask test -p gpuaas-store`. With ARGS the documentation examples are left out.
@@ -32,37 +35,59 @@ What it sets up:
 const POSTGRES: &str = "GPUAAS_TEST_POSTGRES";
 const RECORDINGS: &str = "GPUAAS_MAAS_RECORDINGS";
 
+/// What the arguments ask for.
+struct Request<'a> {
+    fast: bool,
+    with_postgres: bool,
+    /// What goes on to the runner.
+    rest: Vec<&'a str>,
+}
+
+impl<'a> Request<'a> {
+    fn parse(args: &'a [String]) -> Self {
+        let has = |flag: &str| args.iter().any(|arg| arg == flag);
+        let ours = ["--fast", "--no-postgres"];
+        let rest = args.iter().map(String::as_str).filter(|arg| !ours.contains(arg));
+        let fast = has("--fast");
+        Self { fast, with_postgres: !fast && !has("--no-postgres"), rest: rest.collect() }
+    }
+
+    /// The whole suite, with everything that it wants to be set up.
+    fn is_whole(&self) -> bool {
+        !self.fast && self.rest.is_empty()
+    }
+}
+
 pub(crate) fn run(args: &[String]) -> Outcome {
-    let without_postgres = args.iter().any(|arg| arg == "--no-postgres");
-    let rest: Vec<&String> = args.iter().filter(|a| *a != "--no-postgres").collect();
+    let request = Request::parse(args);
     let workspace = Workspace::load(Depth::Own)?;
-    setup::ensure();
-
-    // Their tests are in the suite as a whole.
-    let systems = if rest.is_empty() { begin_systems(&workspace) } else { Vec::new() };
-
-    // The tests of `gpuaas` start the agent and the executable itself.
-    let mut build = proc::cargo();
-    build.args(["build", "--workspace", "--bins"]);
-    let built = proc::status(build.current_dir(&workspace.root));
+    let nextest = proc::works(proc::cargo().args(["nextest", "--version"]));
+    if request.fast && !nextest {
+        return Err("--fast needs cargo-nextest: cargo install cargo-nextest".to_owned());
+    }
+    if !request.fast {
+        setup::ensure();
+    }
+    let systems = if request.is_whole() { begin_systems(&workspace) } else { Vec::new() };
+    let built = build_executables(&workspace);
     systems.into_iter().for_each(Making::end);
     let built = built?;
     if !built.success() {
         return Ok(proc::exit_code(built));
     }
-
-    let nextest = proc::works(proc::cargo().args(["nextest", "--version"]));
-    let examples = !nextest || !rest.is_empty() || examples_pass(&workspace)?;
-
-    let database = if without_postgres { None } else { start_postgres()? };
+    let examples = !nextest || !request.is_whole() || examples_pass(&workspace)?;
+    let database = if request.with_postgres { start_postgres()? } else { None };
     let mut suite = proc::cargo();
     suite.args(runner(nextest));
-    if !rest.iter().any(|arg| *arg == "-p" || arg.starts_with("--package")) {
+    if request.fast {
+        suite.args(["--profile", "fast"]);
+    }
+    if !request.rest.iter().any(|arg| *arg == "-p" || arg.starts_with("--package")) {
         suite.arg("--workspace");
     }
-    suite.args(rest);
+    suite.args(&request.rest);
     suite.envs(environment(&workspace, database.as_ref()));
-    if without_postgres {
+    if !request.with_postgres {
         suite.env_remove(POSTGRES);
     }
     let status = proc::status(suite.current_dir(&workspace.root))?;
@@ -71,6 +96,13 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         (true, false) => ExitCode::FAILURE,
         _ => proc::exit_code(status),
     })
+}
+
+/// The tests of `gpuaas` start the agent and the executable itself.
+fn build_executables(workspace: &Workspace) -> Result<std::process::ExitStatus, String> {
+    let mut build = proc::cargo();
+    build.args(["build", "--workspace", "--bins"]);
+    proc::status(build.current_dir(&workspace.root))
 }
 
 fn begin_systems(workspace: &Workspace) -> Vec<Making> {
@@ -144,6 +176,16 @@ fn passed(said: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fast_takes_no_database_and_is_not_the_whole() {
+        let args = ["--fast", "-p", "gpuaas-core"].map(str::to_owned);
+        let request = Request::parse(&args);
+        assert!(request.fast && !request.with_postgres && !request.is_whole());
+        assert_eq!(request.rest, ["-p", "gpuaas-core"]);
+        assert!(Request::parse(&[]).is_whole());
+        assert!(Request::parse(&[]).with_postgres);
+    }
 
     #[test]
     fn examples_of_all_crates_add_up() {
