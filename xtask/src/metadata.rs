@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use serde::Deserialize;
+
+use crate::proc;
 
 /// The workspace: its folders and its own crates.
 #[derive(Debug, Default)]
@@ -51,24 +53,31 @@ impl Workspace {
     /// # Errors
     /// What cargo printed, where a manifest is wrong or a crate cannot be fetched.
     pub(crate) fn load(depth: Depth) -> Result<Self, String> {
-        let mut command = MetadataCommand::new();
+        let mut command = proc::cargo();
+        command.args(["metadata", "--format-version", "1", "--quiet"]);
         if depth == Depth::Own {
-            command.no_deps();
+            command.arg("--no-deps");
         }
-        let metadata = command.exec().map_err(|error| error.to_string())?;
-        Ok(Self::reduce(&metadata))
+        Self::parse(&proc::quiet(&mut command)?)
     }
 
-    fn reduce(metadata: &Metadata) -> Self {
-        let mut crates: Vec<Crate> =
-            metadata.workspace_packages().into_iter().map(reduce_package).collect();
+    pub(crate) fn parse(json: &str) -> Result<Self, String> {
+        let raw: Raw = serde_json::from_str(json)
+            .map_err(|error| format!("cargo metadata answers in another form: {error}"))?;
+        let members: BTreeSet<&str> = raw.workspace_members.iter().map(String::as_str).collect();
+        let mut crates: Vec<Crate> = raw
+            .packages
+            .iter()
+            .filter(|package| members.contains(package.id.as_str()))
+            .map(RawPackage::reduce)
+            .collect();
         crates.sort_by(|a, b| a.name.cmp(&b.name));
-        Self {
-            needs: needs(metadata),
-            root: metadata.workspace_root.clone().into(),
-            target: metadata.target_directory.clone().into(),
+        Ok(Self {
+            needs: raw.needs(),
+            root: raw.workspace_root,
+            target: raw.target_directory,
             crates,
-        }
+        })
     }
 
     /// Every package that `name` needs to build, however deep; without dev-dependencies.
@@ -86,37 +95,103 @@ impl Workspace {
     }
 }
 
-/// Two versions of one package count as one: the rules speak of names.
-fn needs(metadata: &Metadata) -> BTreeMap<String, BTreeSet<String>> {
-    let packages = metadata.packages.iter();
-    let names: BTreeMap<_, _> = packages.map(|p| (&p.id, p.name.to_string())).collect();
-    let mut needs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for node in metadata.resolve.iter().flat_map(|resolve| &resolve.nodes) {
-        let Some(from) = names.get(&node.id) else {
-            continue;
-        };
-        let built = node.deps.iter().filter(|edge| {
-            edge.dep_kinds.iter().any(|kind| kind.kind != DependencyKind::Development)
-        });
-        let to = built.filter_map(|edge| names.get(&edge.pkg).cloned());
-        needs.entry(from.clone()).or_default().extend(to);
-    }
-    needs
+#[derive(Deserialize)]
+struct Raw {
+    packages: Vec<RawPackage>,
+    workspace_members: Vec<String>,
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+    resolve: Option<RawResolve>,
 }
 
-fn reduce_package(package: &Package) -> Crate {
-    let dependencies = package.dependencies.iter().map(|dependency| Dependency {
-        name: dependency.name.clone(),
-        dev: dependency.kind == DependencyKind::Development,
-        ours: dependency.path.is_some(),
-        features: dependency.features.clone(),
-        default_features: dependency.uses_default_features,
-    });
-    Crate {
-        name: package.name.to_string(),
-        manifest: package.manifest_path.clone().into(),
-        license: package.license.clone(),
-        dependencies: dependencies.collect(),
+#[derive(Deserialize)]
+struct RawPackage {
+    id: String,
+    name: String,
+    manifest_path: PathBuf,
+    license: Option<String>,
+    dependencies: Vec<RawDependency>,
+}
+
+#[derive(Deserialize)]
+struct RawDependency {
+    name: String,
+    kind: Option<String>,
+    path: Option<PathBuf>,
+    features: Vec<String>,
+    uses_default_features: bool,
+}
+
+#[derive(Deserialize)]
+struct RawResolve {
+    nodes: Vec<RawNode>,
+}
+
+#[derive(Deserialize)]
+struct RawNode {
+    id: String,
+    deps: Vec<RawEdge>,
+}
+
+#[derive(Deserialize)]
+struct RawEdge {
+    pkg: String,
+    dep_kinds: Vec<RawKind>,
+}
+
+#[derive(Deserialize)]
+struct RawKind {
+    kind: Option<String>,
+}
+
+impl Raw {
+    /// Two versions of one package count as one: the rules speak of names.
+    fn needs(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let names: BTreeMap<&str, &str> = self
+            .packages
+            .iter()
+            .map(|package| (package.id.as_str(), package.name.as_str()))
+            .collect();
+        let mut needs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for node in self.resolve.iter().flat_map(|resolve| &resolve.nodes) {
+            let Some(from) = names.get(node.id.as_str()) else {
+                continue;
+            };
+            let built = node.deps.iter().filter(|edge| edge.builds());
+            let to = built.filter_map(|edge| names.get(edge.pkg.as_str()));
+            let entry = needs.entry((*from).to_owned()).or_default();
+            entry.extend(to.map(|name| (*name).to_owned()));
+        }
+        needs
+    }
+}
+
+impl RawEdge {
+    fn builds(&self) -> bool {
+        self.dep_kinds.iter().any(|kind| kind.kind.as_deref() != Some("dev"))
+    }
+}
+
+impl RawPackage {
+    fn reduce(&self) -> Crate {
+        Crate {
+            name: self.name.clone(),
+            manifest: self.manifest_path.clone(),
+            license: self.license.clone(),
+            dependencies: self.dependencies.iter().map(RawDependency::reduce).collect(),
+        }
+    }
+}
+
+impl RawDependency {
+    fn reduce(&self) -> Dependency {
+        Dependency {
+            name: self.name.clone(),
+            dev: self.kind.as_deref() == Some("dev"),
+            ours: self.path.is_some(),
+            features: self.features.clone(),
+            default_features: self.uses_default_features,
+        }
     }
 }
 
@@ -124,36 +199,39 @@ fn reduce_package(package: &Package) -> Crate {
 mod tests {
     use super::*;
 
-    /// A workspace on disk: `top` needs `low`, and `low` needs `top` in its tests only.
-    fn write_workspace(folder: &std::path::Path) {
-        let write = |path: &str, text: &str| {
-            let path = folder.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("Cargo.toml", "[workspace]\nresolver = \"3\"\nmembers = [\"top\", \"low\"]\n");
-        let package = |name: &str| format!("[package]\nname = \"{name}\"\nlicense = \"MIT\"\n");
-        let top = package("top") + "[dependencies]\nlow = { path = \"../low\" }\n";
-        write("top/Cargo.toml", &top);
-        let low = package("low") + "[dev-dependencies]\ntop = { path = \"../top\" }\n";
-        write("low/Cargo.toml", &low);
-        write("top/src/lib.rs", "");
-        write("low/src/lib.rs", "");
+    #[test]
+    fn the_closure_follows_builds_and_leaves_tests_out() {
+        let json = r#"{
+            "workspace_root": "/x", "target_directory": "/x/target", "workspace_members": ["a"],
+            "packages": [
+                {"id": "a", "name": "a", "manifest_path": "/x/a/Cargo.toml", "license": null,
+                 "dependencies": [
+                    {"name": "b", "kind": null, "features": [], "uses_default_features": true},
+                    {"name": "d", "kind": "dev", "features": [], "uses_default_features": true}]},
+                {"id": "b", "name": "b", "manifest_path": "/b", "license": "MIT", "dependencies": []},
+                {"id": "c", "name": "c", "manifest_path": "/c", "license": "MIT", "dependencies": []},
+                {"id": "d", "name": "d", "manifest_path": "/d", "license": "MIT", "dependencies": []}
+            ],
+            "resolve": {"nodes": [
+                {"id": "a", "deps": [
+                    {"pkg": "b", "dep_kinds": [{"kind": null}]},
+                    {"pkg": "d", "dep_kinds": [{"kind": "dev"}]}]},
+                {"id": "b", "deps": [{"pkg": "c", "dep_kinds": [{"kind": "build"}]}]},
+                {"id": "c", "deps": [{"pkg": "b", "dep_kinds": [{"kind": null}]}]},
+                {"id": "d", "deps": []}
+            ]}
+        }"#;
+        let workspace = Workspace::parse(json).unwrap();
+        assert_eq!(workspace.closure("a"), BTreeSet::from(["b", "c"]));
+        let names: Vec<&str> = workspace.crates.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["a"]);
+        assert!(workspace.crates[0].dependencies[1].dev);
+        assert!(!workspace.crates[0].dependencies[0].ours);
     }
 
     #[test]
-    fn the_closure_follows_builds_and_leaves_tests_out() {
-        let folder = tempfile::tempdir().unwrap();
-        write_workspace(folder.path());
-        let mut command = MetadataCommand::new();
-        command.current_dir(folder.path()).other_options(["--offline".to_owned()]);
-        let workspace = Workspace::reduce(&command.exec().unwrap());
-        assert_eq!(workspace.closure("top"), BTreeSet::from(["low"]));
-        assert_eq!(workspace.closure("low"), BTreeSet::new());
-        let names: Vec<&str> = workspace.crates.iter().map(|c| c.name.as_str()).collect();
-        assert_eq!(names, ["low", "top"]);
-        assert!(workspace.crates[0].dependencies[0].dev);
-        assert!(workspace.crates[1].dependencies[0].ours);
-        assert_eq!(workspace.crates[0].license.as_deref(), Some("MIT"));
+    fn another_form_is_named_not_guessed() {
+        let message = Workspace::parse("{}").unwrap_err();
+        assert!(message.contains("packages"), "{message}");
     }
 }

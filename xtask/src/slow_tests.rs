@@ -35,7 +35,8 @@ pub(crate) fn run() -> Outcome {
 }
 
 fn latest(target: &Path) -> Option<PathBuf> {
-    let written = |path: &PathBuf| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
+    let written =
+        |path: &PathBuf| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
     let reports = PROFILES.iter().map(|profile| target.join("nextest").join(profile));
     reports.map(|folder| folder.join("junit.xml")).filter(|path| path.exists()).max_by_key(written)
 }
