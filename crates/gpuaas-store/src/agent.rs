@@ -1,17 +1,16 @@
 //! What nodes say: reports, heartbeats, task results. Each event is written and its run woken in
 //! one transaction, so neither exists without the other.
 
-use std::collections::HashMap;
-
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_types::agent::{Task, TaskResult};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
 
-use crate::db::{Cols, Conn, Val, args, padded, with_list};
+use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
-use crate::rows::{self, REPORT_COLUMNS};
-use crate::{Store, run, timeline};
+use crate::store::Store;
+use crate::tables::report::{append_report, reports_of};
+use crate::tables::{run, timeline};
 
 /// A sign of life.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,35 +27,6 @@ pub struct Heartbeat {
     pub first: Option<TimelineEvent>,
     /// Written to the history if the troubles are others than before.
     pub changed: Option<TimelineEvent>,
-}
-
-const fn kind_of(kind: &ReportKind) -> &'static str {
-    match kind {
-        ReportKind::Progress { .. } => "progress",
-        ReportKind::Enrolled { .. } => "enrolled",
-        ReportKind::FirstHeartbeat => "first_heartbeat",
-        ReportKind::TaskFinished { .. } => "task_finished",
-        ReportKind::CancelAsked { .. } => "cancel_asked",
-        ReportKind::CheckSkipped { .. } => "check_skipped",
-    }
-}
-
-/// Appends a report; a run has one first heartbeat, whoever says so again. Answers whether it is
-/// new.
-pub(crate) async fn append_report(
-    conn: &mut Conn,
-    now: Timestamp,
-    run_id: RunId,
-    kind: &ReportKind,
-) -> Result<bool, StoreError> {
-    Ok(conn.execute(REPORT, report_values(now, run_id, kind)?).await? == 1)
-}
-
-const REPORT: &str = "INSERT INTO report (run_id, kind, body, at) VALUES ($1, $2, $3, $4) \
-     ON CONFLICT DO NOTHING";
-
-fn report_values(now: Timestamp, run_id: RunId, kind: &ReportKind) -> Result<Vec<Val>, StoreError> {
-    Ok(vec![run_id.0.into(), kind_of(kind).into(), Val::json(kind)?, now.into()])
 }
 
 async fn beat(conn: &mut Conn, now: Timestamp, heartbeat: &Heartbeat) -> Result<bool, StoreError> {
@@ -125,7 +95,7 @@ async fn finish(
     }
     if of_run {
         let kind = ReportKind::TaskFinished { task_id, result };
-        conn.execute(REPORT, report_values(now, run_id, &kind)?).await?;
+        append_report(conn, now, run_id, &kind).await?;
     }
     timeline::append(conn, history.iter().map(|event| (node_id, event))).await?;
     Ok(true)
@@ -149,8 +119,7 @@ impl Store {
         self.write(move |conn| {
             Box::pin(async move {
                 let node_id = run::wake_one(conn, report.at, report.run_id).await?;
-                let values = report_values(report.at, report.run_id, &report.kind)?;
-                conn.execute(REPORT, values).await?;
+                append_report(conn, report.at, report.run_id, &report.kind).await?;
                 timeline::append(conn, history.iter().map(|event| (node_id, event))).await
             })
         })
@@ -165,26 +134,7 @@ impl Store {
     /// The database's.
     pub async fn reports(&self, run_id: RunId) -> Result<Vec<Report>, StoreError> {
         let mut conn = self.reader().await?;
-        Ok(self.reports_of(&mut conn, [run_id]).await?.remove(&run_id).unwrap_or_default())
-    }
-
-    pub(crate) async fn reports_of(
-        &self,
-        conn: &mut Conn,
-        run_ids: impl IntoIterator<Item = RunId>,
-    ) -> Result<HashMap<RunId, Vec<Report>>, StoreError> {
-        let mut reports: HashMap<RunId, Vec<Report>> = HashMap::new();
-        for ids in padded(run_ids.into_iter().map(|id| id.0)) {
-            let text = format!(
-                "SELECT {REPORT_COLUMNS} FROM report WHERE run_id IN ({{LIST}}) ORDER BY id"
-            );
-            let sql = with_list(&text, 1, ids.len());
-            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
-                let report = rows::report(&mut row.cols())?;
-                reports.entry(report.run_id).or_default().push(report);
-            }
-        }
-        Ok(reports)
+        Ok(reports_of(&mut conn, [run_id]).await?.remove(&run_id).unwrap_or_default())
     }
 
     /// Notes a sign of life: one small row. The first of a run is also a report and wakes it.

@@ -4,22 +4,10 @@ use gpuaas_types::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Store;
-use crate::db::{Conn, Val, args};
+use crate::database::args;
 use crate::error::StoreError;
-
-/// An action of a person or a program, to be written down.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewAudit {
-    /// Who.
-    pub actor: String,
-    /// What, such as `run.resume`.
-    pub action: String,
-    /// On what: an identifier or a name.
-    pub subject: String,
-    /// Anything else. Never a secret.
-    pub detail: serde_json::Value,
-}
+use crate::store::Store;
+use crate::tables::audit::{self, IdempotencyKey, NewAudit};
 
 /// A stored [`NewAudit`].
 #[derive(Debug, Clone, PartialEq)]
@@ -32,82 +20,14 @@ pub struct AuditEntry {
     pub entry: NewAudit,
 }
 
-/// Marks a request that its sender may repeat. The key belongs to one request: the same key with
-/// another body is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdempotencyKey {
-    /// The sender's key, qualified by the operation, such as `onboard:KEY`.
-    pub key: String,
-    /// SHA-256 of the request body.
-    pub request_hash: [u8; 32],
-}
-
-pub(crate) async fn append(
-    conn: &mut Conn,
-    now: Timestamp,
-    entry: &NewAudit,
-) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO audit_entry (at, actor, action, subject, detail) \
-         VALUES ($1, $2, $3, $4, $5)",
-        vec![
-            now.into(),
-            (&entry.actor).into(),
-            (&entry.action).into(),
-            (&entry.subject).into(),
-            Val::json(&entry.detail)?,
-        ],
-    )
-    .await
-    .map(drop)
-}
-
-/// The answer given to this request before.
-pub(crate) async fn replay<T: DeserializeOwned + 'static>(
-    conn: &mut Conn,
-    key: &IdempotencyKey,
-) -> Result<Option<T>, StoreError> {
-    let row = conn
-        .first(
-            "SELECT request_hash, response FROM idempotency_record WHERE key = $1",
-            args![&key.key],
-        )
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    let mut cols = row.cols();
-    let hash: Vec<u8> = cols.next()?;
-    if hash == key.request_hash {
-        return cols.json().map(Some);
-    }
-    let detail = format!("the idempotency key {:?} was used for another request", key.key);
-    Err(StoreError::conflict("idempotency_key_reused", detail))
-}
-
-/// Keeps the answer to this request; answers `false` when an earlier request has the key. A
-/// request with the same key that is under way elsewhere is waited for.
-pub(crate) async fn keep<T: Serialize>(
-    conn: &mut Conn,
-    now: Timestamp,
-    key: &IdempotencyKey,
-    response: &T,
-) -> Result<bool, StoreError> {
-    let made = conn
-        .execute(
-            "INSERT INTO idempotency_record (key, request_hash, response, created_at) \
-             VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-            vec![(&key.key).into(), (&key.request_hash).into(), Val::json(response)?, now.into()],
-        )
-        .await?;
-    Ok(made == 1)
-}
-
 impl Store {
     /// Writes an action down.
     ///
     /// # Errors
     /// The database's.
     pub async fn audit(&self, now: Timestamp, entry: NewAudit) -> Result<(), StoreError> {
-        self.write(move |conn| Box::pin(async move { append(conn, now, &entry).await })).await
+        self.write(move |conn| Box::pin(async move { audit::append(conn, now, &entry).await }))
+            .await
     }
 
     /// What was written down, oldest first, after position `after`.
@@ -153,7 +73,7 @@ impl Store {
         &self,
         key: &IdempotencyKey,
     ) -> Result<Option<T>, StoreError> {
-        replay(&mut self.reader().await?, key).await
+        audit::replay(&mut self.reader().await?, key).await
     }
 
     /// Keeps the answer to a request whose effect is another write of this store. Answers
@@ -167,7 +87,9 @@ impl Store {
         key: IdempotencyKey,
         response: T,
     ) -> Result<bool, StoreError> {
-        self.write(move |conn| Box::pin(async move { keep(conn, now, &key, &response).await }))
-            .await
+        self.write(move |conn| {
+            Box::pin(async move { audit::keep(conn, now, &key, &response).await })
+        })
+        .await
     }
 }

@@ -17,12 +17,14 @@ use gpuaas_types::{
     BatchId, MemberState, NodeId, NodeState, ProfileId, RunId, RunStatus, SiteId, Step, Timestamp,
 };
 
-use crate::audit::{self, IdempotencyKey, NewAudit};
-use crate::db::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
-use crate::node::{BMC_PASSWORD, NewNode, NewRun, insert_node, insert_run};
-use crate::site::put_secret;
-use crate::{Store, timeline};
+use crate::store::Store;
+use crate::tables::audit::{self, IdempotencyKey, NewAudit};
+use crate::tables::node::{BMC_PASSWORD, NewNode, insert_node};
+use crate::tables::run::{NewRun, insert_run};
+use crate::tables::secret::put_secret;
+use crate::tables::timeline;
 
 /// A batch to be, with its nodes in the order in which they begin.
 #[derive(Debug, Clone)]
@@ -215,15 +217,15 @@ fn member(mut cols: Cols<'_>) -> Result<StoredMember, StoreError> {
         position: cols.next()?,
         node_id: cols.id(NodeId)?,
         hostname: cols.next()?,
-        node_state: cols.word()?,
+        node_state: cols.enum_str()?,
         written_off: cols.next()?,
-        busy: cols.opt_word::<RunStatus>()?.is_some_and(RunStatus::is_open),
+        busy: cols.opt_enum_str::<RunStatus>()?.is_some_and(RunStatus::is_open),
         run: match cols.opt_id(RunId)? {
             None => None,
             Some(id) => Some(MemberRun {
                 id,
-                step: cols.word()?,
-                status: cols.word()?,
+                step: cols.enum_str()?,
+                status: cols.enum_str()?,
                 profile_revision: cols.next()?,
                 wait: cols.opt_json()?,
                 park: cols.opt_json()?,
@@ -232,22 +234,6 @@ fn member(mut cols: Cols<'_>) -> Result<StoredMember, StoreError> {
             }),
         },
     })
-}
-
-/// Makes the batch of a node due, where it has one that has not ended.
-pub(crate) async fn wake_of_node(
-    conn: &mut Conn,
-    now: Timestamp,
-    node_id: NodeId,
-) -> Result<(), StoreError> {
-    conn.execute(
-        "UPDATE batch SET wake_seq = wake_seq + 1, \
-         due_at = CASE WHEN due_at < $1 THEN due_at ELSE $1 END WHERE ended_at IS NULL \
-         AND id = (SELECT batch_id FROM batch_member WHERE node_id = $2)",
-        args![now, node_id.0],
-    )
-    .await
-    .map(drop)
 }
 
 async fn create(

@@ -7,11 +7,11 @@ use gpuaas_types::{SiteId, Timestamp};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::Store;
-use crate::db::{Cols, Val, args};
+use crate::database::{Cols, Val, args};
 use crate::error::StoreError;
 use crate::seal::Secret;
-use crate::site::put_secret;
+use crate::store::Store;
+use crate::tables::secret::put_secret;
 
 const SIGNING_KEY: &str = "bundle_signing_key";
 const NODE_AUTHORITY: &str = "node_authority";

@@ -6,67 +6,14 @@
 //! **superseded** (another system of the node enrolled, or is about to). A renewal ends nothing:
 //! the one before stays good until its own end, since its agent may not have got the answer.
 
-use std::fmt;
-use std::str::FromStr;
-
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId, Timestamp};
 
-use crate::db::{Cols, Conn, args};
+use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
-use crate::{Store, timeline};
-
-/// Certificates of one node that may be good at once. An agent needs two while it renews, and a
-/// few more where answers were lost.
-const MOST_LIVE: i64 = 8;
-
-/// How a certificate ended before its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CertificateEnding {
-    /// It was withdrawn.
-    Revoked,
-    /// Another enrollment of the node took its place.
-    Superseded,
-}
-
-impl CertificateEnding {
-    /// Stable name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Revoked => "revoked",
-            Self::Superseded => "superseded",
-        }
-    }
-}
-
-impl fmt::Display for CertificateEnding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for CertificateEnding {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = [Self::Revoked, Self::Superseded].into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| format!("{text:?} is no ending of a certificate"))
-    }
-}
-
-/// A certificate to be written down.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewCertificate {
-    /// SHA-256 of its DER.
-    pub fingerprint: [u8; 32],
-    /// Serial number, hexadecimal.
-    pub serial: String,
-    /// First moment.
-    pub not_before: Timestamp,
-    /// Last moment.
-    pub not_after: Timestamp,
-}
+use crate::store::Store;
+use crate::tables::certificate::{self, CertificateEnding, NewCertificate};
+use crate::tables::timeline;
 
 /// A certificate that was handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,67 +47,10 @@ fn read(mut cols: Cols<'_>) -> Result<StoredCertificate, StoreError> {
         not_after: cols.at()?,
         ended: None,
     };
-    let (how, at): (Option<CertificateEnding>, _) = (cols.opt_word()?, cols.opt_at()?);
+    let (how, at): (Option<CertificateEnding>, _) = (cols.opt_enum_str()?, cols.opt_at()?);
     let why: Option<String> = cols.next()?;
     stored.ended = how.zip(at).map(|(how, at)| (how, at, why.unwrap_or_default()));
     Ok(stored)
-}
-
-pub(crate) async fn insert(
-    conn: &mut Conn,
-    now: Timestamp,
-    node_id: NodeId,
-    run_id: RunId,
-    new: &NewCertificate,
-) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO node_certificate (fingerprint, serial, node_id, run_id, issued_at, \
-         not_before, not_after) VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        args![
-            &new.fingerprint,
-            &new.serial,
-            node_id.0,
-            run_id.0,
-            now,
-            new.not_before,
-            new.not_after
-        ],
-    )
-    .await
-    .map(drop)
-}
-
-/// Ends whatever certificates of the node still count. Answers how many did.
-pub(crate) async fn end_all(
-    conn: &mut Conn,
-    now: Timestamp,
-    node_id: NodeId,
-    how: CertificateEnding,
-    why: &str,
-) -> Result<u64, StoreError> {
-    conn.execute(
-        "UPDATE node_certificate SET ended_as = $2, ended_at = $3, end_reason = $4 \
-         WHERE node_id = $1 AND ended_as IS NULL",
-        args![node_id.0, how.as_str(), now, why],
-    )
-    .await
-}
-
-/// Refuses where the node has as many certificates as it may.
-pub(crate) async fn room_for_one(
-    conn: &mut Conn,
-    now: Timestamp,
-    node_id: NodeId,
-) -> Result<(), StoreError> {
-    let sql = "SELECT COUNT(*) FROM node_certificate \
-               WHERE node_id = $1 AND ended_as IS NULL AND not_after > $2";
-    let row = conn.first(sql, args![node_id.0, now]).await?;
-    let live: i64 = row.map_or(Ok(0), |row| row.cols().next())?;
-    if live < MOST_LIVE {
-        return Ok(());
-    }
-    let detail = format!("{live} certificates of this node are good at the same time");
-    Err(StoreError::conflict("certificates_too_many", detail))
 }
 
 fn gone() -> StoreError {
@@ -182,8 +72,8 @@ async fn renew(
     let sql = "SELECT node_id FROM node_certificate WHERE fingerprint = $1 AND ended_as IS NULL";
     let row = conn.first(sql, args![&from]).await?.ok_or_else(gone)?;
     let node_id = row.cols().id(NodeId)?;
-    room_for_one(conn, now, node_id).await?;
-    insert(conn, now, node_id, run_id, new).await?;
+    certificate::room_for_one(conn, now, node_id).await?;
+    certificate::insert(conn, now, node_id, run_id, new).await?;
     timeline::append(conn, history.iter().map(|event| (node_id, event))).await
 }
 
@@ -251,7 +141,7 @@ impl Store {
                 // Runs first, as everywhere.
                 conn.all("SELECT id FROM run WHERE node_id = $1 {LOCK}", args![node_id.0]).await?;
                 let how = CertificateEnding::Revoked;
-                let ended = end_all(conn, now, node_id, how, &reason).await?;
+                let ended = certificate::end_all(conn, now, node_id, how, &reason).await?;
                 if ended > 0 {
                     let history = history.iter().map(|event| (node_id, event));
                     timeline::append(conn, history).await?;

@@ -10,16 +10,18 @@ use std::collections::HashMap;
 use gpuaas_core::drift::Difference;
 use gpuaas_core::node_state::may_become;
 use gpuaas_core::record::NodeRecord;
-use gpuaas_types::api::{Drift, SiteStatus, Source, TimelineEvent};
+use gpuaas_types::api::{Drift, Source, TimelineEvent};
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::{
     DriftAction, DriftKind, NodeId, NodeState, RunId, RunStatus, SiteId, Timestamp,
 };
 
-use crate::db::{Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
-use crate::rows::{self, node_columns, node_from, observation_columns};
-use crate::{Store, run, timeline, watch};
+use crate::store::Store;
+use crate::tables::node::{node_columns, node_from, read_node};
+use crate::tables::observation::{observation_columns, put_read, read_observation};
+use crate::tables::{run, site, timeline};
 
 /// A node whose machine a sweep may look at.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,12 +99,12 @@ async fn known(conn: &mut Conn, node_id: NodeId) -> Result<HashMap<DriftKind, Dr
     Ok(all)
 }
 
-fn drift(cols: &mut crate::db::Cols<'_>) -> Result<Drift, StoreError> {
+fn drift(cols: &mut Cols<'_>) -> Result<Drift, StoreError> {
     Ok(Drift {
-        kind: cols.word()?,
+        kind: cols.enum_str()?,
         expected: cols.next()?,
         found: cols.next()?,
-        action: cols.word()?,
+        action: cols.enum_str()?,
         since: cols.at()?,
         seen_at: cols.at()?,
     })
@@ -124,7 +126,7 @@ async fn in_service(
         .await?;
     row.map(|row| {
         let mut cols = row.cols();
-        Ok((cols.word()?, cols.id(SiteId)?))
+        Ok((cols.enum_str()?, cols.id(SiteId)?))
     })
     .transpose()
 }
@@ -235,23 +237,6 @@ async fn adopt(
     Ok(())
 }
 
-/// Changes what is known of a site, inside a transaction.
-pub(crate) async fn edit_status(
-    conn: &mut Conn,
-    now: Timestamp,
-    site_id: SiteId,
-    edit: impl FnOnce(&mut SiteStatus) + Send,
-) -> Result<(), StoreError> {
-    let row = conn.first("SELECT status FROM site WHERE id = $1 {LOCK}", args![site_id.0]).await?;
-    let row = row.ok_or_else(|| StoreError::not_found("site", site_id))?;
-    let mut status: SiteStatus = row.cols().json()?;
-    edit(&mut status);
-    let values = vec![site_id.0.into(), Val::json(&status)?, now.into()];
-    conn.execute("UPDATE site SET status = $2, updated_at = $3 WHERE id = $1", values)
-        .await
-        .map(drop)
-}
-
 impl Store {
     /// Takes the right to sweep a site now, at most once per `interval_seconds` over all control
     /// planes. A site that was never swept is not due before that time has passed once.
@@ -308,10 +293,10 @@ impl Store {
         rows.iter()
             .map(|row| {
                 let mut cols = row.cols();
-                let node = rows::node(&mut cols)?;
+                let node = read_node(&mut cols)?;
                 let run_id = cols.opt_id(RunId)?;
-                let status = cols.opt_word::<RunStatus>()?;
-                let observation = rows::observation(&mut cols)?;
+                let status = cols.opt_enum_str::<RunStatus>()?;
+                let observation = read_observation(&mut cols)?;
                 Ok(SweepSubject { node, run: run_id.zip(status), observation })
             })
             .collect()
@@ -354,13 +339,13 @@ impl Store {
             Box::pin(async move {
                 run::wake(conn, now, missed.iter().map(|missed| missed.run_id)).await?;
                 for missed in &missed {
-                    watch::put_read(conn, missed.node_id, &missed.observation).await?;
+                    put_read(conn, missed.node_id, &missed.observation).await?;
                     let mut line = line(now, "missed_work", missed.text.clone());
                     line.run_id = Some(missed.run_id);
                     timeline::append(conn, [(missed.node_id, &line)]).await?;
                 }
                 let count = i64::try_from(missed.len()).unwrap_or(i64::MAX);
-                edit_status(conn, now, site_id, |status| status.missed_work += count).await
+                site::edit_status(conn, now, site_id, |status| status.missed_work += count).await
             })
         })
         .await?;
@@ -382,7 +367,7 @@ impl Store {
         let (health, detail) = (health.to_owned(), detail.to_owned());
         self.write(move |conn| {
             Box::pin(async move {
-                edit_status(conn, now, site_id, |status| {
+                site::edit_status(conn, now, site_id, |status| {
                     if health == "ok" {
                         status.answered_at = Some(now);
                     }

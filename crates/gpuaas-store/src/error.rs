@@ -1,6 +1,42 @@
 //! What can go wrong, sorted by what the caller does next.
 
-use crate::token::TokenFault;
+/// Why a credential was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenFault {
+    /// No such credential, or not for this purpose, or not for this run.
+    #[error("the token is not known")]
+    Unknown,
+    /// It worked before and works only once.
+    #[error("the token was used already")]
+    Used,
+    /// Its time is over: of a run, which is parked and has been left alone for too long.
+    #[error("the token has expired: its run is parked")]
+    Expired,
+    /// It was replaced or withdrawn.
+    #[error("the token was revoked")]
+    Revoked,
+    /// Its time has not come.
+    #[error("the token is not usable yet")]
+    NotYet,
+    /// The run it was made for has ended.
+    #[error("the run of the token is over")]
+    RunOver,
+}
+
+impl TokenFault {
+    /// Stable code.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Unknown => "token_unknown",
+            Self::Used => "token_used",
+            Self::Expired => "token_expired",
+            Self::Revoked => "token_revoked",
+            Self::NotYet => "token_not_yet_usable",
+            Self::RunOver => "run_over",
+        }
+    }
+}
 
 /// A failure of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,9 +6,10 @@ use gpuaas_types::agent::{Gate, GateReport};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId, Timestamp};
 
-use crate::db::{Cols, Val, args, padded, with_list};
+use crate::database::{Cols, Val, args, padded, with_list};
 use crate::error::StoreError;
-use crate::{Store, timeline};
+use crate::store::Store;
+use crate::tables::timeline;
 
 /// The latest word on a gate.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,11 +6,11 @@ use gpuaas_types::bundle::InputSecretView;
 use gpuaas_types::{ProfileId, SiteId, Timestamp};
 use uuid::Uuid;
 
-use crate::Store;
-use crate::db::{Cols, args};
+use crate::database::{Cols, args};
 use crate::error::StoreError;
 use crate::seal::Secret;
-use crate::site::put_secret;
+use crate::store::Store;
+use crate::tables::secret::put_secret;
 
 /// Whose secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,10 @@ use gpuaas_core::record::RunRecord;
 use gpuaas_types::api::{AttemptView, StepSpan};
 use gpuaas_types::{NodeId, ProfileId, RunId, SiteId, Step};
 
-use crate::Store;
-use crate::db::{Val, args, with_list};
+use crate::database::{Val, args, with_list};
 use crate::error::StoreError;
-use crate::rows::{self, run_columns};
-use crate::run::Transition;
+use crate::store::Store;
+use crate::tables::run::{Transition, read_run, run_columns};
 
 /// Whose limit on deployments at once is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +27,7 @@ impl Store {
     pub async fn run(&self, id: RunId) -> Result<RunRecord, StoreError> {
         const SQL: &str = concat!("SELECT ", run_columns!("run.due_at"), " FROM run WHERE id = $1");
         let row = self.reader().await?.first(SQL, args![id.0]).await?;
-        rows::run(&mut row.ok_or_else(|| StoreError::not_found("run", id))?.cols())
+        read_run(&mut row.ok_or_else(|| StoreError::not_found("run", id))?.cols())
     }
 
     /// The runs of a node, newest first.
@@ -42,7 +41,7 @@ impl Store {
             " FROM run WHERE node_id = $1 ORDER BY created_at DESC, id DESC"
         );
         let rows = self.reader().await?.all(SQL, args![node_id.0]).await?;
-        rows.iter().map(|row| rows::run(&mut row.cols())).collect()
+        rows.iter().map(|row| read_run(&mut row.cols())).collect()
     }
 
     /// How many open runs of a profile are in one of `steps`; for its `batch_max_parallel`.
@@ -136,7 +135,7 @@ impl Store {
         rows.iter()
             .map(|row| {
                 let mut cols = row.cols();
-                Ok(Transition { step: cols.word()?, at: cols.at()?, cause: cols.next()? })
+                Ok(Transition { step: cols.enum_str()?, at: cols.at()?, cause: cols.next()? })
             })
             .collect()
     }
@@ -174,7 +173,7 @@ impl Store {
         rows.iter()
             .map(|row| {
                 let mut cols = row.cols();
-                let step = cols.word()?;
+                let step = cols.enum_str()?;
                 let effect: Effect = cols.json()?;
                 let number: i64 = cols.next()?;
                 let intended_at = cols.at()?;

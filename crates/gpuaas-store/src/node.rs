@@ -1,54 +1,20 @@
 //! Nodes: onboarding them, finding them, listing them.
 
-use gpuaas_core::memory::Memory;
-use gpuaas_core::record::{NodeHardware, NodeRecord};
+use gpuaas_core::record::NodeRecord;
 use gpuaas_types::api::{OnboardAccepted, Park, TimelineEvent, Wait};
 use gpuaas_types::{
     NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
 };
 
-use crate::audit::{self, IdempotencyKey, NewAudit};
-use crate::db::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
-use crate::rows::{self, node_columns, node_from};
-use crate::run::{Transition, append_transitions};
 use crate::seal::Secret;
-use crate::site::put_secret;
-use crate::{Store, batch, timeline};
-
-pub(crate) const BMC_PASSWORD: &str = "bmc_password";
-
-/// A node to be.
-#[derive(Debug, Clone)]
-pub struct NewNode {
-    /// Identifier.
-    pub id: NodeId,
-    /// Its site.
-    pub site_id: SiteId,
-    /// Its profile.
-    pub profile_id: ProfileId,
-    /// Short hostname.
-    pub hostname: String,
-    /// What the operator says of the hardware.
-    pub hardware: NodeHardware,
-    /// Sealed at once.
-    pub bmc_password: Option<Secret>,
-}
-
-/// A run to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewRun {
-    /// Identifier.
-    pub id: RunId,
-    /// What it is for.
-    pub kind: RunKind,
-    /// Its first step.
-    pub step: Step,
-    /// Revision of the node's profile that it pins.
-    pub profile_revision: i64,
-    /// Why it starts, one sentence.
-    pub cause: String,
-}
+use crate::store::Store;
+use crate::tables::audit::{self, IdempotencyKey, NewAudit};
+use crate::tables::node::{BMC_PASSWORD, NewNode, insert_node, node_columns, node_from, read_node};
+use crate::tables::run::{NewRun, insert_run};
+use crate::tables::secret::put_secret;
+use crate::tables::{batch, timeline};
 
 /// A node and its first run, made at once.
 #[derive(Debug, Clone)]
@@ -180,7 +146,7 @@ const FIND: &str = concat!(
 
 fn listed(mut cols: Cols<'_>) -> Result<ListedNode, StoreError> {
     Ok(ListedNode {
-        node: rows::node(&mut cols)?,
+        node: read_node(&mut cols)?,
         site: cols.next()?,
         profile: cols.next()?,
         maas_status: cols.next()?,
@@ -190,9 +156,9 @@ fn listed(mut cols: Cols<'_>) -> Result<ListedNode, StoreError> {
             None => None,
             Some(id) => Some(RunBrief {
                 id,
-                kind: cols.word()?,
-                step: cols.word()?,
-                status: cols.word()?,
+                kind: cols.enum_str()?,
+                step: cols.enum_str()?,
+                status: cols.enum_str()?,
                 wait: cols.opt_json()?,
                 park: cols.opt_json()?,
                 created_at: cols.at()?,
@@ -201,108 +167,6 @@ fn listed(mut cols: Cols<'_>) -> Result<ListedNode, StoreError> {
             }),
         },
     })
-}
-
-/// Names the node that is in the way of a new one.
-async fn in_the_way(conn: &mut Conn, node: &NewNode) -> Result<StoreError, StoreError> {
-    const LIVE: &str = "SELECT id, state FROM node WHERE site_id = $1 AND hostname = $2 \
-         AND state NOT IN ('retired', 'detached', 'deleted')";
-    const BMC: &str = "SELECT hostname, id FROM node WHERE site_id = $1 AND bmc_address = $2 \
-         AND state NOT IN ('retired', 'detached', 'deleted')";
-    let hostname = &node.hostname;
-    if let Some(row) = conn.first(LIVE, args![node.site_id.0, hostname]).await? {
-        let mut cols = row.cols();
-        let (id, state) = (cols.id(NodeId)?, cols.word::<NodeState>()?);
-        let detail = format!("node {hostname} exists at this site as {id} and is {state}");
-        return Ok(StoreError::conflict("hostname_taken", detail));
-    }
-    let address = node.hardware.bmc_address.as_deref();
-    if let Some(row) = conn.first(BMC, args![node.site_id.0, address]).await? {
-        let mut cols = row.cols();
-        let (holder, id): (String, _) = (cols.next()?, cols.id(NodeId)?);
-        let address = address.unwrap_or_default();
-        let detail = format!("BMC address {address} belongs to node {holder} ({id})");
-        return Ok(StoreError::conflict("bmc_address_taken", detail));
-    }
-    Ok(StoreError::conflict("already_exists", format!("node {} exists", node.id)))
-}
-
-pub(crate) async fn insert_node(
-    conn: &mut Conn,
-    now: Timestamp,
-    node: &NewNode,
-    run_id: Option<RunId>,
-) -> Result<(), StoreError> {
-    let made = conn
-        .execute(
-            "INSERT INTO node (id, site_id, profile_id, hostname, state, bmc_address, hardware, \
-             run_id, revision, created_at, updated_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $9) ON CONFLICT DO NOTHING",
-            vec![
-                node.id.0.into(),
-                node.site_id.0.into(),
-                node.profile_id.0.into(),
-                (&node.hostname).into(),
-                NodeState::Registered.as_str().into(),
-                node.hardware.bmc_address.as_deref().into(),
-                Val::json(&node.hardware)?,
-                run_id.map(|id| id.0).into(),
-                now.into(),
-            ],
-        )
-        .await?;
-    if made == 0 {
-        return Err(in_the_way(conn, node).await?);
-    }
-    let macs = node.hardware.mac_addresses.iter().collect::<std::collections::BTreeSet<_>>();
-    let rows = macs.into_iter().map(|mac| args![&mac.to_ascii_lowercase(), node.id.0]).collect();
-    conn.insert_rows("INSERT INTO node_mac (mac_address, node_id)", rows).await
-}
-
-pub(crate) async fn insert_run(
-    conn: &mut Conn,
-    now: Timestamp,
-    node_id: NodeId,
-    place: (SiteId, ProfileId),
-    run: &NewRun,
-) -> Result<(), StoreError> {
-    let made = conn
-        .execute(
-            "INSERT INTO run (id, node_id, site_id, kind, step, status, profile_id, \
-             profile_revision, memory, created_at, step_since, due_at, was_due_at, wake_seq, \
-             handled_seq, lease_token, lease_until) VALUES ($1, $2, $3, $4, $5, 'running', $6, \
-             $7, $8, $9, $9, $9, $9, 0, 0, 0, 0) ON CONFLICT DO NOTHING",
-            vec![
-                run.id.0.into(),
-                node_id.0.into(),
-                place.0.0.into(),
-                run.kind.as_str().into(),
-                run.step.as_str().into(),
-                place.1.0.into(),
-                run.profile_revision.into(),
-                Val::json(&Memory::default())?,
-                now.into(),
-            ],
-        )
-        .await?;
-    if made == 0 {
-        let open = conn
-            .first(
-                "SELECT id, step FROM run WHERE node_id = $1 \
-                 AND status IN ('running', 'waiting', 'parked')",
-                args![node_id.0],
-            )
-            .await?;
-        let Some(open) = open else {
-            return Err(StoreError::conflict("already_exists", format!("run {} exists", run.id)));
-        };
-        let mut cols = open.cols();
-        let (id, step) = (cols.id(RunId)?, cols.word::<Step>()?);
-        let detail = format!("run {id} of the node is open, at {step}");
-        return Err(StoreError::conflict("node_has_open_run", detail));
-    }
-    let first = Transition { step: run.step, at: now, cause: run.cause.clone() };
-    append_transitions(conn, run.id, &[first]).await
 }
 
 async fn onboard(
@@ -341,7 +205,7 @@ async fn start_run(conn: &mut Conn, now: Timestamp, asked: &StartRun) -> Result<
         .ok_or_else(|| StoreError::not_found("node", *node_id))?;
     let mut cols = row.cols();
     let place = (cols.id(SiteId)?, cols.id(ProfileId)?);
-    let state: NodeState = cols.word()?;
+    let state: NodeState = cols.enum_str()?;
     insert_run(conn, now, *node_id, place, run).await?;
     if !from.contains(&state) {
         let detail = format!("the node is {state}, and a {} needs another state", run.kind);
@@ -413,7 +277,7 @@ impl Store {
         const SQL: &str =
             concat!("SELECT ", node_columns!(), " FROM ", node_from!(), " WHERE node.id = $1");
         let row = self.reader().await?.first(SQL, args![id.0]).await?;
-        rows::node(&mut row.ok_or_else(|| StoreError::not_found("node", id))?.cols())
+        read_node(&mut row.ok_or_else(|| StoreError::not_found("node", id))?.cols())
     }
 
     /// Nodes that answer to `text`: identifier of the node or of one of its runs, hostname,
@@ -426,7 +290,7 @@ impl Store {
         let id = uuid::Uuid::parse_str(text).ok();
         let values = args![text, id, &text.to_ascii_lowercase()];
         let rows = self.reader().await?.all(FIND, values).await?;
-        rows.iter().map(|row| rows::node(&mut row.cols())).collect()
+        rows.iter().map(|row| read_node(&mut row.cols())).collect()
     }
 
     /// A node as views show it.

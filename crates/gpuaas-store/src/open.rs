@@ -14,12 +14,10 @@ use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio::time::timeout;
 
-use crate::db::args;
+use crate::database::{Readers, SqliteLocation, WriteCounters, Writer, args};
 use crate::error::StoreError;
-use crate::lite::{Place as Lite, Readers};
 use crate::seal::MasterKey;
-use crate::writer::{Writer, Written};
-use crate::{Db, Inner, Store};
+use crate::store::{Db, Inner, Store};
 
 /// `migrations/sqlite`, in the order of the names. SQLite's `user_version` counts them, so nothing
 /// is ever put between two of them.
@@ -53,15 +51,15 @@ impl Store {
     /// [`StoreError::Open`] with code `database_url_invalid`, `database_unreachable`,
     /// `database_unwritable`, `migration_failed` or `master_key_wrong`, each with a hint.
     pub async fn open(url: &str, key: MasterKey) -> Result<Self, StoreError> {
-        let written = Arc::new(Written::default());
-        let db = match Place::parse(url)? {
-            Place::Postgres(options) => Db::Pg(postgres(*options).await?),
-            Place::File(path) => {
+        let counters = Arc::new(WriteCounters::default());
+        let db = match DatabaseUrl::parse(url)? {
+            DatabaseUrl::Postgres(options) => Db::Postgres(postgres(*options).await?),
+            DatabaseUrl::File(path) => {
                 make_private(&path)?;
-                sqlite(Lite::File(path), Arc::clone(&written))?
+                sqlite(SqliteLocation::File(path), Arc::clone(&counters))?
             }
         };
-        Self::opened(db, key, written).await
+        Self::opened(db, key, counters).await
     }
 
     /// An empty SQLite database in memory, gone with the last clone of the store. For simulations,
@@ -70,12 +68,16 @@ impl Store {
     /// # Errors
     /// [`StoreError::Open`], or the database's.
     pub async fn in_memory(key: MasterKey) -> Result<Self, StoreError> {
-        let written = Arc::new(Written::default());
-        let db = sqlite(Lite::Memory, Arc::clone(&written))?;
-        Self::opened(db, key, written).await
+        let counters = Arc::new(WriteCounters::default());
+        let db = sqlite(SqliteLocation::Memory, Arc::clone(&counters))?;
+        Self::opened(db, key, counters).await
     }
 
-    async fn opened(db: Db, key: MasterKey, written: Arc<Written>) -> Result<Self, StoreError> {
+    async fn opened(
+        db: Db,
+        key: MasterKey,
+        counters: Arc<WriteCounters>,
+    ) -> Result<Self, StoreError> {
         let (due, _) = watch::channel(0);
         let (batches, _) = watch::channel(0);
         let (tasks, _) = broadcast::channel(1024);
@@ -83,7 +85,7 @@ impl Store {
             inner: Arc::new(Inner {
                 db,
                 key,
-                written,
+                counters,
                 in_flight: Arc::default(),
                 due,
                 batches,
@@ -128,12 +130,12 @@ impl Store {
     }
 }
 
-enum Place {
+enum DatabaseUrl {
     File(PathBuf),
     Postgres(Box<PgConnectOptions>),
 }
 
-impl Place {
+impl DatabaseUrl {
     fn parse(url: &str) -> Result<Self, StoreError> {
         let hint = "use sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE";
         if url.starts_with("postgres:") || url.starts_with("postgresql:") {
@@ -190,16 +192,16 @@ async fn postgres(options: PgConnectOptions) -> Result<PgPool, StoreError> {
     Ok(pool)
 }
 
-fn sqlite(place: Lite, written: Arc<Written>) -> Result<Db, StoreError> {
-    let mut lite = place.open().map_err(|error| unwritable(place.path(), &error))?;
-    Migrations::from_slice(SQLITE).to_latest(lite.inner()).map_err(|error| {
+fn sqlite(location: SqliteLocation, counters: Arc<WriteCounters>) -> Result<Db, StoreError> {
+    let mut connection = location.open().map_err(|error| unwritable(location.path(), &error))?;
+    Migrations::from_slice(SQLITE).to_latest(connection.for_migrations()).map_err(|error| {
         use rusqlite_migration::{Error, MigrationDefinitionError as Definition};
         let newer = Error::MigrationDefinition(Definition::DatabaseTooFarAhead);
         migration_failed(&error, error == newer)
     })?;
-    let lite = Arc::new(Mutex::new(lite));
-    let readers = Readers::new(place.clone(), Arc::clone(&lite));
-    Ok(Db::Lite { writer: Writer::start(place, lite, written)?, readers })
+    let connection = Arc::new(Mutex::new(connection));
+    let readers = Readers::new(location.clone(), Arc::clone(&connection));
+    Ok(Db::Sqlite { writer: Writer::start(location, connection, counters)?, readers })
 }
 
 /// Makes the file before SQLite does: SQLite gives its companions the file's mode.

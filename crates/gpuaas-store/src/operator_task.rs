@@ -5,10 +5,11 @@ use gpuaas_types::agent::{Task, TaskResult};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, TaskId, Timestamp};
 
-use crate::audit::{IdempotencyKey, NewAudit};
-use crate::db::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
-use crate::{Store, audit, timeline};
+use crate::store::Store;
+use crate::tables::audit::{self, IdempotencyKey, NewAudit};
+use crate::tables::timeline;
 
 /// A task to be.
 #[derive(Debug, Clone)]

@@ -11,9 +11,9 @@ use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, RunId, RunKind, SiteId, Step};
 
-use crate::Store;
-use crate::db::{Conn, Val, args, with_list};
+use crate::database::{Conn, Val, args, with_list};
 use crate::error::StoreError;
+use crate::store::Store;
 
 /// Runs that are alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,7 +88,8 @@ async fn times(
     let mut seconds: BTreeMap<Step, HashMap<RunId, f64>> = BTreeMap::new();
     for row in conn.all(with_list(VISITS, 5, count), values).await? {
         let mut cols = row.cols();
-        let (run_id, step, next) = (cols.id(RunId)?, cols.word()?, cols.opt_word::<Step>()?);
+        let (run_id, step, next) =
+            (cols.id(RunId)?, cols.enum_str()?, cols.opt_enum_str::<Step>()?);
         let (began, ended) = (cols.at()?, cols.at()?);
         if next.is_none_or(|next| !STEPS_BACK.contains(&next)) {
             seconds.entry(step).or_default().insert(run_id, ended.seconds_since(began));

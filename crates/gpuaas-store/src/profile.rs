@@ -4,9 +4,9 @@ use gpuaas_types::api::{BundlePin, ProfileResource, ProfileStatus, Resource};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, Timestamp};
 
-use crate::Store;
-use crate::db::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
+use crate::store::Store;
 
 /// One immutable revision of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use gpuaas_types::api::{Resource, RoceResource, RoceStatus};
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{RoceAssignmentId, SiteId, Timestamp};
 
-use crate::Store;
-use crate::db::{Cols, args};
+use crate::database::{Cols, args};
 use crate::error::StoreError;
+use crate::store::Store;
 
 macro_rules! roce_select {
     ($rest:literal) => {

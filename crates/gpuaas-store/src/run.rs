@@ -1,19 +1,23 @@
 //! Runs: handing them out, waking them, taking their results back. The rules are told in the
-//! text of the crate; what operators say to runs is in [`crate::order`].
+//! text of the crate; what operators say to runs is in `operator_command`.
 
 use gpuaas_core::effect::Intent;
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::machine::Observation;
-use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, Step, TaskId, Timestamp};
+use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, TaskId, Timestamp};
 
-use crate::certificate::CertificateEnding;
-use crate::db::{Conn, Val, args, padded, with_list};
+use crate::database::{Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
-use crate::rows::{self, run_columns};
-use crate::token::NewToken;
-use crate::{Store, batch, certificate, timeline, token, watch};
+use crate::store::Store;
+use crate::tables::certificate::{self, CertificateEnding};
+use crate::tables::node::{node_columns, node_from, read_node};
+use crate::tables::observation::{observation_columns, put_read, read_observation};
+use crate::tables::report::reports_of;
+use crate::tables::run::{Transition, append_transitions, read_run, run_columns};
+use crate::tables::token::{self, NewToken};
+use crate::tables::{batch, run, timeline};
 
 /// A run handed to a worker, with everything stored that a decision about it needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,17 +30,6 @@ pub struct Claimed {
     pub observation: Option<Observation>,
     /// What the node said during this run, oldest first.
     pub reports: Vec<Report>,
-}
-
-/// A step boundary.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transition {
-    /// The step that begins.
-    pub step: Step,
-    /// When.
-    pub at: Timestamp,
-    /// Why, one sentence.
-    pub cause: String,
 }
 
 /// A change of the run's node.
@@ -122,11 +115,11 @@ const CLAIM: &str = concat!(
 
 const CLAIMED_NODES: &str = concat!(
     "SELECT ",
-    rows::node_columns!(),
+    node_columns!(),
     ", ",
-    rows::observation_columns!(),
+    observation_columns!(),
     " FROM ",
-    rows::node_from!(),
+    node_from!(),
     " LEFT JOIN observation ON observation.node_id = node.id WHERE node.id IN ({LIST})"
 );
 
@@ -138,58 +131,6 @@ const RELEASE: &str = "UPDATE run SET step = $3, status = $4, memory = $5, wait 
      step_since = $8, ended_at = $9, lease_until = 0, handled_seq = $11, \
      due_at = CASE WHEN wake_seq > $11 THEN $12 ELSE $10 END \
      WHERE id = $1 AND lease_token = $2 AND lease_until > 0 RETURNING wake_seq";
-
-const WAKE: &str = "WITH woken AS MATERIALIZED (SELECT id FROM run WHERE id IN ({LIST}) \
-     ORDER BY id {LOCK}) \
-     UPDATE run SET wake_seq = wake_seq + 1, \
-     due_at = CASE WHEN lease_until > $1 OR due_at < $1 THEN due_at ELSE $1 END \
-     FROM woken WHERE run.id = woken.id";
-
-/// Counts an event of each run and makes it due. While a worker holds the lease, only the count
-/// grows: the worker sees it when it gives the lease back.
-pub(crate) async fn wake(
-    conn: &mut Conn,
-    now: Timestamp,
-    run_ids: impl IntoIterator<Item = RunId>,
-) -> Result<(), StoreError> {
-    for ids in padded(run_ids.into_iter().map(|id| id.0)) {
-        let sql = with_list(WAKE, 2, ids.len());
-        let mut args = args![now];
-        args.extend(ids.into_iter().map(Val::from));
-        conn.execute(sql, args).await?;
-    }
-    Ok(())
-}
-
-/// Wakes one run and names its node.
-pub(crate) async fn wake_one(
-    conn: &mut Conn,
-    now: Timestamp,
-    run_id: RunId,
-) -> Result<NodeId, StoreError> {
-    let row = conn
-        .first(
-            "UPDATE run SET wake_seq = wake_seq + 1, \
-             due_at = CASE WHEN lease_until > $1 OR due_at < $1 THEN due_at ELSE $1 END \
-             WHERE id = $2 RETURNING node_id",
-            args![now, run_id.0],
-        )
-        .await?;
-    row.ok_or_else(|| StoreError::not_found("run", run_id))?.cols().id(NodeId)
-}
-
-/// Appends step boundaries.
-pub(crate) async fn append_transitions(
-    conn: &mut Conn,
-    run_id: RunId,
-    transitions: &[Transition],
-) -> Result<(), StoreError> {
-    let rows = transitions
-        .iter()
-        .map(|change| args![run_id.0, change.step.as_str(), change.at, &change.cause])
-        .collect();
-    conn.insert_rows("INSERT INTO transition (run_id, step, at, cause)", rows).await
-}
 
 async fn write_run(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<bool, StoreError> {
     let run = &write.run;
@@ -335,7 +276,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
         }
     }
     if let Some(observation) = &write.observation {
-        watch::put_read(conn, run.node_id, observation).await?;
+        put_read(conn, run.node_id, observation).await?;
     }
     append_transitions(conn, run.id, &write.transitions).await?;
     for intent in &write.attempts {
@@ -377,7 +318,7 @@ impl Store {
             .write(move |conn| {
                 Box::pin(async move {
                     let rows = conn.all(CLAIM, args![now, lease_until, limit]).await?;
-                    rows.iter().map(|row| rows::run(&mut row.cols())).collect::<Result<Vec<_>, _>>()
+                    rows.iter().map(|row| read_run(&mut row.cols())).collect::<Result<Vec<_>, _>>()
                 })
             })
             .await?;
@@ -394,11 +335,11 @@ impl Store {
             let sql = with_list(CLAIMED_NODES, 1, ids.len());
             for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
                 let mut cols = row.cols();
-                let node = rows::node(&mut cols)?;
-                nodes.insert(node.id, (node, rows::observation(&mut cols)?));
+                let node = read_node(&mut cols)?;
+                nodes.insert(node.id, (node, read_observation(&mut cols)?));
             }
         }
-        let mut reports = self.reports_of(&mut conn, runs.iter().map(|run| run.id)).await?;
+        let mut reports = reports_of(&mut conn, runs.iter().map(|run| run.id)).await?;
         runs.into_iter()
             .map(|run| {
                 let (node, observation) = nodes
@@ -465,7 +406,8 @@ impl Store {
     /// # Errors
     /// The database's.
     pub async fn wake(&self, now: Timestamp, run_ids: Vec<RunId>) -> Result<(), StoreError> {
-        self.write(move |conn| Box::pin(async move { wake(conn, now, run_ids).await })).await?;
+        self.write(move |conn| Box::pin(async move { run::wake(conn, now, run_ids).await }))
+            .await?;
         self.signal_due();
         Ok(())
     }

@@ -5,12 +5,12 @@ use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
 use uuid::Uuid;
 
-use crate::Store;
-use crate::db::{Conn, Val, args};
-use crate::drift::edit_status;
+use crate::database::{Val, args};
 use crate::error::StoreError;
-use crate::rows;
 use crate::seal::Secret;
+use crate::store::Store;
+use crate::tables::secret::put_secret;
+use crate::tables::site::{edit_status, read_site};
 
 const API_KEY: &str = "maas_api_key";
 
@@ -68,7 +68,7 @@ impl Store {
     pub async fn site(&self, id: SiteId) -> Result<SiteResource, StoreError> {
         let row = self.reader().await?.first(site_select!("WHERE id = $1"), args![id.0]).await?;
         let row = row.ok_or_else(|| StoreError::not_found("site", id))?;
-        rows::site(&mut row.cols())
+        read_site(&mut row.cols())
     }
 
     /// A site by name.
@@ -78,7 +78,7 @@ impl Store {
     pub async fn site_by_name(&self, name: &str) -> Result<SiteResource, StoreError> {
         let row = self.reader().await?.first(site_select!("WHERE name = $1"), args![name]).await?;
         let row = row.ok_or_else(|| StoreError::not_found("site", name))?;
-        rows::site(&mut row.cols())
+        read_site(&mut row.cols())
     }
 
     /// All sites, by name.
@@ -87,7 +87,7 @@ impl Store {
     /// The database's.
     pub async fn sites(&self) -> Result<Vec<SiteResource>, StoreError> {
         let rows = self.reader().await?.all(site_select!("ORDER BY name"), args![]).await?;
-        rows.iter().map(|row| rows::site(&mut row.cols())).collect()
+        rows.iter().map(|row| read_site(&mut row.cols())).collect()
     }
 
     /// Writes what is known of a site. Its revision is that of the spec and stays.
@@ -186,19 +186,4 @@ impl Store {
         let sealed: Vec<u8> = row.cols().next()?;
         self.key().open(&format!("{owner}/{name}"), &sealed).map(Some)
     }
-}
-
-pub(crate) async fn put_secret(
-    conn: &mut Conn,
-    owner: Uuid,
-    name: &str,
-    sealed: Vec<u8>,
-) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO secret (owner, name, sealed) VALUES ($1, $2, $3) \
-         ON CONFLICT (owner, name) DO UPDATE SET sealed = excluded.sealed",
-        args![owner, name, sealed],
-    )
-    .await
-    .map(drop)
 }

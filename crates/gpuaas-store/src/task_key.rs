@@ -8,12 +8,11 @@ use gpuaas_types::Timestamp;
 use gpuaas_types::agent::{TaskKey, TaskKeyState, TaskKeys};
 use uuid::Uuid;
 
-use crate::Store;
-use crate::db::{Conn, args};
+use crate::database::{Conn, args, enum_from_str};
 use crate::error::StoreError;
-use crate::rows::serde_word;
 use crate::seal::Secret;
-use crate::site::put_secret;
+use crate::store::Store;
+use crate::tables::secret::put_secret;
 
 /// Begin of the names of the private halves.
 const SECRET: &str = "task_key/";
@@ -33,7 +32,7 @@ impl Store {
         for row in self.reader().await?.all(sql, args![]).await? {
             let mut cols = row.cols();
             let public_key = cols.next()?;
-            let state = serde_word(&cols.next::<String>()?)?;
+            let state = enum_from_str(&cols.next::<String>()?)?;
             keys.keys.push(TaskKey { state, public_key, until: cols.opt_at()? });
             keys.revision = keys.revision.max(cols.next()?);
         }

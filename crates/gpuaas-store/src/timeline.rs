@@ -3,10 +3,10 @@
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId};
 
-use crate::Store;
-use crate::db::{Conn, Val};
+use crate::database::args;
 use crate::error::StoreError;
-use crate::rows::{timeline_event, word_of};
+use crate::store::Store;
+use crate::tables::timeline::{append, read_timeline_event};
 
 /// One stored line of history.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,29 +19,6 @@ pub struct TimelineRow {
     pub id: i64,
     /// The line.
     pub event: TimelineEvent,
-}
-
-pub(crate) async fn append(
-    conn: &mut Conn,
-    events: impl IntoIterator<Item = (NodeId, &TimelineEvent)>,
-) -> Result<(), StoreError> {
-    let mut rows = Vec::new();
-    for (node_id, event) in events {
-        rows.push(vec![
-            Val::from(node_id.0),
-            Val::from(event.run_id.map(|id| id.0)),
-            Val::from(event.step.map(gpuaas_types::Step::as_str)),
-            Val::from(&word_of(&event.source)?),
-            Val::from(&event.code),
-            Val::from(&event.text),
-            Val::from(event.at),
-        ]);
-    }
-    conn.insert_rows(
-        "INSERT INTO timeline_event (node_id, run_id, step, source, code, text, at)",
-        rows,
-    )
-    .await
 }
 
 macro_rules! timeline_select {
@@ -104,11 +81,11 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<TimelineRow>, StoreError> {
-        let rows = self.reader().await?.all(sql, crate::db::args![key, after, limit]).await?;
+        let rows = self.reader().await?.all(sql, args![key, after, limit]).await?;
         rows.iter()
             .map(|row| {
                 let mut cols = row.cols();
-                Ok(TimelineRow { id: cols.next()?, event: timeline_event(&mut cols)? })
+                Ok(TimelineRow { id: cols.next()?, event: read_timeline_event(&mut cols)? })
             })
             .collect()
     }

@@ -18,100 +18,17 @@ use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId, RunStatus, Timestamp, TokenId};
 use sha2::{Digest as _, Sha256};
 
-use crate::certificate::{CertificateEnding, NewCertificate};
-use crate::db::{Cols, Conn, args};
-use crate::error::StoreError;
-use crate::{Store, agent, certificate, run, timeline};
+use crate::database::{Cols, Conn, args};
+use crate::error::{StoreError, TokenFault};
+use crate::store::Store;
+use crate::tables::certificate::{self, CertificateEnding, NewCertificate};
+use crate::tables::token::{NewToken, TokenPurpose, insert, start_clock};
+use crate::tables::{report, run, timeline};
 
 /// SHA-256 of a credential, as it is stored.
 #[must_use]
 pub fn sha256(credential: &str) -> [u8; 32] {
     Sha256::digest(credential.as_bytes()).into()
-}
-
-/// What a credential is for. Each works on its own endpoints only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TokenPurpose {
-    /// Bootstrap callbacks of a run.
-    Bootstrap,
-    /// One enrollment of an agent.
-    Enrollment,
-    /// Everything an enrolled agent does.
-    Agent,
-    /// The admin API.
-    Admin,
-}
-
-impl TokenPurpose {
-    /// Stable name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Bootstrap => "bootstrap",
-            Self::Enrollment => "enrollment",
-            Self::Agent => "agent",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-/// Why a credential was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TokenFault {
-    /// No such credential, or not for this purpose, or not for this run.
-    #[error("the token is not known")]
-    Unknown,
-    /// It worked before and works only once.
-    #[error("the token was used already")]
-    Used,
-    /// Its time is over: of a run, which is parked and has been left alone for too long.
-    #[error("the token has expired: its run is parked")]
-    Expired,
-    /// It was replaced or withdrawn.
-    #[error("the token was revoked")]
-    Revoked,
-    /// Its time has not come.
-    #[error("the token is not usable yet")]
-    NotYet,
-    /// The run it was made for has ended.
-    #[error("the run of the token is over")]
-    RunOver,
-}
-
-impl TokenFault {
-    /// Stable code.
-    #[must_use]
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::Unknown => "token_unknown",
-            Self::Used => "token_used",
-            Self::Expired => "token_expired",
-            Self::Revoked => "token_revoked",
-            Self::NotYet => "token_not_yet_usable",
-            Self::RunOver => "run_over",
-        }
-    }
-}
-
-/// A credential to be stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewToken {
-    /// Identifier.
-    pub id: TokenId,
-    /// See [`sha256`].
-    pub hash: [u8; 32],
-    /// What it is for.
-    pub purpose: TokenPurpose,
-    /// Whose it is; none for the admin API.
-    pub node_id: Option<NodeId>,
-    /// Run it was made for; none for the admin API.
-    pub run_id: Option<RunId>,
-    /// Works once.
-    pub single_use: bool,
-    /// Refused before.
-    pub usable_from: Timestamp,
-    /// Refused from then on, a run's while that is parked; none: no end yet.
-    pub expires_at: Option<Timestamp>,
 }
 
 /// What a good credential stands for.
@@ -169,65 +86,6 @@ pub struct Enrolled {
     pub again: bool,
 }
 
-pub(crate) async fn insert(
-    conn: &mut Conn,
-    now: Timestamp,
-    tokens: &[NewToken],
-) -> Result<(), StoreError> {
-    let rows = tokens
-        .iter()
-        .map(|token| {
-            args![
-                token.id.0,
-                &token.hash,
-                token.purpose.as_str(),
-                token.node_id.map(|id| id.0),
-                token.run_id.map(|id| id.0),
-                token.single_use,
-                now,
-                token.usable_from,
-                token.expires_at
-            ]
-        })
-        .collect();
-    conn.insert_rows(
-        "INSERT INTO token (id, hash, purpose, node_id, run_id, single_use, created_at, \
-         usable_from, expires_at)",
-        rows,
-    )
-    .await
-}
-
-/// Revokes what earlier deployments of the run were given and did not use up.
-pub(crate) async fn revoke_unused(
-    conn: &mut Conn,
-    now: Timestamp,
-    run_id: RunId,
-) -> Result<(), StoreError> {
-    conn.execute(
-        "UPDATE token SET revoked_at = $2 WHERE run_id = $1 AND used_at IS NULL \
-         AND revoked_at IS NULL AND purpose IN ('bootstrap', 'enrollment')",
-        args![run_id.0, now],
-    )
-    .await
-    .map(drop)
-}
-
-pub(crate) async fn start_clock(
-    conn: &mut Conn,
-    run_id: RunId,
-    expires_at: Timestamp,
-) -> Result<(), StoreError> {
-    conn.execute(
-        "UPDATE token SET expires_at = $2 WHERE run_id = $1 \
-         AND (expires_at IS NULL OR expires_at < $2) \
-         AND revoked_at IS NULL AND purpose IN ('bootstrap', 'enrollment')",
-        args![run_id.0, expires_at],
-    )
-    .await
-    .map(drop)
-}
-
 struct Stored {
     grant: TokenGrant,
     purpose: String,
@@ -270,7 +128,7 @@ fn read_stored(mut cols: Cols<'_>) -> Result<Stored, StoreError> {
         used_at: cols.opt_at()?,
         used_key: cols.next()?,
         revoked_at: cols.opt_at()?,
-        run_status: cols.opt_word()?,
+        run_status: cols.opt_enum_str()?,
         heartbeat_seen: cols.next()?,
     })
 }
@@ -359,7 +217,7 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
         agent_version: asked.agent_version.clone(),
         hostname: asked.hostname.clone(),
     };
-    agent::append_report(conn, now, asked.run_id, &kind).await?;
+    report::append_report(conn, now, asked.run_id, &kind).await?;
     run::wake_one(conn, now, asked.run_id).await?;
     timeline::append(conn, asked.timeline.iter().map(|event| (node_id, event))).await?;
     Ok(Enrolled { node_id, run_id: asked.run_id, again })

@@ -14,9 +14,11 @@ use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::machine::{MaasAlarm, Observation};
 use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
 
-use crate::db::{Cols, Conn, Val, args, with_list};
+use crate::database::{Cols, Conn, Val, args, with_list};
 use crate::error::StoreError;
-use crate::{Store, rows, run, timeline};
+use crate::store::Store;
+use crate::tables::observation::{observation_columns, put_read, read_observation};
+use crate::tables::{run, timeline};
 
 /// The right to watch a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,39 +83,6 @@ pub struct Watched {
     pub node_id: NodeId,
     /// Its open run.
     pub run_id: Option<RunId>,
-}
-
-/// Writes a full read; keeps what is newer.
-pub(crate) async fn put_read(
-    conn: &mut Conn,
-    node_id: NodeId,
-    read: &Observation,
-) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO observation (node_id, status, status_at, event_id, machine, read_at, \
-         vanished, rebooted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
-         ON CONFLICT (node_id) DO UPDATE SET \
-         status = CASE WHEN excluded.status_at >= observation.status_at \
-         THEN excluded.status ELSE observation.status END, \
-         status_at = CASE WHEN excluded.status_at >= observation.status_at \
-         THEN excluded.status_at ELSE observation.status_at END, \
-         machine = excluded.machine, read_at = excluded.read_at, \
-         vanished = excluded.vanished, \
-         rebooted_at = COALESCE(excluded.rebooted_at, observation.rebooted_at) \
-         WHERE excluded.read_at >= observation.read_at",
-        vec![
-            node_id.0.into(),
-            read.status.into(),
-            read.status_at.into(),
-            read.event_id.into(),
-            Val::opt_json(read.machine.as_ref())?,
-            read.read_at.into(),
-            read.vanished.into(),
-            read.rebooted_at.into(),
-        ],
-    )
-    .await
-    .map(drop)
 }
 
 async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreError> {
@@ -362,12 +331,9 @@ impl Store {
     /// # Errors
     /// The database's.
     pub async fn observation(&self, node_id: NodeId) -> Result<Option<Observation>, StoreError> {
-        const SQL: &str = concat!(
-            "SELECT ",
-            rows::observation_columns!(),
-            " FROM observation WHERE node_id = $1"
-        );
+        const SQL: &str =
+            concat!("SELECT ", observation_columns!(), " FROM observation WHERE node_id = $1");
         let row = self.reader().await?.first(SQL, args![node_id.0]).await?;
-        row.map_or(Ok(None), |row| rows::observation(&mut row.cols()))
+        row.map_or(Ok(None), |row| read_observation(&mut row.cols()))
     }
 }

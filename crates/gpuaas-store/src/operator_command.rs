@@ -8,12 +8,13 @@ use gpuaas_core::record::ReportKind;
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
 
-use crate::agent::append_report;
-use crate::audit::NewAudit;
-use crate::db::{Conn, Val, args};
+use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
-use crate::run::wake_one;
-use crate::{Store, audit, batch, timeline};
+use crate::store::Store;
+use crate::tables::audit::{self, NewAudit};
+use crate::tables::report::append_report;
+use crate::tables::run::wake_one;
+use crate::tables::{batch, timeline};
 
 /// What an operator may tell a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,8 +110,8 @@ async fn obey(
         .await?
         .ok_or_else(|| StoreError::not_found("run", run_id))?;
     let mut cols = row.cols();
-    let (status, mut memory): (RunStatus, Memory) = (cols.word()?, cols.json()?);
-    let step: Step = cols.word()?;
+    let (status, mut memory): (RunStatus, Memory) = (cols.enum_str()?, cols.json()?);
+    let step: Step = cols.enum_str()?;
     let report = said.report();
     if !status.is_open() && report.is_some() {
         return Err(StoreError::conflict("run_over", format!("run {run_id} is {status}")));

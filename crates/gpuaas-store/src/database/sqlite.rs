@@ -2,7 +2,8 @@
 //!
 //! A statement takes SQLite some microseconds, less than a thread takes to wake another one, so
 //! it runs where it is asked for. What may wait for the disk, a commit that is synced, happens on
-//! the writer's own thread ([`crate::writer`]); a reader of a file in WAL mode waits for nobody.
+//! the writer's own thread (`writer`); a reader of a file in WAL mode waits
+//! for nobody.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,25 +15,25 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::db::Val;
+use super::value::Val;
 use crate::error::StoreError;
 
 /// Readers of one store at the same time.
-const READERS: usize = 4;
+const READER_CONNECTIONS: usize = 4;
 /// Room for every statement, and for the lengths that lists come in.
-const STATEMENTS: usize = 256;
+const CACHED_STATEMENTS: usize = 256;
 /// Size of a page in memory, where the cache holds every page there is: a commit that has moved a
 /// page goes through the whole cache, so fewer and larger pages keep large databases cheap.
 const MEMORY_PAGE_BYTES: u32 = 16_384;
 /// How long to wait for a reader, or for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The connection that writes; whoever uses it holds it.
-pub(crate) type Shared = Arc<Mutex<Lite>>;
+pub(crate) type WriterConnection = Arc<Mutex<SqliteConnection>>;
 
 /// Where a database is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SqliteLocation {
     /// In a file; a commit waits until the disk has it.
     File(PathBuf),
     /// In memory, behind one connection.
@@ -40,9 +41,9 @@ pub(crate) enum Place {
 }
 
 /// A connection.
-pub(crate) struct Lite(Connection);
+pub(crate) struct SqliteConnection(Connection);
 
-impl Place {
+impl SqliteLocation {
     /// As SQLite calls it.
     pub(crate) fn path(&self) -> &Path {
         match self {
@@ -52,34 +53,34 @@ impl Place {
     }
 
     /// Opens the connection that writes.
-    pub(crate) fn open(&self) -> rusqlite::Result<Lite> {
-        let lite = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    pub(crate) fn open(&self) -> rusqlite::Result<SqliteConnection> {
+        let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         match self {
             Self::File(_) => {
-                lite.0.pragma_update(None, "journal_mode", "wal")?;
-                lite.0.pragma_update(None, "synchronous", "full")?;
+                connection.0.pragma_update(None, "journal_mode", "wal")?;
+                connection.0.pragma_update(None, "synchronous", "full")?;
             }
-            Self::Memory => lite.0.pragma_update(None, "page_size", MEMORY_PAGE_BYTES)?,
+            Self::Memory => connection.0.pragma_update(None, "page_size", MEMORY_PAGE_BYTES)?,
         }
-        lite.0.pragma_update(None, "foreign_keys", true)?;
-        Ok(lite)
+        connection.0.pragma_update(None, "foreign_keys", true)?;
+        Ok(connection)
     }
 
-    fn connect(&self, access: OpenFlags) -> rusqlite::Result<Lite> {
+    fn connect(&self, access: OpenFlags) -> rusqlite::Result<SqliteConnection> {
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(self.path(), flags)?;
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         // Without it a statement whose plan might depend on a value, such as the moment in
         // `due_at <= $1`, is planned anew whenever that value changes.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Ok(Lite(connection))
+        connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+        Ok(SqliteConnection(connection))
     }
 }
 
-impl Lite {
+impl SqliteConnection {
     /// The connection, for migrations.
-    pub(crate) const fn inner(&mut self) -> &mut Connection {
+    pub(crate) const fn for_migrations(&mut self) -> &mut Connection {
         &mut self.0
     }
 
@@ -89,7 +90,7 @@ impl Lite {
     }
 
     /// Runs a statement; answers its rows.
-    pub(crate) fn all(&self, sql: &str, args: &[Val]) -> Result<Vec<LiteRow>, StoreError> {
+    pub(crate) fn query(&self, sql: &str, args: &[Val]) -> Result<Vec<SqliteRow>, StoreError> {
         let mut statement = self.0.prepare_cached(sql)?;
         bind(&mut statement, args)?;
         let width = statement.column_count();
@@ -97,7 +98,7 @@ impl Lite {
         let mut all = Vec::new();
         while let Some(row) = rows.next()? {
             let values: rusqlite::Result<_> = (0..width).map(|column| row.get(column)).collect();
-            all.push(LiteRow(values?));
+            all.push(SqliteRow(values?));
         }
         Ok(all)
     }
@@ -145,9 +146,9 @@ impl ToSql for Val {
 }
 
 /// A row, taken out of its statement.
-pub(crate) struct LiteRow(Vec<Value>);
+pub(crate) struct SqliteRow(Vec<Value>);
 
-impl LiteRow {
+impl SqliteRow {
     /// The value in `column`, counted from 0.
     pub(crate) fn get<T: FromSql>(&self, column: usize) -> Result<T, StoreError> {
         let value = self.0.get(column).ok_or_else(|| corrupt(column, FromSqlError::InvalidType))?;
@@ -187,50 +188,59 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// Who may read at the same time: [`READERS`] connections of their own, or, in memory, whoever holds
+/// Who may read at the same time: [`READER_CONNECTIONS`] connections of their own, or, in memory, whoever holds
 /// the one that there is.
 pub(crate) struct Readers {
-    place: Place,
-    writer: Shared,
+    location: SqliteLocation,
+    writer: WriterConnection,
     permits: Arc<Semaphore>,
     idle: Idle,
 }
 
-type Idle = Arc<std::sync::Mutex<Vec<Lite>>>;
+type Idle = Arc<std::sync::Mutex<Vec<SqliteConnection>>>;
 
 /// A connection to read from, until it is dropped.
 pub(crate) enum Reader {
     /// One of its own.
-    Own { lite: Option<Lite>, idle: Idle, _permit: OwnedSemaphorePermit },
+    Own { connection: Option<SqliteConnection>, idle: Idle, _permit: OwnedSemaphorePermit },
     /// The one that writes.
-    Writer(OwnedMutexGuard<Lite>),
+    Writer(OwnedMutexGuard<SqliteConnection>),
 }
 
 impl Readers {
-    pub(crate) fn new(place: Place, writer: Shared) -> Self {
-        Self { place, writer, permits: Arc::new(Semaphore::new(READERS)), idle: Arc::default() }
+    pub(crate) fn new(location: SqliteLocation, writer: WriterConnection) -> Self {
+        Self {
+            location,
+            writer,
+            permits: Arc::new(Semaphore::new(READER_CONNECTIONS)),
+            idle: Arc::default(),
+        }
     }
 
     /// Waits for a free one, or opens one.
     pub(crate) async fn acquire(&self) -> Result<Reader, StoreError> {
-        let permit = timeout(PATIENCE, Arc::clone(&self.permits).acquire_owned())
+        let permit = timeout(BUSY_TIMEOUT, Arc::clone(&self.permits).acquire_owned())
             .await
             .map_err(|_| StoreError::unavailable("every reader of the file is busy"))?
             .map_err(|_| StoreError::unavailable("the store is closed"))?;
-        if self.place == Place::Memory {
+        if self.location == SqliteLocation::Memory {
             return Ok(Reader::Writer(Arc::clone(&self.writer).lock_owned().await));
         }
         let idle = lock(&self.idle).pop();
-        let lite = match idle {
-            Some(lite) => lite,
-            None => self.place.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?,
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.location.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?,
         };
-        Ok(Reader::Own { lite: Some(lite), idle: Arc::clone(&self.idle), _permit: permit })
+        Ok(Reader::Own {
+            connection: Some(connection),
+            idle: Arc::clone(&self.idle),
+            _permit: permit,
+        })
     }
 
     /// Waits until none is in use, and closes them.
     pub(crate) async fn close(&self) {
-        let all = self.permits.acquire_many(u32::try_from(READERS).unwrap_or(1)).await;
+        let all = self.permits.acquire_many(u32::try_from(READER_CONNECTIONS).unwrap_or(1)).await;
         self.permits.close();
         lock(&self.idle).clear();
         drop(all);
@@ -239,24 +249,24 @@ impl Readers {
 
 impl Reader {
     /// The connection.
-    pub(crate) fn lite(&mut self) -> Result<&mut Lite, StoreError> {
+    pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
         match self {
-            Self::Writer(lite) => Ok(lite),
-            Self::Own { lite, .. } => {
-                lite.as_mut().ok_or_else(|| StoreError::unavailable("the reader was given back"))
-            }
+            Self::Writer(connection) => Ok(connection),
+            Self::Own { connection, .. } => connection
+                .as_mut()
+                .ok_or_else(|| StoreError::unavailable("the reader was given back")),
         }
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if let Self::Own { lite, idle, .. } = self {
-            lock(idle).extend(lite.take());
+        if let Self::Own { connection, idle, .. } = self {
+            lock(idle).extend(connection.take());
         }
     }
 }
 
-fn lock(idle: &Idle) -> std::sync::MutexGuard<'_, Vec<Lite>> {
+fn lock(idle: &Idle) -> std::sync::MutexGuard<'_, Vec<SqliteConnection>> {
     idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

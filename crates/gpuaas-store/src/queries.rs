@@ -3,10 +3,10 @@
 use gpuaas_core::record::NodeRecord;
 use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
 
-use crate::db::args;
+use crate::database::args;
 use crate::error::StoreError;
-use crate::rows::{self, node_columns, node_from};
-use crate::{Db, Store};
+use crate::store::{Db, Store};
+use crate::tables::node::{node_columns, node_from, read_node};
 
 impl Store {
     /// Runs of the site that are open and not parked.
@@ -78,7 +78,7 @@ impl Store {
              AND node.state NOT IN ('retired', 'detached', 'deleted')"
         );
         let row = self.reader().await?.first(SQL, args![site_id.0, system_id]).await?;
-        row.map(|row| rows::node(&mut row.cols())).transpose()
+        row.map(|row| read_node(&mut row.cols())).transpose()
     }
 
     /// Bootstrap and enrollment tokens of the node that other runs of it left usable.
@@ -107,7 +107,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub async fn end_leases_of_dead_owner(&self, now: Timestamp) -> Result<u64, StoreError> {
-        if matches!(self.inner.db, Db::Pg(_)) {
+        if matches!(self.inner.db, Db::Postgres(_)) {
             return Ok(0);
         }
         self.write(move |conn| {

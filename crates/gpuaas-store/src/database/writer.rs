@@ -6,7 +6,7 @@
 //! plane must not lose its last commits when the power goes, so `NORMAL` is not an answer.
 //!
 //! Instead all writes of a process go through one writer. It takes what has queued up, at most
-//! [`GROUP`] requests, and runs them in one transaction: `BEGIN IMMEDIATE`, for each request a
+//! [`MAX_GROUP`] requests, and runs them in one transaction: `BEGIN IMMEDIATE`, for each request a
 //! `SAVEPOINT`, one `COMMIT`, and only then the answers. A request alone pays what it always
 //! paid; under load the fsync is shared and throughput grows with the queue instead of the queue
 //! with the load. Nobody hears "done" before the disk has it.
@@ -36,42 +36,42 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::db::Conn;
+use super::connection::Conn;
+use super::sqlite::{SqliteLocation, WriterConnection};
 use crate::error::StoreError;
-use crate::lite::{Place, Shared};
 
 /// Most requests in one transaction.
-pub(crate) const GROUP: usize = 256;
+pub(crate) const MAX_GROUP: usize = 256;
 /// Requests that may queue before senders wait.
-const QUEUE: usize = 4096;
+const QUEUE_CAPACITY: usize = 4096;
 
 /// What a request does with the connection.
-pub(crate) type Work<T> =
+pub(crate) type WriteFn<T> =
     Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>> + Send>;
 
-type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-struct Ran {
+struct JobResult {
     ok: bool,
-    answer: Answer,
+    answer: Reply,
 }
 
-type Job = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Ran> + Send>;
+type Job = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, JobResult> + Send>;
 
 enum Message {
     Job(Job),
     Close(oneshot::Sender<()>),
 }
 
-/// How much was written, since the store was opened.
+/// Counts of what was written since the store was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct WriteCounters {
     pub(crate) transactions: AtomicU64,
     pub(crate) groups: AtomicU64,
     pub(crate) largest_group: AtomicU64,
 }
 
-impl Written {
+impl WriteCounters {
     pub(crate) fn note(&self, requests: usize) {
         let requests = u64::try_from(requests).unwrap_or(u64::MAX);
         self.transactions.fetch_add(requests, Ordering::Relaxed);
@@ -92,13 +92,13 @@ impl Writer {
     /// # Errors
     /// `database_unavailable` when there is no room for a thread.
     pub(crate) fn start(
-        place: Place,
-        lite: Shared,
-        written: Arc<Written>,
+        location: SqliteLocation,
+        connection: WriterConnection,
+        counters: Arc<WriteCounters>,
     ) -> Result<Self, StoreError> {
-        let (queue, inbox) = mpsc::channel(QUEUE);
-        let in_memory = place == Place::Memory;
-        let running = Task { place, lite, written }.run(inbox);
+        let (queue, inbox) = mpsc::channel(QUEUE_CAPACITY);
+        let in_memory = location == SqliteLocation::Memory;
+        let running = WriterTask { location, connection, counters }.run(inbox);
         if in_memory {
             tokio::spawn(running);
         } else {
@@ -108,18 +108,21 @@ impl Writer {
         Ok(Self { queue })
     }
 
-    /// Queues `work` and waits until it is committed.
-    pub(crate) async fn write<T: Send + 'static>(&self, work: Work<T>) -> Result<T, StoreError> {
+    /// Queues `write` and waits until it is committed.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        write: WriteFn<T>,
+    ) -> Result<T, StoreError> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |conn| {
             Box::pin(async move {
-                let result = work(conn).await;
+                let result = write(conn).await;
                 let ok = result.is_ok();
-                let answer: Answer = Box::new(move |committed| {
+                let answer: Reply = Box::new(move |committed| {
                     // The caller may have gone away; its write stands all the same.
                     sender.send(result.and_then(|value| committed.map(|()| value))).ok();
                 });
-                Ran { ok, answer }
+                JobResult { ok, answer }
             })
         });
         self.queue.send(Message::Job(job)).await.map_err(|_| stopped())?;
@@ -139,17 +142,17 @@ fn stopped() -> StoreError {
     StoreError::unavailable("the store is closed")
 }
 
-struct Task {
-    place: Place,
-    lite: Shared,
-    written: Arc<Written>,
+struct WriterTask {
+    location: SqliteLocation,
+    connection: WriterConnection,
+    counters: Arc<WriteCounters>,
 }
 
-impl Task {
+impl WriterTask {
     async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
-        let mut messages = Vec::with_capacity(GROUP);
+        let mut messages = Vec::with_capacity(MAX_GROUP);
         let mut closing = Vec::new();
-        while closing.is_empty() && inbox.recv_many(&mut messages, GROUP).await > 0 {
+        while closing.is_empty() && inbox.recv_many(&mut messages, MAX_GROUP).await > 0 {
             let mut group = Vec::with_capacity(messages.len());
             for message in messages.drain(..) {
                 match message {
@@ -161,7 +164,7 @@ impl Task {
                 self.group(group).await;
             }
         }
-        drop(self.lite);
+        drop(self.connection);
         for done in closing {
             done.send(()).ok();
         }
@@ -170,10 +173,10 @@ impl Task {
     async fn group(&mut self, group: Vec<Job>) {
         let size = group.len();
         let mut answers = Vec::with_capacity(size);
-        let mut conn = Conn::Lite(Arc::clone(&self.lite).lock_owned().await);
+        let mut conn = Conn::Sqlite(Arc::clone(&self.connection).lock_owned().await);
         let kept = transact(&mut conn, group, &mut answers).await;
         if kept.is_ok() {
-            self.written.note(size);
+            self.counters.note(size);
         } else {
             self.recover(&mut conn).await;
         }
@@ -185,14 +188,16 @@ impl Task {
 
     /// Leaves the failed transaction; opens a file anew where even that fails.
     async fn recover(&self, conn: &mut Conn) {
-        if matches!(conn, Conn::Lite(lite) if lite.is_autocommit())
-            || say(conn, "ROLLBACK").await.is_ok()
+        if matches!(conn, Conn::Sqlite(connection) if connection.is_autocommit())
+            || exec(conn, "ROLLBACK").await.is_ok()
         {
             return;
         }
-        let (Conn::Lite(lite), Place::File(_)) = (conn, &self.place) else { return };
-        match self.place.open() {
-            Ok(opened) => **lite = opened,
+        let (Conn::Sqlite(connection), SqliteLocation::File(_)) = (conn, &self.location) else {
+            return;
+        };
+        match self.location.open() {
+            Ok(opened) => **connection = opened,
             Err(error) => tracing::error!(%error, "the database file cannot be opened again"),
         }
     }
@@ -203,29 +208,29 @@ impl Task {
 async fn transact(
     conn: &mut Conn,
     group: Vec<Job>,
-    answers: &mut Vec<Answer>,
+    answers: &mut Vec<Reply>,
 ) -> Result<(), StoreError> {
     let several = group.len() > 1;
-    say(conn, "BEGIN IMMEDIATE").await?;
+    exec(conn, "BEGIN IMMEDIATE").await?;
     for job in group {
         if several {
-            say(conn, "SAVEPOINT request").await?;
+            exec(conn, "SAVEPOINT request").await?;
         }
-        let Ran { ok, answer } = job(conn).await;
+        let JobResult { ok, answer } = job(conn).await;
         answers.push(answer);
         match (several, ok) {
-            (false, false) => return say(conn, "ROLLBACK").await,
+            (false, false) => return exec(conn, "ROLLBACK").await,
             (false, true) => {}
-            (true, true) => say(conn, "RELEASE request").await?,
+            (true, true) => exec(conn, "RELEASE request").await?,
             (true, false) => {
-                say(conn, "ROLLBACK TO request").await?;
-                say(conn, "RELEASE request").await?;
+                exec(conn, "ROLLBACK TO request").await?;
+                exec(conn, "RELEASE request").await?;
             }
         }
     }
-    say(conn, "COMMIT").await
+    exec(conn, "COMMIT").await
 }
 
-async fn say(conn: &mut Conn, text: &'static str) -> Result<(), StoreError> {
+async fn exec(conn: &mut Conn, text: &'static str) -> Result<(), StoreError> {
     conn.execute(text, Vec::new()).await.map(drop)
 }

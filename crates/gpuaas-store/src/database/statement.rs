@@ -1,0 +1,43 @@
+//! Texts of statements: lists of values, and what the two databases say differently.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use uuid::Uuid;
+
+/// A statement's text.
+pub(crate) type Sql = Cow<'static, str>;
+
+/// `text` with `{LIST}` replaced by `$first, $first+1, ...` for `count` values.
+pub(crate) fn with_list(text: &str, first: usize, count: usize) -> Sql {
+    let mut list = String::with_capacity(count * 5);
+    for n in first..first + count {
+        if n > first {
+            list.push(',');
+        }
+        write!(list, "${n}").unwrap_or_default();
+    }
+    Cow::Owned(text.replace("{LIST}", &list))
+}
+
+/// The values in chunks of at most 256, each padded to a power of two with its last value.
+pub(crate) fn padded(ids: impl IntoIterator<Item = Uuid>) -> Vec<Vec<Uuid>> {
+    let ids: Vec<Uuid> = ids.into_iter().collect();
+    ids.chunks(256)
+        .map(|chunk| {
+            let mut chunk = chunk.to_vec();
+            if let Some(last) = chunk.last().copied() {
+                chunk.resize(chunk.len().next_power_of_two(), last);
+            }
+            chunk
+        })
+        .collect()
+}
+
+pub(crate) fn in_dialect(sql: Sql, postgres: bool) -> Sql {
+    if !sql.contains('{') {
+        return sql;
+    }
+    let (skip, lock) = if postgres { ("FOR UPDATE SKIP LOCKED", "FOR UPDATE") } else { ("", "") };
+    Cow::Owned(sql.replace("{SKIP}", skip).replace("{LOCK}", lock))
+}

@@ -1,0 +1,170 @@
+//! The store: one value that every method of this crate hangs on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::future::BoxFuture;
+use gpuaas_types::NodeId;
+use sqlx::PgPool;
+use tokio::sync::{broadcast, watch as signal};
+
+use crate::database::{Conn, InFlightGuard, Readers, WriteCounters, Writer};
+use crate::error::StoreError;
+use crate::seal::MasterKey;
+
+/// The state of a control plane. Cheap to clone; see the crate's text.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) db: Db,
+    pub(crate) key: MasterKey,
+    pub(crate) counters: Arc<WriteCounters>,
+    pub(crate) in_flight: Arc<AtomicU64>,
+    pub(crate) due: signal::Sender<u64>,
+    pub(crate) batches: signal::Sender<u64>,
+    pub(crate) tasks: broadcast::Sender<NodeId>,
+}
+
+pub(crate) enum Db {
+    Postgres(PgPool),
+    Sqlite { writer: Writer, readers: Readers },
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({})", self.engine())
+    }
+}
+
+/// How much was counters through this store since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests committed, including those that failed on their own without harming others.
+    pub write_transactions: u64,
+    /// Commits made for them.
+    pub write_groups: u64,
+    /// Most requests that shared a commit.
+    pub largest_group: u64,
+}
+
+impl Store {
+    /// `sqlite` or `postgresql`.
+    #[must_use]
+    pub fn engine(&self) -> &'static str {
+        match self.inner.db {
+            Db::Postgres(_) => "postgresql",
+            Db::Sqlite { .. } => "sqlite",
+        }
+    }
+
+    /// How much was counters.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let counters = &self.inner.counters;
+        Counters {
+            write_transactions: counters.transactions.load(Ordering::Relaxed),
+            write_groups: counters.groups.load(Ordering::Relaxed),
+            largest_group: counters.largest_group.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Callers of this store that wait for the database at this moment. A simulation lets time
+    /// pass only when there are none.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.inner.in_flight.load(Ordering::SeqCst)
+    }
+
+    fn track_in_flight(&self) -> InFlightGuard {
+        InFlightGuard::new(&self.inner.in_flight)
+    }
+
+    /// Changes whenever this process made a run due earlier than planned. Runs woken by another
+    /// replica show in [`Self::next_due`] only.
+    #[must_use]
+    pub fn due_signal(&self) -> signal::Receiver<u64> {
+        self.inner.due.subscribe()
+    }
+
+    /// Changes whenever something happened in this process that a batch may have waited for.
+    #[must_use]
+    pub fn batch_signal(&self) -> signal::Receiver<u64> {
+        self.inner.batches.subscribe()
+    }
+
+    /// Names each node for which this process issued a task. A receiver that lags should read
+    /// its node's tasks.
+    #[must_use]
+    pub fn task_signal(&self) -> broadcast::Receiver<NodeId> {
+        self.inner.tasks.subscribe()
+    }
+
+    /// Finishes queued writes and closes every connection; later calls answer
+    /// `database_unavailable`.
+    pub async fn close(&self) {
+        match &self.inner.db {
+            Db::Postgres(pool) => pool.close().await,
+            Db::Sqlite { writer, readers } => {
+                readers.close().await;
+                writer.close().await;
+            }
+        }
+    }
+
+    pub(crate) fn signal_due(&self) {
+        self.inner.due.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub(crate) fn signal_batch(&self) {
+        self.inner.batches.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub(crate) fn signal_task(&self, node_id: NodeId) {
+        // Nobody listening is fine: tasks are found by reading.
+        self.inner.tasks.send(node_id).ok();
+    }
+
+    pub(crate) fn key(&self) -> &MasterKey {
+        &self.inner.key
+    }
+
+    /// A connection that only reads.
+    pub(crate) async fn reader(&self) -> Result<Conn, StoreError> {
+        let _guard = self.track_in_flight();
+        Ok(match &self.inner.db {
+            Db::Postgres(pool) => Conn::PostgresRead { connection: pool.acquire().await?, _guard },
+            Db::Sqlite { readers, .. } => {
+                Conn::SqliteRead { reader: readers.acquire().await?, _guard }
+            }
+        })
+    }
+
+    /// Runs `work` in a transaction: all of it is kept, or, when it answers an error, nothing.
+    pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
+    {
+        let _guard = self.track_in_flight();
+        match &self.inner.db {
+            Db::Sqlite { writer, .. } => writer.write(Box::new(work)).await,
+            Db::Postgres(pool) => {
+                let mut conn = Conn::Postgres(pool.begin().await?);
+                let result = work(&mut conn).await;
+                let Conn::Postgres(transaction) = conn else {
+                    return Err(StoreError::unavailable("the transaction was lost"));
+                };
+                if result.is_ok() {
+                    transaction.commit().await?;
+                    self.inner.counters.note(1);
+                } else {
+                    transaction.rollback().await?;
+                }
+                result
+            }
+        }
+    }
+}

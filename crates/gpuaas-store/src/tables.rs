@@ -1,0 +1,16 @@
+//! Rows and the statements on one table each, for use inside a transaction.
+//!
+//! The methods of [`crate::Store`] stand on these, and none of these knows of a method. A file
+//! here may use one of a table that it refers to, never the other way round.
+
+pub(crate) mod audit;
+pub(crate) mod batch;
+pub(crate) mod certificate;
+pub(crate) mod node;
+pub(crate) mod observation;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod secret;
+pub(crate) mod site;
+pub(crate) mod timeline;
+pub(crate) mod token;

@@ -1,0 +1,118 @@
+//! Rows of `node_certificate`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gpuaas_types::{NodeId, RunId, Timestamp};
+
+use crate::database::{Conn, args};
+use crate::error::StoreError;
+
+/// Certificates of one node that may be good at once. An agent needs two while it renews, and a
+/// few more where answers were lost.
+const MOST_LIVE: i64 = 8;
+
+/// How a certificate ended before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateEnding {
+    /// It was withdrawn.
+    Revoked,
+    /// Another enrollment of the node took its place.
+    Superseded,
+}
+
+impl CertificateEnding {
+    /// Stable name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Revoked => "revoked",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
+impl fmt::Display for CertificateEnding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for CertificateEnding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = [Self::Revoked, Self::Superseded].into_iter().find(|one| one.as_str() == text);
+        known.ok_or_else(|| format!("{text:?} is no ending of a certificate"))
+    }
+}
+
+/// A certificate to be written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCertificate {
+    /// SHA-256 of its DER.
+    pub fingerprint: [u8; 32],
+    /// Serial number, hexadecimal.
+    pub serial: String,
+    /// First moment.
+    pub not_before: Timestamp,
+    /// Last moment.
+    pub not_after: Timestamp,
+}
+
+pub(crate) async fn insert(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+    run_id: RunId,
+    new: &NewCertificate,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "INSERT INTO node_certificate (fingerprint, serial, node_id, run_id, issued_at, \
+         not_before, not_after) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        args![
+            &new.fingerprint,
+            &new.serial,
+            node_id.0,
+            run_id.0,
+            now,
+            new.not_before,
+            new.not_after
+        ],
+    )
+    .await
+    .map(drop)
+}
+
+/// Ends whatever certificates of the node still count. Answers how many did.
+pub(crate) async fn end_all(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+    how: CertificateEnding,
+    why: &str,
+) -> Result<u64, StoreError> {
+    conn.execute(
+        "UPDATE node_certificate SET ended_as = $2, ended_at = $3, end_reason = $4 \
+         WHERE node_id = $1 AND ended_as IS NULL",
+        args![node_id.0, how.as_str(), now, why],
+    )
+    .await
+}
+
+/// Refuses where the node has as many certificates as it may.
+pub(crate) async fn room_for_one(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+) -> Result<(), StoreError> {
+    let sql = "SELECT COUNT(*) FROM node_certificate \
+               WHERE node_id = $1 AND ended_as IS NULL AND not_after > $2";
+    let row = conn.first(sql, args![node_id.0, now]).await?;
+    let live: i64 = row.map_or(Ok(0), |row| row.cols().next())?;
+    if live < MOST_LIVE {
+        return Ok(());
+    }
+    let detail = format!("{live} certificates of this node are good at the same time");
+    Err(StoreError::conflict("certificates_too_many", detail))
+}

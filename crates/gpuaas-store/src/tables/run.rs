@@ -1,0 +1,170 @@
+//! Rows of `run` and `transition`.
+
+use gpuaas_core::memory::Memory;
+use gpuaas_core::record::RunRecord;
+use gpuaas_types::{NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp};
+
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
+use crate::error::StoreError;
+
+/// A run to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRun {
+    /// Identifier.
+    pub id: RunId,
+    /// What it is for.
+    pub kind: RunKind,
+    /// Its first step.
+    pub step: Step,
+    /// Revision of the node's profile that it pins.
+    pub profile_revision: i64,
+    /// Why it starts, one sentence.
+    pub cause: String,
+}
+
+/// A step boundary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transition {
+    /// The step that begins.
+    pub step: Step,
+    /// When.
+    pub at: Timestamp,
+    /// Why, one sentence.
+    pub cause: String,
+}
+
+/// Columns of a [`RunRecord`]; the argument is the column that stands for `due_at`.
+macro_rules! run_columns {
+    ($due:literal) => {
+        concat!(
+            "run.id, run.node_id, run.site_id, run.kind, run.step, run.status, run.profile_id, \
+             run.profile_revision, run.memory, run.wait, run.park, run.created_at, \
+             run.step_since, run.ended_at, ",
+            $due,
+            ", run.wake_seq, run.handled_seq, run.lease_token, run.lease_until"
+        )
+    };
+}
+pub(crate) use run_columns;
+
+pub(crate) fn read_run(cols: &mut Cols<'_>) -> Result<RunRecord, StoreError> {
+    Ok(RunRecord {
+        id: cols.id(RunId)?,
+        node_id: cols.id(NodeId)?,
+        site_id: cols.id(SiteId)?,
+        kind: cols.enum_str()?,
+        step: cols.enum_str()?,
+        status: cols.enum_str()?,
+        profile_id: cols.id(ProfileId)?,
+        profile_revision: cols.next()?,
+        memory: cols.json()?,
+        wait: cols.opt_json()?,
+        park: cols.opt_json()?,
+        created_at: cols.at()?,
+        step_since: cols.at()?,
+        ended_at: cols.opt_at()?,
+        due_at: cols.at()?,
+        wake_seq: cols.next()?,
+        handled_seq: cols.next()?,
+        lease_token: cols.next()?,
+        lease_until: cols.at()?,
+    })
+}
+
+pub(crate) async fn insert_run(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+    place: (SiteId, ProfileId),
+    run: &NewRun,
+) -> Result<(), StoreError> {
+    let made = conn
+        .execute(
+            "INSERT INTO run (id, node_id, site_id, kind, step, status, profile_id, \
+             profile_revision, memory, created_at, step_since, due_at, was_due_at, wake_seq, \
+             handled_seq, lease_token, lease_until) VALUES ($1, $2, $3, $4, $5, 'running', $6, \
+             $7, $8, $9, $9, $9, $9, 0, 0, 0, 0) ON CONFLICT DO NOTHING",
+            vec![
+                run.id.0.into(),
+                node_id.0.into(),
+                place.0.0.into(),
+                run.kind.as_str().into(),
+                run.step.as_str().into(),
+                place.1.0.into(),
+                run.profile_revision.into(),
+                Val::json(&Memory::default())?,
+                now.into(),
+            ],
+        )
+        .await?;
+    if made == 0 {
+        let open = conn
+            .first(
+                "SELECT id, step FROM run WHERE node_id = $1 \
+                 AND status IN ('running', 'waiting', 'parked')",
+                args![node_id.0],
+            )
+            .await?;
+        let Some(open) = open else {
+            return Err(StoreError::conflict("already_exists", format!("run {} exists", run.id)));
+        };
+        let mut cols = open.cols();
+        let (id, step) = (cols.id(RunId)?, cols.enum_str::<Step>()?);
+        let detail = format!("run {id} of the node is open, at {step}");
+        return Err(StoreError::conflict("node_has_open_run", detail));
+    }
+    let first = Transition { step: run.step, at: now, cause: run.cause.clone() };
+    append_transitions(conn, run.id, &[first]).await
+}
+
+const WAKE: &str = "WITH woken AS MATERIALIZED (SELECT id FROM run WHERE id IN ({LIST}) \
+     ORDER BY id {LOCK}) \
+     UPDATE run SET wake_seq = wake_seq + 1, \
+     due_at = CASE WHEN lease_until > $1 OR due_at < $1 THEN due_at ELSE $1 END \
+     FROM woken WHERE run.id = woken.id";
+
+/// Counts an event of each run and makes it due. While a worker holds the lease, only the count
+/// grows: the worker sees it when it gives the lease back.
+pub(crate) async fn wake(
+    conn: &mut Conn,
+    now: Timestamp,
+    run_ids: impl IntoIterator<Item = RunId>,
+) -> Result<(), StoreError> {
+    for ids in padded(run_ids.into_iter().map(|id| id.0)) {
+        let sql = with_list(WAKE, 2, ids.len());
+        let mut args = args![now];
+        args.extend(ids.into_iter().map(Val::from));
+        conn.execute(sql, args).await?;
+    }
+    Ok(())
+}
+
+/// Wakes one run and names its node.
+pub(crate) async fn wake_one(
+    conn: &mut Conn,
+    now: Timestamp,
+    run_id: RunId,
+) -> Result<NodeId, StoreError> {
+    let row = conn
+        .first(
+            "UPDATE run SET wake_seq = wake_seq + 1, \
+             due_at = CASE WHEN lease_until > $1 OR due_at < $1 THEN due_at ELSE $1 END \
+             WHERE id = $2 RETURNING node_id",
+            args![now, run_id.0],
+        )
+        .await?;
+    row.ok_or_else(|| StoreError::not_found("run", run_id))?.cols().id(NodeId)
+}
+
+/// Appends step boundaries.
+pub(crate) async fn append_transitions(
+    conn: &mut Conn,
+    run_id: RunId,
+    transitions: &[Transition],
+) -> Result<(), StoreError> {
+    let rows = transitions
+        .iter()
+        .map(|change| args![run_id.0, change.step.as_str(), change.at, &change.cause])
+        .collect();
+    conn.insert_rows("INSERT INTO transition (run_id, step, at, cause)", rows).await
+}
