@@ -64,7 +64,7 @@ pub async fn ensure_admin_token(
 
 /// A new credential.
 pub(crate) fn mint(prefix: &str) -> Result<String, Problem> {
-    tokens::mint(prefix).map_err(|error| {
+    tokens::generate_token(prefix).map_err(|error| {
         tracing::error!(%error, "no random bytes");
         problem("internal")
     })

@@ -80,9 +80,11 @@ pub(crate) async fn publish(
     };
     let reference = bundle.reference();
     let envelope = vouched(&ctx, &bundle, asked.envelope).await?;
-    bundles::look(&ctx.store, &ctx.bundles, |catalog| catalog.check_requires(&bundle.manifest))
-        .await
-        .map_err(|error| refused(&error))?;
+    bundles::find_or_refresh(&ctx.store, &ctx.bundles, |catalog| {
+        catalog.check_requires(&bundle.manifest)
+    })
+    .await
+    .map_err(|error| refused(&error))?;
     let new = NewBundle {
         digest: bundle.digest.to_string(),
         reference: reference.clone(),
@@ -122,20 +124,21 @@ async fn vouched(
 
 async fn trusted(ctx: &Ctx) -> Answer<Vec<TrustedKey>> {
     let mut trusted = vec![ctx.bundles.own_key().clone()];
-    trusted.extend(bundles::trusted(&ctx.store).await?);
+    trusted.extend(bundles::trusted_keys(&ctx.store).await?);
     Ok(trusted)
 }
 
 pub(crate) async fn refresh(ctx: &Ctx) -> Answer<()> {
     match bundles::refresh(&ctx.store, &ctx.bundles).await {
         Ok(_) => Ok(()),
-        Err(bundles::StockError::Store(error)) => Err(error.into()),
-        Err(bundles::StockError::Catalog(error)) => Err(refused(&error).into()),
+        Err(bundles::SeedError::Store(error)) => Err(error.into()),
+        Err(bundles::SeedError::Catalog(error)) => Err(refused(&error).into()),
     }
 }
 
 async fn find(ctx: &Ctx, reference: &str) -> Answer<std::sync::Arc<CatalogBundle>> {
-    let found = bundles::look(&ctx.store, &ctx.bundles, |catalog| catalog.find(reference)).await;
+    let found =
+        bundles::find_or_refresh(&ctx.store, &ctx.bundles, |catalog| catalog.find(reference)).await;
     Ok(found.map_err(|error| refused(&error))?)
 }
 
@@ -304,12 +307,16 @@ pub(crate) async fn pins(
     let (store, catalog) = (&ctx.store, &ctx.bundles);
     let reference = &spec.post_deploy_validation_bundle_ref;
     if !reference.is_empty() {
-        let found = bundles::look(store, catalog, |catalog| catalog.is_validation(reference)).await;
+        let found =
+            bundles::find_or_refresh(store, catalog, |catalog| catalog.is_validation(reference))
+                .await;
         found.map_err(|error| of("post_deploy_validation_bundle_ref", error))?;
     }
     let reference = &spec.commissioning_bundle_ref;
     if !reference.is_empty() {
-        let found = bundles::look(store, catalog, |catalog| catalog.commissioning(reference)).await;
+        let found =
+            bundles::find_or_refresh(store, catalog, |catalog| catalog.commissioning(reference))
+                .await;
         found.map_err(|error| of("commissioning_bundle_ref", error))?;
     }
     let reference = &spec.site_bootstrap_bundle_ref;
@@ -320,7 +327,7 @@ pub(crate) async fn pins(
         let field = format!("{prefix}site_bootstrap_inputs");
         return Err(invalid(&field, "there is no site bundle whose inputs they are"));
     }
-    let pins = bundles::look(store, catalog, |catalog| catalog.pins(reference)).await;
+    let pins = bundles::find_or_refresh(store, catalog, |catalog| catalog.pins(reference)).await;
     let pins = pins.map_err(|error| of("site_bootstrap_bundle_ref", error))?;
     catalog
         .check_inputs(&pins, &spec.site_bootstrap_inputs)
@@ -341,13 +348,13 @@ pub(crate) async fn may_begin(
     let pinned = &profile.status.bundle_pins;
     let pins = if pinned.is_empty() { resolved } else { pinned.clone() };
     let (store, catalog, now) = (&ctx.store, &*ctx.bundles, ctx.now());
-    let whose = bundles::Whose {
+    let scope = bundles::InputScope {
         site_id: site.id,
         site: &site.spec,
         profile_id: profile.id,
         profile: &profile.spec,
     };
-    let delivery = bundles::delivery(store, catalog, &pins, &whose, now).await;
+    let delivery = bundles::delivery(store, catalog, &pins, &scope, now).await;
     delivery.map_err(not_delivered)?;
     let reference = &profile.spec.post_deploy_validation_bundle_ref;
     if !reference.is_empty() {

@@ -19,7 +19,7 @@ use gpuaas_store::{
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::{BatchPhase, RunId, RunKind, Timestamp};
 
-use crate::engine::Shared;
+use crate::shared::Shared;
 
 /// Seconds between looks for batches that another control plane left due.
 const IDLE_SECONDS: f64 = 30.0;
@@ -27,7 +27,7 @@ const IDLE_SECONDS: f64 = 30.0;
 const MAX_STEPS: usize = 1000;
 
 /// Moves batches until the engine stops.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut happened = shared.store.batch_signal();
     let mut stop = shared.stopping();
     while !*stop.borrow() {

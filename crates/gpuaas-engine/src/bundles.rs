@@ -1,7 +1,8 @@
 //! Bundles between the database, which keeps them, and the catalog of this process.
 
 use gpuaas_artifact::{
-    BundleCatalog, CatalogBundle, CatalogError, CheckedBundle, built_in_archives,
+    BundleCatalog, CatalogBundle, CatalogError, CheckedBundle, CommissioningScript,
+    built_in_archives,
 };
 use gpuaas_bundle::{Delivery, Envelope, InputError, Inputs, Manifest, SigningKey, TrustedKey};
 use gpuaas_store::{
@@ -14,7 +15,7 @@ use gpuaas_types::{ProfileId, SiteId, Timestamp};
 
 /// Why the bundles cannot be had.
 #[derive(Debug, thiserror::Error)]
-pub enum StockError {
+pub enum SeedError {
     /// The database did not give or take them.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -27,13 +28,13 @@ pub enum StockError {
 /// everything that is kept into the catalog.
 ///
 /// # Errors
-/// See [`StockError`].
-pub async fn stock(
+/// See [`SeedError`].
+pub async fn seed_built_in(
     store: &Store,
     catalog: &BundleCatalog,
     key: &SigningKey,
     now: Timestamp,
-) -> Result<(), StockError> {
+) -> Result<(), SeedError> {
     for archive in built_in_archives()? {
         let bundle = CheckedBundle::read(&archive)?;
         let envelope = key
@@ -56,8 +57,8 @@ pub async fn stock(
 /// Puts what was published since the last look into the catalog. Answers whether there was any.
 ///
 /// # Errors
-/// See [`StockError`].
-pub async fn refresh(store: &Store, catalog: &BundleCatalog) -> Result<bool, StockError> {
+/// See [`SeedError`].
+pub async fn refresh(store: &Store, catalog: &BundleCatalog) -> Result<bool, SeedError> {
     let kept = store.bundles_after(catalog.seen()).await?;
     let any = !kept.is_empty();
     for StoredBundle { id, bundle, published_at } in kept {
@@ -88,17 +89,17 @@ fn read(kept: &NewBundle, published_at: Timestamp) -> Result<CatalogBundle, Cata
 ///
 /// # Errors
 /// See [`CatalogError`].
-pub async fn look<T>(
+pub async fn find_or_refresh<T>(
     store: &Store,
     catalog: &BundleCatalog,
-    look: impl Fn(&BundleCatalog) -> Result<T, CatalogError>,
+    find: impl Fn(&BundleCatalog) -> Result<T, CatalogError>,
 ) -> Result<T, CatalogError> {
-    let first = look(catalog);
+    let first = find(catalog);
     if !matches!(first, Err(CatalogError::NotFound { .. })) {
         return first;
     }
     match refresh(store, catalog).await {
-        Ok(true) => look(catalog),
+        Ok(true) => find(catalog),
         Ok(false) => first,
         Err(error) => {
             tracing::error!(%error, "published bundles cannot be read");
@@ -111,12 +112,59 @@ pub async fn look<T>(
 ///
 /// # Errors
 /// The store's.
-pub async fn trusted(store: &Store) -> Result<Vec<TrustedKey>, StoreError> {
+pub async fn trusted_keys(store: &Store) -> Result<Vec<TrustedKey>, StoreError> {
     let keys = store.bundle_keys().await?.into_iter();
     let key = |BundleKey { name, public_key, until }| {
         Some(TrustedKey { name, key: public_key.parse().ok()?, until })
     };
     Ok(keys.filter_map(key).collect())
+}
+
+/// The site and the profile whose values the inputs of a node's bundle take: the site's first, the
+/// profile's over them.
+#[derive(Debug, Clone, Copy)]
+pub struct InputScope<'a> {
+    /// Identifier of the site, which names its sealed values.
+    pub site_id: SiteId,
+    /// The site as written by the operator.
+    pub site: &'a SiteSpec,
+    /// Identifier of the profile, which names its sealed values.
+    pub profile_id: ProfileId,
+    /// The revision of the profile that the run pins.
+    pub profile: &'a ProfileSpec,
+}
+
+/// The bundles that a profile's revision names, as a node of a site gets them. Each that cannot be
+/// had says why, in one sentence.
+#[derive(Debug)]
+pub struct NodeBundles {
+    /// The site bundle with everything that it requires, by digest; empty: the profile names none.
+    pub pins: Result<Vec<BundlePin>, String>,
+    /// What the validation bundle asks of a host, and the site bundle of an active one.
+    pub host_checks: Result<Vec<HostCheck>, String>,
+    /// Scripts of the commissioning bundle; empty: the profile names none.
+    pub commissioning: Result<Vec<CommissioningScript>, String>,
+}
+
+/// Resolves every bundle that `revision` names. A bundle that another control plane has published
+/// meanwhile is found, too.
+pub async fn for_node(
+    store: &Store,
+    catalog: &BundleCatalog,
+    revision: &ProfileRevision,
+    site: &SiteSpec,
+) -> NodeBundles {
+    let reference = &revision.spec.commissioning_bundle_ref;
+    let commissioning = if reference.is_empty() {
+        Ok(Vec::new())
+    } else {
+        find_or_refresh(store, catalog, |catalog| catalog.commissioning(reference)).await
+    };
+    NodeBundles {
+        pins: pins(store, catalog, revision).await.map_err(|error| error.to_string()),
+        host_checks: host_checks(store, catalog, revision, site).await.map_err(|e| e.to_string()),
+        commissioning: commissioning.map_err(|error| error.to_string()),
+    }
 }
 
 /// The site bundle of a profile's revision with what it requires, by digest.
@@ -133,23 +181,10 @@ pub async fn pins(
         return Ok(Vec::new());
     }
     if revision.bundle_pins.is_empty() {
-        return look(store, catalog, |catalog| catalog.pins(reference)).await;
+        return find_or_refresh(store, catalog, |catalog| catalog.pins(reference)).await;
     }
-    look(store, catalog, |catalog| catalog.pinned(&revision.bundle_pins)).await?;
+    find_or_refresh(store, catalog, |catalog| catalog.pinned(&revision.bundle_pins)).await?;
     Ok(revision.bundle_pins.clone())
-}
-
-/// Whose values a node's bundle gets: the site's, then the profile's.
-#[derive(Debug, Clone, Copy)]
-pub struct Whose<'a> {
-    /// The site's identifier.
-    pub site_id: SiteId,
-    /// The site.
-    pub site: &'a SiteSpec,
-    /// The profile's identifier.
-    pub profile_id: ProfileId,
-    /// The profile.
-    pub profile: &'a ProfileSpec,
 }
 
 /// Values of the site bundle's inputs that may be shown: the site's, then the profile's.
@@ -170,10 +205,14 @@ pub fn inputs(
 }
 
 /// Values of the others, out of their seals.
-async fn secrets(store: &Store, main: &Manifest, whose: &Whose<'_>) -> Result<Inputs, StoreError> {
+async fn secrets(
+    store: &Store,
+    main: &Manifest,
+    scope: &InputScope<'_>,
+) -> Result<Inputs, StoreError> {
     let mut secrets = Inputs::new();
     if main.inputs.values().any(|input| input.secret) {
-        for owner in [SecretOwner::Site(whose.site_id), SecretOwner::Profile(whose.profile_id)] {
+        for owner in [SecretOwner::Site(scope.site_id), SecretOwner::Profile(scope.profile_id)] {
             for (input, value) in store.input_secret_values(owner, &main.name).await? {
                 secrets.insert(input, value.expose().to_owned());
             }
@@ -182,12 +221,8 @@ async fn secrets(store: &Store, main: &Manifest, whose: &Whose<'_>) -> Result<In
     Ok(secrets)
 }
 
-/// What the profile's validation bundle asks of a host of the site, and its site bundle of an
-/// active one.
-///
-/// # Errors
-/// See [`CatalogError`].
-pub(crate) async fn host_checks(
+/// What the validation bundle asks of a host, and the site bundle of an active one, each once.
+async fn host_checks(
     store: &Store,
     catalog: &BundleCatalog,
     revision: &ProfileRevision,
@@ -197,7 +232,8 @@ pub(crate) async fn host_checks(
     let mut checks = Vec::new();
     if !reference.is_empty() {
         let set = &site.bundle_inputs;
-        checks = look(store, catalog, |catalog| catalog.validation(reference, set)).await?;
+        checks =
+            find_or_refresh(store, catalog, |catalog| catalog.validation(reference, set)).await?;
     }
     let pins = pins(store, catalog, revision).await?;
     let inputs = inputs(catalog, &pins, site, &revision.spec)?;
@@ -214,29 +250,29 @@ pub async fn delivery(
     store: &Store,
     catalog: &BundleCatalog,
     pins: &[BundlePin],
-    whose: &Whose<'_>,
+    scope: &InputScope<'_>,
     now: Timestamp,
 ) -> Result<Option<Delivery>, DeliveryError> {
     let pinned = catalog.pinned(pins)?;
     let Some(main) = pinned.last().map(|main| &main.bundle.manifest) else { return Ok(None) };
-    let trusted = trusted(store).await?;
-    let inputs = inputs(catalog, pins, whose.site, whose.profile)?;
-    let secrets = secrets(store, main, whose).await?;
+    let trusted = trusted_keys(store).await?;
+    let inputs = inputs(catalog, pins, scope.site, scope.profile)?;
+    let secrets = secrets(store, main, scope).await?;
     let delivery =
         catalog.delivery(pins, inputs, secrets, &trusted, now).map_err(|error| match error {
             CatalogError::Input { bundle, source: InputError::SecretMissing { name } }
                 if bundle == main.reference() =>
             {
-                let (site, bundle) = (whose.site.name.clone(), main.name.clone());
+                let (site, bundle) = (scope.site.name.clone(), main.name.clone());
                 DeliveryError::SecretMissing { bundle, input: name, site }
             }
             other => other.into(),
         })?;
-    let missing = unapproved(store, catalog, pins, &whose.site.name).await?;
+    let missing = unapproved(store, catalog, pins, &scope.site.name).await?;
     if missing.is_empty() {
         return Ok(delivery);
     }
-    Err(DeliveryError::NotApproved { bundles: missing, site: whose.site.name.clone() })
+    Err(DeliveryError::NotApproved { bundles: missing, site: scope.site.name.clone() })
 }
 
 /// Why a bundle is not given to a node.

@@ -8,23 +8,32 @@
 //! Nothing here decides. A crash at any point leaves either a due run, or an intent without an
 //! outcome, which the next decision probes.
 
-mod batch;
+mod answer_cache;
 mod batches;
-mod bmcs;
-pub mod breaker;
+mod bmc_index;
 pub mod bundles;
+pub mod circuit_breaker;
 pub mod clock;
-pub mod convert;
+mod config;
+mod decisions;
+mod deploy_admission;
+mod effects;
 pub mod engine;
+pub mod failpoint;
+mod feed;
 pub mod fetch;
-mod journal;
-pub mod moments;
-mod pace;
-mod perform;
+mod lease;
+mod maas_request;
+mod maas_view;
+mod node_inputs;
 mod predeploy;
 mod reads;
+mod run_context;
+mod run_session;
 mod scripts;
+mod shared;
 pub mod site;
+mod step_durations;
 mod sweep;
 pub mod tokens;
 pub mod virtual_clock;
@@ -32,8 +41,10 @@ mod watcher;
 mod worker;
 
 pub use clock::{Clock, PacedClock, RealClock};
-pub use engine::{Engine, EngineConfig, EngineParts, Work};
-pub use fetch::Fetch;
-pub use moments::{Moment, Moments};
+pub use config::EngineConfig;
+pub use engine::{ClaimedRun, Engine};
+pub use failpoint::{Failpoint, Failpoints};
+pub use fetch::{Fetch, ResourceHead};
+pub use shared::EngineParts;
 pub use site::{Connect, HttpConnect};
 pub use virtual_clock::{AheadClock, VirtualClock};

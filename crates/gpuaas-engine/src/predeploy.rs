@@ -4,30 +4,35 @@
 //! What is the same for every run of a site (the endpoint, the artifacts) is checked once and
 //! shared for a while.
 
-use gpuaas_artifact::{Digest, render_user_data, validate_ca_bundle};
+use std::convert::Infallible;
+
+use gpuaas_artifact::{Artifact, Digest, render_user_data, validate_ca_bundle};
 use gpuaas_core::decide::ready::PREDEPLOY_CHECKS;
 use gpuaas_core::policy::normalise_distro_series;
+use gpuaas_types::Timestamp;
 use gpuaas_types::api::CheckResult;
 use maas_client::BootResource;
 
-use crate::bundles;
-use crate::engine::Shared;
-use crate::journal::Journal;
-use crate::perform::{Names, host_checks, inputs, trusted};
+use crate::node_inputs::{NodeTokens, bootstrap_inputs, trusted_pem};
+use crate::run_session::RunSession;
+use crate::shared::Shared;
 use crate::site::{Site, Verdict};
 
-/// Seconds for which a shared result is good.
+/// Seconds for which the result of a check that passed is good.
 const GOOD_SECONDS: f64 = 60.0;
+/// Seconds for which the result of a check that failed is good: as long as many runs that arrive
+/// at once take, and shorter than anybody takes who corrects the cause.
+const FAILED_SECONDS: f64 = 5.0;
 
 /// All six, in the order of `PREDEPLOY_CHECKS`.
-pub(crate) async fn checks(shared: &Shared, site: &Site, journal: &Journal) -> Vec<CheckResult> {
+pub(crate) async fn checks(shared: &Shared, site: &Site, session: &RunSession) -> Vec<CheckResult> {
     let verdicts: [Verdict; 6] = [
-        once(shared, site, "endpoint", endpoint(shared, site)).await,
-        artifacts(shared, site, journal).await,
-        ca(shared, journal),
-        token_store(shared, journal).await,
-        resolve(shared, journal).await,
-        image(site, journal).await,
+        check_once(shared, site, session, "endpoint", || endpoint(shared, site)).await,
+        artifacts(shared, site, session).await,
+        ca(shared, session),
+        token_store(shared, session).await,
+        resolve(shared, session).await,
+        image(site, session).await,
     ];
     let at = shared.clock.now();
     PREDEPLOY_CHECKS
@@ -42,25 +47,35 @@ pub(crate) async fn checks(shared: &Shared, site: &Site, journal: &Journal) -> V
         .collect()
 }
 
-/// Does a check at most once a minute per site. Failures are not kept.
-async fn once(
+/// Does a check of the site once for all runs that need it. A failure is kept for a short while
+/// only, and never for a run that was resumed since.
+async fn check_once<F>(
     shared: &Shared,
     site: &Site,
+    session: &RunSession,
     name: &str,
-    check: impl Future<Output = Verdict>,
-) -> Verdict {
-    let mut results = site.checks.lock().await;
-    let good = GOOD_SECONDS * shared.clock.factor();
-    if let Some((at, verdict)) = results.get(name)
-        && shared.clock.now().seconds_since(*at) < good
-    {
-        return verdict.clone();
+    check: impl FnOnce() -> F,
+) -> Verdict
+where
+    F: Future<Output = Verdict>,
+{
+    let resumed_at = session.run.memory.resumed_at;
+    let is_fresh = |at: Timestamp, verdict: &Verdict| {
+        let age = shared.clock.now().seconds_since(at);
+        match verdict {
+            Ok(_) => age < GOOD_SECONDS * shared.clock.factor(),
+            Err(_) => {
+                age < FAILED_SECONDS * shared.clock.factor()
+                    && resumed_at.is_none_or(|resumed_at| resumed_at < at)
+            }
+        }
+    };
+    let verdict = async || Ok::<Verdict, Infallible>(check().await);
+    let answer = site.checks.of_key(name).await;
+    match answer.get_or_ask(&*shared.clock, is_fresh, verdict).await {
+        Ok(verdict) => Verdict::clone(&verdict),
+        Err(never) => match never {},
     }
-    let verdict = check.await;
-    if verdict.is_ok() {
-        results.insert(name.to_owned(), (shared.clock.now(), verdict.clone()));
-    }
-    verdict
 }
 
 /// The address that nodes are told answers, and is not one that only this host can reach.
@@ -83,31 +98,59 @@ fn is_loopback(url: &str) -> bool {
 }
 
 /// The exact artifacts can be fetched, whole, under the address that the node will use.
-async fn artifacts(shared: &Shared, site: &Site, journal: &Journal) -> Verdict {
-    let pins = bundles::pins(&shared.store, &shared.bundles, journal.revision()).await;
-    let pins = pins.map_err(|e| e.to_string())?;
-    let bundles = shared.bundles.artifacts(&pins).map_err(|e| e.to_string())?;
-    let wanted = [vec![shared.config.agent.clone()], bundles].concat();
-    let mut seen = Vec::new();
-    for artifact in wanted {
+async fn artifacts(shared: &Shared, site: &Site, session: &RunSession) -> Verdict {
+    let pins = session.context.bundles.pins.as_ref().map_err(Clone::clone)?;
+    let bundles = shared.bundles.artifacts(pins).map_err(|e| e.to_string())?;
+    let agent = &shared.config.agent;
+    let mut fetched = Vec::new();
+    for artifact in [std::slice::from_ref(agent), &bundles].concat() {
         let digest = artifact.digest.to_string();
         let url = format!("{}{}", shared.config.advertise_url, artifact.url);
-        let check = async {
-            let bytes = shared.http.get(&url).await?;
-            let found = Digest::of(&bytes);
-            if found != artifact.digest {
-                return Err(format!("{url} has digest {found}"));
-            }
-            Ok(format!("{} {} ({} bytes)", artifact.name, artifact.version, bytes.len()))
+        let check = async || {
+            let size_bytes = if artifact == *agent {
+                check_head(shared, &artifact, &url).await?
+            } else {
+                check_bytes(shared, &artifact, &url).await?
+            };
+            Ok(format!("{} {} ({size_bytes} bytes)", artifact.name, artifact.version))
         };
-        seen.push(once(shared, site, &digest, check).await?);
+        fetched.push(check_once(shared, site, session, &digest, check).await?);
     }
-    Ok(seen.join(", "))
+    Ok(fetched.join(", "))
 }
 
-fn ca(shared: &Shared, journal: &Journal) -> Verdict {
-    let site = journal.site();
-    let pem = trusted(site, shared.config.node_anchor_pem.as_deref());
+/// Fetches an artifact and compares its digest. Answers its size in bytes.
+async fn check_bytes(shared: &Shared, artifact: &Artifact, url: &str) -> Result<u64, String> {
+    let bytes = shared.http.get(url).await?;
+    let found = Digest::of(&bytes);
+    if found != artifact.digest {
+        return Err(format!("{url} has digest {found}"));
+    }
+    Ok(artifact.size_bytes)
+}
+
+/// Compares what the server says of an artifact that is too large to be fetched for every check:
+/// its digest stands in the entity tag. Answers its size in bytes.
+async fn check_head(shared: &Shared, artifact: &Artifact, url: &str) -> Result<u64, String> {
+    let head = shared.http.head(url).await?;
+    let wanted = format!("sha256:{}", artifact.digest);
+    if let Some(etag) = head.etag
+        && etag.starts_with("sha256:")
+        && etag != wanted
+    {
+        return Err(format!("{url} has digest {}", etag.trim_start_matches("sha256:")));
+    }
+    match head.size_bytes {
+        Some(size) if size != artifact.size_bytes => {
+            Err(format!("{url} has {size} bytes, not {}", artifact.size_bytes))
+        }
+        _ => Ok(artifact.size_bytes),
+    }
+}
+
+fn ca(shared: &Shared, session: &RunSession) -> Verdict {
+    let site = session.site();
+    let pem = trusted_pem(site, shared.config.node_anchor_pem.as_deref());
     match pem.or_else(|| site.node_ca_pem.clone()) {
         None => Ok("the site hands out no certificate authority".to_owned()),
         Some(pem) => validate_ca_bundle(&pem)
@@ -117,13 +160,13 @@ fn ca(shared: &Shared, journal: &Journal) -> Verdict {
 }
 
 /// Nothing that this run minted before can still be used by another system than the next one.
-async fn token_store(shared: &Shared, journal: &Journal) -> Verdict {
+async fn token_store(shared: &Shared, session: &RunSession) -> Verdict {
     let stray = shared
         .store
-        .stray_tokens(journal.node.id, journal.run.id)
+        .stray_tokens(session.node.id, session.run.id)
         .await
         .map_err(|e| e.to_string())?;
-    let ttl = journal.profile().enrollment_token_ttl_seconds;
+    let ttl = session.profile().enrollment_token_ttl_seconds;
     match stray {
         0 => Ok(format!(
             "no usable token of another run; the next ones live as long as the run works, and {ttl} s \
@@ -133,23 +176,19 @@ async fn token_store(shared: &Shared, journal: &Journal) -> Verdict {
     }
 }
 
-async fn resolve(shared: &Shared, journal: &Journal) -> Verdict {
-    let names = Names {
-        run_id: journal.run.id,
-        hostname: journal.node.hostname.clone(),
-        bootstrap_token: format!("gpb_{:064}", 0),
-        enrollment_token: format!("gpe_{:064}", 0),
-    };
-    host_checks(shared, journal).await?;
-    let inputs = inputs(shared, journal, names).await?;
+async fn resolve(shared: &Shared, session: &RunSession) -> Verdict {
+    let tokens =
+        NodeTokens { bootstrap: format!("gpb_{:064}", 0), enrollment: format!("gpe_{:064}", 0) };
+    session.context.host_checks()?;
+    let inputs = bootstrap_inputs(shared, session, tokens).await?;
     let rendered = render_user_data(&inputs).map_err(|e| e.to_string())?;
     Ok(format!("user-data of {} parts, {} bytes", rendered.parts.len(), rendered.bytes.len()))
 }
 
 /// MAAS has the image for the machine's architecture, and the site approves it.
-async fn image(site: &Site, journal: &Journal) -> Verdict {
-    let wanted = normalise_distro_series(&journal.profile().distro_series);
-    let approved = &journal.site().approved_images;
+async fn image(site: &Site, session: &RunSession) -> Verdict {
+    let wanted = normalise_distro_series(&session.profile().distro_series);
+    let approved = &session.site().approved_images;
     if !approved.is_empty() && !approved.iter().any(|i| normalise_distro_series(i) == wanted) {
         return Err(format!(
             "{wanted} is not approved for the site; approved: {}",
@@ -157,7 +196,7 @@ async fn image(site: &Site, journal: &Journal) -> Verdict {
         ));
     }
     let images = site.images().await.map_err(|e| e.to_string())?;
-    let architecture = journal
+    let architecture = session
         .observation
         .as_ref()
         .and_then(|o| o.machine.as_ref())

@@ -11,42 +11,47 @@ use gpuaas_types::machine::{Observation, maas_status};
 use gpuaas_types::{NodeState, Timestamp};
 use maas_client::{Event, EventLevel, EventQuery, MAX_EVENTS, Machine, MachineFilter, Refusal};
 
-use crate::bmcs::Bmcs;
-use crate::convert;
-use crate::engine::Shared;
-use crate::journal::Journal;
+use crate::bmc_index::BmcIndex;
+use crate::feed;
+use crate::maas_view::machine_view;
 use crate::predeploy;
+use crate::run_session::RunSession;
 use crate::scripts;
+use crate::shared::Shared;
 use crate::site::{CallError, Site};
-use crate::watcher;
 
 /// Carries out `read` and notes what it found, or that it failed.
-pub(crate) async fn read(shared: &Shared, site: &Site, journal: &mut Journal, read: Read) {
+pub(crate) async fn perform_read(
+    shared: &Shared,
+    site: &Site,
+    session: &mut RunSession,
+    read: Read,
+) {
     let asked_at = shared.clock.now();
     let result = match &read {
-        Read::FindMachine => find_machine(shared, site, journal, asked_at).await,
-        Read::Machine => read_machine(site, journal, asked_at).await,
-        Read::MacOwners { mac_address } => mac_owners(site, journal, mac_address).await,
-        Read::RegionScripts => scripts::region(site, journal, asked_at).await,
-        Read::ScriptResults => scripts::results(site, journal, asked_at).await,
-        Read::DeployEvents => deploy_events(site, journal, asked_at).await,
-        Read::HardwareSyncConfig => hardware_sync(shared, site, journal).await,
+        Read::FindMachine => find_machine(shared, site, session, asked_at).await,
+        Read::Machine => read_machine(site, session, asked_at).await,
+        Read::MacOwners { mac_address } => mac_owners(site, session, mac_address).await,
+        Read::RegionScripts => scripts::read_region_scripts(site, session, asked_at).await,
+        Read::ScriptResults => scripts::read_script_results(site, session, asked_at).await,
+        Read::DeployEvents => deploy_events(site, session, asked_at).await,
+        Read::HardwareSyncConfig => hardware_sync(shared, site, session).await,
         Read::PredeployChecks => {
-            let checks = predeploy::checks(shared, site, journal).await;
-            journal.checks(checks);
+            let checks = predeploy::checks(shared, site, session).await;
+            session.add_checks(checks);
             Ok(())
         }
     };
     let now = shared.clock.now();
     match result {
-        Ok(()) => journal.run.memory.read_failure = None,
+        Ok(()) => session.run.memory.read_failure = None,
         Err(error) => {
-            let count = journal.run.memory.read_failure.as_ref().map_or(0, |f| f.count) + 1;
+            let count = session.run.memory.read_failure.as_ref().map_or(0, |f| f.count) + 1;
             if count == 1 {
                 let text = format!("{} failed: {error}", read.name());
-                journal.note(now, Source::ControlPlane, error.code(), text);
+                session.note(now, Source::ControlPlane, error.code(), text);
             }
-            journal.run.memory.read_failure = Some(ReadFailure {
+            session.run.memory.read_failure = Some(ReadFailure {
                 code: error.code().to_owned(),
                 text: error.to_string(),
                 at: now,
@@ -58,19 +63,19 @@ pub(crate) async fn read(shared: &Shared, site: &Site, journal: &mut Journal, re
 
 async fn read_machine(
     site: &Site,
-    journal: &mut Journal,
+    session: &mut RunSession,
     asked_at: Timestamp,
 ) -> Result<(), CallError> {
-    let Some(system_id) = journal.node.system_id.clone() else {
+    let Some(system_id) = session.node.system_id.clone() else {
         return Ok(());
     };
     match site.call(|client| async move { client.machine(&system_id).await }).await {
         Ok(machine) => {
-            journal.observe(convert::machine(&machine), asked_at);
+            session.observe(machine_view(&machine), asked_at);
             Ok(())
         }
         Err(CallError::Maas(maas_client::Error::Refused { kind: Refusal::NotFound, .. })) => {
-            let mut seen = journal.observation.clone().unwrap_or(Observation {
+            let mut seen = session.observation.clone().unwrap_or(Observation {
                 status: maas_status::MISSING,
                 status_at: asked_at,
                 event_id: 0,
@@ -81,7 +86,7 @@ async fn read_machine(
                 alarm: None,
             });
             seen.vanished = true;
-            journal.observe_as(seen);
+            session.set_observation(seen);
             Ok(())
         }
         Err(error) => Err(error),
@@ -92,10 +97,10 @@ async fn read_machine(
 /// Deploying. One page does: of more events than that, the newest are the ones that matter.
 async fn deploy_events(
     site: &Site,
-    journal: &mut Journal,
+    session: &mut RunSession,
     asked_at: Timestamp,
 ) -> Result<(), CallError> {
-    let Some(system_id) = journal.node.system_id.clone() else {
+    let Some(system_id) = session.node.system_id.clone() else {
         return Ok(());
     };
     let query = EventQuery {
@@ -105,20 +110,20 @@ async fn deploy_events(
         ..EventQuery::default()
     };
     let page = site.call(|client| async move { client.events(&query).await }).await?;
-    let asked_at = journal.not_before(asked_at);
-    journal.run.memory.deploy_events = Some(of_deployment(page.events, asked_at));
+    let asked_at = session.read_time(asked_at);
+    session.run.memory.deploy_events = Some(deploy_events_since_deploying(page.events, asked_at));
     Ok(())
 }
 
-fn of_deployment(mut events: Vec<Event>, asked_at: Timestamp) -> DeployEvents {
+fn deploy_events_since_deploying(mut events: Vec<Event>, asked_at: Timestamp) -> DeployEvents {
     events.sort_unstable_by_key(|event| Reverse(event.id));
     let deploying = maas_status::label(maas_status::DEPLOYING);
     let begins = |event: &Event| event.status_change().is_some_and(|c| c.to == deploying);
     let ours = || events.iter().take_while(|event| !begins(event));
     DeployEvents {
         asked_at,
-        rebooted: ours().any(|event| event.kind == watcher::REBOOTING),
-        alarm: ours().find_map(watcher::alarm),
+        rebooted: ours().any(|event| event.kind == feed::REBOOTING),
+        alarm: ours().find_map(feed::alarm),
     }
 }
 
@@ -126,11 +131,11 @@ fn of_deployment(mut events: Vec<Event>, asked_at: Timestamp) -> DeployEvents {
 async fn find_machine(
     shared: &Shared,
     site: &Site,
-    journal: &mut Journal,
+    session: &mut RunSession,
     asked_at: Timestamp,
 ) -> Result<(), CallError> {
-    let hostname = journal.node.hostname.clone();
-    let hardware = journal.node.hardware.clone();
+    let hostname = session.node.hostname.clone();
+    let hardware = session.node.hardware.clone();
     let mut matches: BTreeMap<String, (Candidate, Option<Machine>)> = BTreeMap::new();
     let by_name = MachineFilter::hostname(hostname);
     for machine in site.call(|client| async move { client.machines(&by_name).await }).await? {
@@ -150,7 +155,7 @@ async fn find_machine(
                 .filter(|(_, (c, _))| c.matched_by.iter().any(|by| by == "mac_address"))
                 .map(|(id, _)| id.clone())
                 .collect();
-            journal.run.memory.mac_owners =
+            session.run.memory.mac_owners =
                 Some(MacOwners { mac_address: mac_address.clone(), system_ids });
         }
     }
@@ -158,20 +163,20 @@ async fn find_machine(
         match_bmc(site, bmc, &mut matches).await?;
     }
     let mut unclaimed_new = Vec::new();
-    if matches.is_empty() && journal.profile().auto_claim_single_new_machine {
-        unclaimed_new = new_machines(shared, site, journal).await?;
+    if matches.is_empty() && session.profile().auto_claim_single_new_machine {
+        unclaimed_new = new_machines(shared, site, session).await?;
     }
     if matches.len() == 1
         && let Some((_, Some(machine))) = matches.values().next()
     {
-        journal.observe(convert::machine(machine), asked_at);
+        session.observe(machine_view(machine), asked_at);
     }
     let mut candidates = Vec::with_capacity(matches.len());
     for (mut candidate, _) in matches.into_values() {
-        candidate.held_by = holder(shared, site, journal, &candidate.system_id).await?;
+        candidate.held_by = holder(shared, site, session, &candidate.system_id).await?;
         candidates.push(candidate);
     }
-    journal.run.memory.found = Some(Found { asked_at, candidates, unclaimed_new });
+    session.run.memory.found = Some(Found { asked_at, candidates, unclaimed_new });
     Ok(())
 }
 
@@ -201,9 +206,9 @@ async fn match_bmc(
     let unsure: Vec<String> =
         bmcs.machines_at(bmc).iter().filter(|id| !matches.contains_key(*id)).cloned().collect();
     let confirmed = if unsure.is_empty() {
-        Bmcs::default()
+        BmcIndex::default()
     } else {
-        Bmcs::of(
+        BmcIndex::new(
             &site.call(|client| async move { client.power_parameters_of(&unsure).await }).await?,
         )
     };
@@ -228,15 +233,15 @@ async fn match_bmc(
 async fn new_machines(
     shared: &Shared,
     site: &Site,
-    journal: &Journal,
+    session: &RunSession,
 ) -> Result<Vec<Candidate>, CallError> {
     let filter = MachineFilter::status("new");
     let mut free = Vec::new();
     for machine in site.call(|client| async move { client.machines(&filter).await }).await? {
-        let held = holder(shared, site, journal, &machine.system_id).await?;
+        let held = holder(shared, site, session, &machine.system_id).await?;
         if machine.owner.is_none()
             && held.is_none()
-            && !expected(shared, site, journal, &machine).await?
+            && !is_expected_elsewhere(shared, site, session, &machine).await?
         {
             free.push(Candidate {
                 system_id: machine.system_id,
@@ -251,10 +256,10 @@ async fn new_machines(
 
 /// Whether another node in care goes by the machine's name or has one of its addresses: then the
 /// machine is its, also if it is not bound yet. Its run may have made it a moment ago.
-async fn expected(
+async fn is_expected_elsewhere(
     shared: &Shared,
     site: &Site,
-    journal: &Journal,
+    session: &RunSession,
     machine: &Machine,
 ) -> Result<bool, CallError> {
     let macs = machine.interface_set.iter().map(|nic| nic.mac_address.as_str());
@@ -263,7 +268,7 @@ async fn expected(
         let nodes = shared.store.find_nodes(text).await;
         let nodes = nodes.map_err(|e| CallError::Site(e.to_string()))?;
         let others = nodes.iter().filter(|node| {
-            node.id != journal.node.id
+            node.id != session.node.id
                 && node.site_id == site.record.id
                 && !matches!(
                     node.state,
@@ -280,7 +285,7 @@ async fn expected(
 async fn holder(
     shared: &Shared,
     site: &Site,
-    journal: &Journal,
+    session: &RunSession,
     system_id: &str,
 ) -> Result<Option<String>, CallError> {
     let held = shared
@@ -288,17 +293,17 @@ async fn holder(
         .node_by_system_id(site.record.id, system_id)
         .await
         .map_err(|e| CallError::Site(e.to_string()))?;
-    Ok(held.filter(|node| node.id != journal.node.id).map(|node| node.hostname))
+    Ok(held.filter(|node| node.id != session.node.id).map(|node| node.hostname))
 }
 
 async fn mac_owners(
     site: &Site,
-    journal: &mut Journal,
+    session: &mut RunSession,
     mac_address: &str,
 ) -> Result<(), CallError> {
     let filter = MachineFilter::mac_address(mac_address);
     let machines = site.call(|client| async move { client.machines(&filter).await }).await?;
-    journal.run.memory.mac_owners = Some(MacOwners {
+    session.run.memory.mac_owners = Some(MacOwners {
         mac_address: mac_address.to_owned(),
         system_ids: machines.into_iter().map(|m| m.system_id).collect(),
     });
@@ -308,14 +313,14 @@ async fn mac_owners(
 async fn hardware_sync(
     shared: &Shared,
     site: &Site,
-    journal: &mut Journal,
+    session: &mut RunSession,
 ) -> Result<(), CallError> {
     let region = site.setting("hardware_sync_interval").await?;
-    let wanted = journal.profile().hardware_sync_interval.clone();
+    let wanted = session.profile().hardware_sync_interval.clone();
     let passed = region == wanted;
     let evidence = format!("MAAS says {region}; the profile says {wanted}");
     let at = shared.clock.now();
     let name = HARDWARE_SYNC_CHECK.to_owned();
-    journal.checks(vec![CheckResult { name, passed, evidence, at }]);
+    session.add_checks(vec![CheckResult { name, passed, evidence, at }]);
     Ok(())
 }

@@ -16,7 +16,7 @@ use maas_client::{
     ScriptFilter, ScriptResult,
 };
 
-use crate::journal::Journal;
+use crate::run_session::RunSession;
 use crate::site::{CallError, Site};
 
 /// Longest line of a failed script's output that is kept, in characters.
@@ -26,17 +26,23 @@ const COMMISSIONING: i64 = 0;
 const TESTING: i64 = 2;
 
 /// Names in MAAS of the scripts of the run's bundle.
-fn names(journal: &Journal) -> Vec<String> {
-    journal.commissioning.iter().flatten().map(|script| script.name.clone()).collect()
+fn bundle_script_names(session: &RunSession) -> Vec<String> {
+    session
+        .context
+        .commissioning()
+        .into_iter()
+        .flatten()
+        .map(|script| script.name.clone())
+        .collect()
 }
 
 /// Reads the region's scripts.
-pub(crate) async fn region(
+pub(crate) async fn read_region_scripts(
     site: &Site,
-    journal: &mut Journal,
+    session: &mut RunSession,
     asked_at: Timestamp,
 ) -> Result<(), CallError> {
-    let names = names(journal);
+    let names = bundle_script_names(session);
     let all = ScriptFilter::default();
     let all = site.call(|client| async move { client.scripts(&all).await }).await?;
     let here = |name: &&String| all.iter().any(|script| script.name == **name);
@@ -60,8 +66,8 @@ pub(crate) async fn region(
     automatic.sort();
     let default_tests =
         all.iter().any(|s| s.kind == TESTING && s.tags.iter().any(|tag| tag == DEFAULT_TESTS));
-    let asked_at = journal.not_before(asked_at);
-    journal.run.memory.region_scripts =
+    let asked_at = session.read_time(asked_at);
+    session.run.memory.region_scripts =
         Some(RegionScripts { asked_at, digests, automatic, default_tests });
     Ok(())
 }
@@ -76,18 +82,18 @@ fn is_automatic(script: &Script) -> bool {
 }
 
 /// Reads how the scripts of the machine's last commissioning and tests ended.
-pub(crate) async fn results(
+pub(crate) async fn read_script_results(
     site: &Site,
-    journal: &mut Journal,
+    session: &mut RunSession,
     asked_at: Timestamp,
 ) -> Result<(), CallError> {
-    let Some(system_id) = journal.node.system_id.clone() else {
+    let Some(system_id) = session.node.system_id.clone() else {
         return Ok(());
     };
-    let names = names(journal);
+    let names = bundle_script_names(session);
     let mut outcomes = Vec::new();
     for set in [CurrentSet::Commissioning, CurrentSet::Testing] {
-        let all = current(site, &system_id, set, ResultQuery::default()).await?;
+        let all = current_results(site, &system_id, set, ResultQuery::default()).await?;
         let ours = |result: &ScriptResult| names.contains(&result.name);
         let failed = |result: &ScriptResult| script_status::FAILURES.contains(&result.status);
         let broken: Vec<String> =
@@ -95,20 +101,20 @@ pub(crate) async fn results(
         let mut outputs = Vec::new();
         if !broken.is_empty() {
             let query = ResultQuery { filters: broken, include_output: true, kind: None };
-            outputs = current(site, &system_id, set, query).await?;
+            outputs = current_results(site, &system_id, set, query).await?;
         }
         for result in all.into_iter().filter(|r| ours(r) || failed(r)) {
             let output = outputs.iter().find(|o| o.id == result.id);
-            outcomes.push(outcome(result, output));
+            outcomes.push(script_outcome(result, output));
         }
     }
-    let asked_at = journal.not_before(asked_at);
-    journal.run.memory.script_results = Some(ScriptResults { asked_at, outcomes });
+    let asked_at = session.read_time(asked_at);
+    session.run.memory.script_results = Some(ScriptResults { asked_at, outcomes });
     Ok(())
 }
 
 /// A current set; nothing where the machine has none, which MAAS says as 400 or as 404.
-async fn current(
+async fn current_results(
     site: &Site,
     system_id: &str,
     set: CurrentSet,
@@ -126,7 +132,7 @@ async fn current(
     }
 }
 
-fn outcome(result: ScriptResult, output: Option<&ScriptResult>) -> ScriptOutcome {
+fn script_outcome(result: ScriptResult, output: Option<&ScriptResult>) -> ScriptOutcome {
     let text = output.and_then(|result| result.output.as_deref()).unwrap_or_default();
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     ScriptOutcome {
@@ -140,7 +146,7 @@ fn outcome(result: ScriptResult, output: Option<&ScriptResult>) -> ScriptOutcome
 }
 
 /// A script as it is sent to MAAS.
-pub(crate) fn to_send(script: &CommissioningScript, run: RunId) -> NewScript {
+pub(crate) fn maas_script(script: &CommissioningScript, run: RunId) -> NewScript {
     NewScript {
         name: script.script.name.clone(),
         kind: match script.script.kind {

@@ -15,8 +15,9 @@ use gpuaas_types::{SiteId, Timestamp};
 use maas_client::{ApiKey, BootResource, Client, Config, Error as MaasError};
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::bmcs::Bmcs;
-use crate::breaker::Breaker;
+use crate::answer_cache::{ANSWER_SECONDS, CachedAnswer, KeyedAnswers};
+use crate::bmc_index::BmcIndex;
+use crate::circuit_breaker::CircuitBreaker;
 use crate::clock::Clock;
 
 /// Reads of one region at once.
@@ -26,8 +27,6 @@ const PARALLEL_READS: usize = 12;
 const PARALLEL_CHANGES: usize = 24;
 /// Seconds after which a site's row is looked at again, in case another replica changed it.
 const ROW_SECONDS: f64 = 10.0;
-/// Seconds for which shared answers are good.
-pub(crate) const SHARED_SECONDS: f64 = 60.0;
 
 /// Makes a client for a site. The default speaks HTTP; tests plug the simulator in directly.
 pub trait Connect: Send + Sync {
@@ -68,22 +67,33 @@ impl CallError {
     }
 }
 
-type Shared<T> = Mutex<Option<(Timestamp, Arc<T>)>>;
+/// What is in flight in one region at most, for as long as this process runs: a site that is
+/// connected again has the limits that it had.
+#[derive(Debug)]
+struct CallLimits {
+    reads: Semaphore,
+    changes: Semaphore,
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        Self { reads: Semaphore::new(PARALLEL_READS), changes: Semaphore::new(PARALLEL_CHANGES) }
+    }
+}
 
 /// A connected site.
 pub struct Site {
     /// Its row, as of the connection.
     pub record: SiteResource,
     client: Client,
-    reads: Semaphore,
-    changes: Semaphore,
-    breaker: Breaker,
+    limits: Arc<CallLimits>,
+    breaker: CircuitBreaker,
     clock: Arc<dyn Clock>,
-    images: Shared<Vec<BootResource>>,
-    bmcs: Shared<Bmcs>,
-    config: Mutex<HashMap<String, (Timestamp, String)>>,
+    images: CachedAnswer<Vec<BootResource>>,
+    bmcs: CachedAnswer<BmcIndex>,
+    settings: KeyedAnswers<String>,
     /// Results of checks that are the same for all runs of the site, by name.
-    pub(crate) checks: Mutex<HashMap<String, (Timestamp, Verdict)>>,
+    pub(crate) checks: KeyedAnswers<Verdict>,
 }
 
 /// Evidence of a check that passed, or of one that did not.
@@ -98,7 +108,7 @@ impl Site {
     where
         F: Future<Output = Result<T, MaasError>>,
     {
-        self.within(&self.reads, call).await
+        self.within(&self.limits.reads, call).await
     }
 
     /// Makes one change within the site's bounds.
@@ -109,7 +119,7 @@ impl Site {
     where
         F: Future<Output = Result<T, MaasError>>,
     {
-        self.within(&self.changes, call).await
+        self.within(&self.limits.changes, call).await
     }
 
     async fn within<T, F>(
@@ -120,15 +130,15 @@ impl Site {
     where
         F: Future<Output = Result<T, MaasError>>,
     {
-        self.breaker.permit(self.clock.now()).map_err(CallError::Open)?;
+        self.breaker.allow_call(self.clock.now()).map_err(CallError::Open)?;
         let _permit = permits
             .acquire()
             .await
             .map_err(|_| CallError::Site("the engine is stopping".to_owned()))?;
         let result = call(self.client.clone()).await.map_err(CallError::Maas);
         match &result {
-            Err(error) if error.is_silence() => self.breaker.failed(self.clock.now()),
-            _ => self.breaker.answered(),
+            Err(error) if error.is_silence() => self.breaker.record_silence(self.clock.now()),
+            _ => self.breaker.record_answer(),
         }
         result
     }
@@ -139,23 +149,25 @@ impl Site {
     /// See [`CallError`].
     pub async fn images(&self) -> Result<Arc<Vec<BootResource>>, CallError> {
         let call = |client: Client| async move { client.boot_resources().await };
-        self.shared(&self.images, |_| SHARED_SECONDS, || self.call(call)).await
+        let fresh = |at, _: &Vec<_>| self.is_younger(at, ANSWER_SECONDS);
+        self.images.get_or_ask(&*self.clock, fresh, || self.call(call)).await
     }
 
     /// The BMCs of every machine; how old at most depends on how many there are
-    /// ([`Bmcs::good_seconds`]).
+    /// ([`BmcIndex::max_age_seconds`]).
     ///
     /// # Errors
     /// See [`CallError`].
-    pub(crate) async fn bmcs(&self) -> Result<Arc<Bmcs>, CallError> {
+    pub(crate) async fn bmcs(&self) -> Result<Arc<BmcIndex>, CallError> {
         let call = |client: Client| async move { client.power_parameters_all().await };
-        let ask = || async { self.call(call).await.map(|all| Bmcs::of(&all)) };
-        self.shared(&self.bmcs, Bmcs::good_seconds, ask).await
+        let ask = || async { self.call(call).await.map(|all| BmcIndex::new(&all)) };
+        let fresh = |at, index: &BmcIndex| self.is_younger(at, index.max_age_seconds());
+        self.bmcs.get_or_ask(&*self.clock, fresh, ask).await
     }
 
     /// Forgets the BMCs, because MAAS refused one that they do not name.
     pub(crate) async fn forget_bmcs(&self) {
-        *self.bmcs.lock().await = None;
+        self.bmcs.forget().await;
     }
 
     /// A setting of the region as text, at most a minute old.
@@ -163,38 +175,20 @@ impl Site {
     /// # Errors
     /// See [`CallError`].
     pub async fn setting(&self, name: &str) -> Result<String, CallError> {
-        let mut settings = self.config.lock().await;
-        let now = self.clock.now();
-        if let Some((at, value)) = settings.get(name)
-            && now.seconds_since(*at) < SHARED_SECONDS
-        {
-            return Ok(value.clone());
-        }
-        let value = self.call(|client| async move { client.get_config(name).await }).await?;
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        settings.insert(name.to_owned(), (now, text.clone()));
-        Ok(text)
+        let answer = self.settings.of_key(name).await;
+        let fresh = |at, _: &String| self.clock.now().seconds_since(at) < ANSWER_SECONDS;
+        let ask = || async {
+            let value = self.call(|client| async move { client.get_config(name).await }).await?;
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            Ok::<_, CallError>(text)
+        };
+        let value = answer.get_or_ask(&*self.clock, fresh, ask).await?;
+        Ok(String::clone(&value))
     }
 
-    async fn shared<T, F>(
-        &self,
-        slot: &Shared<T>,
-        good_seconds: impl Fn(&T) -> f64,
-        ask: impl FnOnce() -> F,
-    ) -> Result<Arc<T>, CallError>
-    where
-        F: Future<Output = Result<T, CallError>>,
-    {
-        let mut slot = slot.lock().await;
-        let now = self.clock.now();
-        if let Some((at, value)) = slot.as_ref()
-            && now.seconds_since(*at) < good_seconds(value) * self.clock.factor()
-        {
-            return Ok(Arc::clone(value));
-        }
-        let value = Arc::new(ask().await?);
-        *slot = Some((now, Arc::clone(&value)));
-        Ok(value)
+    /// Whether fewer than `seconds` of wall time have passed since `at`.
+    fn is_younger(&self, at: Timestamp, seconds: f64) -> bool {
+        self.clock.now().seconds_since(at) < seconds * self.clock.factor()
     }
 }
 
@@ -203,17 +197,32 @@ pub struct Sites {
     store: Store,
     clock: Arc<dyn Clock>,
     connect: Arc<dyn Connect>,
-    connected: Mutex<HashMap<SiteId, Connected>>,
+    slots: Mutex<HashMap<SiteId, Arc<SiteSlot>>>,
 }
 
-/// A connection and when its row was last compared.
-type Connected = (Timestamp, Arc<Site>);
+/// What this process has of one site. The connection is locked while somebody makes it, so that
+/// many runs that begin at once get one client with one set of limits.
+#[derive(Default)]
+struct SiteSlot {
+    limits: Arc<CallLimits>,
+    connected: Mutex<Option<Connected>>,
+}
+
+/// A connection, and when its row was last compared.
+struct Connected {
+    compared_at: Timestamp,
+    site: Arc<Site>,
+}
 
 impl Sites {
     /// None connected yet.
     #[must_use]
     pub fn new(store: Store, clock: Arc<dyn Clock>, connect: Arc<dyn Connect>) -> Self {
-        Self { store, clock, connect, connected: Mutex::new(HashMap::new()) }
+        Self { store, clock, connect, slots: Mutex::default() }
+    }
+
+    async fn slot(&self, id: SiteId) -> Arc<SiteSlot> {
+        Arc::clone(self.slots.lock().await.entry(id).or_default())
     }
 
     /// The site, connected; connected again when its row has changed since.
@@ -221,20 +230,21 @@ impl Sites {
     /// # Errors
     /// [`CallError::Site`] when the row, its secret or its address cannot be used.
     pub async fn get(&self, id: SiteId) -> Result<Arc<Site>, CallError> {
+        let slot = self.slot(id).await;
+        let mut connected = slot.connected.lock().await;
         let now = self.clock.now();
-        let known = self.connected.lock().await.get(&id).cloned();
-        if let Some((checked_at, site)) = &known
-            && now.seconds_since(*checked_at) < ROW_SECONDS * self.clock.factor()
+        if let Some(known) = connected.as_ref()
+            && now.seconds_since(known.compared_at) < ROW_SECONDS * self.clock.factor()
         {
-            return Ok(Arc::clone(site));
+            return Ok(Arc::clone(&known.site));
         }
         let unusable = |error: &dyn std::fmt::Display| CallError::Site(error.to_string());
         let record = self.store.site(id).await.map_err(|e| unusable(&e))?;
-        if let Some((_, site)) = known
-            && site.record.revision == record.revision
+        if let Some(known) = connected.as_mut()
+            && known.site.record.revision == record.revision
         {
-            self.connected.lock().await.insert(id, (now, Arc::clone(&site)));
-            return Ok(site);
+            known.compared_at = now;
+            return Ok(Arc::clone(&known.site));
         }
         let secret = self.store.site_api_key(id).await.map_err(|e| unusable(&e))?;
         let key: ApiKey = secret.expose().parse().map_err(|e| unusable(&e))?;
@@ -242,22 +252,21 @@ impl Sites {
         let site = Arc::new(Site {
             record,
             client,
-            reads: Semaphore::new(PARALLEL_READS),
-            changes: Semaphore::new(PARALLEL_CHANGES),
-            breaker: Breaker::default(),
+            limits: Arc::clone(&slot.limits),
+            breaker: CircuitBreaker::default(),
             clock: Arc::clone(&self.clock),
-            images: Mutex::new(None),
-            bmcs: Mutex::new(None),
-            config: Mutex::new(HashMap::new()),
-            checks: Mutex::new(HashMap::new()),
+            images: CachedAnswer::default(),
+            bmcs: CachedAnswer::default(),
+            settings: KeyedAnswers::default(),
+            checks: KeyedAnswers::default(),
         });
-        self.connected.lock().await.insert(id, (now, Arc::clone(&site)));
+        *connected = Some(Connected { compared_at: now, site: Arc::clone(&site) });
         Ok(site)
     }
 
     /// Forgets a connection, so that the next use reads the row again.
     pub async fn forget(&self, id: SiteId) {
-        self.connected.lock().await.remove(&id);
+        *self.slot(id).await.connected.lock().await = None;
     }
 }
 

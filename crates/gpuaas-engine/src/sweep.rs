@@ -17,8 +17,8 @@ use gpuaas_types::machine::{MachineView, Observation, maas_status};
 use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timestamp};
 use maas_client::MachineFilter;
 
-use crate::convert;
-use crate::engine::Shared;
+use crate::maas_view;
+use crate::shared::Shared;
 use crate::site::{CallError, Site};
 
 /// Machines in one read: from 10 on they cost the same each (docs/maas.md#costs).
@@ -29,7 +29,7 @@ const LOOKS: f64 = 2.0;
 const LOOK_PART: f64 = 0.1;
 
 /// Sweeps every site when it is due, until the engine stops.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let interval = shared.config.sweep_seconds;
     if interval <= 0.0 {
         return;
@@ -39,7 +39,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         match shared.store.sites().await {
             Ok(sites) => {
                 for site in sites {
-                    sweep(&shared, site.id).await;
+                    sweep_site(&shared, site.id).await;
                 }
             }
             Err(error) => tracing::warn!(%error, "cannot list the sites"),
@@ -53,7 +53,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 }
 
 /// Sweeps a site, if it is due.
-pub(crate) async fn sweep(shared: &Shared, site_id: SiteId) {
+pub(crate) async fn sweep_site(shared: &Shared, site_id: SiteId) {
     if let Err(error) = sweep_if_due(shared, site_id, shared.config.sweep_seconds).await {
         tracing::warn!(%site_id, %error, "the sweep was not recorded");
     }
@@ -117,7 +117,7 @@ async fn read(
 ) -> Result<HashMap<String, MachineView>, CallError> {
     let filter = MachineFilter::ids(batch.iter().filter_map(|s| s.node.system_id.clone()));
     let machines = site.call(|client| async move { client.machines(&filter).await }).await?;
-    Ok(machines.iter().map(|m| (m.system_id.clone(), convert::machine(m))).collect())
+    Ok(machines.iter().map(|m| (m.system_id.clone(), maas_view::machine_view(m))).collect())
 }
 
 fn of<'a>(

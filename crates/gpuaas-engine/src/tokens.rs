@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 ///
 /// # Errors
 /// When the operating system gives no random bytes.
-pub fn mint(prefix: &str) -> Result<String, getrandom::Error> {
+pub fn generate_token(prefix: &str) -> Result<String, getrandom::Error> {
     let mut bytes = [0u8; 32];
     getrandom::fill(&mut bytes)?;
     let mut secret = format!("{prefix}_");
@@ -19,11 +19,11 @@ pub fn mint(prefix: &str) -> Result<String, getrandom::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::mint;
+    use super::generate_token;
 
     #[test]
     fn secrets_are_long_and_differ() {
-        let (a, b) = (mint("gpb").unwrap(), mint("gpb").unwrap());
+        let (a, b) = (generate_token("gpb").unwrap(), generate_token("gpb").unwrap());
         assert_ne!(a, b);
         assert!(a.len() == 68 && a.starts_with("gpb_"));
     }

@@ -26,7 +26,8 @@ use gpuaas_types::{NodeId, SiteId, Timestamp};
 use maas_client::{Event, EventLevel, EventQuery};
 use tokio::task::JoinHandle;
 
-use crate::engine::Shared;
+use crate::feed;
+use crate::shared::Shared;
 use crate::site::{CallError, Site};
 
 /// How many ids a look reaches back before the newest one seen.
@@ -44,7 +45,7 @@ const IDLE_LOOKS: u32 = 30;
 const LONGEST_PAUSE_SECONDS: f64 = 30.0;
 
 /// Keeps a watcher running for every site with open work, until the engine stops.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut watchers: HashMap<SiteId, JoinHandle<()>> = HashMap::new();
     let mut stop = shared.stopping();
     let mut due = shared.store.due_signal();
@@ -56,7 +57,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
                     if watchers.contains_key(&site.id) || !has_work(&shared, site.id).await {
                         continue;
                     }
-                    let watcher = tokio::spawn(watch(Arc::clone(&shared), site.id));
+                    let watcher = tokio::spawn(watch_site(Arc::clone(&shared), site.id));
                     watchers.insert(site.id, watcher);
                 }
             }
@@ -87,7 +88,7 @@ async fn has_work(shared: &Shared, site_id: SiteId) -> bool {
 }
 
 /// Watches one site until nothing is open there, another replica watches it, or the engine stops.
-pub(crate) async fn watch(shared: Arc<Shared>, site_id: SiteId) {
+pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
     let now = shared.clock.now();
     let holder = shared.ids.uuid(now).to_string();
     let term = WATCH_SECONDS * shared.clock.factor().max(1.0);
@@ -320,8 +321,8 @@ fn translate(
             continue;
         };
         let status = event.status_change().and_then(|c| maas_status::from_label(&c.to));
-        let rebooted_at = (event.kind == REBOOTING).then_some(now);
-        let alarm = alarm(event);
+        let rebooted_at = (event.kind == feed::REBOOTING).then_some(now);
+        let alarm = feed::alarm(event);
         if status.is_some() || rebooted_at.is_some() {
             batch.wakes.extend(watched.run_id);
         }
@@ -342,19 +343,6 @@ fn translate(
     batch.wakes.sort_unstable();
     batch.wakes.dedup();
     batch
-}
-
-/// Type of the event that curtin's reboot makes.
-pub(crate) const REBOOTING: &str = "Rebooting";
-
-/// Type of the event that MAAS ends a failure with: its text is the machine's
-/// `error_description`, and the cause stands in the alarm before it.
-const MARKING: &str = "Marking node failed";
-
-/// What a warning or an error says of the cause.
-pub(crate) fn alarm(event: &Event) -> Option<String> {
-    let loud = matches!(event.level.as_str(), "WARNING" | "ERROR" | "CRITICAL");
-    (loud && event.kind != MARKING).then(|| format!("{}: {}", event.kind, event.description))
 }
 
 fn timeline(event: &Event, watched: &Watched, now: Timestamp) -> (NodeId, TimelineEvent) {

@@ -16,7 +16,7 @@ use axum::Router;
 use gpuaas_api::{ApiSettings, ApiState, NodeAccess};
 use gpuaas_artifact::{ArtifactStore, BundleCatalog, CatalogError};
 use gpuaas_bundle::SigningKey;
-use gpuaas_engine::bundles::{self, StockError};
+use gpuaas_engine::bundles::{self, SeedError};
 use gpuaas_engine::{
     Clock as _, Connect, Engine, EngineConfig, EngineParts, HttpConnect, RealClock,
 };
@@ -267,9 +267,9 @@ async fn bundles(
     let catalog = BundleCatalog::new(artifacts.clone(), &key);
     // Hosts verify by their own clocks, which a clock of a simulation may run ahead of.
     let now = clock.0.now().min(RealClock.now());
-    bundles::stock(store, &catalog, &key, now).await.map_err(|error| match error {
-        StockError::Store(error) => of_store(error),
-        StockError::Catalog(error) => failed(&error),
+    bundles::seed_built_in(store, &catalog, &key, now).await.map_err(|error| match error {
+        SeedError::Store(error) => of_store(error),
+        SeedError::Catalog(error) => failed(&error),
     })?;
     Ok((catalog, key))
 }

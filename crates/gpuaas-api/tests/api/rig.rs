@@ -167,7 +167,7 @@ impl Rig {
         assert!(!ensure(propose_admin_token().unwrap()).await, "there is one already");
         let key = SigningKey::generate().unwrap();
         let catalog = BundleCatalog::new((*artifacts).clone(), &key);
-        bundles::stock(&store, &catalog, &key, clock.now()).await.unwrap();
+        bundles::seed_built_in(&store, &catalog, &key, clock.now()).await.unwrap();
         let routers = routers(ApiState {
             store: store.clone(),
             clock: clock.clone(),

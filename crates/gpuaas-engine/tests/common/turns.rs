@@ -80,7 +80,7 @@ impl Turns<'_> {
             self.watcher.take().inspect(JoinHandle::abort);
         } else if self.watcher.as_ref().is_none_or(JoinHandle::is_finished) {
             let (engine, site_id) = (Arc::clone(&self.engine), self.harness.site_id);
-            self.watcher = Some(tokio::spawn(async move { engine.watch(site_id).await }));
+            self.watcher = Some(tokio::spawn(async move { engine.watch_site(site_id).await }));
         }
     }
 
@@ -97,10 +97,10 @@ impl Turns<'_> {
 
     /// Works on what is due, one after the other. Answers whether anything was.
     async fn work(&self) -> bool {
-        let claimed = self.engine.claim(AT_ONCE).await.unwrap();
+        let claimed = self.engine.claim_runs(AT_ONCE).await.unwrap();
         let any = !claimed.is_empty();
         for work in claimed {
-            self.engine.work(work).await;
+            self.engine.process_run(work).await;
         }
         any
     }

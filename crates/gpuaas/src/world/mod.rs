@@ -2,7 +2,7 @@
 //!
 //! Time stands still while anything can run and then jumps to the next moment at which something
 //! happens, so an hour of hardware costs the milliseconds of work that lie in it. The engine is the
-//! real one, driven turn by turn ([`Engine::claim`], [`Engine::work`], [`Engine::watch`]); MAAS is
+//! real one, driven turn by turn ([`Engine::claim_runs`], [`Engine::process_run`], [`Engine::watch_site`]); MAAS is
 //! the simulator's region behind the client's own transport; nodes say what they say straight into
 //! the store's functions that the API's handlers call, because fifty thousand of them over HTTP
 //! would measure HTTP. Nobody runs at the same time as anybody else ([`crew`]), so a seed gives one
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog, parse_user_data};
 use gpuaas_bundle::SigningKey;
-use gpuaas_engine::{Clock, Fetch, VirtualClock};
+use gpuaas_engine::{Clock, Fetch, ResourceHead, VirtualClock};
 use gpuaas_store::{MasterKey, Secret, Store};
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::ids::uuid_v7;
@@ -215,6 +215,11 @@ impl Fetch for OwnUrls {
         let Some((_, digest)) = url.rsplit_once("/sha256/") else { return Ok(Vec::new()) };
         let digest = digest.parse().map_err(|_| format!("{url} names no digest"))?;
         std::fs::read(self.0.path(&digest)).map_err(|error| format!("{url}: {error}"))
+    }
+
+    async fn head(&self, url: &str) -> Result<ResourceHead, String> {
+        let bytes = self.get(url).await?;
+        Ok(ResourceHead { size_bytes: u64::try_from(bytes.len()).ok(), etag: None })
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use gpuaas_engine::{AheadClock, Clock, Engine, EngineConfig, EngineParts, Moments};
+use gpuaas_engine::{AheadClock, Clock, Engine, EngineConfig, EngineParts, Failpoints};
 use gpuaas_store::StoreError;
 use gpuaas_types::{IdSource, RunId, Timestamp};
 
@@ -102,7 +102,7 @@ impl World {
             http: Arc::new(OwnUrls(Arc::clone(&self.parts.artifacts))),
             config,
         };
-        let engine = Engine::assemble_for(parts, trap.map(|trap| trap as Arc<dyn Moments>));
+        let engine = Engine::assemble_with(parts, trap.map(|trap| trap as Arc<dyn Failpoints>));
         self.replicas.push(Replica {
             id,
             clock: ahead,
@@ -177,7 +177,7 @@ impl World {
             let (watching, clock) = (Arc::clone(&replica.watching), self.clock.clone());
             self.crew.add(Group::Plane(replica.id), async move {
                 let began = clock.now();
-                engine.watch(site_id).await;
+                engine.watch_site(site_id).await;
                 // Another control plane may watch already; it is not asked all the time.
                 if clock.now() == began {
                     clock.sleep_until(began.plus_seconds(KEEPER_SECONDS)).await;
@@ -195,7 +195,7 @@ impl World {
                 continue;
             }
             let (id, engine) = (replica.id, Arc::clone(&replica.engine));
-            let claimed = engine.claim(replica.free()).await?;
+            let claimed = engine.claim_runs(replica.free()).await?;
             self.next_due = engine.next_due().await?;
             if claimed.is_empty() {
                 // Nothing is due, or only after the rounding between two clocks.
@@ -207,7 +207,7 @@ impl World {
                 let (touched, run_id) = (Arc::clone(&self.touched), work.run_id());
                 working.fetch_add(1, Ordering::SeqCst);
                 self.crew.add(Group::Plane(id), async move {
-                    engine.work(work).await;
+                    engine.process_run(work).await;
                     working.fetch_sub(1, Ordering::SeqCst);
                     touched.add(run_id);
                 });
@@ -225,7 +225,7 @@ impl World {
         let (site_id, engine) = (self.site_id, Arc::clone(&replica.engine));
         let sweeping = Arc::clone(&replica.sweeping);
         self.crew.add(Group::Plane(replica.id), async move {
-            engine.sweep(site_id).await;
+            engine.sweep_site(site_id).await;
             sweeping.store(false, Ordering::SeqCst);
         });
         Some(replica.id)

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use gpuaas_core::effect::Outcome;
 use gpuaas_core::record::RunRecord;
-use gpuaas_engine::{Moment, Moments};
+use gpuaas_engine::{Failpoint, Failpoints};
 use gpuaas_types::{AttemptId, RunId, RunStatus, Step};
 use tokio::sync::Notify;
 
@@ -21,7 +21,7 @@ use super::Fuse;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passed {
     /// The moment.
-    pub moment: Moment,
+    pub moment: Failpoint,
     /// Step of the run.
     pub step: Step,
     /// Its status.
@@ -107,8 +107,8 @@ impl Trap {
 }
 
 #[async_trait]
-impl Moments for Trap {
-    async fn pass(&self, run: &RunRecord, moment: Moment) {
+impl Failpoints for Trap {
+    async fn reach(&self, run: &RunRecord, moment: Failpoint) {
         let opened = self.opened.notified();
         let springs = {
             let mut watched = self.lock();
@@ -125,7 +125,7 @@ impl Moments for Trap {
     }
 }
 
-fn seen(run: &RunRecord, moment: Moment) -> Passed {
+fn seen(run: &RunRecord, moment: Failpoint) -> Passed {
     let intent = run.memory.intent.as_ref().map(|intent| Intended {
         id: intent.id,
         effect: intent.effect.name(),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas::world::Passed;
-use gpuaas_engine::Moment;
+use gpuaas_engine::Failpoint;
 use gpuaas_store::StoreError;
 use gpuaas_types::{NodeState, RunStatus, Step, Timestamp};
 use maas_sim::LogEntry;
@@ -99,8 +99,8 @@ impl End {
         let of_effect = |endpoint: &str| endpoint.rsplit('.').next() == Some(effect);
         for (key, count) in &expected.calls {
             let hidden = match at.moment {
-                Moment::Call => count - 1,
-                Moment::Called => count + 1,
+                Failpoint::Call => count - 1,
+                Failpoint::Called => count + 1,
                 _ => continue,
             };
             let (endpoint, taken) = key;

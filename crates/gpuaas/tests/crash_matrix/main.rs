@@ -1,7 +1,7 @@
 //! The crash matrix, generated from the tables of steps and of run kinds.
 //!
 //! Every kind of run is lived once undisturbed on each of its stages ([`stage::STAGES`]), while
-//! the engine tells each moment at which a process could be lost ([`gpuaas_engine::Moment`]). Then
+//! the engine tells each moment at which a process could be lost ([`gpuaas_engine::Failpoint`]). Then
 //! it is lived again for every such moment and every way of being disturbed there ([`Way`]), each
 //! time in a new world of the same seed, and must end as the undisturbed one did: same state, same
 //! machine, same calls, a whole timeline that tells MAAS' feed line by line.
@@ -21,7 +21,7 @@ use end::{End, faults};
 use gpuaas::failure::Failure;
 use gpuaas::world::Passed;
 use gpuaas_core::steps::{KINDS, effects};
-use gpuaas_engine::Moment;
+use gpuaas_engine::Failpoint;
 use gpuaas_types::{RunKind, Step};
 use stage::{Came, STAGES, Scene, Stage};
 
@@ -39,11 +39,11 @@ enum Way {
 /// Ways of being disturbed at a moment. What a worker that stands still can do afterwards is told
 /// by where it stands: with a claim, an intent or an answer that nobody knows of, it goes on to a
 /// write; after its record it goes on to a decision, which only an end can have made stale.
-fn ways(moment: Moment) -> &'static [Way] {
+fn ways(moment: Failpoint) -> &'static [Way] {
     match moment {
-        Moment::Call | Moment::Called => &[Way::Killed, Way::Overtaken, Way::Late],
-        Moment::Commit => &[Way::Killed, Way::Overtaken],
-        Moment::Claimed | Moment::Committed => &[Way::Killed, Way::Late],
+        Failpoint::Call | Failpoint::Called => &[Way::Killed, Way::Overtaken, Way::Late],
+        Failpoint::Commit => &[Way::Killed, Way::Overtaken],
+        Failpoint::Claimed | Failpoint::Committed => &[Way::Killed, Way::Late],
     }
 }
 
@@ -171,19 +171,19 @@ fn fresh(told: &Undisturbed, kind: RunKind, seen: &mut BTreeSet<String>) -> Vec<
     let mut moments = Vec::new();
     for (index, passed) in told.passed.iter().enumerate() {
         let effect = passed.intent.as_ref().map(|intent| (intent.effect, intent.ended));
-        if passed.moment == Moment::Called {
+        if passed.moment == Failpoint::Called {
             recorded = passed.intent.as_ref().map(|intent| intent.effect);
         }
         let Passed { moment, step, status, wait, .. } = passed;
         let key = format!("{kind} {moment:?} {step} {status} {wait:?} {effect:?} {recorded:?}");
         let at = |index: Option<usize>| index.and_then(|i| told.passed.get(i)).map(|p| p.moment);
         let same = match moment {
-            Moment::Committed => at(index.checked_add(1)) == Some(Moment::Call),
-            Moment::Commit => at(index.checked_sub(1)) == Some(Moment::Called),
+            Failpoint::Committed => at(index.checked_add(1)) == Some(Failpoint::Call),
+            Failpoint::Commit => at(index.checked_sub(1)) == Some(Failpoint::Called),
             _ => false,
         };
         // The record of one effect and the intent of the next share a commit.
-        if *moment == Moment::Call || *moment == Moment::Committed && !same {
+        if *moment == Failpoint::Call || *moment == Failpoint::Committed && !same {
             recorded = None;
         }
         if !same && seen.insert(key) {
@@ -214,19 +214,19 @@ fn boundaries(told: &Undisturbed, chosen: &[usize]) -> BTreeMap<&'static str, us
     let mut recording = false;
     for (index, passed) in told.passed.iter().enumerate() {
         let name = match passed.moment {
-            Moment::Call => Some("before a call"),
-            Moment::Called => Some("after a call"),
-            Moment::Committed if recording => Some("after its record"),
+            Failpoint::Call => Some("before a call"),
+            Failpoint::Called => Some("after a call"),
+            Failpoint::Committed if recording => Some("after its record"),
             _ => None,
         };
         match passed.moment {
-            Moment::Called => recording = true,
-            Moment::Committed => recording = false,
+            Failpoint::Called => recording = true,
+            Failpoint::Committed => recording = false,
             _ => {}
         }
         // The record of one effect and the intent of the next share a commit.
         let next = told.passed.get(index + 1).map(|next| next.moment);
-        let shares = passed.moment == Moment::Committed && next == Some(Moment::Call);
+        let shares = passed.moment == Failpoint::Committed && next == Some(Failpoint::Call);
         let chosen = chosen.contains(&index) || shares && chosen.contains(&(index + 1));
         if let Some(name) = name.filter(|_| chosen) {
             *count.entry(name).or_default() += 1;

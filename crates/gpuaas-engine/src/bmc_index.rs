@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use maas_client::PowerParameters;
 
-use crate::site::SHARED_SECONDS;
+use crate::answer_cache::ANSWER_SECONDS;
 
 /// Seconds of a region's time that each machine of the list takes (docs/maas.md#costs).
 const COST_SECONDS: f64 = 0.001;
@@ -20,14 +20,14 @@ const SHARE: f64 = 0.05;
 
 /// See the module text.
 #[derive(Debug, Default)]
-pub(crate) struct Bmcs {
+pub(crate) struct BmcIndex {
     machines: usize,
     by_address: HashMap<String, Vec<String>>,
 }
 
-impl Bmcs {
+impl BmcIndex {
     /// From MAAS' answer: parameters by `system_id`.
-    pub(crate) fn of(all: &BTreeMap<String, PowerParameters>) -> Self {
+    pub(crate) fn new(all: &BTreeMap<String, PowerParameters>) -> Self {
         let mut by_address: HashMap<String, Vec<String>> = HashMap::new();
         for (system_id, parameters) in all {
             if let Some(address) = &parameters.power_address {
@@ -43,10 +43,10 @@ impl Bmcs {
     }
 
     /// Seconds for which the list is good: a minute, and longer from 3,000 machines on.
-    pub(crate) fn good_seconds(&self) -> f64 {
+    pub(crate) fn max_age_seconds(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
         let machines = self.machines as f64;
-        SHARED_SECONDS.max(machines * COST_SECONDS / SHARE)
+        ANSWER_SECONDS.max(machines * COST_SECONDS / SHARE)
     }
 }
 
@@ -60,12 +60,12 @@ fn bare(address: &str) -> String {
 mod tests {
     use super::*;
 
-    fn list(addresses: &[&str]) -> Bmcs {
+    fn list(addresses: &[&str]) -> BmcIndex {
         let parameters = |(n, address): (usize, &&str)| {
             let power_address = Some((*address).to_owned());
             (format!("m{n:05}"), PowerParameters { power_address, ..PowerParameters::default() })
         };
-        Bmcs::of(&addresses.iter().enumerate().map(parameters).collect())
+        BmcIndex::new(&addresses.iter().enumerate().map(parameters).collect())
     }
 
     #[test]
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_large_list_is_kept_longer() {
-        assert_eq!(list(&["a"; 500]).good_seconds(), 60.0);
-        assert_eq!(list(&["a"; 5000]).good_seconds(), 100.0);
+        assert_eq!(list(&["a"; 500]).max_age_seconds(), 60.0);
+        assert_eq!(list(&["a"; 5000]).max_age_seconds(), 100.0);
     }
 }

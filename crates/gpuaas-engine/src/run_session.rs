@@ -1,5 +1,4 @@
-//! A claimed run in the hands of a worker: the snapshot it decides on, and the writes that wait
-//! for the next commit.
+//! A claimed run in the hands of a worker: the unit of work between two commits.
 //!
 //! Every commit is one transaction that names the worker's fencing token. The outcome of one
 //! effect and the intent of the next share a commit, so a run costs about one write per effect.
@@ -7,53 +6,37 @@
 use std::sync::Arc;
 
 use gpuaas_core::effect::{Effect, Intent, Outcome};
-use gpuaas_core::pace::Pace;
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_core::snapshot::{BatchQueue, Note, Snapshot};
 use gpuaas_core::steps;
 use gpuaas_store::{
-    Claimed, NewTask, NewToken, NodeChange, ProfileRevision, RunWrite, Store, StoreError,
-    Transition,
+    Claimed, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
 };
-use gpuaas_types::agent::HostCheck;
-use gpuaas_types::api::{CheckResult, Source, TimelineEvent};
+use gpuaas_types::api::{CheckResult, Park, Source, TimelineEvent, Wait};
 use gpuaas_types::machine::{MachineView, Observation};
-use gpuaas_types::scripts::MaasScript;
-use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
-use gpuaas_types::{AttemptId, IdSource, NodeState, Step, Timestamp};
+use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::{AttemptId, IdSource, NodeState, RunStatus, Step, Timestamp};
 
-use crate::moments::{Moment, Moments};
+use crate::failpoint::{Failpoint, Failpoints};
+use crate::run_context::RunContext;
 
-/// See the module text.
-pub(crate) struct Journal {
+/// The snapshot that a run is decided on, and the writes that wait for the next commit.
+pub(crate) struct RunSession {
     /// The run, as it will be written.
     pub(crate) run: RunRecord,
     /// Its node, as it will be.
     pub(crate) node: NodeRecord,
     /// The latest observation.
     pub(crate) observation: Option<Observation>,
+    /// What was prepared for this run's decisions when it was claimed.
+    pub(crate) context: RunContext,
+    /// Runs that go before this one into the deploying part; none: not counted.
+    pub(crate) batch: Option<BatchQueue>,
     reports: Vec<Report>,
-    site: SiteSpec,
-    profile: Arc<ProfileRevision>,
-    roce: Vec<RoceAssignmentSpec>,
+    failpoints: Option<Arc<dyn Failpoints>>,
     timeline: Vec<TimelineEvent>,
     transitions: Vec<Transition>,
     attempts: Vec<Intent>,
-    watched: bool,
-    moments: Option<Arc<dyn Moments>>,
-    /// What earlier runs teach of this one's pace.
-    pub(crate) pace: Arc<Pace>,
-    /// The MAAS user that the site's key belongs to; empty: not known.
-    pub(crate) maas_user: String,
-    /// What the profile's validation bundle asks of the host, and its site bundle of an active
-    /// one; or why that is not known.
-    pub(crate) host_checks: Result<Vec<HostCheck>, String>,
-    /// Scripts of the profile's commissioning bundle; none: it does not resolve.
-    pub(crate) commissioning: Option<Vec<MaasScript>>,
-    /// Who goes before this run into the deploying part.
-    pub(crate) batch: Option<BatchQueue>,
-    /// The run left the deploying part while this worker had it.
-    pub(crate) gave_place_back: bool,
     node_change: NodeChange,
     read: Option<Observation>,
     tokens: Vec<NewToken>,
@@ -61,36 +44,25 @@ pub(crate) struct Journal {
     tokens_expire_at: Option<Timestamp>,
 }
 
-impl Journal {
-    /// Takes up a claimed run.
+impl RunSession {
+    /// A session for a claimed run with nothing to write yet.
     #[must_use]
     pub(crate) fn new(
         claimed: Claimed,
-        site: SiteSpec,
-        profile: Arc<ProfileRevision>,
-        roce: Vec<RoceAssignmentSpec>,
-        watched: bool,
-        moments: Option<Arc<dyn Moments>>,
+        context: RunContext,
+        failpoints: Option<Arc<dyn Failpoints>>,
     ) -> Self {
         Self {
             run: claimed.run,
             node: claimed.node,
             observation: claimed.observation,
+            context,
+            batch: None,
             reports: claimed.reports,
-            site,
-            profile,
-            roce,
+            failpoints,
             timeline: Vec::new(),
             transitions: Vec::new(),
             attempts: Vec::new(),
-            watched,
-            moments,
-            pace: Arc::default(),
-            maas_user: String::new(),
-            host_checks: Ok(Vec::new()),
-            commissioning: Some(Vec::new()),
-            batch: None,
-            gave_place_back: false,
             node_change: NodeChange::default(),
             read: None,
             tokens: Vec::new(),
@@ -99,43 +71,38 @@ impl Journal {
         }
     }
 
-    /// What a decision may look at.
+    /// What a decision at `now` may look at.
     #[must_use]
     pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
+        let context = &self.context;
         Snapshot {
             now,
             run: &self.run,
             node: &self.node,
-            site: &self.site,
-            profile: &self.profile.spec,
-            roce: &self.roce,
+            site: &context.site,
+            profile: &context.profile.spec,
+            roce: &context.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
-            host_checks: self.host_checks.as_deref().map_err(String::as_str),
-            commissioning: self.commissioning.as_deref(),
+            host_checks: context.host_checks(),
+            commissioning: context.commissioning(),
             batch: self.batch,
-            maas_user: &self.maas_user,
-            watched: self.watched,
-            expected: self.pace.of(self.run.step),
+            maas_user: context.maas_user(),
+            watched: context.watched,
+            expected: context.durations.of(self.run.step),
         }
     }
 
     /// The pinned profile.
     #[must_use]
     pub(crate) fn profile(&self) -> &ProfileSpec {
-        &self.profile.spec
-    }
-
-    /// The pinned profile with the bundles that it pins.
-    #[must_use]
-    pub(crate) fn revision(&self) -> &ProfileRevision {
-        &self.profile
+        &self.context.profile.spec
     }
 
     /// The site as written by the operator.
     #[must_use]
     pub(crate) fn site(&self) -> &SiteSpec {
-        &self.site
+        &self.context.site
     }
 
     /// Adds to the timeline.
@@ -157,14 +124,14 @@ impl Journal {
     }
 
     /// Adds a decision's notes, with the boundary's time.
-    pub(crate) fn notes(&mut self, at: Timestamp, notes: Vec<Note>) {
+    pub(crate) fn add_notes(&mut self, at: Timestamp, notes: Vec<Note>) {
         for note in notes {
             self.note(at, Source::ControlPlane, note.code, note.text);
         }
     }
 
     /// Keeps the latest result of each check.
-    pub(crate) fn checks(&mut self, checks: Vec<CheckResult>) {
+    pub(crate) fn add_checks(&mut self, checks: Vec<CheckResult>) {
         for check in checks {
             self.run.memory.checks.insert(check.name.clone(), check);
         }
@@ -197,20 +164,20 @@ impl Journal {
     }
 
     /// Binds the machine to the node.
-    pub(crate) fn bind(&mut self, system_id: &str) {
+    pub(crate) fn bind_machine(&mut self, system_id: &str) {
         self.node.system_id = Some(system_id.to_owned());
         self.node_change.system_id = Some(system_id.to_owned());
     }
 
     /// Takes a binding back that the store refused.
-    pub(crate) fn unbind(&mut self) {
+    pub(crate) fn unbind_machine(&mut self) {
         self.node.system_id = None;
         self.node_change.system_id = None;
     }
 
     /// The moment of a read that was asked at `asked_at`: later than all that this run knows, also
     /// where the clock has stepped back. A read that looked older would be asked for for ever.
-    pub(crate) fn not_before(&self, asked_at: Timestamp) -> Timestamp {
+    pub(crate) fn read_time(&self, asked_at: Timestamp) -> Timestamp {
         let memory = &self.run.memory;
         let ended = memory.intent.as_ref().map(|i| i.ended_at.unwrap_or(i.at).plus_seconds(1e-6));
         let heard = self.observation.as_ref().map(|o| o.status_at);
@@ -222,23 +189,28 @@ impl Journal {
 
     /// Notes a full read of the machine, asked at `asked_at`.
     pub(crate) fn observe(&mut self, machine: MachineView, asked_at: Timestamp) {
-        let mut seen = Observation::from_read(machine, self.not_before(asked_at));
+        let mut seen = Observation::from_read(machine, self.read_time(asked_at));
         if let Some(old) = &self.observation {
             seen.event_id = old.event_id;
             seen.rebooted_at = old.rebooted_at;
             seen.alarm.clone_from(&old.alarm);
         }
-        self.observe_as(seen);
+        self.set_observation(seen);
     }
 
     /// Notes a whole observation.
-    pub(crate) fn observe_as(&mut self, seen: Observation) {
+    pub(crate) fn set_observation(&mut self, seen: Observation) {
         self.read = Some(seen.clone());
         self.observation = Some(seen);
     }
 
     /// Writes an intent into the journal; durable with the next commit.
-    pub(crate) fn begin(&mut self, effect: Effect, ids: &dyn IdSource, now: Timestamp) -> Intent {
+    pub(crate) fn begin_intent(
+        &mut self,
+        effect: Effect,
+        ids: &dyn IdSource,
+        now: Timestamp,
+    ) -> Intent {
         let intent = Intent {
             id: AttemptId::new(ids, now),
             step: self.run.step,
@@ -255,7 +227,7 @@ impl Journal {
     }
 
     /// Completes the current intent.
-    pub(crate) fn end(&mut self, outcome: Outcome, now: Timestamp) {
+    pub(crate) fn end_intent(&mut self, outcome: Outcome, now: Timestamp) {
         let Some(ended) = self.run.memory.end(outcome, now).cloned() else {
             return;
         };
@@ -263,27 +235,73 @@ impl Journal {
         self.attempts.push(ended);
     }
 
-    /// The run parks: what its node was given has an end from now on.
-    pub(crate) fn park_tokens(&mut self, now: Timestamp) {
-        let ttl = f64::from(self.profile.spec.enrollment_token_ttl_seconds);
-        self.tokens_expire_at = Some(now.plus_seconds(ttl));
+    /// The run waits: nothing is to be done until an event or `recheck_at`.
+    pub(crate) fn wait(&mut self, wait: Wait, recheck_at: Timestamp) {
+        self.run.status = RunStatus::Waiting;
+        self.run.wait = Some(wait);
+        self.run.park = None;
+        self.run.due_at = recheck_at;
+    }
+
+    /// The run is at work: it waits for nothing, and its worker has it until `lease_until`.
+    pub(crate) fn resume_work(&mut self, lease_until: Timestamp) {
+        self.run.status = RunStatus::Running;
+        self.run.wait = None;
+        self.run.lease_until = lease_until;
+    }
+
+    /// The run parks until an operator acts. What its node was given has an end from now on.
+    pub(crate) fn park(&mut self, park: Park) {
+        let text = format!("{}: {}", park.code, park.text);
+        self.note(park.since, Source::ControlPlane, "parked", text);
+        let ttl = f64::from(self.profile().enrollment_token_ttl_seconds);
+        self.tokens_expire_at = Some(park.since.plus_seconds(ttl));
+        self.run.memory.parked_at = Some(park.since);
+        self.run.memory.parked_code = Some(park.code.clone());
+        self.run.status = RunStatus::Parked;
+        self.run.wait = None;
+        self.run.park = Some(park);
+        self.run.due_at = Timestamp::NEVER;
+    }
+
+    /// The run is over, with `status`.
+    pub(crate) fn finish(&mut self, status: RunStatus, now: Timestamp) {
+        self.run.status = status;
+        self.run.wait = None;
+        self.run.park = None;
+        self.run.ended_at = Some(now.max(self.run.step_since));
+        if self.run.memory.intent.as_ref().is_some_and(|intent| intent.outcome.is_none()) {
+            let code = "run_over".to_owned();
+            let text = "the run ended before it was known".to_owned();
+            self.end_intent(Outcome::Unknown { code, text }, now);
+        }
+        self.run.due_at = Timestamp::NEVER;
+        match status {
+            RunStatus::Succeeded => self.set_node_state(steps::kind(self.run.kind).ends, now),
+            RunStatus::Cancelled => {
+                if let Some(state) = steps::state_after_cancel(&self.run) {
+                    self.set_node_state(state, now);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Hands secrets to the store with the next commit.
-    pub(crate) fn mint(&mut self, tokens: Vec<NewToken>) {
+    pub(crate) fn add_tokens(&mut self, tokens: Vec<NewToken>) {
         self.tokens = tokens;
     }
 
     /// Gives the agent a task with the next commit.
-    pub(crate) fn issue(&mut self, task: NewTask) {
+    pub(crate) fn add_task(&mut self, task: NewTask) {
         self.run.memory.task_id = Some(task.id);
         self.tasks.push(task);
     }
 
-    /// Tells whoever wants to know that the worker has come to `moment`.
-    pub(crate) async fn pass(&self, moment: Moment) {
-        if let Some(moments) = &self.moments {
-            moments.pass(&self.run, moment).await;
+    /// Calls the hook of `failpoint`, where a test or a simulation has set one.
+    pub(crate) async fn reach(&self, failpoint: Failpoint) {
+        if let Some(failpoints) = &self.failpoints {
+            failpoints.reach(&self.run, failpoint).await;
         }
     }
 
@@ -297,7 +315,7 @@ impl Journal {
         now: Timestamp,
         release: bool,
     ) -> Result<(), StoreError> {
-        self.pass(Moment::Commit).await;
+        self.reach(Failpoint::Commit).await;
         let change = std::mem::take(&mut self.node_change);
         let write = RunWrite {
             run: self.run.clone(),
@@ -312,7 +330,7 @@ impl Journal {
             tasks: std::mem::take(&mut self.tasks),
         };
         let written = store.commit(now, write).await;
-        self.pass(Moment::Committed).await;
+        self.reach(Failpoint::Committed).await;
         written
     }
 }

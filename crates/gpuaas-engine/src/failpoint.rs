@@ -1,7 +1,7 @@
 //! The moments at which a process can die, or stand still, with a run in hand.
 //!
 //! Between two commits a worker holds nothing that is not lost with it, so these few are all there
-//! are: what happens in between is reads. A simulation is told of each ([`Moments`]) and can let
+//! are: what happens in between is reads. A simulation is told of each ([`Failpoints`]) and can let
 //! the process die there by dropping the worker's future, or stand still by not polling it, as a
 //! machine that is suspended does. In service nobody listens and nothing is called.
 
@@ -10,7 +10,7 @@ use gpuaas_core::record::RunRecord;
 
 /// A moment in a worker's hold of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Moment {
+pub enum Failpoint {
     /// The run was claimed; nothing was decided yet.
     Claimed,
     /// All that was found out and decided is about to be committed.
@@ -25,8 +25,8 @@ pub enum Moment {
 
 /// Who is told.
 #[async_trait]
-pub trait Moments: Send + Sync {
+pub trait Failpoints: Send + Sync {
     /// The worker has come to `moment`; `run` is as the worker sees it. The worker goes on once
     /// this returns.
-    async fn pass(&self, run: &RunRecord, moment: Moment);
+    async fn reach(&self, run: &RunRecord, failpoint: Failpoint);
 }

@@ -24,11 +24,11 @@ type Slot = Arc<Mutex<Option<(Timestamp, Arc<Pace>)>>>;
 
 /// See the module text.
 #[derive(Default)]
-pub(crate) struct Paces {
+pub(crate) struct StepDurationEstimates {
     known: Mutex<HashMap<(RunClass, String), Slot>>,
 }
 
-impl Paces {
+impl StepDurationEstimates {
     /// What is expected of a run of `class` with `image`, at most [`AGE_SECONDS`] old.
     pub(crate) async fn of(
         &self,
@@ -123,9 +123,9 @@ mod tests {
         store.create_profile(BEGIN, class.profile_id, "p", &profile, &[]).await.unwrap();
         let image = gpuaas_core::policy::normalise_distro_series(&profile.distro_series);
 
-        let (clock, paces) = (VirtualClock::new(BEGIN), Paces::default());
+        let (clock, estimates) = (VirtualClock::new(BEGIN), StepDurationEstimates::default());
         let seen = async |image: &str| {
-            let pace = paces.of(&store, &clock, class, image.to_owned()).await;
+            let pace = estimates.of(&store, &clock, class, image.to_owned()).await;
             let expected = pace.of(Step::Accept);
             (expected.seconds, expected.from.basis, expected.from.runs)
         };

@@ -20,16 +20,16 @@ struct State {
 
 /// See the module text.
 #[derive(Debug, Default)]
-pub struct Breaker {
+pub struct CircuitBreaker {
     state: Mutex<State>,
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// Whether a call may be made at `now`; else the moment from which one may.
     ///
     /// # Errors
     /// The moment at which the circuit lets one call try.
-    pub fn permit(&self, now: Timestamp) -> Result<(), Timestamp> {
+    pub fn allow_call(&self, now: Timestamp) -> Result<(), Timestamp> {
         let mut state = self.lock();
         match state.open_until {
             Some(until) if now < until => Err(until),
@@ -42,12 +42,12 @@ impl Breaker {
     }
 
     /// MAAS answered, whatever it said.
-    pub fn answered(&self) {
+    pub fn record_answer(&self) {
         *self.lock() = State::default();
     }
 
     /// MAAS did not answer.
-    pub fn failed(&self, now: Timestamp) {
+    pub fn record_silence(&self, now: Timestamp) {
         let mut state = self.lock();
         state.failures += 1;
         if state.failures >= THRESHOLD {
@@ -71,17 +71,17 @@ mod tests {
     #[test]
     fn opens_lets_one_call_try_and_closes() {
         let at = |s| Timestamp::EPOCH.plus_seconds(s);
-        let breaker = Breaker::default();
+        let breaker = CircuitBreaker::default();
         for _ in 0..THRESHOLD {
-            assert!(breaker.permit(at(0.0)).is_ok());
-            breaker.failed(at(0.0));
+            assert!(breaker.allow_call(at(0.0)).is_ok());
+            breaker.record_silence(at(0.0));
         }
-        assert_eq!(breaker.permit(at(1.0)), Err(at(2.0)));
-        assert!(breaker.permit(at(2.0)).is_ok());
-        assert!(breaker.permit(at(2.1)).is_err(), "only one call tries");
-        breaker.failed(at(2.5));
-        assert_eq!(breaker.permit(at(3.0)), Err(at(6.5)), "the pause doubles");
-        breaker.answered();
-        assert!(breaker.permit(at(3.0)).is_ok());
+        assert_eq!(breaker.allow_call(at(1.0)), Err(at(2.0)));
+        assert!(breaker.allow_call(at(2.0)).is_ok());
+        assert!(breaker.allow_call(at(2.1)).is_err(), "only one call tries");
+        breaker.record_silence(at(2.5));
+        assert_eq!(breaker.allow_call(at(3.0)), Err(at(6.5)), "the pause doubles");
+        breaker.record_answer();
+        assert!(breaker.allow_call(at(3.0)).is_ok());
     }
 }

@@ -6,7 +6,7 @@ use maas_client::{BlockDevice, Interface, Machine};
 
 /// The reduced view.
 #[must_use]
-pub fn machine(machine: &Machine) -> MachineView {
+pub(crate) fn machine_view(machine: &Machine) -> MachineView {
     MachineView {
         system_id: machine.system_id.clone(),
         hostname: machine.hostname.clone(),
@@ -25,14 +25,14 @@ pub fn machine(machine: &Machine) -> MachineView {
         sync_interval_seconds: machine.sync_interval.map(id),
         boot_interface_id: machine.boot_interface.as_ref().map(|i| id(i.id)),
         boot_disk_id: machine.boot_disk_id.map(id),
-        disks: machine.physicalblockdevice_set.iter().map(disk).collect(),
+        disks: machine.physicalblockdevice_set.iter().map(disk_view).collect(),
         complex_storage: u32::try_from(
             machine.volume_group_count + machine.raid_count + machine.bcache_count,
         )
         .unwrap_or(u32::MAX),
         volume_groups: u32::try_from(machine.volume_group_count).unwrap_or(u32::MAX),
         bcaches: u32::try_from(machine.bcache_count).unwrap_or(u32::MAX),
-        nics: machine.interface_set.iter().map(nic).collect(),
+        nics: machine.interface_set.iter().map(nic_view).collect(),
         tags: machine.tag_names.clone(),
         hardware: format!(
             "{} {}",
@@ -51,7 +51,7 @@ fn id(number: u64) -> i64 {
 
 /// A disk, as it also comes back from being formatted or mounted.
 #[must_use]
-pub fn disk(device: &BlockDevice) -> Disk {
+pub(crate) fn disk_view(device: &BlockDevice) -> Disk {
     let on_disk = device.filesystem.iter();
     let on_partitions = device.partitions.iter().filter_map(|p| p.filesystem.as_ref());
     Disk {
@@ -72,7 +72,7 @@ pub fn disk(device: &BlockDevice) -> Disk {
 
 /// An interface, as it also comes back from link operations.
 #[must_use]
-pub fn nic(interface: &Interface) -> Nic {
+pub(crate) fn nic_view(interface: &Interface) -> Nic {
     let vlan = interface.vlan.as_ref();
     Nic {
         id: id(interface.id),
@@ -103,7 +103,7 @@ mod tests {
     use gpuaas_types::machine::maas_status;
 
     #[test]
-    fn both_rooms_name_the_statuses_alike() {
+    fn both_crates_name_the_statuses_alike() {
         let ours: Vec<(i64, &str)> = maas_status::LABELS.to_vec();
         let theirs: Vec<(i64, &str)> =
             maas_client::status::TABLE.iter().map(|(number, label, _)| (*number, *label)).collect();

@@ -18,15 +18,15 @@ use gpuaas_store::{BatchScope, StoreError};
 use gpuaas_types::api::Source;
 use gpuaas_types::{RunStatus, Step, Timestamp};
 
-use crate::engine::Shared;
-use crate::journal::Journal;
+use crate::run_session::RunSession;
+use crate::shared::Shared;
 
 /// The step at whose end the gate is.
-const GATE: Step = Step::PredeployChecks;
+const ADMISSION_STEP: Step = Step::PredeployChecks;
 
 /// The limits that hold for a run, the narrowest of each scope.
-fn limits(journal: &Journal) -> Vec<(&'static str, u32, BatchScope)> {
-    let (run, site, profile) = (&journal.run, journal.site(), journal.profile());
+fn limits(session: &RunSession) -> Vec<(&'static str, u32, BatchScope)> {
+    let (run, site, profile) = (&session.run, session.site(), session.profile());
     let bandwidth = site.image_bandwidth_mbit_per_second;
     let images = policy::images_at_once(bandwidth, profile.image_size_megabytes).unwrap_or(0);
     let of_site = [("site", site.batch_max_parallel), ("image_bandwidth", images)];
@@ -39,23 +39,23 @@ fn limits(journal: &Journal) -> Vec<(&'static str, u32, BatchScope)> {
 }
 
 /// Whether `decision` would take a run with a limit into the deploying part.
-pub(crate) fn at_gate(journal: &Journal, decision: &Decision) -> bool {
-    journal.run.step == GATE
+pub(crate) fn at_deploy_admission(session: &RunSession, decision: &Decision) -> bool {
+    session.run.step == ADMISSION_STEP
         && matches!(decision, Decision::Advance { to: Step::Deploy, .. })
-        && !limits(journal).is_empty()
+        && !limits(session).is_empty()
 }
 
 /// Who is before the run, by the limit that leaves the least room.
 ///
 /// # Errors
 /// The database's.
-pub(crate) async fn queue(
+pub(crate) async fn deploy_queue(
     shared: &Shared,
-    journal: &Journal,
+    session: &RunSession,
 ) -> Result<Option<BatchQueue>, StoreError> {
     let mut narrowest: Option<BatchQueue> = None;
-    for (scope, limit, of) in limits(journal) {
-        let ahead = shared.store.batch_ahead(of, &journal.run, GATE, &DEPLOYING).await?;
+    for (scope, limit, of) in limits(session) {
+        let ahead = shared.store.batch_ahead(of, &session.run, ADMISSION_STEP, &DEPLOYING).await?;
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
         let room = |queue: &BatchQueue| i64::from(queue.limit) - i64::from(queue.ahead);
         let queue = BatchQueue { ahead, limit, scope };
@@ -68,16 +68,16 @@ pub(crate) async fn queue(
 
 /// Writes down that a run which waited in the batch has its place now: the time of the step is then
 /// the batch's and no measure of the step.
-pub(crate) fn note_place(journal: &mut Journal, now: Timestamp) {
-    let waited = journal.run.wait.as_ref().filter(|wait| wait.code == BATCH_LIMIT);
+pub(crate) fn note_admission(session: &mut RunSession, now: Timestamp) {
+    let waited = session.run.wait.as_ref().filter(|wait| wait.code == BATCH_LIMIT);
     if let Some(since) = waited.map(|wait| wait.since) {
         let text = format!("its place in the batch came after {:.0} s", now.seconds_since(since));
-        journal.note(now, Source::ControlPlane, "batch_place", text);
+        session.note(now, Source::ControlPlane, "batch_place", text);
     }
 }
 
 /// Whether a run takes one of the places.
-pub(crate) fn deploys(run: &RunRecord) -> bool {
+pub(crate) fn holds_deploy_slot(run: &RunRecord) -> bool {
     matches!(run.status, RunStatus::Running | RunStatus::Waiting) && DEPLOYING.contains(&run.step)
 }
 
@@ -85,10 +85,10 @@ pub(crate) fn deploys(run: &RunRecord) -> bool {
 ///
 /// # Errors
 /// The database's.
-pub(crate) async fn wake_next(shared: &Shared, journal: &Journal) -> Result<(), StoreError> {
+pub(crate) async fn wake_next(shared: &Shared, session: &RunSession) -> Result<(), StoreError> {
     let mut next = Vec::new();
-    for (_, _, of) in limits(journal) {
-        next.extend(shared.store.batch_next(of, GATE).await?);
+    for (_, _, of) in limits(session) {
+        next.extend(shared.store.batch_next(of, ADMISSION_STEP).await?);
     }
     next.sort_unstable();
     next.dedup();

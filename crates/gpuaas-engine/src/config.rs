@@ -1,0 +1,40 @@
+//! Settings of an engine.
+
+use gpuaas_artifact::Artifact;
+
+/// What an engine is told.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Base URL under which nodes reach the control plane, without a trailing slash.
+    pub advertise_url: String,
+    /// What nodes shall trust of the control plane's own, PEM: where its listener has a
+    /// certificate of its own authority.
+    pub node_anchor_pem: Option<String>,
+    /// The node agent that deployed systems fetch.
+    pub agent: Artifact,
+    /// Runs worked on at once by this process.
+    pub parallel_runs: usize,
+    /// Seconds for which a claimed run belongs to its worker; renewed while a call lasts.
+    pub lease_seconds: f64,
+    /// Seconds between two looks at a site's event feed.
+    pub poll_seconds: f64,
+    /// Seconds between two comparisons of a site's machines with what is remembered of them; 0:
+    /// none are made.
+    pub sweep_seconds: f64,
+}
+
+impl EngineConfig {
+    /// Usual values for a control plane at `advertise_url`.
+    #[must_use]
+    pub fn new(advertise_url: &str, agent: Artifact) -> Self {
+        Self {
+            advertise_url: advertise_url.trim_end_matches('/').to_owned(),
+            node_anchor_pem: None,
+            agent,
+            parallel_runs: 96,
+            lease_seconds: 45.0,
+            poll_seconds: 1.0,
+            sweep_seconds: 900.0,
+        }
+    }
+}

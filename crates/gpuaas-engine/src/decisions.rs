@@ -1,0 +1,252 @@
+//! Carries out what was decided about a run: one function for each decision.
+
+use std::sync::Arc;
+
+use gpuaas_core::effect::{Effect, Outcome};
+use gpuaas_core::snapshot::Decision;
+use gpuaas_core::steps;
+use gpuaas_store::{NewTask, StoreError};
+use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::api::{Owner, Park, Source, Wait};
+use gpuaas_types::{TaskId, Timestamp};
+
+use crate::effects::{perform_effect, prepare_effect};
+use crate::failpoint::Failpoint;
+use crate::lease::{Lease, renew_lease_while};
+use crate::reads::perform_read;
+use crate::run_session::RunSession;
+use crate::shared::Shared;
+use crate::site::Site;
+
+/// Seconds for which a task may wait for its agent.
+const TASK_SECONDS: f64 = 3600.0;
+/// Seconds after which a run whose site could not be used tries again.
+const SITE_SECONDS: f64 = 60.0;
+
+/// Whether the run goes on in this worker's hands.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It is decided on again.
+    On,
+    /// It rests and its lease is given back.
+    Released,
+}
+
+/// Carries out one decision.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn apply_decision(
+    shared: &Shared,
+    session: &mut RunSession,
+    decision: Decision,
+    now: Timestamp,
+) -> Result<Flow, StoreError> {
+    match decision {
+        Decision::Read(read) => match connection(session) {
+            Ok(site) => {
+                let (run, lease) = (session.run.clone(), Lease::new(shared, &session.run));
+                let reading = perform_read(shared, &site, session, read);
+                renew_lease_while(shared, &run, &lease, reading).await;
+            }
+            Err(wait) => return rest(shared, session, wait, now.plus_seconds(SITE_SECONDS)).await,
+        },
+        Decision::Do(effect) => match connection(session) {
+            Ok(site) => return run_effect(shared, &site, session, effect).await,
+            Err(wait) => return rest(shared, session, wait, now.plus_seconds(SITE_SECONDS)).await,
+        },
+        Decision::Settle { happened } => settle_intent(session, happened, now),
+        Decision::Adopt { system_id, origin } => {
+            session.run.memory.origin = Some(origin);
+            session.bind_machine(&system_id);
+            return commit_binding(shared, session, now).await;
+        }
+        Decision::IssueTask(spec) => issue_task(shared, session, spec, now),
+        Decision::Advance { to, at, notes, checks } => {
+            session.add_checks(checks);
+            session.add_notes(at, notes);
+            session.advance(to, at, now);
+        }
+        Decision::Wait { wait, recheck_at } => {
+            return rest(shared, session, wait, recheck_at).await;
+        }
+        Decision::Park { park, checks } => {
+            session.add_checks(checks);
+            session.park(park);
+            session.commit(&shared.store, now, true).await?;
+            return Ok(Flow::Released);
+        }
+        Decision::Finish { status, notes, checks } => {
+            session.add_checks(checks);
+            session.add_notes(now, notes);
+            session.finish(status, now);
+            session.commit(&shared.store, now, true).await?;
+            return Ok(Flow::Released);
+        }
+    }
+    Ok(Flow::On)
+}
+
+/// Writes the intent, makes the call, notes the outcome. The outcome is committed with whatever
+/// comes next; if the process dies before that, the intent is probed.
+async fn run_effect(
+    shared: &Shared,
+    site: &Site,
+    session: &mut RunSession,
+    effect: Effect,
+) -> Result<Flow, StoreError> {
+    let now = shared.clock.now();
+    let prepared = match prepare_effect(shared, session, &effect).await {
+        Ok(prepared) => prepared,
+        Err(text) => {
+            session.park(internal_park("effect_not_prepared", text, now));
+            session.commit(&shared.store, now, true).await?;
+            return Ok(Flow::Released);
+        }
+    };
+    if matches!(effect, Effect::Deploy { .. }) {
+        session.note(now, Source::ControlPlane, "deploy_started", "deployment submitted");
+    }
+    let intent = session.begin_intent(effect, &*shared.ids, now);
+    session.resume_work(now.plus_seconds(shared.config.lease_seconds));
+    session.commit(&shared.store, now, false).await?;
+    session.reach(Failpoint::Call).await;
+    let (run, lease) = (session.run.clone(), Lease::new(shared, &session.run));
+    let call = perform_effect(shared, site, session, &lease, &intent, prepared);
+    renew_lease_while(shared, &run, &lease, call).await;
+    session.reach(Failpoint::Called).await;
+    if let Some(outcome) = session.run.memory.intent.as_ref().and_then(|i| i.outcome.clone()) {
+        note_outcome(session, &outcome, shared.clock.now());
+    }
+    Ok(Flow::On)
+}
+
+fn note_outcome(session: &mut RunSession, outcome: &Outcome, now: Timestamp) {
+    let Some(intent) = &session.run.memory.intent else {
+        return;
+    };
+    let name = intent.effect.name();
+    let (source, code, text) = match outcome {
+        Outcome::Accepted => return,
+        Outcome::Rejected { text, .. } => {
+            (Source::Maas, "effect_rejected", format!("MAAS refused {name}: {text}"))
+        }
+        Outcome::NotSent { text, .. } => {
+            (Source::ControlPlane, "effect_not_sent", format!("{name} was not sent: {text}"))
+        }
+        Outcome::Unknown { text, .. } => (
+            Source::ControlPlane,
+            "unknown_outcome",
+            format!("no answer to {name}, so we will look whether it happened: {text}"),
+        ),
+    };
+    session.note(now, source, code, text);
+}
+
+fn settle_intent(session: &mut RunSession, happened: bool, now: Timestamp) {
+    let name = session.run.memory.intent.as_ref().map_or("effect", |i| i.effect.name());
+    let text = if happened {
+        format!("{name} did happen: the machine shows it")
+    } else {
+        format!("{name} did not happen: the machine is as it was")
+    };
+    session.note(now, Source::ControlPlane, "outcome_settled", text.clone());
+    if happened {
+        session.end_intent(Outcome::Accepted, now);
+    } else {
+        session.end_intent(Outcome::did_not_happen(text), now);
+    }
+}
+
+/// Commits a binding at once: the store knows whether another node holds the machine.
+async fn commit_binding(
+    shared: &Shared,
+    session: &mut RunSession,
+    now: Timestamp,
+) -> Result<Flow, StoreError> {
+    session.run.lease_until = now.plus_seconds(shared.config.lease_seconds);
+    match session.commit(&shared.store, now, false).await {
+        Ok(()) => Ok(Flow::On),
+        Err(StoreError::Conflict { detail, .. }) => {
+            let found = session.run.memory.found.iter().flat_map(|found| &found.candidates);
+            let evidence = found.map(|candidate| {
+                let by = candidate.matched_by.join(" and ");
+                format!("MAAS knows {} as {}, by {by}", candidate.hostname, candidate.system_id)
+            });
+            let evidence = evidence.collect();
+            session.unbind_machine();
+            session.park(Park {
+                code: "machine_held".to_owned(),
+                text: detail,
+                since: now,
+                owner: Owner::PlatformOperator,
+                evidence,
+                next_action: "detach the other node first, or correct the host named here"
+                    .to_owned(),
+            });
+            session.commit(&shared.store, now, true).await?;
+            Ok(Flow::Released)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn issue_task(shared: &Shared, session: &mut RunSession, spec: TaskSpec, now: Timestamp) {
+    let (code, text) = match &spec {
+        TaskSpec::Diagnostics { .. } | TaskSpec::Validate { .. } => {
+            ("diagnostics_issued", "diagnostics task")
+        }
+        TaskSpec::SoftReset {} => ("soft_reset_issued", "soft reset"),
+        TaskSpec::StorageCleanup {} => ("storage_cleanup_issued", "storage cleanup"),
+        TaskSpec::Operate { operation, .. } => ("operation_issued", operation.kind()),
+    };
+    session.add_task(NewTask {
+        id: TaskId::new(&*shared.ids, now),
+        spec,
+        expires_at: now.plus_seconds(TASK_SECONDS),
+    });
+    session.note(now, Source::ControlPlane, code, format!("{text} handed to the agent"));
+}
+
+/// Has the run wait, and gives its lease back.
+async fn rest(
+    shared: &Shared,
+    session: &mut RunSession,
+    wait: Wait,
+    recheck_at: Timestamp,
+) -> Result<Flow, StoreError> {
+    let now = shared.clock.now();
+    session.wait(wait, recheck_at);
+    session.commit(&shared.store, now, true).await?;
+    Ok(Flow::Released)
+}
+
+/// The run's region, or what the run waits for where its site cannot be used.
+fn connection(session: &RunSession) -> Result<Arc<Site>, Wait> {
+    let error = match &session.context.connection {
+        Ok(site) => return Ok(Arc::clone(site)),
+        Err(error) => error,
+    };
+    let (row, since) = (steps::row(session.run.step), session.run.step_since);
+    let expected = session.context.durations.of(session.run.step);
+    Err(Wait {
+        code: error.code().to_owned(),
+        text: format!("the site cannot be used: {error}"),
+        since,
+        expected_by: Some(since.plus_seconds(expected.seconds)),
+        expected_from: Some(expected.from),
+        deadline: Some(since.plus_seconds(f64::from(row.deadline_seconds))),
+    })
+}
+
+/// A park for what an operator of GPUaaS itself has to correct.
+pub(crate) fn internal_park(code: &str, text: String, now: Timestamp) -> Park {
+    Park {
+        code: code.to_owned(),
+        text,
+        since: now,
+        owner: Owner::PlatformOperator,
+        evidence: Vec::new(),
+        next_action: "correct what the text names, then resume the run".to_owned(),
+    }
+}

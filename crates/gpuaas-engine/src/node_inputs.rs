@@ -1,0 +1,54 @@
+//! What a node is told at its first boot, and whom it trusts.
+
+use gpuaas_artifact::{BootstrapInputs, Limits};
+use gpuaas_types::spec::SiteSpec;
+
+use crate::bundles::{self, InputScope};
+use crate::run_session::RunSession;
+use crate::shared::Shared;
+
+/// The two secrets of one deployment.
+pub(crate) struct NodeTokens {
+    /// With which the boot scripts report how far they are.
+    pub(crate) bootstrap: String,
+    /// With which the agent enrolls, once.
+    pub(crate) enrollment: String,
+}
+
+/// What nodes of a site trust when they speak to a control plane with an authority of its own, PEM:
+/// that and the site's, behind which artifacts may be. The rest of the host trusts the site's only.
+pub(crate) fn trusted_pem(site: &SiteSpec, anchor_pem: Option<&str>) -> Option<String> {
+    let parts = [Some(anchor_pem?), site.node_ca_pem.as_deref()];
+    let parts: Vec<&str> = parts.into_iter().flatten().map(str::trim_end).collect();
+    Some(format!("{}\n", parts.join("\n")))
+}
+
+/// Everything that the user-data of the run's node is rendered from.
+///
+/// # Errors
+/// One sentence: a bundle is gone, not trusted or not approved, or an input has no value.
+pub(crate) async fn bootstrap_inputs(
+    shared: &Shared,
+    session: &RunSession,
+    tokens: NodeTokens,
+) -> Result<BootstrapInputs, String> {
+    let (site, profile, node) = (session.site(), session.profile(), &session.node);
+    let scope = InputScope { site_id: node.site_id, site, profile_id: node.profile_id, profile };
+    let pins = session.context.bundles.pins.as_ref().map_err(Clone::clone)?;
+    let now = shared.clock.now();
+    let bundle = bundles::delivery(&shared.store, &shared.bundles, pins, &scope, now).await;
+    Ok(BootstrapInputs {
+        run_id: session.run.id,
+        hostname: node.hostname.clone(),
+        site: site.name.clone(),
+        control_plane_url: shared.config.advertise_url.clone(),
+        bootstrap_token: tokens.bootstrap,
+        enrollment_token: tokens.enrollment,
+        bundle: bundle.map_err(|error| error.to_string())?,
+        agent: shared.config.agent.clone(),
+        ca_pem: site.node_ca_pem.clone(),
+        control_plane_ca_pem: trusted_pem(site, shared.config.node_anchor_pem.as_deref()),
+        deploy_user: Some(profile.deploy_user.clone()).filter(|u| !u.is_empty()),
+        limits: Limits::default(),
+    })
+}

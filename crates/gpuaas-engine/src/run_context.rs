@@ -1,0 +1,84 @@
+//! What the decisions about a run need beside the run itself, prepared once when it is claimed.
+
+use std::sync::Arc;
+
+use gpuaas_core::pace::Pace;
+use gpuaas_core::policy::normalise_distro_series;
+use gpuaas_store::{Claimed, ProfileRevision, RunClass, StoreError};
+use gpuaas_types::Step;
+use gpuaas_types::agent::HostCheck;
+use gpuaas_types::scripts::MaasScript;
+use gpuaas_types::spec::{RoceAssignmentSpec, SiteSpec};
+
+use crate::bundles::{self, NodeBundles};
+use crate::shared::Shared;
+use crate::site::{CallError, Site};
+
+/// The surroundings of a claimed run. They stay as they are for as long as a worker has the run.
+pub(crate) struct RunContext {
+    /// The site as written by the operator.
+    pub(crate) site: SiteSpec,
+    /// The site's region, or why it cannot be called.
+    pub(crate) connection: Result<Arc<Site>, CallError>,
+    /// The pinned profile with the bundles that it pins.
+    pub(crate) profile: Arc<ProfileRevision>,
+    /// Addresses assigned to the host's fabric interfaces.
+    pub(crate) roce: Vec<RoceAssignmentSpec>,
+    /// Whether the site's event feed is read.
+    pub(crate) watched: bool,
+    /// How long each step takes by what earlier runs took.
+    pub(crate) durations: Arc<Pace>,
+    /// The bundles that the profile names.
+    pub(crate) bundles: NodeBundles,
+    commissioning: Option<Vec<MaasScript>>,
+}
+
+impl RunContext {
+    /// Reads everything that decisions about `claimed` need.
+    ///
+    /// # Errors
+    /// The store's. A site or a bundle that cannot be used is no error here: decisions say what
+    /// becomes of the run then.
+    pub(crate) async fn prepare(shared: &Shared, claimed: &Claimed) -> Result<Self, StoreError> {
+        let run = &claimed.run;
+        let (site_id, profile_id) = (run.site_id, run.profile_id);
+        let profile = shared.profile(profile_id, run.profile_revision).await?;
+        let roce = if profile.spec.enable_phase2_roce {
+            let assigned = shared.store.roce_of_host(site_id, &claimed.node.hostname).await?;
+            assigned.into_iter().map(|resource| resource.spec).collect()
+        } else {
+            Vec::new()
+        };
+        let connection = shared.sites.get(site_id).await;
+        let site = match &connection {
+            Ok(site) => site.record.spec.clone(),
+            Err(_) => shared.store.site(site_id).await?.spec,
+        };
+        let watched = run.step != Step::Accept
+            || shared.store.is_watched(site_id, shared.clock.now()).await?;
+        let class = RunClass { site_id, profile_id, kind: run.kind };
+        let image = normalise_distro_series(&profile.spec.distro_series);
+        let durations = shared.durations.of(&shared.store, &*shared.clock, class, image).await;
+        let bundles = bundles::for_node(&shared.store, &shared.bundles, &profile, &site).await;
+        let scripts = bundles.commissioning.as_ref().ok();
+        let commissioning =
+            scripts.map(|scripts| scripts.iter().map(|one| one.script.clone()).collect());
+        Ok(Self { site, connection, profile, roce, watched, durations, bundles, commissioning })
+    }
+
+    /// What the validation bundle asks of the host, and the site bundle of an active one; or why
+    /// that is not known.
+    pub(crate) fn host_checks(&self) -> Result<&[HostCheck], &str> {
+        self.bundles.host_checks.as_deref().map_err(String::as_str)
+    }
+
+    /// Scripts of the commissioning bundle; none: it is not to be had.
+    pub(crate) fn commissioning(&self) -> Option<&[MaasScript]> {
+        self.commissioning.as_deref()
+    }
+
+    /// The MAAS user that the site's key belongs to; empty: not known.
+    pub(crate) fn maas_user(&self) -> &str {
+        self.connection.as_ref().map_or("", |site| &site.record.status.maas_user)
+    }
+}

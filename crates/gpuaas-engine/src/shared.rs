@@ -1,0 +1,103 @@
+//! What all loops of one engine share: the store, the clock, connected sites and caches.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gpuaas_artifact::{ArtifactStore, BundleCatalog};
+use gpuaas_store::{ProfileRevision, Store, StoreError};
+use gpuaas_types::{IdSource, ProfileId};
+use tokio::sync::{Mutex, watch};
+
+use crate::clock::Clock;
+use crate::config::EngineConfig;
+use crate::failpoint::Failpoints;
+use crate::fetch::Fetch;
+use crate::site::{Connect, Sites};
+use crate::step_durations::StepDurationEstimates;
+
+/// What an engine is made of.
+pub struct EngineParts {
+    /// State.
+    pub store: Store,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// New identifiers.
+    pub ids: Arc<dyn IdSource>,
+    /// Clients for sites.
+    pub connect: Arc<dyn Connect>,
+    /// Bundles by name.
+    pub bundles: Arc<BundleCatalog>,
+    /// Bytes by digest.
+    pub artifacts: Arc<ArtifactStore>,
+    /// Fetches own URLs in the checks before a deployment.
+    pub http: Arc<dyn Fetch>,
+    /// Settings.
+    pub config: EngineConfig,
+}
+
+/// What all loops share.
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn IdSource>,
+    pub(crate) bundles: Arc<BundleCatalog>,
+    pub(crate) http: Arc<dyn Fetch>,
+    pub(crate) config: EngineConfig,
+    pub(crate) sites: Sites,
+    pub(crate) durations: StepDurationEstimates,
+    /// Locked from counting the runs that deploy until the admitted one is recorded as deploying.
+    pub(crate) deploy_admission: Mutex<()>,
+    /// Hooks of a test or a simulation; none in service.
+    pub(crate) failpoints: Option<Arc<dyn Failpoints>>,
+    profiles: Mutex<HashMap<(ProfileId, i64), Arc<ProfileRevision>>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Shared {
+    /// Takes the parts together.
+    pub(crate) fn new(parts: EngineParts, failpoints: Option<Arc<dyn Failpoints>>) -> Self {
+        let (stop, _) = watch::channel(false);
+        let mut config = parts.config;
+        config.lease_seconds *= parts.clock.factor().max(1.0);
+        let sites =
+            Sites::new(parts.store.clone(), Arc::clone(&parts.clock), Arc::clone(&parts.connect));
+        Self {
+            store: parts.store,
+            clock: parts.clock,
+            ids: parts.ids,
+            bundles: parts.bundles,
+            http: parts.http,
+            config,
+            sites,
+            durations: StepDurationEstimates::default(),
+            deploy_admission: Mutex::new(()),
+            failpoints,
+            profiles: Mutex::new(HashMap::new()),
+            stop,
+        }
+    }
+
+    /// Has the loops end once their work in hand has come to rest.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Turns true when the engine stops.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// A profile revision; immutable, so kept for good.
+    pub(crate) async fn profile(
+        &self,
+        id: ProfileId,
+        revision: i64,
+    ) -> Result<Arc<ProfileRevision>, StoreError> {
+        if let Some(known) = self.profiles.lock().await.get(&(id, revision)) {
+            return Ok(Arc::clone(known));
+        }
+        let read = Arc::new(self.store.profile_revision(id, revision).await?);
+        self.profiles.lock().await.insert((id, revision), Arc::clone(&read));
+        Ok(read)
+    }
+}
