@@ -5,7 +5,7 @@ use std::time::Duration;
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{Problem, Timestamp};
-use maas_client::{ApiKey, AuthCause, Client, Error, Refusal};
+use maas_client::{ApiKey, AuthCause, Client, Error, RefusalKind};
 
 use crate::ctx::ApiState;
 use crate::problem::{invalid, problem};
@@ -82,11 +82,11 @@ fn explain(error: &Error, asked: Asked) -> Problem {
         Error::ServerError { .. } => problem("maas_unreachable").with_detail(error.to_string()),
         Error::Malformed { text, .. } => problem("not_a_maas").with_detail(text),
         Error::Invalid { text } => invalid("spec.url", text),
-        Error::Refused { kind: Refusal::Unauthorized { cause }, text, .. } => match cause {
+        Error::Refused { kind: RefusalKind::Unauthorized { cause }, text, .. } => match cause {
             AuthCause::ClockSkew { seconds_behind } => clock_skew(*seconds_behind),
             _ => problem("maas_key_refused").with_detail(text),
         },
-        Error::Refused { kind: Refusal::Forbidden, text, .. } if asked == Asked::Key => {
+        Error::Refused { kind: RefusalKind::Forbidden, text, .. } if asked == Asked::Key => {
             problem("maas_key_refused").with_detail(text)
         }
         Error::Refused { .. } => problem("not_a_maas").with_detail(error.to_string()),

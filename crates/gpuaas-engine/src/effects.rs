@@ -6,7 +6,7 @@ use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::memory::{Candidate, Found};
 use gpuaas_store::{NewToken, TokenPurpose};
 use gpuaas_types::{Timestamp, TokenId};
-use maas_client::{Client, Error as MaasError, Refusal};
+use maas_client::{Client, Error as MaasError, RefusalKind};
 
 use crate::lease::Lease;
 use crate::maas_request::{MaasAnswer, MaasRequest, Prepared};
@@ -183,7 +183,7 @@ fn apply_answer(
 
 /// As MAAS answers a create with the BMC of another machine (docs/maas.md#duplicate-bmc).
 fn is_database_conflict(error: &CallError) -> bool {
-    matches!(error, CallError::Maas(MaasError::Refused { kind: Refusal::DatabaseConflict, .. }))
+    matches!(error, CallError::Maas(MaasError::Refused { kind: RefusalKind::DatabaseConflict, .. }))
 }
 
 fn outcome_of(error: &CallError) -> Outcome {
@@ -196,7 +196,8 @@ fn outcome_of(error: &CallError) -> Outcome {
             Outcome::NotSent { code, text }
         }
         CallError::Maas(MaasError::Refused { kind, .. }) => {
-            let conflict = matches!(kind, Refusal::StateConflict | Refusal::DatabaseConflict);
+            let conflict =
+                matches!(kind, RefusalKind::StateConflict | RefusalKind::DatabaseConflict);
             Outcome::Rejected { code, text, conflict }
         }
         CallError::Maas(MaasError::Invalid { .. }) => {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use gpuaas_core::effect::Effect;
 use maas_client::{
-    BlockDevice, Client, CommissionOptions, CreateMachine, DeployOptions, Error as MaasError,
-    Interface, LinkMode, LinkSubnet, Machine, NewScript, PowerSettings, ReleaseOptions, Secret,
-    StorageLayout,
+    Client, CommissionOptions, CreateMachine, DeployOptions, Error as MaasError, Interface,
+    LinkMode, LinkSubnet, Machine, MachineDisk, NewScript, PowerParameterValue, PowerSettings,
+    ReleaseOptions, StorageLayout,
 };
 
 use crate::run_session::RunSession;
@@ -27,7 +27,7 @@ pub(crate) enum Prepared {
 pub(crate) enum MaasAnswer {
     Machine(Box<Machine>),
     Interface(Box<Interface>),
-    Disk(Box<BlockDevice>),
+    Disk(Box<MachineDisk>),
     Nothing,
 }
 
@@ -220,12 +220,12 @@ fn create_machine(session: &RunSession, bmc_password: Option<String>) -> CreateM
     let hardware = &session.node.hardware;
     let mut parameters = BTreeMap::new();
     if let Some(address) = &hardware.bmc_address {
-        parameters.insert("power_address".to_owned(), Secret::new(address));
+        parameters.insert("power_address".to_owned(), PowerParameterValue::new(address));
         if let Some(user) = &hardware.bmc_user {
-            parameters.insert("power_user".to_owned(), Secret::new(user));
+            parameters.insert("power_user".to_owned(), PowerParameterValue::new(user));
         }
         if let Some(password) = bmc_password {
-            parameters.insert("power_pass".to_owned(), Secret::new(password));
+            parameters.insert("power_pass".to_owned(), PowerParameterValue::new(password));
         }
     }
     let power_type = hardware.power_type.clone();

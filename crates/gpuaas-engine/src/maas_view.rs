@@ -2,7 +2,7 @@
 
 use gpuaas_types::Timestamp;
 use gpuaas_types::machine::{Disk, DiskFilesystem, Link, MachineView, Nic};
-use maas_client::{BlockDevice, Interface, Machine};
+use maas_client::{Interface, Machine, MachineDisk};
 
 /// The reduced view.
 #[must_use]
@@ -51,7 +51,7 @@ fn id(number: u64) -> i64 {
 
 /// A disk, as it also comes back from being formatted or mounted.
 #[must_use]
-pub(crate) fn disk_view(device: &BlockDevice) -> Disk {
+pub(crate) fn disk_view(device: &MachineDisk) -> Disk {
     let on_disk = device.filesystem.iter();
     let on_partitions = device.partitions.iter().filter_map(|p| p.filesystem.as_ref());
     Disk {

@@ -9,7 +9,7 @@ use gpuaas_core::snapshot::Read;
 use gpuaas_types::api::{CheckResult, Source};
 use gpuaas_types::machine::{Observation, maas_status};
 use gpuaas_types::{NodeState, Timestamp};
-use maas_client::{Event, EventLevel, EventQuery, MAX_EVENTS, Machine, MachineFilter, Refusal};
+use maas_client::{Event, EventLevel, EventQuery, MAX_EVENTS, Machine, MachineFilter, RefusalKind};
 
 use crate::bmc_index::BmcIndex;
 use crate::feed;
@@ -74,7 +74,9 @@ async fn read_machine(
             session.observe(machine_view(&machine), asked_at);
             Ok(())
         }
-        Err(CallError::Maas(maas_client::Error::Refused { kind: Refusal::NotFound, .. })) => {
+        Err(CallError::Maas(maas_client::Error::Refused {
+            kind: RefusalKind::NotFound, ..
+        })) => {
             let mut seen = session.observation.clone().unwrap_or(Observation {
                 status: maas_status::MISSING,
                 status_at: asked_at,

@@ -12,7 +12,7 @@ use gpuaas_core::memory::{RegionScripts, ScriptOutcome, ScriptResults};
 use gpuaas_types::scripts::{ScriptKind, script_status};
 use gpuaas_types::{RunId, Timestamp};
 use maas_client::{
-    CurrentSet, Error as MaasError, NewScript, Refusal, ResultQuery, ResultType, Script,
+    CurrentSet, Error as MaasError, NewScript, RefusalKind, ResultQuery, ResultType, Script,
     ScriptFilter, ScriptResult,
 };
 
@@ -125,7 +125,7 @@ async fn current_results(
     match asked.await {
         Ok(set) => Ok(set.results),
         Err(CallError::Maas(MaasError::Refused {
-            kind: Refusal::NotFound | Refusal::BadRequest,
+            kind: RefusalKind::NotFound | RefusalKind::BadRequest,
             ..
         })) => Ok(Vec::new()),
         Err(error) => Err(error),

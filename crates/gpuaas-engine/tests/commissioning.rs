@@ -38,7 +38,7 @@ async fn tried(harness: &Harness, run: &RunRecord, effect: &str) -> usize {
 
 /// Names of the scripts that the machine's last commissioning and tests ran.
 fn ran(harness: &Harness, host: &HostView) -> Vec<String> {
-    harness.sim.with(|region| region.scripts_run(&host.name))
+    harness.sim.with(|region| region.current_scripts(&host.name))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,7 +89,8 @@ async fn a_ready_machine_is_commissioned_only_where_the_scripts_have_no_result()
 async fn a_failed_script_parks_with_its_last_line_and_a_resume_runs_it_again() {
     let harness = harness(1).await;
     let host = &harness.hosts[0];
-    let fault = Fault::new(FaultKind::ScriptFailed).on(&host.name).saying("gpu-presence").times(1);
+    let fault =
+        Fault::new(FaultKind::ScriptFailed).on(&host.name).with_message("gpu-presence").times(1);
     harness.sim.with(|region| region.inject(fault));
     let accepted = harness.onboard(host).await;
     let run = harness.rest(accepted.run_id).await;
@@ -126,7 +127,7 @@ async fn a_skipped_script_is_left_out_and_a_skipped_test_is_overridden() {
     let harness = harness(2).await;
     let [script, test] = [&harness.hosts[0], &harness.hosts[1]];
     harness.sim.with(|region| {
-        let fails = |name: &str| Fault::new(FaultKind::ScriptFailed).saying(name);
+        let fails = |name: &str| Fault::new(FaultKind::ScriptFailed).with_message(name);
         region.inject(fails("gpu-presence").on(&script.name));
         region.inject(fails("nvme-health").on(&test.name));
     });
@@ -159,7 +160,7 @@ async fn a_lost_answer_to_a_script_or_to_an_override_loses_nothing() {
         harness.sim.with(|region| {
             region.inject(Fault::new(loss).at("scripts.create").times(1));
             region.inject(Fault::new(loss).at("machine.override_failed_testing").times(1));
-            let fails = Fault::new(FaultKind::ScriptFailed).saying("nvme-health").times(1);
+            let fails = Fault::new(FaultKind::ScriptFailed).with_message("nvme-health").times(1);
             region.inject(fails);
         });
         let accepted = harness.onboard(host).await;

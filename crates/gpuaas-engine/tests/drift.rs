@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::Harness;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus};
-use maas_sim::{Fault, FaultKind, HumanAction, PacedClock, SimOptions, ZERO};
+use maas_sim::{Fault, FaultKind, HumanAction, PacedSimClock, SimOptions, ZERO};
 
 async fn active(harness: &Harness) -> Vec<(String, NodeId)> {
     let mut accepted = Vec::new();
@@ -36,7 +36,9 @@ async fn codes(harness: &Harness, node: NodeId) -> Vec<String> {
 /// Deploys it, as soon as MAAS lets a person.
 async fn deploy(harness: &Harness, machine: &str) {
     let action = HumanAction::Deploy { machine: machine.to_owned() };
-    harness.until(async || harness.sim.with(|region| region.human(0, &action)).is_ok()).await;
+    harness
+        .until(async || harness.sim.with(|region| region.apply_human_action(0, &action)).is_ok())
+        .await;
 }
 
 async fn redeploy(harness: &Harness, machine: &str) {
@@ -67,7 +69,8 @@ async fn each_kind_under(action: DriftAction) {
     let kinds = [ReleasedByHand, DeployedByHand, Vanished, Renamed, Retagged, HwSyncStale];
     let profile = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
     let factor = 100.0;
-    let options = SimOptions { clock: Arc::new(PacedClock::new(factor)), ..zero(kinds.len() + 1) };
+    let options =
+        SimOptions { clock: Arc::new(PacedSimClock::new(factor)), ..zero(kinds.len() + 1) };
     let harness = Harness::with(options, profile, factor).await;
     harness.sim.with(|region| region.set_setting("hardware_sync_interval", "2m".into()));
     let nodes = active(&harness).await;

@@ -108,7 +108,7 @@ async fn a_lost_answer_while_leaving_or_reimaging_loses_nothing() {
         harness.sim.with(|region| {
             if *endpoint == "machine.power_off" {
                 let machine = host.name.clone();
-                region.human(0, &HumanAction::Release { machine }).unwrap();
+                region.apply_human_action(0, &HumanAction::Release { machine }).unwrap();
                 region.press_power(&host.name).unwrap();
             }
             region.inject(Fault::new(*loss).on(&host.name).at(endpoint).times(1))
@@ -345,7 +345,10 @@ async fn a_bmc_address_finds_a_machine_that_is_there_and_none_that_is_gone() {
     assert_eq!(node.system_id, Some(enlisted));
     // The list of BMCs that was asked for just now is still good, and names this one.
     let machine = "gone".to_owned();
-    harness.sim.with(|region| region.human(0, &HumanAction::Delete { machine })).unwrap();
+    harness
+        .sim
+        .with(|region| region.apply_human_action(0, &HumanAction::Delete { machine }))
+        .unwrap();
     harness.active(&harness.hosts[1]).await;
     let creates =
         harness.sim.with(|region| region.stats().machines[&harness.hosts[1].name].creates);
@@ -371,7 +374,7 @@ async fn people_and_hardware_in_the_way_park_with_the_next_action() {
         region.inject(Fault::new(FaultKind::NoBootInterface).on(&no_nic.name));
         region.add_machine(MachineSpec::new(&locked.name, Status::Deployed));
         let machine = locked.name.clone();
-        region.human(0, &HumanAction::Lock { machine }).unwrap();
+        region.apply_human_action(0, &HumanAction::Lock { machine }).unwrap();
     });
     for (host, code) in [
         (wrong_nic, "pxe_preflight_failed"),

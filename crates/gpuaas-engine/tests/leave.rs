@@ -166,7 +166,7 @@ async fn a_detach_works_while_maas_is_down_and_touches_nothing() {
     let vanished = harness.active(&harness.hosts[1]).await;
     harness.sim.with(|region| {
         let machine = region.hosts()[1].name.clone();
-        region.human(0, &HumanAction::Delete { machine }).unwrap();
+        region.apply_human_action(0, &HumanAction::Delete { machine }).unwrap();
         region.inject(Fault::new(FaultKind::ResetBefore));
     });
     let before = mutations(&harness);

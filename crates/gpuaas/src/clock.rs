@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use gpuaas_engine::{Clock, PacedClock, RealClock};
 use gpuaas_node_agent::clock::AgentClock;
 use gpuaas_types::Timestamp;
-use maas_sim::{SimClock, Wait};
+use maas_sim::{ClockWait, SimClock};
 
 use crate::args::ClockChoice;
 
@@ -50,7 +50,7 @@ impl SimClock for SharedClock {
         self.0.now().as_seconds()
     }
 
-    fn wait_until(&self, at_us: i64) -> Wait<'_> {
+    fn wait_until(&self, at_us: i64) -> ClockWait<'_> {
         self.0.sleep_until(Timestamp::from_micros(at_us))
     }
 }

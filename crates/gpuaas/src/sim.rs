@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use comfy_table::{Table, presets};
-use maas_sim::{ETHERNET, H200, HardwareClass, Shared, SimHandle, SimOptions, SimServer, ZERO};
+use maas_sim::{
+    ETHERNET, H200, HardwareClass, SharedRegion, SimHandle, SimOptions, SimServer, ZERO,
+};
 use maas_sim::{Fault, parse_faults};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +29,7 @@ pub struct RunningSim {
     /// The administrator's API key.
     pub api_key: String,
     /// The region.
-    pub region: Arc<Shared>,
+    pub region: Arc<SharedRegion>,
     server: SimHandle,
     hosts: Hosts,
 }
@@ -97,7 +99,7 @@ pub async fn run(args: MaasSimArgs, terminal: &mut Terminal) -> Result<(), Failu
 }
 
 /// Returns once the region was not asked anything for `seconds`; without them never.
-async fn idle(region: &Shared, seconds: Option<u64>) {
+async fn idle(region: &SharedRegion, seconds: Option<u64>) {
     let Some(seconds) = seconds else { return std::future::pending().await };
     let mut looks = tokio::time::interval(Duration::from_secs(seconds));
     looks.tick().await;
@@ -179,7 +181,7 @@ pub fn temporary_dir() -> Result<tempfile::TempDir, Failure> {
     })
 }
 
-fn machines(region: &Shared) -> String {
+fn machines(region: &SharedRegion) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["MACHINE", "MAC", "BMC", "CLASS"]);
     let hosts = region.with(|region| region.hosts());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::error::{AuthCause, Error, MAX_TEXT_CHARS, Refusal, UnknownCause};
+use crate::error::{AuthCause, Error, MAX_TEXT_CHARS, RefusalKind, UnknownCause};
 use crate::time::parse_maas_time;
 use crate::transport::{Response, TransportError};
 
@@ -23,23 +23,24 @@ pub(crate) struct RequestContext<'a> {
 pub(crate) fn from_response(response: &Response, context: &RequestContext<'_>) -> Error {
     let status = response.status;
     let text = || masked_body(response, context);
-    let refused = |kind: Refusal, text: String| Error::Refused { status, kind, text };
+    let refused = |kind: RefusalKind, text: String| Error::Refused { status, kind, text };
     match status {
         400 => bad_request(response, context),
         401 => unauthorized(response, context),
-        403 => {
-            refused(Refusal::Forbidden, text_or(text(), "not permitted, or the machine is locked"))
-        }
+        403 => refused(
+            RefusalKind::Forbidden,
+            text_or(text(), "not permitted, or the machine is locked"),
+        ),
         404 => {
             let text = text();
             refused(not_found(response, &text), text_or(text, "not found"))
         }
-        405 => refused(Refusal::MethodNotAllowed, text_or(text(), "method not allowed")),
+        405 => refused(RefusalKind::MethodNotAllowed, text_or(text(), "method not allowed")),
         409 if media_type(response) == "text/html" => refused(
-            Refusal::DatabaseConflict,
+            RefusalKind::DatabaseConflict,
             "conflict in MAAS's database, also shown for a duplicate BMC".to_owned(),
         ),
-        409 => refused(Refusal::StateConflict, text_or(text(), "conflicting state")),
+        409 => refused(RefusalKind::StateConflict, text_or(text(), "conflicting state")),
         502 | 504 => unknown(
             UnknownCause::Gateway,
             text_or(masked_body(response, context), "no answer behind the gateway"),
@@ -58,9 +59,9 @@ pub(crate) fn from_response(response: &Response, context: &RequestContext<'_>) -
             }
         }
         300..=399 => {
-            refused(Refusal::Other, "redirected; is the URL right (https, path)?".to_owned())
+            refused(RefusalKind::Other, "redirected; is the URL right (https, path)?".to_owned())
         }
-        _ => refused(Refusal::Other, text_or(masked_body(response, context), "refused")),
+        _ => refused(RefusalKind::Other, text_or(masked_body(response, context), "refused")),
     }
 }
 
@@ -87,7 +88,7 @@ fn bad_request(response: &Response, context: &RequestContext<'_>) -> Error {
     };
     let Some(parsed) = parsed else {
         let text = text_or(masked_body(response, context), "bad request");
-        return Error::Refused { status: 400, kind: Refusal::BadRequest, text };
+        return Error::Refused { status: 400, kind: RefusalKind::BadRequest, text };
     };
     let clean = |value: Value| match value {
         Value::String(text) => truncate(&mask(text, context.secrets)),
@@ -108,7 +109,7 @@ fn bad_request(response: &Response, context: &RequestContext<'_>) -> Error {
         })
         .collect();
     let text = truncate(&sentences.join("; "));
-    Error::Refused { status: 400, kind: Refusal::Validation { fields }, text }
+    Error::Refused { status: 400, kind: RefusalKind::Validation { fields }, text }
 }
 
 /// Answers in this client's words only: the body can hold the token secret
@@ -148,7 +149,7 @@ fn unauthorized(response: &Response, context: &RequestContext<'_>) -> Error {
         }
         AuthCause::Other => "credentials refused".to_owned(),
     };
-    Error::Refused { status: 401, kind: Refusal::Unauthorized { cause }, text }
+    Error::Refused { status: 401, kind: RefusalKind::Unauthorized { cause }, text }
 }
 
 /// `Expired timestamp: given A and now B …`, else the `Date` header against what we signed.
@@ -164,13 +165,13 @@ fn seconds_behind(body: &str, response: &Response, signed: i64) -> Option<i64> {
     }
 }
 
-fn not_found(response: &Response, text: &str) -> Refusal {
+fn not_found(response: &Response, text: &str) -> RefusalKind {
     if text.starts_with("Unknown API endpoint") || media_type(response) == "text/html" {
-        Refusal::UnknownEndpoint
+        RefusalKind::UnknownEndpoint
     } else if text.contains("already in use") {
-        Refusal::AddressInUse
+        RefusalKind::AddressInUse
     } else {
-        Refusal::NotFound
+        RefusalKind::NotFound
     }
 }
 

@@ -25,7 +25,7 @@ pub type UnixClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// Calls and bytes of one endpoint since the client was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EndpointStats {
+pub struct CallStats {
     /// Attempts, failed ones and repeated reads included.
     pub calls: u64,
     /// Bytes of request bodies and paths; headers not counted.
@@ -46,7 +46,7 @@ struct Inner {
     key: ApiKey,
     timeouts: Timeouts,
     now: UnixClock,
-    stats: Mutex<BTreeMap<&'static str, EndpointStats>>,
+    stats: Mutex<BTreeMap<&'static str, CallStats>>,
 }
 
 impl fmt::Debug for Client {
@@ -176,7 +176,7 @@ impl Client {
 
     /// Counters by endpoint, keyed by labels such as `GET machines/{id}/` and
     /// `POST machines/{id}/ op=deploy`.
-    pub fn stats(&self) -> BTreeMap<&'static str, EndpointStats> {
+    pub fn stats(&self) -> BTreeMap<&'static str, CallStats> {
         self.inner.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

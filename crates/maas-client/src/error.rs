@@ -23,11 +23,11 @@ pub const MAX_TEXT_CHARS: usize = 600;
 /// A failed call, by what the caller does next.
 ///
 /// ```
-/// use maas_client::{Error, Refusal, UnknownCause};
+/// use maas_client::{Error, RefusalKind, UnknownCause};
 ///
 /// let conflict = Error::Refused {
 ///     status: 409,
-///     kind: Refusal::StateConflict,
+///     kind: RefusalKind::StateConflict,
 ///     text: "Machine is not locked".to_owned(),
 /// };
 /// assert_eq!(conflict.code(), "maas_state_conflict");
@@ -47,7 +47,7 @@ pub enum Error {
         /// HTTP status.
         status: u16,
         /// What MAAS objects to.
-        kind: Refusal,
+        kind: RefusalKind,
         /// MAAS's text, or ours where MAAS gave none or a secret one.
         text: String,
     },
@@ -96,7 +96,7 @@ pub enum Error {
 
 /// Why MAAS refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RefusalKind {
     /// 400 with messages per form field; whole-form messages under `__all__`.
     Validation {
         /// Messages by field.
@@ -213,24 +213,24 @@ impl Error {
 
     /// True where the object itself is gone.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused { kind: Refusal::NotFound, .. })
+        matches!(self, Self::Refused { kind: RefusalKind::NotFound, .. })
     }
 
     /// True where the object's state forbids the call.
     pub fn is_state_conflict(&self) -> bool {
-        matches!(self, Self::Refused { kind: Refusal::StateConflict, .. })
+        matches!(self, Self::Refused { kind: RefusalKind::StateConflict, .. })
     }
 
     /// Messages per form field; `None` for other failures.
     pub fn fields(&self) -> Option<&BTreeMap<String, Vec<String>>> {
         match self {
-            Self::Refused { kind: Refusal::Validation { fields }, .. } => Some(fields),
+            Self::Refused { kind: RefusalKind::Validation { fields }, .. } => Some(fields),
             _ => None,
         }
     }
 }
 
-impl Refusal {
+impl RefusalKind {
     fn code(&self) -> &'static str {
         match self {
             Self::Validation { .. } => "maas_validation",

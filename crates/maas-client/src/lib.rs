@@ -67,9 +67,9 @@ mod ops;
 mod time;
 mod transport;
 
-pub use client::{Client, EndpointStats, UnixClock};
+pub use client::{CallStats, Client, UnixClock};
 pub use config::{Config, Timeouts};
-pub use error::{AuthCause, Error, MAX_TEXT_CHARS, Refusal, UnknownCause};
+pub use error::{AuthCause, Error, MAX_TEXT_CHARS, RefusalKind, UnknownCause};
 pub use events::{Event, EventLevel, Events, STATUS_CHANGED, StatusChange};
 pub use http::{HttpTransport, MAX_BODY_BYTES};
 pub use model::*;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use maas_client::{
-    Client, Config, DeployOptions, Error, MachineFilter, Refusal, Timeouts, UnknownCause,
+    Client, Config, DeployOptions, Error, MachineFilter, RefusalKind, Timeouts, UnknownCause,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -223,7 +223,10 @@ async fn pages_of_proxies_are_sorted_by_status() {
     let error = client.deploy("abc", &DeployOptions::default()).await.unwrap_err();
     assert_eq!(cause(&error), UnknownCause::Gateway);
     let error = client.machine("abc").await.unwrap_err();
-    assert!(matches!(error, Error::Refused { status: 301, kind: Refusal::Other, .. }), "{error:?}");
+    assert!(
+        matches!(error, Error::Refused { status: 301, kind: RefusalKind::Other, .. }),
+        "{error:?}"
+    );
     assert_eq!(server.requests().len(), 3, "a redirect was followed");
 }
 

@@ -16,7 +16,7 @@ impl Region {
         while let Some(due) = self.schedule.pop_due(now_us) {
             self.now = self.now.max(due.at_us);
             if self.machines.get(&due.key).is_some_and(|m| m.work == due.work) {
-                self.tick(due.key, due.tick);
+                self.run_tick(due.key, due.tick);
             }
         }
         self.now = self.now.max(now_us);

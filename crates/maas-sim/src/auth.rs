@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::wire::{HTML, Response, TEXT_BARE, unquote};
+use crate::wire::{HTML, SimResponse, TEXT_BARE, unquote};
 
-/// Requests older than this are refused; a time in the future is not.
+/// Greatest age of a timestamp in seconds; one in the future is accepted.
 const THRESHOLD_SECONDS: i64 = 300;
 
 /// A user of the region.
@@ -17,32 +17,32 @@ pub struct User {
     pub password: Option<String>,
     /// E-mail address.
     pub email: String,
-    /// Administrator.
+    /// Whether the user is an administrator.
     pub admin: bool,
-    /// `consumer:token:secret`, any number.
+    /// API keys, each `consumer:token:secret`.
     pub keys: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     pub(crate) users: Vec<User>,
-    /// Two generations of used nonces; the older one is dropped when both are out of the window.
+    /// Used nonces of the present window and of the one before; older ones cannot be replayed.
     nonces: [HashSet<String>; 2],
-    turned_at: i64,
+    rotated_at_seconds: i64,
 }
 
-/// Why a request is nobody's.
+/// Why a request has no user.
 #[derive(Debug)]
-pub(crate) enum Denied {
+pub(crate) enum AuthFailure {
     /// No usable OAuth header: the request counts as anonymous.
     Anonymous,
-    /// A wrong one.
-    Refused(Response),
+    /// Wrong credentials, with the answer that tells so.
+    Refused(SimResponse),
 }
 
-fn refused(message: &str) -> Denied {
-    Denied::Refused(
-        Response::new(401, HTML, format!("Authorization Error: {message}"))
+fn refused(message: &str) -> AuthFailure {
+    AuthFailure::Refused(
+        SimResponse::new(401, HTML, format!("Authorization Error: {message}"))
             .header("WWW-Authenticate", "OAuth realm=\"OAuth\""),
     )
 }
@@ -59,7 +59,7 @@ fn header_fields(header: &str) -> Option<HashMap<String, String>> {
 }
 
 impl Accounts {
-    pub(crate) fn of(users: Vec<User>) -> Self {
+    pub(crate) fn new(users: Vec<User>) -> Self {
         Self { users, ..Self::default() }
     }
 
@@ -69,8 +69,8 @@ impl Accounts {
         admin.or_else(|| self.users.first()).map(|user| user.name.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn anonymous_refusal() -> Response {
-        Response::new(401, TEXT_BARE, "Forbidden")
+    pub(crate) fn anonymous_refusal() -> SimResponse {
+        SimResponse::new(401, TEXT_BARE, "Forbidden")
     }
 
     /// The user of a request, by index into `users`.
@@ -78,8 +78,8 @@ impl Accounts {
         &mut self,
         header: Option<&str>,
         wall_seconds: i64,
-    ) -> Result<usize, Denied> {
-        let fields = header.and_then(header_fields).ok_or(Denied::Anonymous)?;
+    ) -> Result<usize, AuthFailure> {
+        let fields = header.and_then(header_fields).ok_or(AuthFailure::Anonymous)?;
         let get = |key: &str| fields.get(key).map(String::as_str);
         let (Some(consumer), Some(token), Some(signature), Some(method), Some(stamp), Some(nonce)) = (
             get("oauth_consumer_key"),
@@ -89,7 +89,7 @@ impl Accounts {
             get("oauth_timestamp"),
             get("oauth_nonce"),
         ) else {
-            return Err(Denied::Anonymous);
+            return Err(AuthFailure::Anonymous);
         };
         let mut known = false;
         let mut found = None;
@@ -109,13 +109,13 @@ impl Accounts {
         let Some((index, secret)) = found else {
             return Err(refused(&format!("'Invalid access token: {token}'")));
         };
-        let given: i64 = stamp.parse().map_err(|_| Denied::Anonymous)?;
+        let given: i64 = stamp.parse().map_err(|_| AuthFailure::Anonymous)?;
         if wall_seconds - given > THRESHOLD_SECONDS {
             return Err(refused(&format!(
                 "'Expired timestamp: given {given} and now {wall_seconds} has a greater difference than threshold {THRESHOLD_SECONDS}'"
             )));
         }
-        self.spend(&format!("{token} {nonce}"), wall_seconds)
+        self.use_nonce(&format!("{token} {nonce}"), wall_seconds)
             .map_err(|()| refused(&format!("'Nonce already used: {nonce}'")))?;
         if method != "PLAINTEXT" && method != "HMAC-SHA1" {
             return Err(refused(&format!(
@@ -130,10 +130,14 @@ impl Accounts {
         Ok(index)
     }
 
-    fn spend(&mut self, nonce: &str, wall_seconds: i64) -> Result<(), ()> {
-        if wall_seconds - self.turned_at > 2 * THRESHOLD_SECONDS {
+    /// Marks a nonce as used.
+    ///
+    /// # Errors
+    /// Where it was used before.
+    fn use_nonce(&mut self, nonce: &str, wall_seconds: i64) -> Result<(), ()> {
+        if wall_seconds - self.rotated_at_seconds > 2 * THRESHOLD_SECONDS {
             self.nonces[1] = std::mem::take(&mut self.nonces[0]);
-            self.turned_at = wall_seconds;
+            self.rotated_at_seconds = wall_seconds;
         }
         if self.nonces[1].contains(nonce) || !self.nonces[0].insert(nonce.to_owned()) {
             return Err(());
@@ -168,10 +172,10 @@ mod tests {
         )
     }
 
-    fn text(denied: Denied) -> String {
+    fn text(denied: AuthFailure) -> String {
         match denied {
-            Denied::Anonymous => "anonymous".into(),
-            Denied::Refused(r) => r.body_text(),
+            AuthFailure::Anonymous => "anonymous".into(),
+            AuthFailure::Refused(r) => r.body_text(),
         }
     }
 

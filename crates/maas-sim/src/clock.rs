@@ -1,4 +1,4 @@
-//! Time for a running simulator. The core takes `now`; only the faces own a clock.
+//! Clocks of a running simulator. A region takes the time as an argument and has no clock.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Notify;
 
-/// A future of a clock.
-pub type Wait<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+/// The future that [`SimClock::wait_until`] returns.
+pub type ClockWait<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Where a running simulator gets its time from.
 pub trait SimClock: Send + Sync + 'static {
@@ -18,20 +18,20 @@ pub trait SimClock: Send + Sync + 'static {
     /// The clock that callers sign their requests with, in seconds.
     fn wall_seconds(&self) -> i64;
     /// Returns once `now_us` has reached `at_us`.
-    fn wait_until(&self, at_us: i64) -> Wait<'_>;
+    fn wait_until(&self, at_us: i64) -> ClockWait<'_>;
 }
 
 /// The simulated clock runs `factor` times as fast as the machine's own, from the moment that it
 /// is made. Factor 1 is real time.
 #[derive(Debug)]
-pub struct PacedClock {
+pub struct PacedSimClock {
     epoch_us: i64,
     factor: f64,
     origin: Instant,
     wall_origin: i64,
 }
 
-impl PacedClock {
+impl PacedSimClock {
     /// A clock that begins now.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the simulator's own clock")]
@@ -48,7 +48,7 @@ impl PacedClock {
     }
 }
 
-impl SimClock for PacedClock {
+impl SimClock for PacedSimClock {
     fn now_us(&self) -> i64 {
         self.epoch_us + (self.origin.elapsed().as_secs_f64() * self.factor * 1e6) as i64
     }
@@ -58,7 +58,7 @@ impl SimClock for PacedClock {
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the simulator's own clock")]
-    fn wait_until(&self, at_us: i64) -> Wait<'_> {
+    fn wait_until(&self, at_us: i64) -> ClockWait<'_> {
         let left = (at_us - self.now_us()).max(0) as f64 / 1e6 / self.factor.max(1e-9);
         Box::pin(tokio::time::sleep(Duration::from_secs_f64(left.min(1e9))))
     }
@@ -83,7 +83,7 @@ impl ManualClock {
         clock
     }
 
-    /// Moves it on.
+    /// Moves the clock on by simulated microseconds, and wakes whoever waits.
     pub fn advance(&self, us: i64) {
         self.0.now.fetch_add(us, Ordering::SeqCst);
         self.0.moved.notify_waiters();
@@ -99,7 +99,7 @@ impl SimClock for ManualClock {
         self.now_us() / 1_000_000
     }
 
-    fn wait_until(&self, at_us: i64) -> Wait<'_> {
+    fn wait_until(&self, at_us: i64) -> ClockWait<'_> {
         Box::pin(async move {
             loop {
                 let moved = self.0.moved.notified();

@@ -3,12 +3,12 @@
 use crate::control_api;
 use crate::ops::{self, API_ROOT};
 use crate::region::Region;
-use crate::wire::{Request, Response};
+use crate::wire::{SimRequest, SimResponse};
 
 impl Region {
     /// Answers one request. `now_us` is simulated time, microseconds since the Unix epoch;
     /// `wall_seconds` the clock that OAuth timestamps are compared with.
-    pub fn handle(&mut self, now_us: i64, wall_seconds: i64, request: &Request) -> Response {
+    pub fn handle(&mut self, now_us: i64, wall_seconds: i64, request: &SimRequest) -> SimResponse {
         self.advance_clock(now_us);
         self.wall = wall_seconds;
         dispatch(self, request)
@@ -16,7 +16,7 @@ impl Region {
 }
 
 /// Collapses runs of slashes, as the region's server does.
-fn tidy(path: &str) -> String {
+fn collapse_slashes(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for c in path.chars() {
         if c != '/' || !out.ends_with('/') {
@@ -27,8 +27,8 @@ fn tidy(path: &str) -> String {
 }
 
 /// Answers any request.
-fn dispatch(region: &mut Region, request: &Request) -> Response {
-    let path = tidy(&request.path);
+fn dispatch(region: &mut Region, request: &SimRequest) -> SimResponse {
+    let path = collapse_slashes(&request.path);
     if path.starts_with("/sim/") {
         return control_api::handle(region, request, &path);
     }
@@ -36,7 +36,7 @@ fn dispatch(region: &mut Region, request: &Request) -> Response {
         return ops::authenticate(region, request);
     }
     let Some(rest) = path.strip_prefix(API_ROOT) else {
-        return Response::new(
+        return SimResponse::new(
             404,
             "text/html",
             "<html><head><title>404 - No Such Resource</title></head></html>",

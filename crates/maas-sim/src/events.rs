@@ -11,9 +11,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::json::Json;
+use crate::json::JsonWriter;
 use crate::times;
-use crate::wire::{Params, Response, quote_plus};
+use crate::wire::{Params, SimResponse, quote_plus};
 
 /// Event levels, with MAAS's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Level::Debug => "DEBUG",
             Level::Info => "INFO",
@@ -37,7 +37,7 @@ impl Level {
 
 /// What an event says.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Said {
+pub(crate) struct EventContent {
     pub(crate) level: Level,
     pub(crate) kind: &'static str,
     pub(crate) text: String,
@@ -47,7 +47,7 @@ pub(crate) struct Said {
 
 /// A line of the event feed as a control plane may read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FeedLine {
+pub struct FeedEvent {
     /// Number of the event.
     pub id: i64,
     /// When, in simulated microseconds since the Unix epoch.
@@ -65,15 +65,15 @@ struct Event {
     /// Database id of the machine.
     node: u32,
     /// Index of what it says.
-    said: u32,
+    content: u32,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     list: Vec<Event>,
     by_node: HashMap<u32, Vec<u32>>,
-    said: Vec<Arc<Said>>,
-    known: HashMap<Arc<Said>, u32>,
+    contents: Vec<Arc<EventContent>>,
+    known: HashMap<Arc<EventContent>, u32>,
     last_id: i64,
 }
 
@@ -110,19 +110,18 @@ const KNOWN: &[&str] = &[
 pub(crate) const NODE_FILTERS: &[&str] =
     &["id", "hostname", "mac_address", "zone", "domain", "pool", "agent_name", "owner"];
 
-fn integer(params: &Params, key: &str) -> Result<Option<i64>, Response> {
+fn integer(params: &Params, key: &str) -> Result<Option<i64>, SimResponse> {
     let Some(text) = params.filled(key) else {
         return Ok(None);
     };
-    text.trim()
-        .parse()
-        .map(Some)
-        .map_err(|_| Response::text(400, format!("Invalid {key}: Please enter an integer value")))
+    text.trim().parse().map(Some).map_err(|_| {
+        SimResponse::text(400, format!("Invalid {key}: Please enter an integer value"))
+    })
 }
 
 impl Query {
     /// Reads and checks the parameters; `nodes` is filled in by the caller.
-    pub(crate) fn parse(params: &Params) -> Result<Self, Response> {
+    pub(crate) fn parse(params: &Params) -> Result<Self, SimResponse> {
         let level = match params.filled("level").unwrap_or("INFO") {
             "AUDIT" => None,
             "DEBUG" => Some(10),
@@ -131,12 +130,12 @@ impl Query {
             "ERROR" => Some(40),
             "CRITICAL" => Some(50),
             other => {
-                return Err(Response::text(400, format!("Unrecognised log level: {other}")));
+                return Err(SimResponse::text(400, format!("Unrecognised log level: {other}")));
             }
         };
         let limit = integer(params, "limit")?.unwrap_or(100);
         if limit > 1000 {
-            return Err(Response::text(
+            return Err(SimResponse::text(
                 400,
                 format!("Requested number of events {limit} is greater than limit: 1000"),
             ));
@@ -145,35 +144,35 @@ impl Query {
         if after.is_some() && before.is_some() {
             let text =
                 "There is undetermined behaviour when both `after` and `before` are specified.";
-            return Err(Response::text(400, text));
+            return Err(SimResponse::text(400, text));
         }
         Ok(Self { level, limit: usize::try_from(limit).unwrap_or(0), after, before, nodes: None })
     }
 }
 
 impl EventLog {
-    pub(crate) fn push(&mut self, at_us: i64, node: u32, said: Said, recorded: bool) {
+    pub(crate) fn push(&mut self, at_us: i64, node: u32, content: EventContent, recorded: bool) {
         // An id is spent even where the event is lost, as with a rolled-back transaction.
         self.last_id += 1;
         if recorded {
-            let said = self.once(said);
+            let content = self.intern(content);
             self.by_node.entry(node).or_default().push(self.list.len() as u32);
-            self.list.push(Event { id: self.last_id, at_us, node, said });
+            self.list.push(Event { id: self.last_id, at_us, node, content });
         }
     }
 
-    fn once(&mut self, said: Said) -> u32 {
-        if let Some(index) = self.known.get(&said) {
+    fn intern(&mut self, content: EventContent) -> u32 {
+        if let Some(index) = self.known.get(&content) {
             return *index;
         }
-        let (index, said) = (self.said.len() as u32, Arc::new(said));
-        self.said.push(Arc::clone(&said));
-        self.known.insert(said, index);
+        let (index, content) = (self.contents.len() as u32, Arc::new(content));
+        self.contents.push(Arc::clone(&content));
+        self.known.insert(content, index);
         index
     }
 
-    fn said(&self, event: &Event) -> &Said {
-        &self.said[event.said as usize]
+    fn content_of(&self, event: &Event) -> &EventContent {
+        &self.contents[event.content as usize]
     }
 
     /// Drops the events of a deleted machine.
@@ -188,12 +187,15 @@ impl EventLog {
     }
 
     /// Events of a machine from INFO up, oldest first: number, time, what it says.
-    pub(crate) fn of_node(&self, node: u32) -> impl Iterator<Item = (i64, i64, &Said)> {
+    pub(crate) fn events_of_machine(
+        &self,
+        node: u32,
+    ) -> impl Iterator<Item = (i64, i64, &EventContent)> {
         let events = self.by_node.get(&node).into_iter().flatten();
         events
             .map(|index| &self.list[*index as usize])
-            .map(|event| (event.id, event.at_us, self.said(event)))
-            .filter(|(_, _, said)| said.level >= Level::Info)
+            .map(|event| (event.id, event.at_us, self.content_of(event)))
+            .filter(|(_, _, content)| content.level >= Level::Info)
     }
 
     /// Number of the newest event.
@@ -203,7 +205,7 @@ impl EventLog {
 
     fn select(&self, query: &Query) -> Vec<&Event> {
         let wanted =
-            |e: &&Event| query.level.is_some_and(|floor| self.said(e).level as i64 >= floor);
+            |e: &&Event| query.level.is_some_and(|floor| self.content_of(e).level as i64 >= floor);
         let mut indexes: Option<Vec<usize>> = query.nodes.as_ref().map(|nodes| {
             let of = nodes.iter().filter_map(|n| self.by_node.get(n)).flatten();
             of.map(|index| *index as usize).collect()
@@ -264,25 +266,25 @@ impl EventLog {
         let prev = events.last().map(|e| e.id).or_else(|| query.after.map(|a| a + 1));
         // Neighbours mostly share a second.
         let mut stamp = (i64::MIN, String::new());
-        let mut j = Json::at(0, 256 + events.len() * 280);
+        let mut j = JsonWriter::at(0, 256 + events.len() * 280);
         j.object(|j| {
             j.int("count", events.len() as i64);
             j.list("events", |j| {
                 for event in &events {
                     let (node, hostname) = name(event.node).unwrap_or(("", ""));
-                    let said = self.said(event);
+                    let content = self.content_of(event);
                     if stamp.0 != event.at_us / 1_000_000 {
-                        stamp = (event.at_us / 1_000_000, times::event(event.at_us));
+                        stamp = (event.at_us / 1_000_000, times::event_time(event.at_us));
                     }
                     j.item(|j| {
-                        j.str("username", said.user.as_deref().unwrap_or("unknown"));
+                        j.str("username", content.user.as_deref().unwrap_or("unknown"));
                         j.str("node", node);
                         j.str("hostname", hostname);
                         j.int("id", event.id);
-                        j.str("level", said.level.word());
+                        j.str("level", content.level.as_str());
                         j.str("created", &stamp.1);
-                        j.str("type", said.kind);
-                        j.str("description", &said.text);
+                        j.str("type", content.kind);
+                        j.str("description", &content.text);
                     });
                 }
             });
@@ -300,8 +302,8 @@ impl EventLog {
 mod tests {
     use super::*;
 
-    fn ready(level: Level) -> Said {
-        Said { level, kind: "Ready", text: String::new(), user: None }
+    fn ready(level: Level) -> EventContent {
+        EventContent { level, kind: "Ready", text: String::new(), user: None }
     }
 
     fn log(n: usize) -> EventLog {

@@ -1,14 +1,14 @@
 //! Faults as data: which, where, how often.
 //!
 //! A fault is scoped by machine and by endpoint label, limited by a count (in all, or for each
-//! machine) and by a probability. Chance is drawn from a stream of its own per fault and
+//! machine) and by a probability. Random numbers come from a stream of their own per fault and
 //! machine, so that a fault on one machine changes nothing on another.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::chance::Chance;
+use crate::rng::SimRng;
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub enum FaultKind {
     DeployFailed,
     /// Nothing more is heard of the deploying machine until the region gives up.
     StuckDeploying,
-    /// The same while commissioning.
+    /// Nothing more is heard of the commissioning machine until the region gives up.
     StuckCommissioning,
     /// The image is written, but the deployed system never reaches its data source; the region
     /// gives up at the node timeout.
@@ -67,7 +67,22 @@ pub enum FaultKind {
     FlappingPower,
 }
 
-/// One injected fault.
+/// One fault to inject, with its scope and how often it applies.
+///
+/// ```
+/// use maas_sim::{ResponseDelivery, Fault, FaultKind, Region, RegionConfig, SimRequest};
+///
+/// let mut region = Region::new(RegionConfig::default());
+/// // The first call of `version/` is answered, and the answer is lost on its way.
+/// region.inject(Fault::new(FaultKind::ResetAfterAccept).at("version").times(1));
+/// let request = SimRequest {
+///     method: "GET".to_owned(),
+///     path: "/MAAS/api/2.0/version/".to_owned(),
+///     ..SimRequest::default()
+/// };
+/// assert_eq!(region.handle(0, 0, &request).delivery, ResponseDelivery::Reset);
+/// assert_eq!(region.handle(0, 0, &request).status, 200);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
@@ -88,10 +103,10 @@ pub struct Fault {
     /// How often for each machine; absent for always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_machine: Option<u32>,
-    /// Chance of each occasion, 0 to 1; absent for 1.
+    /// Probability at each opportunity, 0 to 1; absent for 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// Occasions to let pass first.
+    /// Opportunities to let pass first.
     #[serde(default)]
     pub skip: u32,
     /// Length, where the kind has one.
@@ -106,7 +121,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that strikes everywhere and always.
+    /// A fault that applies everywhere and always.
     #[must_use]
     pub fn new(kind: FaultKind) -> Self {
         Self {
@@ -124,28 +139,28 @@ impl Fault {
         }
     }
 
-    /// Only this machine (hostname or system id).
+    /// Limits it to a machine, by hostname or system id.
     #[must_use]
     pub fn on(mut self, machine: &str) -> Self {
         self.machine = Some(machine.to_owned());
         self
     }
 
-    /// Only this endpoint label.
+    /// Limits it to an endpoint label, or to those with a prefix that ends in `*`.
     #[must_use]
     pub fn at(mut self, endpoint: &str) -> Self {
         self.endpoint = Some(endpoint.to_owned());
         self
     }
 
-    /// So many times.
+    /// Limits how often it applies in all.
     #[must_use]
     pub fn times(mut self, count: u32) -> Self {
         self.count = Some(count);
         self
     }
 
-    /// So many times for each machine.
+    /// Limits how often it applies to each machine.
     #[must_use]
     pub fn times_each(mut self, count: u32) -> Self {
         self.per_machine = Some(count);
@@ -158,16 +173,16 @@ impl Fault {
         scripts.iter().find(|name| name.contains(part))
     }
 
-    /// With this length.
+    /// Sets how long it lasts, in simulated seconds.
     #[must_use]
-    pub fn lasting(mut self, seconds: f64) -> Self {
+    pub fn lasting_seconds(mut self, seconds: f64) -> Self {
         self.seconds = Some(seconds);
         self
     }
 
-    /// With this text.
+    /// Sets its text.
     #[must_use]
-    pub fn saying(mut self, message: &str) -> Self {
+    pub fn with_message(mut self, message: &str) -> Self {
         self.message = Some(message.to_owned());
         self
     }
@@ -197,20 +212,20 @@ pub fn parse_faults(text: &str) -> Result<Vec<Fault>, FaultFileError> {
 }
 
 #[derive(Debug, Default)]
-struct Use {
+struct FaultUse {
     seen: u32,
     fired: u32,
-    each: HashMap<String, (u32, Chance)>,
-    mended: HashSet<String>,
+    each: HashMap<String, (u32, SimRng)>,
+    cleared: HashSet<String>,
 }
 
-/// Where a fault may strike.
+/// Where and when a fault may apply: the call or the activity at hand.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Occasion<'a> {
+pub(crate) struct FaultTrigger<'a> {
     pub(crate) endpoint: Option<&'a str>,
     pub(crate) hostname: Option<&'a str>,
     pub(crate) system_id: Option<&'a str>,
-    /// Name of the racked machine, where MAAS may know it by another.
+    /// Name of the host, where MAAS may know the machine by another.
     pub(crate) host: Option<&'a str>,
     /// Scripts that end now.
     pub(crate) scripts: &'a [String],
@@ -220,7 +235,7 @@ pub(crate) struct Occasion<'a> {
 pub(crate) struct Faults {
     seed: u64,
     next: u64,
-    list: Vec<(Fault, Use)>,
+    list: Vec<(Fault, FaultUse)>,
 }
 
 impl Faults {
@@ -231,7 +246,7 @@ impl Faults {
     pub(crate) fn add(&mut self, mut fault: Fault) -> u64 {
         self.next += 1;
         fault.id = self.next;
-        self.list.push((fault, Use::default()));
+        self.list.push((fault, FaultUse::default()));
         self.next
     }
 
@@ -243,24 +258,24 @@ impl Faults {
         self.list.iter().map(|(fault, used)| (fault, used.fired))
     }
 
-    /// Ends the faults of a kind on one machine.
-    pub(crate) fn mend(&mut self, kind: FaultKind, at: Occasion<'_>) {
+    /// Ends the faults of a kind for one machine.
+    pub(crate) fn clear_for(&mut self, kind: FaultKind, at: FaultTrigger<'_>) {
         for (_, used) in self.list.iter_mut().filter(|(f, _)| f.kind == kind && matches(f, at)) {
-            used.mended.insert(at.hostname.unwrap_or("").to_owned());
+            used.cleared.insert(at.hostname.unwrap_or("").to_owned());
         }
     }
 
-    /// The first fault of one of these kinds that strikes here and now.
-    pub(crate) fn strike(&mut self, kinds: &[FaultKind], at: Occasion<'_>) -> Option<Fault> {
+    /// The first fault of one of these kinds that applies here and now; it counts as used.
+    pub(crate) fn trigger(&mut self, kinds: &[FaultKind], at: FaultTrigger<'_>) -> Option<Fault> {
         let seed = self.seed;
         self.list.iter_mut().find_map(|(fault, used)| {
-            (kinds.contains(&fault.kind) && matches(fault, at) && used.fires(fault, at, seed))
+            (kinds.contains(&fault.kind) && matches(fault, at) && used.triggers(fault, at, seed))
                 .then(|| fault.clone())
         })
     }
 }
 
-fn matches(fault: &Fault, at: Occasion<'_>) -> bool {
+fn matches(fault: &Fault, at: FaultTrigger<'_>) -> bool {
     let machine = fault
         .machine
         .as_deref()
@@ -275,20 +290,20 @@ fn matches(fault: &Fault, at: Occasion<'_>) -> bool {
     machine && endpoint && script
 }
 
-impl Use {
-    fn fires(&mut self, fault: &Fault, at: Occasion<'_>, seed: u64) -> bool {
+impl FaultUse {
+    fn triggers(&mut self, fault: &Fault, at: FaultTrigger<'_>, seed: u64) -> bool {
         let name = at.hostname.unwrap_or("");
-        let (fired, chance) = self
+        let (fired, rng) = self
             .each
             .entry(name.to_owned())
-            .or_insert_with(|| (0, Chance::of(seed, &format!("fault/{}/{name}", fault.id))));
-        if self.mended.contains(name)
+            .or_insert_with(|| (0, SimRng::for_name(seed, &format!("fault/{}/{name}", fault.id))));
+        if self.cleared.contains(name)
             || fault.count.is_some_and(|n| self.fired >= n)
             || fault.per_machine.is_some_and(|n| *fired >= n)
         {
             return false;
         }
-        if fault.probability.is_some_and(|p| chance.unit() >= p) {
+        if fault.probability.is_some_and(|p| rng.uniform() >= p) {
             return false;
         }
         self.seen += 1;
@@ -319,14 +334,14 @@ mod tests {
         list.into_iter().for_each(|f| {
             faults.add(f);
         });
-        let on = |hostname| Occasion {
+        let on = |hostname| FaultTrigger {
             hostname: Some(hostname),
             endpoint: Some("machine.read"),
-            ..Occasion::default()
+            ..FaultTrigger::default()
         };
-        assert!(faults.strike(&[FaultKind::DeployFailed], on("b")).is_none());
-        assert!(faults.strike(&[FaultKind::DeployFailed], on("a")).is_some());
-        assert!(faults.strike(&[FaultKind::DeployFailed], on("a")).is_none());
-        assert!(faults.strike(&[FaultKind::Slow], on("a")).is_some());
+        assert!(faults.trigger(&[FaultKind::DeployFailed], on("b")).is_none());
+        assert!(faults.trigger(&[FaultKind::DeployFailed], on("a")).is_some());
+        assert!(faults.trigger(&[FaultKind::DeployFailed], on("a")).is_none());
+        assert!(faults.trigger(&[FaultKind::Slow], on("a")).is_some());
     }
 }

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops;
 use crate::region::Region;
-use crate::wire::Request;
+use crate::wire::SimRequest;
 
-/// What somebody does in MAAS's own UI.
+/// What somebody does in MAAS's own pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
 pub enum HumanAction {
@@ -126,17 +126,21 @@ impl Region {
     /// [`HumanError::Unknown`] without such a machine.
     pub fn press_power(&mut self, machine: &str) -> Result<(), HumanError> {
         let id = self.system_id_of(machine).ok_or_else(|| HumanError::Unknown(machine.into()))?;
-        let key = self.find(&id).map_err(|_| HumanError::Unknown(machine.into()))?;
+        let key = self.find_machine(&id).map_err(|_| HumanError::Unknown(machine.into()))?;
         self.power_on_now(key);
         Ok(())
     }
 
-    /// Does what a person would do in MAAS's UI, as the first administrator where the action names
+    /// Does what a person does in MAAS's own pages, as the first administrator where the action names
     /// nobody, outside the statistics' calls.
     ///
     /// # Errors
     /// When there is no such machine or MAAS refuses.
-    pub fn human(&mut self, now_us: i64, action: &HumanAction) -> Result<(), HumanError> {
+    pub fn apply_human_action(
+        &mut self,
+        now_us: i64,
+        action: &HumanAction,
+    ) -> Result<(), HumanError> {
         use HumanAction as H;
         let machine = action.machine();
         let id =
@@ -167,8 +171,12 @@ impl Region {
                 ("POST", here, format!("op=set_storage_layout&storage_layout={layout}"))
             }
         };
-        let request =
-            Request { method: method.to_owned(), path, body: form.into(), ..Request::default() };
+        let request = SimRequest {
+            method: method.to_owned(),
+            path,
+            body: form.into(),
+            ..SimRequest::default()
+        };
         self.advance_clock(now_us);
         let user = match action {
             H::DeployAs { user, .. } => user.clone(),
@@ -182,7 +190,7 @@ impl Region {
     }
 
     fn disk_of(&mut self, machine: &str, name: &str) -> Option<i64> {
-        let shown = self.shown(machine)?;
+        let shown = self.machine_json(machine)?;
         let disks = shown["blockdevice_set"].as_array()?;
         disks.iter().find(|disk| disk["name"] == name)?["id"].as_i64()
     }

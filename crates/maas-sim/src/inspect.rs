@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::events::FeedLine;
+use crate::events::FeedEvent;
 use crate::model::Machine;
 use crate::ops;
 use crate::region::Region;
 use crate::status::Status;
-use crate::wire::Request;
+use crate::wire::SimRequest;
 
 impl Region {
-    /// A machine by hostname, rack name or system id.
+    /// A machine by hostname, host name or system id.
     #[must_use]
     pub fn system_id_of(&self, name: &str) -> Option<String> {
         let hit = |m: &&Machine| {
@@ -23,24 +23,24 @@ impl Region {
         self.machines.values().find(hit).map(|m| m.system_id.clone())
     }
 
-    /// Status of a machine by hostname, rack name or system id.
+    /// Status of a machine by hostname, host name or system id.
     #[must_use]
     pub fn status_of(&self, name: &str) -> Option<Status> {
         self.system_id_of(name).and_then(|id| self.key_of(&id)).map(|key| self.status(key))
     }
 
-    /// All that the event feed says of a machine from INFO up, oldest first, by hostname, rack name
+    /// All that the event feed says of a machine from INFO up, oldest first, by hostname, host name
     /// or system id.
     #[must_use]
-    pub fn feed_of(&self, name: &str) -> Vec<FeedLine> {
+    pub fn event_feed(&self, name: &str) -> Vec<FeedEvent> {
         let key = self.system_id_of(name).and_then(|id| self.key_of(&id));
-        let events = key.into_iter().flat_map(|key| self.events.of_node(key));
+        let events = key.into_iter().flat_map(|key| self.events.events_of_machine(key));
         events
-            .map(|(id, at_us, said)| FeedLine {
+            .map(|(id, at_us, content)| FeedEvent {
                 id,
                 at_us,
-                kind: said.kind,
-                text: said.text.clone(),
+                kind: content.kind,
+                text: content.text.clone(),
             })
             .collect()
     }
@@ -51,14 +51,14 @@ impl Region {
         self.events.newest()
     }
 
-    /// What MAAS shows of a machine, by hostname, rack name or system id: the answer to
+    /// What MAAS shows of a machine, by hostname, host name or system id: the answer to
     /// `GET machines/ID/`, outside the statistics' calls.
-    pub fn shown(&mut self, machine: &str) -> Option<Value> {
+    pub fn machine_json(&mut self, machine: &str) -> Option<Value> {
         let id = self.system_id_of(machine)?;
-        let request = Request {
+        let request = SimRequest {
             method: "GET".to_owned(),
             path: format!("/MAAS/api/2.0/machines/{id}/"),
-            ..Request::default()
+            ..SimRequest::default()
         };
         let admin = self.accounts.first_admin();
         serde_json::from_slice(&ops::as_user(self, &request, &admin).body).ok()
@@ -75,7 +75,7 @@ impl Region {
 
     /// Names of the scripts of a machine's current commissioning and tests, by hostname.
     #[must_use]
-    pub fn scripts_run(&self, hostname: &str) -> Vec<String> {
+    pub fn current_scripts(&self, hostname: &str) -> Vec<String> {
         let machine = self.machines.values().find(|m| m.hostname == hostname);
         let sets = machine.into_iter().flat_map(|m| {
             [m.set(m.current_commissioning), m.set(m.current_testing)].into_iter().flatten()

@@ -1,19 +1,19 @@
-//! Racked machines and what commissioning finds on them.
+//! The inventory: hosts of the site, known to MAAS or not, and records of machines.
 
 use serde_json::{Map, Value};
 
-use crate::chance::Chance;
-use crate::class::HardwareClass;
-use crate::model::{CommissionOptions, Drawn, Host, Machine, Nic, Power, ScriptState};
+use crate::hardware_class::HardwareClass;
+use crate::model::{ActivityTimes, CommissionOptions, Host, Machine, Nic, Power, ScriptState};
 use crate::network::ip;
 use crate::region::Region;
+use crate::rng::SimRng;
 use crate::stats::LogEntry;
 use crate::status::Status;
 
-/// A racked machine as the side channel and the command line show it.
+/// A host of the inventory as the control API and the command line show it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct HostView {
-    /// Name on the rack.
+    /// Name in the inventory.
     pub name: String,
     /// MAC address of the port that boots from the network.
     pub mac_address: String,
@@ -21,7 +21,7 @@ pub struct HostView {
     pub bmc_address: String,
     /// Hardware class.
     pub class: &'static str,
-    /// Power.
+    /// Whether the host is switched on.
     pub on: bool,
     /// System id, where MAAS knows it.
     pub system_id: Option<String>,
@@ -29,7 +29,7 @@ pub struct HostView {
     pub hostname: Option<String>,
     /// MAAS's status of it.
     pub status: Option<&'static str>,
-    /// Accepted deployments.
+    /// Number of accepted deployments.
     pub deployment: u64,
 }
 
@@ -44,15 +44,15 @@ pub(crate) struct NewMachine {
 }
 
 impl Region {
-    /// Racks a machine that MAAS does not know yet. Its MAC, BMC address and behaviour depend on
-    /// the seed, its name and its place in the rack, on no other machine.
-    pub fn rack(&mut self, name: &str, class: &'static HardwareClass) -> HostView {
+    /// Adds a host that MAAS does not know yet. Its MAC, BMC address and behaviour depend on the
+    /// seed, its name and its index in the inventory, on no other host.
+    pub fn add_host(&mut self, name: &str, class: &'static HardwareClass) -> HostView {
         let index = self.hosts.len();
-        let mut chance = Chance::of(self.cfg.seed, name);
-        let macs = (0..class.nics.len().max(1)).map(|_| mac(&mut chance)).collect();
+        let mut rng = SimRng::for_name(self.cfg.seed, name);
+        let macs = (0..class.nics.len().max(1)).map(|_| mac(&mut rng)).collect();
         // 198.18.0.0/15 is set aside for tests (RFC 2544).
         let bmc = ip(u32::from_be_bytes([198, 18, 0, 0]) + index as u32 + 1);
-        self.new_host(name, class, macs, bmc, chance);
+        self.new_host(name, class, macs, bmc, rng);
         self.host_view(index)
     }
 
@@ -62,10 +62,10 @@ impl Region {
         class: &'static HardwareClass,
         macs: Vec<String>,
         bmc_address: String,
-        mut chance: Chance,
+        mut rng: SimRng,
     ) -> usize {
         let index = self.hosts.len();
-        let serial = format!("{:07X}", chance.below(0x0fff_ffff));
+        let serial = format!("{:07X}", rng.below(0x0fff_ffff));
         for mac in &macs {
             self.host_by_mac.insert(mac.clone(), index);
         }
@@ -78,7 +78,7 @@ impl Region {
             macs,
             bmc_address,
             serial,
-            chance,
+            rng,
             on: false,
             machine: None,
         });
@@ -101,14 +101,14 @@ impl Region {
         }
     }
 
-    /// Every racked machine, in rack order.
+    /// Every host, in the order of the inventory.
     #[must_use]
     pub fn hosts(&self) -> Vec<HostView> {
         (0..self.hosts.len()).map(|i| self.host_view(i)).collect()
     }
 
-    /// The racked machine that a create is about: by MAC, else by BMC address, else a new one.
-    fn host_for(&mut self, new: &NewMachine) -> usize {
+    /// Index of the host that a create means: by MAC, else by BMC address, else a new one.
+    fn find_or_add_host(&mut self, new: &NewMachine) -> usize {
         let bmc = new.power_parameters.get("power_address").and_then(Value::as_str).unwrap_or("");
         let known = new
             .macs
@@ -120,21 +120,21 @@ impl Region {
             return index;
         }
         let class = self.cfg.class;
-        let mut chance = Chance::of(self.cfg.seed, &new.hostname);
+        let mut rng = SimRng::for_name(self.cfg.seed, &new.hostname);
         let mut macs = new.macs.clone();
         while macs.len() < class.nics.len() {
-            macs.push(mac(&mut chance));
+            macs.push(mac(&mut rng));
         }
-        self.new_host(&new.hostname, class, macs, bmc.to_owned(), chance)
+        self.new_host(&new.hostname, class, macs, bmc.to_owned(), rng)
     }
 
     /// Makes MAAS's record of a machine, in status New; returns its database id.
     pub(crate) fn create_record(&mut self, new: NewMachine) -> u32 {
-        let host = self.host_for(&new);
+        let host = self.find_or_add_host(&new);
         let key = self.next_id("node") as u32;
-        let mut system_id = self.hosts[host].chance.system_id();
+        let mut system_id = self.hosts[host].rng.system_id();
         while self.by_id.contains_key(&system_id) {
-            system_id = self.hosts[host].chance.system_id();
+            system_id = self.hosts[host].rng.system_id();
         }
         let mut nics = Vec::new();
         for (i, mac) in new.macs.iter().enumerate() {
@@ -143,20 +143,20 @@ impl Region {
         let machine = blank(key, host, system_id.clone(), new, nics);
         self.hosts[host].machine = Some(key);
         let name = self.hosts[host].name.clone();
-        let stats = self.stats.machine(&name);
+        let stats = self.stats.machine_mut(&name);
         stats.system_id.clone_from(&system_id);
         stats.creates += 1;
         stats.log.push(LogEntry::Status { at_us: self.now, name: Status::New.label() });
-        self.enter(machine);
+        self.insert_machine(machine);
         key
     }
 }
 
-fn mac(chance: &mut Chance) -> String {
+fn mac(rng: &mut SimRng) -> String {
     // Locally administered, unicast.
     let mut text = "02".to_owned();
     for _ in 0..5 {
-        text.push_str(&format!(":{:02x}", chance.below(256)));
+        text.push_str(&format!(":{:02x}", rng.below(256)));
     }
     text
 }
@@ -202,7 +202,7 @@ pub(crate) fn blank(
         agent_name: String::new(),
         swap_size: None,
         annotations: std::collections::BTreeMap::new(),
-        probed: false,
+        hardware_known: false,
         cpu_count: 0,
         memory: 0,
         disks: Vec::new(),
@@ -225,7 +225,7 @@ pub(crate) fn blank(
         work: 0,
         deployment: 0,
         user_data: Vec::new(),
-        drawn: Drawn::default(),
+        activity_times: ActivityTimes::default(),
         options: CommissionOptions::default(),
         was_deployed: false,
         only_tests: false,

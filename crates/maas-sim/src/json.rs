@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-pub(crate) struct Json {
+pub(crate) struct JsonWriter {
     out: String,
     depth: usize,
     fresh: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Json {
 const SPACES: &str =
     "                                                                                ";
 
-impl Json {
+impl JsonWriter {
     /// `depth`: how many levels the text will be indented within its surroundings.
     pub(crate) fn at(depth: usize, capacity: usize) -> Self {
         Self { out: String::with_capacity(capacity), depth, fresh: true }
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn prints_like_python() {
-        let mut j = Json::at(0, 64);
+        let mut j = JsonWriter::at(0, 64);
         j.object(|j| {
             j.str("a", "x\"é\n");
             j.list("b", |_| {});

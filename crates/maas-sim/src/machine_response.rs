@@ -2,20 +2,20 @@
 
 use bytes::Bytes;
 
-use crate::json::Json;
+use crate::json::JsonWriter;
 use crate::model::Machine;
 use crate::region::Region;
-use crate::render::{self, Surroundings};
-use crate::wire::Response;
+use crate::render::{self, Environment};
+use crate::wire::SimResponse;
 
-/// Bytes of rendered bodies that are kept in case the same machine is asked for again. A body of an
-/// eight-GPU server has 65 KB: kept for good, they would be most of what a region weighs.
-const KEPT_BODY_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes of rendered bodies in the cache. A body of an eight-GPU server has 65 KB: without a bound
+/// they would be most of a region's memory.
+const BODY_CACHE_BYTES: usize = 32 * 1024 * 1024;
 
 impl Region {
-    fn surroundings<'a>(&'a self, m: &'a Machine) -> Surroundings<'a> {
+    fn environment<'a>(&'a self, m: &'a Machine) -> Environment<'a> {
         let host = &self.hosts[m.host];
-        Surroundings {
+        Environment {
             net: &self.net,
             class: host.class,
             serial: &host.serial,
@@ -34,21 +34,21 @@ impl Region {
         if let Some(done) = &m.body[slot] {
             return done.clone();
         }
-        let mut j = Json::at(slot, 8 * 1024 + 3 * 1024 * (m.nics.len() + m.disks.len()));
-        let around = self.surroundings(m);
-        j.object(|j| render::machine(j, m, &around));
+        let mut j = JsonWriter::at(slot, 8 * 1024 + 3 * 1024 * (m.nics.len() + m.disks.len()));
+        let environment = self.environment(m);
+        j.object(|j| render::machine(j, m, &environment));
         let bytes = Bytes::from(j.finish());
-        self.keep(key, slot, &bytes);
+        self.cache_body(key, slot, &bytes);
         bytes
     }
 
-    fn keep(&mut self, key: u32, slot: usize, body: &Bytes) {
+    fn cache_body(&mut self, key: u32, slot: usize, body: &Bytes) {
         if let Some(m) = self.machines.get_mut(&key) {
             m.body[slot] = Some(body.clone());
         }
         self.rendered.push_back((key, slot, body.len()));
         self.rendered_bytes += body.len();
-        while self.rendered_bytes > KEPT_BODY_BYTES
+        while self.rendered_bytes > BODY_CACHE_BYTES
             && let Some((key, slot, length)) = self.rendered.pop_front()
         {
             self.rendered_bytes -= length;
@@ -59,31 +59,31 @@ impl Region {
     }
 
     /// 200 with the machine's JSON.
-    pub(crate) fn show(&mut self, key: u32) -> Response {
+    pub(crate) fn machine_response(&mut self, key: u32) -> SimResponse {
         let body = self.body(key, 0);
-        Response::new(200, crate::wire::JSON, body)
+        SimResponse::new(200, crate::wire::JSON, body)
     }
 
     /// The machine's JSON with one more member, as allocate answers.
-    pub(crate) fn show_with(&mut self, key: u32, extra: &str) -> Response {
+    pub(crate) fn machine_response_with(&mut self, key: u32, extra: &str) -> SimResponse {
         let body = self.body(key, 0);
         let text = String::from_utf8_lossy(&body);
         let cut = text.rfind('\n').unwrap_or(text.len().saturating_sub(1));
-        Response::new(200, crate::wire::JSON, format!("{},\n    {extra}\n}}", &text[..cut]))
+        SimResponse::new(200, crate::wire::JSON, format!("{},\n    {extra}\n}}", &text[..cut]))
     }
 
-    pub(crate) fn enlisted(&self, key: u32) -> Response {
+    pub(crate) fn enlistment_response(&self, key: u32) -> SimResponse {
         let Some(m) = self.machines.get(&key) else {
-            return Response::missing("Machine");
+            return SimResponse::not_found("Machine");
         };
-        let mut j = Json::at(0, 1024);
-        let around = self.surroundings(m);
-        j.object(|j| render::enlisted(j, m, &around));
-        Response::new(200, crate::wire::JSON, j.finish())
+        let mut j = JsonWriter::at(0, 1024);
+        let environment = self.environment(m);
+        j.object(|j| render::enlistment(j, m, &environment));
+        SimResponse::new(200, crate::wire::JSON, j.finish())
     }
 
     /// A list of machines.
-    pub(crate) fn show_list(&mut self, keys: &[u32]) -> Response {
+    pub(crate) fn machine_list_response(&mut self, keys: &[u32]) -> SimResponse {
         let bodies: Vec<Bytes> = keys.iter().map(|k| self.body(*k, 1)).collect();
         let mut out = String::with_capacity(16 + bodies.iter().map(|b| b.len() + 8).sum::<usize>());
         out.push('[');
@@ -92,6 +92,6 @@ impl Region {
             out.push_str(&String::from_utf8_lossy(body));
         }
         out.push_str(if bodies.is_empty() { "]" } else { "\n]" });
-        Response::new(200, crate::wire::JSON, out)
+        SimResponse::new(200, crate::wire::JSON, out)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::class::HardwareClass;
+use crate::hardware_class::HardwareClass;
 use crate::inventory::NewMachine;
 use crate::lifecycle::deployment::INSTALL_FAILED;
 use crate::model::{Power, ScriptState, SetKind};
@@ -13,27 +13,27 @@ use crate::status::Status;
 /// A machine that MAAS already knows.
 #[derive(Debug, Clone)]
 pub struct MachineSpec {
-    /// Hostname.
+    /// Hostname of the machine.
     pub hostname: String,
     /// Status that it is in; no activity is under way, whatever the status.
     pub status: Status,
-    /// MAC addresses; empty for those of the racked machine of this name, if there is one.
+    /// MAC addresses; empty for those of the host of this name, if there is one.
     pub macs: Vec<String>,
     /// `ipmi`, `manual`, `` ...
     pub power_type: String,
-    /// BMC address; absent for that of the racked machine.
+    /// BMC address; absent for that of the host.
     pub bmc_address: Option<String>,
     /// Owner; absent for what the status implies.
     pub owner: Option<String>,
-    /// Locked.
+    /// Whether the machine is locked.
     pub locked: bool,
     /// Was commissioned (`None`: what the status implies).
     pub commissioned: Option<bool>,
-    /// Class, if the machine is not racked yet.
+    /// Class, if there is no host of this name yet.
     pub class: Option<&'static HardwareClass>,
     /// `hwe_kernel`-carrying deployments: `(osystem, distro_series)`.
     pub system: Option<(String, String)>,
-    /// Hardware sync is on.
+    /// Whether hardware sync is on.
     pub hw_sync: bool,
 }
 
@@ -61,9 +61,9 @@ impl Region {
     /// Puts a machine into MAAS; returns its system id.
     pub fn add_machine(&mut self, spec: MachineSpec) -> String {
         let class = spec.class.unwrap_or(self.cfg.class);
-        let racked = self.hosts.iter().position(|h| h.name == spec.hostname && h.machine.is_none());
-        let index = racked.unwrap_or_else(|| {
-            self.rack(&spec.hostname, class);
+        let known = self.hosts.iter().position(|h| h.name == spec.hostname && h.machine.is_none());
+        let index = known.unwrap_or_else(|| {
+            self.add_host(&spec.hostname, class);
             self.hosts.len() - 1
         });
         let host = &mut self.hosts[index];
@@ -106,12 +106,12 @@ impl Region {
             power_type: spec.power_type.clone(),
             power_parameters,
         });
-        self.dress(key, &spec);
+        self.init_from_status(key, &spec);
         self.machine(key).map(|m| m.system_id.clone()).unwrap_or_default()
     }
 
     /// Gives a fresh record what a machine of this status has.
-    fn dress(&mut self, key: u32, spec: &MachineSpec) {
+    fn init_from_status(&mut self, key: u32, spec: &MachineSpec) {
         use Status as S;
         let status = spec.status;
         let raw = matches!(status, S::New | S::Commissioning | S::FailedCommissioning);
@@ -119,7 +119,7 @@ impl Region {
             let scripts = COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned()).collect();
             let set = self.new_set(key, SetKind::Commissioning, scripts);
             self.end_set(key, Some(set), ScriptState::Passed);
-            self.probe(key);
+            self.discover_hardware(key);
             self.edit(key, |m| {
                 m.current_commissioning = Some(set);
                 m.commissioning_state = ScriptState::Passed;
@@ -147,7 +147,7 @@ impl Region {
                 m.previous = S::Ready;
             });
         }
-        self.dress_deployment(key, spec);
+        self.init_deployment(key, spec);
         let owned = !matches!(status, S::New | S::Ready | S::Missing | S::Retired);
         let owner = spec.owner.clone().or_else(|| owned.then(|| self.accounts.first_admin()));
         let on = owned && !matches!(status, S::Allocated | S::Broken | S::FailedDiskErasing);
@@ -165,7 +165,7 @@ impl Region {
         }
     }
 
-    fn dress_deployment(&mut self, key: u32, spec: &MachineSpec) {
+    fn init_deployment(&mut self, key: u32, spec: &MachineSpec) {
         use Status as S;
         if !matches!(spec.status, S::Deploying | S::Deployed | S::FailedDeployment) {
             return;
@@ -201,6 +201,6 @@ impl Region {
                 m.status_action = Some("mark_failed");
             }
         });
-        self.give_addresses(key);
+        self.assign_addresses_if_free(key);
     }
 }

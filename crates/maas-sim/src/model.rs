@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::chance::Chance;
-use crate::class::HardwareClass;
+use crate::hardware_class::HardwareClass;
+use crate::rng::SimRng;
 use crate::status::Status;
 
 /// MAAS aligns partitions to this.
@@ -24,7 +24,7 @@ pub(crate) enum Power {
 }
 
 impl Power {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Power::On => "on",
             Power::Off => "off",
@@ -34,7 +34,7 @@ impl Power {
     }
 }
 
-/// A racked machine, known to MAAS or not.
+/// A host of the inventory, known to MAAS or not.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -42,7 +42,7 @@ pub(crate) struct Host {
     pub(crate) macs: Vec<String>,
     pub(crate) bmc_address: String,
     pub(crate) serial: String,
-    pub(crate) chance: Chance,
+    pub(crate) rng: SimRng,
     pub(crate) on: bool,
     /// Database id of the machine that MAAS knows it by.
     pub(crate) machine: Option<u32>,
@@ -125,20 +125,20 @@ impl Disk {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum LinkMode {
     Auto,
     Dhcp,
     Static,
     LinkUp,
 }
 
-impl Mode {
-    pub(crate) fn word(self) -> &'static str {
+impl LinkMode {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Mode::Auto => "auto",
-            Mode::Dhcp => "dhcp",
-            Mode::Static => "static",
-            Mode::LinkUp => "link_up",
+            LinkMode::Auto => "auto",
+            LinkMode::Dhcp => "dhcp",
+            LinkMode::Static => "static",
+            LinkMode::LinkUp => "link_up",
         }
     }
 }
@@ -146,7 +146,7 @@ impl Mode {
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     pub(crate) id: i64,
-    pub(crate) mode: Mode,
+    pub(crate) mode: LinkMode,
     pub(crate) subnet: Option<i64>,
     pub(crate) address: Option<u32>,
 }
@@ -259,7 +259,7 @@ pub(crate) struct ScriptSet {
 
 /// How long the current activity's parts take, drawn when it began (microseconds).
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Drawn {
+pub(crate) struct ActivityTimes {
     pub(crate) bmc: i64,
     pub(crate) post: i64,
     pub(crate) ephemeral: i64,
@@ -303,7 +303,7 @@ pub(crate) struct Machine {
     pub(crate) swap_size: Option<i64>,
     pub(crate) annotations: BTreeMap<String, String>,
     /// Hardware facts are known.
-    pub(crate) probed: bool,
+    pub(crate) hardware_known: bool,
     pub(crate) cpu_count: i64,
     pub(crate) memory: i64,
     pub(crate) disks: Vec<Disk>,
@@ -328,7 +328,7 @@ pub(crate) struct Machine {
     /// Counts accepted deployments of this machine.
     pub(crate) deployment: u64,
     pub(crate) user_data: Vec<u8>,
-    pub(crate) drawn: Drawn,
+    pub(crate) activity_times: ActivityTimes,
     pub(crate) options: CommissionOptions,
     pub(crate) was_deployed: bool,
     /// The tests under way were asked for by themselves, not with a commissioning.
@@ -365,12 +365,12 @@ impl Machine {
     }
 
     /// Where tests lead that pass or are given up.
-    pub(crate) fn after_tests(&self) -> Status {
+    pub(crate) fn status_after_tests(&self) -> Status {
         let back = self.previous;
         if self.only_tests && Status::Testing.may_become(back) { back } else { Status::Ready }
     }
 
-    pub(crate) fn touch(&mut self) {
+    pub(crate) fn invalidate_body(&mut self) {
         self.body = [None, None];
     }
 

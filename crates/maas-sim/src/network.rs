@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 
-use crate::json::Json;
+use crate::json::JsonWriter;
 
 /// System id of the one rack controller.
 pub(crate) const RACK: &str = "fehx6f";
@@ -243,7 +243,7 @@ impl Network {
     }
 
     /// Picks a free address.
-    pub(crate) fn pick(&mut self, subnet: i64) -> Option<u32> {
+    pub(crate) fn allocate_address(&mut self, subnet: i64) -> Option<u32> {
         let ranges: Vec<(u32, u32)> =
             self.ranges.iter().filter(|r| r.subnet == subnet).map(|r| (r.start, r.end)).collect();
         let net = self.subnets.iter_mut().find(|s| s.id == subnet)?;
@@ -263,12 +263,12 @@ impl Network {
     }
 
     /// An address of the dynamic range, as a machine gets from DHCP while it is commissioned.
-    pub(crate) fn leased(&self, subnet: i64, nth: u32) -> Option<u32> {
+    pub(crate) fn lease_address(&self, subnet: i64, nth: u32) -> Option<u32> {
         let range = self.ranges.iter().find(|r| r.subnet == subnet && r.kind == "dynamic")?;
         Some(range.start + nth % (range.end - range.start))
     }
 
-    pub(crate) fn give_back(&mut self, subnet: i64, address: u32) {
+    pub(crate) fn release_address(&mut self, subnet: i64, address: u32) {
         if let Some(net) = self.subnets.iter_mut().find(|s| s.id == subnet) {
             net.used.remove(&address);
             net.next = net.next.min(address);
@@ -283,7 +283,7 @@ impl Network {
     }
 
     /// Writes the members of a VLAN object.
-    pub(crate) fn write_vlan(&self, j: &mut Json, id: i64) {
+    pub(crate) fn write_vlan(&self, j: &mut JsonWriter, id: i64) {
         let Some(v) = self.vlan_by_id(id) else { return };
         j.int("vid", v.vid);
         j.int("mtu", v.mtu);
@@ -301,7 +301,7 @@ impl Network {
     }
 
     /// Writes the members of a subnet object.
-    pub(crate) fn write_subnet(&self, j: &mut Json, id: i64) {
+    pub(crate) fn write_subnet(&self, j: &mut JsonWriter, id: i64) {
         let Some(s) = self.subnet_by_id(id) else {
             return;
         };
@@ -322,8 +322,8 @@ impl Network {
         j.fmt("resource_uri", format_args!("/MAAS/api/2.0/subnets/{}/", s.id));
     }
 
-    fn value(body: impl FnOnce(&mut Json)) -> Value {
-        let mut j = Json::at(0, 512);
+    fn value(body: impl FnOnce(&mut JsonWriter)) -> Value {
+        let mut j = JsonWriter::at(0, 512);
         j.object(body);
         serde_json::from_str(&j.finish()).unwrap_or(Value::Null)
     }
@@ -434,11 +434,11 @@ mod tests {
     #[test]
     fn picks_what_the_recorded_region_picked() {
         let mut net = Network::site();
-        assert_eq!(net.pick(2).map(ip).as_deref(), Some("10.10.0.4"));
+        assert_eq!(net.allocate_address(2).map(ip).as_deref(), Some("10.10.0.4"));
         assert_eq!(net.claim(2, v4(10, 10, 0, 2)), Err(AddressError::Used));
         assert!(matches!(net.claim(2, v4(10, 10, 201, 7)), Err(AddressError::Dynamic(..))));
         assert_eq!(net.claim(3, v4(10, 10, 0, 9)), Err(AddressError::Outside));
-        net.give_back(2, v4(10, 10, 0, 4));
-        assert_eq!(net.pick(2).map(ip).as_deref(), Some("10.10.0.4"));
+        net.release_address(2, v4(10, 10, 0, 4));
+        assert_eq!(net.allocate_address(2).map(ip).as_deref(), Some("10.10.0.4"));
     }
 }

@@ -1,5 +1,4 @@
-//! What a region tells the outside: the moments at which software on a simulated host begins
-//! and ends to run.
+//! Notices of a region: when software on a simulated host has to start and to stop.
 
 /// A host and the deployment that runs on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,11 +16,11 @@ pub struct HostRef {
 /// What cloud-init's MAAS data source hands to the deployed system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metadata {
-    /// `instance-id`.
+    /// The data source's `instance-id`.
     pub instance_id: String,
-    /// `local-hostname`.
+    /// The data source's `local-hostname`.
     pub local_hostname: String,
-    /// `public-keys`.
+    /// The data source's `public-keys`.
     pub public_keys: Vec<String>,
     /// Operating system as MAAS names it.
     pub osystem: String,
@@ -45,13 +44,13 @@ pub struct FirstBoot {
 /// Something that whoever runs the hosts' software must act on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Start: exactly when MAAS turns Deploying into Deployed.
+    /// The deployed system boots: exactly when MAAS turns Deploying into Deployed.
     FirstBoot(Box<FirstBoot>),
     /// A deployed host was switched on again; its disk still has the system of this deployment.
     PoweredOn(HostRef),
-    /// Stop: the power is gone.
+    /// The host lost its power; its software stops.
     PoweredOff(HostRef),
-    /// Stop for good: the machine was released or its deployment was given up.
+    /// The machine was released or its deployment was aborted; its software is gone for good.
     Released(HostRef),
 }
 

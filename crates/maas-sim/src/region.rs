@@ -1,29 +1,27 @@
-//! The region: its store, its one heap of things to come, and its two entry points.
+//! The region: what it stores, and what all parts of it do with that.
 //!
 //! No clock, no socket, no task. [`Region::handle`] takes a request and the time, and answers;
-//! [`Region::advance`] lets everything happen that is due. What a face has to do with time is
-//! told by [`Region::next_event_at`]. One heap for all machines, not a task per machine: a
-//! thousand machines cost a thousand small entries, and two runs with one seed take the same
-//! path, which tasks on a scheduler would not.
+//! [`Region::advance`] lets everything happen that is due; [`Region::next_event_at`] tells when
+//! that is.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::auth::{Accounts, User};
-use crate::chance::{Chance, Span};
-use crate::class::HardwareClass;
-use crate::events::{EventLog, Level, Said};
-use crate::faults::{Fault, FaultKind, Faults, Occasion};
+use crate::events::{EventContent, EventLog, Level};
+use crate::faults::{Fault, FaultKind, FaultTrigger, Faults};
+use crate::hardware_class::HardwareClass;
 use crate::images::Images;
 use crate::model::{Host, Machine};
-use crate::names::{Name, Names};
+use crate::name_index::{LookupName, NameIndex};
 use crate::network::Network;
 use crate::notice::Notice;
+use crate::rng::{LogNormal, SimRng};
 use crate::schedule::{Schedule, Tick};
 use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::stats::{LogEntry, Stats};
 use crate::status::Status;
-use crate::wire::Response;
+use crate::wire::SimResponse;
 
 /// How a region is set up.
 #[derive(Debug, Clone)]
@@ -34,9 +32,9 @@ pub struct RegionConfig {
     pub users: Vec<User>,
     /// Multiplies every hardware duration; 0 for hardware that takes no time.
     pub scale: f64,
-    /// Answer of `version/`.
+    /// The version that `version/` answers.
     pub version: String,
-    /// Class of machines that are created without being racked first.
+    /// Class of machines that are created without a host in the inventory.
     pub class: &'static HardwareClass,
     /// Whether machine bodies carry `ip_addresses` (the documentation names it, the recorded
     /// region leaves it out).
@@ -67,7 +65,7 @@ impl Default for RegionConfig {
             ],
             scale: 1.0,
             version: "3.7.3".to_owned(),
-            class: &crate::class::H200,
+            class: &crate::hardware_class::H200,
             ip_addresses: false,
         }
     }
@@ -86,7 +84,7 @@ pub struct Region {
     pub(crate) host_by_bmc: HashMap<String, usize>,
     pub(crate) machines: BTreeMap<u32, Machine>,
     pub(crate) by_id: HashMap<String, u32>,
-    pub(crate) names: Names,
+    pub(crate) names: NameIndex,
     pub(crate) events: EventLog,
     pub(crate) settings: Settings,
     pub(crate) scripts: Scripts,
@@ -102,37 +100,37 @@ pub struct Region {
     ids: BTreeMap<&'static str, i64>,
 }
 
-/// Where a lifecycle fault may strike a machine. It is not about an endpoint; one that names an
-/// endpoint waits for it.
-fn occasion<'a>(
+/// The trigger of faults in the activity of a machine. No endpoint is part of it, so a fault that
+/// names one does not apply.
+fn fault_trigger<'a>(
     machines: &'a BTreeMap<u32, Machine>,
     hosts: &'a [Host],
     key: u32,
-) -> Option<Occasion<'a>> {
+) -> Option<FaultTrigger<'a>> {
     let machine = machines.get(&key)?;
-    Some(Occasion {
+    Some(FaultTrigger {
         hostname: Some(&machine.hostname),
         system_id: Some(&machine.system_id),
         host: hosts.get(machine.host).map(|host| host.name.as_str()),
-        ..Occasion::default()
+        ..FaultTrigger::default()
     })
 }
 
 impl Region {
-    /// An empty region: no machine racked or known.
+    /// An empty region: no host, and no machine known.
     #[must_use]
     pub fn new(cfg: RegionConfig) -> Self {
         Self {
             now: 0,
             wall: 0,
-            accounts: Accounts::of(cfg.users.clone()),
+            accounts: Accounts::new(cfg.users.clone()),
             net: Network::site(),
             hosts: Vec::new(),
             host_by_mac: HashMap::new(),
             host_by_bmc: HashMap::new(),
             machines: BTreeMap::new(),
             by_id: HashMap::new(),
-            names: Names::default(),
+            names: NameIndex::default(),
             events: EventLog::default(),
             settings: Settings::new(),
             scripts: Scripts::builtin(),
@@ -182,7 +180,7 @@ impl Region {
     }
 
     /// Schedules a tick for the machine's present work.
-    pub(crate) fn after(&mut self, key: u32, us: i64, tick: Tick) {
+    pub(crate) fn schedule_tick(&mut self, key: u32, us: i64, tick: Tick) {
         let Some(work) = self.machines.get(&key).map(|m| m.work) else {
             return;
         };
@@ -201,8 +199,8 @@ impl Region {
     }
 
     /// The machine of a path, or MAAS's 404.
-    pub(crate) fn find(&self, system_id: &str) -> Result<u32, Response> {
-        self.key_of(system_id).ok_or_else(|| Response::missing("Machine"))
+    pub(crate) fn find_machine(&self, system_id: &str) -> Result<u32, SimResponse> {
+        self.key_of(system_id).ok_or_else(|| SimResponse::not_found("Machine"))
     }
 
     pub(crate) fn machine(&self, key: u32) -> Option<&Machine> {
@@ -216,35 +214,35 @@ impl Region {
         change: impl FnOnce(&mut Machine) -> T,
     ) -> Option<T> {
         self.machines.get_mut(&key).map(|m| {
-            m.touch();
+            m.invalidate_body();
             change(m)
         })
     }
 
     /// [`Region::edit`] of what a machine goes by: hostname, interfaces, power parameters.
-    pub(crate) fn rename<T>(
+    pub(crate) fn edit_names<T>(
         &mut self,
         key: u32,
         change: impl FnOnce(&mut Machine) -> T,
     ) -> Option<T> {
-        self.names.strike_out(self.machines.get(&key)?);
+        self.names.remove(self.machines.get(&key)?);
         let out = self.edit(key, change);
-        self.names.enter(self.machines.get(&key)?);
+        self.names.insert(self.machines.get(&key)?);
         out
     }
 
-    /// Makes a record known.
-    pub(crate) fn enter(&mut self, machine: Machine) {
-        self.names.enter(&machine);
+    /// Stores a machine and indexes its names.
+    pub(crate) fn insert_machine(&mut self, machine: Machine) {
+        self.names.insert(&machine);
         self.by_id.insert(machine.system_id.clone(), machine.key);
         self.machines.insert(machine.key, machine);
     }
 
     /// Machines that go by `name` and are what `is` says, in the order of their ids. `is` has to
     /// compare the name.
-    pub(crate) fn called<'a>(
+    pub(crate) fn machines_named<'a>(
         &'a self,
-        name: Name<'_>,
+        name: LookupName<'_>,
         is: impl Fn(&Machine) -> bool + 'a,
     ) -> impl Iterator<Item = &'a Machine> {
         let found = self.names.candidates(name);
@@ -255,74 +253,83 @@ impl Region {
         self.machine(key).map_or(Status::Missing, |m| m.status)
     }
 
-    pub(crate) fn touch_all(&mut self) {
-        self.machines.values_mut().for_each(Machine::touch);
+    pub(crate) fn invalidate_bodies(&mut self) {
+        self.machines.values_mut().for_each(Machine::invalidate_body);
     }
 
     /// A duration from the machine's own stream, scaled.
-    pub(crate) fn draw(&mut self, key: u32, pick: impl FnOnce(&HardwareClass) -> Span) -> i64 {
+    pub(crate) fn draw_duration(
+        &mut self,
+        key: u32,
+        pick: impl FnOnce(&HardwareClass) -> LogNormal,
+    ) -> i64 {
         let Some(host) = self.machine(key).map(|m| m.host) else {
             return 0;
         };
         let scale = self.cfg.scale;
         self.hosts.get_mut(host).map_or(0, |h| {
             let span = pick(h.class);
-            (h.chance.draw_us(span) as f64 * scale) as i64
+            (h.rng.draw_duration_us(span) as f64 * scale) as i64
         })
     }
 
-    pub(crate) fn chance(&mut self, key: u32) -> Option<&mut Chance> {
+    pub(crate) fn rng_of(&mut self, key: u32) -> Option<&mut SimRng> {
         let host = self.machine(key)?.host;
-        self.hosts.get_mut(host).map(|h| &mut h.chance)
+        self.hosts.get_mut(host).map(|h| &mut h.rng)
     }
 
     pub(crate) fn new_uuid(&mut self, key: u32) -> String {
-        self.chance(key).map(Chance::uuid).unwrap_or_default()
+        self.rng_of(key).map(SimRng::uuid).unwrap_or_default()
     }
 
-    /// A fault of one of these kinds that strikes this machine now.
-    pub(crate) fn strike(&mut self, key: u32, kinds: &[FaultKind]) -> Option<Fault> {
-        self.strike_at(key, kinds, &[])
+    /// The fault of one of these kinds that applies to this machine now.
+    pub(crate) fn trigger_fault(&mut self, key: u32, kinds: &[FaultKind]) -> Option<Fault> {
+        self.trigger_fault_at(key, kinds, &[])
     }
 
     /// A fault that makes one of these scripts fail on this machine now.
-    pub(crate) fn strike_scripts(&mut self, key: u32, scripts: &[String]) -> Option<Fault> {
-        self.strike_at(key, &[FaultKind::ScriptFailed], scripts)
+    pub(crate) fn trigger_script_fault(&mut self, key: u32, scripts: &[String]) -> Option<Fault> {
+        self.trigger_fault_at(key, &[FaultKind::ScriptFailed], scripts)
     }
 
-    fn strike_at(&mut self, key: u32, kinds: &[FaultKind], scripts: &[String]) -> Option<Fault> {
-        let at = occasion(&self.machines, &self.hosts, key)?;
-        self.faults.strike(kinds, Occasion { scripts, ..at })
+    fn trigger_fault_at(
+        &mut self,
+        key: u32,
+        kinds: &[FaultKind],
+        scripts: &[String],
+    ) -> Option<Fault> {
+        let at = fault_trigger(&self.machines, &self.hosts, key)?;
+        self.faults.trigger(kinds, FaultTrigger { scripts, ..at })
     }
 
     /// Ends the faults of a kind on this machine.
-    pub(crate) fn mend(&mut self, key: u32, kind: FaultKind) {
-        if let Some(at) = occasion(&self.machines, &self.hosts, key) {
-            self.faults.mend(kind, at);
+    pub(crate) fn clear_fault(&mut self, key: u32, kind: FaultKind) {
+        if let Some(at) = fault_trigger(&self.machines, &self.hosts, key) {
+            self.faults.clear_for(kind, at);
         }
     }
 
-    pub(crate) fn log(&mut self, key: u32, entry: LogEntry) {
+    pub(crate) fn append_log(&mut self, key: u32, entry: LogEntry) {
         let Some(m) = self.machines.get(&key) else {
             return;
         };
         if let Some(host) = self.hosts.get(m.host) {
-            self.stats.machine(&host.name).log.push(entry);
+            self.stats.machine_mut(&host.name).log.push(entry);
         }
     }
 
     /// Records an event and, from INFO up, shows it as the machine's status message.
-    pub(crate) fn say(
+    pub(crate) fn record_event(
         &mut self,
         key: u32,
         level: Level,
         kind: &'static str,
         text: impl Into<String>,
     ) {
-        self.record(key, level, kind, text.into(), None);
+        self.record_event_by(key, level, kind, text.into(), None);
     }
 
-    pub(crate) fn record(
+    pub(crate) fn record_event_by(
         &mut self,
         key: u32,
         level: Level,
@@ -330,17 +337,17 @@ impl Region {
         text: String,
         user: Option<String>,
     ) {
-        let lost = self.strike(key, &[FaultKind::EventsGap]).is_some();
+        let lost = self.trigger_fault(key, &[FaultKind::EventsGap]).is_some();
         if level >= Level::Info {
             let message =
                 if text.is_empty() { kind.to_owned() } else { format!("{kind} - {text}") };
             self.edit(key, |m| m.status_message = Some(message));
         }
-        self.events.push(self.now, key, Said { level, kind, text, user }, !lost);
+        self.events.push(self.now, key, EventContent { level, kind, text, user }, !lost);
     }
 
     /// The event of something a user asked for.
-    pub(crate) fn user_event(
+    pub(crate) fn record_user_event(
         &mut self,
         key: u32,
         user: &str,
@@ -348,7 +355,7 @@ impl Region {
         comment: Option<&str>,
     ) {
         let text = comment.map_or_else(|| format!("({user})"), |c| format!("({user}) - {c}"));
-        self.record(key, Level::Debug, kind, text, Some(user.to_owned()));
+        self.record_event_by(key, Level::Debug, kind, text, Some(user.to_owned()));
     }
 
     /// Changes the status, with MAAS's event for it. The caller has checked the transition.
@@ -367,19 +374,19 @@ impl Region {
         };
         self.edit(key, |m| m.status = next);
         let text = format!("From '{}' to '{}'{to}", from.label(), next.label());
-        self.say(key, Level::Debug, "Node changed status", text);
-        self.log(key, LogEntry::Status { at_us: self.now, name: next.label() });
-        self.vanish_on(key, next);
+        self.record_event(key, Level::Debug, "Node changed status", text);
+        self.append_log(key, LogEntry::Status { at_us: self.now, name: next.label() });
+        self.schedule_vanishing(key, next);
     }
 
     /// Schedules the machine to disappear where a fault asks for it in this status.
-    fn vanish_on(&mut self, key: u32, status: Status) {
+    fn schedule_vanishing(&mut self, key: u32, status: Status) {
         let armed = self.faults.all().any(|(f, _)| {
             f.kind == FaultKind::Vanished
-                && f.when.as_deref().unwrap_or("deploying") == status.word()
+                && f.when.as_deref().unwrap_or("deploying") == status.filter_name()
         });
-        if armed && let Some(fault) = self.strike(key, &[FaultKind::Vanished]) {
-            self.after(key, (fault.seconds.unwrap_or(0.0) * 1e6) as i64, Tick::Vanish);
+        if armed && let Some(fault) = self.trigger_fault(key, &[FaultKind::Vanished]) {
+            self.schedule_tick(key, (fault.seconds.unwrap_or(0.0) * 1e6) as i64, Tick::Vanish);
         }
     }
 
@@ -390,12 +397,12 @@ impl Region {
     }
 
     /// The transition, or the 409 of MAAS's table.
-    pub(crate) fn check_transition(&self, key: u32, next: Status) -> Result<(), Response> {
+    pub(crate) fn check_transition(&self, key: u32, next: Status) -> Result<(), SimResponse> {
         let from = self.status(key);
         if from.may_become(next) {
             Ok(())
         } else {
-            Err(Response::conflict(format!(
+            Err(SimResponse::conflict(format!(
                 "Invalid transition: {} -> {}.",
                 from.label(),
                 next.label()
@@ -403,16 +410,16 @@ impl Region {
         }
     }
 
-    /// Removes a machine from MAAS; the hardware stays racked.
-    pub(crate) fn remove(&mut self, key: u32) {
+    /// Removes a machine from MAAS; the host stays in the inventory.
+    pub(crate) fn remove_machine(&mut self, key: u32) {
         let Some(m) = self.machines.remove(&key) else {
             return;
         };
-        self.names.strike_out(&m);
+        self.names.remove(&m);
         self.by_id.remove(&m.system_id);
         for link in m.nics.iter().flat_map(|n| &n.links) {
             if let (Some(subnet), Some(address)) = (link.subnet, link.address) {
-                self.net.give_back(subnet, address);
+                self.net.release_address(subnet, address);
             }
         }
         if let Some(host) = self.hosts.get_mut(m.host) {
@@ -420,7 +427,7 @@ impl Region {
                 host.machine = None;
             }
             let entry = LogEntry::Status { at_us: self.now, name: "deleted" };
-            self.stats.machine(&host.name).log.push(entry);
+            self.stats.machine_mut(&host.name).log.push(entry);
         }
         self.events.forget(key);
     }

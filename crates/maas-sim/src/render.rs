@@ -3,14 +3,14 @@
 //! Every key of a machine (docs/maas.md#machine-object) is written, in one pass, into one buffer;
 //! the region keeps the text for a while, or until the machine changes.
 
-use crate::class::HardwareClass;
-use crate::json::Json;
+use crate::hardware_class::HardwareClass;
+use crate::json::JsonWriter;
 use crate::model::{Disk, Filesystem, Machine, Nic, Partition, Power, ScriptState};
 use crate::network::{Network, ip};
 use crate::times;
 
 /// What a body needs besides the machine.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct Environment<'a> {
     pub(crate) net: &'a Network,
     pub(crate) class: &'static HardwareClass,
     pub(crate) serial: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) ip_addresses: bool,
 }
 
-pub(crate) fn domain(j: &mut Json) {
+pub(crate) fn domain(j: &mut JsonWriter) {
     j.bool("authoritative", true);
     j.null("ttl");
     j.int("id", 0);
@@ -30,7 +30,7 @@ pub(crate) fn domain(j: &mut Json) {
     j.str("resource_uri", "/MAAS/api/2.0/domains/0/");
 }
 
-fn filesystem(j: &mut Json, fs: Option<&Filesystem>) {
+fn filesystem(j: &mut JsonWriter, fs: Option<&Filesystem>) {
     match fs {
         None => j.null("filesystem"),
         Some(fs) => j.obj("filesystem", |j| {
@@ -43,7 +43,7 @@ fn filesystem(j: &mut Json, fs: Option<&Filesystem>) {
     }
 }
 
-fn partition(j: &mut Json, disk: &Disk, number: usize, part: &Partition, system_id: &str) {
+fn partition(j: &mut JsonWriter, disk: &Disk, number: usize, part: &Partition, system_id: &str) {
     j.str("uuid", &part.uuid);
     j.int("size", part.size as i64);
     j.bool("bootable", part.bootable);
@@ -65,7 +65,7 @@ fn partition(j: &mut Json, disk: &Disk, number: usize, part: &Partition, system_
 }
 
 /// Writes the members of a block device.
-pub(crate) fn disk(j: &mut Json, disk: &Disk, system_id: &str) {
+pub(crate) fn disk(j: &mut JsonWriter, disk: &Disk, system_id: &str) {
     let physical = disk.logical.is_none();
     if physical {
         j.null("firmware_version");
@@ -74,7 +74,7 @@ pub(crate) fn disk(j: &mut Json, disk: &Disk, system_id: &str) {
 }
 
 /// The same as `blockdevices/` lists it, which leaves the firmware out.
-pub(crate) fn listed_disk(j: &mut Json, disk: &Disk, system_id: &str) {
+pub(crate) fn listed_disk(j: &mut JsonWriter, disk: &Disk, system_id: &str) {
     let physical = disk.logical.is_none();
     j.opt_str("id_path", physical.then(|| format!("/dev/{}", disk.name)).as_deref());
     j.int("size", disk.size as i64);
@@ -108,7 +108,7 @@ pub(crate) fn listed_disk(j: &mut Json, disk: &Disk, system_id: &str) {
 }
 
 /// Writes the members of an interface.
-pub(crate) fn nic(j: &mut Json, nic: &Nic, system_id: &str, net: &Network) {
+pub(crate) fn nic(j: &mut JsonWriter, nic: &Nic, system_id: &str, net: &Network) {
     let hw = nic.hardware;
     j.opt_str("firmware_version", hw.map(|_| "28.39.1002"));
     j.str("mac_address", &nic.mac);
@@ -116,7 +116,7 @@ pub(crate) fn nic(j: &mut Json, nic: &Nic, system_id: &str, net: &Network) {
         for link in &nic.links {
             j.item(|j| {
                 j.int("id", link.id);
-                j.str("mode", link.mode.word());
+                j.str("mode", link.mode.as_str());
                 if let Some(address) = link.address {
                     j.str("ip_address", &ip(address));
                 }
@@ -168,7 +168,7 @@ pub(crate) fn nic(j: &mut Json, nic: &Nic, system_id: &str, net: &Network) {
     j.fmt("resource_uri", format_args!("/MAAS/api/2.0/nodes/{system_id}/interfaces/{}/", nic.id));
 }
 
-fn states(j: &mut Json, m: &Machine) {
+fn states(j: &mut JsonWriter, m: &Machine) {
     let mut state = |name: &str, s: ScriptState| {
         j.int(name, s as i64);
         j.str(&format!("{name}_name"), s.label());
@@ -203,9 +203,9 @@ pub(crate) const HARDWARE_KEYS: &[&str] = &[
     "chassis_version",
 ];
 
-fn hardware_info(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
+fn hardware_info(j: &mut JsonWriter, m: &Machine, at: &Environment<'_>) {
     j.obj("hardware_info", |j| {
-        let known = |text| if m.probed { text } else { "Unknown" };
+        let known = |text| if m.hardware_known { text } else { "Unknown" };
         j.str("system_vendor", known(at.class.vendor));
         j.str("system_product", known(at.class.product));
         j.str("system_serial", known(at.serial));
@@ -214,8 +214,8 @@ fn hardware_info(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
     });
 }
 
-fn numa(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
-    let nodes = if m.probed { at.class.numa_nodes } else { 1 };
+fn numa(j: &mut JsonWriter, m: &Machine, at: &Environment<'_>) {
+    let nodes = if m.hardware_known { at.class.numa_nodes } else { 1 };
     let (memory, cores) = (m.memory / nodes, m.cpu_count / nodes);
     j.list("numanode_set", |j| {
         for index in 0..nodes {
@@ -231,7 +231,7 @@ fn numa(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
     });
 }
 
-fn gateways(j: &mut Json, m: &Machine, net: &Network) {
+fn gateways(j: &mut JsonWriter, m: &Machine, net: &Network) {
     let chosen = m.gateway.or_else(|| {
         m.nics
             .iter()
@@ -252,7 +252,7 @@ fn gateways(j: &mut Json, m: &Machine, net: &Network) {
     });
 }
 
-fn named(j: &mut Json, key: &str, (id, name, description): (i64, &str, &str), uri: &str) {
+fn named(j: &mut JsonWriter, key: &str, (id, name, description): (i64, &str, &str), uri: &str) {
     j.obj(key, |j| {
         j.str("name", name);
         j.str("description", description);
@@ -261,7 +261,7 @@ fn named(j: &mut Json, key: &str, (id, name, description): (i64, &str, &str), ur
     });
 }
 
-fn references(j: &mut Json, key: &str, ids: &[i64], system_id: &str) {
+fn references(j: &mut JsonWriter, key: &str, ids: &[i64], system_id: &str) {
     j.list(key, |j| {
         for id in ids {
             j.item(|j| {
@@ -274,7 +274,7 @@ fn references(j: &mut Json, key: &str, ids: &[i64], system_id: &str) {
 }
 
 /// Writes the members of a machine object.
-pub(crate) fn machine(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
+pub(crate) fn machine(j: &mut JsonWriter, m: &Machine, at: &Environment<'_>) {
     let id = m.system_id.as_str();
     j.str("system_id", id);
     j.str("hostname", &m.hostname);
@@ -298,7 +298,7 @@ pub(crate) fn machine(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
     hardware_info(j, m, at);
     numa(j, m, at);
     j.int("cpu_count", m.cpu_count);
-    j.int("cpu_speed", if m.probed { at.class.cpu_speed_mhz } else { 0 });
+    j.int("cpu_speed", if m.hardware_known { at.class.cpu_speed_mhz } else { 0 });
     j.int("memory", m.memory);
     j.strs("tag_names", m.tags.iter().map(String::as_str));
     for key in ["owner_data", "workload_annotations"] {
@@ -307,7 +307,7 @@ pub(crate) fn machine(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
     j.fmt("resource_uri", format_args!("/MAAS/api/2.0/machines/{id}/"));
 }
 
-fn identity(j: &mut Json, m: &Machine) {
+fn identity(j: &mut JsonWriter, m: &Machine) {
     j.str("description", &m.description);
     j.str("architecture", &m.architecture);
     j.str("min_hwe_kernel", &m.min_hwe_kernel);
@@ -321,7 +321,7 @@ fn identity(j: &mut Json, m: &Machine) {
     j.str("error_description", &m.error_description);
     j.opt_str("owner", m.owner.as_deref());
     j.str("power_type", &m.power_type);
-    j.str("power_state", m.power.word());
+    j.str("power_state", m.power.as_str());
     j.int("node_type", 0);
     j.str("node_type_name", "Machine");
     j.bool("locked", m.locked);
@@ -332,9 +332,9 @@ fn identity(j: &mut Json, m: &Machine) {
     j.bool("enable_kernel_crash_dump", m.crash_dump);
     j.bool("is_dpu", m.is_dpu);
     j.opt_int("sync_interval", m.sync_interval);
-    j.opt_str("last_sync", m.last_sync_us.map(times::iso_z).as_deref());
+    j.opt_str("last_sync", m.last_sync_us.map(times::iso_utc).as_deref());
     let next =
-        m.last_sync_us.zip(m.sync_interval).map(|(at, step)| times::iso_z(at + step * 1_000_000));
+        m.last_sync_us.zip(m.sync_interval).map(|(at, step)| times::iso_utc(at + step * 1_000_000));
     j.opt_str("next_sync", next.as_deref());
     j.opt_int("swap_size", m.swap_size);
     j.opt_int("current_commissioning_result_id", m.current_commissioning);
@@ -347,7 +347,7 @@ fn identity(j: &mut Json, m: &Machine) {
     }
 }
 
-fn storage(j: &mut Json, m: &Machine) {
+fn storage(j: &mut JsonWriter, m: &Machine) {
     let id = m.system_id.as_str();
     let physical: u64 = m.disks.iter().filter(|d| d.logical.is_none()).map(|d| d.size).sum();
     j.float("storage", physical as f64 / 1e6);
@@ -371,10 +371,10 @@ fn storage(j: &mut Json, m: &Machine) {
 }
 
 /// The short object that an anonymous enlistment gets.
-pub(crate) fn enlisted(j: &mut Json, m: &Machine, at: &Surroundings<'_>) {
+pub(crate) fn enlistment(j: &mut JsonWriter, m: &Machine, at: &Environment<'_>) {
     j.int("status", m.status.code());
     j.str("architecture", &m.architecture);
-    j.str("power_state", Power::Unknown.word());
+    j.str("power_state", Power::Unknown.as_str());
     j.str("status_name", m.status.label());
     j.fmt("fqdn", format_args!("{}.maas", m.hostname));
     j.str("hostname", &m.hostname);

@@ -15,21 +15,21 @@ use tokio::task::JoinHandle;
 
 use crate::clock::SimClock;
 use crate::notice::Notice;
-use crate::options::{SimOptions, build};
 use crate::region::Region;
-use crate::shared_region::{InProcess, Shared};
-use crate::wire::{Delivery, Request};
+use crate::shared_region::{InProcessRegion, SharedRegion};
+use crate::sim_options::{SimOptions, build_region};
+use crate::wire::{ResponseDelivery, SimRequest};
 
 /// Returns when the simulator is told to stop; a dropped handle tells it nothing.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|told| *told).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
 /// Lets the heap run on the clock; notices go to `out`. Returns when `stop` says so.
-async fn drive(
-    shared: Arc<Shared>,
+async fn run_schedule(
+    shared: Arc<SharedRegion>,
     out: mpsc::UnboundedSender<Notice>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -52,33 +52,33 @@ async fn drive(
         tokio::select! {
             () = sleep => {}
             () = shared.changed.notified() => {}
-            () = stopped(&mut stop) => return,
+            () = wait_for_stop(&mut stop) => return,
         }
     }
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("connection closed on purpose")]
-struct Lost;
+struct ConnectionDropped;
 
-async fn answer(
-    shared: Arc<Shared>,
+async fn handle_http(
+    shared: Arc<SharedRegion>,
     request: hyper::Request<Incoming>,
-) -> Result<hyper::Response<Full<Bytes>>, Lost> {
+) -> Result<hyper::Response<Full<Bytes>>, ConnectionDropped> {
     let (head, body) = request.into_parts();
     let header =
         |name: &str| head.headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    let request = Request {
+    let request = SimRequest {
         method: head.method.as_str().to_owned(),
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or("").to_owned(),
         authorization: header("authorization"),
         content_type: header("content-type"),
-        body: body.collect().await.map_err(|_| Lost)?.to_bytes(),
+        body: body.collect().await.map_err(|_| ConnectionDropped)?.to_bytes(),
     };
-    let response = InProcess(shared).call(&request).await;
-    if response.delivery == Delivery::Reset {
-        return Err(Lost);
+    let response = InProcessRegion(shared).call(&request).await;
+    if response.delivery == ResponseDelivery::Reset {
+        return Err(ConnectionDropped);
     }
     let mut out = hyper::Response::builder()
         .status(response.status)
@@ -87,18 +87,22 @@ async fn answer(
     for (name, value) in &response.headers {
         out = out.header(*name, value);
     }
-    out.body(Full::new(response.body)).map_err(|_| Lost)
+    out.body(Full::new(response.body)).map_err(|_| ConnectionDropped)
 }
 
-async fn connection(shared: Arc<Shared>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+async fn serve_connection(
+    shared: Arc<SharedRegion>,
+    stream: TcpStream,
+    mut stop: watch::Receiver<bool>,
+) {
     stream.set_nodelay(true).ok();
-    let service = service_fn(move |request| answer(shared.clone(), request));
+    let service = service_fn(move |request| handle_http(shared.clone(), request));
     let serving =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         // A caller that goes away is no news.
         _ = serving => {}
-        () = stopped(&mut stop) => {}
+        () = wait_for_stop(&mut stop) => {}
     }
 }
 
@@ -108,16 +112,16 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, mut stop: watch::Rec
 /// When the listener fails.
 pub async fn serve(
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<SharedRegion>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<Infallible, std::io::Error> {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let (stream, _) = accepted?;
-                tokio::spawn(connection(shared.clone(), stream, stop.clone()));
+                tokio::spawn(serve_connection(shared.clone(), stream, stop.clone()));
             }
-            () = stopped(&mut stop) => return Err(std::io::Error::other("stopped")),
+            () = wait_for_stop(&mut stop) => return Err(std::io::Error::other("stopped")),
         }
     }
 }
@@ -143,7 +147,7 @@ pub struct SimHandle {
     /// Hosts that begin and end to run.
     pub notices: mpsc::UnboundedReceiver<Notice>,
     /// The region behind it.
-    pub region: Arc<Shared>,
+    pub region: Arc<SharedRegion>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -154,7 +158,7 @@ impl SimServer {
     /// # Errors
     /// When the address cannot be listened on.
     pub async fn start(options: SimOptions) -> Result<SimHandle, std::io::Error> {
-        let (region, api_key) = build(&options);
+        let (region, api_key) = build_region(&options);
         Self::start_region(region, api_key, options.listen, options.clock).await
     }
 
@@ -171,12 +175,12 @@ impl SimServer {
         let listener = TcpListener::bind(listen).await?;
         let addr = listener.local_addr()?;
         region.set_public_url(&format!("http://{}", reachable(addr)));
-        let shared = Shared::new(region, clock);
+        let shared = SharedRegion::new(region, clock);
         let (stop, stopped) = watch::channel(false);
         let (sender, notices) = mpsc::unbounded_channel();
         let (served, ends) = (shared.clone(), stopped.clone());
         let tasks = vec![
-            tokio::spawn(drive(shared.clone(), sender, stopped)),
+            tokio::spawn(run_schedule(shared.clone(), sender, stopped)),
             tokio::spawn(async move {
                 serve(listener, served, ends).await.ok();
             }),
@@ -186,7 +190,7 @@ impl SimServer {
 }
 
 impl SimHandle {
-    /// `http://HOST:PORT/MAAS/`.
+    /// URL of the region, `http://HOST:PORT/MAAS/`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/MAAS/", reachable(self.addr))

@@ -9,23 +9,23 @@ use tokio::sync::Notify;
 
 use crate::clock::SimClock;
 use crate::region::Region;
-use crate::wire::{Request, Response};
+use crate::wire::{SimRequest, SimResponse};
 
 /// A region that several tasks use.
-pub struct Shared {
+pub struct SharedRegion {
     region: Mutex<Region>,
     pub(crate) clock: Arc<dyn SimClock>,
     /// Notified when something may be due earlier than before.
     pub(crate) changed: Notify,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SharedRegion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("SharedRegion").finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl SharedRegion {
     /// Shares a region that lives on `clock`.
     #[must_use]
     pub fn new(region: Region, clock: Arc<dyn SimClock>) -> Arc<Self> {
@@ -50,8 +50,8 @@ impl Shared {
         &self.clock
     }
 
-    /// Answers a request at the present time; does not wait for [`Response::delay_us`].
-    pub fn call(&self, request: &Request) -> Response {
+    /// Answers a request at the present time; does not wait for [`SimResponse::delay_us`].
+    pub fn call(&self, request: &SimRequest) -> SimResponse {
         let (now, wall) = (self.clock.now_us(), self.clock.wall_seconds());
         let (response, wake) = {
             let mut region = self.lock();
@@ -69,12 +69,12 @@ impl Shared {
 
 /// Calls a region without a socket, with the waits that a socket would show.
 #[derive(Debug, Clone)]
-pub struct InProcess(pub Arc<Shared>);
+pub struct InProcessRegion(pub Arc<SharedRegion>);
 
-impl InProcess {
+impl InProcessRegion {
     /// Answers a request after the time that the real region would have taken. A connection
-    /// that is lost on the way back shows as [`Delivery::Reset`].
-    pub async fn call(&self, request: &Request) -> Response {
+    /// that is lost on the way back shows as [`ResponseDelivery::Reset`].
+    pub async fn call(&self, request: &SimRequest) -> SimResponse {
         let response = self.0.call(request);
         if response.delay_us > 0 {
             let at = self.0.clock.now_us() + response.delay_us;

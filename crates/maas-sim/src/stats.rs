@@ -1,4 +1,4 @@
-//! What the region counted: calls and bytes by endpoint, and a log per machine from which time
+//! What a region counts: calls and bytes by endpoint, and a log per machine from which time
 //! added by a control plane can be computed.
 //!
 //! A machine's log names the hardware time drawn for each activity ([`LogEntry::Drawn`]), the
@@ -12,7 +12,7 @@ use serde::Serialize;
 /// Totals of one endpoint label.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct EndpointStats {
-    /// Requests.
+    /// Requests that named the endpoint.
     pub calls: u64,
     /// Bytes of request bodies.
     pub bytes_in: u64,
@@ -28,7 +28,7 @@ pub struct EndpointStats {
 pub enum LogEntry {
     /// A call that changes something arrived.
     Call {
-        /// When.
+        /// Time of the entry, in simulated microseconds since the Unix epoch.
         at_us: i64,
         /// Endpoint label.
         endpoint: &'static str,
@@ -37,14 +37,14 @@ pub enum LogEntry {
     },
     /// The machine entered a state.
     Status {
-        /// When.
+        /// Time of the entry, in simulated microseconds since the Unix epoch.
         at_us: i64,
-        /// `status_name`.
+        /// Label of the state, as in `status_name`.
         name: &'static str,
     },
     /// An activity began whose hardware time is known.
     Drawn {
-        /// When.
+        /// Time of the entry, in simulated microseconds since the Unix epoch.
         at_us: i64,
         /// `commission`, `deploy`, `release`, ...
         activity: &'static str,
@@ -69,7 +69,7 @@ pub struct MachineStats {
     /// Deploys accepted after a deployment had already succeeded with no release asked for in
     /// between.
     pub double_deploys: u32,
-    /// In order of time.
+    /// Entries in order of time.
     pub log: Vec<LogEntry>,
     #[serde(skip)]
     pub(crate) deployed_unreleased: bool,
@@ -78,21 +78,21 @@ pub struct MachineStats {
 /// Everything counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Calls of the API by endpoint label; the side channel is not counted.
+    /// Calls of the API by endpoint label; the control API is not counted.
     pub endpoints: BTreeMap<&'static str, EndpointStats>,
-    /// By hostname of the racked machine.
+    /// By name of the host.
     pub machines: BTreeMap<String, MachineStats>,
 }
 
 impl Stats {
-    pub(crate) fn machine(&mut self, host: &str) -> &mut MachineStats {
+    pub(crate) fn machine_mut(&mut self, host: &str) -> &mut MachineStats {
         if !self.machines.contains_key(host) {
             self.machines.insert(host.to_owned(), MachineStats::default());
         }
         self.machines.entry(host.to_owned()).or_default()
     }
 
-    pub(crate) fn call(
+    pub(crate) fn count_call(
         &mut self,
         label: &'static str,
         bytes_in: usize,

@@ -36,7 +36,7 @@ use Status as S;
 struct Row {
     status: Status,
     label: &'static str,
-    word: &'static str,
+    filter_name: &'static str,
     next: &'static [Status],
 }
 
@@ -90,29 +90,29 @@ const DEPLOYED_NEXT: &[Status] = &[
 
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
-    Row { status: S::New, label: "New", word: "new", next: &[S::Commissioning, S::Testing, S::Missing, S::Ready, S::Retired, S::Broken, S::EnteringRescueMode] },
-    Row { status: S::Commissioning, label: "Commissioning", word: "commissioning", next: &[S::FailedCommissioning, S::Ready, S::Retired, S::Missing, S::New, S::Broken, S::Testing] },
-    Row { status: S::FailedCommissioning, label: "Failed commissioning", word: "failed_commissioning", next: &[S::Commissioning, S::Missing, S::Retired, S::Broken, S::EnteringRescueMode, S::Testing] },
-    Row { status: S::Missing, label: "Missing", word: "missing", next: &[S::New, S::Ready, S::Allocated, S::Commissioning, S::Broken, S::EnteringRescueMode, S::Testing] },
-    Row { status: S::Ready, label: "Ready", word: "ready", next: &[S::EnteringRescueMode, S::Commissioning, S::Allocated, S::Reserved, S::Retired, S::Missing, S::Broken, S::Testing] },
-    Row { status: S::Reserved, label: "Reserved", word: "reserved", next: &[S::Ready, S::Allocated, S::Retired, S::Missing, S::Broken, S::DiskErasing, S::Releasing, S::EnteringRescueMode, S::Testing] },
-    Row { status: S::Deployed, label: "Deployed", word: "deployed", next: DEPLOYED_NEXT },
-    Row { status: S::Retired, label: "Retired", word: "retired", next: &[S::New, S::Ready, S::Missing, S::Broken, S::EnteringRescueMode, S::Testing] },
-    Row { status: S::Broken, label: "Broken", word: "broken", next: &[S::Commissioning, S::Ready, S::DiskErasing, S::Releasing, S::EnteringRescueMode, S::Testing, S::Deployed] },
-    Row { status: S::Deploying, label: "Deploying", word: "deploying", next: &[S::Allocated, S::Missing, S::Broken, S::FailedDeployment, S::Deployed, S::Ready, S::DiskErasing, S::Releasing] },
-    Row { status: S::Allocated, label: "Allocated", word: "allocated", next: &[S::Ready, S::Retired, S::Missing, S::Broken, S::Deploying, S::DiskErasing, S::Releasing, S::EnteringRescueMode, S::Testing] },
-    Row { status: S::FailedDeployment, label: "Failed deployment", word: "failed_deployment", next: DEPLOYED_NEXT },
-    Row { status: S::Releasing, label: "Releasing", word: "releasing", next: &[S::New, S::Allocated, S::Reserved, S::Deployed, S::Ready, S::Broken, S::Missing, S::FailedDeployment, S::FailedDiskErasing, S::FailedReleasing] },
-    Row { status: S::FailedReleasing, label: "Releasing failed", word: "failed_releasing", next: &[S::Releasing, S::DiskErasing, S::Ready, S::Broken, S::Testing] },
-    Row { status: S::DiskErasing, label: "Disk erasing", word: "disk_erasing", next: &[S::Broken, S::DiskErasing, S::FailedDiskErasing, S::Ready, S::Releasing] },
-    Row { status: S::FailedDiskErasing, label: "Failed disk erasing", word: "failed_disk_erasing", next: &[S::DiskErasing, S::Releasing, S::Broken, S::Allocated, S::Ready, S::EnteringRescueMode, S::Testing] },
-    Row { status: S::RescueMode, label: "Rescue mode", word: "rescue_mode", next: &[S::Broken, S::ExitingRescueMode, S::Testing] },
-    Row { status: S::EnteringRescueMode, label: "Entering rescue mode", word: "entering_rescue_mode", next: &[S::Ready, S::Broken, S::Deployed, S::RescueMode, S::FailedEnteringRescueMode, S::ExitingRescueMode] },
-    Row { status: S::FailedEnteringRescueMode, label: "Failed to enter rescue mode", word: "failed_entering_rescue_mode", next: &[S::Broken, S::EnteringRescueMode, S::ExitingRescueMode, S::Testing] },
-    Row { status: S::ExitingRescueMode, label: "Exiting rescue mode", word: "exiting_rescue_mode", next: PREVIOUS_AFTER_RESCUE },
-    Row { status: S::FailedExitingRescueMode, label: "Failed to exit rescue mode", word: "failed_exiting_rescue_mode", next: &[S::Broken, S::ExitingRescueMode, S::Testing] },
-    Row { status: S::Testing, label: "Testing", word: "testing", next: PREVIOUS_AFTER_TESTING },
-    Row { status: S::FailedTesting, label: "Failed testing", word: "failed_testing", next: &[S::Commissioning, S::Broken, S::Missing, S::EnteringRescueMode, S::Testing, S::Ready, S::Deployed] },
+    Row { status: S::New, label: "New", filter_name: "new", next: &[S::Commissioning, S::Testing, S::Missing, S::Ready, S::Retired, S::Broken, S::EnteringRescueMode] },
+    Row { status: S::Commissioning, label: "Commissioning", filter_name: "commissioning", next: &[S::FailedCommissioning, S::Ready, S::Retired, S::Missing, S::New, S::Broken, S::Testing] },
+    Row { status: S::FailedCommissioning, label: "Failed commissioning", filter_name: "failed_commissioning", next: &[S::Commissioning, S::Missing, S::Retired, S::Broken, S::EnteringRescueMode, S::Testing] },
+    Row { status: S::Missing, label: "Missing", filter_name: "missing", next: &[S::New, S::Ready, S::Allocated, S::Commissioning, S::Broken, S::EnteringRescueMode, S::Testing] },
+    Row { status: S::Ready, label: "Ready", filter_name: "ready", next: &[S::EnteringRescueMode, S::Commissioning, S::Allocated, S::Reserved, S::Retired, S::Missing, S::Broken, S::Testing] },
+    Row { status: S::Reserved, label: "Reserved", filter_name: "reserved", next: &[S::Ready, S::Allocated, S::Retired, S::Missing, S::Broken, S::DiskErasing, S::Releasing, S::EnteringRescueMode, S::Testing] },
+    Row { status: S::Deployed, label: "Deployed", filter_name: "deployed", next: DEPLOYED_NEXT },
+    Row { status: S::Retired, label: "Retired", filter_name: "retired", next: &[S::New, S::Ready, S::Missing, S::Broken, S::EnteringRescueMode, S::Testing] },
+    Row { status: S::Broken, label: "Broken", filter_name: "broken", next: &[S::Commissioning, S::Ready, S::DiskErasing, S::Releasing, S::EnteringRescueMode, S::Testing, S::Deployed] },
+    Row { status: S::Deploying, label: "Deploying", filter_name: "deploying", next: &[S::Allocated, S::Missing, S::Broken, S::FailedDeployment, S::Deployed, S::Ready, S::DiskErasing, S::Releasing] },
+    Row { status: S::Allocated, label: "Allocated", filter_name: "allocated", next: &[S::Ready, S::Retired, S::Missing, S::Broken, S::Deploying, S::DiskErasing, S::Releasing, S::EnteringRescueMode, S::Testing] },
+    Row { status: S::FailedDeployment, label: "Failed deployment", filter_name: "failed_deployment", next: DEPLOYED_NEXT },
+    Row { status: S::Releasing, label: "Releasing", filter_name: "releasing", next: &[S::New, S::Allocated, S::Reserved, S::Deployed, S::Ready, S::Broken, S::Missing, S::FailedDeployment, S::FailedDiskErasing, S::FailedReleasing] },
+    Row { status: S::FailedReleasing, label: "Releasing failed", filter_name: "failed_releasing", next: &[S::Releasing, S::DiskErasing, S::Ready, S::Broken, S::Testing] },
+    Row { status: S::DiskErasing, label: "Disk erasing", filter_name: "disk_erasing", next: &[S::Broken, S::DiskErasing, S::FailedDiskErasing, S::Ready, S::Releasing] },
+    Row { status: S::FailedDiskErasing, label: "Failed disk erasing", filter_name: "failed_disk_erasing", next: &[S::DiskErasing, S::Releasing, S::Broken, S::Allocated, S::Ready, S::EnteringRescueMode, S::Testing] },
+    Row { status: S::RescueMode, label: "Rescue mode", filter_name: "rescue_mode", next: &[S::Broken, S::ExitingRescueMode, S::Testing] },
+    Row { status: S::EnteringRescueMode, label: "Entering rescue mode", filter_name: "entering_rescue_mode", next: &[S::Ready, S::Broken, S::Deployed, S::RescueMode, S::FailedEnteringRescueMode, S::ExitingRescueMode] },
+    Row { status: S::FailedEnteringRescueMode, label: "Failed to enter rescue mode", filter_name: "failed_entering_rescue_mode", next: &[S::Broken, S::EnteringRescueMode, S::ExitingRescueMode, S::Testing] },
+    Row { status: S::ExitingRescueMode, label: "Exiting rescue mode", filter_name: "exiting_rescue_mode", next: PREVIOUS_AFTER_RESCUE },
+    Row { status: S::FailedExitingRescueMode, label: "Failed to exit rescue mode", filter_name: "failed_exiting_rescue_mode", next: &[S::Broken, S::ExitingRescueMode, S::Testing] },
+    Row { status: S::Testing, label: "Testing", filter_name: "testing", next: PREVIOUS_AFTER_TESTING },
+    Row { status: S::FailedTesting, label: "Failed testing", filter_name: "failed_testing", next: &[S::Commissioning, S::Broken, S::Missing, S::EnteringRescueMode, S::Testing, S::Ready, S::Deployed] },
 ];
 
 impl Status {
@@ -139,14 +139,14 @@ impl Status {
 
     /// The word of the `status` list filter.
     #[must_use]
-    pub fn word(self) -> &'static str {
-        self.row().word
+    pub fn filter_name(self) -> &'static str {
+        self.row().filter_name
     }
 
     /// From the word of the list filter.
     #[must_use]
-    pub fn from_word(word: &str) -> Option<Status> {
-        TABLE.iter().find(|row| row.word == word).map(|row| row.status)
+    pub fn from_filter_name(name: &str) -> Option<Status> {
+        TABLE.iter().find(|row| row.filter_name == name).map(|row| row.status)
     }
 
     /// From MAAS's number.
@@ -176,7 +176,7 @@ mod tests {
     fn table_is_in_number_order() {
         for (i, row) in TABLE.iter().enumerate() {
             assert_eq!(row.status.code(), i as i64);
-            assert_eq!(Status::from_word(row.word), Some(row.status));
+            assert_eq!(Status::from_filter_name(row.filter_name), Some(row.status));
         }
     }
 }

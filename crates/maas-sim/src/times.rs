@@ -7,22 +7,22 @@ fn utc(us: i64) -> DateTime<Utc> {
 }
 
 /// `2026-11-20T13:26:33.268Z`: hardware sync, installation results.
-pub(crate) fn iso_z(us: i64) -> String {
+pub(crate) fn iso_utc(us: i64) -> String {
     utc(us).format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
 /// `2026-11-20T13:38:38.817`: boot resources.
-pub(crate) fn iso_bare(us: i64) -> String {
+pub(crate) fn iso_no_zone(us: i64) -> String {
     utc(us).format("%Y-%m-%dT%H:%M:%S%.3f").to_string()
 }
 
 /// `Fri, 20 Nov 2026 13:35:42 +0000`: script results.
-pub(crate) fn mail(us: i64) -> String {
+pub(crate) fn rfc2822(us: i64) -> String {
     utc(us).format("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
 
 /// `Fri, 20 Nov. 2026 13:41:39`: events.
-pub(crate) fn event(us: i64) -> String {
+pub(crate) fn event_time(us: i64) -> String {
     let at = utc(us);
     // Django abbreviates months as the Associated Press does: these have no stop.
     let month = match at.format("%b").to_string().as_str() {
@@ -38,12 +38,12 @@ pub(crate) fn event(us: i64) -> String {
 }
 
 /// `20261120`: version of an uploaded image.
-pub(crate) fn day(us: i64) -> String {
+pub(crate) fn compact_date(us: i64) -> String {
     utc(us).format("%Y%m%d").to_string()
 }
 
 /// `0:05:00`: durations.
-pub(crate) fn clock(seconds: i64) -> String {
+pub(crate) fn duration(seconds: i64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
@@ -78,9 +78,9 @@ mod tests {
     #[test]
     fn formats_are_those_of_the_region() {
         let us = 1_795_181_742_268_000;
-        assert_eq!(iso_z(us), "2026-11-20T13:35:42.268Z");
-        assert_eq!(mail(us), "Fri, 20 Nov 2026 13:35:42 +0000");
-        assert_eq!(event(us), "Fri, 20 Nov. 2026 13:35:42");
+        assert_eq!(iso_utc(us), "2026-11-20T13:35:42.268Z");
+        assert_eq!(rfc2822(us), "Fri, 20 Nov 2026 13:35:42 +0000");
+        assert_eq!(event_time(us), "Fri, 20 Nov. 2026 13:35:42");
         assert_eq!(interval_seconds("15m"), Some(900));
         assert_eq!(interval_seconds("fast"), None);
     }

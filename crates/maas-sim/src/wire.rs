@@ -1,7 +1,7 @@
 //! Requests and answers as values, without a socket.
 //!
-//! The region reads a [`Request`] and returns a [`Response`]; whether bytes came from a TCP
-//! connection or from a function call is the business of a face. MAAS accepts the same
+//! The region reads a [`SimRequest`] and returns a [`SimResponse`]; whether bytes came from a TCP
+//! connection or from a function call does not matter here. MAAS accepts the same
 //! parameters as a query, a form, a multipart body and, for updates, a JSON object
 //! (docs/maas.md#parameters), so all of them end up in one [`Params`].
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// One HTTP request as a region sees it.
 #[derive(Debug, Clone, Default)]
-pub struct Request {
+pub struct SimRequest {
     /// Upper-case method name.
     pub method: String,
     /// Path as sent, without the query, e.g. `/MAAS/api/2.0/machines/`.
@@ -26,22 +26,22 @@ pub struct Request {
     pub body: Bytes,
 }
 
-/// What a face does with an answer besides sending it.
+/// What becomes of an answer on its way to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Delivery {
-    /// Send it.
+pub enum ResponseDelivery {
+    /// It is sent.
     #[default]
     Send,
-    /// Close the connection without sending anything.
+    /// The connection is closed without an answer.
     Reset,
 }
 
 /// One HTTP answer.
 #[derive(Debug, Clone)]
-pub struct Response {
+pub struct SimResponse {
     /// HTTP status.
     pub status: u16,
-    /// `Content-Type`.
+    /// Value of the header `Content-Type`.
     pub content_type: &'static str,
     /// Other headers.
     pub headers: Vec<(&'static str, String)>,
@@ -51,7 +51,7 @@ pub struct Response {
     /// (power actions, database retries, injected slowness).
     pub delay_us: i64,
     /// Sent, or lost on the way back.
-    pub delivery: Delivery,
+    pub delivery: ResponseDelivery,
 }
 
 pub(crate) const JSON: &str = "application/json; charset=utf-8";
@@ -60,7 +60,7 @@ pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 pub(crate) const TEXT_BARE: &str = "text/plain";
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
-impl Response {
+impl SimResponse {
     pub(crate) fn new(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         Self {
             status,
@@ -68,7 +68,7 @@ impl Response {
             headers: Vec::new(),
             body: body.into(),
             delay_us: 0,
-            delivery: Delivery::Send,
+            delivery: ResponseDelivery::Send,
         }
     }
 
@@ -91,7 +91,7 @@ impl Response {
         self
     }
 
-    pub(crate) fn deleted() -> Self {
+    pub(crate) fn no_content() -> Self {
         Self::new(204, TEXT_BARE, Bytes::new())
     }
 
@@ -100,7 +100,7 @@ impl Response {
     }
 
     /// `No X matches the given query.`
-    pub(crate) fn missing(what: &str) -> Self {
+    pub(crate) fn not_found(what: &str) -> Self {
         Self::new(404, TEXT_BARE, format!("No {what} matches the given query."))
     }
 
@@ -116,7 +116,7 @@ impl Response {
     }
 
     /// Several form errors at once.
-    pub(crate) fn invalid_all(errors: &[(&str, String)]) -> Self {
+    pub(crate) fn invalid_fields(errors: &[(&str, String)]) -> Self {
         let mut map = serde_json::Map::new();
         for (field, message) in errors {
             if let Value::Array(list) =
@@ -227,14 +227,14 @@ impl Params {
     }
 
     /// formencode's `StringBool`.
-    pub(crate) fn string_bool(&self, key: &str, default: bool) -> Result<bool, Response> {
+    pub(crate) fn string_bool(&self, key: &str, default: bool) -> Result<bool, SimResponse> {
         let Some(text) = self.filled(key) else {
             return Ok(default);
         };
         match text.trim().to_lowercase().as_str() {
             "true" | "t" | "yes" | "y" | "on" | "1" => Ok(true),
             "false" | "f" | "no" | "n" | "off" | "0" => Ok(false),
-            _ => Err(Response::text(
+            _ => Err(SimResponse::text(
                 400,
                 format!("Invalid {key}: Value should be 'true' or 'false'"),
             )),
@@ -242,12 +242,12 @@ impl Params {
     }
 }
 
-/// Percent-decodes, with `+` as a space.
+/// Decodes `%XX`, and `+` as a space.
 pub(crate) fn unquote_plus(text: &str) -> String {
     unquote(&text.replace('+', " "))
 }
 
-/// Percent-decodes.
+/// Decodes `%XX`; what is no such code stays.
 pub(crate) fn unquote(text: &str) -> String {
     if !text.contains('%') {
         return text.to_owned();

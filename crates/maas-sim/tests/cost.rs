@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Rig, zero};
+use common::{TestRegion, zero};
 use maas_sim::{H200, MachineSpec, RegionConfig, Status, ZERO};
 
 /// Processor time of this thread, so that a busy machine does not matter.
@@ -29,7 +29,7 @@ impl Cpu {
 #[ignore = "measures, asserts nothing about time"]
 fn bodies_and_calls() {
     for class in [&ZERO, &H200] {
-        let mut rig = Rig::new(RegionConfig { class, ..zero() });
+        let mut rig = TestRegion::new(RegionConfig { class, ..zero() });
         let ids: Vec<String> = (0..1000)
             .map(|n| rig.region.add_machine(MachineSpec::new(&format!("n{n}"), Status::Ready)))
             .collect();
@@ -45,7 +45,7 @@ fn bodies_and_calls() {
         let start = Cpu::now();
         for id in &ids {
             rig.post(&format!("machines/{id}/"), "op=deploy");
-            rig.pass(0);
+            rig.advance_seconds(0);
         }
         let deploy = start.elapsed() / 1000;
         println!(

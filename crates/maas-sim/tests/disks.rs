@@ -5,18 +5,18 @@
 
 mod common;
 
-use common::{Rig, zero};
+use common::{TestRegion, zero};
 use maas_sim::{MachineSpec, Status};
 use serde_json::Value;
 
-fn rig(status: Status) -> (Rig, String) {
-    let mut rig = Rig::new(zero());
+fn rig(status: Status) -> (TestRegion, String) {
+    let mut rig = TestRegion::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", status));
     (rig, id)
 }
 
 /// The first disk without a partition, or with one.
-fn disk(rig: &mut Rig, id: &str, partitioned: bool) -> Value {
+fn disk(rig: &mut TestRegion, id: &str, partitioned: bool) -> Value {
     let disks = rig.get(&format!("nodes/{id}/blockdevices/"));
     let disks = disks.as_array().expect("disks").clone();
     let has = |disk: &Value| !disk["partitions"].as_array().expect("partitions").is_empty();

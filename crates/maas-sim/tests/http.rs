@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use maas_sim::{
-    Fault, FaultKind, ManualClock, Notice, PacedClock, SimHandle, SimOptions, SimServer, ZERO,
+    Fault, FaultKind, ManualClock, Notice, PacedSimClock, SimHandle, SimOptions, SimServer, ZERO,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -52,7 +52,7 @@ fn options() -> SimOptions {
         names: vec!["j22u11".to_owned()],
         class: &ZERO,
         scale: 0.0,
-        clock: Arc::new(PacedClock::new(1.0)),
+        clock: Arc::new(PacedSimClock::new(1.0)),
         ..SimOptions::default()
     }
 }
@@ -128,7 +128,9 @@ async fn a_slow_answer_waits_for_the_clock() {
     let clock = ManualClock::at(1_795_179_600_000_000);
     let options = SimOptions { clock: Arc::new(clock.clone()), ..options() };
     let sim = SimServer::start(options).await.expect("start");
-    sim.region.with(|r| r.inject(Fault::new(FaultKind::Slow).at("version").lasting(5.0).times(1)));
+    sim.region.with(|r| {
+        r.inject(Fault::new(FaultKind::Slow).at("version").lasting_seconds(5.0).times(1))
+    });
     let mut client = Client::new(&sim);
     let asked = tokio::spawn(async move { client.send("GET", "/MAAS/api/2.0/version/", "").await });
     while sim.region.with(|r| r.stats().calls()) == 0 {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use maas_sim::{MachineSpec, PacedClock, Region, RegionConfig, SimServer, Status, ZERO};
+use maas_sim::{MachineSpec, PacedSimClock, Region, RegionConfig, SimServer, Status, ZERO};
 
 /// A virtual environment with the pinned requirements, made once per target folder.
 fn environment(requirements: &Path) -> Result<PathBuf, String> {
@@ -52,7 +52,7 @@ async fn python_libmaas_deploys_a_machine() {
     }
     let listen = ([127, 0, 0, 1], 0).into();
     let sim =
-        SimServer::start_region(region, String::new(), listen, Arc::new(PacedClock::new(1.0)))
+        SimServer::start_region(region, String::new(), listen, Arc::new(PacedSimClock::new(1.0)))
             .await
             .expect("start");
     let url = sim.url();

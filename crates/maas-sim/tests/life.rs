@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::{Rig, zero};
+use common::{TestRegion, zero};
 use maas_sim::{Fault, FaultKind, H200, LogEntry, MachineSpec, Notice, RegionConfig, Status};
 
-fn create(rig: &mut Rig, mac: &str, bmc: &str, more: &str) -> String {
+fn create(rig: &mut TestRegion, mac: &str, bmc: &str, more: &str) -> String {
     let form = format!(
         "architecture=amd64&mac_addresses={mac}&power_type=ipmi&power_parameters_power_address={bmc}&power_parameters_power_user=u&power_parameters_power_pass=p&{more}"
     );
@@ -16,15 +16,15 @@ fn create(rig: &mut Rig, mac: &str, bmc: &str, more: &str) -> String {
     response.body_json()["system_id"].as_str().expect("id").to_owned()
 }
 
-fn status(rig: &mut Rig, id: &str) -> String {
+fn status(rig: &mut TestRegion, id: &str) -> String {
     rig.get(&format!("machines/{id}/"))["status_name"].as_str().expect("status").to_owned()
 }
 
 /// Commissions, chooses the BOSS disk, lays out, deploys; returns the notices of the deployment.
-fn onboard(rig: &mut Rig, id: &str, seconds: i64) -> Vec<Notice> {
+fn onboard(rig: &mut TestRegion, id: &str, seconds: i64) -> Vec<Notice> {
     let path = format!("machines/{id}/");
     assert_eq!(rig.post(&path, "op=commission&testing_scripts=none").status, 200);
-    rig.pass(seconds);
+    rig.advance_seconds(seconds);
     let ready = rig.get(&path);
     assert_eq!(ready["status_name"], "Ready");
     assert!(
@@ -43,13 +43,13 @@ fn onboard(rig: &mut Rig, id: &str, seconds: i64) -> Vec<Notice> {
     assert_eq!(laid["boot_disk"]["partitions"][0]["filesystem"]["mount_point"], "/");
     let sent = rig.post(&path, "op=deploy&distro_series=jammy&user_data=I2Nsb3VkLWNvbmZpZwo=");
     assert_eq!(sent.status, 200, "{}", sent.body_text());
-    rig.pass(seconds)
+    rig.advance_seconds(seconds)
 }
 
 #[test]
 fn from_rack_to_deployed_and_back() {
-    let mut rig = Rig::new(zero());
-    let host = rig.region.rack("j22u11", &maas_sim::ZERO);
+    let mut rig = TestRegion::new(zero());
+    let host = rig.region.add_host("j22u11", &maas_sim::ZERO);
     let id = create(&mut rig, &host.mac_address, &host.bmc_address, "commission=false");
     assert_eq!(rig.get(&format!("machines/{id}/"))["hostname"], "j22u11");
     let notices = onboard(&mut rig, &id, 1);
@@ -62,7 +62,7 @@ fn from_rack_to_deployed_and_back() {
     assert_eq!(status(&mut rig, &id), "Deployed");
     let released = rig.post(&format!("machines/{id}/"), "op=release").body_json();
     assert_eq!(released["status_name"], "Releasing");
-    let notices = rig.pass(1);
+    let notices = rig.advance_seconds(1);
     assert!(
         matches!(&notices[..], [Notice::Released(h), Notice::PoweredOff(_)] if h.deployment == 1),
         "{notices:?}"
@@ -77,10 +77,10 @@ fn from_rack_to_deployed_and_back() {
 
 #[test]
 fn events_tell_the_deployment_in_order() {
-    let mut rig = Rig::new(zero());
+    let mut rig = TestRegion::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
     assert_eq!(rig.post(&format!("machines/{id}/"), "op=deploy").status, 200);
-    rig.pass(1);
+    rig.advance_seconds(1);
     let page = rig.get(&format!("events/?op=query&id={id}&level=DEBUG"));
     let mut lines: Vec<String> = page["events"]
         .as_array()
@@ -118,7 +118,7 @@ fn events_tell_the_deployment_in_order() {
 
 #[test]
 fn hardware_takes_its_time_and_says_how_much() {
-    let mut rig = Rig::new(RegionConfig { class: &H200, ..RegionConfig::default() });
+    let mut rig = TestRegion::new(RegionConfig { class: &H200, ..RegionConfig::default() });
     let id = rig.region.add_machine(MachineSpec::new("h", Status::Ready));
     assert_eq!(rig.post(&format!("machines/{id}/"), "op=deploy").status, 200);
     let accepted = rig.now;
@@ -139,7 +139,8 @@ fn hardware_takes_its_time_and_says_how_much() {
 #[test]
 fn one_more_machine_changes_no_other() {
     let life = |names: &[&str]| {
-        let mut rig = Rig::new(RegionConfig { class: &H200, seed: 9, ..RegionConfig::default() });
+        let mut rig =
+            TestRegion::new(RegionConfig { class: &H200, seed: 9, ..RegionConfig::default() });
         let ids: Vec<String> = names
             .iter()
             .map(|n| rig.region.add_machine(MachineSpec::new(n, Status::Ready)))
@@ -147,7 +148,7 @@ fn one_more_machine_changes_no_other() {
         for id in &ids {
             assert_eq!(rig.post(&format!("machines/{id}/"), "op=deploy").status, 200);
         }
-        rig.pass(3600);
+        rig.advance_seconds(3600);
         rig.region.stats().machines["a"].clone()
     };
     assert_eq!(life(&["a"]), life(&["a", "b", "c"]));
@@ -155,12 +156,12 @@ fn one_more_machine_changes_no_other() {
 
 #[test]
 fn a_failed_deployment_must_be_released_first() {
-    let mut rig = Rig::new(zero());
+    let mut rig = TestRegion::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
     let path = format!("machines/{id}/");
     rig.region.inject(Fault::new(FaultKind::DeployFailed).on("a").times(1));
     rig.post(&path, "op=deploy");
-    rig.pass(1);
+    rig.advance_seconds(1);
     let failed = rig.get(&path);
     assert_eq!(failed["status_name"], "Failed deployment");
     assert_eq!(
@@ -172,19 +173,19 @@ fn a_failed_deployment_must_be_released_first() {
         "Can't deploy a machine that is in the 'Failed deployment' state"
     );
     rig.post(&path, "op=release");
-    rig.pass(1);
+    rig.advance_seconds(1);
     rig.post(&path, "op=deploy");
-    rig.pass(1);
+    rig.advance_seconds(1);
     assert_eq!(status(&mut rig, &id), "Deployed");
 }
 
 #[test]
 fn a_lost_data_source_times_out() {
-    let mut rig = Rig::new(RegionConfig { class: &H200, ..RegionConfig::default() });
+    let mut rig = TestRegion::new(RegionConfig { class: &H200, ..RegionConfig::default() });
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
     rig.region.inject(Fault::new(FaultKind::DatasourceFailure).on("a").times(1));
     rig.post(&format!("machines/{id}/"), "op=deploy");
-    let notices = rig.pass(45 * 60);
+    let notices = rig.advance_seconds(45 * 60);
     assert!(notices.is_empty(), "{notices:?}");
     let m = rig.get(&format!("machines/{id}/"));
     assert_eq!(m["status_name"], "Failed deployment");
@@ -195,7 +196,7 @@ fn a_lost_data_source_times_out() {
 
 #[test]
 fn a_lost_answer_was_still_an_accepted_call() {
-    let mut rig = Rig::new(zero());
+    let mut rig = TestRegion::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
     let path = format!("machines/{id}/");
     rig.region.inject(Fault::new(FaultKind::Refused504).at("machine.deploy").times(1));
@@ -203,14 +204,14 @@ fn a_lost_answer_was_still_an_accepted_call() {
     assert_eq!(rig.post(&path, "op=deploy").status, 504);
     assert_eq!(rig.region.status_of("a"), Some(Status::Ready));
     assert_eq!(rig.post(&path, "op=deploy").status, 504);
-    rig.pass(1);
+    rig.advance_seconds(1);
     assert_eq!(rig.region.status_of("a"), Some(Status::Deployed));
     assert_eq!(rig.region.stats().machines["a"].deploys, 1);
 }
 
 #[test]
 fn hung_power_fails_every_release_until_the_machine_was_switched_on() {
-    let mut rig = Rig::new(zero());
+    let mut rig = TestRegion::new(zero());
     let [id, other] =
         ["a", "b"].map(|name| rig.region.add_machine(MachineSpec::new(name, Status::Deployed)));
     rig.region.inject(Fault::new(FaultKind::HungPower));
@@ -222,14 +223,14 @@ fn hung_power_fails_every_release_until_the_machine_was_switched_on() {
     }
     assert_eq!(rig.post(&path, "op=power_on").status, 200);
     assert_eq!(rig.post(&path, "op=release&erase=true").status, 200);
-    rig.pass(1);
+    rig.advance_seconds(1);
     assert!(["Ready", "New"].contains(&status(&mut rig, &id).as_str()));
     assert_eq!(rig.post(&format!("machines/{other}/"), "op=release").status, 500);
 }
 
 #[test]
 fn a_failing_bmc_leaves_the_recorded_damage() {
-    let mut rig = Rig::new(zero());
+    let mut rig = TestRegion::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
     let path = format!("machines/{id}/");
     rig.region.inject(Fault::new(FaultKind::BmcError).on("a").times(1));
@@ -248,13 +249,13 @@ fn a_failing_bmc_leaves_the_recorded_damage() {
         "Node has no address family in common with the server"
     );
     rig.post(&path, "op=release");
-    rig.pass(1);
+    rig.advance_seconds(1);
     assert_eq!(status(&mut rig, &id), "New");
 }
 
 #[test]
 fn roce_ports_take_static_links() {
-    let mut rig = Rig::new(zero());
+    let mut rig = TestRegion::new(zero());
     let id = rig.region.add_machine(MachineSpec::new("a", Status::Ready));
     let nics = rig.get(&format!("nodes/{id}/interfaces/"));
     let roce = nics
@@ -275,7 +276,7 @@ fn roce_ports_take_static_links() {
 #[test]
 fn transitions_follow_the_table() {
     for status in Status::all() {
-        let mut rig = Rig::new(zero());
+        let mut rig = TestRegion::new(zero());
         let id = rig.region.add_machine(MachineSpec::new("a", status));
         let path = format!("machines/{id}/");
         let sent = rig.post(&path, "op=commission&testing_scripts=none");
@@ -289,7 +290,7 @@ fn transitions_follow_the_table() {
             "commission in {status:?}: {}",
             sent.body_text()
         );
-        let mut rig = Rig::new(zero());
+        let mut rig = TestRegion::new(zero());
         let id = rig.region.add_machine(MachineSpec::new("a", status));
         let sent = rig.post(&format!("machines/{id}/"), "op=deploy");
         let may = matches!(status, Status::Ready | Status::Allocated);
@@ -299,7 +300,7 @@ fn transitions_follow_the_table() {
             "deploy in {status:?}: {}",
             sent.body_text()
         );
-        let mut rig = Rig::new(zero());
+        let mut rig = TestRegion::new(zero());
         let id = rig.region.add_machine(MachineSpec::new("a", status));
         let sent = rig.post(&format!("machines/{id}/"), "op=exit_rescue_mode");
         assert_eq!(

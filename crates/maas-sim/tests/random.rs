@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Rig, zero};
+use common::{TestRegion, zero};
 use maas_sim::{Fault, FaultKind, LogEntry, MachineSpec, RegionConfig, Status};
 use proptest::prelude::*;
 
@@ -64,8 +64,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-fn play(config: RegionConfig, steps: &[Step]) -> Rig {
-    let mut rig = Rig::new(config);
+fn play(config: RegionConfig, steps: &[Step]) -> TestRegion {
+    let mut rig = TestRegion::new(config);
     for name in NAMES {
         rig.region.add_machine(MachineSpec::new(name, Status::New));
     }
@@ -78,7 +78,7 @@ fn play(config: RegionConfig, steps: &[Step]) -> Rig {
                 }
             }
             Step::Pass(seconds) => {
-                rig.pass(*seconds);
+                rig.advance_seconds(*seconds);
             }
             Step::Fault(machine, kind) => {
                 rig.region.inject(Fault::new(FAULTS[*kind]).on(NAMES[*machine]).times(2));
@@ -90,7 +90,7 @@ fn play(config: RegionConfig, steps: &[Step]) -> Rig {
             }
         }
     }
-    rig.pass(0);
+    rig.advance_seconds(0);
     rig
 }
 

@@ -7,18 +7,18 @@
 
 #![expect(clippy::expect_used, clippy::disallowed_methods, reason = "test harness")]
 
+#[path = "replay/replay_region.rs"]
+mod replay_region;
 #[path = "replay/shape.rs"]
 mod shape;
-#[path = "replay/stage.rs"]
-mod stage;
 
 use std::path::PathBuf;
 
-use maas_sim::{MachineSpec, Request, Response, Status};
+use maas_sim::{MachineSpec, SimRequest, SimResponse, Status};
+use replay_region::ReplayRegion;
 use serde_json::Value;
-use stage::Stage;
 
-/// 2026-11-20T13:00:00Z.
+/// 2026-11-20T13:00:00Z in microseconds since the Unix epoch.
 const START_US: i64 = 1_795_179_600_000_000;
 
 /// One recorded exchange.
@@ -161,7 +161,7 @@ const OPTIONAL: &[&str] =
 
 fn compare(
     exchange: &Exchange,
-    response: &Response,
+    response: &SimResponse,
     ids: &[(String, String)],
 ) -> Result<(), String> {
     if response.status != exchange.status {
@@ -215,22 +215,22 @@ fn compare(
     if exchange.path.starts_with("machines/") && there["status_name"] != here["status_name"] {
         return Err(format!("{} there, {} here", there["status_name"], here["status_name"]));
     }
-    let found = shape::differences(&shape::of(&there), &shape::of(&here), OPTIONAL);
+    let found = shape::differences(&shape::shape_of(&there), &shape::shape_of(&here), OPTIONAL);
     if found.is_empty() { Ok(()) } else { Err(found.join("\n    ")) }
 }
 
 /// Ids inside a node, recorded by the real region's counters, become those of this region.
 fn inner_ids(
-    stage: &mut Stage,
+    replay_region: &mut ReplayRegion,
     exchange: &Exchange,
     path: &mut String,
     form: &mut [(String, String)],
 ) {
-    let Some((_, id)) = stage.ids.first().cloned() else {
+    let Some((_, id)) = replay_region.ids.first().cloned() else {
         return;
     };
     if exchange.status == 200 {
-        let disks = stage.read(&format!("nodes/{id}/blockdevices/"));
+        let disks = replay_region.read(&format!("nodes/{id}/blockdevices/"));
         form.iter_mut()
             .filter(|(k, _)| k == "root_device")
             .for_each(|(_, v)| *v = disks[1]["id"].to_string());
@@ -241,14 +241,14 @@ fn inner_ids(
         && pieces.get(3).is_some_and(|p| !p.is_empty())
     {
         if text.contains("virtual") {
-            stage.send(
+            replay_region.send(
                 "POST",
                 &format!("machines/{id}/"),
                 b"op=set_storage_layout&storage_layout=lvm",
                 "",
             );
         }
-        let disks = stage.read(&format!("nodes/{id}/blockdevices/"));
+        let disks = replay_region.read(&format!("nodes/{id}/blockdevices/"));
         let kind = if text.contains("virtual block device") { "virtual" } else { "physical" };
         let disk = disks
             .as_array()
@@ -258,25 +258,25 @@ fn inner_ids(
         pieces[3] = disk["id"].to_string();
     }
     if pieces.get(2).is_some_and(|p| p == "interfaces") {
-        links(stage, exchange, &id, &mut pieces, form);
+        links(replay_region, exchange, &id, &mut pieces, form);
     }
     if pieces.get(2).is_some_and(|p| p == "results")
         && pieces.get(3).is_some_and(|p| p.parse::<u32>().is_ok())
     {
-        let sets = stage.read(&format!("nodes/{id}/results/"));
+        let sets = replay_region.read(&format!("nodes/{id}/results/"));
         pieces[3] = sets[0]["id"].to_string();
     }
     *path = pieces.join("/");
 }
 
 fn links(
-    stage: &mut Stage,
+    replay_region: &mut ReplayRegion,
     exchange: &Exchange,
     id: &str,
     pieces: &mut [String],
     form: &mut [(String, String)],
 ) {
-    let nics = stage.read(&format!("nodes/{id}/interfaces/"));
+    let nics = replay_region.read(&format!("nodes/{id}/interfaces/"));
     let nth = |n: usize| nics[n]["id"].to_string();
     // The recorded machines' boot interfaces have the ids 3 and 4; 5 is a second port.
     let which = |recorded: &str| usize::from(recorded == "5");
@@ -295,18 +295,18 @@ fn links(
     let form_type = "application/x-www-form-urlencoded";
     if which(&recorded) == 1 {
         // The second port was moved to the storage VLAN by hand before these were recorded.
-        stage.send("PUT", &path, b"vlan=5004", form_type);
+        replay_region.send("PUT", &path, b"vlan=5004", form_type);
         let op = exchange.op().unwrap_or_default();
         let text = exchange.text();
         if text.contains("already set to DHCP")
             || text.contains("other links")
             || op == "unlink_subnet"
         {
-            stage.send("POST", &path, b"op=link_subnet&mode=DHCP&subnet=3", form_type);
+            replay_region.send("POST", &path, b"op=link_subnet&mode=DHCP&subnet=3", form_type);
         }
         if op == "unlink_subnet" && exchange.status == 200 {
-            stage.send("POST", &path, b"op=link_subnet&mode=AUTO&subnet=3", form_type);
-            let links = stage.read(&path);
+            replay_region.send("POST", &path, b"op=link_subnet&mode=AUTO&subnet=3", form_type);
+            let links = replay_region.read(&path);
             for (_, value) in form.iter_mut().filter(|(k, _)| k == "id") {
                 *value = links["links"][1]["id"].to_string();
             }
@@ -315,7 +315,11 @@ fn links(
 }
 
 /// Boot resources: an upload in the state that the exchange speaks of.
-fn uploads(stage: &mut Stage, exchange: &Exchange, path: &mut String) -> Option<Vec<u8>> {
+fn uploads(
+    replay_region: &mut ReplayRegion,
+    exchange: &Exchange,
+    path: &mut String,
+) -> Option<Vec<u8>> {
     if !exchange.path.starts_with("boot-resources/") {
         return None;
     }
@@ -330,7 +334,8 @@ fn uploads(stage: &mut Stage, exchange: &Exchange, path: &mut String) -> Option<
             sha(&content),
             content.len()
         );
-        let made = stage.send("POST", "boot-resources/", form.as_bytes(), form_type).body_json();
+        let made =
+            replay_region.send("POST", "boot-resources/", form.as_bytes(), form_type).body_json();
         let uri = made["sets"].as_object()?.values().next()?["files"]
             .as_object()?
             .values()
@@ -339,14 +344,14 @@ fn uploads(stage: &mut Stage, exchange: &Exchange, path: &mut String) -> Option<
             .to_owned();
         *path = uri.strip_prefix("/MAAS/api/2.0/")?.to_owned();
         if text.contains("complete file") {
-            stage.send("PUT", path, &content, "application/octet-stream");
+            replay_region.send("PUT", path, &content, "application/octet-stream");
         }
         return Some(vec![b'x'; sent]);
     }
     let id = exchange.path.split('/').nth(1).filter(|p| !p.is_empty() && exchange.status < 404)?;
     if exchange.body["type"] == "Uploaded" || exchange.method == "DELETE" {
-        stage.region.preload_image("myimage");
-        let list = stage.read("boot-resources/?type=uploaded");
+        replay_region.region.preload_image("myimage");
+        let list = replay_region.read("boot-resources/?type=uploaded");
         *path = exchange.path.replace(id, &list[0]["id"].to_string());
     }
     None
@@ -355,12 +360,13 @@ fn uploads(stage: &mut Stage, exchange: &Exchange, path: &mut String) -> Option<
 fn sha(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     // The simulator checks the declared digest itself; ask it through a one-shot upload.
-    let mut stage = Stage::new();
+    let mut replay_region = ReplayRegion::new();
     let mut body = b"--B\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\nx\r\n--B\r\nContent-Disposition: form-data; name=\"architecture\"\r\n\r\namd64/generic\r\n--B\r\nContent-Disposition: form-data; name=\"content\"; filename=\"f\"\r\n\r\n".to_vec();
     body.extend(bytes);
     body.extend(b"\r\n--B--\r\n");
-    let made =
-        stage.send("POST", "boot-resources/", &body, "multipart/form-data; boundary=B").body_json();
+    let made = replay_region
+        .send("POST", "boot-resources/", &body, "multipart/form-data; boundary=B")
+        .body_json();
     let files = made["sets"]
         .as_object()
         .and_then(|s| s.values().next())
@@ -386,7 +392,7 @@ fn body_of(exchange: &Exchange, form: &[(String, String)]) -> (Vec<u8>, Option<S
         }
         for (name, size) in &exchange.files {
             let content = if name == "script" {
-                stage::SCRIPT.as_bytes().to_vec()
+                replay_region::SCRIPT.as_bytes().to_vec()
             } else {
                 vec![b'c'; *size]
             };
@@ -405,26 +411,31 @@ fn body_of(exchange: &Exchange, form: &[(String, String)]) -> (Vec<u8>, Option<S
     if let Some(raw) = &exchange.raw_body {
         return (raw.clone(), exchange.content_type.clone());
     }
-    let text: Vec<String> =
-        form.iter().map(|(k, v)| format!("{}={}", stage::quote(k), stage::quote(v))).collect();
+    let text: Vec<String> = form
+        .iter()
+        .map(|(k, v)| format!("{}={}", replay_region::quote(k), replay_region::quote(v)))
+        .collect();
     (text.join("&").into_bytes(), exchange.content_type.clone())
 }
 
 /// Puts machines where the exchange needs them; says whether that was known.
-fn populate(stage: &mut Stage, exchange: &Exchange) -> bool {
-    if let Some((recorded, spec, known)) = stage::spec(exchange) {
+fn populate(replay_region: &mut ReplayRegion, exchange: &Exchange) -> bool {
+    if let Some((recorded, spec, known)) = replay_region::spec(exchange) {
         let status = spec.status;
-        let id = stage.machine(&recorded, spec);
+        let id = replay_region.machine(&recorded, spec);
         if exchange.op().as_deref() == Some("unlock") || status != Status::Deployed {
             return known;
         }
         // A lease on what it has been: an event or two.
-        stage.region.human(START_US, &maas_sim::HumanAction::Lock { machine: id.clone() }).ok();
-        if !stage.read(&format!("machines/{id}/"))["locked"].as_bool().unwrap_or(false) {
+        replay_region
+            .region
+            .apply_human_action(START_US, &maas_sim::HumanAction::Lock { machine: id.clone() })
+            .ok();
+        if !replay_region.read(&format!("machines/{id}/"))["locked"].as_bool().unwrap_or(false) {
             return known;
         }
         if !exchange.text().contains("already locked") && exchange.status != 403 {
-            stage.send(
+            replay_region.send(
                 "POST",
                 &format!("machines/{id}/"),
                 b"op=unlock",
@@ -443,28 +454,28 @@ fn populate(stage: &mut Stage, exchange: &Exchange) -> bool {
         if let Some(owner) = first["owner"].as_str() {
             spec.owner = Some(owner.to_owned());
         }
-        stage.machine("listed", spec);
+        replay_region.machine("listed", spec);
     }
     true
 }
 
 /// Gives the feed something to tell, errors included.
-fn history(stage: &mut Stage, exchange: &Exchange, query: &mut [(String, String)]) {
+fn history(replay_region: &mut ReplayRegion, exchange: &Exchange, query: &mut [(String, String)]) {
     if !exchange.path.starts_with("events/") || exchange.status != 200 {
         return;
     }
-    if stage.ids.is_empty() {
-        stage.machine("wqbpna", MachineSpec::new("rec01b", Status::Ready));
+    if replay_region.ids.is_empty() {
+        replay_region.machine("wqbpna", MachineSpec::new("rec01b", Status::Ready));
     }
-    let id = stage.ids[0].1.clone();
-    stage.region.inject(maas_sim::Fault::new(maas_sim::FaultKind::DeployFailed));
-    stage.send(
+    let id = replay_region.ids[0].1.clone();
+    replay_region.region.inject(maas_sim::Fault::new(maas_sim::FaultKind::DeployFailed));
+    replay_region.send(
         "POST",
         &format!("machines/{id}/"),
         b"op=deploy",
         "application/x-www-form-urlencoded",
     );
-    stage.region.advance(START_US);
+    replay_region.region.advance(START_US);
     if exchange.body["count"] != 0 {
         for (_, value) in query.iter_mut().filter(|(k, _)| k == "after" || k == "before") {
             *value = "5".to_owned();
@@ -474,19 +485,19 @@ fn history(stage: &mut Stage, exchange: &Exchange, query: &mut [(String, String)
 
 /// Whether the state was known, and how the answers differ.
 fn replay(exchange: &Exchange) -> (bool, Result<(), String>) {
-    let mut stage = Stage::new();
-    stage.region.advance(START_US);
-    let known = populate(&mut stage, exchange);
-    stage::furnish(&mut stage, exchange);
+    let mut replay_region = ReplayRegion::new();
+    replay_region.region.advance(START_US);
+    let known = populate(&mut replay_region, exchange);
+    replay_region::prepare_objects(&mut replay_region, exchange);
     let (mut path, mut form, mut query) =
         (exchange.path.clone(), exchange.form.clone(), exchange.query.clone());
-    inner_ids(&mut stage, exchange, &mut path, &mut form);
-    let upload = uploads(&mut stage, exchange, &mut path);
-    history(&mut stage, exchange, &mut query);
-    for fault in stage::faults(exchange) {
-        stage.region.inject(fault);
+    inner_ids(&mut replay_region, exchange, &mut path, &mut form);
+    let upload = uploads(&mut replay_region, exchange, &mut path);
+    history(&mut replay_region, exchange, &mut query);
+    for fault in replay_region::faults(exchange) {
+        replay_region.region.inject(fault);
     }
-    for (recorded, here) in stage.ids.clone() {
+    for (recorded, here) in replay_region.ids.clone() {
         path = path.replace(&recorded, &here);
         form.iter_mut()
             .chain(query.iter_mut())
@@ -494,15 +505,17 @@ fn replay(exchange: &Exchange) -> (bool, Result<(), String>) {
             .for_each(|(_, v)| v.clone_from(&here));
     }
     let (body, content_type) = body_of(exchange, &form);
-    let query: Vec<String> =
-        query.iter().map(|(k, v)| format!("{}={}", stage::quote(k), stage::quote(v))).collect();
+    let query: Vec<String> = query
+        .iter()
+        .map(|(k, v)| format!("{}={}", replay_region::quote(k), replay_region::quote(v)))
+        .collect();
     let authorization = match (&exchange.authorization, exchange.anonymous) {
         (Some(header), _) => Some(header.clone()),
         (None, true) => None,
-        (None, false) => Some(stage.header(exchange.alice)),
+        (None, false) => Some(replay_region.header(exchange.alice)),
     };
     let wall = exchange.authorization.as_deref().and_then(stamp).unwrap_or(START_US / 1_000_000);
-    let request = Request {
+    let request = SimRequest {
         method: exchange.method.clone(),
         path: format!("/MAAS/api/2.0/{path}"),
         query: query.join("&"),
@@ -511,10 +524,10 @@ fn replay(exchange: &Exchange) -> (bool, Result<(), String>) {
         body: upload.unwrap_or(body).into(),
     };
     if exchange.text().contains("Nonce already used") {
-        stage.region.handle(START_US, wall, &request);
+        replay_region.region.handle(START_US, wall, &request);
     }
-    let response = stage.region.handle(START_US, wall, &request);
-    (known, compare(exchange, &response, &stage.ids))
+    let response = replay_region.region.handle(START_US, wall, &request);
+    (known, compare(exchange, &response, &replay_region.ids))
 }
 
 fn stamp(header: &str) -> Option<i64> {

@@ -35,7 +35,7 @@ use maas_sim::{FirstBoot, HumanAction, Notice, SimHandle, SimOptions, SimServer,
 pub(crate) struct Harness {
     pub(crate) store: Store,
     pub(crate) engine: Arc<Engine>,
-    pub(crate) sim: Arc<maas_sim::Shared>,
+    pub(crate) sim: Arc<maas_sim::SharedRegion>,
     pub(crate) site_id: SiteId,
     pub(crate) profile_id: ProfileId,
     pub(crate) hosts: Vec<maas_sim::HostView>,
@@ -239,7 +239,7 @@ impl Harness {
 
     /// A person in MAAS.
     pub(crate) fn human(&self, action: &maas_sim::HumanAction) {
-        self.sim.with(|region| region.human(0, action)).unwrap();
+        self.sim.with(|region| region.apply_human_action(0, action)).unwrap();
     }
 
     /// Waits until `reached`.
@@ -368,12 +368,12 @@ impl Harness {
     pub(crate) async fn repurpose(&self, machine: &str, user: &str) {
         let (machine, user) = (machine.to_owned(), user.to_owned());
         let release = HumanAction::Release { machine: machine.clone() };
-        self.sim.with(|region| region.human(0, &release)).unwrap();
+        self.sim.with(|region| region.apply_human_action(0, &release)).unwrap();
         while self.sim.with(|region| region.status_of(&machine)) != Some(Status::Ready) {
             RealClock.sleep_until(RealClock.now().plus_seconds(0.01)).await;
         }
         let deploy = HumanAction::DeployAs { machine, user };
-        self.sim.with(|region| region.human(0, &deploy)).unwrap();
+        self.sim.with(|region| region.apply_human_action(0, &deploy)).unwrap();
     }
 
     /// Moves the engine's clock on.

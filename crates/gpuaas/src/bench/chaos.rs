@@ -256,7 +256,8 @@ impl Chaos {
         match trouble {
             Trouble::Human(action) => {
                 let now = world.clock.now();
-                let done = world.region.with(|region| region.human(now.as_micros(), &action));
+                let done =
+                    world.region.with(|region| region.apply_human_action(now.as_micros(), &action));
                 self.checker.person(action.machine(), now);
                 let came = done.map_or_else(|error| error.to_string(), |()| "done".to_owned());
                 self.tell(world, &format!("a person: {action:?}: {came}"));

@@ -3,7 +3,7 @@
 
 use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode};
 use gpuaas_types::{RunKind, Timestamp};
-use maas_sim::{Chance, Fault, FaultKind, H200, HumanAction};
+use maas_sim::{Fault, FaultKind, H200, HumanAction, SimRng};
 
 use crate::world::{Counts, End, Plan};
 
@@ -81,7 +81,7 @@ pub enum Trouble {
 #[derive(Debug)]
 pub struct Draw {
     /// The seed's stream.
-    pub chance: Chance,
+    pub chance: SimRng,
     /// Whether several control planes share the work at times.
     pub shared: bool,
 }
@@ -90,14 +90,14 @@ impl Draw {
     /// What a seed draws.
     #[must_use]
     pub fn of(seed: u64) -> Self {
-        let mut chance = Chance::of(seed, "chaos");
-        let shared = chance.unit() < 0.4;
+        let mut chance = SimRng::for_name(seed, "chaos");
+        let shared = chance.uniform() < 0.4;
         Self { chance, shared }
     }
 
     /// True with this chance.
     pub fn luck(&mut self, part: f64) -> bool {
-        self.chance.unit() < part
+        self.chance.uniform() < part
     }
 
     /// One of them.
@@ -113,12 +113,12 @@ impl Draw {
     pub fn plan(&mut self, seed: u64, nodes: usize) -> Plan {
         let batch = if self.luck(0.2) { 1 + self.count(8) } else { 0 };
         Plan {
-            apart_seconds: 120.0 * self.chance.unit(),
-            poll_seconds: 1.0 + 29.0 * self.chance.unit(),
-            lost_callbacks: if self.luck(0.5) { 0.1 * self.chance.unit() } else { 0.0 },
+            apart_seconds: 120.0 * self.chance.uniform(),
+            poll_seconds: 1.0 + 29.0 * self.chance.uniform(),
+            lost_callbacks: if self.luck(0.5) { 0.1 * self.chance.uniform() } else { 0.0 },
             profile: self.profile(),
             site_batch_max_parallel: batch,
-            failing_tasks: if self.luck(0.3) { 0.3 * self.chance.unit() } else { 0.0 },
+            failing_tasks: if self.luck(0.3) { 0.3 * self.chance.uniform() } else { 0.0 },
             sweep_seconds: 300.0,
             ..Plan::calm(seed, nodes, &H200)
         }
@@ -153,17 +153,17 @@ impl Draw {
     /// Seconds by which the clock of a control plane is wrong when it starts.
     pub fn skew_seconds(&mut self) -> f64 {
         let most = if self.shared { SHARED_SKEW_SECONDS } else { SKEW_SECONDS };
-        most * (2.0 * self.chance.unit() - 1.0)
+        most * (2.0 * self.chance.uniform() - 1.0)
     }
 
     /// How long a control plane that died is away.
     pub fn away_seconds(&mut self) -> f64 {
-        0.5 + AWAY_SECONDS * self.chance.unit().powi(3)
+        0.5 + AWAY_SECONDS * self.chance.uniform().powi(3)
     }
 
     /// How long one that was stopped is not scheduled.
     pub fn stopped_seconds(&mut self) -> f64 {
-        STOPPED_SECONDS + AWAY_SECONDS * self.chance.unit().powi(2)
+        STOPPED_SECONDS + AWAY_SECONDS * self.chance.uniform().powi(2)
     }
 
     /// What goes wrong with hardware and with calls.
@@ -183,13 +183,13 @@ impl Draw {
         }
         for kind in OF_CALLS {
             if self.luck(0.5) {
-                let probability = Some(0.15 * self.chance.unit());
+                let probability = Some(0.15 * self.chance.uniform());
                 faults.push(Fault { probability, ..Fault::new(kind) });
             }
         }
         if self.luck(0.2) {
             // A list that takes longer than anybody waits, now and then.
-            let slow = Fault::new(FaultKind::Slow).at("machines.list").lasting(90.0);
+            let slow = Fault::new(FaultKind::Slow).at("machines.list").lasting_seconds(90.0);
             faults.push(Fault { probability: Some(0.2), ..slow });
         }
         faults
@@ -212,7 +212,7 @@ impl Draw {
                 troubles.push((TROUBLE_SECONDS, Trouble::Stop));
             }
         } else if self.luck(0.3) {
-            let seconds = STEP_SECONDS * (2.0 * self.chance.unit() - 1.0);
+            let seconds = STEP_SECONDS * (2.0 * self.chance.uniform() - 1.0);
             troubles.push((TROUBLE_SECONDS, Trouble::Step(seconds)));
         }
         for _ in 0..self.chance.below(names.len() * 2) {
@@ -221,7 +221,7 @@ impl Draw {
         }
         let mut troubles: Vec<_> = troubles
             .into_iter()
-            .map(|(within, trouble)| (begin.plus_seconds(within * self.chance.unit()), trouble))
+            .map(|(within, trouble)| (begin.plus_seconds(within * self.chance.uniform()), trouble))
             .collect();
         troubles.sort_by_key(|(at, _)| *at);
         troubles

@@ -13,7 +13,7 @@ use gpuaas_node_agent::stand_in::{self, StandIn};
 use gpuaas_node_agent::tasks::Host;
 use gpuaas_node_agent::{agent, clock::AgentClock};
 use gpuaas_types::agent::{Gate, GateCheck, GateReport};
-use maas_sim::Chance;
+use maas_sim::SimRng;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -83,8 +83,8 @@ impl Fleet {
     }
 
     fn stand_in(&self, hostname: &str, inputs: &BootstrapInputs, root: &Path) -> StandIn {
-        let mut chance = Chance::of(self.seed, &format!("boot/{hostname}"));
-        let mut draw = |(low, high): (f64, f64)| low + (high - low) * chance.unit();
+        let mut chance = SimRng::for_name(self.seed, &format!("boot/{hostname}"));
+        let mut draw = |(low, high): (f64, f64)| low + (high - low) * chance.uniform();
         StandIn {
             bootstrap_token: inputs.bootstrap_token.clone(),
             site_seconds: draw(self.times.site_seconds),

@@ -1,7 +1,7 @@
 //! Kills the control plane at seeded random moments and starts it again.
 
 use gpuaas_engine::{Clock, RealClock};
-use maas_sim::Chance;
+use maas_sim::SimRng;
 
 use super::plane::Process;
 use crate::failure::Failure;
@@ -21,8 +21,8 @@ impl Kills {
     /// Seconds before each kill: anything from nothing to twice the mean.
     #[must_use]
     pub fn pauses(&self) -> Vec<f64> {
-        let mut chance = Chance::of(self.seed, "kill-9");
-        (0..self.count).map(|_| chance.unit() * 2.0 * self.mean_seconds).collect()
+        let mut chance = SimRng::for_name(self.seed, "kill-9");
+        (0..self.count).map(|_| chance.uniform() * 2.0 * self.mean_seconds).collect()
     }
 }
 

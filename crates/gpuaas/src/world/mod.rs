@@ -33,7 +33,7 @@ use gpuaas_types::api::SiteStatus;
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{IdSource, NodeId, ProfileId, RunId, SiteId, Timestamp};
-use maas_sim::{Chance, FirstBoot, HardwareClass, HostRef, Notice, SimOptions};
+use maas_sim::{FirstBoot, HardwareClass, HostRef, Notice, SimOptions, SimRng};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
@@ -122,7 +122,7 @@ pub struct World {
     /// Time.
     pub clock: VirtualClock,
     /// The region.
-    pub region: Arc<maas_sim::Shared>,
+    pub region: Arc<maas_sim::SharedRegion>,
     /// State of the control plane; survives its crashes.
     pub store: Store,
     /// Site of all nodes.
@@ -193,7 +193,7 @@ struct System {
 }
 
 /// Identifiers from a seeded stream.
-struct SeededIds(Mutex<Chance>);
+struct SeededIds(Mutex<SimRng>);
 
 impl IdSource for SeededIds {
     fn uuid(&self, now: Timestamp) -> Uuid {
@@ -241,12 +241,12 @@ impl World {
             seed: plan.seed,
             ..SimOptions::default()
         };
-        let (region, api_key) = maas_sim::build(&options);
+        let (region, api_key) = maas_sim::build_region(&options);
         let shared = SharedClock(Arc::new(clock.clone()));
-        let region = maas_sim::Shared::new(region, Arc::new(shared));
+        let region = maas_sim::SharedRegion::new(region, Arc::new(shared));
         let key = MasterKey::from_bytes([7; 32]);
         let store = Store::in_memory(key).await.map_err(of_store)?;
-        let ids = Arc::new(SeededIds(Mutex::new(Chance::of(plan.seed, "ids"))));
+        let ids = Arc::new(SeededIds(Mutex::new(SimRng::for_name(plan.seed, "ids"))));
         let artifacts =
             ArtifactStore::open(&dir.path().join("artifacts")).map_err(|e| local(&e))?;
         let artifacts = Arc::new(artifacts);
@@ -428,7 +428,7 @@ impl World {
             plane: Arc::clone(&self.plane),
             inputs: data.inputs,
             times: self.parts.times,
-            chance: Chance::of(self.parts.plan.seed, &name),
+            chance: SimRng::for_name(self.parts.plan.seed, &name),
             lost_callbacks: self.parts.plan.lost_callbacks,
             enrolled: Arc::clone(&enrolled),
         };

@@ -12,7 +12,7 @@ use gpuaas_engine::Clock as _;
 use gpuaas_store::{AgentCredential, Enroll, Heartbeat, StoreError, sha256};
 use gpuaas_types::agent::{Finding, Phase, ProgressStatus, Task, TaskResult, TaskSpec};
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
-use maas_sim::Chance;
+use maas_sim::SimRng;
 
 use super::{AWAY_SECONDS, Plane};
 use crate::hosts::BootTimes;
@@ -49,7 +49,7 @@ pub(super) struct Newborn {
     pub(super) plane: Arc<Plane>,
     pub(super) inputs: BootstrapInputs,
     pub(super) times: BootTimes,
-    pub(super) chance: Chance,
+    pub(super) chance: SimRng,
     pub(super) lost_callbacks: f64,
     pub(super) enrolled: Arc<Mutex<Option<Enrolled>>>,
 }
@@ -73,11 +73,11 @@ impl Newborn {
     }
 
     fn draw(&mut self, (low, high): (f64, f64)) -> f64 {
-        low + (high - low) * self.chance.unit()
+        low + (high - low) * self.chance.uniform()
     }
 
     async fn say(&mut self, phase: Phase, status: ProgressStatus) {
-        if self.chance.unit() < self.lost_callbacks {
+        if self.chance.uniform() < self.lost_callbacks {
             return;
         }
         for _ in 0..CALLBACK_TRIES {
@@ -118,7 +118,7 @@ impl Newborn {
         let (knock, hash) = self.knock();
         #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
         #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
-        let seed = (self.chance.unit() * 1e15) as u64;
+        let seed = (self.chance.uniform() * 1e15) as u64;
         match self.plane.store.use_enrollment_token(now, knock).await {
             Ok(taken) => {
                 let (node_id, run_id) = (taken.node_id, taken.run_id);
@@ -181,9 +181,9 @@ pub(super) async fn serve(plane: Arc<Plane>, enrolled: Enrolled) {
 impl Plane {
     /// How a task ends: well, not at all well, or with a finding that is not as it should be.
     fn result(&self, enrolled: Enrolled, task: &Task) -> TaskResult {
-        let mut chance = Chance::of(enrolled.seed, &task.id.to_string());
-        let succeeded = chance.unit() >= self.failing_tasks / 2.0;
-        let sound = chance.unit() >= self.failing_tasks / 2.0;
+        let mut chance = SimRng::for_name(enrolled.seed, &task.id.to_string());
+        let succeeded = chance.uniform() >= self.failing_tasks / 2.0;
+        let sound = chance.uniform() >= self.failing_tasks / 2.0;
         let finding = |name: String, sound: bool| Finding {
             name,
             passed: Some(sound),

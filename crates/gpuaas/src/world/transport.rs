@@ -17,7 +17,7 @@ use gpuaas_types::spec::SiteSpec;
 use maas_client::{
     ApiKey, Client, Config, Error as MaasError, Request, Response, Transport, TransportError,
 };
-use maas_sim::{Delivery, Shared};
+use maas_sim::{ResponseDelivery, SharedRegion};
 use tokio::sync::oneshot;
 
 use super::fuse::Fuse;
@@ -43,7 +43,7 @@ pub struct Arrival {
 type Answer = Result<Response, TransportError>;
 
 enum Flight {
-    There { replica: u32, request: Box<maas_sim::Request>, timeout: Duration },
+    There { replica: u32, request: Box<maas_sim::SimRequest>, timeout: Duration },
     Back(Answer),
 }
 
@@ -63,12 +63,12 @@ impl Air {
 
 /// What is on its way between control planes and the region.
 pub(super) struct Network {
-    region: Arc<Shared>,
+    region: Arc<SharedRegion>,
     air: Mutex<Air>,
 }
 
 impl Network {
-    pub(super) fn new(region: Arc<Shared>) -> Self {
+    pub(super) fn new(region: Arc<SharedRegion>) -> Self {
         Self { region, air: Mutex::default() }
     }
 
@@ -113,14 +113,14 @@ impl Network {
     }
 
     /// The region's answer, and how long it is on its way.
-    fn ask(&self, request: &maas_sim::Request, timeout: Duration) -> (f64, Answer) {
+    fn ask(&self, request: &maas_sim::SimRequest, timeout: Duration) -> (f64, Answer) {
         let answer = self.region.call(request);
         #[expect(clippy::cast_precision_loss, reason = "a wait of minutes")]
         let seconds = answer.delay_us as f64 / 1e6 + TRAVEL_SECONDS;
         if seconds > timeout.as_secs_f64() {
             return (timeout.as_secs_f64(), Err(TransportError::Timeout));
         }
-        if answer.delivery == Delivery::Reset {
+        if answer.delivery == ResponseDelivery::Reset {
             return (seconds, Err(TransportError::Reset("connection closed".to_owned())));
         }
         let retry_after = answer
@@ -141,7 +141,7 @@ impl Network {
 }
 
 /// A change of a machine; none where the request is about something else.
-fn arrival(at: Timestamp, replica: u32, request: &maas_sim::Request) -> Option<Arrival> {
+fn arrival(at: Timestamp, replica: u32, request: &maas_sim::SimRequest) -> Option<Arrival> {
     let body = String::from_utf8_lossy(&request.body);
     let field = |name: &str| {
         let pairs = request.query.split('&').chain(body.split('&'));
@@ -218,12 +218,12 @@ impl Transport for Line {
     }
 }
 
-fn as_seen(request: Request) -> maas_sim::Request {
+fn as_seen(request: Request) -> maas_sim::SimRequest {
     let header = |name: &str| request.header(name).map(str::to_owned);
     let (authorization, content_type) = (header("authorization"), header("content-type"));
     let (path, query) =
         request.path_and_query.split_once('?').unwrap_or((&request.path_and_query, ""));
-    maas_sim::Request {
+    maas_sim::SimRequest {
         method: request.method.as_str().to_owned(),
         path: path.to_owned(),
         query: query.to_owned(),

@@ -149,7 +149,7 @@ fn entries<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
 
 /// What MAAS shows of the machine, less what counts or tells the time.
 fn machine(scene: &Scene) -> Value {
-    let Some(seen) = scene.world.region.with(|region| region.shown(&scene.host)) else {
+    let Some(seen) = scene.world.region.with(|region| region.machine_json(&scene.host)) else {
         return Value::Null;
     };
     let links: Vec<Value> = seen["interface_set"]

@@ -241,7 +241,9 @@ fn hung_power_of_somebody(region: &mut Region, name: &str) {
 
 fn release_and_switch_on(region: &mut Region, name: &str, now: Timestamp) {
     let machine = name.to_owned();
-    region.human(now.as_micros(), &HumanAction::Release { machine }).expect("released");
+    region
+        .apply_human_action(now.as_micros(), &HumanAction::Release { machine })
+        .expect("released");
     region.advance(now.as_micros());
     region.press_power(name).expect("switched on");
 }
@@ -257,7 +259,7 @@ fn make_over(region: &mut Region, name: &str, now: Timestamp) {
         HumanAction::SetBootDisk { machine: machine(), disk },
         HumanAction::SetStorageLayout { machine: machine(), layout: "lvm".to_owned() },
     ] {
-        region.human(now.as_micros(), &action).expect("done");
+        region.apply_human_action(now.as_micros(), &action).expect("done");
         region.advance(now.as_micros());
     }
     let scripts = region.added_scripts();
@@ -273,7 +275,7 @@ fn cancel(_: Timestamp) -> Order {
 const TEST: &str = "nvme-health";
 
 fn failing_test(region: &mut Region, name: &str) {
-    region.inject(Fault::new(FaultKind::ScriptFailed).on(name).saying(TEST));
+    region.inject(Fault::new(FaultKind::ScriptFailed).on(name).with_message(TEST));
 }
 
 fn answer_for_test(now: Timestamp) -> Order {
@@ -407,7 +409,7 @@ impl Scene {
     /// What MAAS' feed says of the machine since the run began, or had not been heard then: when,
     /// and as a history tells it.
     pub(crate) fn feed(&self) -> Vec<(Timestamp, String)> {
-        let lines = self.world.region.with(|region| region.feed_of(&self.host));
+        let lines = self.world.region.with(|region| region.event_feed(&self.host));
         let news = lines.into_iter().filter(|line| line.id > self.heard);
         news.map(|line| {
             let text =

@@ -105,7 +105,7 @@ fn clock_skew_is_counted_from_the_text_or_the_date() {
     let body = "Authorization Error: 'Expired timestamp: given 1000 and now 1700 has a greater difference than threshold 300'";
     let skew = |response: &Response| match classify(response, false) {
         Error::Refused {
-            kind: Refusal::Unauthorized { cause: AuthCause::ClockSkew { seconds_behind } },
+            kind: RefusalKind::Unauthorized { cause: AuthCause::ClockSkew { seconds_behind } },
             text,
             ..
         } => (seconds_behind, text),

@@ -21,7 +21,7 @@ pub struct Interface {
     pub vlan: Option<Vlan>,
     /// Layer-3 links.
     #[serde(deserialize_with = "null_as_default")]
-    pub links: Vec<Link>,
+    pub links: Vec<InterfaceLink>,
     /// Whether a cable is seen.
     #[serde(deserialize_with = "null_as_default")]
     pub link_connected: bool,
@@ -78,7 +78,7 @@ pub struct Vlan {
 /// A link of an interface to a subnet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Link {
+pub struct InterfaceLink {
     /// Id; what `unlink_subnet` takes.
     pub id: u64,
     /// `auto`, `dhcp`, `static` or `link_up`.

@@ -70,7 +70,7 @@ pub struct Machine {
     pub interface_set: Vec<Interface>,
     /// Physical disks.
     #[serde(deserialize_with = "null_as_default")]
-    pub physicalblockdevice_set: Vec<BlockDevice>,
+    pub physicalblockdevice_set: Vec<MachineDisk>,
     /// Number of LVM volume groups.
     #[serde(rename = "volume_groups", deserialize_with = "list_length")]
     pub volume_group_count: usize,
@@ -155,7 +155,7 @@ pub struct BootInterface {
 /// A disk (docs/maas.md#disks).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct BlockDevice {
+pub struct MachineDisk {
     /// Id; what `set_boot_disk` and `root_device` take.
     pub id: u64,
     /// Name, e.g. `nvme0n1`.

@@ -10,11 +10,11 @@ mod results;
 mod scripts;
 pub mod status;
 
-pub use interface::{Interface, Link, Subnet, Vlan};
-pub use machine::{BlockDevice, BootInterface, Filesystem, HardwareInfo, Machine, Partition};
+pub use interface::{Interface, InterfaceLink, Subnet, Vlan};
+pub use machine::{BootInterface, Filesystem, HardwareInfo, Machine, MachineDisk, Partition};
 pub use region::{
-    BootResource, BootResourceFile, BootResourceSet, PowerParameters, PowerState, Tag, TagCounts,
-    Version, WhoAmI,
+    BootResource, BootResourceFile, BootResourceSet, PowerParameters, PowerState, RegionVersion,
+    Tag, TagCounts, WhoAmI,
 };
 pub use results::{ScriptResult, ScriptSet};
 pub use scripts::{Script, ScriptRevision};

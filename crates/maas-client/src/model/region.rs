@@ -7,7 +7,7 @@ use crate::lenient::{null_as_default, scalar_as_text};
 /// The region's version (docs/maas.md#probing-credentials).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Version {
+pub struct RegionVersion {
     /// E.g. `3.7.3`, `3.7.0~rc1`.
     pub version: String,
     /// Always empty in 3.4 to 3.7.
@@ -18,7 +18,7 @@ pub struct Version {
     pub capabilities: Vec<String>,
 }
 
-impl Version {
+impl RegionVersion {
     /// Major and minor, e.g. `(3, 7)`.
     pub fn release(&self) -> Option<(u32, u32)> {
         let mut parts = self.version.split(['.', '~', '-']);
@@ -177,8 +177,9 @@ mod tests {
 
     #[test]
     fn releases_of_all_spellings() {
-        let release =
-            |version: &str| Version { version: version.to_owned(), ..Version::default() }.release();
+        let release = |version: &str| {
+            RegionVersion { version: version.to_owned(), ..RegionVersion::default() }.release()
+        };
         assert_eq!(release("3.7.3"), Some((3, 7)));
         assert_eq!(release("3.7.0~rc1"), Some((3, 7)));
         assert_eq!(release("3.4"), Some((3, 4)));

@@ -71,22 +71,22 @@ impl MachineFilter {
 
 /// A value that is sent and never shown.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct PowerParameterValue(String);
 
-impl Secret {
+impl PowerParameterValue {
     /// Hides a value from `Debug`.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for PowerParameterValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
-impl From<&str> for Secret {
+impl From<&str> for PowerParameterValue {
     fn from(value: &str) -> Self {
         Self::new(value)
     }
@@ -99,14 +99,14 @@ pub struct PowerSettings {
     /// `ipmi`, `redfish`, `manual`, …
     pub power_type: String,
     /// By MAAS's names, e.g. `power_address`, `power_user`, `power_pass`.
-    pub parameters: BTreeMap<String, Secret>,
+    pub parameters: BTreeMap<String, PowerParameterValue>,
 }
 
 impl PowerSettings {
     /// Adds type and parameters to a form, and the secret values to `secrets`.
     fn add_to(&self, form: &mut Params, secrets: &mut Vec<String>) {
         form.add("power_type", self.power_type.clone());
-        for (name, Secret(value)) in &self.parameters {
+        for (name, PowerParameterValue(value)) in &self.parameters {
             form.add(&format!("power_parameters_{name}"), value.clone());
             let secret =
                 ["pass", "token", "secret", "key", "k_g"].iter().any(|part| name.contains(part));

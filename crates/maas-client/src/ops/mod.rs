@@ -14,7 +14,9 @@ mod typed_answer;
 pub use events::{EventQuery, MAX_EVENTS};
 pub use interfaces::{LinkMode, LinkSubnet, UpdateInterface};
 pub use lifecycle::{AllocateOptions, CommissionOptions, DeployOptions, ReleaseOptions};
-pub use machines::{CreateMachine, MachineFilter, PowerSettings, Secret, UpdateMachine};
+pub use machines::{
+    CreateMachine, MachineFilter, PowerParameterValue, PowerSettings, UpdateMachine,
+};
 pub use results::{CurrentSet, ResultQuery, ResultType};
 pub use scripts::{NewScript, ScriptFilter};
 pub use storage::StorageLayout;

@@ -1,14 +1,14 @@
 use crate::client::{Call, Client};
 use crate::encode::Params;
 use crate::error::Error;
-use crate::model::{BootResource, Subnet, Version, WhoAmI};
+use crate::model::{BootResource, RegionVersion, Subnet, WhoAmI};
 
 impl Client {
     /// The region's version; sent without credentials (docs/maas.md#probing-credentials).
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn version(&self) -> Result<Version, Error> {
+    pub async fn version(&self) -> Result<RegionVersion, Error> {
         let mut call = Call::get("version/", "GET version/");
         call.anonymous = true;
         self.send_for_json(call).await

@@ -2,7 +2,7 @@ use super::machines::machine_path;
 use crate::client::{Call, Client, path_segment};
 use crate::encode::Params;
 use crate::error::Error;
-use crate::model::{BlockDevice, Machine};
+use crate::model::{Machine, MachineDisk};
 
 /// A storage layout (docs/maas.md#storage-layouts). Sizes as MAAS reads them: bytes, `20G`, `50%`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Client {
     ///
     /// # Errors
     /// `NotFound`; see [`Error`].
-    pub async fn block_devices(&self, system_id: &str) -> Result<Vec<BlockDevice>, Error> {
+    pub async fn block_devices(&self, system_id: &str) -> Result<Vec<MachineDisk>, Error> {
         let path = format!("nodes/{}/blockdevices/", path_segment(system_id)?);
         self.send_for_json(Call::get(path, "GET nodes/{id}/blockdevices/")).await
     }
@@ -54,7 +54,7 @@ impl Client {
         system_id: &str,
         block_device_id: u64,
         fstype: &str,
-    ) -> Result<BlockDevice, Error> {
+    ) -> Result<MachineDisk, Error> {
         let path = format!("nodes/{}/blockdevices/{block_device_id}/", path_segment(system_id)?);
         let mut form = Params::default();
         form.add("fstype", fstype);
@@ -73,7 +73,7 @@ impl Client {
         system_id: &str,
         block_device_id: u64,
         mount_point: &str,
-    ) -> Result<BlockDevice, Error> {
+    ) -> Result<MachineDisk, Error> {
         let path = format!("nodes/{}/blockdevices/{block_device_id}/", path_segment(system_id)?);
         let mut form = Params::default();
         form.add("mount_point", mount_point);

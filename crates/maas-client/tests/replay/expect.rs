@@ -1,6 +1,6 @@
 //! What an answer must become, derived from the answer alone.
 
-use maas_client::{AuthCause, Error, Refusal};
+use maas_client::{AuthCause, Error, RefusalKind};
 
 use crate::facts::{self, Fact};
 use crate::recording::{Exchange, RecordedResponse};
@@ -71,7 +71,7 @@ fn check_error(answer: &RecordedResponse, mutation: bool, error: &Error) -> Resu
 }
 
 fn check_skew(text: &str, error: &Error) -> Result<(), String> {
-    let Error::Refused { kind: Refusal::Unauthorized { cause }, .. } = error else {
+    let Error::Refused { kind: RefusalKind::Unauthorized { cause }, .. } = error else {
         return Err(format!("{error:?} is not about credentials"));
     };
     let AuthCause::ClockSkew { seconds_behind } = cause else {

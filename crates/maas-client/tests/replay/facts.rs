@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use maas_client::{
-    BlockDevice, BootResource, Event, Events, Interface, Machine, PowerParameters, PowerState,
-    Script, ScriptSet, Subnet, Tag, TagCounts, Version, WhoAmI,
+    BootResource, Event, Events, Interface, Machine, MachineDisk, PowerParameters, PowerState,
+    RegionVersion, Script, ScriptSet, Subnet, Tag, TagCounts, WhoAmI,
 };
 use serde_json::{Value, json};
 
@@ -164,7 +164,7 @@ impl Facts for Interface {
     }
 }
 
-impl Facts for BlockDevice {
+impl Facts for MachineDisk {
     fn facts(&self, here: &str) -> Vec<Fact> {
         let mut facts = at(
             here,
@@ -210,7 +210,7 @@ impl Facts for PowerParameters {
     }
 }
 
-impl Facts for Version {
+impl Facts for RegionVersion {
     fn facts(&self, here: &str) -> Vec<Fact> {
         at(here, vec![("version", json!(self.version)), ("capabilities", json!(self.capabilities))])
     }

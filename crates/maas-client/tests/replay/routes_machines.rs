@@ -1,8 +1,8 @@
 //! Routes below `machines/`.
 
 use maas_client::{
-    AllocateOptions, CommissionOptions, CreateMachine, DeployOptions, MachineFilter, PowerSettings,
-    ReleaseOptions, Secret, StorageLayout, UpdateMachine,
+    AllocateOptions, CommissionOptions, CreateMachine, DeployOptions, MachineFilter,
+    PowerParameterValue, PowerSettings, ReleaseOptions, StorageLayout, UpdateMachine,
 };
 
 use crate::routes::{Args, Route, facts_of};
@@ -210,7 +210,7 @@ fn filter(a: &Args) -> MachineFilter {
 }
 
 fn power(a: &Args) -> Option<PowerSettings> {
-    let secret = |(name, value): (String, String)| (name, Secret::new(value));
+    let secret = |(name, value): (String, String)| (name, PowerParameterValue::new(value));
     let parameters = a.prefixed("power_parameters_").into_iter().map(secret).collect();
     a.owned("power_type").map(|power_type| PowerSettings { power_type, parameters })
 }

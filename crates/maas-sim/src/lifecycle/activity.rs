@@ -2,7 +2,7 @@
 
 use crate::events::Level;
 use crate::faults::Fault;
-use crate::model::{Drawn, Power, ScriptSet, ScriptState, SetKind};
+use crate::model::{ActivityTimes, Power, ScriptSet, ScriptState, SetKind};
 use crate::notice::{HostRef, Notice};
 use crate::region::Region;
 use crate::schedule::Tick;
@@ -14,7 +14,7 @@ pub(super) const MINUTE_US: i64 = 60_000_000;
 
 impl Region {
     /// Ends what was under way.
-    pub(crate) fn new_work(&mut self, key: u32) {
+    pub(crate) fn cancel_activity(&mut self, key: u32) {
         self.edit(key, |m| m.work += 1);
     }
 
@@ -27,7 +27,7 @@ impl Region {
         })
     }
 
-    pub(crate) fn notify(&mut self, key: u32, make: fn(HostRef) -> Notice) {
+    pub(crate) fn push_notice(&mut self, key: u32, make: fn(HostRef) -> Notice) {
         if let Some(host) = self.host_ref(key) {
             self.notices.push(make(host));
         }
@@ -47,7 +47,7 @@ impl Region {
         let (was_on, deployment) = (self.hosts[m.host].on, m.deployment);
         self.set_power(key, false);
         if was_on && deployment > 0 {
-            self.notify(key, Notice::PoweredOff);
+            self.push_notice(key, Notice::PoweredOff);
         }
     }
 
@@ -57,15 +57,20 @@ impl Region {
         if self.status(key) == Status::Deployed
             && self.machine(key).is_some_and(|m| m.deployment > 0)
         {
-            self.notify(key, Notice::PoweredOn);
+            self.push_notice(key, Notice::PoweredOn);
         }
     }
 
-    pub(super) fn begin(&mut self, key: u32, activity: &'static str, drawn: Drawn) {
+    pub(super) fn begin_activity(
+        &mut self,
+        key: u32,
+        activity: &'static str,
+        times: ActivityTimes,
+    ) {
         let ideal_us =
-            drawn.bmc + drawn.post + drawn.ephemeral + drawn.work + drawn.reboot + drawn.first_boot;
-        self.edit(key, |m| m.drawn = drawn);
-        self.log(key, LogEntry::Drawn { at_us: self.now, activity, ideal_us });
+            times.bmc + times.post + times.ephemeral + times.work + times.reboot + times.first_boot;
+        self.edit(key, |m| m.activity_times = times);
+        self.append_log(key, LogEntry::Drawn { at_us: self.now, activity, ideal_us });
     }
 
     pub(crate) fn new_set(&mut self, key: u32, kind: SetKind, scripts: Vec<String>) -> i64 {
@@ -127,7 +132,7 @@ impl Region {
         let us = fault
             .seconds
             .map_or((whole as f64 * self.cfg.scale.min(1.0)) as i64, |s| (s * 1e6) as i64);
-        self.after(key, us, Tick::Timeout);
+        self.schedule_tick(key, us, Tick::Timeout);
     }
 
     pub(super) fn mark_failed(&mut self, key: u32, status: Status, text: &str) {
@@ -136,6 +141,6 @@ impl Region {
             text.clone_into(&mut m.error_description);
             m.status_action = Some("mark_failed");
         });
-        self.say(key, Level::Error, "Marking node failed", text);
+        self.record_event(key, Level::Error, "Marking node failed", text);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::events::Level;
 use crate::faults::FaultKind;
-use crate::model::{Drawn, Power, ScriptState, SetKind};
+use crate::model::{ActivityTimes, Power, ScriptState, SetKind};
 use crate::region::Region;
 use crate::schedule::Tick;
 use crate::scripts::COMMISSIONING_SCRIPTS;
@@ -10,8 +10,8 @@ use crate::status::Status;
 
 impl Region {
     pub(crate) fn start_commissioning(&mut self, key: u32, user: &str) {
-        self.new_work(key);
-        self.user_event(key, user, "User starting node commissioning", None);
+        self.cancel_activity(key);
+        self.record_user_event(key, user, "User starting node commissioning", None);
         let options = self.machine(key).map(|m| m.options.clone()).unwrap_or_default();
         self.clear_configuration(key, !options.skip_networking, !options.skip_storage);
         let builtin = COMMISSIONING_SCRIPTS.iter().map(|s| (*s).to_owned());
@@ -34,30 +34,30 @@ impl Region {
                 m.power = Power::Off;
             }
         });
-        self.say(key, Level::Info, "Commissioning", "");
+        self.record_event(key, Level::Info, "Commissioning", "");
         self.set_status(key, Status::Commissioning);
-        let work = self.draw(key, |c| c.times.scripts)
-            + if tests.is_some() { self.draw(key, |c| c.times.tests) } else { 0 };
-        let drawn = Drawn {
-            bmc: self.draw(key, |c| c.times.bmc),
-            post: self.draw(key, |c| c.times.post),
-            ephemeral: self.draw(key, |c| c.times.ephemeral),
+        let work = self.draw_duration(key, |c| c.times.scripts)
+            + if tests.is_some() { self.draw_duration(key, |c| c.times.tests) } else { 0 };
+        let times = ActivityTimes {
+            bmc: self.draw_duration(key, |c| c.times.bmc),
+            post: self.draw_duration(key, |c| c.times.post),
+            ephemeral: self.draw_duration(key, |c| c.times.ephemeral),
             work,
-            ..Drawn::default()
+            ..ActivityTimes::default()
         };
-        self.begin(key, "commission", drawn);
-        self.after(key, drawn.bmc, Tick::PowerOn);
+        self.begin_activity(key, "commission", times);
+        self.schedule_tick(key, times.bmc, Tick::PowerOn);
     }
 
     /// The hook that runs when a power action of a fresh activity fails.
     pub(crate) fn revert_commissioning(&mut self, key: u32, user: &str) {
-        self.new_work(key);
+        self.cancel_activity(key);
         let back = self.machine(key).map_or(Status::New, |m| m.previous);
         let text = format!(
             "({user}) - Aborting COMMISSIONING and reverting to {}. Unable to power control the node. Please check power credentials.",
-            back.word().to_uppercase()
+            back.filter_name().to_uppercase()
         );
-        self.say(key, Level::Warning, "Failed to query node's BMC", text);
+        self.record_event(key, Level::Warning, "Failed to query node's BMC", text);
         let set = self.machine(key).and_then(|m| m.current_commissioning);
         self.end_set(key, set, ScriptState::Aborted);
         self.edit(key, |m| m.commissioning_state = ScriptState::Unknown);
@@ -69,7 +69,7 @@ impl Region {
             let end = if failed.contains(name) { "Failed" } else { "Passed" };
             for (a, b) in [("Pending", "Running"), ("Running", end)] {
                 let text = format!("{name} changed status from '{a}' to '{b}'");
-                self.say(key, Level::Debug, "Script result", text);
+                self.record_event(key, Level::Debug, "Script result", text);
             }
         }
     }
@@ -77,10 +77,10 @@ impl Region {
     /// Which of the scripts fail: the last one where the whole fails, or the one that a fault
     /// names.
     fn failing(&mut self, key: u32, scripts: &[String], whole: FaultKind) -> Vec<String> {
-        if self.strike(key, &[whole]).is_some() {
+        if self.trigger_fault(key, &[whole]).is_some() {
             return scripts.last().cloned().into_iter().collect();
         }
-        let fault = self.strike_scripts(key, scripts);
+        let fault = self.trigger_script_fault(key, scripts);
         fault.and_then(|fault| fault.failing(scripts).cloned()).into_iter().collect()
     }
 
@@ -105,64 +105,65 @@ impl Region {
         if !failed.is_empty() {
             self.fail_set(key, set, &scripts, failed);
             self.edit(key, |m| m.commissioning_state = ScriptState::Failed);
-            self.new_work(key);
+            self.cancel_activity(key);
             self.set_status(key, Status::FailedCommissioning);
-            self.say(key, Level::Info, "Failed commissioning", "");
+            self.record_event(key, Level::Info, "Failed commissioning", "");
             return;
         }
         self.script_events(key, &scripts, &[]);
         self.end_set(key, set, ScriptState::Passed);
         self.edit(key, |m| m.commissioning_state = ScriptState::Passed);
-        self.probe(key);
+        self.discover_hardware(key);
         let tests = self
             .machine(key)
-            .map(|m| (m.options.tests.len(), m.drawn.work))
+            .map(|m| (m.options.tests.len(), m.activity_times.work))
             .filter(|(n, _)| *n > 0);
         match tests {
             Some((_, work)) => {
-                self.say(key, Level::Info, "Testing", "");
+                self.record_event(key, Level::Info, "Testing", "");
                 self.set_status(key, Status::Testing);
                 self.edit(key, |m| m.testing_state = ScriptState::Running);
-                self.after(key, work - work * 5 / 8, Tick::TestsDone);
+                self.schedule_tick(key, work - work * 5 / 8, Tick::TestsDone);
             }
-            None => self.ready(key),
+            None => self.become_ready(key),
         }
     }
 
-    pub(super) fn ready(&mut self, key: u32) {
-        self.new_work(key);
+    pub(super) fn become_ready(&mut self, key: u32) {
+        self.cancel_activity(key);
         self.edit(key, |m| m.owner = None);
-        self.say(key, Level::Info, "Ready", "");
+        self.record_event(key, Level::Info, "Ready", "");
         self.set_status(key, Status::Ready);
-        if self.strike(key, &[FaultKind::FlappingPower]).is_some() {
-            self.after(key, 0, Tick::Flap(6));
+        if self.trigger_fault(key, &[FaultKind::FlappingPower]).is_some() {
+            self.schedule_tick(key, 0, Tick::Flap(6));
         } else {
-            let off = self.draw(key, |c| c.times.bmc);
-            self.after(key, off, Tick::PowerOffIdle);
+            let off = self.draw_duration(key, |c| c.times.bmc);
+            self.schedule_tick(key, off, Tick::PowerOffIdle);
         }
     }
 
-    pub(super) fn flap(&mut self, key: u32, left: u8) {
+    pub(super) fn flap_power(&mut self, key: u32, left: u8) {
         if left == 0 {
             return self.power_off_now(key);
         }
         let power = [Power::On, Power::Error, Power::Off][usize::from(left) % 3];
         self.edit(key, |m| m.power = power);
-        self.after(key, 10_000_000, Tick::Flap(left - 1));
+        self.schedule_tick(key, 10_000_000, Tick::Flap(left - 1));
     }
 
     pub(super) fn tests_done(&mut self, key: u32) {
         let Some(m) = self.machine(key) else { return };
-        let (scripts, set, back) = (m.options.tests.clone(), m.current_testing, m.after_tests());
+        let (scripts, set, back) =
+            (m.options.tests.clone(), m.current_testing, m.status_after_tests());
         let failed = self.failing(key, &scripts, FaultKind::TestingFailed);
         if !failed.is_empty() {
             self.fail_set(key, set, &scripts, failed);
             self.edit(key, |m| {
                 (m.testing_state, m.storage_test_state) = (ScriptState::Failed, ScriptState::Failed)
             });
-            self.new_work(key);
+            self.cancel_activity(key);
             self.set_status(key, Status::FailedTesting);
-            self.say(key, Level::Info, "Failed testing", "");
+            self.record_event(key, Level::Info, "Failed testing", "");
             return;
         }
         self.script_events(key, &scripts, &[]);
@@ -171,16 +172,16 @@ impl Region {
             (m.testing_state, m.storage_test_state) = (ScriptState::Passed, ScriptState::Passed)
         });
         if back == Status::Ready {
-            self.ready(key);
+            self.become_ready(key);
         } else {
-            self.new_work(key);
+            self.cancel_activity(key);
             self.set_status(key, back);
         }
     }
 
     pub(crate) fn start_testing(&mut self, key: u32, user: &str, tests: Vec<String>) {
-        self.new_work(key);
-        self.user_event(key, user, "User starting node testing", None);
+        self.cancel_activity(key);
+        self.record_user_event(key, user, "User starting node testing", None);
         let set = self.new_set(key, SetKind::Testing, tests.clone());
         self.edit(key, |m| {
             m.previous = m.status;
@@ -194,16 +195,16 @@ impl Region {
                 m.owner = Some(user.to_owned());
             }
         });
-        self.say(key, Level::Info, "Testing", "");
+        self.record_event(key, Level::Info, "Testing", "");
         self.set_status(key, Status::Testing);
-        let drawn = Drawn {
-            bmc: self.draw(key, |c| c.times.bmc),
-            post: self.draw(key, |c| c.times.post),
-            ephemeral: self.draw(key, |c| c.times.ephemeral),
-            work: self.draw(key, |c| c.times.tests),
-            ..Drawn::default()
+        let times = ActivityTimes {
+            bmc: self.draw_duration(key, |c| c.times.bmc),
+            post: self.draw_duration(key, |c| c.times.post),
+            ephemeral: self.draw_duration(key, |c| c.times.ephemeral),
+            work: self.draw_duration(key, |c| c.times.tests),
+            ..ActivityTimes::default()
         };
-        self.begin(key, "test", drawn);
-        self.after(key, drawn.bmc, Tick::PowerOn);
+        self.begin_activity(key, "test", times);
+        self.schedule_tick(key, times.bmc, Tick::PowerOn);
     }
 }

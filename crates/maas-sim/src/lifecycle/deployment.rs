@@ -4,13 +4,13 @@
 use super::activity::MINUTE_US;
 use crate::events::Level;
 use crate::faults::FaultKind;
-use crate::model::{Drawn, Mode, ScriptState};
+use crate::model::{ActivityTimes, LinkMode, ScriptState};
 use crate::network::{Subnet, ip};
 use crate::notice::{FirstBoot, Metadata, Notice};
 use crate::region::Region;
 use crate::schedule::Tick;
 use crate::status::Status;
-use crate::wire::Response;
+use crate::wire::SimResponse;
 
 /// `error_description` after a failed installation.
 pub(crate) const INSTALL_FAILED: &str =
@@ -18,27 +18,27 @@ pub(crate) const INSTALL_FAILED: &str =
 
 impl Region {
     /// Status is Deploying already; gives addresses and starts the hardware.
-    pub(crate) fn start_deploying(&mut self, key: u32) -> Result<(), Response> {
+    pub(crate) fn start_deploying(&mut self, key: u32) -> Result<(), SimResponse> {
         self.assign_addresses(key)?;
-        let drawn = Drawn {
-            bmc: self.draw(key, |c| c.times.bmc),
-            post: self.draw(key, |c| c.times.post),
-            ephemeral: self.draw(key, |c| c.times.ephemeral),
-            work: self.draw(key, |c| c.times.image),
-            reboot: self.draw(key, |c| c.times.post),
-            first_boot: self.draw(key, |c| c.times.first_boot),
+        let times = ActivityTimes {
+            bmc: self.draw_duration(key, |c| c.times.bmc),
+            post: self.draw_duration(key, |c| c.times.post),
+            ephemeral: self.draw_duration(key, |c| c.times.ephemeral),
+            work: self.draw_duration(key, |c| c.times.image),
+            reboot: self.draw_duration(key, |c| c.times.post),
+            first_boot: self.draw_duration(key, |c| c.times.first_boot),
         };
-        self.begin(key, "deploy", drawn);
-        self.after(key, drawn.bmc, Tick::PowerOn);
+        self.begin_activity(key, "deploy", times);
+        self.schedule_tick(key, times.bmc, Tick::PowerOn);
         Ok(())
     }
 
     /// As [`Self::assign_addresses`], where running out of addresses does not matter.
-    pub(crate) fn give_addresses(&mut self, key: u32) {
+    pub(crate) fn assign_addresses_if_free(&mut self, key: u32) {
         self.assign_addresses(key).ok();
     }
 
-    pub(super) fn assign_addresses(&mut self, key: u32) -> Result<(), Response> {
+    pub(super) fn assign_addresses(&mut self, key: u32) -> Result<(), SimResponse> {
         let Some(m) = self.machine(key) else {
             return Ok(());
         };
@@ -46,13 +46,13 @@ impl Region {
             .nics
             .iter()
             .flat_map(|n| &n.links)
-            .filter(|l| l.mode == Mode::Auto && l.address.is_none())
+            .filter(|l| l.mode == LinkMode::Auto && l.address.is_none())
             .filter_map(|l| l.subnet.map(|s| (l.id, s)))
             .collect();
         for (link, subnet) in wanted {
-            let Some(address) = self.net.pick(subnet) else {
+            let Some(address) = self.net.allocate_address(subnet) else {
                 let cidr = self.net.subnet_by_id(subnet).map(Subnet::cidr).unwrap_or_default();
-                return Err(Response::new(
+                return Err(SimResponse::new(
                     503,
                     "text/plain",
                     format!("No more IPs available in subnet: {cidr}."),
@@ -71,17 +71,20 @@ impl Region {
     pub(crate) fn drop_addresses(&mut self, key: u32) {
         let freed: Vec<(i64, u32)> = self
             .edit(key, |m| {
-                let links =
-                    m.nics.iter_mut().flat_map(|n| &mut n.links).filter(|l| l.mode == Mode::Auto);
+                let links = m
+                    .nics
+                    .iter_mut()
+                    .flat_map(|n| &mut n.links)
+                    .filter(|l| l.mode == LinkMode::Auto);
                 links.filter_map(|l| l.subnet.zip(l.address.take())).collect()
             })
             .unwrap_or_default();
-        freed.into_iter().for_each(|(subnet, address)| self.net.give_back(subnet, address));
+        freed.into_iter().for_each(|(subnet, address)| self.net.release_address(subnet, address));
     }
 
     pub(super) fn image_done(&mut self, key: u32) {
-        if let Some(fault) = self.strike(key, &[FaultKind::DeployFailed]) {
-            self.say(
+        if let Some(fault) = self.trigger_fault(key, &[FaultKind::DeployFailed]) {
+            self.record_event(
                 key,
                 Level::Error,
                 "Node installation failure",
@@ -90,20 +93,20 @@ impl Region {
             return self.fail_deployment(key, fault.message.as_deref().unwrap_or(INSTALL_FAILED));
         }
         let Some(m) = self.machine(key) else { return };
-        let (drawn, set) = (m.drawn, m.current_installation);
+        let (times, set) = (m.activity_times, m.current_installation);
         let text = format!("deployed {}/{}/{}", m.osystem, m.distro_series, m.architecture);
         self.end_set(key, set, ScriptState::Passed);
         self.edit(key, |m| m.netboot = false);
-        self.say(key, Level::Info, "Configuring OS", "");
-        self.say(key, Level::Info, "Image Deployed", text);
-        self.say(key, Level::Info, "Rebooting", "");
-        match self.strike(key, &[FaultKind::DatasourceFailure]) {
-            None => self.after(key, drawn.reboot + drawn.first_boot, Tick::UserData),
+        self.record_event(key, Level::Info, "Configuring OS", "");
+        self.record_event(key, Level::Info, "Image Deployed", text);
+        self.record_event(key, Level::Info, "Rebooting", "");
+        match self.trigger_fault(key, &[FaultKind::DatasourceFailure]) {
+            None => self.schedule_tick(key, times.reboot + times.first_boot, Tick::UserData),
             Some(fault) => {
-                self.after(key, drawn.reboot + drawn.first_boot, Tick::NoDatasource);
-                let spent = drawn.bmc + drawn.post + drawn.ephemeral + drawn.work;
+                self.schedule_tick(key, times.reboot + times.first_boot, Tick::NoDatasource);
+                let spent = times.bmc + times.post + times.ephemeral + times.work;
                 let left =
-                    (self.node_timeout() - spent).max(drawn.reboot + drawn.first_boot + MINUTE_US);
+                    (self.node_timeout() - spent).max(times.reboot + times.first_boot + MINUTE_US);
                 self.expire_after(key, left, &fault);
             }
         }
@@ -111,11 +114,11 @@ impl Region {
 
     pub(super) fn no_datasource(&mut self, key: u32) {
         let text = "'cloudinit' searching for network data from DataSourceMAAS";
-        self.say(key, Level::Error, "Node post-installation failure", text);
+        self.record_event(key, Level::Error, "Node post-installation failure", text);
     }
 
     pub(crate) fn fail_deployment(&mut self, key: u32, text: &str) {
-        self.new_work(key);
+        self.cancel_activity(key);
         let set = self.machine(key).and_then(|m| m.current_installation);
         self.end_set(key, set, ScriptState::Failed);
         self.edit(key, |m| m.hw_sync = false);
@@ -125,7 +128,7 @@ impl Region {
     /// The deployed system's cloud-init asks for its user-data: this, and nothing earlier, is
     /// what makes MAAS say Deployed.
     pub(super) fn user_data_fetched(&mut self, key: u32) {
-        self.new_work(key);
+        self.cancel_activity(key);
         let now = self.now;
         // Nobody asks for the user-data a second time: a region of many machines needs no copies.
         let user_data = self.edit(key, |m| {
@@ -134,7 +137,7 @@ impl Region {
             std::mem::take(&mut m.user_data)
         });
         self.set_status(key, Status::Deployed);
-        self.say(key, Level::Info, "Deployed", "");
+        self.record_event(key, Level::Info, "Deployed", "");
         let Some(host) = self.host_ref(key) else {
             return;
         };
@@ -156,9 +159,9 @@ impl Region {
         let (name, interval) =
             (self.hosts[m.host].name.clone(), m.sync_interval.filter(|_| m.hw_sync));
         self.notices.push(Notice::FirstBoot(Box::new(notice)));
-        self.stats.machine(&name).deployed_unreleased = true;
+        self.stats.machine_mut(&name).deployed_unreleased = true;
         if let Some(seconds) = interval {
-            self.after(key, seconds * 1_000_000, Tick::HwSync);
+            self.schedule_tick(key, seconds * 1_000_000, Tick::HwSync);
         }
     }
 
@@ -172,7 +175,7 @@ impl Region {
             self.edit(key, |m| m.last_sync_us = Some(now));
         }
         if let Some(seconds) = self.machine(key).and_then(|m| m.sync_interval) {
-            self.after(key, seconds * 1_000_000, Tick::HwSync);
+            self.schedule_tick(key, seconds * 1_000_000, Tick::HwSync);
         }
     }
 
@@ -196,13 +199,13 @@ impl Region {
 
     /// Status is Releasing already; the power goes off `bmc` later. Returns that wait.
     pub(crate) fn start_power_off(&mut self, key: u32) -> i64 {
-        let bmc = self.draw(key, |c| c.times.bmc);
-        self.begin(key, "release", Drawn { bmc, ..Drawn::default() });
-        if let Some(fault) = self.strike(key, &[FaultKind::StuckReleasing]) {
+        let bmc = self.draw_duration(key, |c| c.times.bmc);
+        self.begin_activity(key, "release", ActivityTimes { bmc, ..ActivityTimes::default() });
+        if let Some(fault) = self.trigger_fault(key, &[FaultKind::StuckReleasing]) {
             let us = fault.seconds.map_or(5 * MINUTE_US, |s| (s * 1e6) as i64);
-            self.after(key, us, Tick::Timeout);
+            self.schedule_tick(key, us, Tick::Timeout);
         } else {
-            self.after(key, bmc, Tick::Released);
+            self.schedule_tick(key, bmc, Tick::Released);
         }
         bmc
     }
@@ -212,10 +215,10 @@ impl Region {
     pub(crate) fn switched_off(&mut self, key: u32, bmc: i64) {
         self.power_off_now(key);
         if self.status(key) == Status::Releasing
-            && self.strike(key, &[FaultKind::StuckReleasing]).is_none()
+            && self.trigger_fault(key, &[FaultKind::StuckReleasing]).is_none()
         {
-            self.new_work(key);
-            self.after(key, bmc, Tick::Released);
+            self.cancel_activity(key);
+            self.schedule_tick(key, bmc, Tick::Released);
         }
     }
 
@@ -223,21 +226,21 @@ impl Region {
     /// begins anew.
     pub(crate) fn switched_on(&mut self, key: u32, bmc: i64) {
         if self.status(key) == Status::DiskErasing {
-            self.new_work(key);
-            return self.after(key, bmc, Tick::PowerOn);
+            self.cancel_activity(key);
+            return self.schedule_tick(key, bmc, Tick::PowerOn);
         }
         self.power_on_now(key);
     }
 
     pub(crate) fn released(&mut self, key: u32) {
-        self.new_work(key);
+        self.cancel_activity(key);
         let Some(m) = self.machine(key) else { return };
         let manual = !m.has_bmc();
         let power = m.power;
         let next =
             if m.commissioning_state == ScriptState::Passed { Status::Ready } else { Status::New };
         if m.deployment > 0 {
-            self.notify(key, Notice::Released);
+            self.push_notice(key, Notice::Released);
         }
         self.power_off_now(key);
         self.drop_addresses(key);
@@ -251,35 +254,35 @@ impl Region {
             }
         });
         self.set_status(key, next);
-        self.say(key, Level::Info, "Released", "");
+        self.record_event(key, Level::Info, "Released", "");
     }
 
     pub(crate) fn start_erasing(&mut self, key: u32) -> i64 {
-        let drawn = Drawn {
-            bmc: self.draw(key, |c| c.times.bmc),
-            post: self.draw(key, |c| c.times.post),
-            ephemeral: self.draw(key, |c| c.times.ephemeral),
-            work: self.draw(key, |c| c.times.erase),
-            ..Drawn::default()
+        let times = ActivityTimes {
+            bmc: self.draw_duration(key, |c| c.times.bmc),
+            post: self.draw_duration(key, |c| c.times.post),
+            ephemeral: self.draw_duration(key, |c| c.times.ephemeral),
+            work: self.draw_duration(key, |c| c.times.erase),
+            ..ActivityTimes::default()
         };
-        self.begin(key, "erase", drawn);
+        self.begin_activity(key, "erase", times);
         if self.machine(key).is_some_and(|m| m.deployment > 0) {
-            self.notify(key, Notice::Released);
+            self.push_notice(key, Notice::Released);
         }
-        self.after(key, drawn.bmc, Tick::PowerOn);
-        drawn.bmc
+        self.schedule_tick(key, times.bmc, Tick::PowerOn);
+        times.bmc
     }
 
     pub(super) fn erase_done(&mut self, key: u32) {
-        self.new_work(key);
+        self.cancel_activity(key);
         self.strip_deployment(key);
         self.set_status(key, Status::Releasing);
-        self.say(key, Level::Info, "Releasing", "");
+        self.record_event(key, Level::Info, "Releasing", "");
         self.start_power_off(key);
     }
 
     pub(crate) fn fail_erasing(&mut self, key: u32) {
-        self.new_work(key);
+        self.cancel_activity(key);
         self.power_off_now(key);
         self.mark_failed(key, Status::FailedDiskErasing, "Failed to erase disks.");
     }

@@ -8,7 +8,7 @@ use crate::schedule::Tick;
 use crate::status::Status;
 
 impl Region {
-    pub(crate) fn tick(&mut self, key: u32, tick: Tick) {
+    pub(crate) fn run_tick(&mut self, key: u32, tick: Tick) {
         match tick {
             Tick::PowerOn => self.power_came_on(key),
             Tick::NetworkBoot => self.network_boot(key),
@@ -24,14 +24,14 @@ impl Region {
             Tick::RescueLeft => self.rescue_left(key),
             Tick::Timeout => self.timed_out(key),
             Tick::HwSync => self.hw_sync(key),
-            Tick::Vanish => self.remove(key),
-            Tick::Flap(left) => self.flap(key, left),
+            Tick::Vanish => self.remove_machine(key),
+            Tick::Flap(left) => self.flap_power(key, left),
         }
     }
 
     fn power_came_on(&mut self, key: u32) {
         if self.status(key) == Status::Deploying
-            && let Some(fault) = self.strike(key, &[FaultKind::BmcError])
+            && let Some(fault) = self.trigger_fault(key, &[FaultKind::BmcError])
         {
             let text = fault
                 .message
@@ -39,59 +39,59 @@ impl Region {
             return self.fail_deployment(key, &text);
         }
         self.set_power(key, true);
-        let post = self.machine(key).map_or(0, |m| m.drawn.post);
-        self.after(key, post, Tick::NetworkBoot);
+        let post = self.machine(key).map_or(0, |m| m.activity_times.post);
+        self.schedule_tick(key, post, Tick::NetworkBoot);
     }
 
     fn network_boot(&mut self, key: u32) {
         if self.status(key) == Status::DiskErasing
-            && self.strike(key, &[FaultKind::StuckErasing]).is_some()
+            && self.trigger_fault(key, &[FaultKind::StuckErasing]).is_some()
         {
             // The region has no patience for an erasing that ends (docs/maas.md#status-timeouts).
             return;
         }
         let stuck = match self.status(key) {
-            Status::Commissioning => self.strike(key, &[FaultKind::StuckCommissioning]),
-            Status::Deploying => self.strike(key, &[FaultKind::StuckDeploying]),
+            Status::Commissioning => self.trigger_fault(key, &[FaultKind::StuckCommissioning]),
+            Status::Deploying => self.trigger_fault(key, &[FaultKind::StuckDeploying]),
             _ => None,
         };
         if let Some(fault) = stuck {
             // Nothing is heard until the region loses patience; not even with zero hardware
             // time is this instant, or nobody would ever see the machine stuck.
             let us = fault.seconds.map_or(self.node_timeout(), |s| (s * 1e6) as i64);
-            return self.after(key, us, Tick::Timeout);
+            return self.schedule_tick(key, us, Tick::Timeout);
         }
-        self.say(key, Level::Info, "Performing PXE boot", "");
-        self.say(key, Level::Info, "Loading ephemeral", "");
-        let ephemeral = self.machine(key).map_or(0, |m| m.drawn.ephemeral);
-        self.after(key, ephemeral, Tick::EphemeralUp);
+        self.record_event(key, Level::Info, "Performing PXE boot", "");
+        self.record_event(key, Level::Info, "Loading ephemeral", "");
+        let ephemeral = self.machine(key).map_or(0, |m| m.activity_times.ephemeral);
+        self.schedule_tick(key, ephemeral, Tick::EphemeralUp);
     }
 
     fn ephemeral_up(&mut self, key: u32) {
         let Some(m) = self.machine(key) else { return };
-        let (work, set) = (m.drawn.work, m.current_commissioning);
+        let (work, set) = (m.activity_times.work, m.current_commissioning);
         match m.status {
             Status::Commissioning => {
-                self.say(key, Level::Info, "Gathering information", "");
+                self.record_event(key, Level::Info, "Gathering information", "");
                 self.start_set(key, set);
                 self.edit(key, |m| m.commissioning_state = ScriptState::Running);
                 let tests = self.machine(key).is_some_and(|m| !m.options.tests.is_empty());
                 let scripts = if tests { work * 5 / 8 } else { work };
-                self.after(key, scripts, Tick::ScriptsDone);
+                self.schedule_tick(key, scripts, Tick::ScriptsDone);
             }
             Status::Testing => {
-                self.say(key, Level::Info, "Running test", "");
+                self.record_event(key, Level::Info, "Running test", "");
                 self.edit(key, |m| m.testing_state = ScriptState::Running);
-                self.after(key, work, Tick::TestsDone);
+                self.schedule_tick(key, work, Tick::TestsDone);
             }
             Status::Deploying => {
-                self.say(key, Level::Info, "Configuring storage", "");
-                self.say(key, Level::Info, "Installing OS", "");
+                self.record_event(key, Level::Info, "Configuring storage", "");
+                self.record_event(key, Level::Info, "Installing OS", "");
                 let set = self.machine(key).and_then(|m| m.current_installation);
                 self.start_set(key, set);
-                self.after(key, work, Tick::ImageDone);
+                self.schedule_tick(key, work, Tick::ImageDone);
             }
-            Status::DiskErasing => self.after(key, work, Tick::EraseDone),
+            Status::DiskErasing => self.schedule_tick(key, work, Tick::EraseDone),
             Status::EnteringRescueMode => self.rescue_entered(key),
             _ => {}
         }
@@ -109,7 +109,7 @@ impl Region {
         if next == Status::FailedDeployment {
             return self.fail_deployment(key, &text);
         }
-        self.new_work(key);
+        self.cancel_activity(key);
         let set = self.machine(key).and_then(|m| m.current_commissioning);
         if next == Status::FailedCommissioning {
             self.end_set(key, set, ScriptState::TimedOut);

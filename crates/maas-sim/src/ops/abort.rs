@@ -1,14 +1,14 @@
 //! `op=abort`.
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use crate::events::Level;
 use crate::model::{Machine, ScriptState};
 use crate::region::Region;
 use crate::status::Status;
-use crate::wire::Response;
+use crate::wire::SimResponse;
 
-/// `op=abort`: the answer still shows the old status; the change comes after the power-off.
-pub(super) fn abort(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=abort`: the answer still shows the old status; the change comes after the power-off.
+pub(super) fn abort(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.editable(call)?;
     let comment = call.form.filled("comment");
     let (event, message, back): (_, _, Status) = match region.status(key) {
@@ -17,7 +17,7 @@ pub(super) fn abort(region: &mut Region, call: &Call<'_>) -> Answer {
             ("User aborting node commissioning", "Aborted commissioning", back)
         }
         Status::Testing => {
-            let back = region.machine(key).map_or(Status::Ready, Machine::after_tests);
+            let back = region.machine(key).map_or(Status::Ready, Machine::status_after_tests);
             ("User aborting node testing", "Aborted testing", back)
         }
         Status::Deploying => ("User aborting deployment", "Aborted deployment", Status::Allocated),
@@ -28,17 +28,17 @@ pub(super) fn abort(region: &mut Region, call: &Call<'_>) -> Answer {
             let id = call.part(0);
             let text =
                 format!("Cannot abort in current state: node {id} is in state {}.", other.label());
-            return Err(Response::conflict(text));
+            return Err(SimResponse::conflict(text));
         }
     };
     let from = region.status(key);
-    region.user_event(key, &call.user, event, comment);
-    region.new_work(key);
+    region.record_user_event(key, &call.user, event, comment);
+    region.cancel_activity(key);
     if from == Status::Commissioning {
         region.edit(key, |m| m.owner = None);
     }
-    region.say(key, Level::Info, message, "");
-    let answer = region.show(key);
+    region.record_event(key, Level::Info, message, "");
+    let answer = region.machine_response(key);
     finish_abort(region, key, from, back);
     Ok(answer)
 }

@@ -1,34 +1,34 @@
 //! `op=mark_broken` and `op=mark_fixed`.
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use crate::events::Level;
 use crate::notice::Notice;
 use crate::region::Region;
 use crate::status::Status;
-use crate::wire::Response;
+use crate::wire::SimResponse;
 
-/// `op=mark_broken`: only by the owner, even for an administrator.
-pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
-    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
+/// Handles `op=mark_broken`: only by the owner, even for an administrator.
+pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
     if m.locked || m.owner.as_deref() != Some(call.user.as_str()) {
-        return Err(Response::forbidden());
+        return Err(SimResponse::forbidden());
     }
     region.check_transition(key, Status::Broken)?;
     let comment = call.form.filled("comment").unwrap_or("").to_owned();
-    region.user_event(
+    region.record_user_event(
         key,
         &call.user,
         "User marking node broken",
         Some(comment.as_str()).filter(|c| !c.is_empty()),
     );
-    region.new_work(key);
+    region.cancel_activity(key);
     let from = region.status(key);
     let deployed = region.machine(key).is_some_and(|m| m.was_deployed);
     if matches!(from, Status::Deployed | Status::Deploying | Status::Allocated) {
-        region.say(key, Level::Info, "Releasing", "");
+        region.record_event(key, Level::Info, "Releasing", "");
         if deployed {
-            region.notify(key, Notice::Released);
+            region.push_notice(key, Notice::Released);
         }
         region.power_off_now(key);
         region.drop_addresses(key);
@@ -39,16 +39,21 @@ pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> Answer {
         m.previous = from;
     });
     region.set_status(key, Status::Broken);
-    Ok(region.show(key))
+    Ok(region.machine_response(key))
 }
 
-/// `op=mark_fixed`: Deployed where that was the status before Broken, else Ready.
-pub(super) fn mark_fixed(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=mark_fixed`: Deployed where that was the status before Broken, else Ready.
+pub(super) fn mark_fixed(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.administered(call)?;
     if region.status(key) != Status::Broken {
-        return Err(Response::conflict("Can't mark a non-broken node as 'Ready'."));
+        return Err(SimResponse::conflict("Can't mark a non-broken node as 'Ready'."));
     }
-    region.user_event(key, &call.user, "User marking node fixed", call.form.filled("comment"));
+    region.record_user_event(
+        key,
+        &call.user,
+        "User marking node fixed",
+        call.form.filled("comment"),
+    );
     let deployed = region.machine(key).is_some_and(|m| m.previous == Status::Deployed);
     region.edit(key, |m| {
         m.error_description.clear();
@@ -58,5 +63,5 @@ pub(super) fn mark_fixed(region: &mut Region, call: &Call<'_>) -> Answer {
         }
     });
     region.set_status(key, if deployed { Status::Deployed } else { Status::Ready });
-    Ok(region.show(key))
+    Ok(region.machine_response(key))
 }

@@ -1,10 +1,10 @@
 //! What the table of resources is made of, and one call of an action.
 
 use crate::region::Region;
-use crate::wire::{Params, Request, Response};
+use crate::wire::{Params, SimRequest, SimResponse};
 
 /// What a handler returns; `Err` is a refusal, answered as it is.
-pub(crate) type Answer = Result<Response, Response>;
+pub(crate) type HandlerResult = Result<SimResponse, SimResponse>;
 
 /// Who may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum Access {
     /// 403 with MAAS's sentence for others.
     Admin,
     /// 403 with an empty body for others.
-    AdminSilent,
+    AdminEmptyBody,
 }
 
 pub(crate) struct Action {
@@ -26,21 +26,21 @@ pub(crate) struct Action {
     pub(crate) name: &'static str,
     pub(crate) label: &'static str,
     pub(crate) access: Access,
-    pub(crate) run: fn(&mut Region, &Call<'_>) -> Answer,
+    pub(crate) run: fn(&mut Region, &Call<'_>) -> HandlerResult,
 }
 
 pub(crate) struct Resource {
     pub(crate) handler: &'static str,
     /// Path below `/MAAS/api/2.0/`, with `{name}` for parameters.
     pub(crate) uri: &'static str,
-    /// MAAS has an anonymous twin of this handler: no credentials mean fewer operations, not 401.
-    pub(crate) twin: bool,
+    /// MAAS has an anonymous counterpart of this handler: no credentials mean fewer operations, not 401.
+    pub(crate) with_anonymous: bool,
     pub(crate) actions: &'static [Action],
 }
 
 /// One call of an action.
 pub(crate) struct Call<'a> {
-    pub(crate) request: &'a Request,
+    pub(crate) request: &'a SimRequest,
     /// All resources of the API, for `describe/`.
     pub(crate) resources: &'static [Resource],
     /// Path parameters in order.

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use super::guards::QUERY_FAILED;
 use crate::model::{CommissionOptions, Machine, SetKind};
 use crate::region::Region;
 use crate::scripts::COMMISSIONING_SCRIPTS;
 use crate::status::Status;
-use crate::wire::{Params, Response};
+use crate::wire::{Params, SimResponse};
 
 /// Names or tags of scripts, checked.
 fn script_names(
@@ -17,7 +17,7 @@ fn script_names(
     field: &str,
     kind: SetKind,
     default: &[&str],
-) -> Result<Vec<String>, Response> {
+) -> Result<Vec<String>, SimResponse> {
     let Some(text) = params.filled(field) else {
         return Ok(default.iter().map(|s| (*s).to_owned()).collect());
     };
@@ -30,7 +30,7 @@ fn script_names(
         if found.is_empty() {
             let text =
                 format!("Select a valid choice. {name} is not one of the available choices.");
-            return Err(Response::invalid(field, text));
+            return Err(SimResponse::invalid(field, text));
         }
         found.into_iter().for_each(|n| {
             if !out.contains(&n) {
@@ -41,16 +41,16 @@ fn script_names(
     Ok(out)
 }
 
-fn unavailable(verb: &str) -> Response {
+fn unavailable(verb: &str) -> SimResponse {
     let text = format!("{verb} is not available because of the current state of the node.");
-    Response::invalid("__all__", text)
+    SimResponse::invalid("__all__", text)
 }
 
 /// Reads and checks commissioning options.
 pub(super) fn commission_options(
     region: &Region,
     params: &Params,
-) -> Result<CommissionOptions, Response> {
+) -> Result<CommissionOptions, SimResponse> {
     let automatic = region.scripts.automatic();
     let automatic: Vec<&str> = automatic.iter().map(String::as_str).collect();
     let field = "commissioning_scripts";
@@ -77,23 +77,23 @@ pub(super) fn begin_commissioning(
     key: u32,
     user: &str,
     options: CommissionOptions,
-) -> Answer {
+) -> HandlerResult {
     region.edit(key, |m| m.options = options);
     region.start_commissioning(key, user);
     let name = region.machine(key).and_then(|m| region.hosts.get(m.host)).map(|h| h.name.clone());
     if let Some(name) = name {
-        region.stats.machine(&name).commissions += 1;
+        region.stats.machine_mut(&name).commissions += 1;
     }
     if let Some(refusal) = region.power_failure(key, QUERY_FAILED) {
         region.revert_commissioning(key, user);
         return Err(refusal);
     }
-    let bmc = region.machine(key).map_or(0, |m| m.drawn.bmc);
-    Ok(region.show(key).delayed(bmc))
+    let bmc = region.machine(key).map_or(0, |m| m.activity_times.bmc);
+    Ok(region.machine_response(key).delayed(bmc))
 }
 
-/// `op=commission`.
-pub(super) fn commission(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=commission`.
+pub(super) fn commission(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.administered(call)?;
     let options = commission_options(region, &call.form)?;
     let status = region.status(key);
@@ -104,8 +104,8 @@ pub(super) fn commission(region: &mut Region, call: &Call<'_>) -> Answer {
     begin_commissioning(region, key, &call.user, options)
 }
 
-/// `op=test`.
-pub(super) fn test(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=test`.
+pub(super) fn test(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.administered(call)?;
     let tests = script_names(
         region,
@@ -122,30 +122,30 @@ pub(super) fn test(region: &mut Region, call: &Call<'_>) -> Answer {
     for name in &tests {
         if let Some(bad) = region.scripts.bad_default(name) {
             let value = json!({"parameters": [format!("{bad}: default must be a string")]});
-            return Err(Response::new(400, crate::wire::JSON_BARE, value.to_string()));
+            return Err(SimResponse::new(400, crate::wire::JSON_BARE, value.to_string()));
         }
     }
     if tests.is_empty() {
-        return Err(Response::text(400, "No testing scripts found!"));
+        return Err(SimResponse::text(400, "No testing scripts found!"));
     }
     region.start_testing(key, &call.user, tests);
     if let Some(refusal) = region.power_failure(key, QUERY_FAILED) {
-        let back = region.machine(key).map_or(Status::Ready, Machine::after_tests);
-        region.new_work(key);
+        let back = region.machine(key).map_or(Status::Ready, Machine::status_after_tests);
+        region.cancel_activity(key);
         region.set_status(key, back);
         return Err(refusal);
     }
-    Ok(region.show(key))
+    Ok(region.machine_response(key))
 }
 
-/// `op=override_failed_testing`.
-pub(super) fn override_failed_testing(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=override_failed_testing`.
+pub(super) fn override_failed_testing(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.administered(call)?;
     if region.status(key) != Status::FailedTesting {
         let text = "Unable to override node status. Node is not in 'Failed testing' status.";
-        return Err(Response::conflict(text));
+        return Err(SimResponse::conflict(text));
     }
-    region.user_event(
+    region.record_user_event(
         key,
         &call.user,
         "User overrode 'Failed testing' status",
@@ -159,5 +159,5 @@ pub(super) fn override_failed_testing(region: &mut Region, call: &Call<'_>) -> A
         m.error_description.clear();
     });
     region.set_status(key, if deployed { Status::Deployed } else { Status::Ready });
-    Ok(region.show(key))
+    Ok(region.machine_response(key))
 }

@@ -1,24 +1,24 @@
 //! `op=allocate`, `op=deploy` and the configuration of the installer.
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use super::filters::{is_constraint, select};
 use crate::events::Level;
 use crate::faults::FaultKind;
 use crate::model::{Machine, Power, SetKind};
 use crate::region::Region;
 use crate::status::Status;
-use crate::wire::{Params, Response, TEXT_BARE, decode_base64};
+use crate::wire::{Params, SimResponse, TEXT_BARE, decode_base64};
 
 /// Parameters of allocate that are no constraints.
 const EXTRAS: &[&str] = &["op", "comment", "dry_run", "verbose", "agent_name"];
 
-/// `op=allocate`.
-pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=allocate`.
+pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let form = &call.form;
     for (name, _) in form.iter() {
         let known = EXTRAS.contains(&name) || name.starts_with("bridge_") || is_constraint(name);
         if !known {
-            return Err(Response::invalid(name, "No such constraint."));
+            return Err(SimResponse::invalid(name, "No such constraint."));
         }
     }
     let dry_run = form.string_bool("dry_run", false)?;
@@ -33,12 +33,12 @@ pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> Answer {
             .is_some_and(|m| m.status == Status::Ready && m.owner.is_none() && !m.locked)
     });
     let Some(key) = free else {
-        return Err(Response::conflict(nothing_available(form)));
+        return Err(SimResponse::conflict(nothing_available(form)));
     };
     if !dry_run {
         acquire(region, key, &call.user, form);
     }
-    Ok(region.show_with(key, "\"constraints_by_type\": {}"))
+    Ok(region.machine_response_with(key, "\"constraints_by_type\": {}"))
 }
 
 fn nothing_available(form: &Params) -> String {
@@ -62,8 +62,8 @@ fn nothing_available(form: &Params) -> String {
 }
 
 fn acquire(region: &mut Region, key: u32, user: &str, form: &Params) {
-    region.new_work(key);
-    region.user_event(key, user, "User acquiring node", form.filled("comment"));
+    region.cancel_activity(key);
+    region.record_user_event(key, user, "User acquiring node", form.filled("comment"));
     let agent = form.get("agent_name").unwrap_or("").to_owned();
     region.edit(key, |m| {
         m.owner = Some(user.to_owned());
@@ -72,7 +72,7 @@ fn acquire(region: &mut Region, key: u32, user: &str, form: &Params) {
     region.set_status(key, Status::Allocated);
 }
 
-struct Wanted {
+struct DeployRequest {
     osystem: String,
     series: String,
     kernel: String,
@@ -83,11 +83,15 @@ struct Wanted {
 }
 
 /// Checks the parameters of a deploy; nothing is changed yet.
-fn wanted(region: &Region, key: u32, form: &Params) -> Result<Wanted, Response> {
+fn parse_deploy_request(
+    region: &Region,
+    key: u32,
+    form: &Params,
+) -> Result<DeployRequest, SimResponse> {
     if form.string_bool("install_rackd", false)? {
         let text =
             "Deploying a machine as a rackd has been disabled and it's not supported anymore.";
-        return Err(Response::text(400, text));
+        return Err(SimResponse::text(400, text));
     }
     for flag in
         ["install_kvm", "register_vmhost", "bridge_all", "bridge_stp", "vcenter_registration"]
@@ -101,7 +105,7 @@ fn wanted(region: &Region, key: u32, form: &Params) -> Result<Wanted, Response> 
         // The real region forgets to fill this text in.
         let text =
             "'%(value)s' is not a valid bridge_type.  It should be one of: 'standard', 'ovs'.";
-        return Err(Response::invalid("bridge_type", text));
+        return Err(SimResponse::invalid("bridge_type", text));
     }
     let asked = form
         .filled("distro_series")
@@ -113,25 +117,25 @@ fn wanted(region: &Region, key: u32, form: &Params) -> Result<Wanted, Response> 
             "'{asked}' is not a valid distro_series.  It should be one of: '', {}.",
             list.join(", ")
         );
-        Response::invalid("distro_series", text)
+        SimResponse::invalid("distro_series", text)
     })?;
-    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
     let kernel = match form.filled("hwe_kernel") {
         None => region.images.default_kernel(&osystem, &series),
         Some(kernel) if region.images.has_kernel(&osystem, &series, kernel) => kernel.to_owned(),
         Some(kernel) => {
             let text =
                 format!("{kernel} is not available for {osystem}/{series} on {}.", m.architecture);
-            return Err(Response::invalid("hwe_kernel", text));
+            return Err(SimResponse::invalid("hwe_kernel", text));
         }
     };
     let text = form.get("user_data").unwrap_or("");
     let user_data = decode_base64(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec());
-    Ok(Wanted { osystem, series, kernel, ephemeral, hw_sync, crash_dump, user_data })
+    Ok(DeployRequest { osystem, series, kernel, ephemeral, hw_sync, crash_dump, user_data })
 }
 
 /// Network and storage good enough to deploy.
-fn configured(region: &Region, m: &Machine) -> Result<(), Response> {
+fn check_configured(region: &Region, m: &Machine) -> Result<(), SimResponse> {
     let subnets: Vec<i64> = m.nics.iter().flat_map(|n| &n.links).filter_map(|l| l.subnet).collect();
     if subnets.is_empty() {
         let all_bare = m.nics.iter().all(|n| n.vlan.is_none());
@@ -140,10 +144,10 @@ fn configured(region: &Region, m: &Machine) -> Result<(), Response> {
         } else {
             "Node has no address family in common with the server"
         };
-        return Err(Response::invalid("network", text));
+        return Err(SimResponse::invalid("network", text));
     }
     if !subnets.iter().any(|s| region.net.subnet_by_id(*s).is_some_and(|s| s.gateway.is_some())) {
-        return Err(Response::invalid(
+        return Err(SimResponse::invalid(
             "network",
             "Node has no address family in common with the server",
         ));
@@ -156,7 +160,7 @@ fn configured(region: &Region, m: &Machine) -> Result<(), Response> {
                 .any(|p| p.fs.as_ref().is_some_and(|fs| fs.mount.as_deref() == Some("/")))
     });
     if !m.disks.is_empty() && !mounted {
-        return Err(Response::invalid(
+        return Err(SimResponse::invalid(
             "storage",
             "Mount the root '/' filesystem to be able to deploy this node.",
         ));
@@ -164,63 +168,73 @@ fn configured(region: &Region, m: &Machine) -> Result<(), Response> {
     Ok(())
 }
 
-/// `op=deploy`, from Allocated, or from Ready which acquires first.
-pub(super) fn deploy(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
+/// Handles `op=deploy`, from Allocated, or from Ready which acquires first.
+pub(super) fn deploy(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
     let status = region.status(key);
-    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
     let owner = m.owner.clone();
     if m.locked || (!call.admin && owner.as_deref().is_some_and(|o| o != call.user)) {
-        return Err(Response::forbidden());
+        return Err(SimResponse::forbidden());
     }
     if !matches!(status, Status::Ready | Status::Allocated) {
-        return Err(Response::conflict(format!(
+        return Err(SimResponse::conflict(format!(
             "Can't deploy a machine that is in the '{}' state",
             status.label()
         )));
     }
     let form = &call.form;
-    let want = wanted(region, key, form)?;
+    let deploy_request = parse_deploy_request(region, key, form)?;
     if status == Status::Ready {
         acquire(region, key, &call.user, &Params::default());
     }
-    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
-    configured(region, m)?;
-    begin(region, key, call, want);
-    if region.strike(key, &[FaultKind::NoRack]).is_some() {
-        region.new_work(key);
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
+    check_configured(region, m)?;
+    record_deployment(region, key, call, deploy_request);
+    if region.trigger_fault(key, &[FaultKind::NoRack]).is_some() {
+        region.cancel_activity(key);
         region.set_status(key, Status::Allocated);
         let id = call.part(0);
-        return Err(Response::text(
+        return Err(SimResponse::text(
             500,
             format!("Error determining BMC task queue for machine {id}"),
         ));
     }
-    let answer = region.show(key);
+    let answer = region.machine_response(key);
     if let Err(refusal) = region.start_deploying(key) {
-        region.new_work(key);
+        region.cancel_activity(key);
         region.set_status(key, Status::Allocated);
         return Err(refusal);
     }
     Ok(answer)
 }
 
-fn begin(region: &mut Region, key: u32, call: &Call<'_>, want: Wanted) {
-    region.new_work(key);
-    region.user_event(key, &call.user, "User starting deployment", call.form.filled("comment"));
+fn record_deployment(
+    region: &mut Region,
+    key: u32,
+    call: &Call<'_>,
+    deploy_request: DeployRequest,
+) {
+    region.cancel_activity(key);
+    region.record_user_event(
+        key,
+        &call.user,
+        "User starting deployment",
+        call.form.filled("comment"),
+    );
     let interval = crate::times::interval_seconds(region.settings.text("hardware_sync_interval"));
     let set = region.new_set(key, SetKind::Installation, vec!["/tmp/install.log".to_owned()]);
-    region.images.deployed(&want.osystem, &want.series, region.now);
+    region.images.deployed(&deploy_request.osystem, &deploy_request.series, region.now);
     region.edit(key, |m| {
-        m.osystem = want.osystem;
-        m.distro_series = want.series;
-        m.hwe_kernel = Some(want.kernel);
-        m.ephemeral_deploy = want.ephemeral;
-        m.hw_sync = want.hw_sync;
-        m.crash_dump = want.crash_dump;
-        m.sync_interval = if want.hw_sync { interval } else { None };
+        m.osystem = deploy_request.osystem;
+        m.distro_series = deploy_request.series;
+        m.hwe_kernel = Some(deploy_request.kernel);
+        m.ephemeral_deploy = deploy_request.ephemeral;
+        m.hw_sync = deploy_request.hw_sync;
+        m.crash_dump = deploy_request.crash_dump;
+        m.sync_interval = if deploy_request.hw_sync { interval } else { None };
         m.last_sync_us = None;
-        m.user_data = want.user_data;
+        m.user_data = deploy_request.user_data;
         m.current_installation = Some(set);
         m.status_action = Some("");
         m.netboot = true;
@@ -232,20 +246,20 @@ fn begin(region: &mut Region, key: u32, call: &Call<'_>, want: Wanted) {
     });
     let name = region.machine(key).and_then(|m| region.hosts.get(m.host)).map(|h| h.name.clone());
     if let Some(name) = name {
-        let row = region.stats.machine(&name);
+        let row = region.stats.machine_mut(&name);
         row.deploys += 1;
         row.double_deploys += u32::from(row.deployed_unreleased);
     }
     region.set_status(key, Status::Deploying);
-    region.say(key, Level::Info, "Deploying", "");
+    region.record_event(key, Level::Info, "Deploying", "");
 }
 
-/// `op=get_curtin_config`.
-pub(super) fn curtin_config(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
-    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
+/// Handles `op=get_curtin_config`.
+pub(super) fn curtin_config(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
     if !matches!(m.status, Status::Deploying | Status::Deployed | Status::FailedDeployment) {
-        return Err(Response::text(
+        return Err(SimResponse::text(
             400,
             format!("Machine {} is not in a deployment state.", m.hostname),
         ));
@@ -264,5 +278,5 @@ pub(super) fn curtin_config(region: &mut Region, call: &Call<'_>) -> Answer {
     let text = format!(
         "install:\n  error_tarfile: /tmp/curtin-logs.tar\n  log_file: /tmp/install.log\nshowtrace: true\nstorage:\n  config:\n{disks}  version: 1\nverbosity: 3\n"
     );
-    Ok(Response::new(200, TEXT_BARE, text))
+    Ok(SimResponse::new(200, TEXT_BARE, text))
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::call::{Access, Action, Answer, Call, Resource};
+use super::call::{Access, Action, Call, HandlerResult, Resource};
 use crate::region::Region;
-use crate::wire::{JSON_BARE, Response};
+use crate::wire::{JSON_BARE, SimResponse};
 
 fn action(action: &Action) -> Value {
     json!({
@@ -35,8 +35,8 @@ fn handler(
     })
 }
 
-/// `GET describe/`.
-pub(super) fn describe(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET describe/`.
+pub(super) fn describe(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let base = &region.settings.public_url;
     let resources: Vec<Value> = call
         .resources
@@ -52,5 +52,5 @@ pub(super) fn describe(region: &mut Region, call: &Call<'_>) -> Answer {
         })
         .collect();
     let document = json!({"doc": "MAAS API", "hash": "", "resources": resources});
-    Ok(Response::new(200, JSON_BARE, document.to_string()))
+    Ok(SimResponse::new(200, JSON_BARE, document.to_string()))
 }

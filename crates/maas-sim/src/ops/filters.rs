@@ -3,10 +3,10 @@
 use super::call::Call;
 use super::forms::is_mac;
 use crate::model::Machine;
-use crate::names::Name;
+use crate::name_index::LookupName;
 use crate::region::Region;
 use crate::status::Status;
-use crate::wire::{Params, Response};
+use crate::wire::{Params, SimResponse};
 
 /// Filters of the list that this simulator evaluates; the other constraints of MAAS are
 /// accepted and match everything.
@@ -64,25 +64,25 @@ pub(super) fn is_constraint(name: &str) -> bool {
     FILTERS.contains(&bare) || ACCEPTED.contains(&bare)
 }
 
-fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), Response> {
+fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), SimResponse> {
     let bare = name.strip_prefix("not_").unwrap_or(name);
     match bare {
-        "status" if Status::from_word(value).is_none() => {
+        "status" if Status::from_filter_name(value).is_none() => {
             let text =
                 format!("Select a valid choice. {value} is not one of the available choices.");
-            Err(Response::invalid(name, text))
+            Err(SimResponse::invalid(name, text))
         }
         "mac_address" if !is_mac(value) => {
-            Err(Response::invalid(name, format!("'{value}' is not a valid MAC address.")))
+            Err(SimResponse::invalid(name, format!("'{value}' is not a valid MAC address.")))
         }
         "zone" | "in_zone" if !region.settings.zones.iter().any(|z| z.name == value) => {
-            Err(Response::invalid(name, format!("No such zone(s): {value}.")))
+            Err(SimResponse::invalid(name, format!("No such zone(s): {value}.")))
         }
         "pool" | "in_pool" if !region.settings.pools.iter().any(|p| p.name == value) => {
-            Err(Response::invalid(name, format!("No such pool(s): {value}.")))
+            Err(SimResponse::invalid(name, format!("No such pool(s): {value}.")))
         }
         "tags" if !region.settings.tags.iter().any(|t| t.name == value) => {
-            Err(Response::invalid(name, format!("No such tag(s): '{value}'.")))
+            Err(SimResponse::invalid(name, format!("No such tag(s): '{value}'.")))
         }
         _ => Ok(()),
     }
@@ -100,8 +100,8 @@ fn matches(region: &Region, m: &Machine, name: &str, value: &str) -> bool {
         "pool" | "in_pool" => m.pool == value,
         "agent_name" => m.agent_name == value,
         "owner" => m.owner.as_deref() == Some(value),
-        "status" => m.status.word() == value,
-        "power_state" => m.power.word() == value,
+        "status" => m.status.filter_name() == value,
+        "power_state" => m.power.as_str() == value,
         "arch" => m.architecture == value || m.architecture.starts_with(&format!("{value}/")),
         "tags" => m.tags.iter().any(|t| t == value),
         "cpu_count" => m.cpu_count as f64 >= number(),
@@ -125,7 +125,7 @@ pub(super) fn select(
     region: &Region,
     params: &Params,
     call: &Call<'_>,
-) -> Result<Vec<u32>, Response> {
+) -> Result<Vec<u32>, SimResponse> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, value) in params.iter().filter(|(k, _)| is_constraint(k)) {
         check_filter(region, name, value)?;
@@ -158,14 +158,14 @@ pub(super) fn select(
 
 /// Whom a filter can mean at most; none where only a walk over the fleet tells.
 fn named(region: &Region, filter: &str, values: &[&str]) -> Option<Vec<u32>> {
-    let all = |name: fn(&str) -> Name<'_>| {
+    let all = |name: fn(&str) -> LookupName<'_>| {
         values.iter().flat_map(|value| region.names.candidates(name(value))).collect()
     };
     match filter {
         "id" | "system_id" => Some(values.iter().filter_map(|id| region.key_of(id)).collect()),
-        "hostname" => Some(all(|value| Name::Host(value))),
-        "name" => Some(all(|value| Name::Host(value.strip_suffix(".maas").unwrap_or(value)))),
-        "mac_address" => Some(all(|value| Name::Mac(value))),
+        "hostname" => Some(all(|value| LookupName::Host(value))),
+        "name" => Some(all(|value| LookupName::Host(value.strip_suffix(".maas").unwrap_or(value)))),
+        "mac_address" => Some(all(|value| LookupName::Mac(value))),
         _ => None,
     }
 }

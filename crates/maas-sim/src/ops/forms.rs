@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::names::{Name, SECRETS};
+use crate::name_index::{LookupName, SECRETS};
 use crate::region::Region;
-use crate::wire::{Params, Response};
+use crate::wire::{Params, SimResponse};
 
 pub(super) fn is_mac(text: &str) -> bool {
     let pieces: Vec<&str> = text.split([':', '-']).collect();
@@ -12,7 +12,7 @@ pub(super) fn is_mac(text: &str) -> bool {
         && pieces.iter().all(|p| p.len() == 2 && p.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
-/// `(power type, required parameters)`.
+/// Handles `(power type, required parameters)`.
 const POWER_TYPES: &[(&str, &[&str])] = &[
     ("manual", &[]),
     ("ipmi", &["power_address"]),
@@ -106,10 +106,10 @@ pub(super) fn power(
     Ok((kind, all))
 }
 
-pub(super) fn architecture(text: &str) -> Result<String, Response> {
+pub(super) fn architecture(text: &str) -> Result<String, SimResponse> {
     let full = if text.contains('/') { text.to_owned() } else { format!("{text}/generic") };
     if full.split('/').nth(1).is_some_and(|s| s.starts_with("hwe-") || s.starts_with("ga-")) {
-        return Err(Response::text(
+        return Err(SimResponse::text(
             400,
             "hwe kernel must be specified using the min_hwe_kernel argument.",
         ));
@@ -120,7 +120,7 @@ pub(super) fn architecture(text: &str) -> Result<String, Response> {
     let text = format!(
         "'{text}' is not a valid architecture.  It should be one of: 'amd64/generic', 'arm64/generic'."
     );
-    Err(Response::invalid("architecture", text))
+    Err(SimResponse::invalid("architecture", text))
 }
 
 pub(super) fn hostname_error(region: &Region, name: &str, but: Option<u32>) -> Option<String> {
@@ -133,8 +133,10 @@ pub(super) fn hostname_error(region: &Region, name: &str, but: Option<u32>) -> O
     {
         return Some("Enter a valid hostname.".to_owned());
     }
-    let taken =
-        region.called(Name::Host(name), |m| m.hostname == name && Some(m.key) != but).count() > 0;
+    let taken = region
+        .machines_named(LookupName::Host(name), |m| m.hostname == name && Some(m.key) != but)
+        .count()
+        > 0;
     taken.then(|| "Node with this Hostname already exists.".to_owned())
 }
 
@@ -155,7 +157,9 @@ pub(super) fn create_errors(
     for mac in macs {
         if !is_mac(mac) {
             errors.push(("mac_addresses", format!("'{mac}' is not a valid MAC address.")));
-        } else if let Some(m) = region.called(Name::Mac(mac), |m| m.has_mac(mac)).next() {
+        } else if let Some(m) =
+            region.machines_named(LookupName::Mac(mac), |m| m.has_mac(mac)).next()
+        {
             errors.push((
                 "mac_addresses",
                 format!("MAC address {mac} already in use on {}.", m.hostname),
@@ -178,7 +182,7 @@ pub(super) fn same_bmc(region: &Region, kind: &str, parameters: &Map<String, Val
     let mine = open(parameters);
     OWN_BMC.contains(&kind)
         && region
-            .called(Name::bmc(kind, parameters), |m| {
+            .machines_named(LookupName::bmc(kind, parameters), |m| {
                 m.power_type == kind && open(&m.power_parameters) == mine
             })
             .next()

@@ -4,7 +4,7 @@ use super::call::Call;
 use crate::faults::FaultKind;
 use crate::model::Machine;
 use crate::region::Region;
-use crate::wire::Response;
+use crate::wire::SimResponse;
 
 /// Text of the driver where the power state cannot be read.
 pub(super) const QUERY_FAILED: &str = "Power state could not be queried: IPMI password invalid";
@@ -13,40 +13,40 @@ pub(super) const OFF_FAILED: &str = "Failed to power off. Connection timed out";
 
 impl Region {
     /// The machine, if the caller may change it: an administrator, or its owner.
-    pub(super) fn editable(&self, call: &Call<'_>) -> Result<u32, Response> {
-        let key = self.find(call.part(0))?;
+    pub(super) fn editable(&self, call: &Call<'_>) -> Result<u32, SimResponse> {
+        let key = self.find_machine(call.part(0))?;
         self.permitted(key, call)?;
         Ok(key)
     }
 
-    pub(super) fn permitted(&self, key: u32, call: &Call<'_>) -> Result<(), Response> {
-        let m = self.machine(key).ok_or_else(|| Response::missing("Machine"))?;
+    pub(super) fn permitted(&self, key: u32, call: &Call<'_>) -> Result<(), SimResponse> {
+        let m = self.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
         if m.locked || !(call.admin || m.owner.as_deref() == Some(call.user.as_str())) {
-            return Err(Response::forbidden());
+            return Err(SimResponse::forbidden());
         }
         Ok(())
     }
 
     /// The machine, for administrators; locked or not.
-    pub(super) fn administered(&self, call: &Call<'_>) -> Result<u32, Response> {
-        let key = self.find(call.part(0))?;
-        if call.admin { Ok(key) } else { Err(Response::forbidden()) }
+    pub(super) fn administered(&self, call: &Call<'_>) -> Result<u32, SimResponse> {
+        let key = self.find_machine(call.part(0))?;
+        if call.admin { Ok(key) } else { Err(SimResponse::forbidden()) }
     }
 
     /// The answer to a power action that fails after the change was committed; `None` when it
     /// works. `default` is the driver's text.
-    pub(super) fn power_failure(&mut self, key: u32, default: &str) -> Option<Response> {
+    pub(super) fn power_failure(&mut self, key: u32, default: &str) -> Option<SimResponse> {
         if !self.machine(key).is_some_and(Machine::has_bmc) {
             return None;
         }
-        if self.strike(key, &[FaultKind::NoRack]).is_some() {
+        if self.trigger_fault(key, &[FaultKind::NoRack]).is_some() {
             let text = format!(
                 "Unable to connect to any rack controller {}; no connections available.",
                 crate::network::RACK
             );
-            return Some(Response::text(503, text).header("Retry-After", "10"));
+            return Some(SimResponse::text(503, text).header("Retry-After", "10"));
         }
-        let fault = self.strike(key, &[FaultKind::BmcError])?;
-        Some(Response::text(500, fault.message.unwrap_or_else(|| default.to_owned())))
+        let fault = self.trigger_fault(key, &[FaultKind::BmcError])?;
+        Some(SimResponse::text(500, fault.message.unwrap_or_else(|| default.to_owned())))
     }
 }

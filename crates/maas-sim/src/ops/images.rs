@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use crate::images::{Image, sha256_hex};
 use crate::region::Region;
 use crate::times;
-use crate::wire::{Response, TEXT_BARE};
+use crate::wire::{SimResponse, TEXT_BARE};
 
 const SUBARCHES: &str =
     "generic,hwe-p,hwe-q,hwe-r,hwe-s,hwe-t,hwe-u,hwe-v,hwe-w,ga-16.04,ga-18.04,ga-20.04,ga-22.04";
 
-/// `(parameter, stored file type, file name)`.
+/// Handles `(parameter, stored file type, file name)`.
 const FILETYPES: &[(&str, &str, &str)] = &[
     ("tgz", "root-tgz", "root.tgz"),
     ("tbz", "root-tbz", "root.tbz"),
@@ -37,7 +37,7 @@ fn summary(image: &Image) -> Map<String, Value> {
     put("name", json!(image.name));
     put("architecture", json!(image.architecture));
     put("resource_uri", json!(uri));
-    put("last_deployed", json!(image.last_deployed_us.map(times::iso_bare)));
+    put("last_deployed", json!(image.last_deployed_us.map(times::iso_no_zone)));
     if image.uploaded {
         put("subarches", json!("generic"));
         put("title", json!(image.title));
@@ -79,8 +79,8 @@ fn full(image: &Image) -> Value {
     Value::Object(out)
 }
 
-/// `GET boot-resources/`.
-pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET boot-resources/`.
+pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let uploaded = match call.query.filled("type") {
         None => None,
         Some("synced") => Some(false),
@@ -89,30 +89,30 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
             let text = format!(
                 "'{other}' is not a valid boot resource type. Available types: ['synced', 'uploaded']"
             );
-            return Err(Response::text(400, text));
+            return Err(SimResponse::text(400, text));
         }
     };
     let rows = region.images.list.iter().filter(|i| uploaded.is_none_or(|u| i.uploaded == u));
-    Ok(Response::json(&rows.map(|i| Value::Object(summary(i))).collect()))
+    Ok(SimResponse::json(&rows.map(|i| Value::Object(summary(i))).collect()))
 }
 
-/// `GET boot-resources/ID/`.
-pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET boot-resources/ID/`.
+pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let found = region.images.by_id(call.part(0));
-    found.map(|i| Response::json(&full(i))).ok_or_else(|| Response::missing("BootResource"))
+    found.map(|i| SimResponse::json(&full(i))).ok_or_else(|| SimResponse::not_found("BootResource"))
 }
 
-/// `DELETE boot-resources/ID/`: an unknown id is a 500 in the real region.
-pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `DELETE boot-resources/ID/`: an unknown id is a 500 in the real region.
+pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let before = region.images.list.len();
     region.images.list.retain(|i| i.id.to_string() != call.part(0));
     if region.images.list.len() == before {
-        return Err(Response::text(500, "BootResource matching query does not exist."));
+        return Err(SimResponse::text(500, "BootResource matching query does not exist."));
     }
-    Ok(Response::deleted())
+    Ok(SimResponse::no_content())
 }
 
-fn check(call: &Call<'_>) -> Result<(), Response> {
+fn check(call: &Call<'_>) -> Result<(), SimResponse> {
     let form = &call.form;
     let mut errors = Vec::new();
     let required = || "This field is required.".to_owned();
@@ -164,11 +164,11 @@ fn check(call: &Call<'_>) -> Result<(), Response> {
             errors.push(("size", required()));
         }
     }
-    if errors.is_empty() { Ok(()) } else { Err(Response::invalid_all(&errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(SimResponse::invalid_fields(&errors)) }
 }
 
-/// `POST boot-resources/`: announces a file, or brings it along.
-pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `POST boot-resources/`: announces a file, or brings it along.
+pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     check(call)?;
     let form = &call.form;
     let name = form.get("name").unwrap_or("");
@@ -194,43 +194,43 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
         filetype,
         &sha,
         size,
-        &times::day(region.now),
+        &times::compact_date(region.now),
     );
     if let (Some(bytes), Some(file)) =
         (content, image.sets.last_mut().and_then(|(_, files)| files.first_mut()))
     {
-        file.take(&bytes).map_err(|text| Response::text(400, text))?;
+        file.take(&bytes).map_err(|text| SimResponse::text(400, text))?;
     }
-    let mut response = Response::json(&full(image));
+    let mut response = SimResponse::json(&full(image));
     response.status = 201;
     Ok(response)
 }
 
-/// `PUT boot-resources/ID/upload/FILE/`: the next chunk.
-pub(super) fn upload(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `PUT boot-resources/ID/upload/FILE/`: the next chunk.
+pub(super) fn upload(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let image = region.images.list.iter_mut().find(|i| i.id.to_string() == call.part(0));
     let files = image
-        .ok_or_else(|| Response::missing("BootResource"))?
+        .ok_or_else(|| SimResponse::not_found("BootResource"))?
         .sets
         .iter_mut()
         .flat_map(|(_, f)| f);
     let file = files.into_iter().find(|f| f.id.to_string() == call.part(1));
-    let file = file.ok_or_else(|| Response::missing("BootResourceFile"))?;
-    file.take(&call.request.body).map_err(|text| Response::text(400, text))?;
-    Ok(Response::new(200, TEXT_BARE, "OK"))
+    let file = file.ok_or_else(|| SimResponse::not_found("BootResourceFile"))?;
+    file.take(&call.request.body).map_err(|text| SimResponse::text(400, text))?;
+    Ok(SimResponse::new(200, TEXT_BARE, "OK"))
 }
 
-/// `op=is_importing`.
-pub(super) fn is_importing(_: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(&Value::Bool(false)))
+/// Handles `op=is_importing`.
+pub(super) fn is_importing(_: &mut Region, _: &Call<'_>) -> HandlerResult {
+    Ok(SimResponse::json(&Value::Bool(false)))
 }
 
-/// `op=import`.
-pub(super) fn import(_: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::text(200, "Import of boot resources started"))
+/// Handles `op=import`.
+pub(super) fn import(_: &mut Region, _: &Call<'_>) -> HandlerResult {
+    Ok(SimResponse::text(200, "Import of boot resources started"))
 }
 
-/// `op=stop_import`.
-pub(super) fn stop_import(_: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::text(200, "Import of boot resources is being stopped"))
+/// Handles `op=stop_import`.
+pub(super) fn stop_import(_: &mut Region, _: &Call<'_>) -> HandlerResult {
+    Ok(SimResponse::text(200, "Import of boot resources is being stopped"))
 }

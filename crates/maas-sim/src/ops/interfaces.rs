@@ -1,44 +1,44 @@
 //! Network interfaces and their links.
 
-use super::call::{Answer, Call};
-use crate::json::Json;
-use crate::model::{Link, Mode, Nic};
+use super::call::{Call, HandlerResult};
+use crate::json::JsonWriter;
+use crate::model::{Link, LinkMode, Nic};
 use crate::network::{AddressError, ip, parse_ip};
 use crate::region::Region;
 use crate::render;
 use crate::status::Status;
-use crate::wire::{JSON, Response};
+use crate::wire::{JSON, SimResponse};
 
-/// `GET nodes/ID/interfaces/`.
-pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
-    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
-    let mut j = Json::at(0, 4096);
+/// Handles `GET nodes/ID/interfaces/`.
+pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Node"))?;
+    let mut j = JsonWriter::at(0, 4096);
     j.array(|j| {
         m.nics.iter().for_each(|n| j.item(|j| render::nic(j, n, &m.system_id, &region.net)))
     });
-    Ok(Response::new(200, JSON, j.finish()))
+    Ok(SimResponse::new(200, JSON, j.finish()))
 }
 
-fn find(region: &Region, call: &Call<'_>) -> Result<(u32, i64), Response> {
-    let key = region.find(call.part(0))?;
+fn find(region: &Region, call: &Call<'_>) -> Result<(u32, i64), SimResponse> {
+    let key = region.find_machine(call.part(0))?;
     let wanted = call.part(1);
     let nic = region.machine(key).and_then(|m| {
         m.nics.iter().find(|n| n.id.to_string() == wanted || n.name == wanted).map(|n| n.id)
     });
-    nic.map(|id| (key, id)).ok_or_else(|| Response::missing("Interface"))
+    nic.map(|id| (key, id)).ok_or_else(|| SimResponse::not_found("Interface"))
 }
 
-fn show(region: &Region, key: u32, id: i64) -> Answer {
-    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
-    let nic = m.nic(id).ok_or_else(|| Response::missing("Interface"))?;
-    let mut j = Json::at(0, 2048);
+fn show(region: &Region, key: u32, id: i64) -> HandlerResult {
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
+    let nic = m.nic(id).ok_or_else(|| SimResponse::not_found("Interface"))?;
+    let mut j = JsonWriter::at(0, 2048);
     j.object(|j| render::nic(j, nic, &m.system_id, &region.net));
-    Ok(Response::new(200, JSON, j.finish()))
+    Ok(SimResponse::new(200, JSON, j.finish()))
 }
 
-/// `GET nodes/ID/interfaces/IID/`.
-pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET nodes/ID/interfaces/IID/`.
+pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = find(region, call)?;
     show(region, key, id)
 }
@@ -49,7 +49,7 @@ fn changeable(
     call: &Call<'_>,
     what: &str,
     more: &[Status],
-) -> Result<(u32, i64), Response> {
+) -> Result<(u32, i64), SimResponse> {
     let (key, id) = find(region, call)?;
     region.permitted(key, call)?;
     let status = region.status(key);
@@ -60,7 +60,7 @@ fn changeable(
     if !usual && !more.contains(&status) {
         let text =
             format!("Cannot {what} because the machine is not New, Ready, Allocated, or Broken.");
-        return Err(Response::conflict(text));
+        return Err(SimResponse::conflict(text));
     }
     Ok((key, id))
 }
@@ -71,11 +71,11 @@ fn edit<T>(
     id: i64,
     change: impl FnOnce(&mut Nic) -> T,
 ) -> Option<T> {
-    region.rename(key, |m| m.nics.iter_mut().find(|n| n.id == id).map(change)).flatten()
+    region.edit_names(key, |m| m.nics.iter_mut().find(|n| n.id == id).map(change)).flatten()
 }
 
-/// `PUT nodes/ID/interfaces/IID/`.
-pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `PUT nodes/ID/interfaces/IID/`.
+pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = changeable(region, call, "update interface interface", &[Status::Deployed])?;
     let form = &call.form;
     let vlan = match form.filled("vlan") {
@@ -85,7 +85,7 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
             Some(known.ok_or_else(|| {
                 let text =
                     "Select a valid choice. That choice is not one of the available choices.";
-                Response::invalid("vlan", text)
+                SimResponse::invalid("vlan", text)
             })?)
         }
     };
@@ -123,35 +123,35 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
 fn free(region: &mut Region, links: Vec<Link>) {
     for link in links {
         if let (Some(subnet), Some(address)) = (link.subnet, link.address) {
-            region.net.give_back(subnet, address);
+            region.net.release_address(subnet, address);
         }
     }
 }
 
-/// `DELETE nodes/ID/interfaces/IID/`.
-pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `DELETE nodes/ID/interfaces/IID/`.
+pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = changeable(region, call, "delete interface", &[])?;
     let links = edit(region, key, id, |nic| std::mem::take(&mut nic.links)).unwrap_or_default();
     free(region, links);
-    region.rename(key, |m| {
+    region.edit_names(key, |m| {
         m.nics.retain(|n| n.id != id);
         m.boot_nic = m.boot_nic.filter(|b| *b != id);
     });
-    Ok(Response::deleted())
+    Ok(SimResponse::no_content())
 }
 
-fn mode(text: &str) -> Result<Mode, Response> {
+fn mode(text: &str) -> Result<LinkMode, SimResponse> {
     match text.to_lowercase().as_str() {
-        "auto" => Ok(Mode::Auto),
-        "dhcp" => Ok(Mode::Dhcp),
-        "static" => Ok(Mode::Static),
-        "link_up" => Ok(Mode::LinkUp),
-        "" => Err(Response::invalid("mode", "This field is required.")),
+        "auto" => Ok(LinkMode::Auto),
+        "dhcp" => Ok(LinkMode::Dhcp),
+        "static" => Ok(LinkMode::Static),
+        "link_up" => Ok(LinkMode::LinkUp),
+        "" => Err(SimResponse::invalid("mode", "This field is required.")),
         other => {
             let text = format!(
                 "'{other}' is not a valid mode.  It should be one of: 'auto', 'dhcp', 'static', 'link_up'."
             );
-            Err(Response::invalid("mode", text))
+            Err(SimResponse::invalid("mode", text))
         }
     }
 }
@@ -161,12 +161,12 @@ fn subnet_of(
     region: &Region,
     nic: &Nic,
     call: &Call<'_>,
-    mode: Mode,
-) -> Result<Option<i64>, Response> {
+    mode: LinkMode,
+) -> Result<Option<i64>, SimResponse> {
     let Some(text) = call.form.filled("subnet") else {
         return match mode {
-            Mode::Dhcp | Mode::LinkUp => Ok(None),
-            _ => Err(Response::invalid("subnet", "This field is required.")),
+            LinkMode::Dhcp | LinkMode::LinkUp => Ok(None),
+            _ => Err(SimResponse::invalid("subnet", "This field is required.")),
         };
     };
     let found =
@@ -176,13 +176,13 @@ fn subnet_of(
         None => {
             let none = format!("None found with id={text}.");
             let required = "This field is required.".to_owned();
-            Err(Response::invalid_all(&[("subnet", none), ("subnet", required)]))
+            Err(SimResponse::invalid_fields(&[("subnet", none), ("subnet", required)]))
         }
     }
 }
 
-fn dhcp_conflict(region: &Region, nic: &Nic) -> Option<Response> {
-    let link = nic.links.iter().find(|l| l.mode == Mode::Dhcp)?;
+fn dhcp_conflict(region: &Region, nic: &Nic) -> Option<SimResponse> {
+    let link = nic.links.iter().find(|l| l.mode == LinkMode::Dhcp)?;
     let from = link.subnet.and_then(|s| region.net.subnet_by_id(s)).map(|s| {
         let vid = region.net.vlan_by_id(s.vlan).map_or(0, |v| v.vid);
         if vid > 0 {
@@ -191,27 +191,27 @@ fn dhcp_conflict(region: &Region, nic: &Nic) -> Option<Response> {
             format!(" from '{}:{}'", s.name, s.cidr())
         }
     });
-    Some(Response::invalid(
+    Some(SimResponse::invalid(
         "mode",
         format!("Interface is already set to DHCP{}.", from.unwrap_or_default()),
     ))
 }
 
-fn static_address(region: &mut Region, call: &Call<'_>, subnet: i64) -> Result<u32, Response> {
+fn static_address(region: &mut Region, call: &Call<'_>, subnet: i64) -> Result<u32, SimResponse> {
     let Some(text) = call.form.filled("ip_address") else {
         return region
             .net
-            .pick(subnet)
-            .ok_or_else(|| Response::new(503, "text/plain", "No more IPs available."));
+            .allocate_address(subnet)
+            .ok_or_else(|| SimResponse::new(503, "text/plain", "No more IPs available."));
     };
     let address = parse_ip(text)
-        .ok_or_else(|| Response::invalid("ip_address", "Enter a valid IPv4 or IPv6 address."))?;
+        .ok_or_else(|| SimResponse::invalid("ip_address", "Enter a valid IPv4 or IPv6 address."))?;
     match region.net.claim(subnet, address) {
         Ok(()) => Ok(address),
-        Err(AddressError::Used) => Err(Response::text(404, "IP address is already in use.")),
+        Err(AddressError::Used) => Err(SimResponse::text(404, "IP address is already in use.")),
         Err(AddressError::Dynamic(a, b)) => {
             let text = format!("IP address is inside a dynamic range {} to {}.", ip(a), ip(b));
-            Err(Response::invalid("ip_address", text))
+            Err(SimResponse::invalid("ip_address", text))
         }
         Err(AddressError::Outside) => {
             let cidr = region
@@ -219,7 +219,7 @@ fn static_address(region: &mut Region, call: &Call<'_>, subnet: i64) -> Result<u
                 .subnet_by_id(subnet)
                 .map(crate::network::Subnet::cidr)
                 .unwrap_or_default();
-            Err(Response::invalid(
+            Err(SimResponse::invalid(
                 "ip_address",
                 format!("IP address is not in the given subnet '{cidr}'."),
             ))
@@ -227,30 +227,30 @@ fn static_address(region: &mut Region, call: &Call<'_>, subnet: i64) -> Result<u
     }
 }
 
-/// `op=link_subnet`.
-pub(super) fn link(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=link_subnet`.
+pub(super) fn link(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = changeable(region, call, "link subnet interface", &[])?;
     let nic = region
         .machine(key)
         .and_then(|m| m.nic(id))
         .cloned()
-        .ok_or_else(|| Response::missing("Interface"))?;
+        .ok_or_else(|| SimResponse::not_found("Interface"))?;
     let mode = mode(call.form.get("mode").unwrap_or(""))?;
     let force = call.form.django_bool("force");
     let subnet = subnet_of(region, &nic, call, mode)?;
-    let real = nic.links.iter().any(|l| l.mode != Mode::LinkUp);
-    if mode == Mode::LinkUp && real && !force {
+    let real = nic.links.iter().any(|l| l.mode != LinkMode::LinkUp);
+    if mode == LinkMode::LinkUp && real && !force {
         let text = "Cannot configure interface to link up (with no IP address) while other links are already configured. Specify force=True to override this behavior and delete all links.";
-        return Err(Response::invalid("mode", text));
+        return Err(SimResponse::invalid("mode", text));
     }
-    if mode == Mode::Dhcp
+    if mode == LinkMode::Dhcp
         && !force
         && let Some(refusal) = dhcp_conflict(region, &nic)
     {
         return Err(refusal);
     }
     let address = match (mode, subnet) {
-        (Mode::Static, Some(subnet)) => Some(static_address(region, call, subnet)?),
+        (LinkMode::Static, Some(subnet)) => Some(static_address(region, call, subnet)?),
         _ => None,
     };
     let link = Link { id: region.next_id("link"), mode, subnet, address };
@@ -260,7 +260,7 @@ pub(super) fn link(region: &mut Region, call: &Call<'_>) -> Answer {
         // A bare link-up gives way; other links add up, unless forced.
         let (gone, kept) = std::mem::take(&mut nic.links)
             .into_iter()
-            .partition(|l| force || l.mode == Mode::LinkUp);
+            .partition(|l| force || l.mode == LinkMode::LinkUp);
         nic.links = kept;
         nic.links.push(link);
         gone
@@ -269,8 +269,8 @@ pub(super) fn link(region: &mut Region, call: &Call<'_>) -> Answer {
     show(region, key, id)
 }
 
-/// `op=unlink_subnet`.
-pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=unlink_subnet`.
+pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = changeable(region, call, "unlink subnet interface", &[])?;
     let wanted = call.form.get("id").unwrap_or("").to_owned();
     let links =
@@ -279,7 +279,7 @@ pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> Answer {
         let list: Vec<String> = links.iter().map(|l| format!("'{}'", l.id)).collect();
         let text =
             format!("'{wanted}' is not a valid id.  It should be one of: {}.", list.join(", "));
-        return Err(Response::invalid("id", text));
+        return Err(SimResponse::invalid("id", text));
     }
     let up = region.next_id("link");
     let gone = edit(region, key, id, |nic| {
@@ -287,7 +287,7 @@ pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> Answer {
             std::mem::take(&mut nic.links).into_iter().partition(|l| l.id.to_string() == wanted);
         nic.links = kept;
         if nic.links.is_empty() {
-            nic.links.push(Link { id: up, mode: Mode::LinkUp, subnet: None, address: None });
+            nic.links.push(Link { id: up, mode: LinkMode::LinkUp, subnet: None, address: None });
         }
         gone
     });
@@ -295,8 +295,8 @@ pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> Answer {
     show(region, key, id)
 }
 
-/// `op=disconnect`: drops the links and the VLAN.
-pub(super) fn disconnect(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=disconnect`: drops the links and the VLAN.
+pub(super) fn disconnect(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = changeable(region, call, "disconnect interface", &[])?;
     let gone = edit(region, key, id, |nic| {
         nic.vlan = None;
@@ -306,14 +306,14 @@ pub(super) fn disconnect(region: &mut Region, call: &Call<'_>) -> Answer {
     show(region, key, id)
 }
 
-/// `op=set_default_gateway`.
-pub(super) fn set_default_gateway(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=set_default_gateway`.
+pub(super) fn set_default_gateway(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = changeable(region, call, "set default gateway", &[])?;
     let nic = region
         .machine(key)
         .and_then(|m| m.nic(id))
         .cloned()
-        .ok_or_else(|| Response::missing("Interface"))?;
+        .ok_or_else(|| SimResponse::not_found("Interface"))?;
     let asked = call.form.filled("link_id");
     let usable: Vec<(i64, i64)> = nic
         .links
@@ -323,14 +323,14 @@ pub(super) fn set_default_gateway(region: &mut Region, call: &Call<'_>) -> Answe
         .filter(|(_, s)| region.net.subnet_by_id(*s).is_some_and(|s| s.gateway.is_some()))
         .collect();
     let Some((link, subnet)) = usable.first().copied() else {
-        return Err(Response::invalid("__all__", "This interface has no usable gateways."));
+        return Err(SimResponse::invalid("__all__", "This interface has no usable gateways."));
     };
     region.edit(key, |m| (m.gateway, m.gateway_link) = (Some(subnet), Some(link)));
     show(region, key, id)
 }
 
-/// `op=add_tag`.
-pub(super) fn add_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=add_tag`.
+pub(super) fn add_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = find(region, call)?;
     region.permitted(key, call)?;
     let tag = call.form.filled("tag").unwrap_or("").to_owned();
@@ -342,8 +342,8 @@ pub(super) fn add_tag(region: &mut Region, call: &Call<'_>) -> Answer {
     show(region, key, id)
 }
 
-/// `op=remove_tag`.
-pub(super) fn remove_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=remove_tag`.
+pub(super) fn remove_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = find(region, call)?;
     region.permitted(key, call)?;
     let tag = call.form.filled("tag").unwrap_or("").to_owned();
@@ -351,26 +351,27 @@ pub(super) fn remove_tag(region: &mut Region, call: &Call<'_>) -> Answer {
     show(region, key, id)
 }
 
-/// `op=create_bond`.
-pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
+/// Handles `op=create_bond`.
+pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
     region.permitted(key, call)?;
-    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Node"))?;
     let wanted: Vec<&str> = call.form.all("parents").collect();
     let parents: Vec<Nic> =
         m.nics.iter().filter(|n| wanted.contains(&n.id.to_string().as_str())).cloned().collect();
     let Some(first) = parents.first() else {
-        return Err(Response::invalid(
+        return Err(SimResponse::invalid(
             "parents",
             "A bond interface must have one or more parents.",
         ));
     };
     if parents.iter().any(|p| p.vlan != first.vlan) {
-        return Err(Response::invalid("parents", "All parents must belong to the same VLAN."));
+        return Err(SimResponse::invalid("parents", "All parents must belong to the same VLAN."));
     }
     let id = region.next_id("interface");
     let name = call.form.filled("name").unwrap_or("bond0").to_owned();
-    let up = Link { id: region.next_id("link"), mode: Mode::LinkUp, subnet: None, address: None };
+    let up =
+        Link { id: region.next_id("link"), mode: LinkMode::LinkUp, subnet: None, address: None };
     let mut bond = Nic::bare(id, name.clone(), first.mac.clone());
     bond.kind = "bond";
     bond.vlan = first.vlan;
@@ -379,7 +380,7 @@ pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> Answer {
     let bond_mode = call.form.filled("bond_mode").unwrap_or("active-backup").to_owned();
     bond.params.insert("bond_mode".to_owned(), bond_mode);
     let ids: Vec<i64> = parents.iter().map(|p| p.id).collect();
-    region.rename(key, |m| {
+    region.edit_names(key, |m| {
         for nic in m.nics.iter_mut().filter(|n| ids.contains(&n.id)) {
             nic.children.push(name.clone());
             nic.links.clear();
@@ -389,15 +390,15 @@ pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> Answer {
     show(region, key, id)
 }
 
-/// `op=restore_networking_configuration`.
-pub(super) fn restore(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=restore_networking_configuration`.
+pub(super) fn restore(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = super::storage::restorable(region, call, "networking")?;
     region.default_network(key);
-    Ok(region.show(key))
+    Ok(region.machine_response(key))
 }
 
-/// `op=restore_default_configuration`.
-pub(super) fn restore_default(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=restore_default_configuration`.
+pub(super) fn restore_default(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     restore(region, call)?;
     super::storage::restore(region, call)
 }

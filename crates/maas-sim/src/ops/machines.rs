@@ -2,64 +2,64 @@
 
 use serde_json::{Map, Value};
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use super::commission;
 use super::filters::{is_constraint, select};
 use super::forms::{architecture, create_errors, hostname_error, power, same_bmc};
 use crate::inventory::NewMachine;
 use crate::model::{Machine, ScriptState, SetKind};
-use crate::names::Name;
+use crate::name_index::LookupName;
 use crate::region::Region;
 use crate::scripts::COMMISSIONING_SCRIPTS;
 use crate::stats::LogEntry;
 use crate::status::Status;
-use crate::wire::{HTML, Params, Response};
-/// `GET machines/`.
-pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
+use crate::wire::{HTML, Params, SimResponse};
+/// Handles `GET machines/`.
+pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     for (name, _) in call.query.iter() {
         if name != "op" && !is_constraint(name) {
-            return Err(Response::invalid(name, "No such constraint."));
+            return Err(SimResponse::invalid(name, "No such constraint."));
         }
     }
     if call.query.has("simple_status") {
-        return Err(Response::text(500, "Unsupported lookup 'simple_status'"));
+        return Err(SimResponse::text(500, "Unsupported lookup 'simple_status'"));
     }
     let keys = select(region, &call.query, call)?;
-    Ok(region.show_list(&keys))
+    Ok(region.machine_list_response(&keys))
 }
 
-/// `op=list_allocated`.
-pub(super) fn list_allocated(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=list_allocated`.
+pub(super) fn list_allocated(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let mut keys = select(region, &Params::default(), call)?;
     keys.retain(|k| {
         region.machine(*k).is_some_and(|m| {
             m.status == Status::Allocated && m.owner.as_deref() == Some(&call.user)
         })
     });
-    Ok(region.show_list(&keys))
+    Ok(region.machine_list_response(&keys))
 }
 
-/// `GET machines/ID/`.
-pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
+/// Handles `GET machines/ID/`.
+pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
     let hidden = region
         .machine(key)
         .is_some_and(|m| !call.admin && m.owner.as_deref().is_some_and(|o| o != call.user));
     if hidden {
-        return Err(Response::forbidden());
+        return Err(SimResponse::forbidden());
     }
-    Ok(region.show(key))
+    Ok(region.machine_response(key))
 }
 
-/// `nodes/?op=is_registered`.
-pub(super) fn is_registered(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `nodes/?op=is_registered`.
+pub(super) fn is_registered(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let mac = call.query.get("mac_address").unwrap_or("");
-    let found = region.called(Name::Mac(mac), |m| m.has_mac(mac)).next().is_some();
-    Ok(Response::json(&Value::Bool(found)))
+    let found = region.machines_named(LookupName::Mac(mac), |m| m.has_mac(mac)).next().is_some();
+    Ok(SimResponse::json(&Value::Bool(found)))
 }
 
-/// `machines/?op=power_parameters`.
-pub(super) fn all_power_parameters(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `machines/?op=power_parameters`.
+pub(super) fn all_power_parameters(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let ids: Vec<&str> = call.query.all("id").collect();
     let mut out = Map::new();
     for m in region.machines.values() {
@@ -67,33 +67,33 @@ pub(super) fn all_power_parameters(region: &mut Region, call: &Call<'_>) -> Answ
             out.insert(m.system_id.clone(), Value::Object(m.power_parameters.clone()));
         }
     }
-    Ok(Response::json(&Value::Object(out)))
+    Ok(SimResponse::json(&Value::Object(out)))
 }
 
-/// `machines/ID/?op=power_parameters`.
-pub(super) fn power_parameters(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
+/// Handles `machines/ID/?op=power_parameters`.
+pub(super) fn power_parameters(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
     if !call.admin {
-        return Err(Response::forbidden());
+        return Err(SimResponse::forbidden());
     }
     let parameters = region.machine(key).map(|m| m.power_parameters.clone()).unwrap_or_default();
-    Ok(Response::json(&Value::Object(parameters)))
+    Ok(SimResponse::json(&Value::Object(parameters)))
 }
 
-/// `op=get_token`: none before the machine has booted once.
-pub(super) fn token(region: &mut Region, call: &Call<'_>) -> Answer {
-    region.find(call.part(0))?;
-    Ok(Response::json(&Value::Null))
+/// Handles `op=get_token`: none before the machine has booted once.
+pub(super) fn token(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    region.find_machine(call.part(0))?;
+    Ok(SimResponse::json(&Value::Null))
 }
 
 /// The page of a database conflict that retrying never cures (docs/maas.md#duplicate-bmc).
-fn conflict_page() -> Response {
+fn conflict_page() -> SimResponse {
     const PAGE: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Transitional//EN\" \"http://www.w3.org/TR/xhtml1/DTD/xhtml1-transitional.dtd\">\n<html xmlns=\"http://www.w3.org/1999/xhtml\" xml:lang=\"en\" lang=\"en\">\n  <head>\n    <title>Error: Conflict Error</title>\n  </head>\n  <body>\n    <h2 class=\"p-heading--four\">\n      Conflict error. Try your request again, as it will most likely succeed.\n    </h2>\n  </body>\n</html>\n";
-    Response::new(409, HTML, PAGE).header("Retry-After", "5")
+    SimResponse::new(409, HTML, PAGE).header("Retry-After", "5")
 }
 
-/// `POST machines/`: 200, and the machine boots right away unless `commission` is false.
-pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `POST machines/`: 200, and the machine boots right away unless `commission` is false.
+pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let form = &call.form;
     let arch = form.filled("architecture").map(architecture);
     if let Some(Err(refusal)) = &arch
@@ -106,15 +106,15 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
     if call.user.is_empty()
         && let Some(key) = enlisting(region, &macs)
     {
-        return Ok(region.enlisted(key));
+        return Ok(region.enlistment_response(key));
     }
     let errors = create_errors(region, form, &macs);
     if !errors.is_empty() {
-        return Err(Response::invalid_all(&errors));
+        return Err(SimResponse::invalid_fields(&errors));
     }
     let architecture = arch.unwrap_or_else(|| Ok("amd64/generic".to_owned()))?;
     let (power_type, power_parameters) =
-        power(form, "", &Map::new()).map_err(|(field, text)| Response::invalid(field, text))?;
+        power(form, "", &Map::new()).map_err(|(field, text)| SimResponse::invalid(field, text))?;
     let deployed = form.string_bool("deployed", false)?;
     let commission = form.string_bool("commission", call.admin)? && call.admin && !deployed;
     if same_bmc(region, &power_type, &power_parameters) {
@@ -141,9 +141,9 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
         }
     }
     if call.user.is_empty() {
-        return Ok(region.enlisted(key));
+        return Ok(region.enlistment_response(key));
     }
-    Ok(region.show(key))
+    Ok(region.machine_response(key))
 }
 
 /// A machine that enlisted with one of these MACs and is asked for again.
@@ -151,12 +151,12 @@ fn enlisting(region: &Region, macs: &[String]) -> Option<u32> {
     let known = |mac: &String| {
         let is =
             |m: &Machine| matches!(m.status, Status::New | Status::Commissioning) && m.has_mac(mac);
-        region.called(Name::Mac(mac), is).map(|m| m.key).next()
+        region.machines_named(LookupName::Mac(mac), is).map(|m| m.key).next()
     };
     macs.iter().filter_map(known).min()
 }
 
-/// The name of a machine created without one: the rack's name for a racked machine, as a reverse
+/// The name of a machine created without one: the host's name where one is known, as a reverse
 /// lookup of its address would give; else MAAS's pets, here numbered.
 fn pet_name(region: &mut Region, macs: &[String], parameters: &Map<String, Value>) -> String {
     let bmc = parameters.get("power_address").and_then(Value::as_str).unwrap_or("");
@@ -178,7 +178,7 @@ fn adopt(region: &mut Region, key: u32, user: &str) {
         m.commissioning_state = ScriptState::Pending;
     });
     let at_us = region.now;
-    region.log(key, LogEntry::Status { at_us, name: Status::Deployed.label() });
+    region.append_log(key, LogEntry::Status { at_us, name: Status::Deployed.label() });
 }
 
 fn apply_fields(region: &mut Region, key: u32, params: &Params) {
@@ -203,12 +203,12 @@ fn apply_fields(region: &mut Region, key: u32, params: &Params) {
     });
 }
 
-/// `PUT machines/ID/`: in any status, unless locked; unknown fields are ignored.
-pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
-    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
+/// Handles `PUT machines/ID/`: in any status, unless locked; unknown fields are ignored.
+pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
     if !call.admin || m.locked {
-        return Err(Response::forbidden());
+        return Err(SimResponse::forbidden());
     }
     let form = &call.form;
     let choice =
@@ -240,11 +240,11 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
         None
     };
     if !errors.is_empty() {
-        return Err(Response::invalid_all(&errors));
+        return Err(SimResponse::invalid_fields(&errors));
     }
     apply_fields(region, key, form);
     let hostname = form.filled("hostname").map(str::to_owned);
-    region.rename(key, |m| {
+    region.edit_names(key, |m| {
         if let Some((kind, parameters)) = new_power {
             m.power_type = kind;
             m.power_parameters = parameters;
@@ -252,24 +252,24 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
         m.hostname = hostname.unwrap_or(std::mem::take(&mut m.hostname));
         m.architecture = arch.unwrap_or(std::mem::take(&mut m.architecture));
     });
-    Ok(region.show(key))
+    Ok(region.machine_response(key))
 }
 
-/// `DELETE machines/ID/`: also of a Deployed machine; what runs on it runs on.
-pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
+/// Handles `DELETE machines/ID/`: also of a Deployed machine; what runs on it runs on.
+pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
     if !call.admin || region.machine(key).is_some_and(|m| m.locked) {
-        return Err(Response::forbidden());
+        return Err(SimResponse::forbidden());
     }
-    region.remove(key);
-    Ok(Response::deleted())
+    region.remove_machine(key);
+    Ok(SimResponse::no_content())
 }
 
-/// `op=set_workload_annotations`: an empty value removes the key.
-pub(super) fn annotate(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=set_workload_annotations`: an empty value removes the key.
+pub(super) fn annotate(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.editable(call)?;
     if region.machine(key).is_some_and(|m| m.owner.is_none()) {
-        return Err(Response::conflict(
+        return Err(SimResponse::conflict(
             "Cannot set workload annotations on a machine that is not allocated.",
         ));
     }
@@ -288,5 +288,5 @@ pub(super) fn annotate(region: &mut Region, call: &Call<'_>) -> Answer {
             }
         }
     });
-    Ok(region.show(key))
+    Ok(region.machine_response(key))
 }

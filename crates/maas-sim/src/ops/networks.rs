@@ -2,21 +2,21 @@
 
 use serde_json::json;
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use crate::network::{RACK, ip};
 use crate::region::Region;
-use crate::wire::{JSON, Response, TEXT_BARE};
+use crate::wire::{JSON, SimResponse, TEXT_BARE};
 
-/// `GET domains/`.
-pub(super) fn domains(_: &mut Region, _: &Call<'_>) -> Answer {
-    let mut j = crate::json::Json::at(0, 256);
+/// Handles `GET domains/`.
+pub(super) fn domains(_: &mut Region, _: &Call<'_>) -> HandlerResult {
+    let mut j = crate::json::JsonWriter::at(0, 256);
     j.array(|j| j.item(crate::render::domain));
-    Ok(Response::new(200, JSON, j.finish()))
+    Ok(SimResponse::new(200, JSON, j.finish()))
 }
 
-/// `GET fabrics/`.
-pub(super) fn fabrics(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(
+/// Handles `GET fabrics/`.
+pub(super) fn fabrics(region: &mut Region, _: &Call<'_>) -> HandlerResult {
+    Ok(SimResponse::json(
         &region.net.fabrics.iter().map(|(id, _)| region.net.fabric_json(*id)).collect(),
     ))
 }
@@ -25,79 +25,85 @@ fn number(call: &Call<'_>, index: usize) -> i64 {
     call.part(index).parse().unwrap_or(-1)
 }
 
-fn fabric_id(region: &Region, call: &Call<'_>) -> Result<i64, Response> {
+fn fabric_id(region: &Region, call: &Call<'_>) -> Result<i64, SimResponse> {
     let known = region.net.fabrics.iter().find(|f| f.0 == number(call, 0) || f.1 == call.part(0));
-    known.map(|f| f.0).ok_or_else(|| Response::missing("Fabric"))
+    known.map(|f| f.0).ok_or_else(|| SimResponse::not_found("Fabric"))
 }
 
-/// `GET fabrics/ID/`.
-pub(super) fn fabric(region: &mut Region, call: &Call<'_>) -> Answer {
-    fabric_id(region, call).map(|id| Response::json(&region.net.fabric_json(id)))
+/// Handles `GET fabrics/ID/`.
+pub(super) fn fabric(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    fabric_id(region, call).map(|id| SimResponse::json(&region.net.fabric_json(id)))
 }
 
-/// `GET fabrics/ID/vlans/`.
-pub(super) fn vlans(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET fabrics/ID/vlans/`.
+pub(super) fn vlans(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let fabric = fabric_id(region, call)?;
     let list = region.net.vlans.iter().filter(|v| v.fabric == fabric);
-    Ok(Response::json(&list.map(|v| region.net.vlan_json(v.id)).collect()))
+    Ok(SimResponse::json(&list.map(|v| region.net.vlan_json(v.id)).collect()))
 }
 
-/// `GET fabrics/ID/vlans/VID/`.
-pub(super) fn vlan(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET fabrics/ID/vlans/VID/`.
+pub(super) fn vlan(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let fabric = fabric_id(region, call)?;
     let found = region.net.vlans.iter().find(|v| v.fabric == fabric && v.vid == number(call, 1));
     found
-        .map(|v| Response::json(&region.net.vlan_json(v.id)))
-        .ok_or_else(|| Response::missing("VLAN"))
+        .map(|v| SimResponse::json(&region.net.vlan_json(v.id)))
+        .ok_or_else(|| SimResponse::not_found("VLAN"))
 }
 
-/// `GET vlans/ID/`.
-pub(super) fn vlan_by_id(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET vlans/ID/`.
+pub(super) fn vlan_by_id(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let found = region.net.vlan_by_id(number(call, 0));
     found
-        .map(|v| Response::json(&region.net.vlan_json(v.id)))
-        .ok_or_else(|| Response::missing("VLAN"))
+        .map(|v| SimResponse::json(&region.net.vlan_json(v.id)))
+        .ok_or_else(|| SimResponse::not_found("VLAN"))
 }
 
-/// `GET spaces/`.
-pub(super) fn spaces(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(&region.net.spaces_json()))
+/// Handles `GET spaces/`.
+pub(super) fn spaces(region: &mut Region, _: &Call<'_>) -> HandlerResult {
+    Ok(SimResponse::json(&region.net.spaces_json()))
 }
 
-/// `GET subnets/`.
-pub(super) fn subnets(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(&region.net.subnets.iter().map(|s| region.net.subnet_json(s.id)).collect()))
+/// Handles `GET subnets/`.
+pub(super) fn subnets(region: &mut Region, _: &Call<'_>) -> HandlerResult {
+    Ok(SimResponse::json(
+        &region.net.subnets.iter().map(|s| region.net.subnet_json(s.id)).collect(),
+    ))
 }
 
-fn subnet_id(region: &Region, call: &Call<'_>) -> Result<i64, Response> {
-    region.net.subnet_by_text(call.part(0)).map(|s| s.id).ok_or_else(|| Response::missing("Subnet"))
+fn subnet_id(region: &Region, call: &Call<'_>) -> Result<i64, SimResponse> {
+    region
+        .net
+        .subnet_by_text(call.part(0))
+        .map(|s| s.id)
+        .ok_or_else(|| SimResponse::not_found("Subnet"))
 }
 
-/// `GET subnets/ID/`.
-pub(super) fn subnet(region: &mut Region, call: &Call<'_>) -> Answer {
-    subnet_id(region, call).map(|id| Response::json(&region.net.subnet_json(id)))
+/// Handles `GET subnets/ID/`.
+pub(super) fn subnet(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    subnet_id(region, call).map(|id| SimResponse::json(&region.net.subnet_json(id)))
 }
 
-/// `op=reserved_ip_ranges`.
-pub(super) fn reserved(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=reserved_ip_ranges`.
+pub(super) fn reserved(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let list = region.net.reserved(subnet_id(region, call)?);
     let rows = list.iter().map(|(a, b, purpose)| {
         json!({"start": ip(*a), "end": ip(*b), "num_addresses": b - a + 1, "purpose": purpose})
     });
-    Ok(Response::json(&rows.collect()))
+    Ok(SimResponse::json(&rows.collect()))
 }
 
-/// `op=unreserved_ip_ranges`.
-pub(super) fn unreserved(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=unreserved_ip_ranges`.
+pub(super) fn unreserved(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let list = region.net.unreserved(subnet_id(region, call)?);
     let rows = list
         .iter()
         .map(|(a, b)| json!({"start": ip(*a), "end": ip(*b), "num_addresses": b - a + 1}));
-    Ok(Response::json(&rows.collect()))
+    Ok(SimResponse::json(&rows.collect()))
 }
 
-/// `op=statistics`.
-pub(super) fn statistics(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=statistics`.
+pub(super) fn statistics(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let id = subnet_id(region, call)?;
     let free = region.net.unreserved(id);
     let available: u32 = free.iter().map(|(a, b)| b - a + 1).sum();
@@ -105,7 +111,7 @@ pub(super) fn statistics(region: &mut Region, call: &Call<'_>) -> Answer {
     let (base, bits) = region.net.subnet_by_id(id).map_or((0, 32), |s| (s.base, s.bits));
     let total = ((1_u64 << (32 - bits)) as u32).saturating_sub(2);
     let usage = f64::from(total - available) / f64::from(total.max(1));
-    Ok(Response::json(&json!({
+    Ok(SimResponse::json(&json!({
         "num_available": available,
         "largest_available": largest,
         "num_unavailable": total - available,
@@ -119,27 +125,27 @@ pub(super) fn statistics(region: &mut Region, call: &Call<'_>) -> Answer {
     })))
 }
 
-/// `GET ipranges/`.
-pub(super) fn ranges(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(&region.net.ranges.iter().map(|r| region.net.range_json(r)).collect()))
+/// Handles `GET ipranges/`.
+pub(super) fn ranges(region: &mut Region, _: &Call<'_>) -> HandlerResult {
+    Ok(SimResponse::json(&region.net.ranges.iter().map(|r| region.net.range_json(r)).collect()))
 }
 
-/// `GET discovery/` and its filters: nothing is discovered here.
-pub(super) fn discoveries(_: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(&json!([])))
+/// Handles `GET discovery/` and its filters: nothing is discovered here.
+pub(super) fn discoveries(_: &mut Region, _: &Call<'_>) -> HandlerResult {
+    Ok(SimResponse::json(&json!([])))
 }
 
-/// `discovery/ op=scan`.
-pub(super) fn scan(_: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `discovery/ op=scan`.
+pub(super) fn scan(_: &mut Region, call: &Call<'_>) -> HandlerResult {
     if call.form.filled("cidr").is_none() && !call.form.django_bool("force") {
         let text = "Bad request: scanning all subnets is not allowed unless force=True is specified.\n\n**WARNING: This will scan ALL networks attached to MAAS rack controllers.\nCheck with your internet service provider or IT department to be sure this is\nallowed before proceeding.**\n";
-        return Err(Response::new(400, TEXT_BARE, text));
+        return Err(SimResponse::new(400, TEXT_BARE, text));
     }
-    Ok(Response::json(&json!({"result": "No rack controllers are available to scan."})))
+    Ok(SimResponse::json(&json!({"result": "No rack controllers are available to scan."})))
 }
 
-/// `GET rackcontrollers/`: one, which is also the region.
-pub(super) fn racks(region: &mut Region, _: &Call<'_>) -> Answer {
+/// Handles `GET rackcontrollers/`: one, which is also the region.
+pub(super) fn racks(region: &mut Region, _: &Call<'_>) -> HandlerResult {
     let mut rack = json!({
         "system_id": RACK, "hostname": "maas", "fqdn": "maas.maas", "node_type": 4,
         "node_type_name": "Region and rack controller", "version": region.cfg.version, "description": "",
@@ -182,5 +188,5 @@ pub(super) fn racks(region: &mut Region, _: &Call<'_>) -> Answer {
         .iter()
         .map(|s| json!({"name": s, "status": "running", "status_info": ""}))
         .collect();
-    Ok(Response::json(&json!([rack])))
+    Ok(SimResponse::json(&json!([rack])))
 }

@@ -2,58 +2,63 @@
 
 use serde_json::{Value, json};
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use super::deploy;
 use super::guards::{OFF_FAILED, QUERY_FAILED};
 use crate::faults::FaultKind;
 use crate::model::{Machine, Power};
 use crate::region::Region;
 use crate::status::Status;
-use crate::wire::Response;
+use crate::wire::SimResponse;
 
-/// `op=power_on`; on an Allocated machine that means: deploy with the default system.
-pub(super) fn power_on(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=power_on`; on an Allocated machine that means: deploy with the default system.
+pub(super) fn power_on(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.editable(call)?;
     if region.machine(key).is_some_and(|m| m.owner.is_none()) {
-        return Err(Response::conflict("Can't start node: it hasn't been allocated."));
+        return Err(SimResponse::conflict("Can't start node: it hasn't been allocated."));
     }
     if region.status(key) == Status::Allocated {
         return deploy::deploy(region, call);
     }
-    region.user_event(key, &call.user, "User powering up node", call.form.filled("comment"));
+    region.record_user_event(key, &call.user, "User powering up node", call.form.filled("comment"));
     if let Some(refusal) = region.power_failure(key, OFF_FAILED) {
         return Err(refusal);
     }
-    let answer = region.show(key);
-    region.mend(key, FaultKind::HungPower);
-    let bmc = region.draw(key, |c| c.times.bmc);
+    let answer = region.machine_response(key);
+    region.clear_fault(key, FaultKind::HungPower);
+    let bmc = region.draw_duration(key, |c| c.times.bmc);
     region.switched_on(key, bmc);
     Ok(answer.delayed(bmc))
 }
 
-/// `op=power_off`; `null` where nothing can be done.
-pub(super) fn power_off(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=power_off`; `null` where nothing can be done.
+pub(super) fn power_off(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.editable(call)?;
-    region.user_event(key, &call.user, "User powering down node", call.form.filled("comment"));
+    region.record_user_event(
+        key,
+        &call.user,
+        "User powering down node",
+        call.form.filled("comment"),
+    );
     if !region.machine(key).is_some_and(Machine::has_bmc) {
-        return Ok(Response::json(&Value::Null));
+        return Ok(SimResponse::json(&Value::Null));
     }
     if let Some(refusal) = region.power_failure(key, OFF_FAILED) {
         return Err(refusal);
     }
-    let answer = region.show(key);
-    let bmc = region.draw(key, |c| c.times.bmc);
+    let answer = region.machine_response(key);
+    let bmc = region.draw_duration(key, |c| c.times.bmc);
     region.switched_off(key, bmc);
     Ok(answer.delayed(bmc))
 }
 
-/// `op=query_power_state`.
-pub(super) fn query_power_state(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
+/// Handles `op=query_power_state`.
+pub(super) fn query_power_state(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
     if let Some(refusal) = region.power_failure(key, QUERY_FAILED) {
         return Err(refusal);
     }
-    let m = region.machine(key).ok_or_else(|| Response::missing("Machine"))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
     let on = region.hosts[m.host].on;
     let power = match (m.has_bmc(), on) {
         (false, _) => Power::Unknown,
@@ -63,6 +68,6 @@ pub(super) fn query_power_state(region: &mut Region, call: &Call<'_>) -> Answer 
     if m.has_bmc() {
         region.edit(key, |m| m.power = power);
     }
-    let bmc = region.draw(key, |c| c.times.bmc);
-    Ok(Response::json(&json!({"state": power.word()})).delayed(bmc))
+    let bmc = region.draw_duration(key, |c| c.times.bmc);
+    Ok(SimResponse::json(&json!({"state": power.as_str()})).delayed(bmc))
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use crate::model::{Machine, ScriptSet, ScriptState, SetKind};
 use crate::region::Region;
 use crate::times;
-use crate::wire::{Response, encode_base64};
+use crate::wire::{SimResponse, encode_base64};
 
 /// What a script printed.
 fn output(region: &Region, m: &Machine, set: &ScriptSet, name: &str) -> Vec<u8> {
@@ -75,14 +75,14 @@ fn result(region: &Region, m: &Machine, set: &ScriptSet, index: usize, with_outp
     let script = region.scripts.id_of(name);
     let mut out = json!({
         "id": set.first_result + index as i64,
-        "created": times::mail(set.created_us),
-        "updated": times::mail(set.ended_us.or(set.started_us).unwrap_or(set.created_us)),
+        "created": times::rfc2822(set.created_us),
+        "updated": times::rfc2822(set.ended_us.or(set.started_us).unwrap_or(set.created_us)),
         "name": name,
         "status": state as i64,
         "status_name": state.label(),
         "exit_status": exit,
-        "started": set.started_us.map(times::mail),
-        "ended": set.ended_us.map(times::mail),
+        "started": set.started_us.map(times::rfc2822),
+        "ended": set.ended_us.map(times::rfc2822),
         "runtime": runtime(set),
         "starttime": seconds(set.started_us),
         "endtime": seconds(set.ended_us),
@@ -105,7 +105,7 @@ fn result(region: &Region, m: &Machine, set: &ScriptSet, index: usize, with_outp
 fn runtime(set: &ScriptSet) -> String {
     set.started_us
         .zip(set.ended_us)
-        .map_or_else(String::new, |(a, b)| times::clock((b - a) / 1_000_000))
+        .map_or_else(String::new, |(a, b)| times::duration((b - a) / 1_000_000))
 }
 
 fn set_json(region: &Region, m: &Machine, set: &ScriptSet, call: &Call<'_>) -> Value {
@@ -122,8 +122,8 @@ fn set_json(region: &Region, m: &Machine, set: &ScriptSet, call: &Call<'_>) -> V
         "status_name": set.state.label(),
         "type": set.kind as i64,
         "type_name": set.kind.label(),
-        "started": set.started_us.map(times::mail),
-        "ended": set.ended_us.map(times::mail),
+        "started": set.started_us.map(times::rfc2822),
+        "ended": set.ended_us.map(times::rfc2822),
         "runtime": runtime(set),
         "last_ping": null,
         "results": results,
@@ -132,18 +132,18 @@ fn set_json(region: &Region, m: &Machine, set: &ScriptSet, call: &Call<'_>) -> V
     })
 }
 
-/// `GET nodes/ID/results/`.
-pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
-    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
+/// Handles `GET nodes/ID/results/`.
+pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Node"))?;
     let kind = match call.query.filled("type") {
         None => None,
         Some("commissioning") => Some(SetKind::Commissioning),
         Some("testing") => Some(SetKind::Testing),
         Some("installation") => Some(SetKind::Installation),
-        Some("release") => return Ok(Response::json(&json!([]))),
+        Some("release") => return Ok(SimResponse::json(&json!([]))),
         Some(other) => {
-            return Err(Response::text(400, format!("'{other}' is not a valid script type.")));
+            return Err(SimResponse::text(400, format!("'{other}' is not a valid script type.")));
         }
     };
     let sets: Vec<Value> = m
@@ -152,12 +152,15 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
         .filter(|s| kind.is_none_or(|k| s.kind == k))
         .map(|s| set_json(region, m, s, call))
         .collect();
-    Ok(Response::json(&Value::Array(sets)))
+    Ok(SimResponse::json(&Value::Array(sets)))
 }
 
-fn find<'a>(region: &'a Region, call: &Call<'_>) -> Result<(&'a Machine, &'a ScriptSet), Response> {
-    let key = region.find(call.part(0))?;
-    let m = region.machine(key).ok_or_else(|| Response::missing("Node"))?;
+fn find<'a>(
+    region: &'a Region,
+    call: &Call<'_>,
+) -> Result<(&'a Machine, &'a ScriptSet), SimResponse> {
+    let key = region.find_machine(call.part(0))?;
+    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Node"))?;
     let word = call.part(1);
     let current = match word {
         "current-commissioning" => Some((m.current_commissioning, "commissioning")),
@@ -167,19 +170,19 @@ fn find<'a>(region: &'a Region, call: &Call<'_>) -> Result<(&'a Machine, &'a Scr
     };
     if let Some((id, label)) = current {
         let text = format!("No current {label} script set exists for this node.");
-        return m.set(id).map(|s| (m, s)).ok_or_else(|| Response::text(400, text));
+        return m.set(id).map(|s| (m, s)).ok_or_else(|| SimResponse::text(400, text));
     }
-    m.set(word.parse().ok()).map(|s| (m, s)).ok_or_else(|| Response::missing("ScriptSet"))
+    m.set(word.parse().ok()).map(|s| (m, s)).ok_or_else(|| SimResponse::not_found("ScriptSet"))
 }
 
-/// `GET nodes/ID/results/SET/`.
-pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET nodes/ID/results/SET/`.
+pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (m, set) = find(region, call)?;
-    Ok(Response::json(&set_json(region, m, set, call)))
+    Ok(SimResponse::json(&set_json(region, m, set, call)))
 }
 
-/// `op=download`.
-pub(super) fn download(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `op=download`.
+pub(super) fn download(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (m, set) = find(region, call)?;
     let filters: Vec<&str> =
         call.query.get("filters").map(|t| t.split(',').collect()).unwrap_or_default();
@@ -187,11 +190,11 @@ pub(super) fn download(region: &mut Region, call: &Call<'_>) -> Answer {
     for name in set.scripts.iter().filter(|n| filters.is_empty() || filters.contains(&n.as_str())) {
         out.extend(output(region, m, set, name));
     }
-    Ok(Response::new(200, "application/binary", out))
+    Ok(SimResponse::new(200, "application/binary", out))
 }
 
-/// `GET installation-results/`: the older, flat form.
-pub(super) fn old(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET installation-results/`: the older, flat form.
+pub(super) fn old(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let ids: Vec<&str> = call.query.all("system_id").collect();
     let names: Vec<&str> = call.query.all("name").collect();
     let kind = call.query.filled("result_type").and_then(|t| t.parse::<i64>().ok());
@@ -207,8 +210,8 @@ pub(super) fn old(region: &mut Region, call: &Call<'_>) -> Answer {
             for (i, name) in set.scripts.iter().enumerate() {
                 if names.is_empty() || names.contains(&name.as_str()) {
                     out.push(json!({
-                        "created": times::iso_z(set.created_us),
-                        "updated": times::iso_z(set.ended_us.unwrap_or(set.created_us)),
+                        "created": times::iso_utc(set.created_us),
+                        "updated": times::iso_utc(set.ended_us.unwrap_or(set.created_us)),
                         "id": set.first_result + i as i64,
                         "name": name,
                         "script_result": i64::from(script_state(set, i) == ScriptState::Failed),
@@ -221,13 +224,13 @@ pub(super) fn old(region: &mut Region, call: &Call<'_>) -> Answer {
             }
         }
     }
-    Ok(Response::json(&Value::Array(out)))
+    Ok(SimResponse::json(&Value::Array(out)))
 }
 
-/// `op=details`: BSON with `lldp` and `lshw`.
-pub(super) fn details(region: &mut Region, call: &Call<'_>) -> Answer {
-    let key = region.find(call.part(0))?;
-    let probed = region.machine(key).is_some_and(|m| m.probed);
+/// Handles `op=details`: BSON with `lldp` and `lshw`.
+pub(super) fn details(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_machine(call.part(0))?;
+    let probed = region.machine(key).is_some_and(|m| m.hardware_known);
     let mut body = Vec::new();
     for (name, text) in [("lldp", ""), ("lshw", "<?xml version='1.0'?><list></list>")] {
         body.push(if probed { 0x05 } else { 0x0a });
@@ -242,5 +245,5 @@ pub(super) fn details(region: &mut Region, call: &Call<'_>) -> Answer {
     let mut out = (body.len() as u32 + 5).to_le_bytes().to_vec();
     out.extend(body);
     out.push(0);
-    Ok(Response::new(200, "application/bson", out))
+    Ok(SimResponse::new(200, "application/bson", out))
 }

@@ -2,11 +2,11 @@
 
 use super::call::{Access, Action, Call, Resource};
 use super::table;
-use crate::auth::{Accounts, Denied};
-use crate::faults::{Fault, FaultKind, Occasion};
+use crate::auth::{Accounts, AuthFailure};
+use crate::faults::{Fault, FaultKind, FaultTrigger};
 use crate::region::Region;
 use crate::stats::LogEntry;
-use crate::wire::{Delivery, HTML, Params, Request, Response};
+use crate::wire::{HTML, Params, ResponseDelivery, SimRequest, SimResponse};
 
 /// Path of the API's root.
 pub(crate) const API_ROOT: &str = "/MAAS/api/2.0/";
@@ -16,7 +16,12 @@ const BEFORE: &[FaultKind] =
 const AFTER: &[FaultKind] = &[FaultKind::Accepted504, FaultKind::ResetAfterAccept];
 
 /// Answers a request whose path is `rest` below the API root; `path` is the whole of it.
-pub(crate) fn route(region: &mut Region, request: &Request, path: &str, rest: &str) -> Response {
+pub(crate) fn route(
+    region: &mut Region,
+    request: &SimRequest,
+    path: &str,
+    rest: &str,
+) -> SimResponse {
     let (rest, path_op) = match rest.rsplit_once('/') {
         Some((head, last)) if last.starts_with("op-") => {
             (format!("{head}/"), last.strip_prefix("op-"))
@@ -24,17 +29,22 @@ pub(crate) fn route(region: &mut Region, request: &Request, path: &str, rest: &s
         _ => (rest.to_owned(), None),
     };
     let Some((resource, parts)) = table::find(&rest) else {
-        return Response::text(404, format!("Unknown API endpoint: {path}."));
+        return SimResponse::text(404, format!("Unknown API endpoint: {path}."));
     };
     let query = Params::parse_query(&request.query);
     let (user, refusal) = match region.accounts.check(request.authorization.as_deref(), region.wall)
     {
         Ok(index) => (region.accounts.users.get(index).cloned(), None),
-        Err(Denied::Anonymous) => (None, None),
-        Err(Denied::Refused(response)) => (None, Some(response)),
+        Err(AuthFailure::Anonymous) => (None, None),
+        Err(AuthFailure::Refused(response)) => (None, Some(response)),
     };
     if let Some(response) = refusal {
-        region.stats.call("refused", request.body.len(), response.body.len(), response.status);
+        region.stats.count_call(
+            "refused",
+            request.body.len(),
+            response.body.len(),
+            response.status,
+        );
         return response;
     }
     let form =
@@ -42,7 +52,7 @@ pub(crate) fn route(region: &mut Region, request: &Request, path: &str, rest: &s
     let op =
         query.get("op").or(path_op).or_else(|| form.get("op").filter(|_| request.method == "POST"));
     let op = op.map(str::to_owned);
-    let action = match choose(resource, &request.method, op.as_deref(), user.is_none()) {
+    let action = match find_action(resource, &request.method, op.as_deref(), user.is_none()) {
         Ok(action) => action,
         Err(response) => return response,
     };
@@ -55,44 +65,44 @@ pub(crate) fn route(region: &mut Region, request: &Request, path: &str, rest: &s
         admin: user.as_ref().is_some_and(|u| u.admin),
         user: user.map(|u| u.name).unwrap_or_default(),
     };
-    run(region, action, &call)
+    run_action(region, action, &call)
 }
 
-fn choose<'t>(
+fn find_action<'t>(
     resource: &'t Resource,
     method: &str,
     op: Option<&str>,
     anonymous: bool,
-) -> Result<&'t Action, Response> {
+) -> Result<&'t Action, SimResponse> {
     let open = resource.actions.iter().any(|a| a.access == Access::Anonymous);
-    if anonymous && !resource.twin && !open {
+    if anonymous && !resource.with_anonymous && !open {
         return Err(Accounts::anonymous_refusal());
     }
     if !resource.actions.iter().any(|a| a.method == method) {
-        let mut allowed: Vec<&str> = resource.actions.iter().map(|a| a.method).collect();
-        allowed.sort_unstable();
-        allowed.dedup();
-        return Err(Response::new(405, HTML, "").header("Allow", allowed.join(", ")));
+        let mut methods: Vec<&str> = resource.actions.iter().map(|a| a.method).collect();
+        methods.sort_unstable();
+        methods.dedup();
+        return Err(SimResponse::new(405, HTML, "").header("Allow", methods.join(", ")));
     }
     let found = resource.actions.iter().find(|a| a.method == method && a.op == op);
     found.filter(|a| !anonymous || a.access == Access::Anonymous).ok_or_else(|| {
         let op = op.unwrap_or("None");
-        Response::text(400, format!("Unrecognised signature: method={method} op={op}"))
+        SimResponse::text(400, format!("Unrecognised signature: method={method} op={op}"))
     })
 }
 
-fn allowed(action: &Action, call: &Call<'_>) -> Result<(), Response> {
+fn check_access(action: &Action, call: &Call<'_>) -> Result<(), SimResponse> {
     match action.access {
         Access::Admin if !call.admin => {
-            Err(Response::text(403, "This method is reserved for admin users."))
+            Err(SimResponse::text(403, "This method is reserved for admin users."))
         }
-        Access::AdminSilent if !call.admin => Err(Response::forbidden()),
+        Access::AdminEmptyBody if !call.admin => Err(SimResponse::forbidden()),
         _ => Ok(()),
     }
 }
 
 /// Names under which a fault may be scoped to the machine of this call.
-fn scope(
+fn call_target(
     region: &Region,
     call: &Call<'_>,
 ) -> (Option<u32>, Option<String>, Option<String>, Option<String>) {
@@ -111,9 +121,9 @@ fn scope(
     }
 }
 
-fn run(region: &mut Region, action: &Action, call: &Call<'_>) -> Response {
-    let (key, hostname, system_id, host) = scope(region, call);
-    let at = Occasion {
+fn run_action(region: &mut Region, action: &Action, call: &Call<'_>) -> SimResponse {
+    let (key, hostname, system_id, host) = call_target(region, call);
+    let at = FaultTrigger {
         endpoint: Some(action.label),
         hostname: hostname.as_deref(),
         system_id: system_id.as_deref(),
@@ -123,38 +133,45 @@ fn run(region: &mut Region, action: &Action, call: &Call<'_>) -> Response {
     let arrived = region.now;
     let slow = region
         .faults
-        .strike(&[FaultKind::Slow], at)
+        .trigger(&[FaultKind::Slow], at)
         .map_or(0, |f| (f.seconds.unwrap_or(30.0) * 1e6) as i64);
-    let before = region.faults.strike(BEFORE, at);
-    let after = if before.is_none() { region.faults.strike(AFTER, at) } else { None };
+    let before = region.faults.trigger(BEFORE, at);
+    let after = if before.is_none() { region.faults.trigger(AFTER, at) } else { None };
     let mut response = match before {
-        Some(fault) => distort(Response::text(200, ""), &fault),
-        None => match allowed(action, call).and_then(|()| (action.run)(region, call)) {
+        Some(fault) => apply_wire_fault(SimResponse::text(200, ""), &fault),
+        None => match check_access(action, call).and_then(|()| (action.run)(region, call)) {
             Ok(response) | Err(response) => response,
         },
     };
     if action.method != "GET" {
         let status = response.status;
         let entry = LogEntry::Call { at_us: arrived, endpoint: action.label, status };
-        let target = host.or_else(|| created(region, key, &response));
+        let target = host.or_else(|| created_host(region, key, &response));
         if let Some(name) = target {
-            region.stats.machine(&name).log.push(entry);
+            region.stats.machine_mut(&name).log.push(entry);
         }
     }
     if let Some(fault) = after {
-        response = distort(response, &fault);
+        response = apply_wire_fault(response, &fault);
     }
     response = response.delayed(slow);
-    region.stats.call(action.label, call.request.body.len(), response.body.len(), response.status);
-    if !response.headers.iter().any(|(k, _)| *k == "Vary") && response.delivery == Delivery::Send {
+    region.stats.count_call(
+        action.label,
+        call.request.body.len(),
+        response.body.len(),
+        response.status,
+    );
+    if !response.headers.iter().any(|(k, _)| *k == "Vary")
+        && response.delivery == ResponseDelivery::Send
+    {
         response.headers.push(("Vary", "Authorization, Cookie".to_owned()));
         response.headers.push(("X-Frame-Options", "DENY".to_owned()));
     }
     response
 }
 
-/// The racked machine that a create has just bound to a record.
-fn created(region: &Region, key: Option<u32>, response: &Response) -> Option<String> {
+/// Name of the host that a create has just bound to a record.
+fn created_host(region: &Region, key: Option<u32>, response: &SimResponse) -> Option<String> {
     let key = match key {
         Some(key) => key,
         None if response.status == 200 => *region.machines.keys().next_back()?,
@@ -163,7 +180,7 @@ fn created(region: &Region, key: Option<u32>, response: &Response) -> Option<Str
     region.machine(key).and_then(|m| region.hosts.get(m.host)).map(|h| h.name.clone())
 }
 
-fn distort(response: Response, fault: &Fault) -> Response {
+fn apply_wire_fault(response: SimResponse, fault: &Fault) -> SimResponse {
     let wait = (fault.seconds.unwrap_or(0.0) * 1e6) as i64;
     let mut out = match fault.kind {
         FaultKind::Unavailable503 => {
@@ -173,14 +190,14 @@ fn distort(response: Response, fault: &Fault) -> Response {
                     crate::network::RACK
                 )
             });
-            Response::text(503, text).header("Retry-After", "10")
+            SimResponse::text(503, text).header("Retry-After", "10")
         }
         FaultKind::Accepted504 | FaultKind::Refused504 => {
-            Response::new(504, "text/html", GATEWAY_TIMEOUT)
+            SimResponse::new(504, "text/html", GATEWAY_TIMEOUT)
         }
         _ => {
-            let mut lost = Response::text(500, "");
-            lost.delivery = Delivery::Reset;
+            let mut lost = SimResponse::text(500, "");
+            lost.delivery = ResponseDelivery::Reset;
             lost
         }
     };
@@ -189,15 +206,15 @@ fn distort(response: Response, fault: &Fault) -> Response {
 }
 
 /// Does what `user` asks, without credentials and uncounted.
-pub(crate) fn as_user(region: &mut Region, request: &Request, user: &str) -> Response {
+pub(crate) fn as_user(region: &mut Region, request: &SimRequest, user: &str) -> SimResponse {
     let rest = request.path.strip_prefix(API_ROOT).unwrap_or("");
     let Some((resource, parts)) = table::find(rest) else {
-        return Response::missing("resource");
+        return SimResponse::not_found("resource");
     };
     let form = Params::parse_body(None, &request.body, false);
     let op = form.get("op").map(str::to_owned);
     let query = Params::parse_query(&request.query);
-    match choose(resource, &request.method, op.as_deref(), false) {
+    match find_action(resource, &request.method, op.as_deref(), false) {
         Ok(action) => {
             let (resources, user) = (table::RESOURCES, user.to_owned());
             let call = Call { request, resources, parts, query, form, user, admin: true };

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use crate::model::SetKind;
 use crate::region::Region;
 use crate::scripts::{Revision, Script};
 use crate::times;
-use crate::wire::{Response, encode_base64};
+use crate::wire::{SimResponse, encode_base64};
 
 const HARDWARE: &[&str] = &["node", "cpu", "memory", "storage", "network"];
 const HARDWARE_LABELS: &[&str] = &["Node", "CPU", "Memory", "Storage", "Network"];
@@ -21,7 +21,7 @@ fn to_json(script: &Script, with_text: bool) -> Value {
         .iter()
         .map(|r| {
             let mut out =
-                json!({"id": r.id, "comment": r.comment, "created": times::mail(r.at_us)});
+                json!({"id": r.id, "comment": r.comment, "created": times::rfc2822(r.at_us)});
             if with_text {
                 out["data"] = json!(encode_base64(&script.text));
             }
@@ -43,7 +43,7 @@ fn to_json(script: &Script, with_text: bool) -> Value {
         "results": {},
         "parameters": script.parameters,
         "packages": packages,
-        "timeout": times::clock(script.timeout_seconds),
+        "timeout": times::duration(script.timeout_seconds),
         "destructive": script.destructive,
         "default": script.builtin,
         "for_hardware": [],
@@ -60,8 +60,8 @@ fn to_json(script: &Script, with_text: bool) -> Value {
     })
 }
 
-/// `GET scripts/`.
-pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET scripts/`.
+pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let with_text = call.query.django_bool("include_script");
     let kind = call.query.filled("type").map(kind_of).transpose()?;
     let filters: Vec<&str> =
@@ -72,36 +72,36 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> Answer {
                 || filters.iter().any(|f| s.name == *f || s.tags.iter().any(|t| t == f)))
     };
     let rows = region.scripts.list.iter().filter(fits).map(|s| to_json(s, with_text));
-    Ok(Response::json(&rows.collect()))
+    Ok(SimResponse::json(&rows.collect()))
 }
 
-fn find<'a>(region: &'a Region, call: &Call<'_>) -> Result<&'a Script, Response> {
+fn find<'a>(region: &'a Region, call: &Call<'_>) -> Result<&'a Script, SimResponse> {
     let wanted = call.part(0);
     let found = region
         .scripts
         .named(wanted)
         .or_else(|| region.scripts.list.iter().find(|s| s.id.to_string() == wanted));
-    found.ok_or_else(|| Response::missing("Script"))
+    found.ok_or_else(|| SimResponse::not_found("Script"))
 }
 
-/// `GET scripts/NAME`.
-pub(super) fn read(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET scripts/NAME`.
+pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     find(region, call)
-        .map(|s| Response::json(&to_json(s, call.query.django_bool("include_script"))))
+        .map(|s| SimResponse::json(&to_json(s, call.query.django_bool("include_script"))))
 }
 
-/// `op=download`.
-pub(super) fn download(region: &mut Region, call: &Call<'_>) -> Answer {
-    find(region, call).map(|s| Response::new(200, "application/binary", s.text.clone()))
+/// Handles `op=download`.
+pub(super) fn download(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    find(region, call).map(|s| SimResponse::new(200, "application/binary", s.text.clone()))
 }
 
-fn kind_of(word: &str) -> Result<SetKind, Response> {
+fn kind_of(word: &str) -> Result<SetKind, SimResponse> {
     match word {
         "commissioning" | "0" => Ok(SetKind::Commissioning),
         "testing" | "test" | "2" => Ok(SetKind::Testing),
         // Release scripts exist since 3.5; they are kept and never run here.
         "release" | "3" => Ok(SetKind::Commissioning),
-        _ => Err(Response::invalid(
+        _ => Err(SimResponse::invalid(
             "script_type",
             "Script type must be commissioning, testing or release",
         )),
@@ -153,7 +153,7 @@ fn fields(call: &Call<'_>, text: &str) -> Map<String, Value> {
     out
 }
 
-fn apply(script: &mut Script, fields: &Map<String, Value>) -> Result<(), Response> {
+fn apply(script: &mut Script, fields: &Map<String, Value>) -> Result<(), SimResponse> {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if let Some(word) = text("script_type") {
         script.kind = kind_of(word)?;
@@ -204,19 +204,19 @@ fn content(call: &Call<'_>) -> Option<(Option<String>, Bytes)> {
     call.form.filled("script").map(|t| (None, Bytes::from(t.to_owned())))
 }
 
-/// `POST scripts/`.
-pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `POST scripts/`.
+pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (part_name, text) =
-        content(call).ok_or_else(|| Response::invalid("script", "Must be given a value"))?;
+        content(call).ok_or_else(|| SimResponse::invalid("script", "Must be given a value"))?;
     let source = String::from_utf8_lossy(&text).into_owned();
     if !source.starts_with("#!") {
-        return Err(Response::invalid("script", "Must start with shebang."));
+        return Err(SimResponse::invalid("script", "Must start with shebang."));
     }
     let fields = fields(call, &source);
     let name = fields.get("name").and_then(Value::as_str).map(str::to_owned).or(part_name);
-    let name = name.ok_or_else(|| Response::invalid("name", "This field is required."))?;
+    let name = name.ok_or_else(|| SimResponse::invalid("name", "This field is required."))?;
     if region.scripts.named(&name).is_some() {
-        return Err(Response::invalid("name", "Script with this Name already exists."));
+        return Err(SimResponse::invalid("name", "Script with this Name already exists."));
     }
     let id = region.scripts.new_id();
     let comment = call.form.filled("comment").map(str::to_owned);
@@ -238,35 +238,35 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> Answer {
         history: vec![Revision { id, comment, at_us: region.now }],
     };
     apply(&mut script, &fields)?;
-    let answer = Response::json(&to_json(&script, false));
+    let answer = SimResponse::json(&to_json(&script, false));
     region.scripts.list.push(script);
     Ok(answer)
 }
 
-/// `PUT scripts/NAME`: a new revision.
-pub(super) fn update(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `PUT scripts/NAME`: a new revision.
+pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let name = find(region, call)?.name.clone();
     let new = content(call).map(|(_, text)| text);
     let source = new.as_ref().map(|t| String::from_utf8_lossy(t).into_owned()).unwrap_or_default();
     let fields = fields(call, &source);
     let (id, now) = (region.scripts.new_id(), region.now);
     let comment = call.form.filled("comment").map(str::to_owned);
-    let script = region.scripts.named_mut(&name).ok_or_else(|| Response::missing("Script"))?;
+    let script = region.scripts.named_mut(&name).ok_or_else(|| SimResponse::not_found("Script"))?;
     apply(script, &fields)?;
     if let Some(text) = new {
         script.text = text;
         script.history.insert(0, Revision { id, comment, at_us: now });
     }
-    Ok(Response::json(&to_json(script, false)))
+    Ok(SimResponse::json(&to_json(script, false)))
 }
 
-/// `DELETE scripts/NAME`.
-pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `DELETE scripts/NAME`.
+pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let script = find(region, call)?;
     if script.builtin {
-        return Err(Response::text(400, "Unable to delete default script"));
+        return Err(SimResponse::text(400, "Unable to delete default script"));
     }
     let name = script.name.clone();
     region.scripts.list.retain(|s| s.name != name);
-    Ok(Response::deleted())
+    Ok(SimResponse::no_content())
 }

@@ -1,13 +1,13 @@
 //! The table of resources.
 
-use super::call::{Access, Action, Answer, Call, Resource};
+use super::call::{Access, Action, Call, HandlerResult, Resource};
 use super::{
     abort, broken, commission, deploy, describe, images, interfaces, locks, machines, networks,
     power, release, rescue, results, scripts, site, storage, tags,
 };
 use crate::region::Region;
 
-type Run = fn(&mut Region, &Call<'_>) -> Answer;
+type Run = fn(&mut Region, &Call<'_>) -> HandlerResult;
 
 const fn row(
     method: &'static str,
@@ -49,35 +49,47 @@ impl Action {
         self
     }
 
-    const fn silent(mut self) -> Self {
-        self.access = Access::AdminSilent;
+    const fn admin_empty_body(mut self) -> Self {
+        self.access = Access::AdminEmptyBody;
         self
     }
 
-    const fn open(mut self) -> Self {
+    const fn for_anonymous(mut self) -> Self {
         self.access = Access::Anonymous;
         self
     }
 }
 
-const fn at(handler: &'static str, uri: &'static str, actions: &'static [Action]) -> Resource {
-    Resource { handler, uri, twin: false, actions }
+const fn resource(
+    handler: &'static str,
+    uri: &'static str,
+    actions: &'static [Action],
+) -> Resource {
+    Resource { handler, uri, with_anonymous: false, actions }
 }
 
-const fn twin(handler: &'static str, uri: &'static str, actions: &'static [Action]) -> Resource {
-    Resource { handler, uri, twin: true, actions }
+const fn with_anonymous(
+    handler: &'static str,
+    uri: &'static str,
+    actions: &'static [Action],
+) -> Resource {
+    Resource { handler, uri, with_anonymous: true, actions }
 }
 
 pub(crate) const RESOURCES: &[Resource] = &[
-    at("VersionHandler", "version/", &[read("version", site::version).open()]),
-    at("DescribeHandler", "describe/", &[read("describe", describe::describe).open()]),
-    at(
+    resource("VersionHandler", "version/", &[read("version", site::version).for_anonymous()]),
+    resource(
+        "DescribeHandler",
+        "describe/",
+        &[read("describe", describe::describe).for_anonymous()],
+    ),
+    resource(
         "UsersHandler",
         "users/",
         &[read("users.list", site::users), get("whoami", "users.whoami", site::whoami)],
     ),
-    at("UserHandler", "users/{username}/", &[read("user.read", site::user)]),
-    at(
+    resource("UserHandler", "users/{username}/", &[read("user.read", site::user)]),
+    resource(
         "AccountHandler",
         "account/",
         &[
@@ -85,30 +97,30 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("create_authorisation_token", "account.create_token", site::create_token),
         ],
     ),
-    at(
+    resource(
         "SSHKeysHandler",
         "account/prefs/sshkeys/",
         &[read("sshkeys.list", site::ssh_keys), create("sshkeys.create", site::create_ssh_key)],
     ),
-    at(
+    resource(
         "SSHKeyHandler",
         "account/prefs/sshkeys/{id}/",
         &[read("sshkey.read", site::ssh_key), delete("sshkey.delete", site::delete_ssh_key)],
     ),
-    at(
+    resource(
         "MaasHandler",
         "maas/",
         &[
             get("get_config", "maas.get_config", site::get_config),
-            post("set_config", "maas.set_config", site::set_config).silent(),
+            post("set_config", "maas.set_config", site::set_config).admin_empty_body(),
         ],
     ),
-    twin(
+    with_anonymous(
         "MachinesHandler",
         "machines/",
         &[
             read("machines.list", machines::list),
-            create("machines.create", machines::create).open(),
+            create("machines.create", machines::create).for_anonymous(),
             get("power_parameters", "machines.power_parameters", machines::all_power_parameters)
                 .admin(),
             get("list_allocated", "machines.list_allocated", machines::list_allocated),
@@ -116,7 +128,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("release", "machines.release", release::release_many),
         ],
     ),
-    twin(
+    with_anonymous(
         "MachineHandler",
         "machines/{system_id}/",
         &[
@@ -126,7 +138,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
             get("power_parameters", "machine.power_parameters", machines::power_parameters),
             get("query_power_state", "machine.query_power_state", power::query_power_state),
             get("details", "machine.details", results::details),
-            get("get_token", "machine.get_token", machines::token).silent(),
+            get("get_token", "machine.get_token", machines::token).admin_empty_body(),
             get("get_curtin_config", "machine.get_curtin_config", deploy::curtin_config),
             post("commission", "machine.commission", commission::commission),
             post("test", "machine.test", commission::test),
@@ -166,15 +178,15 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("set_owner_data", "machine.set_owner_data", machines::annotate),
         ],
     ),
-    twin(
+    with_anonymous(
         "NodesHandler",
         "nodes/",
         &[
             read("nodes.list", machines::list),
-            get("is_registered", "nodes.is_registered", machines::is_registered).open(),
+            get("is_registered", "nodes.is_registered", machines::is_registered).for_anonymous(),
         ],
     ),
-    at(
+    resource(
         "NodeHandler",
         "nodes/{system_id}/",
         &[
@@ -184,12 +196,12 @@ pub(crate) const RESOURCES: &[Resource] = &[
             get("details", "node.details", results::details),
         ],
     ),
-    at(
+    resource(
         "BlockDevicesHandler",
         "nodes/{system_id}/blockdevices/",
         &[read("blockdevices.list", storage::list)],
     ),
-    at(
+    resource(
         "BlockDeviceHandler",
         "nodes/{system_id}/blockdevices/{id}/",
         &[
@@ -199,7 +211,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("mount", "blockdevice.mount", storage::mount),
         ],
     ),
-    at(
+    resource(
         "InterfacesHandler",
         "nodes/{system_id}/interfaces/",
         &[
@@ -207,7 +219,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("create_bond", "interfaces.create_bond", interfaces::create_bond),
         ],
     ),
-    at(
+    resource(
         "InterfaceHandler",
         "nodes/{system_id}/interfaces/{id}/",
         &[
@@ -226,8 +238,12 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("remove_tag", "interface.remove_tag", interfaces::remove_tag),
         ],
     ),
-    at("NodeResultsHandler", "nodes/{system_id}/results/", &[read("results.list", results::list)]),
-    at(
+    resource(
+        "NodeResultsHandler",
+        "nodes/{system_id}/results/",
+        &[read("results.list", results::list)],
+    ),
+    resource(
         "NodeResultHandler",
         "nodes/{system_id}/results/{id}/",
         &[
@@ -235,50 +251,57 @@ pub(crate) const RESOURCES: &[Resource] = &[
             get("download", "result.download", results::download),
         ],
     ),
-    at(
+    resource(
         "CommissioningResultsHandler",
         "installation-results/",
         &[read("installation_results.list", results::old)],
     ),
-    at("EventsHandler", "events/", &[get("query", "events.query", site::events)]),
-    at(
+    resource("EventsHandler", "events/", &[get("query", "events.query", site::events)]),
+    resource(
         "TagsHandler",
         "tags/",
-        &[read("tags.list", tags::tags), create("tags.create", tags::create_tag).silent()],
+        &[
+            read("tags.list", tags::tags),
+            create("tags.create", tags::create_tag).admin_empty_body(),
+        ],
     ),
-    at(
+    resource(
         "TagHandler",
         "tags/{name}/",
         &[
             read("tag.read", tags::tag),
-            update("tag.update", tags::update_tag).silent(),
-            delete("tag.delete", tags::delete_tag).silent(),
+            update("tag.update", tags::update_tag).admin_empty_body(),
+            delete("tag.delete", tags::delete_tag).admin_empty_body(),
             get("machines", "tag.machines", tags::tag_machines),
             get("nodes", "tag.nodes", tags::tag_machines),
             post("update_nodes", "tag.update_nodes", tags::tag_nodes),
         ],
     ),
-    at(
+    resource(
         "ZonesHandler",
         "zones/",
         &[read("zones.list", site::zones), create("zones.create", site::create_zone).admin()],
     ),
-    at("ZoneHandler", "zones/{name}/", &[read("zone.read", site::zone)]),
-    at(
+    resource("ZoneHandler", "zones/{name}/", &[read("zone.read", site::zone)]),
+    resource(
         "ResourcePoolsHandler",
         "resourcepools/",
         &[read("pools.list", site::pools), create("pools.create", site::create_pool).admin()],
     ),
-    at("ResourcePoolHandler", "resourcepool/{id}/", &[read("pool.read", site::pool)]),
-    at("DomainsHandler", "domains/", &[read("domains.list", networks::domains)]),
-    at("FabricsHandler", "fabrics/", &[read("fabrics.list", networks::fabrics)]),
-    at("FabricHandler", "fabrics/{id}/", &[read("fabric.read", networks::fabric)]),
-    at("VlansHandler", "fabrics/{fabric_id}/vlans/", &[read("vlans.list", networks::vlans)]),
-    at("VlanHandler", "fabrics/{fabric_id}/vlans/{vid}/", &[read("vlan.read", networks::vlan)]),
-    at("VlanByIdHandler", "vlans/{id}/", &[read("vlan.read_by_id", networks::vlan_by_id)]),
-    at("SpacesHandler", "spaces/", &[read("spaces.list", networks::spaces)]),
-    at("SubnetsHandler", "subnets/", &[read("subnets.list", networks::subnets)]),
-    at(
+    resource("ResourcePoolHandler", "resourcepool/{id}/", &[read("pool.read", site::pool)]),
+    resource("DomainsHandler", "domains/", &[read("domains.list", networks::domains)]),
+    resource("FabricsHandler", "fabrics/", &[read("fabrics.list", networks::fabrics)]),
+    resource("FabricHandler", "fabrics/{id}/", &[read("fabric.read", networks::fabric)]),
+    resource("VlansHandler", "fabrics/{fabric_id}/vlans/", &[read("vlans.list", networks::vlans)]),
+    resource(
+        "VlanHandler",
+        "fabrics/{fabric_id}/vlans/{vid}/",
+        &[read("vlan.read", networks::vlan)],
+    ),
+    resource("VlanByIdHandler", "vlans/{id}/", &[read("vlan.read_by_id", networks::vlan_by_id)]),
+    resource("SpacesHandler", "spaces/", &[read("spaces.list", networks::spaces)]),
+    resource("SubnetsHandler", "subnets/", &[read("subnets.list", networks::subnets)]),
+    resource(
         "SubnetHandler",
         "subnets/{id}/",
         &[
@@ -288,8 +311,8 @@ pub(crate) const RESOURCES: &[Resource] = &[
             get("statistics", "subnet.statistics", networks::statistics),
         ],
     ),
-    at("IPRangesHandler", "ipranges/", &[read("ipranges.list", networks::ranges)]),
-    at(
+    resource("IPRangesHandler", "ipranges/", &[read("ipranges.list", networks::ranges)]),
+    resource(
         "DiscoveriesHandler",
         "discovery/",
         &[
@@ -300,12 +323,12 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("scan", "discovery.scan", networks::scan),
         ],
     ),
-    at(
+    resource(
         "RackControllersHandler",
         "rackcontrollers/",
         &[read("rackcontrollers.list", networks::racks)],
     ),
-    at(
+    resource(
         "BootResourcesHandler",
         "boot-resources/",
         &[
@@ -316,22 +339,22 @@ pub(crate) const RESOURCES: &[Resource] = &[
             post("stop_import", "images.stop_import", images::stop_import).admin(),
         ],
     ),
-    at(
+    resource(
         "BootResourceHandler",
         "boot-resources/{id}/",
         &[read("image.read", images::read), delete("image.delete", images::delete).admin()],
     ),
-    at(
+    resource(
         "BootResourceFileUploadHandler",
         "boot-resources/{id}/upload/{file_id}/",
         &[update("image.upload", images::upload).admin()],
     ),
-    at(
+    resource(
         "NodeScriptsHandler",
         "scripts/",
         &[read("scripts.list", scripts::list), create("scripts.create", scripts::create).admin()],
     ),
-    at(
+    resource(
         "NodeScriptHandler",
         "scripts/{name}",
         &[

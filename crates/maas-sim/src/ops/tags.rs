@@ -2,31 +2,36 @@
 
 use serde_json::json;
 
-use super::call::{Answer, Call};
+use super::call::{Call, HandlerResult};
 use crate::region::Region;
 use crate::settings::Tag;
-use crate::wire::{Params, Response};
+use crate::wire::{Params, SimResponse};
 
-/// `GET tags/`.
-pub(super) fn tags(region: &mut Region, _: &Call<'_>) -> Answer {
-    Ok(Response::json(&region.settings.tags.iter().map(Tag::json).collect()))
+/// Handles `GET tags/`.
+pub(super) fn tags(region: &mut Region, _: &Call<'_>) -> HandlerResult {
+    Ok(SimResponse::json(&region.settings.tags.iter().map(Tag::json).collect()))
 }
 
-fn tag_index(region: &Region, name: &str) -> Result<usize, Response> {
-    region.settings.tags.iter().position(|t| t.name == name).ok_or_else(|| Response::missing("Tag"))
+fn tag_index(region: &Region, name: &str) -> Result<usize, SimResponse> {
+    region
+        .settings
+        .tags
+        .iter()
+        .position(|t| t.name == name)
+        .ok_or_else(|| SimResponse::not_found("Tag"))
 }
 
-/// `POST tags/`.
-pub(super) fn create_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `POST tags/`.
+pub(super) fn create_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let name = call
         .form
         .filled("name")
-        .ok_or_else(|| Response::invalid("name", "This field is required."))?;
+        .ok_or_else(|| SimResponse::invalid("name", "This field is required."))?;
     if !name.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_') {
-        return Err(Response::invalid("name", "Enter a valid value."));
+        return Err(SimResponse::invalid("name", "Enter a valid value."));
     }
     if tag_index(region, name).is_ok() {
-        return Err(Response::invalid("name", "Tag with this Name already exists."));
+        return Err(SimResponse::invalid("name", "Tag with this Name already exists."));
     }
     region.settings.ensure_tag(name);
     set_tag_fields(region, name, &call.form);
@@ -47,17 +52,17 @@ fn set_tag_fields(region: &mut Region, name: &str, form: &Params) {
     }
 }
 
-fn tag_named(region: &Region, name: &str) -> Answer {
-    tag_index(region, name).map(|i| Response::json(&region.settings.tags[i].json()))
+fn tag_named(region: &Region, name: &str) -> HandlerResult {
+    tag_index(region, name).map(|i| SimResponse::json(&region.settings.tags[i].json()))
 }
 
-/// `GET tags/NAME/`.
-pub(super) fn tag(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `GET tags/NAME/`.
+pub(super) fn tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     tag_named(region, call.part(0))
 }
 
-/// `PUT tags/NAME/`.
-pub(super) fn update_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `PUT tags/NAME/`.
+pub(super) fn update_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let name = call.part(0);
     let index = tag_index(region, name)?;
     set_tag_fields(region, name, &call.form);
@@ -67,36 +72,36 @@ pub(super) fn update_tag(region: &mut Region, call: &Call<'_>) -> Answer {
         for m in region.machines.values_mut() {
             m.tags.iter_mut().filter(|t| *t == name).for_each(|t| t.clone_from(&new));
         }
-        region.touch_all();
+        region.invalidate_bodies();
     }
     tag_named(region, &new)
 }
 
-/// `DELETE tags/NAME/`.
-pub(super) fn delete_tag(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `DELETE tags/NAME/`.
+pub(super) fn delete_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let index = tag_index(region, call.part(0))?;
     region.settings.tags.remove(index);
     for m in region.machines.values_mut() {
         m.tags.retain(|t| t != call.part(0));
     }
-    region.touch_all();
-    Ok(Response::deleted())
+    region.invalidate_bodies();
+    Ok(SimResponse::no_content())
 }
 
-/// `tags/NAME/?op=machines`.
-pub(super) fn tag_machines(region: &mut Region, call: &Call<'_>) -> Answer {
+/// Handles `tags/NAME/?op=machines`.
+pub(super) fn tag_machines(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     tag_index(region, call.part(0))?;
     let tagged = region.machines.values().filter(|m| m.tags.iter().any(|t| t == call.part(0)));
     let keys: Vec<u32> = tagged.map(|m| m.key).collect();
-    Ok(region.show_list(&keys))
+    Ok(region.machine_list_response(&keys))
 }
 
 /// `tags/NAME/ op=update_nodes`: counts the known ids given, not the changes.
-pub(super) fn tag_nodes(region: &mut Region, call: &Call<'_>) -> Answer {
+pub(super) fn tag_nodes(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let name = call.part(0).to_owned();
     tag_index(region, &name)?;
     if !call.admin {
-        return Err(Response::forbidden());
+        return Err(SimResponse::forbidden());
     }
     let keys = |field: &str| -> Vec<u32> {
         call.form.all(field).filter_map(|id| region.key_of(id)).collect()
@@ -112,5 +117,5 @@ pub(super) fn tag_nodes(region: &mut Region, call: &Call<'_>) -> Answer {
     for key in &remove {
         region.edit(*key, |m| m.tags.retain(|t| *t != name));
     }
-    Ok(Response::json(&json!({"added": add.len(), "removed": remove.len()})))
+    Ok(SimResponse::json(&json!({"added": add.len(), "removed": remove.len()})))
 }

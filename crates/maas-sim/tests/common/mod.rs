@@ -1,13 +1,13 @@
 //! A region under test and a caller of it.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-use maas_sim::{Notice, Region, RegionConfig, Request, Response, User};
+use maas_sim::{Notice, Region, RegionConfig, SimRequest, SimResponse, User};
 use serde_json::Value;
 
-/// 2026-11-20T13:00:00Z.
+/// 2026-11-20T13:00:00Z in microseconds since the Unix epoch.
 pub(crate) const START_US: i64 = 1_795_179_600_000_000;
 
-pub(crate) struct Rig {
+pub(crate) struct TestRegion {
     pub(crate) region: Region,
     pub(crate) now: i64,
     nonce: u64,
@@ -24,7 +24,7 @@ pub(crate) fn user(name: &str, admin: bool) -> User {
     }
 }
 
-impl Rig {
+impl TestRegion {
     pub(crate) fn new(config: RegionConfig) -> Self {
         let users = vec![user("admin", true), user("alice", false)];
         let region = Region::new(RegionConfig { users, ..config });
@@ -40,11 +40,11 @@ impl Rig {
         )
     }
 
-    pub(crate) fn send(&mut self, method: &str, path: &str, form: &str) -> Response {
+    pub(crate) fn send(&mut self, method: &str, path: &str, form: &str) -> SimResponse {
         let user = self.user;
         let authorization = (!user.is_empty()).then(|| self.header(user));
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let request = Request {
+        let request = SimRequest {
             method: method.to_owned(),
             path: format!("/MAAS/api/2.0/{path}"),
             query: query.to_owned(),
@@ -62,12 +62,12 @@ impl Rig {
         response.body_json()
     }
 
-    pub(crate) fn post(&mut self, path: &str, form: &str) -> Response {
+    pub(crate) fn post(&mut self, path: &str, form: &str) -> SimResponse {
         self.send("POST", path, form)
     }
 
     /// Lets time pass until nothing is due within it.
-    pub(crate) fn pass(&mut self, seconds: i64) -> Vec<Notice> {
+    pub(crate) fn advance_seconds(&mut self, seconds: i64) -> Vec<Notice> {
         self.now += seconds * 1_000_000;
         self.region.advance(self.now)
     }

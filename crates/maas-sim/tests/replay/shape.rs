@@ -27,7 +27,7 @@ const MAPS: &[&str] = &[
     "results_map",
 ];
 
-pub(crate) fn of(value: &Value) -> Shape {
+pub(crate) fn shape_of(value: &Value) -> Shape {
     let mut out = Shape::default();
     add(&mut out, value, "");
     out
@@ -110,9 +110,9 @@ fn compare(real: &Shape, sim: &Shape, optional: &[&str], at: &str, out: &mut Vec
 
 #[test]
 fn shapes_see_keys_and_types_and_forgive_null() {
-    let a = of(&serde_json::json!({"x": 1, "y": null, "z": [{"k": "a"}]}));
-    let b = of(&serde_json::json!({"x": 2, "y": "s", "z": []}));
+    let a = shape_of(&serde_json::json!({"x": 1, "y": null, "z": [{"k": "a"}]}));
+    let b = shape_of(&serde_json::json!({"x": 2, "y": "s", "z": []}));
     assert!(differences(&a, &b, &[]).is_empty());
-    let c = of(&serde_json::json!({"x": "1", "z": [{"q": 1}]}));
+    let c = shape_of(&serde_json::json!({"x": "1", "z": [{"q": 1}]}));
     assert_eq!(differences(&a, &c, &[]).len(), 4);
 }

@@ -169,9 +169,9 @@ async fn a_deployment_by_hand_on_top_of_a_deployment_is_found() {
     let name = world.region.with(|region| region.hosts())[0].name.clone();
     let now = world.clock.now().as_micros();
     world.region.with(|region| {
-        region.human(now, &HumanAction::Delete { machine: name.clone() }).unwrap();
+        region.apply_human_action(now, &HumanAction::Delete { machine: name.clone() }).unwrap();
         region.add_machine(MachineSpec::new(&name, Status::Ready));
-        region.human(now, &HumanAction::Deploy { machine: name.clone() }).unwrap();
+        region.apply_human_action(now, &HumanAction::Deploy { machine: name.clone() }).unwrap();
     });
     let broken = checker.everything(&world).await.unwrap();
     assert!(broken.iter().any(|text| text.contains("on top of a deployment")), "{broken:?}");

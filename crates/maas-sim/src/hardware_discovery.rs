@@ -1,11 +1,11 @@
 //! What commissioning finds on a host and writes into its machine.
 
-use crate::chance::Chance;
-use crate::class::HardwareClass;
 use crate::faults::FaultKind;
+use crate::hardware_class::HardwareClass;
 use crate::inventory::{NewMachine, blank};
-use crate::model::{Disk, Link, Mode, Nic, NicHardware};
+use crate::model::{Disk, Link, LinkMode, Nic, NicHardware};
 use crate::region::Region;
+use crate::rng::SimRng;
 
 impl Region {
     /// What commissioning does to the record before anything is known.
@@ -25,27 +25,27 @@ impl Region {
         self.edit(key, |m| (m.gateway, m.gateway_link) = (None, None));
         for link in links {
             if let (Some(subnet), Some(address)) = (link.subnet, link.address) {
-                self.net.give_back(subnet, address);
+                self.net.release_address(subnet, address);
             }
         }
     }
 
     /// Fills in what the commissioning scripts found.
-    pub(crate) fn probe(&mut self, key: u32) {
+    pub(crate) fn discover_hardware(&mut self, key: u32) {
         let Some(m) = self.machine(key) else { return };
-        let (host, options, first) = (m.host, m.options.clone(), !m.probed);
+        let (host, options, first) = (m.host, m.options.clone(), !m.hardware_known);
         let class = self.hosts[host].class;
         self.edit(key, |m| {
-            m.probed = true;
+            m.hardware_known = true;
             m.cpu_count = class.cpu_count;
             m.memory = class.memory_mib;
         });
-        self.probe_nics(key, host, class);
+        self.discover_nics(key, host, class);
         if first || !options.skip_networking {
             self.default_network(key);
         }
         if first {
-            self.probe_disks(key, class);
+            self.discover_disks(key, class);
         }
         if first || !options.skip_storage {
             self.apply_layout(key, "flat", &crate::wire::Params::default()).ok();
@@ -61,13 +61,13 @@ impl Region {
         self.network_faults(key);
     }
 
-    fn probe_nics(&mut self, key: u32, host: usize, class: &'static HardwareClass) {
+    fn discover_nics(&mut self, key: u32, host: usize, class: &'static HardwareClass) {
         let macs = self.hosts[host].macs.clone();
         let leased = self
             .net
             .subnet_named("pxe")
             .map(|s| s.id)
-            .and_then(|s| self.net.leased(s, key).map(|a| (s, a)));
+            .and_then(|s| self.net.lease_address(s, key).map(|a| (s, a)));
         for (i, (mac, part)) in macs.iter().zip(class.nics).enumerate() {
             let known = self
                 .machine(key)
@@ -81,7 +81,7 @@ impl Region {
             let id = known.map_or_else(|| self.next_id("interface"), |(id, _)| id);
             if known.is_none() {
                 let nic = Nic::bare(id, part.name.to_owned(), mac.clone());
-                self.rename(key, |m| m.nics.push(nic));
+                self.edit_names(key, |m| m.nics.push(nic));
             }
             self.edit(key, |m| {
                 let Some(nic) = m.nics.iter_mut().find(|n| n.id == id) else {
@@ -121,7 +121,7 @@ impl Region {
             .collect();
         for (nic, subnet) in plan {
             let id = self.next_id("link");
-            let mode = if subnet.is_some() { Mode::Auto } else { Mode::LinkUp };
+            let mode = if subnet.is_some() { LinkMode::Auto } else { LinkMode::LinkUp };
             self.edit(key, |m| {
                 if let Some(nic) = m.nics.iter_mut().find(|n| n.id == nic) {
                     nic.links = vec![Link { id, mode, subnet, address: None }];
@@ -130,11 +130,11 @@ impl Region {
         }
     }
 
-    fn probe_disks(&mut self, key: u32, class: &'static HardwareClass) {
+    fn discover_disks(&mut self, key: u32, class: &'static HardwareClass) {
         for part in class.disks {
             let id = self.next_id("blockdevice");
             let serial = self
-                .chance(key)
+                .rng_of(key)
                 .map(|c| format!("S{:09X}", c.below(0xfff_ffff)))
                 .unwrap_or_default();
             self.edit(key, |m| {
@@ -159,10 +159,10 @@ impl Region {
     }
 
     fn network_faults(&mut self, key: u32) {
-        if self.strike(key, &[FaultKind::NoBootInterface]).is_some() {
+        if self.trigger_fault(key, &[FaultKind::NoBootInterface]).is_some() {
             self.edit(key, |m| m.boot_nic = None);
         }
-        if self.strike(key, &[FaultKind::WrongPxeNic]).is_some() {
+        if self.trigger_fault(key, &[FaultKind::WrongPxeNic]).is_some() {
             let other = self.net.subnet_named("tenant").map(|s| (s.vlan, s.id));
             self.edit(key, |m| {
                 let boot = m.boot_nic;
@@ -174,7 +174,7 @@ impl Region {
                 }
             });
         }
-        if self.strike(key, &[FaultKind::DuplicateMac]).is_some() {
+        if self.trigger_fault(key, &[FaultKind::DuplicateMac]).is_some() {
             let twin = self
                 .machine(key)
                 .and_then(|m| m.boot_interface().map(|n| (n.mac.clone(), m.hostname.clone())));
@@ -185,7 +185,7 @@ impl Region {
                     self.cfg.class,
                     Vec::new(),
                     String::new(),
-                    Chance::of(self.cfg.seed, &name),
+                    SimRng::for_name(self.cfg.seed, &name),
                 );
                 let new = NewMachine {
                     hostname: name,
@@ -194,9 +194,9 @@ impl Region {
                 };
                 let twin = self.next_id("node") as u32;
                 let nic = Nic::bare(self.next_id("interface"), "eth0".to_owned(), mac);
-                let system_id = self.hosts[host].chance.system_id();
+                let system_id = self.hosts[host].rng.system_id();
                 self.hosts[host].machine = Some(twin);
-                self.enter(blank(twin, host, system_id, new, vec![nic]));
+                self.insert_machine(blank(twin, host, system_id, new, vec![nic]));
             }
         }
     }

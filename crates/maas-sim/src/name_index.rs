@@ -17,20 +17,20 @@ pub(crate) const SECRETS: &[&str] = &["power_pass", "k_g", "power_token"];
 
 /// A name that MAAS looks machines up by.
 #[derive(Debug, Clone, Copy, Hash)]
-pub(crate) enum Name<'a> {
+pub(crate) enum LookupName<'a> {
     Host(&'a str),
     Mac(&'a str),
     /// Power type, and the hash of the parameters without the secrets.
     Bmc(&'a str, u64),
 }
 
-impl<'a> Name<'a> {
+impl<'a> LookupName<'a> {
     pub(crate) fn bmc(power_type: &'a str, parameters: &Map<String, Value>) -> Self {
         let mut hasher = DefaultHasher::new();
         for (key, value) in parameters.iter().filter(|(k, _)| !SECRETS.contains(&k.as_str())) {
             (key, value).hash(&mut hasher);
         }
-        Name::Bmc(power_type, hasher.finish())
+        LookupName::Bmc(power_type, hasher.finish())
     }
 
     fn digest(self) -> u64 {
@@ -42,22 +42,22 @@ impl<'a> Name<'a> {
 
 /// See the module text.
 #[derive(Debug, Default)]
-pub(crate) struct Names(BTreeSet<(u64, u32)>);
+pub(crate) struct NameIndex(BTreeSet<(u64, u32)>);
 
-impl Names {
+impl NameIndex {
     /// Machines that may go by this name, in the order of their ids.
-    pub(crate) fn candidates(&self, name: Name<'_>) -> impl Iterator<Item = u32> {
+    pub(crate) fn candidates(&self, name: LookupName<'_>) -> impl Iterator<Item = u32> {
         let digest = name.digest();
         self.0.range((digest, 0)..=(digest, u32::MAX)).map(|(_, key)| *key)
     }
 
     /// Writes down what a machine goes by.
-    pub(crate) fn enter(&mut self, m: &Machine) {
+    pub(crate) fn insert(&mut self, m: &Machine) {
         self.0.extend(digests(m).map(|digest| (digest, m.key)));
     }
 
     /// Forgets what a machine goes by; to be called before any of it changes.
-    pub(crate) fn strike_out(&mut self, m: &Machine) {
+    pub(crate) fn remove(&mut self, m: &Machine) {
         for digest in digests(m) {
             self.0.remove(&(digest, m.key));
         }
@@ -65,6 +65,8 @@ impl Names {
 }
 
 fn digests(m: &Machine) -> impl Iterator<Item = u64> {
-    let own = [Name::Host(&m.hostname), Name::bmc(&m.power_type, &m.power_parameters)];
-    own.into_iter().chain(m.nics.iter().map(|nic| Name::Mac(&nic.mac))).map(Name::digest)
+    let own = [LookupName::Host(&m.hostname), LookupName::bmc(&m.power_type, &m.power_parameters)];
+    own.into_iter()
+        .chain(m.nics.iter().map(|nic| LookupName::Mac(&nic.mac)))
+        .map(LookupName::digest)
 }

@@ -3,7 +3,7 @@
 
 use crate::model::{ALIGN, Disk, Filesystem, Partition};
 use crate::region::Region;
-use crate::wire::{Params, Response};
+use crate::wire::{Params, SimResponse};
 
 const LAYOUTS: &[&str] = &["custom", "vmfs7", "vmfs6", "blank", "bcache", "lvm", "flat"];
 const GIB: u64 = 1 << 30;
@@ -57,20 +57,20 @@ impl Region {
         key: u32,
         layout: &str,
         params: &Params,
-    ) -> Result<(), Response> {
+    ) -> Result<(), SimResponse> {
         if !LAYOUTS.contains(&layout) {
             let list: Vec<String> = LAYOUTS.iter().map(|l| format!("'{l}'")).collect();
             let text = format!(
                 "'{layout}' is not a valid storage_layout.  It should be one of: {}.",
                 list.join(", ")
             );
-            return Err(Response::invalid("storage_layout", text));
+            return Err(SimResponse::invalid("storage_layout", text));
         }
         let plan = self.plan(key, params)?;
         match layout {
             "custom" => {
                 let text = "Failed to configure storage layout 'custom': No custom storage layout configuration found";
-                return Err(Response::text(400, text));
+                return Err(SimResponse::text(400, text));
             }
             "flat" => self.flat(key, &plan),
             "lvm" => self.lvm(key, &plan, params),
@@ -81,8 +81,9 @@ impl Region {
         Ok(())
     }
 
-    fn plan(&self, key: u32, params: &Params) -> Result<Plan, Response> {
-        let none = || Response::text(400, "Machine doesn't have any storage devices to configure.");
+    fn plan(&self, key: u32, params: &Params) -> Result<Plan, SimResponse> {
+        let none =
+            || SimResponse::text(400, "Machine doesn't have any storage devices to configure.");
         let m = self.machine(key).ok_or_else(none)?;
         let physical: Vec<&Disk> = m.disks.iter().filter(|d| d.logical.is_none()).collect();
         let boot = physical
@@ -98,7 +99,7 @@ impl Region {
                     "'{text}' is not a valid root_device.  It should be one of: {}.",
                     list.join(", ")
                 );
-                Response::invalid("root_device", text)
+                SimResponse::invalid("root_device", text)
             })?;
         }
         let boot_size =
@@ -108,10 +109,10 @@ impl Region {
             Some(text) => {
                 let most = root.size.saturating_sub(GIB);
                 let asked = size(text, root.size).ok_or_else(|| {
-                    Response::invalid("root_size", "Value must be a number or a percentage.")
+                    SimResponse::invalid("root_size", "Value must be a number or a percentage.")
                 })?;
                 if asked > most {
-                    return Err(Response::invalid(
+                    return Err(SimResponse::invalid(
                         "root_size",
                         format!("Size is too large. Maximum size is {most}."),
                     ));

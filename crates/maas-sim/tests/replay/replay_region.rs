@@ -1,7 +1,7 @@
 //! What a recording needs a region to be in, read from its request and its answer.
 
 use maas_sim::{
-    Fault, FaultKind, HardwareClass, MachineSpec, Region, RegionConfig, Request, Status, User,
+    Fault, FaultKind, HardwareClass, MachineSpec, Region, RegionConfig, SimRequest, Status, User,
 };
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub(crate) const SCRIPT: &str = "#!/bin/bash\n# --- Start MAAS 1.0 script metada
 
 /// A region in the state that an exchange needs, and the exchange's request rewritten to the ids
 /// of this region.
-pub(crate) struct Stage {
+pub(crate) struct ReplayRegion {
     pub(crate) region: Region,
     nonce: u64,
     /// Recorded system id and the one here.
@@ -37,7 +37,7 @@ fn user(name: &str, email: &str, admin: bool, key: &str) -> User {
     }
 }
 
-impl Stage {
+impl ReplayRegion {
     pub(crate) fn new() -> Self {
         let users = vec![
             user(
@@ -72,10 +72,10 @@ impl Stage {
         path: &str,
         body: &[u8],
         content_type: &str,
-    ) -> maas_sim::Response {
+    ) -> maas_sim::SimResponse {
         let authorization = Some(self.header(false));
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let request = Request {
+        let request = SimRequest {
             method: method.to_owned(),
             path: format!("/MAAS/api/2.0/{path}"),
             query: query.to_owned(),
@@ -235,17 +235,17 @@ pub(crate) fn faults(exchange: &Exchange) -> Vec<Fault> {
 }
 
 /// Everything else that must be there first: tags, keys, scripts, images, other machines.
-pub(crate) fn furnish(stage: &mut Stage, exchange: &Exchange) {
+pub(crate) fn prepare_objects(replay_region: &mut ReplayRegion, exchange: &Exchange) {
     let text = exchange.text();
     let path = exchange.path.as_str();
     if path.starts_with("tags/") && exchange.status != 404 {
         let name = path.split('/').nth(1).filter(|n| !n.is_empty()).unwrap_or("rack-a");
         if path != "tags/" || exchange.method == "GET" || text.contains("already exists") {
-            stage.form("tags/", &format!("name={name}&comment=rack A"));
+            replay_region.form("tags/", &format!("name={name}&comment=rack A"));
         }
         if path != "tags/" && exchange.op().as_deref() == Some("machines") {
-            let id = stage.machine("tagged", MachineSpec::new("rec01b", Status::Ready));
-            stage.form(path, &format!("op=update_nodes&add={id}"));
+            let id = replay_region.machine("tagged", MachineSpec::new("rec01b", Status::Ready));
+            replay_region.form(path, &format!("op=update_nodes&add={id}"));
         }
     }
     if path.starts_with("account/prefs/sshkeys") && exchange.body_bytes > 2
@@ -256,7 +256,7 @@ pub(crate) fn furnish(stage: &mut Stage, exchange: &Exchange) {
             .unwrap_or_else(|| "ssh-ed25519 AAAA demo@example".to_owned());
         if exchange.method != "POST" || exchange.status == 400 {
             let key = key.replace('+', "%2B").replace(' ', "+");
-            stage.form("account/prefs/sshkeys/", &format!("key={key}"));
+            replay_region.form("account/prefs/sshkeys/", &format!("key={key}"));
         }
     }
     if path.starts_with("scripts/") && exchange.status != 404 {
@@ -265,29 +265,29 @@ pub(crate) fn furnish(stage: &mut Stage, exchange: &Exchange) {
             let name = if wanted.is_empty() { "gpu-burn-in" } else { wanted };
             let script = SCRIPT.replace("gpu-burn-in", name);
             let form = format!("name={name}&script={}", quote(&script));
-            stage.form("scripts/", &form);
+            replay_region.form("scripts/", &form);
         }
     }
     if exchange.op().as_deref() == Some("test") {
         let form = format!("name=gpu-burn-in&script={}", quote(SCRIPT));
-        stage.form("scripts/", &form);
+        replay_region.form("scripts/", &form);
     }
     if path == "machines/" && exchange.method == "POST" && exchange.status >= 400 {
-        stage.form(
+        replay_region.form(
             "machines/",
             "architecture=amd64&hostname=rec01&commission=false&mac_addresses=00:16:3e:00:01:01&power_type=ipmi&power_parameters_power_address=10.99.0.21&power_parameters_power_user=maas&power_parameters_power_pass=secret",
         );
     }
     let custom = exchange.form_value("distro_series").filter(|_| exchange.status == 200);
     if let Some(name) = custom {
-        stage.region.preload_image(name.trim_start_matches("custom/"));
+        replay_region.region.preload_image(name.trim_start_matches("custom/"));
     }
     if path.starts_with("boot-resources/")
         && exchange.status != 404
         && exchange.status != 500
         && exchange.method == "DELETE"
     {
-        stage.region.preload_image("myimage");
+        replay_region.region.preload_image("myimage");
     }
 }
 

@@ -7,7 +7,7 @@
 //! deploy boots twice, and the second boot ends at the moment that cloud-init asks for its
 //! user-data.
 
-use crate::chance::Span;
+use crate::rng::LogNormal;
 
 /// A disk as the hardware has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct DiskPart {
     pub name: &'static str,
     /// Model text.
     pub model: &'static str,
-    /// Bytes.
+    /// Bytes of the disk.
     pub size_bytes: u64,
     /// MAAS's automatic tags.
     pub tags: &'static [&'static str],
@@ -33,7 +33,7 @@ pub struct NicPart {
     pub vendor: &'static str,
     /// Product text.
     pub product: &'static str,
-    /// Mbit/s.
+    /// Mbit/s of the port.
     pub speed_mbps: i64,
     /// The subnet (by name) of the VLAN that its cable leads to; `None` for an unknown network,
     /// for which MAAS makes a fabric of its own.
@@ -44,39 +44,54 @@ pub struct NicPart {
 
 /// How long each piece of hardware work takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Times {
+pub struct HardwareTimes {
     /// One power action through the BMC; the caller of the API waits for it.
-    pub bmc: Span,
+    pub bmc: LogNormal,
     /// Power on to the network boot.
-    pub post: Span,
+    pub post: LogNormal,
     /// Network boot to a running ephemeral system.
-    pub ephemeral: Span,
+    pub ephemeral: LogNormal,
     /// Commissioning scripts.
-    pub scripts: Span,
+    pub scripts: LogNormal,
     /// One set of tests.
-    pub tests: Span,
+    pub tests: LogNormal,
     /// curtin: partitions and image write.
-    pub image: Span,
+    pub image: LogNormal,
     /// The deployed system's kernel up to the moment that cloud-init asks for user-data.
-    pub first_boot: Span,
+    pub first_boot: LogNormal,
     /// Disk erase.
-    pub erase: Span,
+    pub erase: LogNormal,
 }
 
-/// A kind of machine.
+/// A kind of machine: its parts and how long its hardware takes.
+///
+/// ```
+/// use maas_sim::{H200, HardwareClass, HardwareTimes, LogNormal, Region, RegionConfig};
+///
+/// assert_eq!(HardwareClass::named("h200"), Some(&H200));
+///
+/// // The same server with firmware that is ready within a minute.
+/// static QUICK: HardwareClass = HardwareClass {
+///     name: "quick",
+///     times: HardwareTimes { post: LogNormal::new(60.0, 0.1), ..H200.times },
+///     ..H200
+/// };
+/// let mut region = Region::new(RegionConfig { class: &QUICK, ..RegionConfig::default() });
+/// assert_eq!(region.add_host("j22u11", &QUICK).class, "quick");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HardwareClass {
     /// Name in options and scenarios.
     pub name: &'static str,
-    /// `system_vendor`.
+    /// Vendor, shown as `system_vendor`.
     pub vendor: &'static str,
-    /// `system_product`.
+    /// Product, shown as `system_product`.
     pub product: &'static str,
     /// CPU model text.
     pub cpu_model: &'static str,
-    /// Threads.
+    /// Threads of the machine.
     pub cpu_count: i64,
-    /// MHz.
+    /// MHz of the machine.
     pub cpu_speed_mhz: i64,
     /// MiB, spread over the NUMA nodes.
     pub memory_mib: i64,
@@ -88,8 +103,8 @@ pub struct HardwareClass {
     pub nics: &'static [NicPart],
     /// Tags that commissioning sets.
     pub tags: &'static [&'static str],
-    /// Durations.
-    pub times: Times,
+    /// How long the hardware of the machine takes.
+    pub times: HardwareTimes,
 }
 
 const NVME: &[&str] = &["ssd"];
@@ -135,27 +150,27 @@ const PXE: NicPart = NicPart {
 
 const SECOND: NicPart = NicPart { name: "eno8403", network: None, ..PXE };
 
-/// Times of real hardware.
-const SERVER: Times = Times {
-    bmc: Span::new(2.0, 0.2),
-    post: Span::new(285.0, 0.08),
-    ephemeral: Span::new(55.0, 0.1),
-    scripts: Span::new(200.0, 0.1),
-    tests: Span::new(120.0, 0.1),
-    image: Span::new(350.0, 0.1),
-    first_boot: Span::new(45.0, 0.15),
-    erase: Span::new(60.0, 0.2),
+/// Times of a real server.
+const SERVER: HardwareTimes = HardwareTimes {
+    bmc: LogNormal::new(2.0, 0.2),
+    post: LogNormal::new(285.0, 0.08),
+    ephemeral: LogNormal::new(55.0, 0.1),
+    scripts: LogNormal::new(200.0, 0.1),
+    tests: LogNormal::new(120.0, 0.1),
+    image: LogNormal::new(350.0, 0.1),
+    first_boot: LogNormal::new(45.0, 0.15),
+    erase: LogNormal::new(60.0, 0.2),
 };
 
-const NONE: Times = Times {
-    bmc: Span::new(0.0, 0.0),
-    post: Span::new(0.0, 0.0),
-    ephemeral: Span::new(0.0, 0.0),
-    scripts: Span::new(0.0, 0.0),
-    tests: Span::new(0.0, 0.0),
-    image: Span::new(0.0, 0.0),
-    first_boot: Span::new(0.0, 0.0),
-    erase: Span::new(0.0, 0.0),
+const NONE: HardwareTimes = HardwareTimes {
+    bmc: LogNormal::new(0.0, 0.0),
+    post: LogNormal::new(0.0, 0.0),
+    ephemeral: LogNormal::new(0.0, 0.0),
+    scripts: LogNormal::new(0.0, 0.0),
+    tests: LogNormal::new(0.0, 0.0),
+    image: LogNormal::new(0.0, 0.0),
+    first_boot: LogNormal::new(0.0, 0.0),
+    erase: LogNormal::new(0.0, 0.0),
 };
 
 /// Dell XE9680 with eight H200, a BOSS card and eight RoCE ports.
@@ -218,7 +233,7 @@ pub const ETHERNET: HardwareClass = HardwareClass {
     disks: &[nvme("nvme0n1", 0), nvme("nvme1n1", 1), BOSS],
     nics: &[PXE, SECOND],
     tags: &[],
-    times: Times { post: Span::new(150.0, 0.1), ..SERVER },
+    times: HardwareTimes { post: LogNormal::new(150.0, 0.1), ..SERVER },
     ..H200
 };
 

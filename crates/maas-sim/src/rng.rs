@@ -8,14 +8,14 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest as _, Sha256};
 
-/// A machine's own stream of chance.
+/// A stream of random numbers that seed and name determine.
 #[derive(Debug, Clone)]
-pub struct Chance(ChaCha8Rng);
+pub struct SimRng(ChaCha8Rng);
 
-impl Chance {
+impl SimRng {
     /// The stream of `name` under `seed`.
     #[must_use]
-    pub fn of(seed: u64, name: &str) -> Self {
+    pub fn for_name(seed: u64, name: &str) -> Self {
         let digest =
             Sha256::new().chain_update(seed.to_be_bytes()).chain_update(name.as_bytes()).finalize();
         let mut key = [0_u8; 32];
@@ -24,7 +24,7 @@ impl Chance {
     }
 
     /// Uniform in `[0, 1)`.
-    pub fn unit(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         self.0.random::<f64>()
     }
 
@@ -50,9 +50,9 @@ impl Chance {
     }
 
     /// One draw of a duration, in microseconds, before scaling.
-    pub(crate) fn draw_us(&mut self, span: Span) -> i64 {
+    pub(crate) fn draw_duration_us(&mut self, span: LogNormal) -> i64 {
         // A log-normal: hardware is seldom faster than usual and sometimes much slower.
-        let (u1, u2) = (self.unit().max(f64::MIN_POSITIVE), self.unit());
+        let (u1, u2) = (self.uniform().max(f64::MIN_POSITIVE), self.uniform());
         let normal = (-2.0 * u1.ln()).sqrt() * (std::f64::consts::TAU * u2).cos();
         let seconds = span.median_seconds * (span.spread * normal.clamp(-3.0, 3.0)).exp();
         (seconds * 1e6) as i64
@@ -61,14 +61,14 @@ impl Chance {
 
 /// A log-normal duration.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Span {
+pub struct LogNormal {
     /// Half of the draws are shorter.
     pub median_seconds: f64,
     /// Standard deviation of the logarithm; 0 for a constant.
     pub spread: f64,
 }
 
-impl Span {
+impl LogNormal {
     /// A duration with this median and spread.
     #[must_use]
     pub const fn new(median_seconds: f64, spread: f64) -> Self {
@@ -82,12 +82,12 @@ mod tests {
 
     #[test]
     fn streams_are_independent_and_repeatable() {
-        let draw = |name: &str| Chance::of(7, name).system_id();
+        let draw = |name: &str| SimRng::for_name(7, name).system_id();
         assert_eq!(draw("a"), draw("a"));
         assert_ne!(draw("a"), draw("b"));
-        let mut c = Chance::of(7, "x");
-        let median = Span::new(100.0, 0.1);
-        let mut draws: Vec<i64> = (0..501).map(|_| c.draw_us(median)).collect();
+        let mut c = SimRng::for_name(7, "x");
+        let median = LogNormal::new(100.0, 0.1);
+        let mut draws: Vec<i64> = (0..501).map(|_| c.draw_duration_us(median)).collect();
         draws.sort_unstable();
         assert!((95_000_000..105_000_000).contains(&draws[250]), "{}", draws[250]);
     }

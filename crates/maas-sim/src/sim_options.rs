@@ -3,25 +3,25 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::chance::Chance;
-use crate::class::{H200, HardwareClass};
-use crate::clock::{PacedClock, SimClock};
+use crate::clock::{PacedSimClock, SimClock};
 use crate::faults::Fault;
+use crate::hardware_class::{H200, HardwareClass};
 use crate::region::{Region, RegionConfig};
+use crate::rng::SimRng;
 
 /// How a simulator is started.
 pub struct SimOptions {
     /// Address to listen on; port 0 for any.
     pub listen: SocketAddr,
-    /// Racked machines that MAAS does not know yet.
+    /// Number of hosts that MAAS does not know yet.
     pub machines: usize,
-    /// Their names; the rest is called `node0001` and on.
+    /// Names of those machines; the rest is called `node0001` and on.
     pub names: Vec<String>,
-    /// Their class.
+    /// Hardware class of those machines.
     pub class: &'static HardwareClass,
     /// Seed of everything random.
     pub seed: u64,
-    /// Time.
+    /// Clock of the hardware, and of the timestamps that requests are signed with.
     pub clock: Arc<dyn SimClock>,
     /// Multiplies hardware durations; 0 for none.
     pub scale: f64,
@@ -41,7 +41,7 @@ impl Default for SimOptions {
             names: Vec::new(),
             class: &H200,
             seed: 1,
-            clock: Arc::new(PacedClock::new(1.0)),
+            clock: Arc::new(PacedSimClock::new(1.0)),
             scale: 1.0,
             api_key: None,
             faults: Vec::new(),
@@ -59,9 +59,9 @@ impl std::fmt::Debug for SimOptions {
     }
 }
 
-/// The region that these options describe, and its administrator's key.
+/// Makes the region that the options describe; returns it with its administrator's API key.
 #[must_use]
-pub fn build(options: &SimOptions) -> (Region, String) {
+pub fn build_region(options: &SimOptions) -> (Region, String) {
     let mut config = RegionConfig {
         seed: options.seed,
         scale: options.scale,
@@ -69,8 +69,8 @@ pub fn build(options: &SimOptions) -> (Region, String) {
         ..RegionConfig::default()
     };
     let key = options.api_key.clone().unwrap_or_else(|| {
-        let mut chance = Chance::of(options.seed, "api-key");
-        let mut word = || chance.uuid().replace('-', "");
+        let mut rng = SimRng::for_name(options.seed, "api-key");
+        let mut word = || rng.uuid().replace('-', "");
         format!("{}:{}:{}", word(), word(), word())
     });
     for user in config.users.iter_mut().filter(|u| u.name == "admin") {
@@ -79,7 +79,7 @@ pub fn build(options: &SimOptions) -> (Region, String) {
     let mut region = Region::new(config);
     let names = options.names.iter().cloned().chain((1..).map(|n| format!("node{n:04}")));
     for name in names.take(options.machines.max(options.names.len())) {
-        region.rack(&name, options.class);
+        region.add_host(&name, options.class);
     }
     options.images.iter().for_each(|name| region.preload_image(name));
     options.faults.iter().cloned().for_each(|fault| {
