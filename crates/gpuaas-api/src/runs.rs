@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::buckets::seconds_per_bucket;
-use gpuaas_store::Order;
+use gpuaas_store::OperatorCommand;
 use gpuaas_types::api::{RunView, StepSpan};
 use gpuaas_types::{RunId, Timestamp};
 use serde::Deserialize;
@@ -69,11 +69,11 @@ fn wall_seconds(steps: &[StepSpan], now: Timestamp) -> f64 {
 async fn tell(
     ctx: &Ctx,
     text: &str,
-    order: Order,
+    order: OperatorCommand,
     (actor, reason): (String, String),
 ) -> Answer<Json<RunView>> {
     let id = id(text)?;
-    ctx.store.order(ctx.now(), id, order, &actor, &reason).await?;
+    ctx.store.apply_operator_command(ctx.now(), id, order, &actor, &reason).await?;
     ctx.wake_engine();
     Ok(Json(view(ctx, id).await?))
 }
@@ -94,7 +94,7 @@ pub(crate) async fn resume(
     Key(text): Key,
     Body(asked): Body<Resume>,
 ) -> Answer<Json<RunView>> {
-    tell(&ctx, &text, Order::Resume, actor_and_reason(&asked.actor, &asked.reason)?).await
+    tell(&ctx, &text, OperatorCommand::Resume, actor_and_reason(&asked.actor, &asked.reason)?).await
 }
 
 /// `POST /api/v1/runs/ID/retry`: the same, and what was tried in the step does not count any more.
@@ -103,7 +103,7 @@ pub(crate) async fn retry(
     Key(text): Key,
     Body(asked): Body<Resume>,
 ) -> Answer<Json<RunView>> {
-    tell(&ctx, &text, Order::Retry, actor_and_reason(&asked.actor, &asked.reason)?).await
+    tell(&ctx, &text, OperatorCommand::Retry, actor_and_reason(&asked.actor, &asked.reason)?).await
 }
 
 /// Body of a cancel.
@@ -125,7 +125,7 @@ pub(crate) async fn cancel(
     Key(text): Key,
     Body(asked): Body<CancelRun>,
 ) -> Answer<Json<RunView>> {
-    let order = Order::Cancel { leave_machine: asked.leave_machine };
+    let order = OperatorCommand::Cancel { leave_machine: asked.leave_machine };
     tell(&ctx, &text, order, actor_and_reason(&asked.actor, &asked.reason)?).await
 }
 
@@ -164,5 +164,5 @@ pub(crate) async fn skip_check(
         return Err(invalid("check", message).into());
     }
     let until = ctx.now().plus_seconds(f64::from(asked.seconds));
-    tell(&ctx, &text, Order::SkipCheck { check: asked.check, until }, said).await
+    tell(&ctx, &text, OperatorCommand::SkipCheck { check: asked.check, until }, said).await
 }

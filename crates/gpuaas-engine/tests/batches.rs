@@ -9,7 +9,7 @@ use gpuaas_core::batch::{BatchDecision, BatchSnapshot, decide_batch};
 use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{
-    BatchCommand, NewAudit, NewBatch, NewNode, Order, Secret, StoredBatch, StoredMember,
+    BatchCommand, NewAudit, NewBatch, NewNode, OperatorCommand, Secret, StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::batch::{BatchAccepted, BatchSpec};
@@ -159,7 +159,11 @@ async fn a_canary_that_fails_stops_the_rest_until_somebody_resumes() {
     // Mended: it counts as it then is, and the batch goes on where it was.
     harness.sim.with(maas_sim::Region::clear_faults);
     let run_id = members[0].run.as_ref().unwrap().id;
-    harness.store.order(harness.now(), run_id, Order::Retry, "ann", "mended").await.unwrap();
+    harness
+        .store
+        .apply_operator_command(harness.now(), run_id, OperatorCommand::Retry, "ann", "mended")
+        .await
+        .unwrap();
     until(&harness, |_, states| states[0] == MemberState::Active).await;
     let (stopped, _, decision) = look(&harness).await;
     assert_eq!((decision.phase, decision.begin), (BatchPhase::Stopped, vec![]));

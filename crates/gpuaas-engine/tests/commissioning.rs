@@ -6,7 +6,7 @@ mod common;
 
 use common::Harness;
 use gpuaas_core::record::RunRecord;
-use gpuaas_store::Order;
+use gpuaas_store::OperatorCommand;
 use gpuaas_types::RunStatus;
 use gpuaas_types::spec::ProfileSpec;
 use maas_sim::{Fault, FaultKind, HostView, MachineSpec, SimOptions, Status, ZERO};
@@ -113,8 +113,12 @@ async fn skip(harness: &Harness, run: &RunRecord, check: &str) -> RunRecord {
         Some("commissioning_script_failed")
     );
     let until = harness.now().plus_seconds(86_400.0);
-    let order = Order::SkipCheck { check: check.to_owned(), until };
-    harness.store.order(harness.now(), run.id, order, "eve", "known").await.unwrap();
+    let order = OperatorCommand::SkipCheck { check: check.to_owned(), until };
+    harness
+        .store
+        .apply_operator_command(harness.now(), run.id, order, "eve", "known")
+        .await
+        .unwrap();
     let run = harness.rest(run.id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
     let evidence = &run.memory.checks[check].evidence;

@@ -5,7 +5,7 @@
 mod common;
 
 use common::Harness;
-use gpuaas_store::{Order, StoreError};
+use gpuaas_store::{OperatorCommand, StoreError};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
 use gpuaas_types::{NodeState, RunKind, RunStatus, Step};
@@ -98,8 +98,12 @@ async fn a_machine_that_someone_else_deployed_since_is_detached_and_not_released
     let park = harness.rest(id).await.park.unwrap();
     assert_eq!(park.code, "machine_repurposed");
     assert!(park.text.contains("MAAS user ann") && park.next_action.contains("detach"), "{park:?}");
-    let cancel = Order::Cancel { leave_machine: false };
-    harness.store.order(harness.now(), id, cancel, "eve", "it is ann's").await.unwrap();
+    let cancel = OperatorCommand::Cancel { leave_machine: false };
+    harness
+        .store
+        .apply_operator_command(harness.now(), id, cancel, "eve", "it is ann's")
+        .await
+        .unwrap();
     assert_eq!(harness.rest(id).await.status, RunStatus::Cancelled);
     let id = harness.begin(node.node_id, RunKind::Detach).await;
     assert_eq!(harness.rest(id).await.status, RunStatus::Succeeded);
@@ -192,7 +196,10 @@ async fn a_soft_reset_is_the_agents_work_and_none_of_maas() {
     assert_eq!(harness.answer_task(node.node_id, false).await, TaskSpec::SoftReset {});
     assert_eq!(harness.rest(id).await.park.unwrap().code, "cleanup_failed");
     assert_eq!(state(&harness, node.node_id).await, NodeState::Draining);
-    let refused = harness.store.order(harness.now(), id, Order::Retry, "eve", "mended").await;
+    let refused = harness
+        .store
+        .apply_operator_command(harness.now(), id, OperatorCommand::Retry, "eve", "mended")
+        .await;
     refused.unwrap();
     harness.answer_task(node.node_id, true).await;
     assert_eq!(harness.rest(id).await.status, RunStatus::Succeeded);
@@ -228,9 +235,12 @@ async fn a_cancelled_deployment_gives_the_machine_back() {
     let Err(StoreError::Conflict { code, detail }) = refused.await else { panic!() };
     assert_eq!(code, "node_has_open_run");
     assert!(detail.contains(&asked.run_id.to_string()), "{detail}");
-    let cancel = |leave_machine| Order::Cancel { leave_machine };
+    let cancel = |leave_machine| OperatorCommand::Cancel { leave_machine };
     let store = &harness.store;
-    store.order(harness.now(), asked.run_id, cancel(false), "eve", "wrong host").await.unwrap();
+    store
+        .apply_operator_command(harness.now(), asked.run_id, cancel(false), "eve", "wrong host")
+        .await
+        .unwrap();
     let run = harness.rest(asked.run_id).await;
     assert_eq!((run.status, run.step), (RunStatus::Cancelled, Step::ReleaseForCancel));
     assert_eq!(state(&harness, asked.node_id).await, NodeState::Registered);
@@ -238,14 +248,19 @@ async fn a_cancelled_deployment_gives_the_machine_back() {
     assert_eq!((stats.deploys, stats.releases), (1, 1));
     let codes = harness.codes(asked.run_id).await;
     assert!(codes.iter().any(|c| c == "cancel_asked") && codes.iter().any(|c| c == "cancelled"));
-    let over = store.order(harness.now(), asked.run_id, cancel(false), "eve", "again").await;
+    let over = store
+        .apply_operator_command(harness.now(), asked.run_id, cancel(false), "eve", "again")
+        .await;
     assert!(matches!(over, Err(StoreError::Conflict { code: "run_over", .. })), "{over:?}");
     let audit = store.audit_entries(0, 100).await.unwrap();
     assert!(audit.iter().any(|row| row.entry.action == "run.cancel" && row.entry.actor == "eve"));
 
     let asked = harness.onboard(left).await;
     harness.until_waiting(asked.run_id, Step::Deploy).await;
-    store.order(harness.now(), asked.run_id, cancel(true), "eve", "MAAS is gone").await.unwrap();
+    store
+        .apply_operator_command(harness.now(), asked.run_id, cancel(true), "eve", "MAAS is gone")
+        .await
+        .unwrap();
     assert_eq!(harness.rest(asked.run_id).await.status, RunStatus::Cancelled);
     let stats = harness.sim.with(|region| region.stats().machines[&left.name].clone());
     assert_eq!(stats.releases, 0);
@@ -267,8 +282,12 @@ async fn a_check_is_skipped_on_an_operators_word_and_the_word_is_kept() {
     assert!(!failing.is_empty());
     let until = harness.now().plus_seconds(86_400.0);
     for check in &failing {
-        let order = Order::SkipCheck { check: check.clone(), until };
-        harness.store.order(harness.now(), run.id, order, "eve", "cabling is known").await.unwrap();
+        let order = OperatorCommand::SkipCheck { check: check.clone(), until };
+        harness
+            .store
+            .apply_operator_command(harness.now(), run.id, order, "eve", "cabling is known")
+            .await
+            .unwrap();
         harness.rest(run.id).await;
     }
     let run = harness.rest(run.id).await;

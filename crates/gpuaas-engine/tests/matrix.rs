@@ -9,7 +9,7 @@ mod common;
 use common::Harness;
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::steps::DEPLOYING;
-use gpuaas_store::Order;
+use gpuaas_store::OperatorCommand;
 use gpuaas_types::api::{OnboardAccepted, Owner};
 use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode, RoceAssignmentSpec};
 use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus};
@@ -147,8 +147,12 @@ async fn detach_repurposed(harness: &Harness, node: &OnboardAccepted) -> Said {
     let before = changes(harness, &machine);
     let id = harness.begin(node.node_id, RunKind::Decommission).await;
     assert_eq!(harness.rest(id).await.park.unwrap().code, "machine_repurposed");
-    let cancel = Order::Cancel { leave_machine: false };
-    harness.store.order(harness.now(), id, cancel, "eve", "it is ann's now").await.unwrap();
+    let cancel = OperatorCommand::Cancel { leave_machine: false };
+    harness
+        .store
+        .apply_operator_command(harness.now(), id, cancel, "eve", "it is ann's now")
+        .await
+        .unwrap();
     harness.rest(id).await;
     let said = left(harness, node, RunKind::Detach, "node_detached").await;
     let state = harness.store.node(node.node_id).await.unwrap().state;

@@ -269,7 +269,11 @@ async fn create(
         return Err(StoreError::conflict("batch_name_taken", detail));
     }
     let mut members = Vec::new();
-    for (position, ((node, _), sealed)) in (0i64..).zip(asked.nodes.iter().zip(sealed)) {
+    // In one order everywhere, so that two batches with the same machines cannot wait for each
+    // other.
+    let mut nodes: Vec<_> = (0i64..).zip(asked.nodes.iter().zip(sealed)).collect();
+    nodes.sort_by(|(_, ((one, _), _)), (_, ((other, _), _))| one.hostname.cmp(&other.hostname));
+    for (position, ((node, _), sealed)) in nodes {
         insert_node(conn, now, node, None).await?;
         if let Some(sealed) = sealed {
             put_secret(conn, node.id.0, BMC_PASSWORD, sealed).await?;
@@ -352,7 +356,7 @@ async fn advance(conn: &mut Conn, now: Timestamp, step: &BatchAdvance) -> Result
     }
 }
 
-async fn obey(
+async fn apply_command(
     conn: &mut Conn,
     now: Timestamp,
     id: BatchId,
@@ -502,8 +506,10 @@ impl Store {
         command: BatchCommand,
         entry: NewAudit,
     ) -> Result<(), StoreError> {
-        self.write(move |conn| Box::pin(async move { obey(conn, now, id, command, &entry).await }))
-            .await?;
+        self.write(move |conn| {
+            Box::pin(async move { apply_command(conn, now, id, command, &entry).await })
+        })
+        .await?;
         self.signal_batch();
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::database::{Cols, Val, args};
 use crate::error::StoreError;
 use crate::seal::Secret;
 use crate::store::Store;
-use crate::tables::secret::put_secret;
+use crate::tables::secret::insert_secret;
 
 const SIGNING_KEY: &str = "bundle_signing_key";
 const NODE_AUTHORITY: &str = "node_authority";
@@ -68,6 +68,13 @@ pub struct BundleKey {
     pub until: Option<Timestamp>,
 }
 
+/// What was published may not take the name and version of another bundle; what comes with a
+/// control plane may.
+const INSERT_BUNDLE: &str = "INSERT INTO bundle (digest, reference, built_in, archive, envelope, \
+     published_by, published_at) \
+     SELECT $1, $2, $3, $4, $5, $6, $7 WHERE $3 OR NOT EXISTS (SELECT 1 FROM bundle AS other WHERE other.reference = $2) \
+     ON CONFLICT DO NOTHING";
+
 fn bundle(mut cols: Cols<'_>) -> Result<StoredBundle, StoreError> {
     Ok(StoredBundle {
         id: cols.next()?,
@@ -92,24 +99,6 @@ impl Store {
         let envelope = Val::json(&new.envelope)?;
         self.write(move |conn| {
             Box::pin(async move {
-                let same = conn
-                    .first("SELECT id FROM bundle WHERE digest = $1", args![&new.digest])
-                    .await?;
-                if same.is_some() {
-                    return Ok(false);
-                }
-                let other = conn
-                    .first(
-                        "SELECT digest FROM bundle WHERE reference = $1 ORDER BY id DESC LIMIT 1",
-                        args![&new.reference],
-                    )
-                    .await?;
-                if let (Some(row), false) = (other, new.built_in) {
-                    let digest: String = row.cols().next()?;
-                    let reference = &new.reference;
-                    let detail = format!("{reference} is published with digest {digest}");
-                    return Err(StoreError::conflict("bundle_version_taken", detail));
-                }
                 let values = vec![
                     (&new.digest).into(),
                     (&new.reference).into(),
@@ -119,13 +108,23 @@ impl Store {
                     (&new.published_by).into(),
                     now.into(),
                 ];
-                conn.execute(
-                    "INSERT INTO bundle (digest, reference, built_in, archive, envelope, \
-                     published_by, published_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
-                    values,
-                )
-                .await?;
-                Ok(true)
+                if conn.execute(INSERT_BUNDLE, values).await? == 1 {
+                    return Ok(true);
+                }
+                let holder = conn
+                    .first(
+                        "SELECT digest FROM bundle WHERE digest = $1 OR reference = $2 \
+                         ORDER BY CASE WHEN digest = $1 THEN 0 ELSE 1 END, id DESC LIMIT 1",
+                        args![&new.digest, &new.reference],
+                    )
+                    .await?;
+                let holder = holder.ok_or_else(|| StoreError::corrupt("bundle", "it is gone"))?;
+                let digest: String = holder.cols().next()?;
+                if digest == new.digest {
+                    return Ok(false);
+                }
+                let detail = format!("{} is published with digest {digest}", new.reference);
+                Err(StoreError::conflict("bundle_version_taken", detail))
             })
         })
         .await
@@ -273,14 +272,7 @@ impl Store {
     ) -> Result<Secret, StoreError> {
         let sealed = self.seal(Uuid::nil(), name, proposed)?;
         self.write(move |conn| {
-            Box::pin(async move {
-                let sql = "SELECT name FROM secret WHERE owner = $1 AND name = $2";
-                let there = conn.first(sql, args![Uuid::nil(), name]).await?;
-                match there {
-                    Some(_) => Ok(()),
-                    None => put_secret(conn, Uuid::nil(), name, sealed).await,
-                }
-            })
+            Box::pin(async move { insert_secret(conn, Uuid::nil(), name, sealed).await })
         })
         .await?;
         let kept = self.secret(Uuid::nil(), name).await?;

@@ -3,6 +3,7 @@
 mod connection;
 mod enum_str;
 mod in_flight;
+mod panic;
 mod sqlite;
 mod statement;
 mod value;
@@ -11,6 +12,7 @@ mod writer;
 pub(crate) use connection::{Cols, Conn};
 pub(crate) use enum_str::{enum_from_str, enum_str};
 pub(crate) use in_flight::InFlightGuard;
+pub(crate) use panic::{catch_panic, note_panic_locations};
 pub(crate) use sqlite::{Readers, SqliteLocation};
 pub(crate) use statement::{padded, with_list};
 pub(crate) use value::{Val, args};

@@ -70,6 +70,14 @@ pub enum StoreError {
         /// The database's own words.
         detail: String,
     },
+    /// A write met a bug and panicked. It was rolled back; other writes are not concerned.
+    #[error("a write panicked at {location}: {message}")]
+    Panicked {
+        /// Source file, line and column of the panic.
+        location: String,
+        /// What the panic said.
+        message: String,
+    },
     /// What is stored cannot be understood: a bug, or a database of another version.
     #[error("stored {what} cannot be understood: {detail}")]
     Corrupt {
@@ -100,6 +108,7 @@ impl StoreError {
             Self::LeaseLost => "lease_lost",
             Self::Token(fault) => fault.code(),
             Self::Unavailable { .. } => "database_unavailable",
+            Self::Panicked { .. } => "internal",
             Self::Corrupt { .. } => "stored_data_corrupt",
         }
     }

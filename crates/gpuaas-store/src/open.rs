@@ -13,10 +13,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio::time::timeout;
+use uuid::Uuid;
 
-use crate::database::{Readers, SqliteLocation, WriteCounters, Writer, args};
+use crate::database::{Readers, SqliteLocation, WriteCounters, Writer, args, note_panic_locations};
 use crate::error::StoreError;
-use crate::seal::MasterKey;
+use crate::seal::{MasterKey, random};
 use crate::store::{Db, Inner, Store};
 
 /// `migrations/sqlite`, in the order of the names. SQLite's `user_version` counts them, so nothing
@@ -34,6 +35,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0085_node_certificate.sql")),
     M::up(include_str!("../migrations/sqlite/0090_input_secret.sql")),
     M::up(include_str!("../migrations/sqlite/0095_token_key.sql")),
+    M::up(include_str!("../migrations/sqlite/0100_health_check.sql")),
 ];
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 
@@ -78,6 +80,7 @@ impl Store {
         key: MasterKey,
         counters: Arc<WriteCounters>,
     ) -> Result<Self, StoreError> {
+        note_panic_locations();
         let (due, _) = watch::channel(0);
         let (batches, _) = watch::channel(0);
         let (tasks, _) = broadcast::channel(1024);
@@ -85,6 +88,7 @@ impl Store {
             inner: Arc::new(Inner {
                 db,
                 key,
+                instance: Uuid::from_bytes(random()?),
                 counters,
                 in_flight: Arc::default(),
                 due,

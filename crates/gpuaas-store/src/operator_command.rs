@@ -1,7 +1,8 @@
-//! What an operator says to a run, and what becomes of it.
+//! Commands of operators to runs.
 //!
-//! A word is appended beside what the run's node says, so that a worker that holds the run neither
-//! loses nor overwrites it; only a parked run, which nobody holds, is changed at once.
+//! A command is appended to the run's reports, beside those of its node, so that a worker that
+//! holds the run neither loses nor overwrites it. Only a parked run, which no worker holds, is
+//! changed at once.
 
 use gpuaas_core::memory::Memory;
 use gpuaas_core::record::ReportKind;
@@ -16,9 +17,9 @@ use crate::tables::report::append_report;
 use crate::tables::run::wake_one;
 use crate::tables::{batch, timeline};
 
-/// What an operator may tell a run.
+/// A command of an operator to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Order {
+pub enum OperatorCommand {
     /// Go on where it stopped. Only a parked run.
     Resume,
     /// Go on, and forget what was tried in this step. Only a parked run.
@@ -28,39 +29,42 @@ pub enum Order {
         /// Leave the machine in MAAS as it is.
         leave_machine: bool,
     },
-    /// Take an operator's word for a check that does not pass; a parked run goes on.
+    /// Count a check as passed although it is not; a parked run goes on.
     SkipCheck {
         /// Name of the check.
         check: String,
-        /// Until when the word holds.
+        /// Until when the check counts as passed.
         until: Timestamp,
     },
 }
 
-struct Said {
-    order: Order,
+/// A command with who gave it and why.
+struct IssuedCommand {
+    command: OperatorCommand,
     actor: String,
     reason: String,
 }
 
-impl Said {
+impl IssuedCommand {
     fn action(&self) -> &'static str {
-        match self.order {
-            Order::Resume => "run.resume",
-            Order::Retry => "run.retry",
-            Order::Cancel { .. } => "run.cancel",
-            Order::SkipCheck { .. } => "run.skip_check",
+        match self.command {
+            OperatorCommand::Resume => "run.resume",
+            OperatorCommand::Retry => "run.retry",
+            OperatorCommand::Cancel { .. } => "run.cancel",
+            OperatorCommand::SkipCheck { .. } => "run.skip_check",
         }
     }
 
     fn detail(&self) -> serde_json::Value {
-        let Self { order, reason, .. } = self;
-        match order {
-            Order::Resume | Order::Retry => serde_json::json!({ "reason": reason }),
-            Order::Cancel { leave_machine } => {
+        let Self { command, reason, .. } = self;
+        match command {
+            OperatorCommand::Resume | OperatorCommand::Retry => {
+                serde_json::json!({ "reason": reason })
+            }
+            OperatorCommand::Cancel { leave_machine } => {
                 serde_json::json!({ "reason": reason, "leave_machine": leave_machine })
             }
-            Order::SkipCheck { check, until } => {
+            OperatorCommand::SkipCheck { check, until } => {
                 serde_json::json!({ "reason": reason, "check": check, "until": until })
             }
         }
@@ -68,30 +72,34 @@ impl Said {
 
     /// Code and sentence for the timeline.
     fn line(&self) -> (&'static str, String) {
-        let Self { order, actor, reason } = self;
-        match order {
-            Order::Resume => ("run_resumed", format!("{actor} resumed the run: {reason}")),
-            Order::Retry => ("run_retried", format!("{actor} has the run try again: {reason}")),
-            Order::Cancel { leave_machine } => {
+        let Self { command, actor, reason } = self;
+        match command {
+            OperatorCommand::Resume => {
+                ("run_resumed", format!("{actor} resumed the run: {reason}"))
+            }
+            OperatorCommand::Retry => {
+                ("run_retried", format!("{actor} has the run try again: {reason}"))
+            }
+            OperatorCommand::Cancel { leave_machine } => {
                 let machine = if *leave_machine { ", leaving the machine as it is" } else { "" };
                 ("cancel_asked", format!("{actor} cancels the run{machine}: {reason}"))
             }
-            Order::SkipCheck { check, until } => {
+            OperatorCommand::SkipCheck { check, until } => {
                 ("check_skipped", format!("{actor} skips check {check} until {until}: {reason}"))
             }
         }
     }
 
-    /// What the run reads of it. Appended, so that a worker that holds the run loses nothing and
+    /// The report that the run reads. Appended, so that a worker that holds the run loses nothing and
     /// overwrites nothing.
     fn report(&self) -> Option<ReportKind> {
         let (actor, reason) = (self.actor.clone(), self.reason.clone());
-        match &self.order {
-            Order::Resume | Order::Retry => None,
-            Order::Cancel { leave_machine } => {
+        match &self.command {
+            OperatorCommand::Resume | OperatorCommand::Retry => None,
+            OperatorCommand::Cancel { leave_machine } => {
                 Some(ReportKind::CancelAsked { actor, reason, leave_machine: *leave_machine })
             }
-            Order::SkipCheck { check, until } => {
+            OperatorCommand::SkipCheck { check, until } => {
                 let (check, until) = (check.clone(), *until);
                 Some(ReportKind::CheckSkipped { check, actor, reason, until })
             }
@@ -99,11 +107,11 @@ impl Said {
     }
 }
 
-async fn obey(
+async fn apply(
     conn: &mut Conn,
     now: Timestamp,
     run_id: RunId,
-    said: Said,
+    issued: IssuedCommand,
 ) -> Result<(), StoreError> {
     let row = conn
         .first("SELECT status, memory, step FROM run WHERE id = $1", args![run_id.0])
@@ -112,12 +120,12 @@ async fn obey(
     let mut cols = row.cols();
     let (status, mut memory): (RunStatus, Memory) = (cols.enum_str()?, cols.json()?);
     let step: Step = cols.enum_str()?;
-    let report = said.report();
+    let report = issued.report();
     if !status.is_open() && report.is_some() {
         return Err(StoreError::conflict("run_over", format!("run {run_id} is {status}")));
     }
-    match said.order {
-        Order::Retry => memory.retry(now),
+    match issued.command {
+        OperatorCommand::Retry => memory.retry(now),
         _ => memory.resume(now),
     }
     let resumed = conn
@@ -137,7 +145,7 @@ async fn obey(
     if let Some(report) = report {
         append_report(conn, now, run_id, &report).await?;
     }
-    let (code, text) = said.line();
+    let (code, text) = issued.line();
     let line = TimelineEvent {
         at: now,
         run_id: Some(run_id),
@@ -148,16 +156,16 @@ async fn obey(
     };
     timeline::append(conn, [(node_id, &line)]).await?;
     let entry = NewAudit {
-        action: said.action().to_owned(),
+        action: issued.action().to_owned(),
         subject: run_id.to_string(),
-        detail: said.detail(),
-        actor: said.actor,
+        detail: issued.detail(),
+        actor: issued.actor,
     };
     audit::append(conn, now, &entry).await
 }
 
 impl Store {
-    /// Lets a parked run go on where it stopped, and writes down who said so.
+    /// Applies [`OperatorCommand::Resume`].
     ///
     /// # Errors
     /// [`StoreError::NotFound`], `run_not_parked`, or the database's.
@@ -168,25 +176,25 @@ impl Store {
         actor: &str,
         reason: &str,
     ) -> Result<(), StoreError> {
-        self.order(now, run_id, Order::Resume, actor, reason).await
+        self.apply_operator_command(now, run_id, OperatorCommand::Resume, actor, reason).await
     }
 
-    /// Tells a run what an operator wants, and writes down who said so: in the audit and on the
-    /// node's timeline.
+    /// Applies an operator's command to a run, with an entry in the audit and one on the node's
+    /// timeline.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; `run_not_parked` for what only a parked run can be told;
+    /// [`StoreError::NotFound`]; `run_not_parked` for a command that only a parked run takes;
     /// `run_over`; the database's. In each case nothing was written.
-    pub async fn order(
+    pub async fn apply_operator_command(
         &self,
         now: Timestamp,
         run_id: RunId,
-        order: Order,
+        command: OperatorCommand,
         actor: &str,
         reason: &str,
     ) -> Result<(), StoreError> {
-        let said = Said { order, actor: actor.to_owned(), reason: reason.to_owned() };
-        self.write(move |conn| Box::pin(async move { obey(conn, now, run_id, said).await }))
+        let issued = IssuedCommand { command, actor: actor.to_owned(), reason: reason.to_owned() };
+        self.write(move |conn| Box::pin(async move { apply(conn, now, run_id, issued).await }))
             .await?;
         self.signal_due();
         self.signal_batch();

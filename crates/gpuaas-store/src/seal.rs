@@ -211,7 +211,11 @@ fn unreadable(path: &Path, why: &dyn fmt::Display, hint: &str) -> StoreError {
     StoreError::open("master_key_unreadable", detail, hint)
 }
 
-fn random<const N: usize>() -> Result<[u8; N], StoreError> {
+/// Random bytes of the operating system.
+///
+/// # Errors
+/// `random_unavailable`.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut bytes = [0; N];
     rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|error| {
         StoreError::open(

@@ -7,8 +7,9 @@ use futures::future::BoxFuture;
 use gpuaas_types::NodeId;
 use sqlx::PgPool;
 use tokio::sync::{broadcast, watch as signal};
+use uuid::Uuid;
 
-use crate::database::{Conn, InFlightGuard, Readers, WriteCounters, Writer};
+use crate::database::{Conn, InFlightGuard, Readers, WriteCounters, Writer, catch_panic};
 use crate::error::StoreError;
 use crate::seal::MasterKey;
 
@@ -21,6 +22,8 @@ pub struct Store {
 pub(crate) struct Inner {
     pub(crate) db: Db,
     pub(crate) key: MasterKey,
+    /// Names this opened store among those of the database.
+    pub(crate) instance: Uuid,
     pub(crate) counters: Arc<WriteCounters>,
     pub(crate) in_flight: Arc<AtomicU64>,
     pub(crate) due: signal::Sender<u64>,
@@ -39,7 +42,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// How much was counters through this store since it was opened.
+/// How much was written through this store since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
     /// Requests committed, including those that failed on their own without harming others.
@@ -153,7 +156,7 @@ impl Store {
             Db::Sqlite { writer, .. } => writer.write(Box::new(work)).await,
             Db::Postgres(pool) => {
                 let mut conn = Conn::Postgres(pool.begin().await?);
-                let result = work(&mut conn).await;
+                let result = catch_panic(async { work(&mut conn).await }).await;
                 let Conn::Postgres(transaction) = conn else {
                     return Err(StoreError::unavailable("the transaction was lost"));
                 };

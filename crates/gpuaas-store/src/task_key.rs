@@ -48,7 +48,8 @@ impl Store {
         kept.ok_or_else(|| StoreError::not_found("task key", public_key))
     }
 
-    /// Keeps a key: active where there is none yet, else staged. Answers which.
+    /// Keeps a key: active where there is none yet, else staged, or, where `only_first`, not at
+    /// all. Answers its state. Of several that are kept first at once, one is.
     ///
     /// # Errors
     /// `task_key_staged` when another one is staged, or the database's.
@@ -63,23 +64,23 @@ impl Store {
         let public_key = public_key.to_owned();
         self.write(move |conn| {
             Box::pin(async move {
-                let active = is_there(conn, TaskKeyState::Active).await?;
-                if active && only_first {
-                    return Ok(None);
+                lock_keys(conn).await?;
+                let mut kept = None;
+                for state in [TaskKeyState::Active, TaskKeyState::Staged] {
+                    if kept.is_none() && insert_key(conn, &public_key, state).await? {
+                        kept = Some(state);
+                    }
+                    if only_first {
+                        break;
+                    }
                 }
-                let state = if active { TaskKeyState::Staged } else { TaskKeyState::Active };
-                if active && is_there(conn, TaskKeyState::Staged).await? {
+                if kept.is_some() {
+                    put_secret(conn, Uuid::nil(), &name, sealed).await?;
+                } else if !only_first {
                     let detail = "a staged key waits to be activated";
                     return Err(StoreError::conflict("task_key_staged", detail));
                 }
-                put_secret(conn, Uuid::nil(), &name, sealed).await?;
-                conn.execute(
-                    "INSERT INTO task_key (public_key, state, until, revision) VALUES \
-                     ($1, $2, NULL, (SELECT COALESCE(MAX(revision), 0) + 1 FROM task_key))",
-                    args![&public_key, state.as_str()],
-                )
-                .await?;
-                Ok(Some(state))
+                Ok(kept)
             })
         })
         .await
@@ -92,7 +93,9 @@ impl Store {
     pub async fn activate_task_key(&self, grace_until: Timestamp) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
-                if !is_there(conn, TaskKeyState::Staged).await? {
+                lock_keys(conn).await?;
+                let sql = "SELECT public_key FROM task_key WHERE state = 'staged'";
+                if conn.first(sql, args![]).await?.is_none() {
                     let detail = "no key is staged";
                     return Err(StoreError::conflict("no_task_key_staged", detail));
                 }
@@ -112,6 +115,7 @@ impl Store {
         let public_key = public_key.to_owned();
         self.write(move |conn| {
             Box::pin(async move {
+                lock_keys(conn).await?;
                 let retired = conn
                     .execute(
                         "UPDATE task_key SET state = 'retired', \
@@ -137,9 +141,28 @@ impl Store {
     }
 }
 
-async fn is_there(conn: &mut Conn, state: TaskKeyState) -> Result<bool, StoreError> {
-    let sql = "SELECT public_key FROM task_key WHERE state = $1";
-    Ok(conn.first(sql, args![state.as_str()]).await?.is_some())
+/// Lets changes of the keys in one by one until the end of the transaction: the revision of each
+/// is greater than those before.
+async fn lock_keys(conn: &mut Conn) -> Result<(), StoreError> {
+    conn.execute(
+        "INSERT INTO store_meta (name, value) VALUES ('task_key_lock', '') \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        args![],
+    )
+    .await
+    .map(drop)
+}
+
+/// Keeps a key where there is none in `state`, of which there may be one. Answers whether it did.
+async fn insert_key(
+    conn: &mut Conn,
+    public_key: &str,
+    state: TaskKeyState,
+) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO task_key (public_key, state, until, revision) VALUES \
+               ($1, $2, NULL, (SELECT COALESCE(MAX(revision), 0) + 1 FROM task_key)) \
+               ON CONFLICT DO NOTHING";
+    Ok(conn.execute(sql, args![public_key, state.as_str()]).await? == 1)
 }
 
 async fn change(

@@ -17,6 +17,7 @@
 //! Requests in a group stay strangers:
 //! - A request that fails is rolled back to its savepoint; the others are kept. A group of one
 //!   needs no savepoint: rolling back the transaction is the same.
+//! - A request that panics is one that failed; its caller gets [`StoreError::Panicked`].
 //! - Each sees what those before it wrote, as it would have in a transaction of its own.
 //! - If SQLite gives up the whole transaction (disk full, I/O error) or the commit fails, nobody
 //!   was kept, and everyone in the group hears `database_unavailable`.
@@ -37,6 +38,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::Conn;
+use super::panic::catch_panic;
 use super::sqlite::{SqliteLocation, WriterConnection};
 use crate::error::StoreError;
 
@@ -116,7 +118,7 @@ impl Writer {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |conn| {
             Box::pin(async move {
-                let result = write(conn).await;
+                let result = catch_panic(async move { write(conn).await }).await;
                 let ok = result.is_ok();
                 let answer: Reply = Box::new(move |committed| {
                     // The caller may have gone away; its write stands all the same.
@@ -127,6 +129,11 @@ impl Writer {
         });
         self.queue.send(Message::Job(job)).await.map_err(|_| stopped())?;
         receiver.await.map_err(|_| stopped())?
+    }
+
+    /// Returns when nothing can be queued any more: the writer was closed, or it has ended.
+    pub(crate) async fn closed(&self) {
+        self.queue.closed().await;
     }
 
     /// Waits until everything queued so far is written and the file is closed.

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use crate::database::{Conn, args};
 use crate::error::StoreError;
 
+/// Keeps a sealed value, in the place of an earlier one of the same owner and name.
 pub(crate) async fn put_secret(
     conn: &mut Conn,
     owner: Uuid,
@@ -18,4 +19,16 @@ pub(crate) async fn put_secret(
     )
     .await
     .map(drop)
+}
+
+/// Keeps a sealed value where none is kept for this owner and name. Of several writers at once the
+/// first one's stays. Answers whether it was this one.
+pub(crate) async fn insert_secret(
+    conn: &mut Conn,
+    owner: Uuid,
+    name: &str,
+    sealed: Vec<u8>,
+) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO secret (owner, name, sealed) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    Ok(conn.execute(sql, args![owner, name, sealed]).await? == 1)
 }

@@ -28,7 +28,7 @@ fn spec(name: &str, hosts: &[&str]) -> BatchSpec {
     }
 }
 
-fn new_batch(world: &World, name: &str, hosts: &[&str]) -> NewBatch {
+pub(crate) fn new_batch(world: &World, name: &str, hosts: &[&str]) -> NewBatch {
     let node = |hostname: &&str| NewNode {
         id: NodeId(id()),
         site_id: world.site_id,

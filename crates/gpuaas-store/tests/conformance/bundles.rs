@@ -6,7 +6,7 @@ use gpuaas_types::agent::{Gate, GateClass, GateReport};
 
 use crate::rig::{NOON, World, at, code, event, id, on_each};
 
-fn bundle(name: &str, digest: &str, built_in: bool) -> NewBundle {
+pub(crate) fn bundle(name: &str, digest: &str, built_in: bool) -> NewBundle {
     NewBundle {
         digest: digest.to_owned(),
         reference: format!("{name}@1.0.0"),

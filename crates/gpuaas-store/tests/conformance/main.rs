@@ -14,6 +14,8 @@ mod agents;
 mod batches;
 mod bundles;
 mod certificates;
+mod completeness;
+mod creation;
 mod drift;
 mod nodes;
 mod pace;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use gpuaas_core::effect::{Effect, Intent, Outcome};
-use gpuaas_store::{BatchScope, NodeChange, RunWrite, Transition};
+use gpuaas_core::record::ReportKind;
+use gpuaas_store::{BatchScope, NodeChange, OperatorCommand, RunWrite, Transition};
 use gpuaas_types::api::{Owner, Park, Wait};
 use gpuaas_types::{AttemptId, NodeState, RunStatus, Step, Timestamp};
 
@@ -211,6 +212,53 @@ fn a_parked_run_counts_events_and_waits_for_a_person() {
         assert_eq!(code(world.store.resume(at(4.0), run_id, "ada", "").await), "run_not_parked");
         let unknown = gpuaas_types::RunId(id());
         assert_eq!(code(world.store.resume(at(4.0), unknown, "ada", "").await), "not_found");
+    });
+}
+
+#[test]
+fn a_command_is_a_report_a_line_and_an_audit_entry() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let claimed = world.claim_one(NOON).await;
+        let apply = async |seconds, command| {
+            store.apply_operator_command(at(seconds), run_id, command, "ada", "known").await
+        };
+        let skip = OperatorCommand::SkipCheck { check: "pxe".to_owned(), until: at(900.0) };
+        // A worker holds the run: the command is appended, and nothing of the run is changed.
+        apply(1.0, skip).await.unwrap();
+        assert_eq!(code(apply(1.0, OperatorCommand::Retry).await), "run_not_parked");
+        let skipped = ReportKind::CheckSkipped {
+            check: "pxe".to_owned(),
+            actor: "ada".to_owned(),
+            reason: "known".to_owned(),
+            until: at(900.0),
+        };
+        let reports = store.reports(run_id).await.unwrap();
+        assert_eq!(reports.iter().map(|report| &report.kind).collect::<Vec<_>>(), [&skipped]);
+        let run = store.run(run_id).await.unwrap();
+        assert_eq!((run.wake_seq, run.lease_token), (1, claimed.run.lease_token));
+
+        let mut parked = claimed.run.clone();
+        (parked.status, parked.park) = (RunStatus::Parked, Some(park()));
+        store.commit(at(2.0), RunWrite::new(parked).releasing()).await.unwrap();
+        apply(3.0, OperatorCommand::Retry).await.unwrap();
+        let claimed = world.claim_one(at(3.0)).await;
+        assert_eq!((claimed.run.status, &claimed.run.park), (RunStatus::Running, &None));
+        apply(4.0, OperatorCommand::Cancel { leave_machine: true }).await.unwrap();
+        let actions = store.audit_entries(0, 10).await.unwrap();
+        let actions: Vec<_> = actions.into_iter().map(|entry| entry.entry.action).collect();
+        assert_eq!(actions, ["run.skip_check", "run.retry", "run.cancel"]);
+        let lines = store.timeline_of_node(node_id, 0, 10).await.unwrap();
+        let codes: Vec<_> = lines.iter().map(|line| line.event.code.as_str()).collect();
+        assert_eq!(codes, ["accepted", "check_skipped", "run_retried", "cancel_asked"]);
+
+        let mut ended = claimed.run;
+        (ended.status, ended.ended_at) = (RunStatus::Cancelled, Some(at(5.0)));
+        store.commit(at(5.0), RunWrite::new(ended).releasing()).await.unwrap();
+        let late = apply(6.0, OperatorCommand::Cancel { leave_machine: true }).await;
+        assert_eq!(code(late), "run_over");
     });
 }
 

@@ -40,6 +40,17 @@ fn another_master_key_is_refused() {
     });
 }
 
+#[tokio::test]
+async fn a_store_in_memory_is_empty_and_its_own() {
+    let one = Store::in_memory(key()).await.unwrap();
+    let other = Store::in_memory(key()).await.unwrap();
+    let spec = ProfileSpec::default();
+    one.create_profile(NOON, ProfileId(id()), "h200", &spec, &[]).await.unwrap();
+    assert_eq!(one.profiles().await.unwrap().len(), 1);
+    assert!(other.profiles().await.unwrap().is_empty());
+    assert_eq!(one.engine(), "sqlite");
+}
+
 fn hold(folder: &Path, secrets: &[&str]) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();

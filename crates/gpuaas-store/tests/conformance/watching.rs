@@ -175,7 +175,17 @@ fn machines_worth_watching() {
         write(None, Some("abc"), RunStatus::Waiting).await.unwrap();
         let found = machines().await;
         assert_eq!(found["abc"], Watched { node_id, run_id: Some(run_id) });
+        // More machines than a statement takes, and one of them is of this site.
+        let many: Vec<String> = (0..300).map(|n| format!("m{n}")).chain(["abc".into()]).collect();
+        let among = async |site_id| {
+            let many = many.iter().map(String::as_str);
+            world.store.nodes_with_system_ids(site_id, many).await.unwrap()
+        };
+        assert_eq!(among(world.site_id).await, machines().await);
+        assert!(among(SiteId(id())).await.is_empty());
+        assert!(world.store.nodes_with_system_ids(world.site_id, []).await.unwrap().is_empty());
         write(Some(NodeState::Active), None, RunStatus::Succeeded).await.unwrap();
+        assert!(!world.store.has_moving_runs(world.site_id).await.unwrap());
         assert_eq!(machines().await["abc"], Watched { node_id, run_id: None });
         assert!(world.store.nodes_by_system_id(SiteId(id())).await.unwrap().is_empty());
         write(Some(NodeState::Deleted), None, RunStatus::Succeeded).await.unwrap();
@@ -191,6 +201,8 @@ fn small_questions_get_answers() {
         let (node_id, run_id) = world.node("j22u11").await;
         assert_eq!(store.moving_runs(world.site_id).await.unwrap(), [run_id]);
         assert!(store.moving_runs(SiteId(id())).await.unwrap().is_empty());
+        assert!(store.has_moving_runs(world.site_id).await.unwrap());
+        assert!(!store.has_moving_runs(SiteId(id())).await.unwrap());
 
         let watched = |now| store.is_watched(world.site_id, now);
         let lease = watch(&world).await;

@@ -1,8 +1,11 @@
 //! Many writes at once.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use gpuaas_store::{NewAudit, NewToken, StoreError, TokenPurpose, sha256};
 use gpuaas_types::TokenId;
+use gpuaas_types::agent::{Gate, GateReport};
 
 use crate::rig::{NOON, World, at, code, id, on_each};
 
@@ -67,10 +70,74 @@ fn what_fails_at_the_end_of_a_request_harms_no_other() {
 }
 
 #[test]
+fn a_panic_in_a_write_is_an_error_for_its_caller_alone() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let store = &world.store;
+        let (node_id, run_id) = world.node("j22u11").await;
+        let gates = |gate| GateReport { gate, passed: true, class: None, checks: Vec::new() };
+        // The first gate is written before the second one's history panics.
+        let panics = |n: usize| {
+            let reports = vec![gates(Gate::SliceReady), gates(Gate::SliceReady)];
+            store.set_gates(NOON, node_id, run_id, reports, move |known, _| {
+                assert!(known.is_none(), "planted {n}");
+                None
+            })
+        };
+        let entry = || NewAudit {
+            actor: "ada".to_owned(),
+            action: "test".to_owned(),
+            subject: String::new(),
+            detail: serde_json::Value::Null,
+        };
+        let planted = join_all((0..3).map(panics));
+        let others = join_all((0..30).map(|_| store.audit(NOON, entry())));
+        let (planted, others) = futures::join!(planted, others);
+        for (n, error) in planted.into_iter().map(Result::unwrap_err).enumerate() {
+            let StoreError::Panicked { location, message } = &error else { panic!("{error:?}") };
+            assert!(location.contains("conformance/writing.rs:"), "{location}");
+            assert_eq!(*message, format!("planted {n}"));
+            assert_eq!(error.code(), "internal");
+        }
+        assert!(others.iter().all(Result::is_ok), "{others:?}");
+        assert_eq!(store.audit_entries(0, 99).await.unwrap().len(), 30);
+        assert!(store.gates([node_id]).await.unwrap().is_empty(), "it was rolled back");
+        store.health_check(NOON, Duration::from_secs(60)).await.unwrap();
+        world.node("j22u15").await;
+    });
+}
+
+#[test]
+fn a_store_is_healthy_while_it_writes_and_reads() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let limit = Duration::from_secs(60);
+        let other = world.place.open().await;
+        for seconds in [0.0, 1.0, 100_000.0] {
+            let (one, two) = futures::join!(
+                world.store.health_check(at(seconds), limit),
+                other.health_check(at(seconds), limit)
+            );
+            assert_eq!((one, two), (Ok(()), Ok(())));
+        }
+        let mut check = Box::pin(world.store.health_check(at(100_000.0), limit));
+        assert!(futures::poll!(check.as_mut()).is_pending());
+        assert_eq!(world.store.in_flight(), 1, "it waits for the database");
+        check.await.unwrap();
+        assert_eq!(world.store.in_flight(), 0);
+        other.close().await;
+        other.closed().await;
+        assert_eq!(code(other.health_check(NOON, limit).await), "database_unavailable");
+        world.store.health_check(at(100_001.0), limit).await.unwrap();
+    });
+}
+
+#[test]
 fn a_closed_store_says_so() {
     on_each(|place| async move {
         let world = World::new(place).await;
         world.store.close().await;
+        world.store.closed().await;
         let entry = NewAudit {
             actor: "ada".to_owned(),
             action: "test".to_owned(),

@@ -3,7 +3,7 @@
 
 use gpuaas_core::record::RunRecord;
 use gpuaas_engine::Clock as _;
-use gpuaas_store::{ListedNode, NodeFilter, Order};
+use gpuaas_store::{ListedNode, NodeFilter, OperatorCommand};
 use gpuaas_types::{NodeState, RunKind, RunStatus};
 
 use super::chaos::Chaos;
@@ -40,16 +40,16 @@ impl Chaos {
         let parked = run.status == RunStatus::Parked;
         let failing = run.memory.checks.values().find(|check| !check.passed);
         let order = match (self.draw.chance.below(10), failing) {
-            (0..=2, _) => Order::Resume,
-            (3..=5, _) => Order::Retry,
-            (6 | 7, Some(check)) => Order::SkipCheck {
+            (0..=2, _) => OperatorCommand::Resume,
+            (3..=5, _) => OperatorCommand::Retry,
+            (6 | 7, Some(check)) => OperatorCommand::SkipCheck {
                 check: check.name.clone(),
                 until: world.clock.now().plus_seconds(SKIP_SECONDS),
             },
-            (9, _) => Order::Cancel { leave_machine: true },
-            _ => Order::Cancel { leave_machine: false },
+            (9, _) => OperatorCommand::Cancel { leave_machine: true },
+            _ => OperatorCommand::Cancel { leave_machine: false },
         };
-        let needs_park = matches!(order, Order::Resume | Order::Retry);
+        let needs_park = matches!(order, OperatorCommand::Resume | OperatorCommand::Retry);
         let text = format!("an operator: {order:?} of the {} of {name} in {}", run.kind, run.step);
         let answer = world.tell(run.id, order).await?;
         self.answered(world, text, &answer, parked || !needs_park);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_core::steps;
 use gpuaas_engine::Clock as _;
-use gpuaas_store::{NewNode, NewRun, Onboard, Order, Secret, StartRun, StoreError};
+use gpuaas_store::{NewNode, NewRun, Onboard, OperatorCommand, Secret, StartRun, StoreError};
 use gpuaas_types::spec::{ReleaseMode, RoceAssignmentSpec};
 use gpuaas_types::{
     IdSource, NodeId, ProfileId, RoceAssignmentId, RunId, RunKind, SiteId, Step, Timestamp,
@@ -136,11 +136,15 @@ impl World {
     pub async fn tell(
         &mut self,
         run_id: RunId,
-        order: Order,
+        order: OperatorCommand,
     ) -> Result<Result<(), Refusal>, Failure> {
         let now = self.clock.now();
         self.touch(run_id);
-        match self.store.order(now, run_id, order, ACTOR, "chaos has its reasons").await {
+        match self
+            .store
+            .apply_operator_command(now, run_id, order, ACTOR, "chaos has its reasons")
+            .await
+        {
             Ok(()) => Ok(Ok(())),
             Err(error) => refusal(error).map(Err),
         }

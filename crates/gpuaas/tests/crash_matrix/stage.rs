@@ -6,7 +6,7 @@
 use gpuaas::failure::Failure;
 use gpuaas::world::{Plan, Trap, Turn, World};
 use gpuaas_engine::Clock as _;
-use gpuaas_store::Order;
+use gpuaas_store::OperatorCommand;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
 use gpuaas_types::{NodeId, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus, Timestamp};
 use maas_sim::{Fault, FaultKind, HumanAction, MachineSpec, Region, Status, ZERO};
@@ -31,7 +31,7 @@ const TOLD_SECONDS: f64 = 200.0;
 const SITE: &str = "world";
 
 /// What an operator says, given when.
-type Told = fn(Timestamp) -> Order;
+type Told = fn(Timestamp) -> OperatorCommand;
 
 /// How a run comes to be, and what happens around it.
 pub(crate) struct Stage {
@@ -267,8 +267,8 @@ fn make_over(region: &mut Region, name: &str, now: Timestamp) {
     region.put_script(ours, "#!/bin/sh\nexit 0\n");
 }
 
-fn cancel(_: Timestamp) -> Order {
-    Order::Cancel { leave_machine: false }
+fn cancel(_: Timestamp) -> OperatorCommand {
+    OperatorCommand::Cancel { leave_machine: false }
 }
 
 /// A test of the commissioning bundle that every commissioning of the machine fails.
@@ -278,9 +278,9 @@ fn failing_test(region: &mut Region, name: &str) {
     region.inject(Fault::new(FaultKind::ScriptFailed).on(name).with_message(TEST));
 }
 
-fn answer_for_test(now: Timestamp) -> Order {
+fn answer_for_test(now: Timestamp) -> OperatorCommand {
     let until = now.plus_seconds(86_400.0);
-    Order::SkipCheck { check: "script_nvme_health".to_owned(), until }
+    OperatorCommand::SkipCheck { check: "script_nvme_health".to_owned(), until }
 }
 
 /// Everything on: what a profile can have an engine do, it does.
