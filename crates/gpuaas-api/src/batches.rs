@@ -12,7 +12,7 @@ use gpuaas_core::batch::{self, BatchSnapshot, decide_batch};
 use gpuaas_core::pace::percentile;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
-    BatchCommand, NewAudit, NewBatch, NewNode, NodeFilter, Secret, StoreError, StoredBatch,
+    BatchCommand, NewAudit, NewBatch, NewNode, NodeFilter, Page, Secret, StoreError, StoredBatch,
     StoredMember,
 };
 use gpuaas_types::api::{List, ProfileResource, SiteResource, Source, TimelineEvent};
@@ -272,15 +272,29 @@ fn keys(hostname: &str, hardware: &NodeHardware) -> Vec<(String, String)> {
     std::iter::once(host).chain(bmc).chain(macs).collect()
 }
 
+/// Batches that one statement reads, with their members.
+const BATCHES_PER_PAGE: u32 = 100;
+
 /// `GET /api/v1/batches`.
 pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<BatchResource>>> {
     let mut items = Vec::new();
-    for batch in ctx.store.batches().await? {
-        let mut batch = resource(&ctx, batch).await?;
-        batch.status.members.clear();
-        items.push(batch);
+    let mut page = Page::first(BATCHES_PER_PAGE);
+    loop {
+        let batches = ctx.store.batches(page).await?;
+        let full = u32::try_from(batches.len()) == Ok(BATCHES_PER_PAGE);
+        page.after = batches.last().map(|batch| batch.id);
+        let ids = batches.iter().map(|batch| batch.id);
+        let mut members = ctx.store.members_of_batches(ids).await?;
+        for batch in batches {
+            let of_batch = members.remove(&batch.id).unwrap_or_default();
+            let mut batch = view(batch, &of_batch, ctx.now());
+            batch.status.members.clear();
+            items.push(batch);
+        }
+        if !full {
+            return Ok(Json(List { items }));
+        }
     }
-    Ok(Json(List { items }))
 }
 
 /// `GET /api/v1/batches/BATCH`, by name or identifier.

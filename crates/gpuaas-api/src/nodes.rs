@@ -197,8 +197,7 @@ pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<
     let node = ctx.store.listed_node(id).await?;
     let timeline = ctx.store.timeline_of_node(id, 0, TIMELINE_LINES).await?;
     let timeline = timeline.into_iter().map(|row| row.event).collect();
-    let drift = ctx.store.list_drift(Some(node.node.site_id)).await?;
-    let drift = drift.into_iter().filter(|listed| listed.node_id == id).map(|d| d.drift).collect();
+    let drift = ctx.store.drift_of_node(id).await?;
     let gates = Standing::of(&ctx, [id]).await?.view(&ctx, &node.node);
     Ok(Json(NodeView { drift, gates, ..node_view(node, timeline, ctx.now()) }))
 }

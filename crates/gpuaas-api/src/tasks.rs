@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_artifact::{ArtifactStore, Digest, validate_ca_bundle};
-use gpuaas_store::{ListedNode, NewAudit, NewOperatorTask, OperatorTask};
+use gpuaas_store::{ListedNode, NewAudit, NewOperatorTask, OperatorTask, Page};
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::api::{List, Source, TimelineEvent};
 use gpuaas_types::spec::ReleaseMode;
@@ -26,7 +26,7 @@ use crate::strict;
 /// Seconds within which an agent may be told to begin: least, and most.
 const WITHIN_SECONDS: (u32, u32) = (10, 24 * 3600);
 /// Tasks in one list.
-const MOST_TASKS: i64 = 100;
+const MOST_TASKS: u32 = 100;
 
 /// `POST /api/v1/nodes/NODE/tasks`.
 pub(crate) async fn give(
@@ -189,7 +189,7 @@ async fn refuse(
 /// `GET /api/v1/nodes/NODE/tasks`: newest first, without the bytes of archives.
 pub(crate) async fn list(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<List<TaskView>>> {
     let node_id = find_node(&ctx, &text).await?;
-    let tasks = ctx.store.operator_tasks(node_id, MOST_TASKS).await?;
+    let tasks = ctx.store.operator_tasks(node_id, Page::first(MOST_TASKS)).await?;
     let brief = |task| {
         let mut view = view(&ctx, task);
         if let Some(archive) = view.result.as_mut().and_then(|result| result.archive.as_mut()) {

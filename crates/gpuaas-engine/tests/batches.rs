@@ -9,7 +9,8 @@ use gpuaas_core::batch::{BatchDecision, BatchSnapshot, decide_batch};
 use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{
-    BatchCommand, NewAudit, NewBatch, NewNode, OperatorCommand, Secret, StoredBatch, StoredMember,
+    BatchCommand, NewAudit, NewBatch, NewNode, OperatorCommand, Page, Secret, StoredBatch,
+    StoredMember,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::batch::{BatchAccepted, BatchSpec};
@@ -297,7 +298,7 @@ async fn killed_at_any_moment_it_begins_each_member_once() {
         [harness.kit.engine(harness.store.clone()), harness.kit.engine(harness.store.clone())];
     let members = until_done(&harness).await;
     for member in members {
-        let runs = harness.store.runs_of_node(member.node_id).await.unwrap();
+        let runs = harness.store.runs_of_node(member.node_id, Page::first(100)).await.unwrap();
         assert_eq!(runs.len(), 1, "{}", member.hostname);
         let stats = harness.sim.with(|region| region.stats().machines[&member.hostname].clone());
         assert_eq!((stats.deploys, stats.double_deploys), (1, 0), "{}", member.hostname);

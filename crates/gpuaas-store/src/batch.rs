@@ -10,6 +10,8 @@
 //! decision on rows that have changed is made again. What wakes a batch is written in the
 //! transaction of the event itself, so a process that dies right after it leaves the batch due.
 
+use std::collections::HashMap;
+
 use gpuaas_core::batch::{Member, member_state};
 use gpuaas_types::api::{Park, TimelineEvent, Wait};
 use gpuaas_types::batch::{BatchAccepted, BatchSpec, BatchStop};
@@ -17,8 +19,9 @@ use gpuaas_types::{
     BatchId, MemberState, NodeId, NodeState, ProfileId, RunId, RunStatus, SiteId, Step, Timestamp,
 };
 
-use crate::database::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
+use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAudit};
 use crate::tables::node::{BMC_PASSWORD, NewNode, insert_node};
@@ -188,13 +191,13 @@ macro_rules! batch_select {
     };
 }
 
-const MEMBERS: &str = "SELECT batch_member.position, node.id, node.hostname, node.state, \
+const MEMBERS: &str = "SELECT batch_member.batch_id, batch_member.position, node.id, node.hostname, node.state, \
      batch_member.written_off, latest.status, run.id, run.step, run.status, run.profile_revision, \
      run.wait, run.park, run.created_at, run.ended_at FROM batch_member \
      JOIN node ON node.id = batch_member.node_id \
      LEFT JOIN run ON run.id = batch_member.run_id \
      LEFT JOIN run AS latest ON latest.id = node.run_id \
-     WHERE batch_member.batch_id = $1 ORDER BY batch_member.position";
+     WHERE batch_member.batch_id IN ({LIST}) ORDER BY batch_member.batch_id, batch_member.position";
 
 fn stored(mut cols: Cols<'_>) -> Result<StoredBatch, StoreError> {
     Ok(StoredBatch {
@@ -442,13 +445,17 @@ impl Store {
         stored(row.ok_or_else(|| StoreError::not_found("batch", key))?.cols())
     }
 
-    /// All batches, newest first.
+    /// A page of all batches, newest first.
     ///
     /// # Errors
     /// The database's.
-    pub async fn batches(&self) -> Result<Vec<StoredBatch>, StoreError> {
-        let sql = batch_select!("ORDER BY created_at DESC, id DESC");
-        let rows = self.reader().await?.all(sql, args![]).await?;
+    pub async fn batches(&self, page: Page<BatchId>) -> Result<Vec<StoredBatch>, StoreError> {
+        let sql = batch_select!(
+            "WHERE $1 IS NULL OR (created_at, id) < (SELECT after.created_at, after.id \
+             FROM batch AS after WHERE after.id = $1) ORDER BY created_at DESC, id DESC LIMIT $2"
+        );
+        let values = args![page.after.map(|id| id.0), i64::from(page.limit)];
+        let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| stored(row.cols())).collect()
     }
 
@@ -457,8 +464,28 @@ impl Store {
     /// # Errors
     /// The database's.
     pub async fn batch_members(&self, id: BatchId) -> Result<Vec<StoredMember>, StoreError> {
-        let rows = self.reader().await?.all(MEMBERS, args![id.0]).await?;
-        rows.iter().map(|row| member(row.cols())).collect()
+        Ok(self.members_of_batches([id]).await?.remove(&id).unwrap_or_default())
+    }
+
+    /// The members of each batch, in the order of its manifest. A batch that is not there has
+    /// none.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn members_of_batches(
+        &self,
+        ids: impl IntoIterator<Item = BatchId>,
+    ) -> Result<HashMap<BatchId, Vec<StoredMember>>, StoreError> {
+        let mut members: HashMap<BatchId, Vec<StoredMember>> = HashMap::new();
+        let mut conn = self.reader().await?;
+        for ids in padded(ids.into_iter().map(|id| id.0)) {
+            let sql = with_list(MEMBERS, 1, ids.len());
+            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+                let mut cols = row.cols();
+                members.entry(cols.id(BatchId)?).or_default().push(member(cols)?);
+            }
+        }
+        Ok(members)
     }
 
     /// Batches that are due, the longest due first.

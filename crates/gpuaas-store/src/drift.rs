@@ -380,6 +380,23 @@ impl Store {
         .await
     }
 
+    /// What differs now of one node, by kind.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn drift_of_node(&self, node_id: NodeId) -> Result<Vec<Drift>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT kind, expected, found, action, since, seen_at FROM drift \
+                 WHERE node_id = $1 ORDER BY kind",
+                args![node_id.0],
+            )
+            .await?;
+        rows.iter().map(|row| drift(&mut row.cols())).collect()
+    }
+
     /// What differs now, by hostname; of one site, or of all.
     ///
     /// # Errors

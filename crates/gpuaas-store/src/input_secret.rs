@@ -106,17 +106,20 @@ impl Store {
         bundle: &str,
     ) -> Result<Vec<(String, Secret)>, StoreError> {
         let id = owner.id();
-        let sql = "SELECT input FROM input_secret WHERE owner = $1 AND bundle = $2 ORDER BY input";
+        let sql = "SELECT input_secret.input, secret.sealed FROM input_secret \
+                   JOIN secret ON secret.owner = input_secret.owner \
+                   AND secret.name = 'bundle_input/' || input_secret.bundle || '/' \
+                   || input_secret.input WHERE input_secret.owner = $1 \
+                   AND input_secret.bundle = $2 ORDER BY input_secret.input";
         let rows = self.reader().await?.all(sql, args![id, bundle]).await?;
-        let mut values = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let input: String = row.cols().next()?;
-            // One that was taken away meanwhile is not there.
-            if let Some(value) = self.secret(id, &sealed_name(bundle, &input)).await? {
-                values.push((input, value));
-            }
-        }
-        Ok(values)
+        rows.iter()
+            .map(|row| {
+                let mut cols = row.cols();
+                let (input, sealed): (String, Vec<u8>) = (cols.next()?, cols.next()?);
+                let value = self.open_sealed(id, &sealed_name(bundle, &input), &sealed)?;
+                Ok((input, value))
+            })
+            .collect()
     }
 
     /// Forgets a value. Answers whether there was one.

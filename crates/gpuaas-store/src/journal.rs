@@ -7,6 +7,7 @@ use gpuaas_types::{NodeId, ProfileId, RunId, SiteId, Step};
 
 use crate::database::{Val, args, with_list};
 use crate::error::StoreError;
+use crate::page::Page;
 use crate::store::Store;
 use crate::tables::run::{Transition, read_run, run_columns};
 
@@ -30,17 +31,24 @@ impl Store {
         read_run(&mut row.ok_or_else(|| StoreError::not_found("run", id))?.cols())
     }
 
-    /// The runs of a node, newest first.
+    /// A page of the runs of a node, newest first.
     ///
     /// # Errors
     /// The database's.
-    pub async fn runs_of_node(&self, node_id: NodeId) -> Result<Vec<RunRecord>, StoreError> {
+    pub async fn runs_of_node(
+        &self,
+        node_id: NodeId,
+        page: Page<RunId>,
+    ) -> Result<Vec<RunRecord>, StoreError> {
         const SQL: &str = concat!(
             "SELECT ",
             run_columns!("run.due_at"),
-            " FROM run WHERE node_id = $1 ORDER BY created_at DESC, id DESC"
+            " FROM run WHERE node_id = $1 AND ($2 IS NULL OR (created_at, id) < \
+             (SELECT after.created_at, after.id FROM run AS after WHERE after.id = $2)) \
+             ORDER BY created_at DESC, id DESC LIMIT $3"
         );
-        let rows = self.reader().await?.all(SQL, args![node_id.0]).await?;
+        let values = args![node_id.0, page.after.map(|id| id.0), i64::from(page.limit)];
+        let rows = self.reader().await?.all(SQL, values).await?;
         rows.iter().map(|row| read_run(&mut row.cols())).collect()
     }
 

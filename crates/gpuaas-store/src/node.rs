@@ -8,6 +8,7 @@ use gpuaas_types::{
 
 use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
+use crate::page::Page;
 use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAudit};
@@ -109,6 +110,9 @@ pub struct ListedNode {
     /// When MAAS was asked for that.
     pub maas_status_at: Option<Timestamp>,
 }
+
+/// Nodes that one statement of [`Store::list_nodes`] reads.
+const NODES_PER_PAGE: u32 = 500;
 
 macro_rules! listed_select {
     ($rest:literal) => {
@@ -303,21 +307,47 @@ impl Store {
         listed(row.ok_or_else(|| StoreError::not_found("node", id))?.cols())
     }
 
-    /// Nodes as views show them, by hostname.
+    /// All nodes that a filter lets pass, as views show them, by hostname; read page by page.
     ///
     /// # Errors
     /// The database's.
     pub async fn list_nodes(&self, filter: NodeFilter) -> Result<Vec<ListedNode>, StoreError> {
+        let mut all: Vec<ListedNode> = Vec::new();
+        loop {
+            let after = all.last().map(|last| last.node.id);
+            let page = self.nodes_page(filter, Page { after, limit: NODES_PER_PAGE }).await?;
+            let full = u32::try_from(page.len()) == Ok(NODES_PER_PAGE);
+            all.extend(page);
+            if !full {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// A page of the nodes that a filter lets pass, as views show them, by hostname.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn nodes_page(
+        &self,
+        filter: NodeFilter,
+        page: Page<NodeId>,
+    ) -> Result<Vec<ListedNode>, StoreError> {
         let sql = listed_select!(
             "WHERE ($1 IS NULL OR node.site_id = $1) AND ($2 IS NULL OR node.state = $2) \
              AND ($3 IS NULL OR run.status = $3) \
-             AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) ORDER BY node.hostname, node.created_at"
+             AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) \
+             AND ($5 IS NULL OR (node.hostname, node.id) > (SELECT before.hostname, before.id \
+             FROM node AS before WHERE before.id = $5)) \
+             ORDER BY node.hostname, node.id LIMIT $6"
         );
         let values = args![
             filter.site_id.map(|id| id.0),
             filter.state.map(NodeState::as_str),
             filter.run_status.map(RunStatus::as_str),
-            filter.open
+            filter.open,
+            page.after.map(|id| id.0),
+            i64::from(page.limit)
         ];
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| listed(row.cols())).collect()

@@ -7,6 +7,7 @@ use gpuaas_types::{NodeId, TaskId, Timestamp};
 
 use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
+use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAudit};
 use crate::tables::timeline;
@@ -145,19 +146,22 @@ impl Store {
         read(row.ok_or_else(|| StoreError::not_found("task", id))?.cols())
     }
 
-    /// The latest tasks that operators gave to a node, newest first.
+    /// A page of the tasks that operators gave to a node, newest first.
     ///
     /// # Errors
     /// The database's.
     pub async fn operator_tasks(
         &self,
         node_id: NodeId,
-        limit: i64,
+        page: Page<TaskId>,
     ) -> Result<Vec<OperatorTask>, StoreError> {
         let sql = select!(
-            "node_task.node_id = $1 ORDER BY node_task.created_at DESC, node_task.id DESC LIMIT $2"
+            "node_task.node_id = $1 AND ($2 IS NULL OR (node_task.created_at, node_task.id) < \
+             (SELECT after.created_at, after.id FROM node_task AS after WHERE after.id = $2)) \
+             ORDER BY node_task.created_at DESC, node_task.id DESC LIMIT $3"
         );
-        let rows = self.reader().await?.all(sql, args![node_id.0, limit]).await?;
+        let values = args![node_id.0, page.after.map(|id| id.0), i64::from(page.limit)];
+        let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read(row.cols())).collect()
     }
 }

@@ -3,7 +3,6 @@
 use gpuaas_types::api::{SiteResource, SiteStatus};
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
-use uuid::Uuid;
 
 use crate::database::{Val, args};
 use crate::error::StoreError;
@@ -161,29 +160,5 @@ impl Store {
         self.secret(id.0, API_KEY)
             .await?
             .ok_or_else(|| StoreError::not_found("API key of site", id))
-    }
-
-    pub(crate) fn seal(
-        &self,
-        owner: Uuid,
-        name: &str,
-        secret: &Secret,
-    ) -> Result<Vec<u8>, StoreError> {
-        self.key().seal(&format!("{owner}/{name}"), secret)
-    }
-
-    pub(crate) async fn secret(
-        &self,
-        owner: Uuid,
-        name: &str,
-    ) -> Result<Option<Secret>, StoreError> {
-        let row = self
-            .reader()
-            .await?
-            .first("SELECT sealed FROM secret WHERE owner = $1 AND name = $2", args![owner, name])
-            .await?;
-        let Some(row) = row else { return Ok(None) };
-        let sealed: Vec<u8> = row.cols().next()?;
-        self.key().open(&format!("{owner}/{name}"), &sealed).map(Some)
     }
 }

@@ -35,8 +35,10 @@ use crate::signals;
 use crate::terminal::Terminal;
 
 mod nodes;
+mod retention;
 
 pub use nodes::{NodeFace, ServerFiles, TlsOptions};
+pub use retention::Retention;
 
 const AGENT: &str = "gpuaas-node-agent";
 /// How long open requests (agents' long polls, mostly) may go on after a stop.
@@ -56,6 +58,8 @@ pub struct ServeOptions {
     pub advertise: Option<String>,
     /// The node agent's executable; none: beside this process's own.
     pub agent_binary: Option<PathBuf>,
+    /// What is exported and deleted when it is old; none: everything is kept.
+    pub retention: Option<Retention>,
     /// Time.
     pub clock: SharedClock,
     /// Where identifiers come from.
@@ -80,6 +84,7 @@ impl ServeOptions {
             database: None,
             advertise: None,
             agent_binary: None,
+            retention: None,
             clock: SharedClock::real(),
             ids: Arc::new(RandomIds),
             connect: None,
@@ -207,7 +212,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         settings,
     };
     let stop = CancellationToken::new();
-    let servers = servers(listener, nodes, state, &stop);
+    let servers = servers(listener, nodes, options.retention, state, &stop);
     Ok(ServeHandle {
         addr,
         node_url,
@@ -221,17 +226,26 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     })
 }
 
-/// Answers operators, and nodes where they have a listener of their own.
+/// Answers operators, and nodes where they have a listener of their own; applies the retention.
 fn servers(
     listener: TcpListener,
     nodes: Option<nodes::Prepared>,
+    retention: Option<Retention>,
     state: ApiState,
     stop: &CancellationToken,
 ) -> Vec<JoinHandle<io::Result<()>>> {
+    let (store, clock) = (state.store.clone(), Arc::clone(&state.clock));
     let routers = gpuaas_api::routers(state);
     let mut servers = vec![tokio::spawn(answer(listener, routers.operators, stop.clone()))];
     if let (Some(nodes), Some(router)) = (nodes, routers.nodes) {
         servers.push(tokio::spawn(answer_nodes(nodes, router, stop.clone())));
+    }
+    if let Some(retention) = retention {
+        let stop = stop.clone();
+        servers.push(tokio::spawn(async move {
+            retention.run(store, clock.as_ref(), stop).await;
+            Ok(())
+        }));
     }
     servers
 }
@@ -301,7 +315,7 @@ async fn answer_nodes(
 pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let stop = signals::stop()?;
     let data = args.data.clone();
-    let nodes = args.node_face();
+    let (nodes, retention) = (args.node_face(), args.retention());
     // A clock that is not the wall's is a simulator's, whose hosts have made-up addresses.
     let simulated_hosts = args.clock != ClockChoice::Real;
     let handle = start(ServeOptions {
@@ -309,6 +323,7 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
         database: args.database,
         advertise: args.advertise,
         agent_binary: args.agent_binary,
+        retention,
         clock: SharedClock::choose(args.clock),
         settings: ApiSettings { simulated_hosts, ..ApiSettings::default() },
         ..ServeOptions::new(args.listen, args.data)

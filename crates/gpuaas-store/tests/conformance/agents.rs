@@ -1,7 +1,7 @@
 //! Reports, heartbeats, tasks.
 
 use gpuaas_core::record::{Report, ReportKind};
-use gpuaas_store::{Heartbeat, IdempotencyKey, NewAudit, NewOperatorTask, NewTask, RunWrite};
+use gpuaas_store::{Heartbeat, IdempotencyKey, NewAudit, NewOperatorTask, NewTask, Page, RunWrite};
 use gpuaas_types::agent::{
     Change, Operation, Phase, ProgressStatus, ServiceAction, Task, TaskResult, TaskSpec,
 };
@@ -190,9 +190,14 @@ fn a_task_of_an_operator_is_no_matter_of_a_run() {
         let other = NewOperatorTask { idempotency: Some(other), ..asked(None) };
         assert_eq!(code(store.add_operator_task(at(4.0), other).await), "idempotency_key_reused");
 
-        let listed = store.operator_tasks(node_id, 10).await.unwrap();
+        let listed = store.operator_tasks(node_id, Page::first(10)).await.unwrap();
         let ids: Vec<TaskId> = listed.iter().map(|task| task.task.id).collect();
         assert_eq!(ids, [second, first]);
+        let older = Page { after: Some(second), limit: 10 };
+        let older = store.operator_tasks(node_id, older).await.unwrap();
+        assert_eq!(older.iter().map(|task| task.task.id).collect::<Vec<_>>(), [first]);
+        let newest = store.operator_tasks(node_id, Page::first(1)).await.unwrap();
+        assert_eq!(newest[..], listed[..1]);
         assert_eq!((listed[0].actor.as_str(), listed[0].reason.as_str()), ("ada", "it hangs"));
         assert_eq!((&listed[0].task.spec, listed[0].delivered_at), (&spec, None));
         assert_eq!(store.pending_tasks(at(5.0), node_id).await.unwrap().len(), 2);

@@ -2,8 +2,8 @@
 
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
-    BatchAdvance, BatchCommand, BeginMember, IdempotencyKey, NewAudit, NewBatch, NewNode, RunWrite,
-    Secret, StartRun, StoredBatch, sha256,
+    BatchAdvance, BatchCommand, BeginMember, IdempotencyKey, NewAudit, NewBatch, NewNode, Page,
+    RunWrite, Secret, StartRun, StoredBatch, sha256,
 };
 use gpuaas_types::batch::{BatchAccepted, BatchMachine, BatchSpec, BatchStop};
 use gpuaas_types::{
@@ -140,8 +140,35 @@ fn a_batch_is_made_whole_or_not_at_all() {
         assert_eq!(code(store.create_batch(NOON, same_host).await), "hostname_taken");
         assert!(store.find_nodes("h3").await.unwrap().is_empty());
         assert!(store.find_nodes("h4").await.unwrap().is_empty());
-        assert_eq!(store.batches().await.unwrap(), [batch]);
+        assert_eq!(store.batches(Page::first(9)).await.unwrap(), [batch]);
         assert_eq!(store.audit_entries(0, 9).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn batches_page_from_the_newest_with_their_members() {
+    on_each(async |place| {
+        let world = World::new(place).await;
+        let store = &world.store;
+        for n in 0..5 {
+            let hosts = [format!("a{n}"), format!("b{n}")];
+            let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+            let batch = new_batch(&world, &format!("rack-{n}"), &hosts);
+            store.create_batch(at(f64::from(n)), batch).await.unwrap();
+        }
+        let (mut names, mut page) = (Vec::new(), Page::first(2));
+        loop {
+            let batches = store.batches(page).await.unwrap();
+            let Some(last) = batches.last() else { break };
+            page.after = Some(last.id);
+            let members = store.members_of_batches(batches.iter().map(|b| b.id)).await.unwrap();
+            for batch in &batches {
+                assert_eq!(members[&batch.id], store.batch_members(batch.id).await.unwrap());
+                names.push(format!("{} {}", batch.spec.name, members[&batch.id][1].hostname));
+            }
+        }
+        assert_eq!(names, ["rack-4 b4", "rack-3 b3", "rack-2 b2", "rack-1 b1", "rack-0 b0"]);
+        assert!(store.batch_members(BatchId(id())).await.unwrap().is_empty());
     });
 }
 
@@ -162,7 +189,7 @@ fn a_step_on_rows_that_have_changed_is_dropped_whole() {
         // Somebody else decided on the same rows.
         assert!(!store.advance_batch(at(1.0), advance(&batch, vec![second])).await.unwrap());
         assert!(store.due_batches(at(9.0)).await.unwrap().is_empty());
-        assert_eq!(store.runs_of_node(node_id).await.unwrap().len(), 1);
+        assert_eq!(store.runs_of_node(node_id, Page::first(9)).await.unwrap().len(), 1);
         assert_eq!(store.node(node_id).await.unwrap().run_id, Some(run_id));
         assert_eq!(store.next_due().await.unwrap(), Some(at(1.0)));
         let members = store.batch_members(batch.id).await.unwrap();

@@ -1,7 +1,7 @@
 //! Creating the same thing from many places at once: one wins, and the others are told.
 
 use futures::future::join_all;
-use gpuaas_store::{NewToken, Secret, StartRun, Store, StoreError, TokenPurpose, sha256};
+use gpuaas_store::{NewToken, Page, Secret, StartRun, Store, StoreError, TokenPurpose, sha256};
 use gpuaas_types::agent::TaskKeyState;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
 use gpuaas_types::{NodeState, ProfileId, RoceAssignmentId, RunStatus, SiteId, TokenId};
@@ -92,7 +92,7 @@ fn one_of_many_makes_a_node_or_a_run_of_it() {
             )
         });
         assert!(one_wins(&join_all(runs).await, "node_has_open_run"));
-        assert_eq!(world.store.runs_of_node(node_id).await.unwrap().len(), 2);
+        assert_eq!(world.store.runs_of_node(node_id, Page::first(9)).await.unwrap().len(), 2);
     });
 }
 

@@ -56,6 +56,7 @@ fn a_difference_is_a_row_and_a_line_while_it_lasts() {
         assert_eq!(listed.len(), 1);
         assert_eq!((listed[0].hostname.as_str(), listed[0].site.as_str()), ("j22u11", "north"));
         let drift = &listed[0].drift;
+        assert_eq!(store.drift_of_node(node_id).await.unwrap(), std::slice::from_ref(drift));
         assert_eq!((drift.since, drift.seen_at), (at(100.0), at(200.0)));
         let lines: Vec<String> = codes().await;
         assert_eq!(lines, ["drift_found"]);

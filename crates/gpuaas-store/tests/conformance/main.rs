@@ -19,6 +19,7 @@ mod creation;
 mod drift;
 mod nodes;
 mod pace;
+mod retention;
 mod rig;
 mod runs;
 mod setup;

@@ -1,11 +1,11 @@
 //! Onboarding, finding and listing nodes.
 
 use futures::future::join_all;
-use gpuaas_store::{IdempotencyKey, NewAudit, NodeChange, NodeFilter, RunWrite};
+use gpuaas_store::{IdempotencyKey, NewAudit, NodeChange, NodeFilter, Page, RunWrite, Secret};
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunStatus, SiteId};
 
-use crate::rig::{NOON, World, at, code, event, id, on_each};
+use crate::rig::{NOON, World, at, code, event, id, on_each, site_spec};
 
 #[test]
 fn a_name_and_a_bmc_belong_to_one_node() {
@@ -138,6 +138,44 @@ fn lists_show_names_and_runs() {
         assert_eq!(count(NodeFilter { open: true, ..none }).await, 2);
         assert_eq!(count(NodeFilter { run_status: Some(RunStatus::Parked), ..none }).await, 0);
         assert_eq!(count(NodeFilter { run_status: Some(RunStatus::Running), ..none }).await, 2);
+    });
+}
+
+#[test]
+fn nodes_page_by_hostname_and_id() {
+    on_each(|place| async move {
+        let world = World::new(place).await;
+        let mut expected = Vec::new();
+        for n in 0..7 {
+            let (node_id, _) = world.node(&format!("h{n}")).await;
+            expected.push(node_id);
+        }
+        // Two nodes of one name, at two sites.
+        let south = SiteId(id());
+        let api_key = Secret::new("a:b:c".to_owned());
+        let (spec, status) = (site_spec("south"), Default::default());
+        world.store.create_site(NOON, south, spec, status, &api_key).await.unwrap();
+        let mut twin = world.onboarding("h3");
+        twin.node.site_id = south;
+        expected.insert(4, twin.node.id);
+        world.store.onboard(NOON, twin).await.unwrap();
+
+        for limit in [1, 3, 8, 100] {
+            let (mut ids, mut page) = (Vec::new(), Page::first(limit));
+            loop {
+                let nodes = world.store.nodes_page(NodeFilter::default(), page).await.unwrap();
+                assert!(nodes.len() <= limit as usize);
+                let Some(last) = nodes.last() else { break };
+                page.after = Some(last.node.id);
+                ids.extend(nodes.iter().map(|node| node.node.id));
+            }
+            assert_eq!(ids, expected, "{limit} at a time");
+        }
+        let of_north = NodeFilter { site_id: Some(world.site_id), ..NodeFilter::default() };
+        let page = Page { after: Some(expected[3]), limit: 2 };
+        let nodes = world.store.nodes_page(of_north, page).await.unwrap();
+        let ids: Vec<NodeId> = nodes.iter().map(|node| node.node.id).collect();
+        assert_eq!(ids, expected[5..7]);
     });
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::record::ReportKind;
-use gpuaas_store::{BatchScope, NodeChange, OperatorCommand, RunWrite, Transition};
+use gpuaas_store::{BatchScope, NodeChange, OperatorCommand, Page, RunWrite, Transition};
 use gpuaas_types::api::{Owner, Park, Wait};
 use gpuaas_types::{AttemptId, NodeState, RunStatus, Step, Timestamp};
 
@@ -343,8 +343,12 @@ fn a_node_has_one_open_run() {
         let next = new_run();
         world.store.start_run(at(3.0), node_id, next.clone(), vec![]).await.unwrap();
         assert_eq!(world.store.node(node_id).await.unwrap().run_id, Some(next.id));
-        let runs = world.store.runs_of_node(node_id).await.unwrap();
+        let runs = world.store.runs_of_node(node_id, Page::first(9)).await.unwrap();
         assert_eq!(runs.iter().map(|run| run.id).collect::<Vec<_>>(), vec![next.id, run_id]);
+        let newest = world.store.runs_of_node(node_id, Page::first(1)).await.unwrap();
+        assert_eq!(newest[..], runs[..1]);
+        let older = Page { after: Some(next.id), limit: 9 };
+        assert_eq!(world.store.runs_of_node(node_id, older).await.unwrap()[..], runs[1..]);
     });
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use gpuaas_identity::Lifetimes;
 use gpuaas_types::Timestamp;
 
-use crate::serve::{NodeFace, ServerFiles, TlsOptions};
+use crate::serve::{NodeFace, Retention, ServerFiles, TlsOptions};
 
 /// `gpuaas serve`.
 #[derive(Debug, Clone, Args)]
@@ -53,12 +53,26 @@ pub struct ServeArgs {
     /// The node agent's executable [default: gpuaas-node-agent beside this executable].
     #[arg(long, value_name = "PATH")]
     pub agent_binary: Option<PathBuf>,
+    /// Export and delete what is older than this: timelines, the audit log, tokens, tasks and
+    /// reports, never of open runs [default: keep everything].
+    #[arg(long, value_name = "DAYS", value_parser = positive, requires = "retention_export")]
+    pub retention_days: Option<f64>,
+    /// Folder of the exports, JSON lines in a file per table and day.
+    #[arg(long, value_name = "DIR", requires = "retention_days")]
+    pub retention_export: Option<PathBuf>,
     /// Run on a clock shared with a simulator.
     #[arg(long, value_name = "CLOCK", default_value = "real", hide = true)]
     pub clock: ClockChoice,
 }
 
 impl ServeArgs {
+    /// What is exported and deleted when it is old.
+    #[must_use]
+    pub fn retention(&self) -> Option<Retention> {
+        let (days, export) = self.retention_days.zip(self.retention_export.clone())?;
+        Some(Retention { days, export })
+    }
+
     /// How nodes reach the control plane.
     #[must_use]
     pub fn node_face(&self) -> NodeFace {

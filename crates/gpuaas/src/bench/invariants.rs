@@ -12,7 +12,7 @@ use gpuaas_core::effect::Intent;
 use gpuaas_core::record::{NodeRecord, ReportKind, RunRecord};
 use gpuaas_core::{node_state, steps};
 use gpuaas_engine::Clock as _;
-use gpuaas_store::{ListedNode, NodeFilter, StoreError, TimelineRow, TokenPurpose};
+use gpuaas_store::{ListedNode, NodeFilter, Page, StoreError, TimelineRow, TokenPurpose};
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::{AttemptId, NodeId, NodeState, RunId, RunKind, RunStatus, Timestamp};
 use maas_sim::{HostView, LogEntry, Stats};
@@ -249,7 +249,7 @@ impl Checker {
         for listed in &listed {
             let name = &listed.node.hostname;
             let mut say = |text: String| broken.push(format!("{name}: {text}"));
-            for run in world.store.runs_of_node(listed.node.id).await? {
+            for run in world.store.runs_of_node(listed.node.id, Page::first(1000)).await? {
                 lives.begun += 1;
                 ends.push(format!("{name}: {}", ending(&run)));
                 match run.status {

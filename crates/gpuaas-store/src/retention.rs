@@ -1,0 +1,263 @@
+//! Rows that have served their time: read for an export, then deleted.
+//!
+//! Deleting is never one large statement: it would hold up the one writer of SQLite, and the locks
+//! of PostgreSQL, for as long as it takes. A page is at most [`SCANNED_ROWS`] rows of one table in
+//! the order of their keys, which is the order in which they were made. So a table is read from
+//! its old end, needs no index on its times, and the reading stops at the first page that has
+//! nothing old.
+//!
+//! What belongs to a run goes with its whole run, that is when the run has ended before the moment
+//! asked for; nothing of an open run ever goes. Three kinds of rows stay for ever: tokens of the
+//! admin API, because the first one must not be made again; the runs themselves with their steps
+//! and calls; and the two kinds of lines by which the durations of steps are judged
+//! ([`Store::step_times`]).
+
+use std::collections::HashSet;
+
+use gpuaas_types::{NodeId, RunId, Timestamp};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
+use crate::error::StoreError;
+use crate::store::Store;
+
+/// Rows that one page reads at most, and that one transaction deletes at most.
+const SCANNED_ROWS: i64 = 256;
+
+/// A kind of rows that may go after a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RetainedTable {
+    /// Lines of the nodes' timelines.
+    Timeline,
+    /// What operators and programs did.
+    Audit,
+    /// Credentials of runs and agents, as hashes.
+    Tokens,
+    /// Tasks of agents, with their results.
+    Tasks,
+    /// What nodes and operators said during runs.
+    Reports,
+}
+
+impl RetainedTable {
+    /// Every kind.
+    pub const ALL: &'static [Self] =
+        &[Self::Timeline, Self::Audit, Self::Tokens, Self::Tasks, Self::Reports];
+
+    /// Stable name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeline => "timeline",
+            Self::Audit => "audit",
+            Self::Tokens => "tokens",
+            Self::Tasks => "tasks",
+            Self::Reports => "reports",
+        }
+    }
+
+    /// Key, time, whether the row may go, and its columns, by key.
+    const fn select(self) -> &'static str {
+        match self {
+            Self::Timeline => {
+                "SELECT line.id, line.at, line.code NOT IN ('parked', 'batch_place') \
+                 AND CASE WHEN line.run_id IS NULL THEN line.at < $1 \
+                 ELSE COALESCE(run.ended_at < $1, FALSE) END, line.node_id, line.run_id, \
+                 line.step, line.source, line.code, line.text FROM timeline_event AS line \
+                 LEFT JOIN run ON run.id = line.run_id \
+                 WHERE line.id > $2 ORDER BY line.id LIMIT $3"
+            }
+            Self::Audit => {
+                "SELECT id, at, at < $1, actor, action, subject, detail FROM audit_entry \
+                 WHERE id > $2 ORDER BY id LIMIT $3"
+            }
+            Self::Tokens => {
+                "SELECT token.id, token.created_at, token.purpose <> 'admin' \
+                 AND COALESCE(run.ended_at < $1, FALSE) AND (token.purpose <> 'agent' \
+                 OR COALESCE(token.revoked_at < $1, FALSE)), token.purpose, token.node_id, \
+                 token.run_id, token.used_at, token.revoked_at, token.expires_at FROM token \
+                 LEFT JOIN run ON run.id = token.run_id \
+                 WHERE token.id > $2 ORDER BY token.id LIMIT $3"
+            }
+            Self::Tasks => {
+                "SELECT task.id, task.created_at, COALESCE(CASE WHEN task.actor IS NULL \
+                 THEN run.ended_at < $1 ELSE run.ended_at IS NOT NULL AND task.created_at < $1 \
+                 AND COALESCE(task.finished_at, task.expires_at) < $1 END, FALSE), task.node_id, \
+                 task.run_id, task.spec, task.expires_at, task.delivered_at, task.finished_at, \
+                 task.result, task.actor, task.reason FROM node_task AS task \
+                 JOIN run ON run.id = task.run_id WHERE task.id > $2 ORDER BY task.id LIMIT $3"
+            }
+            Self::Reports => {
+                "SELECT report.id, report.at, COALESCE(run.ended_at < $1, FALSE), report.run_id, \
+                 report.body FROM report JOIN run ON run.id = report.run_id \
+                 WHERE report.id > $2 ORDER BY report.id LIMIT $3"
+            }
+        }
+    }
+
+    const fn delete(self) -> &'static str {
+        match self {
+            Self::Timeline => "DELETE FROM timeline_event WHERE id IN ({LIST})",
+            Self::Audit => "DELETE FROM audit_entry WHERE id IN ({LIST})",
+            Self::Tokens => "DELETE FROM token WHERE id IN ({LIST})",
+            Self::Tasks => "DELETE FROM node_task WHERE id IN ({LIST})",
+            Self::Reports => "DELETE FROM report WHERE id IN ({LIST})",
+        }
+    }
+
+    const fn first_key(self) -> RowKey {
+        match self {
+            Self::Timeline | Self::Audit | Self::Reports => RowKey::Number(0),
+            Self::Tokens | Self::Tasks => RowKey::Id(Uuid::nil()),
+        }
+    }
+
+    fn read_key(self, cols: &mut Cols<'_>) -> Result<RowKey, StoreError> {
+        Ok(match self.first_key() {
+            RowKey::Number(_) => RowKey::Number(cols.next()?),
+            RowKey::Id(_) => RowKey::Id(cols.next()?),
+        })
+    }
+
+    /// The columns after key, time and whether the row may go.
+    fn read_row(self, cols: &mut Cols<'_>) -> Result<Value, StoreError> {
+        Ok(match self {
+            Self::Timeline => json!({
+                "node_id": cols.id(NodeId)?,
+                "run_id": cols.opt_id(RunId)?,
+                "step": cols.next::<Option<String>>()?,
+                "source": cols.next::<String>()?,
+                "code": cols.next::<String>()?,
+                "text": cols.next::<String>()?,
+            }),
+            Self::Audit => json!({
+                "actor": cols.next::<String>()?,
+                "action": cols.next::<String>()?,
+                "subject": cols.next::<String>()?,
+                "detail": cols.json::<Value>()?,
+            }),
+            Self::Tokens => json!({
+                "purpose": cols.next::<String>()?,
+                "node_id": cols.opt_id(NodeId)?,
+                "run_id": cols.opt_id(RunId)?,
+                "used_at": cols.opt_at()?,
+                "revoked_at": cols.opt_at()?,
+                "expires_at": cols.opt_at()?,
+            }),
+            Self::Tasks => json!({
+                "node_id": cols.id(NodeId)?,
+                "run_id": cols.id(RunId)?,
+                "spec": cols.json::<Value>()?,
+                "expires_at": cols.at()?,
+                "delivered_at": cols.opt_at()?,
+                "finished_at": cols.opt_at()?,
+                "result": cols.opt_json::<Value>()?,
+                "actor": cols.next::<Option<String>>()?,
+                "reason": cols.next::<Option<String>>()?,
+            }),
+            Self::Reports => json!({ "run_id": cols.id(RunId)?, "body": cols.json::<Value>()? }),
+        })
+    }
+}
+
+/// Key of a row, in the order in which rows are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowKey {
+    /// Of a table that counts its rows.
+    Number(i64),
+    /// Of a table whose rows have identifiers.
+    Id(Uuid),
+}
+
+impl From<RowKey> for Val {
+    fn from(key: RowKey) -> Self {
+        match key {
+            RowKey::Number(number) => number.into(),
+            RowKey::Id(id) => id.into(),
+        }
+    }
+}
+
+/// Rows that may go, as they are to be exported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpiredPage {
+    /// Where they are.
+    pub table: RetainedTable,
+    /// One JSON object per row, without line breaks.
+    pub lines: Vec<String>,
+    /// Where the next page begins; none: nothing old is left.
+    pub next: Option<RowKey>,
+    keys: Vec<RowKey>,
+}
+
+/// Subjects of audit entries that are open runs.
+async fn open_runs<'r>(
+    conn: &mut Conn,
+    rows: impl Iterator<Item = &'r Value>,
+) -> Result<HashSet<String>, StoreError> {
+    let subjects = rows.filter_map(|row| row["subject"].as_str()?.parse::<Uuid>().ok());
+    let mut open = HashSet::new();
+    for ids in padded(subjects) {
+        let sql =
+            with_list("SELECT id FROM run WHERE id IN ({LIST}) AND ended_at IS NULL", 1, ids.len());
+        for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+            open.insert(row.cols().id(RunId)?.to_string());
+        }
+    }
+    Ok(open)
+}
+
+impl Store {
+    /// Rows of `table` that may go because they are older than `before`, beginning after the key
+    /// `after`. A page may have no lines and a `next` all the same.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn expired_rows(
+        &self,
+        table: RetainedTable,
+        before: Timestamp,
+        after: Option<RowKey>,
+    ) -> Result<ExpiredPage, StoreError> {
+        let mut conn = self.reader().await?;
+        let after = after.unwrap_or_else(|| table.first_key());
+        let scanned = conn.all(table.select(), args![before, after, SCANNED_ROWS]).await?;
+        let (mut rows, mut last, mut some_old) = (Vec::new(), None, false);
+        for row in &scanned {
+            let mut cols = row.cols();
+            let key = table.read_key(&mut cols)?;
+            let (at, expired) = (cols.at()?, cols.next::<bool>()?);
+            (last, some_old) = (Some(key), some_old || at < before);
+            if expired {
+                let mut row = table.read_row(&mut cols)?;
+                row["id"] = match key {
+                    RowKey::Number(number) => json!(number),
+                    RowKey::Id(id) => json!(id),
+                };
+                row["at"] = json!(at);
+                rows.push((key, row));
+            }
+        }
+        if table == RetainedTable::Audit {
+            let open = open_runs(&mut conn, rows.iter().map(|(_, row)| row)).await?;
+            rows.retain(|(_, row)| !row["subject"].as_str().is_some_and(|id| open.contains(id)));
+        }
+        let full = i64::try_from(scanned.len()).unwrap_or(i64::MAX) == SCANNED_ROWS;
+        let (keys, lines) = rows.into_iter().map(|(key, row)| (key, row.to_string())).unzip();
+        Ok(ExpiredPage { table, lines, next: last.filter(|_| full && some_old), keys })
+    }
+
+    /// Deletes the rows of a page, in one transaction. Answers how many there still were.
+    ///
+    /// # Errors
+    /// The database's; nothing was deleted then.
+    pub async fn delete_expired(&self, page: &ExpiredPage) -> Result<u64, StoreError> {
+        let Some(last) = page.keys.last().copied() else { return Ok(0) };
+        let mut values: Vec<Val> = page.keys.iter().copied().map(Val::from).collect();
+        // Padded, so that few texts of the statement exist.
+        values.resize(values.len().next_power_of_two(), last.into());
+        let sql = with_list(page.table.delete(), 1, values.len());
+        self.write(move |conn| Box::pin(async move { conn.execute(sql, values).await })).await
+    }
+}
