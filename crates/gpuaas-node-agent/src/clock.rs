@@ -1,4 +1,4 @@
-//! Time as the agent sees it; injected, so that a stand-in lives on a paced clock.
+//! The agent's clock; injected, so that a simulated host runs on a paced clock.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,10 +9,10 @@ use gpuaas_types::Timestamp;
 /// A source of time that can be waited on.
 #[async_trait]
 pub trait AgentClock: Send + Sync {
-    /// The present moment.
+    /// Wall-clock time.
     fn now(&self) -> Timestamp;
 
-    /// Seconds since some moment, which never go back, whatever becomes of [`AgentClock::now`].
+    /// Seconds since some fixed moment. They never go back, even where [`AgentClock::now`] does.
     fn monotonic_seconds(&self) -> f64;
 
     /// Returns after `seconds` of this clock; at once when they are not positive.
@@ -46,7 +46,8 @@ impl AgentClock for HostClock {
     }
 }
 
-/// Growing pauses between attempts that fail, spread so that a fleet does not march in step.
+/// Growing pauses between attempts that fail, spread so that the hosts of a fleet do not retry
+/// together.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     longest_seconds: f64,
@@ -64,7 +65,7 @@ impl Backoff {
         Self { longest_seconds, seed, failures: 0 }
     }
 
-    /// Forgets the failures so far.
+    /// Restarts with the shortest pause, after an attempt that succeeded.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
@@ -81,7 +82,7 @@ impl Backoff {
         self.longest_seconds * (1.0 - 0.5 * self.fraction())
     }
 
-    /// A number of [0, 1) (splitmix64).
+    /// The next pseudo-random number of [0, 1) (splitmix64).
     fn fraction(&mut self) -> f64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.seed;

@@ -8,10 +8,10 @@ use host_facts::HostRoot;
 use serde::Deserialize;
 
 use crate::agent::AgentConfig;
+use crate::env::AgentEnv;
+use crate::host::Host;
 use crate::identity::IdentityStore;
-use crate::operate::Workplace;
 use crate::protocol::{ControlPlane, SetupError};
-use crate::tasks::Host;
 
 /// `/etc/gpuaas/agent.json`. Paths in it are absolute paths of the host.
 #[derive(Deserialize)]
@@ -50,23 +50,23 @@ pub enum ConfigError {
     /// A file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The configuration is not what it should be.
     #[error("{path} is not a configuration of the agent: {reason}")]
     Malformed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where and why; holds no value of the file.
+        /// Line, column and kind of the error; no value of the file.
         reason: String,
     },
-    /// Whoever is on the way could read the enrollment token, and there is no certificate to get.
+    /// Over plain http the enrollment token could be read, and there is no certificate to get.
     #[error("{url} is no https URL: an agent proves who it is with a certificate")]
     PlainUrl {
-        /// The control plane's, as the file has it.
+        /// The control plane's URL, as the file has it.
         url: String,
     },
     /// HTTP cannot be set up.
@@ -87,7 +87,8 @@ impl AgentFile {
         })
     }
 
-    /// What [`crate::agent::run`] needs, for the host at `root`; see [`Host::at`] for `player`.
+    /// The arguments of [`crate::agent::run`] for the host at `root`; see [`Host::at`] for
+    /// `emulator`.
     ///
     /// # Errors
     /// The control plane is to be reached in plain text; the certificate file cannot be read or
@@ -95,17 +96,17 @@ impl AgentFile {
     pub fn open(
         self,
         root: &HostRoot,
-        player: Option<PathBuf>,
+        emulator: Option<PathBuf>,
     ) -> Result<(AgentConfig, ControlPlane), ConfigError> {
         if !self.control_plane_url.starts_with("https://") {
             return Err(ConfigError::PlainUrl { url: self.control_plane_url });
         }
         let ca_pem = self.ca_file.map(|path| read(&root.join(path))).transpose()?;
         let control_plane = ControlPlane::new(&self.control_plane_url, ca_pem.as_deref())?;
-        let workplace = Workplace {
+        let env = AgentEnv {
             state_dir: Some(root.join(&self.state_dir)),
             secrets: vec![self.enrollment_token.clone()],
-            ..Workplace::default()
+            ..AgentEnv::default()
         };
         let config = AgentConfig {
             run_id: self.run_id,
@@ -114,9 +115,9 @@ impl AgentFile {
             identity: IdentityStore::File(root.join(self.state_dir).join("identity.json")),
             ready_file: Some(root.join(self.run_dir).join("ready.json")),
             ready: None,
-            host: Host::at(root.clone(), player),
-            workplace,
-            longest_pause_seconds: 60.0,
+            host: Host::at(root.clone(), emulator),
+            env,
+            max_backoff_seconds: 60.0,
         };
         Ok((config, control_plane))
     }

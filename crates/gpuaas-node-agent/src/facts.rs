@@ -1,40 +1,41 @@
-//! All that is known of a host: what is in its files, and what its driver and its systemd say.
+//! All facts of a host: those in its files, and those that its GPU driver and its systemd report.
 //!
-//! Asking takes up to a minute where GPUs sleep, so it is done where someone wants to see the host,
-//! not where a gate is evaluated. A host that nobody may ask has the rest of its facts.
+//! The queries take up to a minute where GPUs sleep. So they run where a person wants to see the
+//! host, not where a gate is evaluated. A host that cannot be queried has the rest of its facts.
 
 use gpuaas_types::agent::SERVICE_UNITS;
 use host_facts::{HostFacts, gpu, software};
 use serde_json::Value;
 
-use crate::tasks::Host;
-use crate::tools::Tools;
+use crate::command::CommandRunner;
+use crate::host::Host;
 
-/// nvidia-smi wakes every GPU first.
+/// Longest time of a query to `nvidia-smi`, in seconds: it wakes every GPU first.
 const NVIDIA_SECONDS: u64 = 60;
+/// Longest time of a query to systemd, in seconds.
 const SYSTEMD_SECONDS: u64 = 10;
-/// Beginnings of the names of units that are told whatever their state.
-const TOLD_UNITS: [&str; 3] = ["gpuaas-", "maas", "nvidia-"];
+/// Beginnings of the names of units that are among the facts whatever their state.
+const LISTED_UNIT_PREFIXES: [&str; 3] = ["gpuaas-", "maas", "nvidia-"];
 
-/// The facts of a host as JSON.
-pub async fn whole(host: &Host) -> Value {
+/// All facts of a host, as JSON of [`HostFacts`].
+pub async fn collect(host: &Host) -> Value {
     let facts = host.facts().await;
-    let Ok(tools) = Tools::of(host) else { return facts };
+    let Ok(runner) = CommandRunner::for_host(host) else { return facts };
     let Ok(mut facts) = serde_json::from_value::<HostFacts>(facts.clone()) else { return facts };
-    if gpu::may_be_asked(&facts) {
-        match tools.ask("nvidia-smi", &[gpu::QUERY, gpu::FORMAT], NVIDIA_SECONDS).await {
-            Ok(said) => facts.nvidia_gpus = gpu::nvidia_gpus(&said.out),
-            Err(error) => tracing::warn!(%error, "the GPUs' driver"),
+    if gpu::has_driven_gpu(&facts.pci) {
+        match runner.query("nvidia-smi", &[gpu::QUERY, gpu::QUERY_FORMAT], NVIDIA_SECONDS).await {
+            Ok(output) => facts.nvidia_gpus = gpu::nvidia_gpus(&output.stdout),
+            Err(error) => tracing::warn!(%error, "the GPU driver cannot be queried"),
         }
     }
-    if let Ok(tools) = Tools::with_systemd(host) {
-        facts.units = units(tools).await;
+    if let Ok(runner) = CommandRunner::with_systemd(host) {
+        facts.units = units(runner).await;
     }
     serde_json::to_value(facts).unwrap_or_default()
 }
 
 /// Units that make the host what it is, and those that failed.
-async fn units(tools: Tools<'_>) -> Vec<host_facts::Unit> {
+async fn units(runner: CommandRunner<'_>) -> Vec<host_facts::Unit> {
     let list = [
         "list-units",
         "--all",
@@ -44,19 +45,19 @@ async fn units(tools: Tools<'_>) -> Vec<host_facts::Unit> {
         "--full",
         "--type=service,socket,timer",
     ];
-    match tools.ask("systemctl", &list, SYSTEMD_SECONDS).await {
-        Ok(said) => {
-            let mut units = software::units(&said.out);
+    match runner.query("systemctl", &list, SYSTEMD_SECONDS).await {
+        Ok(output) => {
+            let mut units = software::units(&output.stdout);
             units.retain(|unit| {
                 unit.active == "failed"
                     || SERVICE_UNITS.contains(&unit.name.as_str())
-                    || TOLD_UNITS.iter().any(|start| unit.name.starts_with(start))
+                    || LISTED_UNIT_PREFIXES.iter().any(|start| unit.name.starts_with(start))
             });
             units.sort_by(|a, b| a.name.cmp(&b.name));
             units
         }
         Err(error) => {
-            tracing::warn!(%error, "the host's systemd");
+            tracing::warn!(%error, "systemd cannot be queried");
             Vec::new()
         }
     }
@@ -70,8 +71,8 @@ mod tests {
 
     use super::*;
 
-    /// A host with one GPU of its own and one of a guest, and what plays its programs.
-    fn host(dir: &std::path::Path, player: &str) -> Host {
+    /// A host with one GPU of its own and one of a guest; `script` emulates its programs.
+    fn host(dir: &std::path::Path, script: &str) -> Host {
         for (address, driver) in [("0000:19:00.0", "nvidia"), ("0000:3b:00.0", "vfio-pci")] {
             let at = dir.join("sys/bus/pci/devices").join(address);
             std::fs::create_dir_all(&at).unwrap();
@@ -79,19 +80,19 @@ mod tests {
             std::fs::write(at.join("class"), "0x030200\n").unwrap();
             std::os::unix::fs::symlink(format!("/drivers/{driver}"), at.join("driver")).unwrap();
         }
-        let program = dir.join("player");
-        std::fs::write(&program, format!("#!/bin/sh\n{player}")).unwrap();
+        let program = dir.join("emulator");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         Host::at(HostRoot::new(dir), Some(program))
     }
 
-    async fn facts(player: &str) -> HostFacts {
+    async fn facts(script: &str) -> HostFacts {
         let dir = tempfile::tempdir().unwrap();
-        serde_json::from_value(whole(&host(dir.path(), player)).await).unwrap()
+        serde_json::from_value(collect(&host(dir.path(), script)).await).unwrap()
     }
 
     #[tokio::test]
-    async fn driver_and_systemd_are_asked() {
+    async fn driver_and_systemd_are_queried() {
         let facts = facts(
             r#"case "$2" in
                 nvidia-smi) echo "00000000:19:00.0, GPU-1, NVIDIA H200, 165, 570.86, 96.00, 143771, Disabled, Enabled" ;;
@@ -120,6 +121,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let host = host(dir.path(), "exit 1");
         let files = Host::Root(host.root().unwrap().clone());
-        assert_eq!(whole(&files).await, files.facts().await);
+        assert_eq!(collect(&files).await, files.facts().await);
     }
 }

@@ -1,10 +1,10 @@
-//! Who the agent is, kept over restarts.
+//! The agent's identity, stored so that it survives a restart.
 //!
-//! The key is made here and never leaves the host: the control plane gets a signing request and
-//! answers with a certificate. Key and certificate are in one file that appears whole or not at
-//! all, so there is never one without the other. Until then the key is in a file of its own, which
-//! is there before the control plane is asked: a token works for one key, so an agent that died
-//! before it kept the answer asks again with that one, and is given another certificate for it.
+//! The key is generated here and never leaves the host: the control plane gets a signing request
+//! and answers with a certificate. Key and certificate are in one file that is complete or absent,
+//! so there is never one without the other. Before that the key is in a file of its own, written
+//! before the enroll request. An enrollment token works for one key. So an agent that died before
+//! it stored the response enrolls again with the same key, and gets another certificate for it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use gpuaas_types::{NodeId, RunId, Timestamp};
 use rcgen::{CertificateParams, KeyPair};
 use serde::{Deserialize, Serialize};
 
-use crate::files;
+use crate::atomic_file;
 
 /// A key that has no certificate yet.
 pub struct NodeKey {
@@ -26,32 +26,32 @@ pub struct NodeKey {
 }
 
 impl NodeKey {
-    /// A new one, for ECDSA on P-256. Whom the certificate names, the control plane decides.
+    /// A new key for ECDSA on P-256. The control plane decides whom the certificate names.
     ///
     /// # Errors
     /// When the operating system gives no random bytes.
     pub fn generate() -> io::Result<Self> {
-        Self::of(&KeyPair::generate().map_err(io::Error::other)?)
+        Self::from_key_pair(&KeyPair::generate().map_err(io::Error::other)?)
     }
 
-    fn of(key: &KeyPair) -> io::Result<Self> {
+    fn from_key_pair(key: &KeyPair) -> io::Result<Self> {
         let csr = CertificateParams::default().serialize_request(key).map_err(io::Error::other)?;
         let csr_pem = csr.pem().map_err(io::Error::other)?;
         Ok(Self { key_pem: key.serialize_pem(), csr_pem })
     }
 }
 
-/// A key in its file.
+/// Content of the key's own file.
 #[derive(Serialize, Deserialize)]
-struct KeptKey {
+struct StoredKey {
     run_id: RunId,
     key_pem: String,
 }
 
-/// What the agent proves with that it is one.
+/// What the agent authenticates with.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Proof {
+pub enum AgentCredential {
     /// A key and the certificate for it.
     Certificate {
         /// The private half, PEM. Secret.
@@ -59,11 +59,11 @@ pub enum Proof {
         /// The certificate.
         certificate: NodeCertificate,
     },
-    /// A bearer credential; stand-ins of simulated fleets only. Secret.
+    /// A bearer credential; simulated hosts only. Secret.
     Bearer(String),
 }
 
-impl Proof {
+impl AgentCredential {
     /// The certificate, where it is one.
     #[must_use]
     pub const fn certificate(&self) -> Option<&NodeCertificate> {
@@ -73,7 +73,7 @@ impl Proof {
         }
     }
 
-    /// What must not be seen in anything that is collected: the credential, or the lines of the key.
+    /// Texts to redact in everything that leaves the host: the credential, or the lines of the key.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         match self {
@@ -94,20 +94,21 @@ pub fn renew_at(certificate: &NodeCertificate, spread: f64) -> Timestamp {
     certificate.not_before.plus_seconds(life * (0.6 + 0.1 * spread))
 }
 
-/// What an enrollment gave.
+/// What an enrollment returned.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The run that enrolled this system; another run means another enrollment.
     pub run_id: RunId,
     /// The node that this host is.
     pub node_id: NodeId,
-    /// What the agent proves with that it is that node's. Secret.
-    pub proof: Proof,
+    /// What the agent authenticates with. Secret.
+    #[serde(rename = "proof")]
+    pub credential: AgentCredential,
     /// How often to send a heartbeat, in seconds.
     pub heartbeat_interval_seconds: u32,
     /// Longest task poll, in seconds; 0: ask for tasks after each heartbeat instead.
     pub poll_seconds: u32,
-    /// Whose tasks are carried out.
+    /// Keys whose tasks are carried out.
     pub task_keys: TaskKeys,
 }
 
@@ -120,12 +121,12 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Where an identity is kept.
+/// Where the identity is stored.
 #[derive(Debug)]
 pub enum IdentityStore {
-    /// In this file, mode 0600; before the enrollment the key is beside it, with the ending `key`.
+    /// In this file, mode 0600; before the enrollment the key is beside it, with extension `key`.
     File(PathBuf),
-    /// In memory: a stand-in that is restarted enrolls again. It has no key.
+    /// In memory, without a key: a simulated host that is restarted enrolls again.
     Memory(Mutex<Option<Identity>>),
 }
 
@@ -146,18 +147,15 @@ impl IdentityStore {
         (identity.run_id == run).then_some(identity)
     }
 
-    /// Keeps `identity`.
+    /// Stores `identity`, and removes the file of the key alone.
     ///
     /// # Errors
     /// The file cannot be written; the one before is still there then.
     pub fn save(&self, identity: &Identity) -> io::Result<()> {
         match self {
             Self::File(path) => {
-                files::replace(path, &serde_json::to_vec(identity)?)?;
-                match std::fs::remove_file(key_file(path)) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                    _ => Ok(()),
-                }
+                atomic_file::replace(path, &serde_json::to_vec(identity)?)?;
+                atomic_file::remove_if_there(&key_file(path))
             }
             Self::Memory(cell) => {
                 *cell.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity.clone());
@@ -170,23 +168,24 @@ impl IdentityStore {
     #[must_use]
     pub fn load_key(&self, run: RunId) -> Option<NodeKey> {
         let Self::File(path) = self else { return None };
-        let kept: KeptKey = serde_json::from_slice(&std::fs::read(key_file(path)).ok()?).ok()?;
-        let key = KeyPair::from_pem(&kept.key_pem).ok().filter(|_| kept.run_id == run)?;
-        NodeKey::of(&key).ok()
+        let stored: StoredKey =
+            serde_json::from_slice(&std::fs::read(key_file(path)).ok()?).ok()?;
+        let key = KeyPair::from_pem(&stored.key_pem).ok().filter(|_| stored.run_id == run)?;
+        NodeKey::from_key_pair(&key).ok()
     }
 
-    /// Keeps the key that `run` is to enroll with, until an identity is kept.
+    /// Stores the key that `run` is to enroll with, until an identity is stored.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn save_key(&self, run: RunId, key: &NodeKey) -> io::Result<()> {
         let Self::File(path) = self else { return Ok(()) };
-        let kept = KeptKey { run_id: run, key_pem: key.key_pem.clone() };
-        files::replace(&key_file(path), &serde_json::to_vec(&kept)?)
+        let stored = StoredKey { run_id: run, key_pem: key.key_pem.clone() };
+        atomic_file::replace(&key_file(path), &serde_json::to_vec(&stored)?)
     }
 }
 
-/// Where the key is while there is no certificate for it.
+/// The file of a key that has no certificate yet.
 fn key_file(identity: &Path) -> PathBuf {
     identity.with_extension("key")
 }
@@ -245,7 +244,7 @@ mod tests {
         let identity = Identity {
             run_id: run,
             node_id: NodeId(Uuid::from_u128(3)),
-            proof: Proof::Bearer("c".repeat(43)),
+            credential: AgentCredential::Bearer("c".repeat(43)),
             heartbeat_interval_seconds: 30,
             poll_seconds: 20,
             task_keys: TaskKeys::default(),

@@ -1,26 +1,31 @@
-//! The node agent: enrolls, says that it lives, carries out typed tasks.
+//! The node agent: enrolls, sends heartbeats, carries out typed tasks.
 //!
 //! [`agent::run`] is the whole agent and needs nothing but a [`protocol::ControlPlane`], a
-//! [`clock::AgentClock`] and a configuration, so the executable on a GPU host and the stand-ins
-//! of a simulated fleet run the same code over the same wire. There is no shell in the protocol:
-//! a task is one of `gpuaas_types::agent::TaskSpec` or it is not understood.
+//! [`clock::AgentClock`] and a configuration, so the executable on a GPU host and the simulated
+//! hosts of a fleet run the same code over the same wire. There is no shell in the protocol: a task
+//! is one of `gpuaas_types::agent::TaskSpec`, or the agent refuses it.
+//!
+//! From the ground up: [`paths`], [`host`], [`env`] and the command runner; then [`facts`] and the
+//! checks; then [`bundle`] and [`operate`]; then [`tasks`]; then [`agent`].
 
 pub mod agent;
+mod atomic_file;
 pub mod bundle;
 mod checks;
 pub mod clock;
+mod command;
 pub mod config;
-mod enrollment;
+pub mod env;
 pub mod facts;
-mod files;
+pub mod host;
 pub mod identity;
-mod journal;
 pub mod operate;
+pub mod paths;
 pub mod protocol;
 mod redact;
-pub mod stand_in;
+pub mod simulated_host;
+mod task_journal;
 pub mod tasks;
-mod tools;
 
-/// Version of the agent, as it tells the control plane.
+/// Version of the agent, as it reports it to the control plane.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

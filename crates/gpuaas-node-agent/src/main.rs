@@ -9,12 +9,13 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpuaas_bundle::{Archive, Digest, Envelope, Gate, Inputs, TrustedKey};
 use gpuaas_node_agent::agent::{self, AgentError};
-use gpuaas_node_agent::bundle::boot::{self, BootError};
-use gpuaas_node_agent::bundle::{self, BundleError, Setting};
+use gpuaas_node_agent::bundle::first_boot::{self, BootError, HostFolders};
+use gpuaas_node_agent::bundle::{self, BundleContext, BundleError};
 use gpuaas_node_agent::clock::{AgentClock as _, HostClock};
 use gpuaas_node_agent::config::{AgentFile, ConfigError};
-use gpuaas_node_agent::operate::{self, Started};
-use gpuaas_node_agent::tasks::Host;
+use gpuaas_node_agent::env::LaunchCommand;
+use gpuaas_node_agent::host::{Host, emulator_from_env};
+use gpuaas_node_agent::operate;
 use host_facts::HostRoot;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Exit code of a refused enrollment; the systemd unit does not restart on it.
 const EXIT_REFUSED: u8 = 3;
-/// Exit code of a bundle that did not end well, and of a gate that is shut.
+/// Exit code of a bundle of which a phase failed, and of a gate that is not open.
 const EXIT_NOT_DONE: u8 = 4;
 
 #[derive(Parser)]
@@ -36,10 +37,10 @@ struct Arguments {
 enum Command {
     /// Enroll, send heartbeats, carry out tasks; until SIGTERM
     Run {
-        /// Only get one heartbeat through, with the identity that is there, and end
+        /// Only get one heartbeat accepted, with the identity that is there, and end
         #[arg(long)]
         trial: bool,
-        /// The process that systemd started; what it starts in turn has the same in its environment
+        /// Id of the process that systemd started; its children have the same in their environment
         #[arg(long, env = "SYSTEMD_EXEC_PID", hide = true)]
         systemd_exec_pid: Option<String>,
         /// Configuration that the node bootstrap wrote
@@ -48,35 +49,35 @@ enum Command {
         /// Folder that is the host's /
         #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
         host_root: PathBuf,
-        /// Where sysfs is, when not below the root
+        /// Folder of sysfs, when not sys below the root
         #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
         sysfs: Option<PathBuf>,
     },
-    /// Put the previous executable back where the one in its place does not last
+    /// Restore the previous executable where the new one was started too often without a heartbeat
     Guard {
-        /// Folder of what the agent keeps
+        /// Folder of the agent's own files
         #[arg(long, value_name = "DIR", default_value = "/var/lib/gpuaas/agent")]
         state_dir: PathBuf,
-        /// The agent's place
+        /// The agent's executable
         #[arg(long, value_name = "FILE", default_value = "/usr/local/bin/gpuaas-node-agent")]
         executable: PathBuf,
     },
-    /// Print what the host is
+    /// Print the facts of the host
     Facts {
         /// Folder that is the host's /
         #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
         root: PathBuf,
-        /// Where sysfs is, when not below the root
+        /// Folder of sysfs, when not sys below the root
         #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
         sysfs: Option<PathBuf>,
-        /// How to print
+        /// Format of the output
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
     },
     /// Run bundles
     #[command(subcommand)]
     Bundle(BundleCommand),
-    /// Say whether a gate is open on this host; exit code 4 when it is not
+    /// Evaluate a gate of this host; exit code 4 when it is not open
     Check {
         /// active, slice_ready or telemetry
         #[arg(long, value_name = "GATE")]
@@ -84,10 +85,10 @@ enum Command {
         /// Folder that is the host's /
         #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
         root: PathBuf,
-        /// Where sysfs is, when not below the root
+        /// Folder of sysfs, when not sys below the root
         #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
         sysfs: Option<PathBuf>,
-        /// How to print
+        /// Format of the output
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
     },
@@ -99,9 +100,9 @@ enum Command {
 enum BundleCommand {
     /// Run the bundle in a folder, and what it requires; exit code 4 when a phase failed
     Run(BundleRun),
-    /// Fetch, verify, install and run what the user-data names; exit code 4 when a phase failed
+    /// Fetch, verify, install and run the bundle of the user-data; exit code 4 when a phase failed
     Boot(BundleBoot),
-    /// Verify a bundle's file and its signature, and take it apart
+    /// Verify a bundle's file and its signature, and unpack it
     Unpack(BundleUnpack),
 }
 
@@ -113,39 +114,39 @@ struct BundleRun {
     /// Folder that is the host's /
     #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
     root: PathBuf,
-    /// Where required bundles are [default: beside the bundle]
+    /// Folder of required bundles [default: beside the bundle]
     #[arg(long, value_name = "DIR", value_parser = absolute())]
     bundles: Option<PathBuf>,
-    /// Where sysfs is, when not below the root
+    /// Folder of sysfs, when not sys below the root
     #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
     sysfs: Option<PathBuf>,
-    /// The site's name [default: what the host was deployed with]
+    /// Name of the site [default: that of the deployment]
     #[arg(long, env = "GPUAAS_SITE")]
     site: Option<String>,
-    /// The host's name [default: what the host was deployed with, else /etc/hostname]
+    /// Short hostname [default: that of the deployment, else of /etc/hostname]
     #[arg(long, env = "GPUAAS_HOSTNAME")]
     hostname: Option<String>,
-    /// The run that deployed the host [default: what the host was deployed with]
+    /// Id of the run that deployed the host [default: that of the deployment]
     #[arg(long, env = "GPUAAS_RUN_ID")]
     run_id: Option<String>,
-    /// A value for one of its inputs, which stays; without one it is what the host ran it with
-    /// before, else its default
+    /// A value for one of its inputs, which the host stores [default: the stored value, else the
+    /// input's default]
     #[arg(long, value_name = "INPUT=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
-    /// File with values for its inputs, a JSON object of texts
+    /// File with values for its inputs: a JSON object of strings
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct BundleBoot {
-    /// What cloud-init wrote
+    /// Configuration that cloud-init wrote
     #[arg(long, value_name = "FILE", default_value = "/etc/gpuaas/bootstrap.json")]
     config: PathBuf,
     /// Folder that is the host's /
     #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
     root: PathBuf,
-    /// Where sysfs is, when not below the root
+    /// Folder of sysfs, when not sys below the root
     #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
     sysfs: Option<PathBuf>,
 }
@@ -155,24 +156,24 @@ struct BundleUnpack {
     /// The bundle's file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Folder to make
+    /// Folder to create
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// name@version that it has to be
+    /// name@version that the bundle has to have
     #[arg(long)]
     bundle: String,
-    /// SHA-256 that it has to have
+    /// SHA-256 that the file has to have
     #[arg(long)]
     digest: Digest,
-    /// Its signature
+    /// Signature of the bundle
     #[arg(long, value_name = "FILE", requires = "trust")]
     signature: Option<PathBuf>,
-    /// File with the keys that count, a JSON list; with it a signature is demanded
+    /// File with the trusted keys, a JSON list; with it a signature is required
     #[arg(long, value_name = "FILE", requires = "signature")]
     trust: Option<PathBuf>,
 }
 
-/// A phase runs in its bundle's folder, where a relative path would be another one.
+/// Parses a path and makes it absolute: a phase runs in its bundle's folder, not in this one.
 fn absolute() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(std::path::absolute)
 }
@@ -211,8 +212,8 @@ fn main() -> ExitCode {
             trial(&config, &host(host_root, sysfs))
         }
         Command::Run { config, host_root, sysfs, systemd_exec_pid, .. } => {
-            let me = std::process::id().to_string();
-            let under_systemd = systemd_exec_pid.is_some_and(|pid| pid == me);
+            let own_pid = std::process::id().to_string();
+            let under_systemd = systemd_exec_pid.is_some_and(|pid| pid == own_pid);
             run(&config, &host(host_root, sysfs), under_systemd)
         }
         Command::Guard { state_dir, executable } => guard(&state_dir, &executable),
@@ -223,16 +224,16 @@ fn main() -> ExitCode {
         Command::Check { gate, root, sysfs, output: Output::Json } => {
             check(gate, host(root, sysfs))
         }
-        Command::Version => say(gpuaas_node_agent::VERSION),
+        Command::Version => print_line(gpuaas_node_agent::VERSION),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
-    // When standard error is closed, the exit code is all that is left to say it with.
+    // When standard error is closed, only the exit code is left.
     drop(writeln!(io::stderr(), "gpuaas-node-agent: {failure}"));
     match failure {
         Failure::Agent(AgentError::EnrollmentRefused(_)) => ExitCode::from(EXIT_REFUSED),
-        Failure::Agent(AgentError::NotEnrolled | AgentError::NoKey(_) | AgentError::Proof(_)) => {
-            ExitCode::FAILURE
-        }
+        Failure::Agent(
+            AgentError::NotEnrolled | AgentError::NoKey(_) | AgentError::Credential(_),
+        ) => ExitCode::FAILURE,
         Failure::NotDone(_) => ExitCode::from(EXIT_NOT_DONE),
         Failure::Config(_)
         | Failure::Bundle(_)
@@ -242,7 +243,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn log() {
+fn init_logging() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -251,46 +252,46 @@ fn log() {
         .init();
 }
 
-/// How this process was started. A name is kept as it was given, so that it stays the name of the
-/// agent's place when another file has it.
-fn started() -> io::Result<Started> {
-    let mut words = std::env::args_os();
-    let name = words.next().map(PathBuf::from).filter(|name| name.is_absolute());
+/// How this process was launched. The executable has the name that it was launched by, so that it
+/// stays the agent's path when another file is installed there.
+fn launch_command() -> io::Result<LaunchCommand> {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().map(PathBuf::from).filter(|name| name.is_absolute());
     let executable = name.map_or_else(std::env::current_exe, Ok)?;
-    Ok(Started { executable, arguments: words.collect() })
+    Ok(LaunchCommand { executable, arguments: arguments.collect() })
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn trial(config: &Path, root: &HostRoot) -> Result<(), Failure> {
-    log();
+    init_logging();
     let (config, control_plane) = AgentFile::read(config)?.open(root, None)?;
     Ok(agent::trial(config, control_plane, Arc::new(HostClock)).await?)
 }
 
 fn guard(state_dir: &Path, executable: &Path) -> Result<(), Failure> {
-    log();
+    init_logging();
     if operate::guard(state_dir, executable)? {
-        say("the previous version of the agent is back in its place")?;
+        print_line("the previous version of the agent is restored")?;
     }
     Ok(())
 }
 
 fn run(config: &Path, root: &HostRoot, under_systemd: bool) -> Result<(), Failure> {
-    log();
-    let started = started()?;
-    if live(config, root, started.clone())? {
-        operate::give_way(&started, under_systemd)?;
+    init_logging();
+    let launch = launch_command()?;
+    if run_agent(config, root, launch.clone())? {
+        operate::hand_over(&launch, under_systemd)?;
     }
     Ok(())
 }
 
-/// Answers whether the agent has to give way to what has its place now.
+/// Runs the agent until it is told to stop; whether another executable has replaced this one.
 #[tokio::main(flavor = "current_thread")]
-async fn live(config: &Path, root: &HostRoot, started: Started) -> Result<bool, Failure> {
+async fn run_agent(config: &Path, root: &HostRoot, launch: LaunchCommand) -> Result<bool, Failure> {
     let (mut config, control_plane) =
-        AgentFile::read(config)?.open(root, bundle::player(&std::env::vars().collect()))?;
-    config.workplace.started = Some(started);
-    let restart = config.workplace.restart.clone();
+        AgentFile::read(config)?.open(root, emulator_from_env(&std::env::vars().collect()))?;
+    config.env.launch = Some(launch);
+    let restart = config.env.restart.clone();
     let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -315,34 +316,35 @@ async fn run_bundle(args: BundleRun) -> Result<(), Failure> {
     values.extend(args.set);
     let folder = args.folder;
     let beside = folder.parent().unwrap_or(&folder).to_owned();
-    let known = Setting::of_host(&host(args.root, args.sysfs));
-    let told =
-        |told: Option<String>, known: String| told.filter(|text| !text.is_empty()).unwrap_or(known);
-    let setting = Setting {
+    let deployed = BundleContext::from_host(&host(args.root, args.sysfs));
+    let given = |argument: Option<String>, deployed: String| {
+        argument.filter(|text| !text.is_empty()).unwrap_or(deployed)
+    };
+    let context = BundleContext {
         bundles: args.bundles.unwrap_or(beside),
-        site: told(args.site, known.site),
-        hostname: told(args.hostname, known.hostname),
-        run_id: told(args.run_id, known.run_id),
+        site: given(args.site, deployed.site),
+        hostname: given(args.hostname, deployed.hostname),
+        run_id: given(args.run_id, deployed.run_id),
         values,
         environment: std::env::vars().collect(),
-        root: known.root,
-        sysfs: known.sysfs,
-        kept: known.kept,
-        ended: None,
+        root: deployed.root,
+        sysfs: deployed.sysfs,
+        use_stored_inputs: deployed.use_stored_inputs,
+        phase_events: None,
     };
-    let report = bundle::run(&folder, &setting).await?;
-    say(&serde_json::to_string_pretty(&report).map_err(io::Error::from)?)?;
+    let report = bundle::run(&folder, &context).await?;
+    print_line(&serde_json::to_string_pretty(&report).map_err(io::Error::from)?)?;
     if report.ended_well() { Ok(()) } else { Err(Failure::NotDone(report.summary())) }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn boot(args: &BundleBoot) -> Result<(), Failure> {
     let environment = std::env::vars().collect();
-    let place = boot::Place { root: args.root.clone(), sysfs: args.sysfs.clone() };
-    let booted = boot::boot(&args.config, place, environment, &HostClock).await?;
+    let folders = HostFolders { root: args.root.clone(), sysfs: args.sysfs.clone() };
+    let booted = first_boot::boot(&args.config, folders, environment, &HostClock).await?;
     match booted {
-        None => say("no bundle is named"),
-        Some(report) if report.ended_well() => say(&report.summary()),
+        None => print_line("no bundle is named"),
+        Some(report) if report.ended_well() => print_line(&report.summary()),
         Some(report) => Err(Failure::NotDone(report.summary())),
     }
 }
@@ -350,9 +352,9 @@ async fn boot(args: &BundleBoot) -> Result<(), Failure> {
 fn unpack_bundle(args: &BundleUnpack) -> Result<(), Failure> {
     let refused = |error: &dyn std::fmt::Display| Failure::Refused(error.to_string());
     let bytes = std::fs::read(&args.file)?;
-    let seen = Digest::of(&bytes);
-    if seen != args.digest {
-        return Err(refused(&format!("its digest is {seen}, not {}", args.digest)));
+    let found = Digest::of(&bytes);
+    if found != args.digest {
+        return Err(refused(&format!("its digest is {found}, not {}", args.digest)));
     }
     if let (Some(signature), Some(trust)) = (&args.signature, &args.trust) {
         let trusted: Vec<TrustedKey> =
@@ -373,17 +375,21 @@ fn unpack_bundle(args: &BundleUnpack) -> Result<(), Failure> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn check(gate: Gate, root: HostRoot) -> Result<(), Failure> {
-    let host = Host::at(root, bundle::player(&std::env::vars().collect()));
+    let host = Host::at(root, emulator_from_env(&std::env::vars().collect()));
     let report = bundle::gate::evaluate(gate, &host).await?;
-    say(&serde_json::to_string_pretty(&report).map_err(io::Error::from)?)?;
+    print_line(&serde_json::to_string_pretty(&report).map_err(io::Error::from)?)?;
     if report.passed {
         return Ok(());
     }
-    let shut = report.checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str());
-    let shut: Vec<&str> = shut.collect();
-    let text =
-        if shut.is_empty() { "nothing on this host says so".to_owned() } else { shut.join(", ") };
-    Err(Failure::NotDone(format!("{} is shut: {text}", gate.as_str())))
+    let failed =
+        report.checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str());
+    let failed: Vec<&str> = failed.collect();
+    let text = if failed.is_empty() {
+        "no bundle on this host has a check for it".to_owned()
+    } else {
+        failed.join(", ")
+    };
+    Err(Failure::NotDone(format!("{} is not open: {text}", gate.as_str())))
 }
 
 fn host(root: PathBuf, sysfs: Option<PathBuf>) -> HostRoot {
@@ -396,11 +402,11 @@ fn host(root: PathBuf, sysfs: Option<PathBuf>) -> HostRoot {
 
 #[tokio::main(flavor = "current_thread")]
 async fn facts(root: HostRoot) -> Result<(), Failure> {
-    let host = Host::at(root, bundle::player(&std::env::vars().collect()));
-    let facts = gpuaas_node_agent::facts::whole(&host).await;
-    say(&serde_json::to_string_pretty(&facts).map_err(io::Error::from)?)
+    let host = Host::at(root, emulator_from_env(&std::env::vars().collect()));
+    let facts = gpuaas_node_agent::facts::collect(&host).await;
+    print_line(&serde_json::to_string_pretty(&facts).map_err(io::Error::from)?)
 }
 
-fn say(text: &str) -> Result<(), Failure> {
+fn print_line(text: &str) -> Result<(), Failure> {
     Ok(writeln!(io::stdout(), "{text}")?)
 }

@@ -17,24 +17,27 @@ use gpuaas_types::{Problem, RunId, TaskId};
 use reqwest::{Certificate, Client, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
 
-use crate::identity::Proof;
+use crate::identity::AgentCredential;
 
+/// Longest time of connecting, in seconds.
 const CONNECT_SECONDS: u64 = 5;
+/// Longest time of a call, in seconds.
 const CALL_SECONDS: u64 = 20;
-/// A bundle may have many megabytes, and the link to it may be thin.
+/// Longest time of a download, in seconds: a bundle of many megabytes over a slow link.
 const FETCH_SECONDS: u64 = 900;
-const MAX_ANSWER_BYTES: usize = 1 << 20;
+/// Largest response that is read, in bytes; downloads apart.
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Why a call gave no answer to use.
+/// Why a call has no usable response.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
-    /// The control plane said no.
+    /// The control plane refused; the same call is refused again.
     #[error("the control plane refused: {0}")]
     Refused(Problem),
-    /// It could not be reached, timed out, or asked to come back later.
+    /// The control plane could not be reached, timed out, or answered 408, 425, 429 or 5xx.
     #[error("the control plane is not available: {0}")]
     Unavailable(String),
-    /// Something answered that does not speak the protocol.
+    /// The response is not one of the protocol: it comes from a proxy or another server.
     #[error("the answer is not the control plane's: {0}")]
     Malformed(String),
 }
@@ -51,7 +54,7 @@ pub struct ControlPlane {
     http: Client,
     /// Trusted beside the system's authorities, PEM.
     ca_pem: Option<Arc<[u8]>>,
-    /// Credential of a stand-in.
+    /// Bearer credential of a simulated host.
     bearer: Option<Arc<str>>,
 }
 
@@ -79,7 +82,7 @@ fn build(
         // Losing the race against another thread that installs one is as good.
         drop(rustls::crypto::ring::default_provider().install_default());
     }
-    let setup = |error: reqwest::Error| SetupError(chain(&error));
+    let setup = |error: reqwest::Error| SetupError(with_causes(&error));
     let certificates = match ca_pem {
         Some(pem) => Certificate::from_pem_bundle(pem).map_err(setup)?,
         None => Vec::new(),
@@ -122,28 +125,28 @@ impl ControlPlane {
         self.base.starts_with("https:")
     }
 
-    /// The same control plane for an agent that proves who it is; with a certificate, over
+    /// The same control plane for an agent that authenticates; with a certificate, over
     /// connections of its own.
     ///
     /// # Errors
     /// When the key or the certificate cannot be used.
-    pub fn with_proof(&self, proof: &Proof) -> Result<Self, SetupError> {
-        let certificate = match proof {
-            Proof::Bearer(credential) => {
+    pub fn with_credential(&self, credential: &AgentCredential) -> Result<Self, SetupError> {
+        let certificate = match credential {
+            AgentCredential::Bearer(credential) => {
                 return Ok(Self { bearer: Some(credential.as_str().into()), ..self.clone() });
             }
-            Proof::Certificate { key_pem, certificate } => {
+            AgentCredential::Certificate { key_pem, certificate } => {
                 format!("{key_pem}{}", certificate.chain_pem)
             }
         };
         let identity = reqwest::Identity::from_pem(certificate.as_bytes())
-            .map_err(|error| SetupError(chain(&error)))?;
+            .map_err(|error| SetupError(with_causes(&error)))?;
         let http = build(self.ca_pem.as_deref(), self.is_tls(), Some(identity))?;
         Ok(Self { http, bearer: None, ..self.clone() })
     }
 
-    /// A request of an agent that is enrolled.
-    fn signed(&self, request: RequestBuilder) -> RequestBuilder {
+    /// Adds the bearer credential, if the agent has one.
+    fn authenticated(&self, request: RequestBuilder) -> RequestBuilder {
         match &self.bearer {
             Some(credential) => request.bearer_auth(credential),
             None => request,
@@ -161,10 +164,10 @@ impl ControlPlane {
         progress: &Progress,
     ) -> Result<(), CallError> {
         let url = format!("{}/bootstrap/v1/runs/{run}/progress", self.base);
-        accepted(self.http.post(url).bearer_auth(bootstrap_token).json(progress)).await
+        call_without_body(self.http.post(url).bearer_auth(bootstrap_token).json(progress)).await
     }
 
-    /// Says that a phase of a bundle has ended.
+    /// Reports that a phase of a bundle has ended.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -175,29 +178,29 @@ impl ControlPlane {
         phase: &BundlePhase,
     ) -> Result<(), CallError> {
         let url = format!("{}/bootstrap/v1/runs/{run}/phases", self.base);
-        accepted(self.http.post(url).bearer_auth(bootstrap_token).json(phase)).await
+        call_without_body(self.http.post(url).bearer_auth(bootstrap_token).json(phase)).await
     }
 
-    /// Fetches at most `most` bytes from `url`: absolute, or a path of the control plane.
+    /// Downloads at most `max_bytes` from `url`: absolute, or a path of the control plane.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn fetch(&self, url: &str, most: u64) -> Result<Vec<u8>, CallError> {
+    pub async fn fetch(&self, url: &str, max_bytes: u64) -> Result<Vec<u8>, CallError> {
         let url = if url.starts_with('/') { format!("{}{url}", self.base) } else { url.to_owned() };
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        send(self.http.get(url), FETCH_SECONDS, most).await
+        let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+        send(self.http.get(url), FETCH_SECONDS, max_bytes).await
     }
 
-    /// Says what the gates of the host are.
+    /// Reports the gates of the host.
     ///
     /// # Errors
     /// See [`CallError`].
     pub async fn gates(&self, gates: &Gates) -> Result<(), CallError> {
         let url = format!("{}/agent/v1/gates", self.base);
-        accepted(self.signed(self.http.post(url)).json(gates)).await
+        call_without_body(self.authenticated(self.http.post(url)).json(gates)).await
     }
 
-    /// Trades the enrollment token for an identity.
+    /// Enrolls: exchanges the enrollment token for an identity.
     ///
     /// # Errors
     /// See [`CallError`]; refused means that the token is spent, expired or of another run.
@@ -207,10 +210,10 @@ impl ControlPlane {
         request: &EnrollRequest,
     ) -> Result<EnrollResponse, CallError> {
         let url = format!("{}/agent/v1/enroll", self.base);
-        answer(self.http.post(url).bearer_auth(enrollment_token).json(request), CALL_SECONDS).await
+        call(self.http.post(url).bearer_auth(enrollment_token).json(request), CALL_SECONDS).await
     }
 
-    /// Says that the agent lives.
+    /// Sends a heartbeat.
     ///
     /// # Errors
     /// See [`CallError`]; refused means that the certificate is not valid any more.
@@ -219,60 +222,61 @@ impl ControlPlane {
         heartbeat: &Heartbeat,
     ) -> Result<HeartbeatAnswer<Envelope>, CallError> {
         let url = format!("{}/agent/v1/heartbeat", self.base);
-        answer(self.signed(self.http.post(url)).json(heartbeat), CALL_SECONDS).await
+        call(self.authenticated(self.http.post(url)).json(heartbeat), CALL_SECONDS).await
     }
 
-    /// Trades the certificate of this connection for the next one.
+    /// Renews the certificate of this connection.
     ///
     /// # Errors
     /// See [`CallError`].
     pub async fn renew(&self, request: &RenewRequest) -> Result<NodeCertificate, CallError> {
         let url = format!("{}/agent/v1/certificate", self.base);
-        answer(self.signed(self.http.post(url)).json(request), CALL_SECONDS).await
+        call(self.authenticated(self.http.post(url)).json(request), CALL_SECONDS).await
     }
 
-    /// Asks for tasks; the control plane may hold the question for `wait_seconds`.
+    /// Polls for tasks; the control plane may hold the request for `wait_seconds`.
     ///
     /// # Errors
     /// See [`CallError`].
     pub async fn poll_tasks(&self, wait_seconds: u32) -> Result<TaskBatch<Envelope>, CallError> {
         let url = format!("{}/agent/v1/tasks?wait_seconds={wait_seconds}", self.base);
         let timeout_seconds = u64::from(wait_seconds) + CALL_SECONDS;
-        answer(self.signed(self.http.get(url)), timeout_seconds).await
+        call(self.authenticated(self.http.get(url)), timeout_seconds).await
     }
 
-    /// Hands in the result of a task.
+    /// Submits the result of a task.
     ///
     /// # Errors
     /// See [`CallError`].
     pub async fn task_result(&self, task: TaskId, result: &TaskResult) -> Result<(), CallError> {
         let url = format!("{}/agent/v1/tasks/{task}/result", self.base);
-        accepted(self.signed(self.http.post(url)).json(result)).await
+        call_without_body(self.authenticated(self.http.post(url)).json(result)).await
     }
 }
 
-async fn accepted(request: RequestBuilder) -> Result<(), CallError> {
-    send(request, CALL_SECONDS, MAX_ANSWER_BYTES).await.map(drop)
+async fn call_without_body(request: RequestBuilder) -> Result<(), CallError> {
+    send(request, CALL_SECONDS, MAX_RESPONSE_BYTES).await.map(drop)
 }
 
-async fn answer<T: DeserializeOwned>(
+async fn call<T: DeserializeOwned>(
     request: RequestBuilder,
     timeout_seconds: u64,
 ) -> Result<T, CallError> {
-    let body = send(request, timeout_seconds, MAX_ANSWER_BYTES).await?;
+    let body = send(request, timeout_seconds, MAX_RESPONSE_BYTES).await?;
     serde_json::from_slice(&body).map_err(|error| CallError::Malformed(error.to_string()))
 }
 
 async fn send(
     request: RequestBuilder,
     timeout_seconds: u64,
-    most_bytes: usize,
+    max_bytes: usize,
 ) -> Result<Vec<u8>, CallError> {
-    let unavailable = |error: reqwest::Error| CallError::Unavailable(chain(&error.without_url()));
+    let unavailable =
+        |error: reqwest::Error| CallError::Unavailable(with_causes(&error.without_url()));
     let response =
         request.timeout(Duration::from_secs(timeout_seconds)).send().await.map_err(unavailable)?;
     let status = response.status().as_u16();
-    let body = read(response, most_bytes).await?;
+    let body = read(response, max_bytes).await?;
     match status {
         200..=299 => Ok(body),
         408 | 425 | 429 | 500.. => Err(CallError::Unavailable(format!("HTTP {status}"))),
@@ -280,18 +284,18 @@ async fn send(
     }
 }
 
-async fn read(mut response: Response, most_bytes: usize) -> Result<Vec<u8>, CallError> {
+async fn read(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, CallError> {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() <= most_bytes => {
+            Ok(Some(chunk)) if body.len() + chunk.len() <= max_bytes => {
                 body.extend_from_slice(&chunk);
             }
             Ok(Some(_)) => {
-                return Err(CallError::Malformed(format!("it has more than {most_bytes} bytes")));
+                return Err(CallError::Malformed(format!("it has more than {max_bytes} bytes")));
             }
             Ok(None) => return Ok(body),
-            Err(error) => return Err(CallError::Unavailable(chain(&error.without_url()))),
+            Err(error) => return Err(CallError::Unavailable(with_causes(&error.without_url()))),
         }
     }
 }
@@ -307,7 +311,7 @@ fn refusal(status: u16, body: &[u8]) -> CallError {
 }
 
 /// An error and its causes on one line; reqwest's own text names neither host nor reason.
-fn chain(error: &dyn std::error::Error) -> String {
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

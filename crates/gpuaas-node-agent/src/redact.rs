@@ -1,13 +1,14 @@
-//! Takes secrets out of text before it leaves the host.
+//! Redacts secrets in text before it leaves the host.
 //!
-//! What is known to be secret is taken out wherever it stands; beyond that, what a name, a header
-//! or a block says is secret. It is better to lose a harmless value than to show a password, so a
-//! name that sounds like a secret is enough.
+//! A value that is known to be secret is redacted wherever it occurs. Beyond that, a name such as
+//! `password`, an `Authorization` header and a PEM private key mark what follows as secret. It is
+//! better to lose a harmless value than to show a password, so a name that may be a secret's is
+//! enough.
 
-/// What stands where a secret was.
-const GONE: &str = "[redacted]";
-/// Parts of names whose values are taken out.
-const NAMES: [&str; 12] = [
+/// Replaces a secret.
+const REDACTED: &str = "[redacted]";
+/// Parts of names whose values are redacted.
+const SECRET_NAMES: [&str; 12] = [
     "password",
     "passwd",
     "passphrase",
@@ -21,14 +22,14 @@ const NAMES: [&str; 12] = [
     "access_key",
     "authorization",
 ];
-/// Shortest text that is taken out wherever it stands; a shorter one is part of other words, and
-/// is taken out as a word.
-const SHORTEST: usize = 8;
-/// Shortest text that is taken out at all: without its `1`s a text says nothing any more.
-const SHORTEST_WORD: usize = 4;
+/// Shortest secret, in bytes, that is redacted within words; a shorter one is redacted only as a
+/// word of its own, because it occurs within harmless words.
+const MIN_SUBSTRING_BYTES: usize = 8;
+/// Shortest secret, in bytes, that is redacted at all: without its `1`s a text says nothing.
+const MIN_WORD_BYTES: usize = 4;
 
-/// `text` without these secrets, as they are and as a quoted text has them.
-pub(crate) fn without(text: &str, secrets: &[String]) -> String {
+/// Redacts these secrets in `text`, as they are and as quoted texts contain them.
+pub(crate) fn redact_values(text: &str, secrets: &[String]) -> String {
     let inner = |quoted: String| {
         let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         inner.unwrap_or_default().to_owned()
@@ -38,22 +39,22 @@ pub(crate) fn without(text: &str, secrets: &[String]) -> String {
         [secret.clone(), inner(format!("{secret:?}")), inner(json)]
     };
     let mut known: Vec<String> = secrets.iter().flat_map(forms).collect();
-    known.retain(|secret| secret.len() >= SHORTEST_WORD && *secret != GONE);
+    known.retain(|secret| secret.len() >= MIN_WORD_BYTES && *secret != REDACTED);
     // One that is part of another would leave the rest of that.
     known.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
     known.dedup();
     let mut text = text.to_owned();
     for secret in known {
-        if secret.len() >= SHORTEST {
-            text = text.replace(&secret, GONE);
+        if secret.len() >= MIN_SUBSTRING_BYTES {
+            text = text.replace(&secret, REDACTED);
         } else {
-            text = without_word(&text, &secret);
+            text = redact_word(&text, &secret);
         }
     }
     text
 }
 
-fn without_word(text: &str, word: &str) -> String {
+fn redact_word(text: &str, word: &str) -> String {
     let (mut clean, mut from) = (String::with_capacity(text.len()), 0);
     for (at, _) in text.match_indices(word) {
         let before = text.get(..at).and_then(|text| text.chars().next_back());
@@ -62,16 +63,16 @@ fn without_word(text: &str, word: &str) -> String {
             continue;
         }
         clean.push_str(text.get(from..at).unwrap_or_default());
-        clean.push_str(GONE);
+        clean.push_str(REDACTED);
         from = at + word.len();
     }
     clean.push_str(text.get(from..).unwrap_or_default());
     clean
 }
 
-/// `text` without its secrets: these, and what its names, headers and blocks say is one.
-pub(crate) fn redact(text: &str, secrets: &[String]) -> String {
-    let text = without(text, secrets);
+/// Redacts these secrets in `text`, and what its names, headers, URLs and PEM blocks mark as secret.
+pub(crate) fn redact_all(text: &str, secrets: &[String]) -> String {
+    let text = redact_values(text, secrets);
     let mut clean = String::with_capacity(text.len());
     let mut in_key = false;
     for line in text.lines() {
@@ -85,7 +86,7 @@ pub(crate) fn redact(text: &str, secrets: &[String]) -> String {
             }
             continue;
         }
-        clean.push_str(&of_urls(&of_names(line)));
+        clean.push_str(&redact_urls(&redact_assignments(line)));
         clean.push('\n');
     }
     if in_key {
@@ -94,13 +95,13 @@ pub(crate) fn redact(text: &str, secrets: &[String]) -> String {
     clean
 }
 
-/// Takes the value behind `NAME=`, `NAME: ` or `"NAME":` out, and what follows `Bearer`.
-fn of_names(line: &str) -> String {
+/// Redacts the value behind `NAME=`, `NAME: ` or `"NAME":`, and what follows `Bearer` or `Basic`.
+fn redact_assignments(line: &str) -> String {
     let lower = line.to_ascii_lowercase();
     let mut cuts: Vec<(usize, usize)> = Vec::new();
-    for name in NAMES {
+    for name in SECRET_NAMES {
         for (at, _) in lower.match_indices(name) {
-            if let Some(cut) = value_behind(line, at + name.len()) {
+            if let Some(cut) = assigned_value(line, at + name.len()) {
                 cuts.push(cut);
             }
         }
@@ -116,7 +117,7 @@ fn of_names(line: &str) -> String {
     for (begin, end) in cuts {
         if begin >= from && end > begin {
             text.push_str(line.get(from..begin).unwrap_or_default());
-            text.push_str(GONE);
+            text.push_str(REDACTED);
             from = end;
         }
     }
@@ -124,8 +125,8 @@ fn of_names(line: &str) -> String {
     text
 }
 
-/// Where the value is, if there is a name's rest, a sign of assignment, and something behind it.
-fn value_behind(line: &str, from: usize) -> Option<(usize, usize)> {
+/// Begin and end of the value in `line` that is assigned to a name which ends behind `from`.
+fn assigned_value(line: &str, from: usize) -> Option<(usize, usize)> {
     let rest = line.get(from..)?;
     let sign = rest.find(['=', ':'])?;
     let between = rest.get(..sign)?;
@@ -155,8 +156,8 @@ fn end_of_word(line: &str, from: usize) -> usize {
     rest.find(end).map_or(line.len(), |end| from + end)
 }
 
-/// `SCHEME://USER:PASSWORD@`.
-fn of_urls(line: &str) -> String {
+/// Redacts `USER:PASSWORD` of `SCHEME://USER:PASSWORD@HOST`.
+fn redact_urls(line: &str) -> String {
     let (mut text, mut rest) = (String::new(), line);
     while let Some(at) = rest.find("://") {
         let (head, tail) = rest.split_at(at + 3);
@@ -165,7 +166,7 @@ fn of_urls(line: &str) -> String {
         let authority = tail.get(..end).unwrap_or_default();
         rest = match authority.rsplit_once('@') {
             Some((user, _)) if user.contains(':') => {
-                text.push_str(GONE);
+                text.push_str(REDACTED);
                 tail.get(user.len()..).unwrap_or_default()
             }
             _ => tail,
@@ -202,14 +203,14 @@ mod tests {
             ("MAAS api_key = a:b:c", "MAAS api_key = [redacted]"),
             ("größe=5 passwort", "größe=5 passwort"),
         ] {
-            assert_eq!(redact(line, &known), format!("{clean}\n"), "{line}");
+            assert_eq!(redact_all(line, &known), format!("{clean}\n"), "{line}");
         }
     }
 
     #[test]
     fn a_private_key_is_gone_as_a_whole() {
         let text = "a\n-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----\nb\n";
-        assert_eq!(redact(text, &[]), "a\n[redacted private key]\nb\n");
-        assert_eq!(redact("-----BEGIN PRIVATE KEY-----\nMHc", &[]), "[redacted private key]\n");
+        assert_eq!(redact_all(text, &[]), "a\n[redacted private key]\nb\n");
+        assert_eq!(redact_all("-----BEGIN PRIVATE KEY-----\nMHc", &[]), "[redacted private key]\n");
     }
 }

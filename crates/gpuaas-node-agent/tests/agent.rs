@@ -14,11 +14,11 @@ use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_identity::key_digest;
 use gpuaas_node_agent::agent::{self, AgentConfig, AgentError};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
-use gpuaas_node_agent::identity::{Identity, IdentityStore, NodeKey, Proof};
-use gpuaas_node_agent::operate::Workplace;
+use gpuaas_node_agent::env::AgentEnv;
+use gpuaas_node_agent::host::Host;
+use gpuaas_node_agent::identity::{AgentCredential, Identity, IdentityStore, NodeKey};
 use gpuaas_node_agent::protocol::{CallError, ControlPlane, http_client};
-use gpuaas_node_agent::stand_in::{self, StandIn};
-use gpuaas_node_agent::tasks::Host;
+use gpuaas_node_agent::simulated_host::{self, SimulatedHost};
 use gpuaas_types::agent::{NodeCertificate, SignedTask, Task, TaskKeyState, TaskSpec};
 use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
 use host_facts::HostRoot;
@@ -36,8 +36,8 @@ fn config(root: &Path) -> AgentConfig {
         ready_file: Some(root.join("run/ready.json")),
         ready: None,
         host: Host::Root(HostRoot::new(root)),
-        workplace: Workplace::default(),
-        longest_pause_seconds: 20.0,
+        env: AgentEnv::default(),
+        max_backoff_seconds: 20.0,
     }
 }
 
@@ -263,7 +263,7 @@ async fn a_refused_result_is_dropped_and_the_next_task_is_done() {
 }
 
 #[tokio::test]
-async fn many_stand_ins_share_one_client() {
+async fn many_simulated_hosts_share_one_client() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::start(dir.path()).await;
     fake.change(|seen| seen.heartbeat_interval_seconds = 3600);
@@ -294,8 +294,8 @@ async fn many_stand_ins_share_one_client() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-fn stand_in(root: &Path) -> StandIn {
-    StandIn {
+fn simulated_host(root: &Path) -> SimulatedHost {
+    SimulatedHost {
         agent: AgentConfig { identity: IdentityStore::memory(), ..config(root) },
         bootstrap_token: BOOTSTRAP_TOKEN.to_owned(),
         site_seconds: 1.0,
@@ -304,10 +304,15 @@ fn stand_in(root: &Path) -> StandIn {
     }
 }
 
-async fn run_stand_in(fake: &Fake, stand_in: StandIn, last_call: &str) -> Vec<String> {
+async fn run_simulated_host(
+    fake: &Fake,
+    simulated_host: SimulatedHost,
+    last_call: &str,
+) -> Vec<String> {
     let control_plane = ControlPlane::new(&fake.url, None).unwrap();
     let shutdown = CancellationToken::new();
-    let run = stand_in::run(stand_in, control_plane, Arc::new(FastClock), shutdown.clone());
+    let run =
+        simulated_host::run(simulated_host, control_plane, Arc::new(FastClock), shutdown.clone());
     let task = tokio::spawn(run);
     fake.until(last_call, |seen| seen.calls.iter().any(|call| call == last_call)).await;
     shutdown.cancel();
@@ -316,11 +321,12 @@ async fn run_stand_in(fake: &Fake, stand_in: StandIn, last_call: &str) -> Vec<St
 }
 
 #[tokio::test]
-async fn a_stand_in_reports_as_the_scripts_do() {
+async fn a_simulated_host_reports_as_the_scripts_do() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::start(dir.path()).await;
     fake.change(|seen| seen.heartbeat_interval_seconds = 3600);
-    let calls = run_stand_in(&fake, stand_in(dir.path()), "node_bootstrap succeeded").await;
+    let calls =
+        run_simulated_host(&fake, simulated_host(dir.path()), "node_bootstrap succeeded").await;
     let order = [
         "site_bootstrap started",
         "site_bootstrap succeeded",
@@ -332,14 +338,16 @@ async fn a_stand_in_reports_as_the_scripts_do() {
     assert_eq!(calls, order);
 
     let fake = Fake::start(dir.path()).await;
-    let failing = StandIn { site_failure: Some("no disk".to_owned()), ..stand_in(dir.path()) };
-    let calls = run_stand_in(&fake, failing, "node_bootstrap failed").await;
+    let failing =
+        SimulatedHost { site_failure: Some("no disk".to_owned()), ..simulated_host(dir.path()) };
+    let calls = run_simulated_host(&fake, failing, "node_bootstrap failed").await;
     let order = ["site_bootstrap started", "site_bootstrap failed", "node_bootstrap failed"];
     assert_eq!(calls, order);
 
     let fake = Fake::start(dir.path()).await;
     fake.change(|seen| seen.refuse_enrollment = true);
-    let calls = run_stand_in(&fake, stand_in(dir.path()), "node_bootstrap failed").await;
+    let calls =
+        run_simulated_host(&fake, simulated_host(dir.path()), "node_bootstrap failed").await;
     assert_eq!(calls.len(), 4);
 }
 
@@ -376,7 +384,7 @@ async fn a_certificate_is_renewed_in_time_and_remembered() {
     assert_eq!(fake.count("enroll"), 1);
     assert!(fake.count("renew") >= 1);
     let kept = IdentityStore::File(dir.path().join("identity.json")).load(run_id()).unwrap();
-    let serial = &kept.proof.certificate().unwrap().serial;
+    let serial = &kept.credential.certificate().unwrap().serial;
     let serials = fake.change(|seen| std::mem::take(&mut seen.serials));
     let file = std::fs::read_to_string(dir.path().join("identity.json")).unwrap();
     assert!(file.contains("PRIVATE KEY") && serial != &serials[0]);
@@ -439,7 +447,7 @@ async fn an_agent_whose_certificate_has_expired_keeps_asking_and_enrolls_no_more
     let identity = Identity {
         run_id: run_id(),
         node_id: node_id(),
-        proof: Proof::Certificate { key_pem: key.key_pem, certificate },
+        credential: AgentCredential::Certificate { key_pem: key.key_pem, certificate },
         heartbeat_interval_seconds: 10,
         poll_seconds: 0,
         task_keys: task_keys(1, &[]),
@@ -459,8 +467,8 @@ async fn failures_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::start(dir.path()).await;
     let plane = |url: &str| ControlPlane::new(url, None).unwrap();
-    let stranger = Proof::Bearer("not the credential".to_owned());
-    let plane = |url: &str| plane(url).with_proof(&stranger).unwrap();
+    let stranger = AgentCredential::Bearer("not the credential".to_owned());
+    let plane = |url: &str| plane(url).with_credential(&stranger).unwrap();
     let poll = async |url: &str| plane(url).poll_tasks(0).await.unwrap_err();
     assert!(matches!(poll(&fake.url).await, CallError::Refused(p) if p.code == "token_invalid"));
     let elsewhere = format!("{}/elsewhere", fake.url);

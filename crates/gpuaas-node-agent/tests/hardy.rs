@@ -13,10 +13,10 @@ use async_trait::async_trait;
 use common::{ENROLLMENT_TOKEN, Fake, FastClock, node_id, run_id, signed};
 use gpuaas_node_agent::agent::{self, AgentConfig};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
+use gpuaas_node_agent::env::AgentEnv;
+use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::identity::IdentityStore;
-use gpuaas_node_agent::operate::Workplace;
 use gpuaas_node_agent::protocol::ControlPlane;
-use gpuaas_node_agent::tasks::Host;
 use gpuaas_types::agent::{Operation, ServiceAction, Task, TaskSpec};
 use gpuaas_types::{TaskId, Timestamp};
 use host_facts::HostRoot;
@@ -32,8 +32,8 @@ fn config(root: &Path, state: &Path) -> AgentConfig {
         ready_file: Some(state.join("run/ready.json")),
         ready: None,
         host: Host::Root(HostRoot::new(root)),
-        workplace: Workplace { state_dir: Some(state.to_owned()), ..Workplace::default() },
-        longest_pause_seconds: 20.0,
+        env: AgentEnv { state_dir: Some(state.to_owned()), ..AgentEnv::default() },
+        max_backoff_seconds: 20.0,
     }
 }
 
@@ -190,11 +190,11 @@ async fn a_task_that_was_cut_short_is_reported_and_not_done_again() {
     fake.change(|seen| seen.heartbeat_interval_seconds = 1);
     std::fs::create_dir_all(dir.path().join("root")).unwrap();
     std::fs::write(dir.path().join("root/ca.pem"), fake.anchor_pem().unwrap()).unwrap();
-    let player = dir.path().join("player");
+    let emulator = dir.path().join("emulator");
     let script = "#!/bin/sh\nD=${0%/*}\n[ \"$1 $3\" = 'run restart' ] && echo x >> $D/restarts && exec sleep 20\n\
                   printf 'LoadState=loaded\\nActiveState=active\\n'\n";
-    std::fs::write(&player, script).unwrap();
-    std::fs::set_permissions(&player, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(&emulator, script).unwrap();
+    std::fs::set_permissions(&emulator, std::fs::Permissions::from_mode(0o755)).unwrap();
     let file = dir.path().join("agent.json");
     let config = serde_json::json!({
         "run_id": run_id(), "hostname": "j22u11", "control_plane_url": fake.url,
@@ -208,7 +208,7 @@ async fn a_task_that_was_cut_short_is_reported_and_not_done_again() {
             .arg(&file)
             .arg("--host-root")
             .arg(dir.path().join("root"))
-            .env("GPUAAS_FIXTURE_KERNEL", &player)
+            .env("GPUAAS_FIXTURE_KERNEL", &emulator)
             .kill_on_drop(true)
             .spawn()
             .unwrap()

@@ -1,29 +1,31 @@
-//! What NVIDIA's driver says of the GPUs that it drives.
+//! GPUs that NVIDIA's driver has, parsed from the output of `nvidia-smi`.
 //!
-//! The driver is asked through `nvidia-smi`, the command line of its library NVML: a static
-//! executable cannot load that library. GPUs that are given to guests are not its own; of those
-//! only the PCI function is known.
+//! `nvidia-smi` is the command line of the driver's library NVML, which a static executable cannot
+//! load. GPUs that are passed through to guests have another driver; only their PCI functions are
+//! known.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostFacts, MAX_ENTRIES, parse};
+use crate::parse;
+use crate::pci::PciFunction;
+use crate::root::MAX_ENTRIES;
 
-/// Fields that are asked for, in this order (`nvidia-smi --help-query-gpu`).
+/// Argument of `nvidia-smi` with the fields to print, in this order (`--help-query-gpu`).
 pub const QUERY: &str = "--query-gpu=pci.bus_id,uuid,name,serial,driver_version,vbios_version,\
                          memory.total,mig.mode.current,ecc.mode.current";
-/// How the answer is written: memory is in MiB without a unit.
-pub const FORMAT: &str = "--format=csv,noheader,nounits";
+/// Argument of `nvidia-smi` for the format of its output: memory is in MiB without a unit.
+pub const QUERY_FORMAT: &str = "--format=csv,noheader,nounits";
 
-/// PCI vendor of NVIDIA.
+/// PCI vendor id of NVIDIA.
 const NVIDIA: &str = "10de";
-/// The driver that `nvidia-smi` speaks for.
+/// Kernel driver whose GPUs `nvidia-smi` lists.
 const DRIVER: &str = "nvidia";
 const MIB: u64 = 1024 * 1024;
 
-/// A GPU that NVIDIA's driver drives.
+/// A GPU that NVIDIA's driver has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvidiaGpu {
-    /// Its PCI function, as in [`HostFacts::pci`].
+    /// Address of its PCI function, as in [`crate::HostFacts::pci`].
     pub pci_address: String,
     /// `GPU-` and a UUID.
     pub uuid: Option<String>,
@@ -37,28 +39,35 @@ pub struct NvidiaGpu {
     pub vbios_version: Option<String>,
     /// Memory in bytes.
     pub memory_total_bytes: Option<u64>,
-    /// Whether it may be cut into instances (MIG); absent where it cannot.
+    /// Whether MIG mode is on; absent where the GPU has none.
     pub mig: Option<bool>,
-    /// Whether its memory corrects errors; absent where it cannot.
+    /// Whether ECC is on; absent where the memory has none.
     pub ecc: Option<bool>,
 }
 
-/// Whether there is a GPU that `nvidia-smi` can say something of. Where there is none, asking takes
-/// seconds and ends badly.
+/// Whether NVIDIA's driver has a GPU among `functions`. Where it has none, `nvidia-smi` takes seconds
+/// and fails.
 #[must_use]
-pub fn may_be_asked(facts: &HostFacts) -> bool {
-    facts.pci.iter().any(|function| {
+pub fn has_driven_gpu(functions: &[PciFunction]) -> bool {
+    functions.iter().any(|function| {
         function.vendor.as_deref() == Some(NVIDIA)
             && function.driver.as_deref() == Some(DRIVER)
             && function.class.as_deref().is_some_and(|class| class.starts_with("03"))
     })
 }
 
-/// GPUs in the answer to [`QUERY`] in [`FORMAT`], by PCI address. Lines that are no answer are left
-/// out.
+/// GPUs in the output of `nvidia-smi` for [`QUERY`] and [`QUERY_FORMAT`], by PCI address. Other lines
+/// are left out.
+///
+/// ```
+/// let output = "00000000:19:00.0, GPU-1f2e, NVIDIA H200, 165, 570.86.15, 96.00, 143771, Disabled, Enabled";
+/// let [gpu] = &host_facts::gpu::nvidia_gpus(output)[..] else { panic!() };
+/// assert_eq!(gpu.pci_address, "0000:19:00.0");
+/// assert_eq!(gpu.memory_total_bytes, Some(143_771 << 20));
+/// ```
 #[must_use]
-pub fn nvidia_gpus(answer: &str) -> Vec<NvidiaGpu> {
-    let mut gpus: Vec<NvidiaGpu> = answer.lines().filter_map(gpu).take(MAX_ENTRIES).collect();
+pub fn nvidia_gpus(output: &str) -> Vec<NvidiaGpu> {
+    let mut gpus: Vec<NvidiaGpu> = output.lines().filter_map(gpu).take(MAX_ENTRIES).collect();
     gpus.sort_by(|a, b| a.pci_address.cmp(&b.pci_address));
     gpus
 }
@@ -68,22 +77,22 @@ fn gpu(line: &str) -> Option<NvidiaGpu> {
     let [bus, uuid, name, serial, driver, vbios, memory, mig, ecc] = fields.as_slice() else {
         return None;
     };
-    let mib = said(memory).and_then(|mib| mib.parse::<u64>().ok());
+    let mib = field_value(memory).and_then(|mib| mib.parse::<u64>().ok());
     Some(NvidiaGpu {
         pci_address: address(bus)?,
-        uuid: said(uuid),
-        name: said(name),
-        serial: said(serial),
-        driver_version: said(driver),
-        vbios_version: said(vbios),
+        uuid: field_value(uuid),
+        name: field_value(name),
+        serial: field_value(serial),
+        driver_version: field_value(driver),
+        vbios_version: field_value(vbios),
         memory_total_bytes: mib.and_then(|mib| mib.checked_mul(MIB)),
         mig: switch(mig),
         ecc: switch(ecc),
     })
 }
 
-/// What is not there is `[N/A]`, `[Not Supported]`, `[Unknown Error]` or `N/A`.
-fn said(field: &str) -> Option<String> {
+/// A field's value; `None` for `[N/A]`, `[Not Supported]`, `[Unknown Error]`, `N/A`, `0` or nothing.
+fn field_value(field: &str) -> Option<String> {
     let nothing = field.starts_with('[') || matches!(field, "N/A" | "0" | "");
     if nothing { None } else { parse::clean(field) }
 }
@@ -108,10 +117,9 @@ fn address(bus: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PciFunction;
 
     #[test]
-    fn gpus_are_read_as_the_driver_says_them() {
+    fn gpus_are_parsed_from_the_output() {
         let gpus = nvidia_gpus(
             "00000000:DB:00.0, GPU-1f2e, NVIDIA H200, 1654321098765, 570.86.15, 96.00.BC.00.01, \
              143771, Disabled, Enabled\n\
@@ -129,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_that_is_none_is_no_gpu() {
+    fn a_malformed_bus_address_is_no_gpu() {
         for bad in ["", "x:19:00.0", "00000000:19", "00000000:19:00.0/..", "00000000"] {
             assert_eq!(nvidia_gpus(&format!("{bad}, a, b, c, d, e, 1, N/A, N/A")), [], "{bad}");
         }
     }
 
     #[test]
-    fn a_host_whose_gpus_are_its_guests_is_not_asked() {
+    fn a_host_whose_gpus_are_its_guests_has_none_to_query() {
         let function = |driver: &str, class: &str| PciFunction {
             address: "0000:19:00.0".to_owned(),
             vendor: Some("10de".to_owned()),
@@ -148,9 +156,9 @@ mod tests {
             virtual_functions: None,
             physical_function: None,
         };
-        let asked = |pci| may_be_asked(&HostFacts { pci, ..HostFacts::default() });
-        assert!(asked(vec![function("nvidia", "030200")]));
-        assert!(!asked(vec![function("vfio-pci", "030200"), function("nvidia", "068000")]));
-        assert!(!asked(Vec::new()));
+        assert!(has_driven_gpu(&[function("nvidia", "030200")]));
+        let others = [function("vfio-pci", "030200"), function("nvidia", "068000")];
+        assert!(!has_driven_gpu(&others));
+        assert!(!has_driven_gpu(&[]));
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostRoot, MAX_ENTRIES};
+use crate::root::{HostRoot, MAX_ENTRIES};
 
 /// A port of an RDMA adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

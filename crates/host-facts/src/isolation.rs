@@ -1,4 +1,4 @@
-//! Whether PCI functions are kept apart: Access Control Services of the bridges above them.
+//! Whether PCI functions are isolated: Access Control Services of the bridges above them.
 //!
 //! PCI Express Base Specification, 7.7.8: the ACS extended capability (id 000Dh) has a capability
 //! register at offset 4 and a control register at offset 6. Peers below one switch can reach each
@@ -10,7 +10,7 @@
 use std::fs::File;
 use std::io::Read as _;
 
-use crate::HostRoot;
+use crate::root::HostRoot;
 
 /// Source validation, request redirect, completion redirect, upstream forwarding.
 const ISOLATING: u16 = 0x1d;
@@ -21,14 +21,20 @@ const ACS_ID: u16 = 0x000d;
 /// Access Control Services of one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acs {
-    /// What it can.
+    /// Capability register: what the function is able to do.
     pub capability: u16,
-    /// What is on.
+    /// Control register: what is on.
     pub control: u16,
 }
 
 impl Acs {
-    /// Whether everything that isolates and that it can do is on.
+    /// Whether everything that isolates, as far as the function is able to, is on.
+    ///
+    /// ```
+    /// let acs = host_facts::Acs { capability: 0x1d, control: 0x1d };
+    /// assert!(acs.isolates());
+    /// assert!(!host_facts::Acs { control: 0, ..acs }.isolates());
+    /// ```
     #[must_use]
     pub fn isolates(self) -> bool {
         let able = self.capability & ISOLATING;
@@ -56,13 +62,13 @@ impl HostRoot {
     }
 
     /// Whether a bridge is a root port or a downstream port of a switch, that is, one that needs
-    /// Access Control Services; none: it does not say.
+    /// Access Control Services; `None` where its configuration space does not say.
     #[must_use]
     pub fn is_downstream_port(&self, address: &str) -> Option<bool> {
         port_type(&self.config_space(address)?).map(|kind| matches!(kind, 4 | 6))
     }
 
-    /// Access Control Services of a function; none: it has no such capability, or its
+    /// Access Control Services of a function; `None` where it has no such capability, or its
     /// configuration space cannot be read.
     #[must_use]
     pub fn acs(&self, address: &str) -> Option<Acs> {
@@ -100,7 +106,7 @@ fn is_function(text: &str) -> bool {
     text.len() == 12 && text.matches(':').count() == 2 && text.contains('.')
 }
 
-/// Walks the list of extended capabilities; a list that runs in circles ends.
+/// Walks the list of extended capabilities, at most 64 of them: the list may be a circle.
 fn acs(config: &[u8]) -> Option<Acs> {
     let word = |at: usize| {
         let bytes = config.get(at..at + 2)?;

@@ -1,4 +1,4 @@
-//! IPv4 addresses, routes and listeners of a host, from `/proc/net`.
+//! Links, IPv4 addresses, routes and listeners of a host, from `/sys/class/net` and `/proc/net`.
 //!
 //! proc(5) and the kernel's `net/ipv4/fib_trie.c`: `/proc/net/route` lists the main table with its
 //! links, in little-endian hexadecimal on the machines that we run on; `/proc/net/fib_trie` lists
@@ -7,9 +7,27 @@
 
 use std::net::Ipv4Addr;
 
+use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-use crate::{HostRoot, MAX_ENTRIES};
+use crate::root::{HostRoot, MAX_ENTRIES};
+
+/// A network link, `/sys/class/net/NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkLink {
+    /// Interface name.
+    pub name: String,
+    /// Hardware address; InfiniBand has 20 octets.
+    pub mac_address: Option<String>,
+    /// `up`, `down`, `unknown` and so on.
+    pub operstate: Option<String>,
+    /// Speed in Mb/s; absent while the link is down.
+    pub speed_mbps: Option<u64>,
+    /// MTU in bytes.
+    pub mtu_bytes: Option<u32>,
+    /// PCI address of the device behind the link; absent for virtual links.
+    pub pci_address: Option<String>,
+}
 
 /// An IPv4 address of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,30 +63,50 @@ pub struct Listener {
 }
 
 impl Route {
-    /// Whether every address of `network/prefix_length` goes this way.
+    /// The network that the route leads to; `None` where its prefix is longer than 32 bits.
     #[must_use]
-    pub fn covers(&self, network: Ipv4Addr, prefix_length: u8) -> bool {
-        self.prefix_length <= prefix_length
-            && in_network(network, self.destination, self.prefix_length)
+    pub fn network(&self) -> Option<Ipv4Net> {
+        Ipv4Net::new(self.destination, self.prefix_length).ok()
+    }
+
+    /// Whether the route leads to every address of `network`.
+    ///
+    /// ```
+    /// let route = host_facts::Route {
+    ///     destination: [192, 168, 0, 0].into(),
+    ///     prefix_length: 16,
+    ///     gateway: None,
+    ///     interface: "ibp24s0".to_owned(),
+    /// };
+    /// assert!(route.covers("192.168.7.0/24".parse()?));
+    /// assert!(!route.covers("192.0.0.0/8".parse()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn covers(&self, network: Ipv4Net) -> bool {
+        self.network().is_some_and(|own| own.contains(&network))
     }
 }
 
-/// Whether `address` is in `network/prefix_length`.
-#[must_use]
-pub fn in_network(address: Ipv4Addr, network: Ipv4Addr, prefix_length: u8) -> bool {
-    let mask = u32::MAX.checked_shl(32 - u32::from(prefix_length.min(32))).unwrap_or(0);
-    (u32::from(address) & mask) == (u32::from(network) & mask)
-}
-
-/// `10.100.0.1/24` as its two parts.
-#[must_use]
-pub fn parse_cidr(text: &str) -> Option<(Ipv4Addr, u8)> {
-    let (address, length) = text.split_once('/')?;
-    let length: u8 = length.parse().ok().filter(|length| *length <= 32)?;
-    Some((address.parse().ok()?, length))
-}
-
 impl HostRoot {
+    /// Network links, by name.
+    pub(crate) fn links(&self) -> Vec<NetworkLink> {
+        let link = |name: String| {
+            let at = format!("sys/class/net/{name}");
+            self.join(&at).is_dir().then(|| NetworkLink {
+                mac_address: self.line(format!("{at}/address")),
+                operstate: self.line(format!("{at}/operstate")),
+                speed_mbps: self.number(format!("{at}/speed")).filter(|&speed| speed > 0),
+                mtu_bytes: self.number(format!("{at}/mtu")),
+                pci_address: self
+                    .link_name(format!("{at}/device"))
+                    .filter(|address| address.contains(':')),
+                name,
+            })
+        };
+        self.names("sys/class/net").into_iter().filter_map(link).collect()
+    }
+
     /// Routes of the main table.
     pub(crate) fn routes(&self) -> Vec<Route> {
         self.text("proc/net/route").map(|text| routes(&text)).unwrap_or_default()
@@ -128,15 +166,15 @@ fn addresses(text: &str, routes: &[Route]) -> Vec<LinkAddress> {
     }
     own.sort_unstable();
     own.dedup();
-    let of = |address: Ipv4Addr| {
+    let with_link = |address: Ipv4Addr| {
         let connected = routes.iter().filter(|route| route.gateway.is_none());
         let route = connected
-            .filter(|route| in_network(address, route.destination, route.prefix_length))
+            .filter(|route| route.network().is_some_and(|network| network.contains(&address)))
             .max_by_key(|route| route.prefix_length)?;
         let interface = route.interface.clone();
         Some(LinkAddress { interface, address, prefix_length: route.prefix_length })
     };
-    own.into_iter().filter_map(of).take(MAX_ENTRIES).collect()
+    own.into_iter().filter_map(with_link).take(MAX_ENTRIES).collect()
 }
 
 fn listeners(text: &str) -> Vec<Listener> {
@@ -208,8 +246,8 @@ Local:
         assert_eq!(routes[0].prefix_length, 0);
         let wide = &routes[3];
         assert_eq!((wide.destination, wide.prefix_length), (Ipv4Addr::new(192, 168, 0, 0), 16));
-        assert!(wide.covers(Ipv4Addr::new(192, 168, 7, 0), 24));
-        assert!(!wide.covers(Ipv4Addr::new(192, 0, 0, 0), 8));
+        assert!(wide.covers("192.168.7.0/24".parse().unwrap()));
+        assert!(!wide.covers("192.0.0.0/8".parse().unwrap()));
         let found = addresses(TRIE, &routes);
         let text: Vec<String> = found
             .iter()
@@ -231,15 +269,5 @@ Local:
             .map(|l| format!("{} {}", l.address, l.port))
             .collect();
         assert_eq!(seen, ["127.0.0.1 19998", "0.0.0.0 19999", "::1 80"]);
-    }
-
-    #[test]
-    fn networks() {
-        assert_eq!(parse_cidr("10.100.0.1/24"), Some((Ipv4Addr::new(10, 100, 0, 1), 24)));
-        for bad in ["10.100.0.1", "10.100.0.1/33", "x/8", "/"] {
-            assert_eq!(parse_cidr(bad), None, "{bad}");
-        }
-        assert!(in_network(Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::UNSPECIFIED, 0));
-        assert!(!in_network(Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::new(1, 2, 3, 5), 32));
     }
 }

@@ -1,7 +1,6 @@
-//! Texts of `/proc` and `/sys`, as pure functions.
+//! Parsers of the texts of `/proc` and `/sys`.
 
-use crate::Mount;
-
+/// Longest text of a fact, in characters.
 const MAX_CHARS: usize = 1024;
 
 /// Trimmed, without control characters, cut; `None` when nothing is left.
@@ -54,41 +53,6 @@ pub(crate) fn shell_value(text: &str, name: &str) -> Option<String> {
     clean(unquoted)
 }
 
-/// Lines of `/proc/mounts`.
-pub(crate) fn mounts(text: &str, limit: usize) -> Vec<Mount> {
-    let mount = |line: &str| {
-        let mut fields = line.split(' ').map(unescape);
-        Some(Mount {
-            source: fields.next()??,
-            target: fields.next()??,
-            fs_type: fields.next()??,
-            options: fields.next()??,
-        })
-    };
-    text.lines().filter_map(mount).take(limit).collect()
-}
-
-/// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescape(field: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let escaped = (byte == b'\\')
-            .then(|| tail.split_first_chunk::<3>())
-            .flatten()
-            .and_then(|(digits, tail)| Some((octal(*digits)?, tail)));
-        let (byte, tail) = escaped.unwrap_or((byte, tail));
-        bytes.push(byte);
-        rest = tail;
-    }
-    clean(&String::from_utf8_lossy(&bytes))
-}
-
-fn octal(digits: [u8; 3]) -> Option<u8> {
-    let text = std::str::from_utf8(&digits).ok()?;
-    u8::from_str_radix(text, 8).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,16 +80,6 @@ mod tests {
         for bad in ["", "a", "3-1", "0-4294967295", "1-2-3"] {
             assert_eq!(list_length(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn escaped_mounts_and_short_lines() {
-        let text = "/dev/sda1 /mnt/a\\040b ext4 rw,relatime 0 0\nshort line\nx\\777 /\\9 t o\n";
-        let found = mounts(text, 10);
-        assert_eq!(found[0].target, "/mnt/a b");
-        assert_eq!((found[1].source.as_str(), found[1].target.as_str()), ("x\\777", "/\\9"));
-        assert_eq!(found.len(), 2);
-        assert_eq!(mounts(text, 1).len(), 1);
     }
 
     #[test]

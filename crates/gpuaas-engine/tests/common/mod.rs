@@ -16,8 +16,9 @@ use gpuaas_artifact::{ArtifactStore, BootstrapInputs, BundleCatalog, parse_user_
 use gpuaas_bundle::SigningKey;
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
-use gpuaas_node_agent::operate::Workplace;
-use gpuaas_node_agent::tasks::{Host, execute};
+use gpuaas_node_agent::env::AgentEnv;
+use gpuaas_node_agent::host::Host;
+use gpuaas_node_agent::tasks::execute;
 use gpuaas_store::{
     AgentCredential, Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, StartRun,
     Store, SweepFinding, sha256,
@@ -516,7 +517,7 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
     let root = tempfile::tempdir().unwrap();
     furnish(root.path());
     let host = Host::Root(HostRoot::new(root.path()));
-    let result = execute(&host, &Workplace::default(), &task.spec).await;
+    let result = execute(&host, &AgentEnv::default(), &task.spec).await;
     store.finish_task(now(), node_id, task.id, result, Vec::new()).await.unwrap();
 }
 

@@ -1,11 +1,11 @@
-//! A gate, as the host sees it: the checks of the bundles on it that block the gate.
+//! The gates of a host: the checks of the installed bundles that block each gate.
 //!
-//! A gate is evaluated from what was installed and with what it was run with, so the same question
-//! can be asked at any time, by hand too. A check of a bundle that another one requires is a
-//! matter of the host's baseline, whoever notices it.
+//! A gate is evaluated from the installed bundles and the values that they ran with, so it can be
+//! evaluated at any time, by hand too. A failing check of a bundle that another one requires is
+//! classified as the host's baseline.
 //!
-//! `active` asks for the agent first, on every host; bundles may add to it, as that of bare metal
-//! does with its GPUs.
+//! The gate `active` checks the agent's unit first, on every host; bundles may add checks, as that
+//! of bare metal does for its GPUs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,46 +16,46 @@ use gpuaas_types::agent::{Finding, Gate, GateCheck, GateClass, GateReport, HostC
 use host_facts::HostRoot;
 use serde::Deserialize;
 
-use super::{BundleError, kept, read_manifest};
-use crate::redact::without;
-use crate::tasks::{Host, validate};
+use super::error::BundleError;
+use super::manifest_file::read_manifest;
+use super::stored_inputs;
+use crate::host::Host;
+use crate::redact::redact_values;
+use crate::{checks, paths};
 
-/// Where bundles are installed on a host (docs/hosts.md#bundles-on-a-host).
-pub const INSTALLED: &str = "/usr/local/share/gpuaas/site-bootstrap";
-
-/// The agent's own unit.
+/// systemd unit of the agent.
 const AGENT_UNIT: &str = "gpuaas-node-agent.service";
 
-/// A check that a bundle on the host has for a gate.
+/// A check that an installed bundle has for a gate.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    /// What has to be so.
+pub(crate) struct BundleCheck {
+    /// The check.
     pub(crate) check: HostCheck,
-    /// Whether it is a matter of the host's baseline.
+    /// Whether a failure is one of the host's baseline.
     pub(crate) baseline: bool,
-    /// Whose it is, `name@version`.
+    /// `name@version` of the bundle.
     pub(crate) bundle: String,
-    /// Where that is installed.
+    /// Folder of the bundle.
     pub(crate) folder: PathBuf,
 }
 
-/// A check, and whose matter it is.
-struct Wanted {
+/// A check, with the class and the reason of its failure.
+struct ClassifiedCheck {
     check: HostCheck,
     class: GateClass,
     reason: String,
 }
 
-impl Wanted {
-    fn agent() -> Self {
+impl ClassifiedCheck {
+    fn agent_unit() -> Self {
         let check = HostCheck::UnitActive { unit: AGENT_UNIT.to_owned() };
         let reason = "agent fault: the agent's unit is not active".to_owned();
         Self { check, class: GateClass::AgentFault, reason }
     }
 }
 
-impl From<Asked> for Wanted {
-    fn from(Asked { check, baseline, bundle, .. }: Asked) -> Self {
+impl From<BundleCheck> for ClassifiedCheck {
+    fn from(BundleCheck { check, baseline, bundle, .. }: BundleCheck) -> Self {
         let (class, what) = if baseline {
             (GateClass::HostBaselineIncomplete, "host baseline incomplete")
         } else {
@@ -71,52 +71,52 @@ impl From<Asked> for Wanted {
 /// An installed bundle cannot be read. That there is none is a verdict, not an error.
 pub async fn evaluate(gate: Gate, host: &Host) -> Result<GateReport, BundleError> {
     let Some(root) = host.root() else {
-        return Ok(fixed(gate, &host.facts().await));
+        return Ok(fixed_report(gate, &host.facts().await));
     };
-    let own = (gate == Gate::Active).then(Wanted::agent);
-    let wanted: Vec<Wanted> =
-        own.into_iter().chain(asked(gate, root)?.into_iter().map(Wanted::from)).collect();
+    let agent = (gate == Gate::Active).then(ClassifiedCheck::agent_unit);
+    let bundles = bundle_checks(gate, root)?.into_iter().map(ClassifiedCheck::from);
+    let classified: Vec<ClassifiedCheck> = agent.into_iter().chain(bundles).collect();
     let facts = host.facts().await;
-    let list: Vec<HostCheck> = wanted.iter().map(|one| one.check.clone()).collect();
-    let findings = validate(host, &facts, &list).await;
-    let mut report = verdict(gate, wanted.into_iter().zip(findings));
-    let secrets = kept::secrets(root);
+    let list: Vec<HostCheck> = classified.iter().map(|one| one.check.clone()).collect();
+    let findings = checks::evaluate(host, &facts, &list).await;
+    let mut report = gate_report(gate, classified.into_iter().zip(findings));
+    let secrets = stored_inputs::secret_values(root);
     for check in &mut report.checks {
         for text in [&mut check.name, &mut check.expected, &mut check.seen] {
-            *text = without(text, &secrets);
+            *text = redact_values(text, &secrets);
         }
     }
     Ok(report)
 }
 
-/// What the bundles on a host ask for a gate: each check once, the baseline's first.
+/// The checks that the installed bundles have for a gate: each once, the baseline's first.
 ///
 /// # Errors
 /// An installed bundle cannot be read.
-pub(crate) fn asked(gate: Gate, root: &HostRoot) -> Result<Vec<Asked>, BundleError> {
-    let installed = installed(root)?;
+pub(crate) fn bundle_checks(gate: Gate, root: &HostRoot) -> Result<Vec<BundleCheck>, BundleError> {
+    let installed = installed_bundles(root)?;
     let required: BTreeSet<&str> = installed
         .iter()
         .flat_map(|(_, manifest)| &manifest.requires)
         .filter_map(|requirement| requirement.bundle.split('@').next())
         .collect();
-    let mut wanted: Vec<Asked> = Vec::new();
+    let mut all: Vec<BundleCheck> = Vec::new();
     for (folder, manifest) in &installed {
         let wrong = |reason| BundleError::NoBundle { path: folder.clone(), reason };
-        let values = kept::looked_with(root, manifest)
+        let values = stored_inputs::values_for_checks(root, manifest)
             .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
         let own = required.contains(manifest.name.as_str());
         let checks = manifest.gate(gate, &values, own).map_err(|fault| wrong(fault.to_string()))?;
         for check in checks {
             let marker = matches!(&check, HostCheck::BundleDone { bundle } if required.contains(bundle.as_str()));
             let (bundle, folder) = (manifest.reference(), folder.clone());
-            wanted.push(Asked { check, baseline: own || marker, bundle, folder });
+            all.push(BundleCheck { check, baseline: own || marker, bundle, folder });
         }
     }
-    // The baseline speaks first; what another bundle asks a second time is its matter still.
-    wanted.sort_by_key(|one| !one.baseline);
-    let mut once: Vec<Asked> = Vec::new();
-    for one in wanted {
+    // Baseline first, so that a check that two bundles have is classified as the baseline's.
+    all.sort_by_key(|one| !one.baseline);
+    let mut once: Vec<BundleCheck> = Vec::new();
+    for one in all {
         if !once.iter().any(|other| other.check == one.check) {
             once.push(one);
         }
@@ -124,55 +124,63 @@ pub(crate) fn asked(gate: Gate, root: &HostRoot) -> Result<Vec<Asked>, BundleErr
     Ok(once)
 }
 
-/// The gates that a bundle on the host has a check for. What cannot be evaluated is logged.
-pub async fn all(host: &Host) -> Vec<GateReport> {
+/// Reports of the gates that an installed bundle has a check for. One that cannot be evaluated is
+/// logged and left out.
+pub async fn evaluate_all(host: &Host) -> Vec<GateReport> {
     let mut gates = Vec::new();
     for gate in Gate::ALL {
-        // That the agent lives is said by whoever asks it.
-        if host.root().is_some_and(|root| asked(gate, root).is_ok_and(|asked| asked.is_empty())) {
+        // Without bundles only the agent's unit would be checked, and the agent runs this.
+        let without_checks = |root| bundle_checks(gate, root).is_ok_and(|checks| checks.is_empty());
+        if host.root().is_some_and(without_checks) {
             continue;
         }
         match evaluate(gate, host).await {
             Ok(report) if report.checks.is_empty() => {}
             Ok(report) => gates.push(report),
-            Err(error) => tracing::warn!(%error, gate = gate.as_str(), "a gate"),
+            Err(error) => {
+                tracing::warn!(%error, gate = gate.as_str(), "a gate cannot be evaluated")
+            }
         }
     }
     gates
 }
 
-/// What a stand-in was told to say.
-fn fixed(gate: Gate, facts: &serde_json::Value) -> GateReport {
-    let told: Vec<GateReport> =
-        facts.get("gates").and_then(|told| Deserialize::deserialize(told).ok()).unwrap_or_default();
-    told.into_iter()
+/// The report that a simulated host has among its facts.
+fn fixed_report(gate: Gate, facts: &serde_json::Value) -> GateReport {
+    let reports = facts.get("gates").and_then(|gates| Deserialize::deserialize(gates).ok());
+    let reports: Vec<GateReport> = reports.unwrap_or_default();
+    reports
+        .into_iter()
         .find(|report| report.gate == gate)
-        .unwrap_or_else(|| verdict(gate, std::iter::empty()))
+        .unwrap_or_else(|| gate_report(gate, std::iter::empty()))
 }
 
-fn verdict(gate: Gate, findings: impl Iterator<Item = (Wanted, Finding)>) -> GateReport {
+fn gate_report(
+    gate: Gate,
+    findings: impl Iterator<Item = (ClassifiedCheck, Finding)>,
+) -> GateReport {
     let (mut checks, mut class) = (Vec::new(), None);
-    for (wanted, finding) in findings {
+    for (classified, finding) in findings {
         let passed = finding.passed == Some(true);
         if !passed {
-            // What is missing below explains what is missing above.
-            class = class.or(Some(wanted.class));
+            // The first failure decides: the agent and the baseline explain what fails above them.
+            class = class.or(Some(classified.class));
         }
         checks.push(GateCheck {
             name: finding.name,
             passed,
-            expected: wanted.check.expected(),
+            expected: classified.check.expected(),
             seen: finding.seen,
-            reason: if passed { String::new() } else { wanted.reason },
+            reason: if passed { String::new() } else { classified.reason },
             blocks: if passed { Vec::new() } else { vec![gate] },
         });
     }
     GateReport { gate, passed: !checks.is_empty() && class.is_none(), class, checks }
 }
 
-/// The bundles on a host, by name.
-fn installed(root: &HostRoot) -> Result<Vec<(PathBuf, Manifest)>, BundleError> {
-    let folder = root.join(INSTALLED);
+/// Folders and manifests of the installed bundles, by name.
+fn installed_bundles(root: &HostRoot) -> Result<Vec<(PathBuf, Manifest)>, BundleError> {
+    let folder = root.join(paths::INSTALLED_BUNDLES);
     let Ok(entries) = fs::read_dir(&folder) else { return Ok(Vec::new()) };
     let mut folders: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -187,7 +195,7 @@ mod tests {
     use super::*;
 
     fn install(root: &Path, manifest: &serde_json::Value) {
-        let folder = root.join(INSTALLED.trim_start_matches('/'));
+        let folder = root.join(paths::INSTALLED_BUNDLES.trim_start_matches('/'));
         let folder = folder.join(manifest["name"].as_str().unwrap());
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
@@ -245,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_slices_need_is_asked_only_where_there_are_some() {
+    async fn a_check_for_slices_counts_only_on_a_host_with_slices() {
         let dir = tempfile::tempdir().unwrap();
         let phases = serde_json::json!([{"name": "p", "run": "p.sh", "timeout_seconds": 1}]);
         let root = HostRoot::new(dir.path());
@@ -255,19 +263,19 @@ mod tests {
                 "about": "baseline", "phases": phases, "expects": [{"gates": ["slice_ready"],
                     "when_required": true, "check": "file_exists", "path": "/etc/x"}]}),
         );
-        assert!(asked(Gate::SliceReady, &root).unwrap().is_empty());
+        assert!(bundle_checks(Gate::SliceReady, &root).unwrap().is_empty());
         install(
             dir.path(),
             &serde_json::json!({"name": "h200-slice-vm", "version": "1.0.0",
                 "kind": "site_bootstrap", "about": "slices", "phases": phases,
                 "requires": [{"bundle": "h200-ib@1.0.0"}]}),
         );
-        let asked = asked(Gate::SliceReady, &root).unwrap();
-        assert!(asked.len() == 1 && asked[0].baseline, "{asked:?}");
+        let checks = bundle_checks(Gate::SliceReady, &root).unwrap();
+        assert!(checks.len() == 1 && checks[0].baseline, "{checks:?}");
     }
 
     #[tokio::test]
-    async fn a_gate_that_nobody_looked_at_is_shut() {
+    async fn a_gate_without_checks_is_shut() {
         let dir = tempfile::tempdir().unwrap();
         let report =
             evaluate(Gate::SliceReady, &Host::Root(HostRoot::new(dir.path()))).await.unwrap();

@@ -1,10 +1,9 @@
-//! What says that a bundle's scripts ended well on this host: `NAME.done`, one line of version, run
-//! and the digest of the archive that the bundle's folder is.
+//! The marker `NAME.done`: the scripts of a bundle ended well on this host. It is one line of
+//! version, run id and the digest of the archive that the bundle's folder was unpacked from.
 //!
-//! The digest is of the folder as it lies there, not what somebody said when it was placed: whoever
-//! placed it, as a bundle's image does, and whatever was changed there since, the marker tells of
-//! the bytes that ran. A folder that is no archive has none, nor has a marker of an older launcher;
-//! there the version decides alone.
+//! The digest is computed from the folder as it lies there. Whoever installed it, and whatever was
+//! changed in it since, the marker names the bytes that ran. A folder that is no unpacked archive
+//! has no digest, nor has the marker of an older launcher; there the version decides alone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +14,7 @@ use gpuaas_bundle::archive::MAX_ARCHIVE_BYTES;
 use gpuaas_bundle::manifest::ARCHIVED_NAME;
 use gpuaas_bundle::{Archive, Digest, Entry, Manifest};
 
-/// The line of a bundle that ended well.
+/// The marker's line for a bundle that ended well.
 pub(super) fn line(manifest: &Manifest, run_id: &str, digest: Option<Digest>) -> String {
     let digest = digest.map(|digest| digest.to_string()).unwrap_or_default();
     let words = [manifest.version.as_str(), run_id, digest.as_str()];
@@ -23,18 +22,18 @@ pub(super) fn line(manifest: &Manifest, run_id: &str, digest: Option<Digest>) ->
     format!("{}\n", words.join(" "))
 }
 
-/// Whether a marker's line is of this version, and of these bytes where both are known.
-pub(super) fn fits(line: &str, manifest: &Manifest, folder: &Path) -> bool {
+/// Whether a marker's line is of this version, and of these bytes where both digests are known.
+pub(super) fn matches(line: &str, manifest: &Manifest, folder: &Path) -> bool {
     let mut words = line.split_whitespace();
     if words.next() != Some(manifest.version.as_str()) {
         return false;
     }
-    // A run's id is shorter.
+    // A run id is shorter than a digest.
     let Some(ran) = words.find_map(|word| word.parse::<Digest>().ok()) else { return true };
     digest(folder, manifest).is_none_or(|there| there == ran)
 }
 
-/// The digest of the archive that was taken apart in `folder`; none: it is no archive.
+/// The digest of the archive that was unpacked into `folder`; `None` where it is no archive.
 pub(super) fn digest(folder: &Path, manifest: &Manifest) -> Option<Digest> {
     let mut files = BTreeMap::new();
     let (mut left, mut folders) = (MAX_ARCHIVE_BYTES, vec![PathBuf::new()]);

@@ -1,4 +1,4 @@
-//! One phase: a script with a time limit, its output in a log.
+//! One phase of a bundle: a script with a time limit, its output in a log.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions, Permissions};
@@ -13,13 +13,13 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
 use super::report::{PhaseOutcome, PhaseReport};
-use crate::files;
-use crate::redact::without;
+use crate::atomic_file;
+use crate::redact::redact_values;
 
-/// Lines of a failed phase's output that are shown.
+/// Lines of a failed phase's output that its report shows.
 const LAST_LINES: usize = 3;
-/// What a phase prints for everything that it changed.
-const CHANGED: &str = "changed ";
+/// Begins each line in which a phase reports something that it changed.
+const CHANGED_PREFIX: &str = "changed ";
 
 /// Runs a phase. Never an error: what failed is in the report.
 pub(super) async fn run(
@@ -35,23 +35,23 @@ pub(super) async fn run(
         Err(error) => Err(error.to_string()),
     };
     let seconds = began.elapsed().as_secs_f64();
-    let said = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let said = clean(log, said.unwrap_or_default(), secrets);
-    let changed = said.lines().filter(|line| line.starts_with(CHANGED)).count();
+    let output = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let output = redact_log(log, output.unwrap_or_default(), secrets);
+    let changed = output.lines().filter(|line| line.starts_with(CHANGED_PREFIX)).count();
     let (outcome, text) = match ended {
         Ok(()) => (PhaseOutcome::Ran, String::new()),
-        Err(reason) => (PhaseOutcome::Failed, format!("{reason}; {}", last_words(&said))),
+        Err(reason) => (PhaseOutcome::Failed, format!("{reason}; {}", last_lines(&output))),
     };
     PhaseReport { phase: phase.name.clone(), outcome, seconds, changed, text }
 }
 
-/// What a phase said without the secrets that it was given, in its log as well.
-fn clean(log: &Path, said: String, secrets: &[String]) -> String {
-    let clean = without(&said, secrets);
-    if clean != said
-        && let Err(error) = files::replace(log, clean.as_bytes())
+/// Redacts the secrets that a phase was given, in its log too; the redacted output.
+fn redact_log(log: &Path, output: String, secrets: &[String]) -> String {
+    let clean = redact_values(&output, secrets);
+    if clean != output
+        && let Err(error) = atomic_file::replace(log, clean.as_bytes())
     {
-        tracing::warn!(%error, log = %log.display(), "a log with secrets is taken away");
+        tracing::warn!(%error, log = %log.display(), "a log with secrets cannot be redacted and is removed");
         fs::remove_file(log).ok();
     }
     clean
@@ -66,7 +66,7 @@ fn start(
     if let Some(parent) = log.parent() {
         fs::create_dir_all(parent)?;
     }
-    // Root's alone: what a phase says may show what it was given.
+    // Only root may read it: the output of a phase may show its inputs.
     let log = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(log)?;
     log.set_permissions(Permissions::from_mode(0o600))?;
     Command::new("bash")
@@ -82,7 +82,7 @@ fn start(
         .spawn()
 }
 
-/// Waits for the end; what does not end in time is ended with everything that it started.
+/// Waits for the end of a phase, and kills its process group at the time limit.
 async fn wait(mut child: Child, seconds: u32) -> Result<(), String> {
     let group = child.id();
     match timeout(Duration::from_secs(seconds.into()), child.wait()).await {
@@ -100,8 +100,8 @@ async fn wait(mut child: Child, seconds: u32) -> Result<(), String> {
     }
 }
 
-fn last_words(said: &str) -> String {
-    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+fn last_lines(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
     last.join(" | ").chars().take(500).collect()
 }

@@ -1,56 +1,56 @@
-//! What became of a bundle.
+//! How the run of a bundle ended.
 
 use gpuaas_types::agent::{BundlePhase, Finding};
 use serde::{Deserialize, Serialize};
 
 pub use gpuaas_types::agent::PhaseOutcome;
 
-/// One phase.
+/// How one phase ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseReport {
-    /// Its name.
+    /// Name of the phase.
     pub phase: String,
     /// How it ended.
     pub outcome: PhaseOutcome,
     /// Seconds that it took, by the host's monotonic clock.
     pub seconds: f64,
-    /// Things that it says it changed.
+    /// Number of things that its output says it changed.
     pub changed: usize,
-    /// Why it was skipped, or its last words.
+    /// Why it was skipped, or the last lines of its output where it failed.
     pub text: String,
 }
 
-/// A bundle.
+/// How a bundle ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BundleReport {
     /// `name@version`.
     pub bundle: String,
-    /// Of what it required, in order.
+    /// Reports of the bundles that it requires, in the order of their runs.
     pub requires: Vec<BundleReport>,
-    /// Its phases, as far as it came.
+    /// Its phases, up to the first that failed.
     pub phases: Vec<PhaseReport>,
-    /// Why the host has to be started again before all effects are there.
+    /// Why the host has to be rebooted before all effects are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot_needed: Option<String>,
-    /// Whether the effects were looked at.
+    /// Whether the effects were checked.
     pub looked: bool,
-    /// The effects.
+    /// The check of each effect.
     pub checks: Vec<Finding>,
 }
 
-/// What `NAME.validation` holds.
+/// Content of `NAME.validation`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Validation<'a> {
     /// `name@version`.
     pub bundle: &'a str,
     /// Whether every check passed.
     pub passed: bool,
-    /// Each check.
+    /// Each check with what was observed.
     pub checks: &'a [Finding],
 }
 
 impl PhaseReport {
-    pub(super) fn told(&self, bundle: String) -> BundlePhase {
+    pub(super) fn to_event(&self, bundle: String) -> BundlePhase {
         let Self { phase, outcome, seconds, changed, text } = self.clone();
         BundlePhase { bundle, phase, outcome, seconds, changed, text }
     }
@@ -66,21 +66,21 @@ impl PhaseReport {
 }
 
 impl BundleReport {
-    /// Whether every phase ended well, in what it requires too.
+    /// Whether every phase ended well, those of required bundles included.
     #[must_use]
     pub fn ended_well(&self) -> bool {
         self.phases.iter().all(|phase| phase.outcome != PhaseOutcome::Failed)
             && self.requires.iter().all(Self::ended_well)
     }
 
-    /// What is written for whoever looks later.
+    /// The content of `NAME.validation`.
     #[must_use]
     pub fn validation(&self) -> Validation<'_> {
         let passed = self.checks.iter().all(|finding| finding.passed == Some(true));
         Validation { bundle: &self.bundle, passed, checks: &self.checks }
     }
 
-    /// Things that were changed, in what it requires too.
+    /// Number of things that were changed, those of required bundles included.
     #[must_use]
     pub fn changed(&self) -> usize {
         self.phases.iter().map(|phase| phase.changed).sum::<usize>()

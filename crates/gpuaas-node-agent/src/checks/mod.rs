@@ -1,238 +1,37 @@
-//! Whether a host is what its profile says: one finding for each check, always with a verdict.
+//! Whether a host has the effects that its profile and its bundles promise: one finding for each
+//! check, always with a verdict.
 //!
-//! What cannot be seen counts as not there. A gate that passes because nobody looked is none. A
-//! check looks at the effect, never at the exit code of what should have brought it about: at the
-//! driver link of a function, not at the unit that binds it.
+//! What cannot be observed counts as absent: a gate must not pass because nobody looked. A check
+//! looks at the effect, never at the exit code of what should have brought it about: at the driver
+//! link of a PCI function, not at the unit that binds it.
 //!
-//! Most effects are files below the host's root ([`look`]); the rest have to be asked for
-//! ([`ask`]): of systemd, of Open vSwitch, of nftables, of a port.
+//! Most effects are in files below the host's root (`offline`). For the rest, programs and daemons
+//! of the host are queried (`live`): systemd, Open vSwitch, nftables, a port.
 
-pub(crate) mod ask;
-mod fabric;
+mod live;
+mod network;
+mod offline;
 mod pci;
+mod verdict;
 
 use gpuaas_types::agent::{Finding, HostCheck};
-use host_facts::{HostFacts, HostRoot};
+use host_facts::HostFacts;
+use serde_json::Value;
 
-use crate::bundle::gate;
+pub(crate) use live::unit_state;
 
-/// Octets of an InfiniBand hardware address.
-const INFINIBAND_OCTETS: usize = 20;
+use crate::host::Host;
 
-/// A verdict and what was seen.
-type Seen = (bool, String);
-
-/// Looks at files and facts; none: the check has to be asked for. `root` is none for a stand-in,
-/// which has facts but no files. Blocking.
-pub(crate) fn look(
-    root: Option<&HostRoot>,
-    facts: &HostFacts,
-    check: &HostCheck,
-) -> Option<Finding> {
-    let (passed, seen) = match check {
-        HostCheck::FileExists { path } => match root {
-            Some(root) if root.exists(path) => (true, "it is there".to_owned()),
-            _ => (false, "it is not there".to_owned()),
-        },
-        HostCheck::FileHasLine { path, line } => {
-            match root.and_then(|root| root.has_line(path, line)) {
-                Some(true) => (true, "it is there".to_owned()),
-                Some(false) => (false, format!("the file has no line {line:?}")),
-                None => (false, "there is no such file".to_owned()),
-            }
-        }
-        HostCheck::MountPresent { target } => {
-            match facts.mounts.iter().find(|mount| mount.target == *target) {
-                Some(mount) => (true, format!("{} ({})", mount.source, mount.fs_type)),
-                None => (false, "nothing is mounted there".to_owned()),
-            }
-        }
-        HostCheck::PackageInstalled { package } => {
-            match root.and_then(|root| root.package_installed(package)) {
-                Some(true) => (true, "dpkg says installed".to_owned()),
-                Some(false) => (false, "dpkg does not say installed".to_owned()),
-                None => (false, "the host has no dpkg".to_owned()),
-            }
-        }
-        HostCheck::KernelArgument { argument } => kernel_argument(facts, argument),
-        HostCheck::Sysctl { name, value } => match root.and_then(|root| root.sysctl(name)) {
-            Some(seen) => (seen == *value, format!("it is {seen}")),
-            None => (false, "there is no such setting".to_owned()),
-        },
-        HostCheck::BundleDone { bundle } => bundle_done(root, bundle),
-        HostCheck::PciPresent { vendor, device, class, count } => {
-            let (device, class) = (device.as_deref(), class.as_deref());
-            pci::present(facts, pci::Which { vendor, device, class, virtual_only: false }, *count)
-        }
-        HostCheck::DriverBound { vendor, device, class, virtual_only, driver, count } => {
-            let which = pci::Which {
-                vendor,
-                device: device.as_deref(),
-                class: class.as_deref(),
-                virtual_only: *virtual_only,
-            };
-            pci::driver_bound(facts, which, driver, *count)
-        }
-        HostCheck::IommuGroupsWhole { driver } => pci::groups_whole(facts, driver),
-        HostCheck::VirtualFunctions { vendor, class, each, count } => {
-            let which =
-                pci::Which { vendor, device: None, class: class.as_deref(), virtual_only: false };
-            pci::virtual_functions(facts, which, *each, *count)
-        }
-        HostCheck::AcsIsolates { driver } => pci::acs_isolates(root, facts, driver),
-        HostCheck::LinkUp { interface } => fabric::link_up(facts, interface),
-        HostCheck::InfinibandUp { count } => fabric::infiniband_up(facts, *count),
-        HostCheck::InfinibandPortsActive { count } => fabric::ports_active(facts, *count),
-        HostCheck::DisksPresent { name, count } => {
-            let disks = facts.block_devices.iter().filter(|disk| fits(name, &disk.name));
-            enough(disks.count(), *count)
-        }
-        HostCheck::AddressOn { interface, subnet } => fabric::address(facts, interface, subnet),
-        HostCheck::RoutePresent { destination, interface } => {
-            fabric::route(facts, destination, interface)
-        }
-        HostCheck::Listens { address, port } => fabric::listens(facts, address, *port),
-        HostCheck::UnitActive { .. }
-        | HostCheck::HttpAnswers { .. }
-        | HostCheck::OvsBridge { .. }
-        | HostCheck::Masquerades { .. }
-        | HostCheck::NvidiaGpus { .. } => return None,
-    };
-    Some(Finding { name: check.name(), passed: Some(passed), seen })
-}
-
-/// Whether `name` is `pattern`, in which a trailing `*` stands for the rest.
-fn fits(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(begin) => name.starts_with(begin),
-        None => name == pattern,
-    }
-}
-
-fn enough(found: usize, wanted: u32) -> Seen {
-    let passed = u32::try_from(found).unwrap_or(u32::MAX) >= wanted;
-    (passed, format!("{found} found, {wanted} wanted"))
-}
-
-fn kernel_argument(facts: &HostFacts, argument: &str) -> Seen {
-    match &facts.kernel_cmdline {
-        Some(line) if line.split_whitespace().any(|other| other == argument) => {
-            (true, "the kernel was started with it".to_owned())
-        }
-        Some(_) => (false, "the kernel was started without it".to_owned()),
-        None => (false, "the host has no /proc/cmdline".to_owned()),
-    }
-}
-
-/// Where bundles leave their markers.
-pub(crate) const MARKERS: &str = "/var/lib/gpuaas/site-bootstrap";
-
-/// A marker of another version than the one that is installed tells of another host, or of before.
-fn bundle_done(root: Option<&HostRoot>, bundle: &str) -> Seen {
-    let path = format!("{MARKERS}/{bundle}.done");
-    let marker = root.and_then(|root| root.line_of(&path));
-    let Some(marker) = marker else { return (false, format!("there is no {path}")) };
-    let done = marker.split_whitespace().next().unwrap_or_default();
-    match root.and_then(|root| installed_version(root, bundle)) {
-        Some(version) if version != done => {
-            (false, format!("{path} is of {done}, and {version} is installed"))
-        }
-        _ => (true, format!("{path} is there")),
-    }
-}
-
-fn installed_version(root: &HostRoot, bundle: &str) -> Option<String> {
-    let path = root.join(format!(
-        "{}/{bundle}/{}",
-        gate::INSTALLED,
-        gpuaas_bundle::manifest::ARCHIVED_NAME
-    ));
-    let manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    Some(manifest["version"].as_str()?.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn verdict(root: Option<&HostRoot>, facts: &serde_json::Value, check: &str) -> Option<bool> {
-        let facts: HostFacts = serde_json::from_value(facts.clone()).unwrap();
-        let check: HostCheck = serde_json::from_str(check).unwrap();
-        let finding = look(root, &facts, &check).unwrap();
-        assert_eq!(finding.name, check.name());
-        finding.passed
-    }
-
-    #[test]
-    fn facts_decide() {
-        let hca = "00:".repeat(19) + "01";
-        let facts = serde_json::json!({
-            "mounts": [{"source": "/dev/sda2", "target": "/", "fs_type": "ext4", "options": ""}],
-            "pci": [{"address": "0000:19:00.0", "vendor": "10de", "device": "2335", "class": "030200"}],
-            "block_devices": [{"name": "nvme0n1"}, {"name": "nvme1n1"}, {"name": "sda"}],
-            "infiniband_ports": [
-                {"device": "mlx5_0", "port": 1, "state": "ACTIVE"},
-                {"device": "mlx5_1", "port": 1, "state": "DOWN"},
-            ],
-            "links": [
-                {"name": "ib0", "mac_address": hca, "operstate": "up"},
-                {"name": "eno1", "mac_address": "7c:c2:55:00:00:01", "operstate": "down"},
-            ],
+/// Evaluates each of `checks` on `host`; one finding for each, with a verdict. `facts` are those
+/// of the host, as [`Host::facts`] gives them.
+pub(crate) async fn evaluate(host: &Host, facts: &Value, checks: &[HostCheck]) -> Vec<Finding> {
+    let facts: HostFacts = serde_json::from_value(facts.clone()).unwrap_or_default();
+    let mut findings = Vec::with_capacity(checks.len());
+    for check in checks {
+        findings.push(match offline::evaluate(host.root(), &facts, check) {
+            Some(finding) => finding,
+            None => live::evaluate(host, check).await,
         });
-        for (check, expected) in [
-            (r#"{"check":"mount_present","target":"/"}"#, true),
-            (r#"{"check":"mount_present","target":"/data"}"#, false),
-            (r#"{"check":"pci_present","vendor":"10DE","count":1}"#, true),
-            (r#"{"check":"pci_present","vendor":"10de","device":"2336","count":1}"#, false),
-            (r#"{"check":"pci_present","vendor":"10de","count":2}"#, false),
-            (r#"{"check":"pci_present","vendor":"10de","class":"03","count":1}"#, true),
-            (r#"{"check":"pci_present","vendor":"10de","class":"0207","count":1}"#, false),
-            (r#"{"check":"disks_present","name":"nvme*","count":2}"#, true),
-            (r#"{"check":"disks_present","name":"nvme*","count":3}"#, false),
-            (r#"{"check":"disks_present","name":"nvme1n1","count":1}"#, true),
-            (r#"{"check":"infiniband_ports_active","count":1}"#, true),
-            (r#"{"check":"infiniband_ports_active","count":2}"#, false),
-            (r#"{"check":"infiniband_up","count":1}"#, true),
-            (r#"{"check":"infiniband_up","count":2}"#, false),
-            (r#"{"check":"link_up","interface":"ib0"}"#, true),
-            (r#"{"check":"link_up","interface":"7C:C2:55:00:00:01"}"#, false),
-            (r#"{"check":"link_up","interface":"eno9"}"#, false),
-            (r#"{"check":"package_installed","package":"bash"}"#, false),
-            (r#"{"check":"file_exists","path":"/etc"}"#, false),
-        ] {
-            assert_eq!(verdict(None, &facts, check), Some(expected), "{check}");
-        }
     }
-
-    #[test]
-    fn files_and_packages_decide() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join("var/lib/dpkg")).unwrap();
-        let status = "Package: bash\nStatus: install ok installed\n\n\
-                      Package: nano\nStatus: deinstall ok config-files\n";
-        std::fs::write(dir.path().join("var/lib/dpkg/status"), status).unwrap();
-        let installed = dir.path().join(gate::INSTALLED.trim_start_matches('/')).join("h200-ib");
-        let markers = dir.path().join(MARKERS.trim_start_matches('/'));
-        std::fs::create_dir_all(&installed).unwrap();
-        std::fs::create_dir_all(&markers).unwrap();
-        std::fs::write(installed.join("manifest.json"), r#"{"version": "1.1.0"}"#).unwrap();
-        for (name, text) in [("h200-ib", "1.0.0 run"), ("fresh", "1.0.0 run"), ("empty", "")] {
-            std::fs::write(markers.join(format!("{name}.done")), text).unwrap();
-        }
-        let root = HostRoot::new(dir.path());
-        let facts = serde_json::json!({});
-        for (check, expected) in [
-            (r#"{"check":"bundle_done","bundle":"h200-ib"}"#, false),
-            (r#"{"check":"bundle_done","bundle":"fresh"}"#, true),
-            (r#"{"check":"bundle_done","bundle":"empty"}"#, false),
-            (r#"{"check":"bundle_done","bundle":"none"}"#, false),
-            (r#"{"check":"package_installed","package":"bash"}"#, true),
-            (r#"{"check":"package_installed","package":"nano"}"#, false),
-            (r#"{"check":"package_installed","package":"vim"}"#, false),
-            (r#"{"check":"file_exists","path":"/var/lib/dpkg/status"}"#, true),
-            (r#"{"check":"file_exists","path":"/var/lib/../lib/dpkg"}"#, false),
-        ] {
-            assert_eq!(verdict(Some(&root), &facts, check), Some(expected), "{check}");
-        }
-    }
+    findings
 }

@@ -1,25 +1,25 @@
-//! PCI functions: who drives them, how they are isolated, which of them are virtual.
+//! Checks of PCI functions: their drivers, their IOMMU groups, their isolation, SR-IOV.
 
 use std::collections::BTreeMap;
 
 use host_facts::{HostFacts, HostRoot, PciFunction};
 
-use super::{Seen, enough};
+use super::verdict::{Verdict, at_least};
 
-/// Functions wanted.
+/// PciFilter PCI functions a check is about.
 #[derive(Clone, Copy)]
-pub(super) struct Which<'a> {
-    /// Vendor, hexadecimal.
+pub(super) struct PciFilter<'a> {
+    /// PCI vendor id, hexadecimal, in any case.
     pub(super) vendor: &'a str,
-    /// Device, hexadecimal; none: any.
+    /// PCI device id, hexadecimal, in any case; `None`: any device.
     pub(super) device: Option<&'a str>,
-    /// Begin of the class, hexadecimal; none: any.
+    /// Beginning of the PCI class, hexadecimal, in any case; `None`: any class.
     pub(super) class: Option<&'a str>,
-    /// Virtual ones only.
+    /// Whether only SR-IOV virtual functions match.
     pub(super) virtual_only: bool,
 }
 
-impl Which<'_> {
+impl PciFilter<'_> {
     fn matches(&self, function: &PciFunction) -> bool {
         let same = |wanted: &str, found: &Option<String>| {
             found.as_deref().is_some_and(|found| found.eq_ignore_ascii_case(wanted))
@@ -32,26 +32,31 @@ impl Which<'_> {
     }
 }
 
-/// Class of PCI bridges.
-const BRIDGE: &str = "0604";
+/// Beginning of the PCI class of PCI-to-PCI bridges.
+const BRIDGE_CLASS: &str = "0604";
 
 fn driver(function: &PciFunction) -> &str {
     function.driver.as_deref().unwrap_or("none")
 }
 
-pub(super) fn present(facts: &HostFacts, which: Which<'_>, count: u32) -> Seen {
-    enough(facts.pci.iter().filter(|function| which.matches(function)).count(), count)
+pub(super) fn present(facts: &HostFacts, filter: PciFilter<'_>, count: u32) -> Verdict {
+    at_least(facts.pci.iter().filter(|function| filter.matches(function)).count(), count)
 }
 
-pub(super) fn driver_bound(facts: &HostFacts, which: Which<'_>, wanted: &str, count: u32) -> Seen {
+pub(super) fn driver_bound(
+    facts: &HostFacts,
+    filter: PciFilter<'_>,
+    wanted: &str,
+    count: u32,
+) -> Verdict {
     let found: Vec<&PciFunction> =
-        facts.pci.iter().filter(|function| which.matches(function)).collect();
+        facts.pci.iter().filter(|function| filter.matches(function)).collect();
     let others: Vec<String> = found
         .iter()
         .filter(|function| driver(function) != wanted)
         .map(|function| format!("{} has {}", function.address, driver(function)))
         .collect();
-    let (enough, seen) = enough(found.len(), count);
+    let (enough, seen) = at_least(found.len(), count);
     if others.is_empty() {
         (enough, seen)
     } else {
@@ -59,7 +64,7 @@ pub(super) fn driver_bound(facts: &HostFacts, which: Which<'_>, wanted: &str, co
     }
 }
 
-pub(super) fn groups_whole(facts: &HostFacts, wanted: &str) -> Seen {
+pub(super) fn groups_whole(facts: &HostFacts, wanted: &str) -> Verdict {
     let mut groups: BTreeMap<u32, Vec<&PciFunction>> = BTreeMap::new();
     for function in &facts.pci {
         if let Some(group) = function.iommu_group {
@@ -78,7 +83,8 @@ pub(super) fn groups_whole(facts: &HostFacts, wanted: &str) -> Seen {
             continue;
         };
         for other in &groups[&group] {
-            let bridge = other.class.as_deref().is_some_and(|class| class.starts_with(BRIDGE));
+            let bridge =
+                other.class.as_deref().is_some_and(|class| class.starts_with(BRIDGE_CLASS));
             if !bridge && driver(other) != wanted {
                 wrong.push(format!(
                     "group {group} of {} holds {}, which has {}",
@@ -98,36 +104,36 @@ pub(super) fn groups_whole(facts: &HostFacts, wanted: &str) -> Seen {
 
 pub(super) fn virtual_functions(
     facts: &HostFacts,
-    which: Which<'_>,
+    filter: PciFilter<'_>,
     each: u32,
     count: u32,
-) -> Seen {
+) -> Verdict {
     let physical: Vec<&PciFunction> = facts
         .pci
         .iter()
-        .filter(|function| which.matches(function) && function.virtual_functions.is_some())
+        .filter(|function| filter.matches(function) && function.virtual_functions.is_some())
         .collect();
-    // The kernel's word and what is there: a number that was written is not yet a function.
-    let there = |function: &PciFunction| {
-        let of = |other: &&PciFunction| {
+    // `sriov_numvfs` against the functions that are there: a number that was written is no proof.
+    let counted = |function: &PciFunction| {
+        let is_virtual_of = |other: &&PciFunction| {
             other.physical_function.as_deref() == Some(function.address.as_str())
         };
-        u32::try_from(facts.pci.iter().filter(of).count()).unwrap_or(u32::MAX)
+        u32::try_from(facts.pci.iter().filter(is_virtual_of).count()).unwrap_or(u32::MAX)
     };
     let wrong: Vec<String> = physical
         .iter()
-        .map(|function| (function, function.virtual_functions.unwrap_or(0), there(function)))
-        .filter(|(_, said, seen)| *said != each || *seen != each)
-        .map(|(function, said, seen)| {
-            format!("{} says {said} and {seen} are there, {each} wanted", function.address)
+        .map(|function| (function, function.virtual_functions.unwrap_or(0), counted(function)))
+        .filter(|(_, numvfs, counted)| *numvfs != each || *counted != each)
+        .map(|(function, numvfs, counted)| {
+            format!("{} says {numvfs} and {counted} are there, {each} wanted", function.address)
         })
         .collect();
-    let (enough, seen) = enough(physical.len(), count);
+    let (enough, seen) = at_least(physical.len(), count);
     if wrong.is_empty() { (enough, seen) } else { (false, wrong.join("; ")) }
 }
 
-pub(super) fn acs_isolates(root: Option<&HostRoot>, facts: &HostFacts, wanted: &str) -> Seen {
-    let Some(root) = root else { return (false, "a stand-in has no buses".to_owned()) };
+pub(super) fn acs_isolates(root: Option<&HostRoot>, facts: &HostFacts, wanted: &str) -> Verdict {
+    let Some(root) = root else { return (false, "a simulated host has no buses".to_owned()) };
     let bound: Vec<&PciFunction> =
         facts.pci.iter().filter(|function| driver(function) == wanted).collect();
     if bound.is_empty() {
@@ -182,13 +188,14 @@ mod tests {
             function("0000:3b:00.0", "030200", "nvidia", 2),
             function("0000:05:00.0", "068000", "nvidia-nvswitch", 3),
         ]));
-        let gpus = Which { vendor: "10DE", device: None, class: Some("0302"), virtual_only: false };
+        let gpus =
+            PciFilter { vendor: "10DE", device: None, class: Some("0302"), virtual_only: false };
         let (passed, seen) = driver_bound(&facts, gpus, "vfio-pci", 2);
         assert_eq!((passed, seen.as_str()), (false, "2 found, 2 wanted; 0000:3b:00.0 has nvidia"));
         let (passed, _) =
-            driver_bound(&facts, Which { class: Some("0680"), ..gpus }, "nvidia-nvswitch", 1);
+            driver_bound(&facts, PciFilter { class: Some("0680"), ..gpus }, "nvidia-nvswitch", 1);
         assert!(passed);
-        assert!(!driver_bound(&facts, Which { class: Some("0c"), ..gpus }, "vfio-pci", 1).0);
+        assert!(!driver_bound(&facts, PciFilter { class: Some("0c"), ..gpus }, "vfio-pci", 1).0);
     }
 
     /// NVMe's virtual functions are of the vendor, device and class of their physical one.
@@ -199,13 +206,14 @@ mod tests {
             {"address": "0000:41:00.1", "vendor": "1b36", "class": "010802", "driver": "vfio-pci",
                 "physical_function": "0000:41:00.0"},
         ]));
-        let which = Which { vendor: "1b36", device: None, class: Some("0108"), virtual_only: true };
+        let filter =
+            PciFilter { vendor: "1b36", device: None, class: Some("0108"), virtual_only: true };
         assert_eq!(
-            driver_bound(&facts, which, "vfio-pci", 1),
+            driver_bound(&facts, filter, "vfio-pci", 1),
             (true, "1 found, 1 wanted".to_owned())
         );
         let (passed, seen) =
-            driver_bound(&facts, Which { virtual_only: false, ..which }, "vfio-pci", 1);
+            driver_bound(&facts, PciFilter { virtual_only: false, ..filter }, "vfio-pci", 1);
         assert!(!passed && seen.contains("0000:41:00.0 has nvme"), "{seen}");
     }
 
@@ -240,8 +248,12 @@ mod tests {
                 "class": "020000", "virtual_functions": 0});
             let mut functions = vec![ethernet, physical(said)];
             functions.extend(children.iter().map(|n| child(*n)));
-            let adapters =
-                Which { vendor: "15b3", device: None, class: Some("0207"), virtual_only: false };
+            let adapters = PciFilter {
+                vendor: "15b3",
+                device: None,
+                class: Some("0207"),
+                virtual_only: false,
+            };
             virtual_functions(&facts(&functions.into()), adapters, 2, 1)
         };
         assert!(verdict(2, &[1, 2]).0);

@@ -1,9 +1,9 @@
-//! What a person needs to see what is wrong with a host, in one archive.
+//! The operation `collect_diagnostics`: one archive with what a person needs to find a fault.
 //!
-//! Every section has a time limit and a share of the size; what cannot be had is a line in
-//! `sections.txt`, never a failure of the whole. Secrets are taken out before anything is written.
-//! An archive that is small travels with the result; a larger one stays on the host, where its
-//! digest names it, and only the newest few are kept.
+//! Every section has a time limit and a share of the size. A section that cannot be collected is a
+//! finding, never a failure of the whole. Secrets are redacted before anything is written. A small
+//! archive is returned in the result; a larger one stays on the host under the name of its digest,
+//! and only the newest few stay.
 
 use std::fs;
 use std::io;
@@ -16,21 +16,23 @@ use flate2::write::GzEncoder;
 use gpuaas_bundle::Digest;
 use gpuaas_types::agent::{Finding, KeptArchive};
 
-use super::{Fault, Outcome, Work};
-use crate::redact::redact;
-use crate::tools::Tools;
-use crate::{facts, files};
+use super::operation::{OperationContext, OperationError, OperationOutcome};
+use crate::bundle::gate;
+use crate::command::CommandRunner;
+use crate::redact::redact_all;
+use crate::{atomic_file, facts};
 
-const ASK_SECONDS: u64 = 30;
-/// Bytes of an archive that travel with a result.
-const TRAVELS_BYTES: usize = 1 << 20;
-/// Archives that stay on the host.
-const KEPT: usize = 4;
-/// What tar adds to each file at most: its head, and the padding of its end.
+/// Longest time of a query, in seconds.
+const QUERY_SECONDS: u64 = 30;
+/// Bytes of the largest archive that is returned in the result.
+const INLINE_BYTES: usize = 1 << 20;
+/// Number of archives that stay on the host.
+const MAX_ARCHIVES: usize = 4;
+/// Largest overhead of a file in a tar, in bytes: its header and its padding.
 const TAR_BYTES: usize = 1024;
 
-/// What is asked of every host: name of the section, and the program that says it.
-const ALWAYS: [(&str, &[&str]); 12] = [
+/// Sections of every archive: name, and the query whose output it is.
+const SECTIONS: [(&str, &[&str]); 12] = [
     ("units.txt", &["systemctl", "list-units", "--all", "--no-pager", "--plain", "--no-legend"]),
     ("units-failed.txt", &["systemctl", "--failed", "--no-pager", "--plain"]),
     ("dmesg.txt", &["dmesg", "--decode", "--nopager"]),
@@ -50,34 +52,40 @@ struct Section {
     text: String,
 }
 
-/// What an operator wants beside what is always collected.
-pub(super) struct Wanted<'a> {
+/// What an operator asks for beside the sections of every archive.
+pub(super) struct DiagnosticsRequest<'a> {
+    /// Units whose state and journal are collected.
     pub(super) units: &'a [String],
+    /// Lines of each journal.
     pub(super) journal_lines: u32,
-    pub(super) most_bytes: u32,
+    /// Largest unpacked size of the archive, in bytes.
+    pub(super) max_bytes: u32,
 }
 
-pub(super) async fn carry_out(work: &Work<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Fault> {
-    let tools = Tools::of(work.host)?;
-    let questions = questions(wanted);
-    if work.dry_run {
+pub(super) async fn run(
+    context: &OperationContext<'_>,
+    request: &DiagnosticsRequest<'_>,
+) -> Result<OperationOutcome, OperationError> {
+    let runner = CommandRunner::for_host(context.host)?;
+    let queries = queries(request);
+    if context.dry_run {
         let finding = |(name, words): &(String, Vec<String>)| Finding {
             name: name.clone(),
             passed: None,
             seen: words.join(" "),
         };
-        let findings = questions.iter().map(finding).collect();
+        let findings = queries.iter().map(finding).collect();
         let message = "it would ask these and pack up what they say".to_owned();
-        return Ok(Outcome { findings, message, ..Outcome::default() });
+        return Ok(OperationOutcome { findings, message, ..OperationOutcome::default() });
     }
-    let mut outcome = Outcome::default();
+    let mut outcome = OperationOutcome::default();
     let mut sections = Vec::new();
-    for (name, words) in &questions {
+    for (name, words) in &queries {
         let (program, arguments) =
             words.split_first().map_or(("", &[][..]), |(p, a)| (p.as_str(), a));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        match tools.ask(program, &arguments, ASK_SECONDS).await {
-            Ok(said) => sections.push(Section { name: name.clone(), text: said.out }),
+        match runner.query(program, &arguments, QUERY_SECONDS).await {
+            Ok(output) => sections.push(Section { name: name.clone(), text: output.stdout }),
             Err(error) => outcome.findings.push(Finding {
                 name: name.clone(),
                 passed: Some(false),
@@ -86,29 +94,29 @@ pub(super) async fn carry_out(work: &Work<'_>, wanted: &Wanted<'_>) -> Result<Ou
         }
     }
     for (name, value) in [
-        ("facts.json", serde_json::to_string_pretty(&facts::whole(work.host).await)),
-        ("gates.json", serde_json::to_string_pretty(&crate::bundle::gate::all(work.host).await)),
+        ("facts.json", serde_json::to_string_pretty(&facts::collect(context.host).await)),
+        ("gates.json", serde_json::to_string_pretty(&gate::evaluate_all(context.host).await)),
     ] {
         sections.push(Section { name: name.to_owned(), text: value.unwrap_or_default() });
     }
     for section in &mut sections {
-        section.text = redact(&section.text, &work.place.secrets);
+        section.text = redact_all(&section.text, &context.env.secrets);
     }
-    let archive = pack(&sections, wanted.most_bytes as usize, &mut outcome.findings)
-        .map_err(|error| Fault::new("archive_failed", error.to_string()))?;
-    outcome.archive = Some(hand_over(work, &archive, &mut outcome)?);
+    let archive = pack(&sections, request.max_bytes as usize, &mut outcome.findings)
+        .map_err(|error| OperationError::new("archive_failed", error.to_string()))?;
+    outcome.archive = Some(deliver(context, &archive, &mut outcome)?);
     Ok(outcome)
 }
 
-fn questions(wanted: &Wanted<'_>) -> Vec<(String, Vec<String>)> {
+fn queries(request: &DiagnosticsRequest<'_>) -> Vec<(String, Vec<String>)> {
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let mut all: Vec<(String, Vec<String>)> =
-        ALWAYS.iter().map(|(name, words)| ((*name).to_owned(), owned(words))).collect();
-    let lines = wanted.journal_lines.to_string();
+        SECTIONS.iter().map(|(name, words)| ((*name).to_owned(), owned(words))).collect();
+    let lines = request.journal_lines.to_string();
     let journal = ["journalctl", "--no-pager", "--output=short-iso", "--lines", &lines];
     all.push(("journal.txt".to_owned(), owned(&journal)));
     let own = "gpuaas-node-agent.service".to_owned();
-    for unit in wanted.units.iter().chain([&own]) {
+    for unit in request.units.iter().chain([&own]) {
         let status = ["systemctl", "show", "--no-pager", "--", unit];
         all.push((format!("unit/{unit}.txt"), owned(&status)));
         let journal = [&journal[..], &["--unit", unit]].concat();
@@ -117,11 +125,15 @@ fn questions(wanted: &Wanted<'_>) -> Vec<(String, Vec<String>)> {
     all
 }
 
-/// A compressed tar of the sections, which unpacked is no larger than `most` bytes: the longest are
+/// A compressed tar of the sections, which unpacked is no larger than `max_bytes`: the longest are
 /// cut, at their beginning, because what happened last stands at the end.
-fn pack(sections: &[Section], most: usize, findings: &mut Vec<Finding>) -> io::Result<Vec<u8>> {
+fn pack(
+    sections: &[Section],
+    max_bytes: usize,
+    findings: &mut Vec<Finding>,
+) -> io::Result<Vec<u8>> {
     let heads = (sections.len() + 2) * TAR_BYTES;
-    let share = share(sections, most.saturating_sub(heads));
+    let share = share(sections, max_bytes.saturating_sub(heads));
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     let mut index = String::new();
     for Section { name, text } in sections {
@@ -166,12 +178,12 @@ fn share(sections: &[Section], room: usize) -> usize {
     usize::MAX
 }
 
-/// The end of a text, from the beginning of a line on where there is one.
-fn tail(text: &str, most: usize) -> &str {
-    if text.len() <= most {
+/// The last `max_bytes` of a text, from the beginning of a line on where there is one.
+fn tail(text: &str, max_bytes: usize) -> &str {
+    if text.len() <= max_bytes {
         return text;
     }
-    let mut from = text.len() - most;
+    let mut from = text.len() - max_bytes;
     while !text.is_char_boundary(from) {
         from += 1;
     }
@@ -179,31 +191,33 @@ fn tail(text: &str, most: usize) -> &str {
     end.split_once('\n').map_or(end, |(_, rest)| rest)
 }
 
-fn hand_over(work: &Work<'_>, archive: &[u8], outcome: &mut Outcome) -> Result<KeptArchive, Fault> {
+fn deliver(
+    context: &OperationContext<'_>,
+    archive: &[u8],
+    outcome: &mut OperationOutcome,
+) -> Result<KeptArchive, OperationError> {
     let digest = Digest::of(archive).to_string();
     let size_bytes = archive.len() as u64;
-    if archive.len() <= TRAVELS_BYTES {
+    if archive.len() <= INLINE_BYTES {
         let data = Some(BASE64.encode(archive));
         outcome.message = format!("{size_bytes} bytes, with this result");
         return Ok(KeptArchive { size_bytes, digest, path: None, data });
     }
-    let failed = |error: &io::Error| {
-        let code = if files::is_full(error) { "disk_full" } else { "file_unwritable" };
-        Fault::new(code, format!("the archive of {size_bytes} bytes: {error}"))
-    };
-    let Some(state) = &work.place.state_dir else {
-        return Err(Fault::new("archive_too_large", "it has no folder to stay in"));
+    let Some(state) = &context.env.state_dir else {
+        return Err(OperationError::new("archive_too_large", "it has no folder to stay in"));
     };
     let folder = state.join("diagnostics");
     let path = folder.join(format!("{digest}.tar.gz"));
-    files::replace(&path, archive).map_err(|error| failed(&error))?;
-    sweep(&folder, &path);
+    atomic_file::replace(&path, archive).map_err(|error| {
+        OperationError::unwritable(&format!("the archive of {size_bytes} bytes"), &error)
+    })?;
+    remove_old_archives(&folder, &path);
     outcome.message = format!("{size_bytes} bytes stay on the host: {}", path.display());
     Ok(KeptArchive { size_bytes, digest, path: Some(path.display().to_string()), data: None })
 }
 
 /// Removes all but the newest archives.
-fn sweep(folder: &Path, newest: &Path) {
+fn remove_old_archives(folder: &Path, newest: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut old: Vec<(std::time::SystemTime, PathBuf)> = entries
         .flatten()
@@ -211,10 +225,10 @@ fn sweep(folder: &Path, newest: &Path) {
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
     old.sort();
-    let many = old.len().saturating_sub(KEPT - 1);
+    let many = old.len().saturating_sub(MAX_ARCHIVES - 1);
     for (_, path) in old.iter().take(many) {
         if let Err(error) = fs::remove_file(path) {
-            tracing::warn!(%error, path = %path.display(), "an old archive stays");
+            tracing::warn!(%error, path = %path.display(), "an old archive cannot be removed");
         }
     }
 }
@@ -228,7 +242,8 @@ mod tests {
     use gpuaas_types::agent::{Operation, TaskResult};
 
     use super::*;
-    use crate::operate::{Workplace, carry_out as operate, played};
+    use crate::env::AgentEnv;
+    use crate::operate::test_host::{commands_run, emulated, operate};
 
     /// A host that says a little of everything, has no nvidia-smi, and logs a password.
     const HOST: &str = r#"
@@ -240,16 +255,16 @@ esac
 "#;
 
     async fn collect(dir: &Path, most_bytes: u32, dry_run: bool) -> TaskResult {
-        let host = played::host(dir, HOST);
-        let place = Workplace {
+        let host = emulated(dir, HOST);
+        let env = AgentEnv {
             state_dir: Some(dir.join("state")),
             secrets: vec!["s3cr3t-s3cr3t".to_owned()],
-            ..Workplace::default()
+            ..AgentEnv::default()
         };
-        let work = Work { host: &host, place: &place, dry_run };
+        let context = OperationContext { host: &host, env: &env, dry_run };
         let units = vec!["nginx.service".to_owned()];
         let operation = Operation::CollectDiagnostics { units, journal_lines: 9, most_bytes };
-        operate(&work, &operation).await
+        operate(&context, &operation).await
     }
 
     fn unpacked(bytes: &[u8]) -> BTreeMap<String, String> {
@@ -289,7 +304,7 @@ esac
                 .iter()
                 .any(|f| f.name == "nvidia-smi.txt" && f.seen.contains("No devices"))
         );
-        assert!(played::ran(dir.path()).is_empty(), "it changes nothing");
+        assert!(commands_run(dir.path()).is_empty(), "it changes nothing");
     }
 
     #[tokio::test]
@@ -319,7 +334,10 @@ esac
             assert!(done.findings.iter().any(|finding| finding.seen.starts_with("cut to")));
             seen.push(path);
         }
-        assert_eq!(fs::read_dir(dir.path().join("state/diagnostics")).unwrap().count(), KEPT);
+        assert_eq!(
+            fs::read_dir(dir.path().join("state/diagnostics")).unwrap().count(),
+            MAX_ARCHIVES
+        );
         assert!(Path::new(seen.last().unwrap()).exists());
     }
 }

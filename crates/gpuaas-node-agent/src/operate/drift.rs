@@ -1,9 +1,9 @@
-//! Bringing back what the checks of a host's gates miss.
+//! The operation `repair_drift`: restores the effects that the checks of a host's gates miss.
 //!
-//! A bundle says which effects it has, and the gates of the host are those effects. What a failing
-//! check needs is therefore known: the bundle that promised the effect is run again, as at first
-//! boot, with the values that it ran with; a unit that is down although its bundle ran is
-//! restarted. Then the gates are looked at again, and only what they see counts.
+//! A bundle declares its effects as checks, and the gates are made of those. So the repair of a
+//! failing check is known: its bundle runs again, as at first boot, with the values that it ran with
+//! last. A unit that is down although its bundle ran is restarted. Then the gates are evaluated
+//! again, and only their verdict counts.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,78 +11,94 @@ use std::path::{Path, PathBuf};
 use gpuaas_types::agent::{Change, Finding, Gate, HostCheck, is_unit};
 use host_facts::HostRoot;
 
-use super::{Fault, Outcome, Work};
-use crate::bundle::gate;
-use crate::bundle::{self, Setting};
-use crate::tasks::{Host, validate};
-use crate::tools::Tools;
+use super::operation::{OperationContext, OperationError, OperationOutcome};
+use crate::bundle::gate::{self, BundleCheck};
+use crate::bundle::{self, BundleContext};
+use crate::checks;
+use crate::command::CommandRunner;
+use crate::host::{EMULATOR_VARIABLE, Host};
 
+/// Longest time of a restart, in seconds.
 const RESTART_SECONDS: u64 = 150;
-/// What an operator or the control plane reaches the host by is never restarted.
-const NEVER: [&str; 4] = ["ssh.service", "sshd.service", "ssh.socket", "gpuaas-node-agent.service"];
+/// Units that are never restarted: operators and the control plane reach the host by them.
+const PROTECTED_UNITS: [&str; 4] =
+    ["ssh.service", "sshd.service", "ssh.socket", "gpuaas-node-agent.service"];
 
 /// A check that does not pass.
-struct Red {
+struct FailedCheck {
     name: String,
+    /// What was observed.
     seen: String,
+    /// `name@version` of the bundle that has the check.
     bundle: String,
+    /// Folder of that bundle.
     folder: PathBuf,
     /// The unit, where the check is about one.
     unit: Option<String>,
 }
 
-pub(super) async fn carry_out(work: &Work<'_>, gates: &[Gate]) -> Result<Outcome, Fault> {
-    let root = work.host.root().ok_or_else(|| Fault::new("host_not_live", "it has no files"))?;
+pub(super) async fn run(
+    context: &OperationContext<'_>,
+    gates: &[Gate],
+) -> Result<OperationOutcome, OperationError> {
+    let root = context
+        .host
+        .root()
+        .ok_or_else(|| OperationError::new("host_not_live", "it has no files"))?;
     let gates = if gates.is_empty() { &Gate::ALL[..] } else { gates };
-    let (looked, before) = look(work.host, root, gates).await?;
-    let mut outcome = Outcome::default();
+    let (count, before) = failed_checks(context.host, root, gates).await?;
+    let mut outcome = OperationOutcome::default();
     if before.is_empty() {
-        outcome.message = if looked == 0 {
+        outcome.message = if count == 0 {
             "no bundle on this host has a check for these gates".to_owned()
         } else {
-            format!("all of {looked} checks pass")
+            format!("all of {count} checks pass")
         };
         return Ok(outcome);
     }
-    if work.dry_run {
+    if context.dry_run {
         plan(&before, &mut outcome);
         return Ok(outcome);
     }
-    for (bundle, folder) in bundles(&before) {
-        run_again(work.host, root, &bundle, &folder, &mut outcome).await;
+    for (bundle, folder) in bundles_to_run(&before) {
+        run_again(context.host, root, &bundle, &folder, &mut outcome).await;
     }
-    let (_, between) = look(work.host, root, gates).await?;
-    restart(work.host, &between, &mut outcome).await?;
-    let (_, after) = look(work.host, root, gates).await?;
-    told(&before, &after, &mut outcome);
+    let (_, between) = failed_checks(context.host, root, gates).await?;
+    restart_units(context.host, &between, &mut outcome).await?;
+    let (_, after) = failed_checks(context.host, root, gates).await?;
+    add_findings(&before, &after, &mut outcome);
     if after.is_empty() {
         outcome.message = format!("{} checks pass again", before.len());
         return Ok(outcome);
     }
     let names: Vec<&str> = after.iter().map(|red| red.name.as_str()).collect();
-    let message = format!("{} of {looked} checks still fail: {}", after.len(), names.join(", "));
-    Err(Fault::new("drift_remains", message).after(outcome))
+    let message = format!("{} of {count} checks still fail: {}", after.len(), names.join(", "));
+    Err(OperationError::new("drift_remains", message).with_partial(outcome))
 }
 
-/// How many checks there are, and those that fail; a baseline's first.
-async fn look(host: &Host, root: &HostRoot, gates: &[Gate]) -> Result<(usize, Vec<Red>), Fault> {
-    let mut asked: Vec<gate::Asked> = Vec::new();
+/// How many checks the gates have, and those that fail; the baseline's first.
+async fn failed_checks(
+    host: &Host,
+    root: &HostRoot,
+    gates: &[Gate],
+) -> Result<(usize, Vec<FailedCheck>), OperationError> {
+    let mut all: Vec<BundleCheck> = Vec::new();
     for gate in gates {
-        let more = gate::asked(*gate, root)
-            .map_err(|error| Fault::new("bundle_unreadable", error.to_string()))?;
-        for one in more {
-            if !asked.iter().any(|other| other.check == one.check) {
-                asked.push(one);
+        let of_gate = gate::bundle_checks(*gate, root)
+            .map_err(|error| OperationError::new("bundle_unreadable", error.to_string()))?;
+        for one in of_gate {
+            if !all.iter().any(|other| other.check == one.check) {
+                all.push(one);
             }
         }
     }
-    asked.sort_by_key(|one| !one.baseline);
+    all.sort_by_key(|one| !one.baseline);
     let facts = host.facts().await;
-    let checks: Vec<HostCheck> = asked.iter().map(|one| one.check.clone()).collect();
-    let findings = validate(host, &facts, &checks).await;
-    let looked = asked.len();
-    let red = asked.into_iter().zip(findings).filter(|(_, found)| found.passed != Some(true));
-    let red = red.map(|(one, found)| Red {
+    let list: Vec<HostCheck> = all.iter().map(|one| one.check.clone()).collect();
+    let findings = checks::evaluate(host, &facts, &list).await;
+    let count = all.len();
+    let failed = all.into_iter().zip(findings).filter(|(_, found)| found.passed != Some(true));
+    let failed = failed.map(|(one, found)| FailedCheck {
         name: found.name,
         seen: found.seen,
         bundle: one.bundle,
@@ -92,13 +108,13 @@ async fn look(host: &Host, root: &HostRoot, gates: &[Gate]) -> Result<(usize, Ve
             _ => None,
         },
     });
-    Ok((looked, red.collect()))
+    Ok((count, failed.collect()))
 }
 
-/// The bundles that promised what fails, in the order of the checks. A unit alone needs none.
-fn bundles(red: &[Red]) -> Vec<(String, PathBuf)> {
+/// The bundles of the failed checks, in the order of the checks. For a unit alone none has to run.
+fn bundles_to_run(failed: &[FailedCheck]) -> Vec<(String, PathBuf)> {
     let mut bundles: Vec<(String, PathBuf)> = Vec::new();
-    for one in red.iter().filter(|one| one.unit.is_none()) {
+    for one in failed.iter().filter(|one| one.unit.is_none()) {
         if !bundles.iter().any(|(name, _)| *name == one.bundle) {
             bundles.push((one.bundle.clone(), one.folder.clone()));
         }
@@ -106,9 +122,10 @@ fn bundles(red: &[Red]) -> Vec<(String, PathBuf)> {
     bundles
 }
 
-fn plan(red: &[Red], outcome: &mut Outcome) {
-    for (bundle, _) in bundles(red) {
-        let of_it = red.iter().filter(|one| one.bundle == bundle && one.unit.is_none());
+/// Fills `outcome` with what a repair would change.
+fn plan(failed: &[FailedCheck], outcome: &mut OperationOutcome) {
+    for (bundle, _) in bundles_to_run(failed) {
+        let of_it = failed.iter().filter(|one| one.bundle == bundle && one.unit.is_none());
         let names: Vec<&str> = of_it.map(|one| one.name.as_str()).collect();
         outcome.changes.push(Change {
             what: format!("bundle {bundle}"),
@@ -116,7 +133,7 @@ fn plan(red: &[Red], outcome: &mut Outcome) {
             after: "run again".to_owned(),
         });
     }
-    for one in red {
+    for one in failed {
         if let Some(unit) = &one.unit {
             let (what, before) = (unit.clone(), one.seen.clone());
             outcome.changes.push(Change { what, before, after: "restart".to_owned() });
@@ -127,7 +144,7 @@ fn plan(red: &[Red], outcome: &mut Outcome) {
             seen: one.seen.clone(),
         });
     }
-    outcome.message = format!("{} checks fail", red.len());
+    outcome.message = format!("{} checks fail", failed.len());
 }
 
 async fn run_again(
@@ -135,18 +152,18 @@ async fn run_again(
     root: &HostRoot,
     bundle: &str,
     folder: &Path,
-    outcome: &mut Outcome,
+    outcome: &mut OperationOutcome,
 ) {
     let finding = |passed, seen: String| Finding {
         name: format!("bundle {bundle}"),
         passed: Some(passed),
         seen: seen.chars().take(2000).collect(),
     };
-    let mut setting = Setting::of_host(root);
-    if let Host::Played(_, player) = host {
-        setting.environment.insert(bundle::PLAYER.to_owned(), player.display().to_string());
+    let mut context = BundleContext::from_host(root);
+    if let Host::Emulated(_, emulator) = host {
+        context.environment.insert(EMULATOR_VARIABLE.to_owned(), emulator.display().to_string());
     }
-    match bundle::run(folder, &setting).await {
+    match bundle::run(folder, &context).await {
         Ok(report) => {
             outcome.findings.push(finding(report.ended_well(), report.summary()));
             if report.changed() > 0 {
@@ -161,24 +178,30 @@ async fn run_again(
     }
 }
 
-async fn restart(host: &Host, red: &[Red], outcome: &mut Outcome) -> Result<(), Fault> {
-    let units: BTreeSet<&String> = red.iter().filter_map(|one| one.unit.as_ref()).collect();
+async fn restart_units(
+    host: &Host,
+    failed: &[FailedCheck],
+    outcome: &mut OperationOutcome,
+) -> Result<(), OperationError> {
+    let units: BTreeSet<&String> = failed.iter().filter_map(|one| one.unit.as_ref()).collect();
     if units.is_empty() {
         return Ok(());
     }
-    let tools = match Tools::with_systemd(host) {
-        Ok(tools) => tools,
-        Err(error) => return Err(Fault::from(error).after(std::mem::take(outcome))),
+    let runner = match CommandRunner::with_systemd(host) {
+        Ok(runner) => runner,
+        Err(error) => {
+            return Err(OperationError::from(error).with_partial(std::mem::take(outcome)));
+        }
     };
     for unit in units {
-        let seen = red.iter().find(|one| one.unit.as_ref() == Some(unit));
+        let seen = failed.iter().find(|one| one.unit.as_ref() == Some(unit));
         let before = seen.map(|one| one.seen.clone()).unwrap_or_default();
-        if !is_unit(unit) || NEVER.contains(&unit.as_str()) {
+        if !is_unit(unit) || PROTECTED_UNITS.contains(&unit.as_str()) {
             let seen = "this unit is never restarted by a task".to_owned();
             outcome.findings.push(Finding { name: unit.clone(), passed: Some(false), seen });
             continue;
         }
-        match tools.run("systemctl", &["restart", "--", unit], RESTART_SECONDS).await {
+        match runner.run("systemctl", &["restart", "--", unit], RESTART_SECONDS).await {
             Ok(_) => outcome.changes.push(Change {
                 what: unit.clone(),
                 before,
@@ -194,8 +217,8 @@ async fn restart(host: &Host, red: &[Red], outcome: &mut Outcome) -> Result<(), 
     Ok(())
 }
 
-/// Each check that failed before or fails now, with what was seen both times.
-fn told(before: &[Red], after: &[Red], outcome: &mut Outcome) {
+/// Adds a finding for each check that failed before or fails now, with both observations.
+fn add_findings(before: &[FailedCheck], after: &[FailedCheck], outcome: &mut OperationOutcome) {
     for one in before {
         let now = after.iter().find(|other| other.name == one.name);
         outcome.findings.push(Finding {
@@ -221,8 +244,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::bundle::gate::INSTALLED;
-    use crate::operate::{Workplace, carry_out as operate, played};
+    use crate::env::AgentEnv;
+    use crate::operate::test_host::{commands_run, emulated, operate};
+    use crate::paths::INSTALLED_BUNDLES;
 
     /// A systemd whose unit is active while there is a file.
     const SYSTEMD: &str = r#"
@@ -233,19 +257,19 @@ case "$1 $3" in
 esac
 "#;
 
-    struct Stage {
+    struct Fixture {
         dir: tempfile::TempDir,
         host: Host,
     }
 
-    impl Stage {
+    impl Fixture {
         /// Two bundles: `base` writes a file with the site and a value, `role` has a unit.
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let host = played::host(dir.path(), SYSTEMD);
-            let stage = Self { dir, host };
+            let host = emulated(dir.path(), SYSTEMD);
+            let fixture = Self { dir, host };
             let phases = json!([{"name": "p", "run": "p.sh", "timeout_seconds": 20}]);
-            stage.install(&json!({"name": "base", "version": "1.0.0", "kind": "site_bootstrap",
+            fixture.install(&json!({"name": "base", "version": "1.0.0", "kind": "site_bootstrap",
                 "about": "a file", "phases": phases,
                 "inputs": {"word": {"type": "string", "about": "a word", "default": "plain",
                     "environment": "WORD"}},
@@ -254,20 +278,20 @@ esac
                 "mkdir -p \"$GPUAAS_HOST_ROOT/etc\"\n[ -f \"$GPUAAS_HOST_ROOT/broken\" ] && exit 3\n\
                  printf '%s\\n' \"$WORD\" \"$GPUAAS_SITE\" > \"$GPUAAS_HOST_ROOT/etc/base.conf\"\n\
                  echo 'changed /etc/base.conf'\n");
-            stage.install(
+            fixture.install(
                 &json!({"name": "role", "version": "1.0.0", "kind": "site_bootstrap",
                 "about": "a unit", "phases": phases, "requires": [{"bundle": "base@1.0.0"}],
                 "expects": [{"gates": ["slice_ready"], "check": "unit_active",
                     "unit": "role.service"}]}),
                 "echo 'changed x'\n",
             );
-            stage.file("var/lib/gpuaas/site-bootstrap/base.inputs", r#"{"word":"kept"}"#);
-            stage.file("etc/gpuaas/bootstrap.json", r#"{"site":"lab","hostname":"j22u11"}"#);
-            stage
+            fixture.file("var/lib/gpuaas/site-bootstrap/base.inputs", r#"{"word":"kept"}"#);
+            fixture.file("etc/gpuaas/bootstrap.json", r#"{"site":"lab","hostname":"j22u11"}"#);
+            fixture
         }
 
         fn install(&self, manifest: &Value, script: &str) {
-            let folder = format!("{INSTALLED}/{}", manifest["name"].as_str().unwrap());
+            let folder = format!("{INSTALLED_BUNDLES}/{}", manifest["name"].as_str().unwrap());
             self.file(&format!("{folder}/manifest.json"), &manifest.to_string());
             self.file(&format!("{folder}/p.sh"), script);
         }
@@ -279,54 +303,54 @@ esac
         }
 
         async fn repair(&self, gates: &[Gate], dry_run: bool) -> TaskResult {
-            let work = Work { host: &self.host, place: &Workplace::default(), dry_run };
-            operate(&work, &Operation::RepairDrift { gates: gates.to_vec() }).await
+            let context = OperationContext { host: &self.host, env: &AgentEnv::default(), dry_run };
+            operate(&context, &Operation::RepairDrift { gates: gates.to_vec() }).await
         }
     }
 
     #[tokio::test]
     async fn bundles_run_again_and_units_are_restarted() {
-        let stage = Stage::new();
-        let dry = stage.repair(&[], true).await;
+        let fixture = Fixture::new();
+        let dry = fixture.repair(&[], true).await;
         assert!(dry.succeeded, "{dry:?}");
         let what: Vec<&str> = dry.changes.iter().map(|change| change.what.as_str()).collect();
         assert_eq!(what, ["bundle base@1.0.0", "role.service"]);
-        let file = stage.dir.path().join("root/etc/base.conf");
-        assert!(!file.exists() && played::ran(stage.dir.path()).is_empty());
+        let file = fixture.dir.path().join("root/etc/base.conf");
+        assert!(!file.exists() && commands_run(fixture.dir.path()).is_empty());
 
-        let done = stage.repair(&[], false).await;
+        let done = fixture.repair(&[], false).await;
         assert!(done.succeeded, "{done:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "kept\nlab\n");
-        assert_eq!(played::ran(stage.dir.path()), ["systemctl restart -- role.service"]);
+        assert_eq!(commands_run(fixture.dir.path()), ["systemctl restart -- role.service"]);
         let line = done.findings.iter().find(|f| f.name == "line of /etc/base.conf").unwrap();
         assert!(line.passed == Some(true) && line.seen.ends_with("then as it should be"));
-        let again = stage.repair(&[], false).await;
+        let again = fixture.repair(&[], false).await;
         assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
     }
 
     #[tokio::test]
     async fn a_gate_alone_is_repaired_alone() {
-        let stage = Stage::new();
-        let done = stage.repair(&[Gate::Active], false).await;
+        let fixture = Fixture::new();
+        let done = fixture.repair(&[Gate::Active], false).await;
         assert!(done.succeeded && done.changes.len() == 1, "{done:?}");
-        assert!(played::ran(stage.dir.path()).is_empty());
-        let none = stage.repair(&[Gate::Telemetry], false).await;
+        assert!(commands_run(fixture.dir.path()).is_empty());
+        let none = fixture.repair(&[Gate::Telemetry], false).await;
         assert!(none.succeeded && none.message.contains("no bundle"), "{none:?}");
     }
 
     #[tokio::test]
     async fn what_still_fails_is_said() {
-        let stage = Stage::new();
-        stage.file("broken", "");
-        fs::write(stage.dir.path().join("dead"), "").unwrap();
-        let left = stage.repair(&[], false).await;
+        let fixture = Fixture::new();
+        fixture.file("broken", "");
+        fs::write(fixture.dir.path().join("dead"), "").unwrap();
+        let left = fixture.repair(&[], false).await;
         assert_eq!(left.code, "drift_remains");
         assert!(left.message.starts_with("2 of 2 checks still fail"), "{}", left.message);
         let bundle = left.findings.iter().find(|f| f.name == "bundle base@1.0.0").unwrap();
         assert!(bundle.seen.contains("exit status: 3"), "{}", bundle.seen);
     }
 
-    impl Stage {
+    impl Fixture {
         /// A third bundle, which expects its secret in a file. `declared`: more of the input.
         fn vault(&self, declared: &Value) {
             let mut token = json!({"type": "string", "about": "x", "environment": "TOKEN",
@@ -353,41 +377,41 @@ esac
 
     #[tokio::test]
     async fn a_bundle_with_a_secret_runs_again_with_what_the_host_kept_and_tells_nobody() {
-        let stage = Stage::new();
-        stage.vault(&json!({}));
+        let fixture = Fixture::new();
+        fixture.vault(&json!({}));
         // With what a quoted text has in another form.
-        stage.file(SECRETS, r#"{"token":"h8sh\"h8sh\\x"}"#);
-        let report = gate::evaluate(Gate::Telemetry, &stage.host).await.unwrap();
+        fixture.file(SECRETS, r#"{"token":"h8sh\"h8sh\\x"}"#);
+        let report = gate::evaluate(Gate::Telemetry, &fixture.host).await.unwrap();
         assert_eq!(report.checks[0].expected, "token [redacted]");
-        let dry = stage.repair(&[Gate::Telemetry], true).await;
+        let dry = fixture.repair(&[Gate::Telemetry], true).await;
         assert_eq!(dry.changes[0].what, "bundle vault@1.0.0", "{dry:?}");
-        let done = stage.repair(&[Gate::Telemetry], false).await;
+        let done = fixture.repair(&[Gate::Telemetry], false).await;
         assert!(done.succeeded, "{done:?}");
-        assert_eq!(stage.conf().as_deref(), Some("token h8sh\"h8sh\\x\n"));
+        assert_eq!(fixture.conf().as_deref(), Some("token h8sh\"h8sh\\x\n"));
         // Another value there is drift: effects are looked at with the real one.
-        stage.file("etc/vault.conf", "token h8sh-else\n");
-        let again = stage.repair(&[Gate::Telemetry], false).await;
+        fixture.file("etc/vault.conf", "token h8sh-else\n");
+        let again = fixture.repair(&[Gate::Telemetry], false).await;
         assert!(again.succeeded && again.changes.len() == 1, "{again:?}");
-        stage.file("etc/vault.conf", "");
-        stage.file("broken", "");
-        let broken = stage.repair(&[Gate::Telemetry], false).await;
+        fixture.file("etc/vault.conf", "");
+        fixture.file("broken", "");
+        let broken = fixture.repair(&[Gate::Telemetry], false).await;
         let bundle = broken.findings.iter().find(|f| f.name == "bundle vault@1.0.0").unwrap();
         assert!(bundle.seen.contains("[redacted] is bad"), "{}", bundle.seen);
-        let kept = gate::evaluate(Gate::Telemetry, &stage.host).await.unwrap();
+        let kept = gate::evaluate(Gate::Telemetry, &fixture.host).await.unwrap();
         let told = format!("{report:?} {dry:?} {done:?} {again:?} {broken:?} {kept:?}");
         assert!(told.contains("[redacted]") && !told.contains("h8sh"), "{told}");
     }
 
     #[tokio::test]
     async fn where_no_secret_was_kept_its_default_counts_and_else_the_bundle_is_left_alone() {
-        let stage = Stage::new();
-        stage.vault(&json!({"default": ""}));
-        let done = stage.repair(&[Gate::Telemetry], false).await;
-        assert!(done.succeeded && stage.conf().as_deref() == Some("token \n"), "{done:?}");
-        let stage = Stage::new();
-        stage.vault(&json!({}));
-        let left = stage.repair(&[Gate::Telemetry], false).await;
-        assert_eq!((left.code.as_str(), stage.conf()), ("drift_remains", None));
+        let fixture = Fixture::new();
+        fixture.vault(&json!({"default": ""}));
+        let done = fixture.repair(&[Gate::Telemetry], false).await;
+        assert!(done.succeeded && fixture.conf().as_deref() == Some("token \n"), "{done:?}");
+        let fixture = Fixture::new();
+        fixture.vault(&json!({}));
+        let left = fixture.repair(&[Gate::Telemetry], false).await;
+        assert_eq!((left.code.as_str(), fixture.conf()), ("drift_remains", None));
         let bundle = left.findings.iter().find(|f| f.name == "bundle vault@1.0.0").unwrap();
         assert!(bundle.seen.contains("token is a secret, and nobody has set it"), "{bundle:?}");
     }

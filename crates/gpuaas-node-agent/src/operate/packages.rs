@@ -1,86 +1,103 @@
-//! Debian packages, brought to the wanted versions within a policy.
+//! The operation `update_packages`: brings Debian packages to target versions within a policy.
 //!
-//! The policy is the task itself: the packages that it names may change, those that it lets come
-//! along may too, and nothing else; those that it holds back must not. apt is first asked what it
-//! would do (`apt-get -s`), and that answer decides, whatever a dependency wants. The real run has
-//! `--no-remove`, so that what changed between the two cannot take a package away.
+//! The policy is in the task: the packages that it names may change, those that it allows along with
+//! them may too, and nothing else; those that it holds must not. apt first simulates
+//! (`apt-get -s`), and the simulation decides, whatever a dependency needs. The real run has
+//! `--no-remove`, so that what changed between the two cannot remove a package.
 
 use std::collections::BTreeMap;
 
 use gpuaas_types::agent::{Change, Finding, PackageTarget};
 
-use super::{Fault, Outcome, Work};
-use crate::tools::{ToolError, Tools};
+use super::operation::{OperationContext, OperationError, OperationOutcome};
+use crate::command::{CommandError, CommandRunner};
 
+/// Longest time of a simulation, in seconds.
 const SIMULATE_SECONDS: u64 = 120;
+/// Longest time of `apt-get update`, in seconds, the wait for the lock apart.
 const LISTS_SECONDS: u64 = 600;
+/// Longest time of an installation, in seconds, the wait for the lock apart.
 const INSTALL_SECONDS: u64 = 2700;
+/// Longest time of a query to dpkg, in seconds.
 const QUERY_SECONDS: u64 = 20;
 
-/// What an operator wants.
-pub(super) struct Wanted<'a> {
+/// Which packages may change, and how.
+pub(super) struct PackagePolicy<'a> {
+    /// Packages to update, each to a version or to the newest.
     pub(super) packages: &'a [PackageTarget],
+    /// Packages that may change along with them.
     pub(super) along: &'a [String],
+    /// Packages that must not change.
     pub(super) hold: &'a [String],
+    /// Whether `apt-get update` runs first.
     pub(super) refresh_lists: bool,
+    /// How long apt waits for dpkg's lock, in seconds.
     pub(super) lock_seconds: u32,
 }
 
-/// What apt would do.
+/// What apt would do, as it simulates.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Plan {
-    /// Name, version now if there is one, version then.
+struct AptPlan {
+    /// Name, version now if there is one, version afterwards.
     installs: Vec<(String, Option<String>, String)>,
+    /// Names.
     removes: Vec<String>,
 }
 
-pub(super) async fn carry_out(work: &Work<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Fault> {
-    let tools = Tools::of(work.host)?;
-    let names: Vec<&str> = wanted.packages.iter().map(|package| package.name.as_str()).collect();
-    let before = versions(tools, &names).await?;
+pub(super) async fn run(
+    context: &OperationContext<'_>,
+    policy: &PackagePolicy<'_>,
+) -> Result<OperationOutcome, OperationError> {
+    let runner = CommandRunner::for_host(context.host)?;
+    let names: Vec<&str> = policy.packages.iter().map(|package| package.name.as_str()).collect();
+    let before = versions(runner, &names).await?;
     for name in &names {
         if !before.contains_key(*name) {
             let message = format!("{name} is not installed, and this task only updates");
-            return Err(Fault::new("package_not_installed", message));
+            return Err(OperationError::new("package_not_installed", message));
         }
     }
-    let lock = format!("DPkg::Lock::Timeout={}", wanted.lock_seconds);
-    if wanted.refresh_lists && !work.dry_run {
-        let seconds = LISTS_SECONDS + u64::from(wanted.lock_seconds);
-        tools.run("apt-get", &["-q", "-o", &lock, "update"], seconds).await.map_err(apt)?;
+    let lock = format!("DPkg::Lock::Timeout={}", policy.lock_seconds);
+    if policy.refresh_lists && !context.dry_run {
+        let seconds = LISTS_SECONDS + u64::from(policy.lock_seconds);
+        runner
+            .run("apt-get", &["-q", "-o", &lock, "update"], seconds)
+            .await
+            .map_err(classify_apt_error)?;
     }
-    let targets: Vec<String> = wanted.packages.iter().map(target).collect();
+    let targets: Vec<String> = policy.packages.iter().map(target).collect();
     let simulated = arguments(&["-s", "-o", &lock], &targets);
-    let said = tools.ask("apt-get", &simulated, SIMULATE_SECONDS).await.map_err(apt)?;
-    let plan = read_plan(&said.out);
-    let mut outcome = Outcome { changes: plan.changes(), ..Outcome::default() };
-    if let Some(fault) = judge(&plan, wanted) {
+    let output =
+        runner.query("apt-get", &simulated, SIMULATE_SECONDS).await.map_err(classify_apt_error)?;
+    let plan = read_plan(&output.stdout);
+    let mut outcome = OperationOutcome { changes: plan.changes(), ..OperationOutcome::default() };
+    if let Some(error) = policy_violation(&plan, policy) {
         // Nothing was changed, and nothing will be.
-        outcome.findings = refused(&plan);
+        outcome.findings = plan_findings(&plan);
         outcome.changes.clear();
-        return Err(fault.after(outcome));
+        return Err(error.with_partial(outcome));
     }
     if plan.installs.is_empty() {
         outcome.message = "every package is at the wanted version already".to_owned();
         return Ok(outcome);
     }
-    if work.dry_run {
+    if context.dry_run {
         outcome.message = format!("{} packages", plan.installs.len());
         return Ok(outcome);
     }
-    install(tools, &lock, &targets, wanted, &plan).await
+    install(runner, &lock, &targets, policy, &plan).await
 }
 
 async fn install(
-    tools: Tools<'_>,
+    runner: CommandRunner<'_>,
     lock: &str,
     targets: &[String],
-    wanted: &Wanted<'_>,
-    plan: &Plan,
-) -> Result<Outcome, Fault> {
+    policy: &PackagePolicy<'_>,
+    plan: &AptPlan,
+) -> Result<OperationOutcome, OperationError> {
     let touched: Vec<&str> = plan.installs.iter().map(|(name, ..)| name.as_str()).collect();
-    let before = versions(tools, &touched).await?;
-    let keep = [
+    let before = versions(runner, &touched).await?;
+    let options = [
         "-y",
         "-q",
         "-o",
@@ -90,11 +107,11 @@ async fn install(
         "-o",
         "Dpkg::Options::=--force-confold",
     ];
-    let real = arguments(&keep, targets);
-    let seconds = INSTALL_SECONDS + u64::from(wanted.lock_seconds);
-    let ran = tools.run("apt-get", &real, seconds).await;
-    let after = versions(tools, &touched).await?;
-    let mut outcome = Outcome::default();
+    let real = arguments(&options, targets);
+    let seconds = INSTALL_SECONDS + u64::from(policy.lock_seconds);
+    let ran = runner.run("apt-get", &real, seconds).await;
+    let after = versions(runner, &touched).await?;
+    let mut outcome = OperationOutcome::default();
     for (name, _, then) in &plan.installs {
         let of = |versions: &BTreeMap<String, String>| {
             versions.get(name).cloned().unwrap_or_else(|| "not installed".to_owned())
@@ -107,10 +124,10 @@ async fn install(
         }
     }
     match ran {
-        Err(error) => Err(apt(error).after(outcome)),
+        Err(error) => Err(classify_apt_error(error).with_partial(outcome)),
         Ok(_) if outcome.findings.iter().any(|finding| finding.passed == Some(false)) => {
             let message = "apt ended well, and not every package has the version that it promised";
-            Err(Fault::new("packages_not_in_effect", message).after(outcome))
+            Err(OperationError::new("packages_not_in_effect", message).with_partial(outcome))
         }
         Ok(_) => {
             outcome.message = format!("{} packages", outcome.changes.len());
@@ -131,33 +148,33 @@ fn target(package: &PackageTarget) -> String {
     }
 }
 
-/// Why the plan does not fit the policy.
-fn judge(plan: &Plan, wanted: &Wanted<'_>) -> Option<Fault> {
+/// Why the plan is not within the policy; `None` where it is.
+fn policy_violation(plan: &AptPlan, policy: &PackagePolicy<'_>) -> Option<OperationError> {
     if !plan.removes.is_empty() {
         let message = format!("apt would remove {}", plan.removes.join(", "));
-        return Some(Fault::new("packages_removed", message));
+        return Some(OperationError::new("packages_removed", message));
     }
     for (name, now, then) in &plan.installs {
-        if wanted.hold.contains(name) {
+        if policy.hold.contains(name) {
             let message = format!("{name} is held back, and apt would bring it to {then}");
-            return Some(Fault::new("package_held", message));
+            return Some(OperationError::new("package_held", message));
         }
-        let target = wanted.packages.iter().find(|package| package.name == *name);
-        if target.is_none() && !wanted.along.contains(name) {
+        let target = policy.packages.iter().find(|package| package.name == *name);
+        if target.is_none() && !policy.along.contains(name) {
             let what = if now.is_some() { "change" } else { "install" };
             let message = format!("apt would {what} {name} too ({then}), which is not allowed");
-            return Some(Fault::new("package_outside_policy", message));
+            return Some(OperationError::new("package_outside_policy", message));
         }
         let exact = target.and_then(|package| package.version.as_ref());
         if let Some(version) = exact.filter(|version| *version != then) {
             let message = format!("{name} {version} is wanted, and apt would take {then}");
-            return Some(Fault::new("package_version_mismatch", message));
+            return Some(OperationError::new("package_version_mismatch", message));
         }
     }
     None
 }
 
-fn refused(plan: &Plan) -> Vec<Finding> {
+fn plan_findings(plan: &AptPlan) -> Vec<Finding> {
     let install = |(name, now, then): &(String, Option<String>, String)| Finding {
         name: name.clone(),
         passed: None,
@@ -171,7 +188,7 @@ fn refused(plan: &Plan) -> Vec<Finding> {
     plan.installs.iter().map(install).chain(plan.removes.iter().map(remove)).collect()
 }
 
-impl Plan {
+impl AptPlan {
     fn changes(&self) -> Vec<Change> {
         let change = |(name, now, then): &(String, Option<String>, String)| Change {
             what: name.clone(),
@@ -183,8 +200,8 @@ impl Plan {
 }
 
 /// Lines of `apt-get -s`: `Inst NAME [NOW] (THEN ORIGIN [ARCH])` and `Remv NAME [NOW]`.
-fn read_plan(text: &str) -> Plan {
-    let mut plan = Plan::default();
+fn read_plan(text: &str) -> AptPlan {
+    let mut plan = AptPlan::default();
     for line in text.lines() {
         let mut words = line.split(' ');
         match (words.next(), words.next()) {
@@ -197,33 +214,36 @@ fn read_plan(text: &str) -> Plan {
                 let now = head.contains('[').then(|| inside('[', ']')).flatten();
                 let then = inside('(', ')').unwrap_or_default();
                 let then = then.split(' ').next().unwrap_or_default().to_owned();
-                plan.installs.push((plain(name), now, then));
+                plan.installs.push((without_architecture(name), now, then));
             }
-            (Some("Remv"), Some(name)) => plan.removes.push(plain(name)),
+            (Some("Remv"), Some(name)) => plan.removes.push(without_architecture(name)),
             _ => {}
         }
     }
     plan
 }
 
-/// A foreign architecture is named behind a colon.
-fn plain(name: &str) -> String {
+/// `libx` of `libx:i386`.
+fn without_architecture(name: &str) -> String {
     name.split(':').next().unwrap_or(name).to_owned()
 }
 
-/// Installed versions; what is not installed is not in it.
-async fn versions(tools: Tools<'_>, names: &[&str]) -> Result<BTreeMap<String, String>, Fault> {
+/// Installed versions by name, of those of `names` that are installed.
+async fn versions(
+    runner: CommandRunner<'_>,
+    names: &[&str],
+) -> Result<BTreeMap<String, String>, OperationError> {
     let mut arguments = vec!["-W", "-f=${Package}\\t${db:Status-Abbrev}\\t${Version}\\n", "--"];
     arguments.extend(names);
-    let said = match tools.ask("dpkg-query", &arguments, QUERY_SECONDS).await {
-        Ok(said) => said.out,
-        // It ends badly when it knows one of them not at all, and says the others.
-        Err(ToolError::Failed { .. }) => {
+    let listed = match runner.query("dpkg-query", &arguments, QUERY_SECONDS).await {
+        Ok(output) => output.stdout,
+        // dpkg-query fails where it does not know one of the names.
+        Err(CommandError::Failed { .. }) => {
             let mut all = String::new();
             for name in names {
                 let one = [&arguments[..3], &[*name]].concat();
-                if let Ok(said) = tools.ask("dpkg-query", &one, QUERY_SECONDS).await {
-                    all.push_str(&said.out);
+                if let Ok(output) = runner.query("dpkg-query", &one, QUERY_SECONDS).await {
+                    all.push_str(&output.stdout);
                 }
             }
             all
@@ -231,7 +251,7 @@ async fn versions(tools: Tools<'_>, names: &[&str]) -> Result<BTreeMap<String, S
         Err(error) => return Err(error.into()),
     };
     let mut versions = BTreeMap::new();
-    for line in said.lines() {
+    for line in listed.lines() {
         let mut fields = line.split('\t');
         if let (Some(name), Some(status), Some(version)) =
             (fields.next(), fields.next(), fields.next())
@@ -243,10 +263,10 @@ async fn versions(tools: Tools<'_>, names: &[&str]) -> Result<BTreeMap<String, S
     Ok(versions)
 }
 
-/// apt's words for what an operator can do something about.
-fn apt(error: ToolError) -> Fault {
+/// Gives an error of apt the code of its cause, where an operator can act on that.
+fn classify_apt_error(error: CommandError) -> OperationError {
     let text = error.to_string();
-    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let has = |texts: &[&str]| texts.iter().any(|part| text.contains(part));
     let code = if has(&["Could not get lock", "Unable to acquire", "Unable to lock"]) {
         "dpkg_locked"
     } else if has(&["dpkg was interrupted", "dpkg --configure -a"]) {
@@ -262,7 +282,7 @@ fn apt(error: ToolError) -> Fault {
     } else {
         error.code()
     };
-    Fault::new(code, text)
+    OperationError::new(code, text)
 }
 
 #[cfg(test)]

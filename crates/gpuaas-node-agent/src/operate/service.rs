@@ -1,110 +1,117 @@
-//! Starting, stopping, enabling services.
+//! The operation `service`: starts, stops, restarts, enables or disables a systemd unit.
 
 use std::collections::BTreeMap;
 
 use gpuaas_types::agent::{Change, ServiceAction};
 
-use super::{Fault, Outcome, Work};
-use crate::tools::{ToolError, Tools};
+use super::operation::{OperationContext, OperationError, OperationOutcome};
+use crate::command::{CommandError, CommandRunner};
 
-/// Longer than systemd's own patience with a unit that does not stop.
-const ACT_SECONDS: u64 = 150;
-const ASK_SECONDS: u64 = 10;
+/// Longest time of a change, in seconds: more than systemd waits for a unit that does not stop.
+const CHANGE_SECONDS: u64 = 150;
+/// Longest time of a query, in seconds.
+const QUERY_SECONDS: u64 = 10;
 
-/// What systemd says of a unit.
-struct Unit(BTreeMap<String, String>);
+/// Properties of a unit, as `systemctl show` prints them.
+struct UnitProperties(BTreeMap<String, String>);
 
-impl Unit {
-    fn word(&self, name: &str) -> &str {
+impl UnitProperties {
+    /// A property; empty where systemd does not print it.
+    fn property(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
 
     fn is_active(&self) -> bool {
-        self.word("ActiveState") == "active"
+        self.property("ActiveState") == "active"
     }
 
     fn is_enabled(&self) -> bool {
-        self.word("UnitFileState") == "enabled"
+        self.property("UnitFileState") == "enabled"
     }
 
-    /// A unit that runs something once and rests then.
-    fn ran_once(&self) -> bool {
-        self.word("Type") == "oneshot" && self.word("Result") == "success"
+    /// Whether a unit of type `oneshot` succeeded: it is inactive then.
+    fn succeeded_once(&self) -> bool {
+        self.property("Type") == "oneshot" && self.property("Result") == "success"
     }
 
     fn text(&self) -> String {
-        let Self(words) = self;
-        let word = |name: &str| words.get(name).map_or("unknown", String::as_str);
-        format!("{} ({}), {}", word("ActiveState"), word("SubState"), word("UnitFileState"))
+        let Self(properties) = self;
+        let text = |name: &str| properties.get(name).map_or("unknown", String::as_str);
+        format!("{} ({}), {}", text("ActiveState"), text("SubState"), text("UnitFileState"))
     }
 }
 
-pub(super) async fn carry_out(
-    work: &Work<'_>,
+pub(super) async fn run(
+    context: &OperationContext<'_>,
     action: ServiceAction,
     unit: &str,
-) -> Result<Outcome, Fault> {
-    let tools = Tools::with_systemd(work.host)?;
-    let before = show(tools, unit).await?;
-    if before.word("LoadState") != "loaded" {
-        let message = format!("the host has no {unit}: systemd says {}", before.word("LoadState"));
-        return Err(Fault::new("unit_not_there", message));
+) -> Result<OperationOutcome, OperationError> {
+    let runner = CommandRunner::with_systemd(context.host)?;
+    let before = show(runner, unit).await?;
+    if before.property("LoadState") != "loaded" {
+        let message =
+            format!("the host has no {unit}: systemd says {}", before.property("LoadState"));
+        return Err(OperationError::new("unit_not_there", message));
     }
-    let mut outcome = Outcome::default();
-    if is_so(action, &before) {
+    let mut outcome = OperationOutcome::default();
+    if is_in_effect(action, &before) {
         outcome.message = format!("{unit} is {} already", before.text());
         return Ok(outcome);
     }
     let mut change =
         Change { what: unit.to_owned(), before: before.text(), after: action.as_str().to_owned() };
-    if work.dry_run {
+    if context.dry_run {
         outcome.message = format!("systemctl {} {unit}", action.as_str());
         outcome.changes.push(change);
         return Ok(outcome);
     }
-    let acted = tools.run("systemctl", &[action.as_str(), "--", unit], ACT_SECONDS).await;
-    let after = show(tools, unit).await?;
+    let acted = runner.run("systemctl", &[action.as_str(), "--", unit], CHANGE_SECONDS).await;
+    let after = show(runner, unit).await?;
     change.after = after.text();
     outcome.changes.push(change);
     acted.map_err(|error| {
-        Fault::from(error).after(Outcome { changes: outcome.changes.clone(), ..Outcome::default() })
+        OperationError::from(error).with_partial(OperationOutcome {
+            changes: outcome.changes.clone(),
+            ..OperationOutcome::default()
+        })
     })?;
     if had_effect(action, &before, &after) {
         return Ok(outcome);
     }
     let message =
         format!("systemctl {} ended well, and {unit} is {}", action.as_str(), after.text());
-    Err(Fault::new("service_not_in_effect", message).after(outcome))
+    Err(OperationError::new("service_not_in_effect", message).with_partial(outcome))
 }
 
-async fn show(tools: Tools<'_>, unit: &str) -> Result<Unit, ToolError> {
+async fn show(runner: CommandRunner<'_>, unit: &str) -> Result<UnitProperties, CommandError> {
     let properties = "--property=LoadState,ActiveState,SubState,UnitFileState,Type,Result,\
                       ActiveEnterTimestampMonotonic";
-    let said = tools.ask("systemctl", &["show", properties, "--", unit], ASK_SECONDS).await?;
-    let words = said.out.lines().filter_map(|line| line.split_once('='));
-    Ok(Unit(words.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
+    let output =
+        runner.query("systemctl", &["show", properties, "--", unit], QUERY_SECONDS).await?;
+    let lines = output.stdout.lines().filter_map(|line| line.split_once('='));
+    Ok(UnitProperties(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
 }
 
-/// Whether nothing is to be done.
-fn is_so(action: ServiceAction, unit: &Unit) -> bool {
+/// Whether the unit already is as `action` would make it.
+fn is_in_effect(action: ServiceAction, unit: &UnitProperties) -> bool {
     match action {
         ServiceAction::Start => unit.is_active(),
-        ServiceAction::Stop => matches!(unit.word("ActiveState"), "inactive" | "failed"),
+        ServiceAction::Stop => matches!(unit.property("ActiveState"), "inactive" | "failed"),
         ServiceAction::Restart => false,
         ServiceAction::Enable => unit.is_enabled(),
-        ServiceAction::Disable => unit.word("UnitFileState") == "disabled",
+        ServiceAction::Disable => unit.property("UnitFileState") == "disabled",
     }
 }
 
-fn had_effect(action: ServiceAction, before: &Unit, after: &Unit) -> bool {
-    let entered = |unit: &Unit| unit.word("ActiveEnterTimestampMonotonic").to_owned();
+fn had_effect(action: ServiceAction, before: &UnitProperties, after: &UnitProperties) -> bool {
+    let entered = |unit: &UnitProperties| unit.property("ActiveEnterTimestampMonotonic").to_owned();
     match action {
-        ServiceAction::Start => after.is_active() || after.ran_once(),
+        ServiceAction::Start => after.is_active() || after.succeeded_once(),
         ServiceAction::Restart => {
-            after.ran_once() || (after.is_active() && entered(before) != entered(after))
+            after.succeeded_once() || (after.is_active() && entered(before) != entered(after))
         }
         ServiceAction::Stop | ServiceAction::Enable | ServiceAction::Disable => {
-            is_so(action, after)
+            is_in_effect(action, after)
         }
     }
 }
@@ -114,8 +121,9 @@ mod tests {
     use gpuaas_types::agent::{Operation, TaskResult};
 
     use super::*;
-    use crate::operate::{Workplace, carry_out as operate, played};
-    use crate::tasks::Host;
+    use crate::env::AgentEnv;
+    use crate::host::Host;
+    use crate::operate::test_host::{commands_run, emulated, operate};
 
     /// A systemd with one unit: `nginx.service`, whose state is a file.
     const SYSTEMD: &str = r#"
@@ -138,18 +146,18 @@ esac
 "#;
 
     async fn ask(host: &Host, action: ServiceAction, unit: &str, dry_run: bool) -> TaskResult {
-        let work = Work { host, place: &Workplace::default(), dry_run };
-        operate(&work, &Operation::Service { action, unit: unit.to_owned() }).await
+        let context = OperationContext { host, env: &AgentEnv::default(), dry_run };
+        operate(&context, &Operation::Service { action, unit: unit.to_owned() }).await
     }
 
     #[tokio::test]
     async fn a_service_is_changed_once_and_its_effect_is_seen() {
         let dir = tempfile::tempdir().unwrap();
-        let host = played::host(dir.path(), SYSTEMD);
+        let host = emulated(dir.path(), SYSTEMD);
         let nginx = "nginx.service";
         let dry = ask(&host, ServiceAction::Start, nginx, true).await;
         assert!(dry.succeeded && dry.changes.len() == 1, "{dry:?}");
-        assert!(played::ran(dir.path()).is_empty());
+        assert!(commands_run(dir.path()).is_empty());
         for action in [ServiceAction::Start, ServiceAction::Enable] {
             let done = ask(&host, action, nginx, false).await;
             assert!(done.succeeded && done.changes.len() == 1, "{done:?}");
@@ -162,13 +170,16 @@ esac
             assert!(ask(&host, action, nginx, false).await.succeeded);
         }
         let ran = ["start", "enable", "restart", "disable", "stop"];
-        assert_eq!(played::ran(dir.path()), ran.map(|verb| format!("systemctl {verb} -- {nginx}")));
+        assert_eq!(
+            commands_run(dir.path()),
+            ran.map(|verb| format!("systemctl {verb} -- {nginx}"))
+        );
     }
 
     #[tokio::test]
     async fn what_has_no_effect_has_failed() {
         let dir = tempfile::tempdir().unwrap();
-        let host = played::host(dir.path(), SYSTEMD);
+        let host = emulated(dir.path(), SYSTEMD);
         let code = async |action, unit| ask(&host, action, unit, false).await.code;
         assert_eq!(code(ServiceAction::Stop, "ssh.service").await, "operation_out_of_bounds");
         assert_eq!(code(ServiceAction::Start, "docker.service").await, "unit_not_there");
@@ -178,7 +189,7 @@ esac
         let broken = ask(&host, ServiceAction::Start, "nginx.service", false).await;
         assert_eq!((broken.code.as_str(), broken.changes.len()), ("tool_failed", 1));
         assert!(broken.message.contains("Job failed"), "{}", broken.message);
-        assert!(played::ran(dir.path()).iter().all(|call| call.contains("nginx")));
+        assert!(commands_run(dir.path()).iter().all(|call| call.contains("nginx")));
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Which certificates and mirrors containerd and Docker use for a registry.
+//! The operation `refresh_trust`: certificates and mirrors of container registries.
 //!
 //! | file | for |
 //! |---|---|
@@ -19,45 +19,54 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::{Fault, Outcome, Work};
-use crate::files;
+use super::operation::{OperationContext, OperationError, OperationOutcome};
+use crate::atomic_file;
 
 const CONTAINERD: &str = "/etc/containerd/certs.d";
 const DOCKER: &str = "/etc/docker/certs.d";
 const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
 
-struct Wanted {
-    /// As the host names it.
+/// A file that containerd or Docker reads.
+struct TrustFile {
+    /// Path on the host.
     name: String,
+    /// Path of this process.
     path: PathBuf,
     content: String,
 }
 
-pub(super) fn carry_out(work: &Work<'_>, registries: &[Registry]) -> Result<Outcome, Fault> {
-    let Some(root) = work.host.root() else {
-        return Err(Fault::new("host_not_live", "a stand-in has no files"));
+pub(super) fn run(
+    context: &OperationContext<'_>,
+    registries: &[Registry],
+) -> Result<OperationOutcome, OperationError> {
+    let Some(root) = context.host.root() else {
+        return Err(OperationError::new("host_not_live", "a simulated host has no files"));
     };
     for registry in registries {
-        certificates(registry)?;
+        check_certificates(registry)?;
     }
-    let wanted: Vec<Wanted> = registries.iter().flat_map(|one| files_of(root, one)).collect();
-    let mut outcome = Outcome::default();
-    for file in &wanted {
+    let files: Vec<TrustFile> = registries.iter().flat_map(|one| trust_files(root, one)).collect();
+    let mut outcome = OperationOutcome::default();
+    for file in &files {
         let before = match fs::read_to_string(&file.path) {
             Ok(text) if text == file.content => continue,
-            Ok(text) => described(&text),
+            Ok(text) => summarize(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => "not there".to_owned(),
-            Err(error) => return Err(unwritable(&file.name, &error).after(outcome)),
+            Err(error) => {
+                return Err(OperationError::unwritable(&file.name, &error).with_partial(outcome));
+            }
         };
-        if !work.dry_run {
-            place(file)
-                .map_err(|error| unwritable(&file.name, &error).after(took(&mut outcome)))?;
+        if !context.dry_run {
+            write(file).map_err(|error| {
+                let partial = std::mem::take(&mut outcome);
+                OperationError::unwritable(&file.name, &error).with_partial(partial)
+            })?;
         }
-        let after = described(&file.content);
+        let after = summarize(&file.content);
         outcome.changes.push(Change { what: file.name.clone(), before, after });
     }
-    if !work.dry_run {
-        for file in &wanted {
+    if !context.dry_run {
+        for file in &files {
             let is_there = fs::read_to_string(&file.path).is_ok_and(|text| text == file.content);
             let seen = if is_there { "as it should be" } else { "not what was written" };
             outcome.findings.push(Finding {
@@ -68,10 +77,10 @@ pub(super) fn carry_out(work: &Work<'_>, registries: &[Registry]) -> Result<Outc
         }
         if outcome.findings.iter().any(|finding| finding.passed == Some(false)) {
             let message = "a file is not what was written; somebody else writes it too";
-            return Err(Fault::new("trust_not_in_effect", message).after(outcome));
+            return Err(OperationError::new("trust_not_in_effect", message).with_partial(outcome));
         }
     }
-    outcome.findings.extend(looked_up(root));
+    outcome.findings.extend(containerd_reads_folder(root));
     outcome.message = match outcome.changes.len() {
         0 => "everything was so already".to_owned(),
         count => format!("{count} files"),
@@ -79,35 +88,34 @@ pub(super) fn carry_out(work: &Work<'_>, registries: &[Registry]) -> Result<Outc
     Ok(outcome)
 }
 
-fn took(outcome: &mut Outcome) -> Outcome {
-    std::mem::take(outcome)
-}
-
-/// Each certificate has to be one that can be trusted at all, before a file is touched.
-fn certificates(registry: &Registry) -> Result<(), Fault> {
-    let wrong = |reason: String| {
-        Fault::new("certificate_invalid", format!("certificates of {}: {reason}", registry.host))
+/// Whether each certificate can be a trust anchor at all; checked before a file is touched.
+fn check_certificates(registry: &Registry) -> Result<(), OperationError> {
+    let invalid = |reason: String| {
+        OperationError::new(
+            "certificate_invalid",
+            format!("certificates of {}: {reason}", registry.host),
+        )
     };
     if registry.ca_pem.is_empty() {
         return Ok(());
     }
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(registry.ca_pem.as_bytes()) {
-        let certificate = certificate.map_err(|error| wrong(format!("{error:?}")))?;
-        store.add(certificate).map_err(|error| wrong(error.to_string()))?;
+        let certificate = certificate.map_err(|error| invalid(format!("{error:?}")))?;
+        store.add(certificate).map_err(|error| invalid(error.to_string()))?;
     }
-    if store.is_empty() { Err(wrong("there is none".to_owned())) } else { Ok(()) }
+    if store.is_empty() { Err(invalid("there is none".to_owned())) } else { Ok(()) }
 }
 
-fn files_of(root: &HostRoot, registry: &Registry) -> Vec<Wanted> {
+fn trust_files(root: &HostRoot, registry: &Registry) -> Vec<TrustFile> {
     let Registry { host, ca_pem, .. } = registry;
     let file = |folder: &str, name: &str, content: String| {
         let name = format!("{folder}/{host}/{name}");
-        Wanted { path: root.join(&name), name, content }
+        TrustFile { path: root.join(&name), name, content }
     };
     let mut files = Vec::new();
     if !ca_pem.is_empty() {
-        // Before what names it.
+        // Before `hosts.toml`, which names it.
         files.push(file(CONTAINERD, "ca.crt", ca_pem.clone()));
         files.push(file(DOCKER, "ca.crt", ca_pem.clone()));
     }
@@ -132,22 +140,17 @@ fn hosts_toml(registry: &Registry) -> String {
     text
 }
 
-fn described(text: &str) -> String {
+fn summarize(text: &str) -> String {
     let digest = gpuaas_bundle::Digest::of(text.as_bytes()).to_string();
     format!("{} bytes, sha256 {}", text.len(), digest.get(..12).unwrap_or_default())
 }
 
-fn place(file: &Wanted) -> io::Result<()> {
-    files::replace_with_mode(&file.path, file.content.as_bytes(), 0o644)
+fn write(file: &TrustFile) -> io::Result<()> {
+    atomic_file::replace_with_mode(&file.path, file.content.as_bytes(), 0o644)
 }
 
-fn unwritable(name: &str, error: &io::Error) -> Fault {
-    let code = if files::is_full(error) { "disk_full" } else { "file_unwritable" };
-    Fault::new(code, format!("{name}: {error}"))
-}
-
-/// Whether containerd looks into its folder at all.
-fn looked_up(root: &HostRoot) -> Option<Finding> {
+/// Whether containerd's configuration names its folder at all.
+fn containerd_reads_folder(root: &HostRoot) -> Option<Finding> {
     let text = fs::read_to_string(root.join(Path::new(CONTAINERD_CONFIG))).ok()?;
     let looks = text.lines().any(|line| {
         let line = line.trim();
@@ -166,16 +169,17 @@ mod tests {
     use gpuaas_types::agent::{Operation, TaskResult};
 
     use super::*;
-    use crate::operate::{Workplace, carry_out as operate};
-    use crate::tasks::Host;
+    use crate::env::AgentEnv;
+    use crate::host::Host;
+    use crate::operate::test_host::operate;
 
     /// Self-signed, for tests (see gpuaas-artifact/tests/ca.pem).
     const CA: &str = include_str!("../../../gpuaas-artifact/tests/ca.pem");
 
     async fn refresh(root: &Path, registry: &Registry, dry_run: bool) -> TaskResult {
         let host = Host::Root(HostRoot::new(root));
-        let work = Work { host: &host, place: &Workplace::default(), dry_run };
-        operate(&work, &Operation::RefreshTrust { registries: vec![registry.clone()] }).await
+        let context = OperationContext { host: &host, env: &AgentEnv::default(), dry_run };
+        operate(&context, &Operation::RefreshTrust { registries: vec![registry.clone()] }).await
     }
 
     #[tokio::test]

@@ -1,18 +1,18 @@
-//! Another version of the agent in its place, and back.
+//! The operation `agent_update`: replaces the agent's executable, and rolls back.
 //!
-//! Nothing takes the place of an agent that works before it has proven that it works too: the new
-//! executable is fetched and verified beside the old one, and gets a heartbeat through in a trial
-//! while the old one still runs. Only then the names are exchanged; the old executable stays as
-//! `NAME.previous`. What lies in wait after that ends in the same place:
+//! Nothing replaces an agent that works before it has proven that it works too. The new executable
+//! is downloaded beside the old one, verified, and gets a heartbeat accepted in a trial while the
+//! old one still runs. Only then are the files swapped; the old executable stays as
+//! `NAME.previous`. Every failure ends with the old executable in its place:
 //!
-//! | what happens | what follows |
+//! | failure | what follows |
 //! |---|---|
-//! | the trial ends badly three times, or not in time | the new executable is removed, the old one goes on |
+//! | the trial fails three times, or not in time | the new executable is removed, the old one goes on |
 //! | the host dies amid the trial | the old one is still in its place |
-//! | the new one is started more than three times without a heartbeat | [`guard`], run by the old executable before each start, puts the old one back |
-//! | the new one runs and is not heard in time | it puts the old one back itself, and gives way to it |
+//! | the new one is started more than three times without a heartbeat | [`guard`], run by the old executable before each start, rolls back |
+//! | the new one runs and no heartbeat is accepted in time | it rolls back itself and restarts as the old one |
 //!
-//! The result of the task is handed in by whoever has the place then.
+//! The process that runs after that submits the result of the task.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -26,135 +26,137 @@ use gpuaas_types::agent::{Change, TaskResult};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
-use super::{Fault, Outcome, Work};
-use crate::files;
-use crate::journal::Journal;
-use crate::tools::{ToolError, Tools};
+use super::operation::{OperationContext, OperationError, OperationOutcome};
+use crate::atomic_file;
+use crate::command::{CommandError, CommandRunner};
+use crate::env::LaunchCommand;
+use crate::task_journal::TaskJournal;
 
-/// Trials of a new executable, and starts of one that is not heard.
+/// Trials of a new executable; and starts of one from which no heartbeat is accepted.
 const ATTEMPTS: u32 = 3;
+/// Longest time in which an executable prints its version, in seconds.
 const VERSION_SECONDS: u64 = 20;
 
-/// How this process was started, and where from.
-#[derive(Debug, Clone)]
-pub struct Started {
-    /// The executable, by the name that it was started by.
-    pub executable: PathBuf,
-    /// What followed that name.
-    pub arguments: Vec<OsString>,
-}
-
-/// What is wanted.
-pub(super) struct Wanted<'a> {
+/// The executable to update to.
+pub(super) struct UpdateTarget<'a> {
     pub(super) version: &'a str,
+    /// SHA-256, hexadecimal.
     pub(super) digest: &'a str,
     pub(super) size_bytes: u64,
+    /// Absolute, or a path of the control plane.
     pub(super) url: &'a str,
+    /// Seconds in which a heartbeat of the new executable has to be accepted.
     pub(super) confirm_seconds: u32,
 }
 
-/// A new executable that has its place and was not heard yet.
+/// The file `update.json`: an executable was replaced, and no heartbeat of the new one is accepted
+/// yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Unconfirmed {
+struct PendingUpdate {
+    /// Version of the previous executable.
     from: String,
+    /// Version of the new executable.
     to: String,
     confirm_seconds: u32,
+    /// How often the new executable was started.
     starts: u32,
 }
 
-pub(super) async fn carry_out(work: &Work<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Fault> {
-    let (Some(started), Some(state), Some(control_plane)) =
-        (&work.place.started, &work.place.state_dir, &work.place.control_plane)
+pub(super) async fn run(
+    context: &OperationContext<'_>,
+    target: &UpdateTarget<'_>,
+) -> Result<OperationOutcome, OperationError> {
+    let (Some(launch), Some(state), Some(control_plane)) =
+        (&context.env.launch, &context.env.state_dir, &context.env.control_plane)
     else {
-        return Err(Fault::new("agent_not_replaceable", "this agent has no executable of its own"));
+        return Err(OperationError::new(
+            "agent_not_replaceable",
+            "this agent has no executable of its own",
+        ));
     };
-    let digest: Digest =
-        wanted.digest.parse().map_err(|_| Fault::new("digest_mismatch", "it is no SHA-256"))?;
-    let place = &started.executable;
-    let unreadable = |error: io::Error| Fault::new("file_unwritable", named(place, &error));
-    let now = Digest::of(&fs::read(place).map_err(unreadable)?);
+    let digest: Digest = target
+        .digest
+        .parse()
+        .map_err(|_| OperationError::new("digest_mismatch", "it is no SHA-256"))?;
+    let installed = &launch.executable;
+    let unreadable = |error: io::Error| {
+        let message = format!("{}: {error}", installed.display());
+        OperationError::new("file_unwritable", message)
+    };
+    let now = Digest::of(&fs::read(installed).map_err(unreadable)?);
     let before = format!("{} {}", crate::VERSION, short(&now));
-    let after = format!("{} {}", wanted.version, short(&digest));
-    let mut outcome = Outcome::default();
+    let after = format!("{} {}", target.version, short(&digest));
+    let mut outcome = OperationOutcome::default();
     if now == digest {
         outcome.message = format!("it is {before} already");
         return Ok(outcome);
     }
     outcome.changes.push(Change { what: "gpuaas-node-agent".to_owned(), before, after });
-    if work.dry_run {
+    if context.dry_run {
         return Ok(outcome);
     }
     let bytes = control_plane
-        .fetch(wanted.url, wanted.size_bytes)
+        .fetch(target.url, target.size_bytes)
         .await
-        .map_err(|error| Fault::new("download_failed", error.to_string()))?;
-    let seen = Digest::of(&bytes);
-    if seen != digest || bytes.len() as u64 != wanted.size_bytes {
-        let message = format!("{} bytes came, with digest {seen}, not {digest}", bytes.len());
-        return Err(Fault::new("digest_mismatch", message));
+        .map_err(|error| OperationError::new("download_failed", error.to_string()))?;
+    let downloaded = Digest::of(&bytes);
+    if downloaded != digest || bytes.len() as u64 != target.size_bytes {
+        let message = format!("{} bytes came, with digest {downloaded}, not {digest}", bytes.len());
+        return Err(OperationError::new("digest_mismatch", message));
     }
-    let draft = beside(place, "new");
-    let unwritable = |error: io::Error| {
-        let code = if files::is_full(&error) { "disk_full" } else { "file_unwritable" };
-        Fault::new(code, named(&draft, &error))
-    };
-    put_executable(&draft, &bytes).map_err(unwritable)?;
+    let draft = sibling(installed, "new");
+    let unwritable = |error: io::Error| OperationError::unwritable_path(&draft, &error);
+    write_executable(&draft, &bytes).map_err(unwritable)?;
     drop(bytes);
     let tried = async {
-        answers_to_its_version(&draft, wanted.version).await?;
-        trial(&draft, &started.arguments, wanted.confirm_seconds).await
+        check_version(&draft, target.version).await?;
+        trial(&draft, &launch.arguments, target.confirm_seconds).await
     };
-    if let Err(fault) = tried.await {
+    if let Err(error) = tried.await {
         remove(&draft);
-        return Err(fault);
+        return Err(error);
     }
-    let note = Unconfirmed {
+    let pending = PendingUpdate {
         from: crate::VERSION.to_owned(),
-        to: wanted.version.to_owned(),
-        confirm_seconds: wanted.confirm_seconds,
+        to: target.version.to_owned(),
+        confirm_seconds: target.confirm_seconds,
         starts: 0,
     };
-    let kept = files::replace(&note_in(state), &serde_json::to_vec(&note).unwrap_or_default());
-    kept.and_then(|()| exchange(place, &draft)).map_err(|error| {
+    let record = serde_json::to_vec(&pending).unwrap_or_default();
+    let recorded = atomic_file::replace(&pending_file(state), &record);
+    recorded.and_then(|()| swap_executables(installed, &draft)).map_err(|error| {
         remove(&draft);
-        remove(&note_in(state));
+        remove(&pending_file(state));
         unwritable(error)
     })?;
-    outcome.message = format!("updated from {} to {}", crate::VERSION, wanted.version);
+    outcome.message = format!("updated from {} to {}", crate::VERSION, target.version);
     outcome.restart = true;
     Ok(outcome)
-}
-
-fn named(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}", path.display())
 }
 
 fn short(digest: &Digest) -> String {
     digest.to_string().chars().take(12).collect()
 }
 
-fn note_in(state: &Path) -> PathBuf {
+fn pending_file(state: &Path) -> PathBuf {
     state.join("update.json")
 }
 
 /// `NAME.SUFFIX` in the folder of `NAME`.
-fn beside(place: &Path, suffix: &str) -> PathBuf {
-    let mut name = place.file_name().unwrap_or_default().to_owned();
+fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".");
     name.push(suffix);
-    place.with_file_name(name)
+    path.with_file_name(name)
 }
 
 fn remove(path: &Path) {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, path = %path.display(), "a file stays");
-        }
-        _ => {}
+    if let Err(error) = atomic_file::remove_if_there(path) {
+        tracing::warn!(%error, path = %path.display(), "a file cannot be removed");
     }
 }
 
-fn put_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     remove(path);
     let written = (|| {
         let mut file =
@@ -168,32 +170,33 @@ fn put_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// The new executable in its place, the old one beside it. Whenever this is cut short, there is an
-/// executable in the place.
-fn exchange(place: &Path, draft: &Path) -> io::Result<()> {
-    let previous = beside(place, "previous");
+/// Puts the new executable in place of the installed one, which stays as `NAME.previous`. Whenever
+/// this is interrupted, one of the two is installed.
+fn swap_executables(installed: &Path, draft: &Path) -> io::Result<()> {
+    let previous = sibling(installed, "previous");
     remove(&previous);
-    fs::hard_link(place, &previous)?;
-    fs::rename(draft, place)?;
-    File::open(place.parent().unwrap_or(Path::new(".")))?.sync_all()
+    fs::hard_link(installed, &previous)?;
+    fs::rename(draft, installed)?;
+    File::open(installed.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Whether it runs on this host at all, and is what it is said to be.
-async fn answers_to_its_version(draft: &Path, wanted: &str) -> Result<(), Fault> {
+/// Whether the executable runs on this host at all, and prints the version that is expected.
+async fn check_version(draft: &Path, expected: &str) -> Result<(), OperationError> {
     let program = draft.display().to_string();
-    let said = Tools::Own.ask(&program, &["version"], VERSION_SECONDS).await;
-    let said = said.map_err(|error| Fault::new("agent_does_not_run", error.to_string()))?;
-    if said.out.trim() == wanted {
+    let output = CommandRunner::Native.query(&program, &["version"], VERSION_SECONDS).await;
+    let output =
+        output.map_err(|error| OperationError::new("agent_does_not_run", error.to_string()))?;
+    if output.stdout.trim() == expected {
         return Ok(());
     }
-    let said: String = said.out.trim().chars().take(100).collect();
-    let message = format!("it says that it is {said:?}, not {wanted:?}");
-    Err(Fault::new("agent_version_mismatch", message))
+    let printed: String = output.stdout.trim().chars().take(100).collect();
+    let message = format!("it says that it is {printed:?}, not {expected:?}");
+    Err(OperationError::new("agent_version_mismatch", message))
 }
 
-/// Has the new executable get one heartbeat through, with the identity and the configuration of
-/// this agent.
-async fn trial(draft: &Path, arguments: &[OsString], seconds: u32) -> Result<(), Fault> {
+/// Runs the new executable until one heartbeat of it is accepted, with the identity and the
+/// configuration of this agent.
+async fn trial(draft: &Path, arguments: &[OsString], seconds: u32) -> Result<(), OperationError> {
     let program = draft.display().to_string();
     let arguments: Vec<String> =
         arguments.iter().map(|text| text.to_string_lossy().into_owned()).collect();
@@ -207,47 +210,47 @@ async fn trial(draft: &Path, arguments: &[OsString], seconds: u32) -> Result<(),
         if left == 0 {
             break;
         }
-        match Tools::Own.ask(&program, &arguments, left).await {
+        match CommandRunner::Native.query(&program, &arguments, left).await {
             Ok(_) => return Ok(()),
-            Err(error @ ToolError::TooSlow { .. }) => {
+            Err(error @ CommandError::TimedOut { .. }) => {
                 let message = format!("no heartbeat got through in {seconds} s ({error})");
-                return Err(Fault::new("agent_not_heard", message));
+                return Err(OperationError::new("agent_not_heard", message));
             }
             Err(error) => last = error.to_string(),
         }
     }
-    Err(Fault::new("agent_does_not_last", format!("it ended {ATTEMPTS} times; {last}")))
+    Err(OperationError::new("agent_does_not_last", format!("it ended {ATTEMPTS} times; {last}")))
 }
 
-/// The new executable was heard: it keeps its place.
+/// Ends a pending update: a heartbeat of the new executable was accepted.
 pub(crate) fn confirm(state: &Path) {
-    let path = note_in(state);
+    let path = pending_file(state);
     if path.exists() {
-        tracing::info!("this version of the agent keeps its place");
+        tracing::info!("the update to this version of the agent is confirmed");
         remove(&path);
     }
 }
 
-/// How long this process has to be heard, when it is new in its place; in seconds.
-pub(crate) fn must_be_heard_in(state: &Path) -> Option<f64> {
-    read(state).map(|note| f64::from(note.confirm_seconds))
+/// Seconds in which a heartbeat of this process has to be accepted; `None`: no update is pending.
+fn confirm_seconds(state: &Path) -> Option<f64> {
+    read(state).map(|pending| f64::from(pending.confirm_seconds))
 }
 
-fn read(state: &Path) -> Option<Unconfirmed> {
-    serde_json::from_slice(&fs::read(note_in(state)).ok()?).ok()
+fn read(state: &Path) -> Option<PendingUpdate> {
+    serde_json::from_slice(&fs::read(pending_file(state)).ok()?).ok()
 }
 
-/// Puts the previous executable back, and says so in the result of the task.
+/// Restores the previous executable, and records that as the result of the task.
 ///
 /// # Errors
-/// The names cannot be exchanged.
+/// A file of the host cannot be written.
 pub(crate) fn roll_back(state: &Path, executable: &Path, cause: &str) -> io::Result<()> {
-    let Some(note) = read(state) else { return Ok(()) };
-    fs::rename(beside(executable, "previous"), executable)?;
+    let Some(pending) = read(state) else { return Ok(()) };
+    fs::rename(sibling(executable, "previous"), executable)?;
     File::open(executable.parent().unwrap_or(Path::new(".")))?.sync_all()?;
-    let journal = Journal::new(Some(state));
+    let journal = TaskJournal::new(Some(state));
     if let Some(mut task) = journal.read() {
-        let Unconfirmed { from, to, .. } = &note;
+        let PendingUpdate { from, to, .. } = &pending;
         task.result = Some(TaskResult {
             code: "agent_rolled_back".to_owned(),
             message: format!("{from} is back in the place of {to}: {cause}"),
@@ -255,48 +258,51 @@ pub(crate) fn roll_back(state: &Path, executable: &Path, cause: &str) -> io::Res
         });
         journal.write(&task)?;
     }
-    remove(&note_in(state));
-    tracing::error!(cause, "the previous version of the agent is put back");
+    remove(&pending_file(state));
+    tracing::error!(cause, "the previous version of the agent is restored");
     Ok(())
 }
 
-/// Run by the previous executable before each start of the one in its place: counts the starts,
-/// and takes its place back when they are too many. Answers whether it did.
+/// Counts the starts of an executable whose update is pending, and rolls back when they are too
+/// many; whether it did. The previous executable runs this before each start.
 ///
 /// # Errors
-/// The host's files cannot be written.
+/// A file of the host cannot be written.
 pub fn guard(state: &Path, executable: &Path) -> io::Result<bool> {
-    let Some(mut note) = read(state) else { return Ok(false) };
-    note.starts += 1;
-    if note.starts > ATTEMPTS {
+    let Some(mut pending) = read(state) else { return Ok(false) };
+    pending.starts += 1;
+    if pending.starts > ATTEMPTS {
         let cause = format!("it was started {ATTEMPTS} times and was not heard");
         roll_back(state, executable, &cause)?;
         return Ok(true);
     }
-    files::replace(&note_in(state), &serde_json::to_vec(&note)?)?;
+    atomic_file::replace(&pending_file(state), &serde_json::to_vec(&pending)?)?;
     Ok(false)
 }
 
-/// Gives way to the executable that has the place now: systemd starts it when this process ends;
+/// Hands over to the executable that is installed now: systemd starts it when this process ends;
 /// without systemd this process becomes it.
 ///
 /// # Errors
 /// The executable cannot be run.
-pub fn give_way(started: &Started, under_systemd: bool) -> io::Result<()> {
+pub fn hand_over(launch: &LaunchCommand, under_systemd: bool) -> io::Result<()> {
     if under_systemd {
         return Ok(());
     }
     use std::os::unix::process::CommandExt as _;
-    let mut command = std::process::Command::new(&started.executable);
-    Err(command.args(&started.arguments).exec())
+    let mut command = std::process::Command::new(&launch.executable);
+    Err(command.args(&launch.arguments).exec())
 }
 
-/// Ends `life` when it is not `heard` in time.
-pub(crate) async fn watch(
+/// Waits for `accepted`, the first accepted heartbeat, where an update is pending.
+///
+/// # Errors
+/// The reason for a rollback: it did not come in time.
+pub(crate) async fn await_confirmation(
     state: Option<&Path>,
-    heard: impl Future<Output = ()>,
+    accepted: impl Future<Output = ()>,
 ) -> Result<(), String> {
-    let Some(seconds) = state.and_then(must_be_heard_in) else { return Ok(()) };
+    let Some(seconds) = state.and_then(confirm_seconds) else { return Ok(()) };
     let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    timeout(limit, heard).await.map_err(|_| format!("no heartbeat got through in {seconds} s"))
+    timeout(limit, accepted).await.map_err(|_| format!("no heartbeat got through in {seconds} s"))
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use gpuaas_artifact::{Artifact, BootstrapInputs, ParsedUserData};
 use gpuaas_node_agent::agent::AgentConfig;
+use gpuaas_node_agent::env::AgentEnv;
+use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::identity::IdentityStore;
-use gpuaas_node_agent::operate::Workplace;
 use gpuaas_node_agent::protocol::{ControlPlane, SetupError, http_client};
-use gpuaas_node_agent::stand_in::{self, StandIn};
-use gpuaas_node_agent::tasks::Host;
+use gpuaas_node_agent::simulated_host::{self, SimulatedHost};
 use gpuaas_node_agent::{agent, clock::AgentClock};
 use gpuaas_types::agent::{Gate, GateCheck, GateReport};
 use maas_sim::SimRng;
@@ -65,7 +65,7 @@ impl Fleet {
                 }
             };
             if first {
-                stand_in::run(stand_in, control_plane, clock, stop).await;
+                simulated_host::run(stand_in, control_plane, clock, stop).await;
             } else if let Err(error) = agent::run(stand_in.agent, control_plane, clock, stop).await
             {
                 tracing::warn!(%error, "an agent ended");
@@ -82,10 +82,10 @@ impl Fleet {
         Ok(ControlPlane::with_client(url, self.http.clone()))
     }
 
-    fn stand_in(&self, hostname: &str, inputs: &BootstrapInputs, root: &Path) -> StandIn {
+    fn stand_in(&self, hostname: &str, inputs: &BootstrapInputs, root: &Path) -> SimulatedHost {
         let mut chance = SimRng::for_name(self.seed, &format!("boot/{hostname}"));
         let mut draw = |(low, high): (f64, f64)| low + (high - low) * chance.uniform();
-        StandIn {
+        SimulatedHost {
             bootstrap_token: inputs.bootstrap_token.clone(),
             site_seconds: draw(self.times.site_seconds),
             site_failure: None,
@@ -101,8 +101,8 @@ impl Fleet {
                     "hostname": inputs.hostname,
                     "gates": gates(inputs),
                 }))),
-                workplace: Workplace::default(),
-                longest_pause_seconds: LONGEST_PAUSE_SECONDS,
+                env: AgentEnv::default(),
+                max_backoff_seconds: LONGEST_PAUSE_SECONDS,
             },
         }
     }

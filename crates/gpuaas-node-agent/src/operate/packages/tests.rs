@@ -1,7 +1,9 @@
 use gpuaas_types::agent::{Operation, TaskResult};
 
 use super::*;
-use crate::operate::{Workplace, carry_out as operate, played};
+use crate::env::AgentEnv;
+use crate::host::Host;
+use crate::operate::test_host::{commands_run, emulated, operate};
 
 /// apt and dpkg of a host: what is installed is the file `installed`, what apt would do is `plan`.
 const APT: &str = r#"
@@ -26,23 +28,23 @@ const PLAN: &str = "NOTE: This is only a simulation!\n\
     Inst nvidia-driver [550.1-1] (550.2-1 CUDA:repo [amd64]) []\n\
     Conf nvidia-driver (550.2-1 CUDA:repo [amd64])\n";
 
-struct Stage {
+struct Fixture {
     dir: tempfile::TempDir,
-    host: crate::tasks::Host,
+    host: Host,
 }
 
-impl Stage {
+impl Fixture {
     fn new(plan: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let host = played::host(dir.path(), APT);
-        let stage = Self { dir, host };
+        let host = emulated(dir.path(), APT);
+        let fixture = Self { dir, host };
         let installed = |version: &str| {
             format!("libnvidia-cfg1\tii \t{version}\nnvidia-driver\tii \t{version}\ngone\trc \t1\n")
         };
-        stage.file("installed", &installed("550.1-1"));
-        stage.file("then", &installed("550.2-1"));
-        stage.file("plan", plan);
-        stage
+        fixture.file("installed", &installed("550.1-1"));
+        fixture.file("then", &installed("550.2-1"));
+        fixture.file("plan", plan);
+        fixture
     }
 
     fn file(&self, name: &str, text: &str) {
@@ -68,37 +70,38 @@ impl Stage {
             refresh_lists: true,
             lock_seconds: 7,
         };
-        let work = Work { host: &self.host, place: &Workplace::default(), dry_run: dry };
-        operate(&work, &operation).await
+        let context =
+            OperationContext { host: &self.host, env: &AgentEnv::default(), dry_run: dry };
+        operate(&context, &operation).await
     }
 }
 
 #[tokio::test]
-async fn packages_within_the_policy_are_updated_and_looked_at() {
-    let stage = Stage::new(PLAN);
-    let dry = stage.update(&["nvidia-driver"], &["libnvidia-cfg1"], &[], true).await;
+async fn packages_within_the_policy_are_updated_and_verified() {
+    let fixture = Fixture::new(PLAN);
+    let dry = fixture.update(&["nvidia-driver"], &["libnvidia-cfg1"], &[], true).await;
     assert!(dry.succeeded && dry.changes.len() == 2, "{dry:?}");
-    assert!(played::ran(stage.dir.path()).is_empty());
-    let done = stage.update(&["nvidia-driver=550.2-1"], &["libnvidia-cfg1"], &[], false).await;
+    assert!(commands_run(fixture.dir.path()).is_empty());
+    let done = fixture.update(&["nvidia-driver=550.2-1"], &["libnvidia-cfg1"], &[], false).await;
     assert!(done.succeeded && done.changes.len() == 2, "{done:?}");
     let change = &done.changes[1];
     assert_eq!((change.before.as_str(), change.after.as_str()), ("550.1-1", "550.2-1"));
-    let ran = played::ran(stage.dir.path());
+    let ran = commands_run(fixture.dir.path());
     assert_eq!(ran[0], "apt-get -q -o DPkg::Lock::Timeout=7 update");
     assert!(ran[1].ends_with(
         "--no-remove --no-install-recommends --only-upgrade install -- nvidia-driver=550.2-1"
     ));
-    stage.file("plan", "");
-    let again = stage.update(&["nvidia-driver"], &[], &[], false).await;
+    fixture.file("plan", "");
+    let again = fixture.update(&["nvidia-driver"], &[], &[], false).await;
     assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
 }
 
 #[tokio::test]
 async fn what_leaves_the_policy_changes_nothing() {
-    let stage = Stage::new(PLAN);
+    let fixture = Fixture::new(PLAN);
     let both = ["nvidia-driver", "libnvidia-cfg1"];
     let code = async |packages: &[&str], along: &[&str], hold: &[&str]| {
-        let result = stage.update(packages, along, hold, false).await;
+        let result = fixture.update(packages, along, hold, false).await;
         assert!(!result.succeeded && result.changes.is_empty());
         result.code
     };
@@ -107,21 +110,21 @@ async fn what_leaves_the_policy_changes_nothing() {
     let pinned = ["nvidia-driver=550.3-1", "libnvidia-cfg1"];
     assert_eq!(code(&pinned, &[], &[]).await, "package_version_mismatch");
     assert_eq!(code(&["gone"], &[], &[]).await, "package_not_installed");
-    stage.file("plan", &format!("{PLAN}Remv docker-ce [27.1]\n"));
+    fixture.file("plan", &format!("{PLAN}Remv docker-ce [27.1]\n"));
     assert_eq!(code(&both, &[], &[]).await, "packages_removed");
-    stage.file("plan", "Inst new-dependency (1.0 Ubuntu:24.04/noble [amd64])\n");
+    fixture.file("plan", "Inst new-dependency (1.0 Ubuntu:24.04/noble [amd64])\n");
     assert_eq!(code(&both, &[], &[]).await, "package_outside_policy");
-    let ran = played::ran(stage.dir.path());
+    let ran = commands_run(fixture.dir.path());
     assert!(ran.iter().all(|call| call.ends_with("update")), "{ran:?}");
 }
 
 #[tokio::test]
-async fn what_apt_says_becomes_a_cause() {
-    let stage = Stage::new(PLAN);
-    stage.file("lazy", "");
-    let lazy = stage.update(&["nvidia-driver"], &["libnvidia-cfg1"], &[], false).await;
+async fn an_error_of_apt_gets_the_code_of_its_cause() {
+    let fixture = Fixture::new(PLAN);
+    fixture.file("lazy", "");
+    let lazy = fixture.update(&["nvidia-driver"], &["libnvidia-cfg1"], &[], false).await;
     assert_eq!((lazy.code.as_str(), lazy.changes.len()), ("packages_not_in_effect", 0));
-    for (words, code) in [
+    for (text, code) in [
         (
             "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7",
             "dpkg_locked",
@@ -135,14 +138,14 @@ async fn what_apt_says_becomes_a_cause() {
         ("E: Packages need to be removed but remove is disabled.", "packages_removed"),
         ("E: something else", "tool_failed"),
     ] {
-        stage.file("fails", words);
-        let failed = stage.update(&["nvidia-driver"], &[], &[], true).await;
+        fixture.file("fails", text);
+        let failed = fixture.update(&["nvidia-driver"], &[], &[], true).await;
         assert_eq!(failed.code, code, "{}", failed.message);
     }
 }
 
 #[test]
-fn the_words_of_apt_are_understood() {
+fn a_simulation_of_apt_is_parsed() {
     let plan = read_plan(
         "Inst libc6 [2.39-0ubuntu8.3] (2.39-0ubuntu8.4 Ubuntu:24.04/noble-updates [amd64]) [libc-bin:amd64 ]\n\
          Inst fresh (1.0 Debian:13 [all])\nInst libx:i386 [1] (2 Debian:13 [i386])\n\
@@ -194,7 +197,7 @@ echo "deb [trusted=yes] file:$D/repo ./" > "$D/host/etc/apt/sources.list"
 "#;
 
 /// Hands what it is asked to the machine's own programs, for that host.
-const REAL_PLAYER: &str = r#"
+const REAL_EMULATOR: &str = r#"
 program=$2; shift 2
 H=$D/host
 case "$program" in
@@ -219,31 +222,31 @@ async fn the_machines_own_apt_is_understood() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let host = played::host(dir.path(), REAL_PLAYER);
-    let stage = Stage { dir, host };
+    let host = emulated(dir.path(), REAL_EMULATOR);
+    let fixture = Fixture { dir, host };
     let version = || {
-        let path = stage.dir.path().join("host/usr/share/demo/version");
+        let path = fixture.dir.path().join("host/usr/share/demo/version");
         std::fs::read_to_string(path).unwrap().trim().to_owned()
     };
     // The lists are fetched before apt is asked, so the first dry run knows of nothing.
-    let stale = stage.update(&["demo"], &[], &[], true).await;
+    let stale = fixture.update(&["demo"], &[], &[], true).await;
     assert!(stale.succeeded && stale.changes.is_empty(), "{stale:?}");
-    let alone = stage.update(&["demo"], &[], &[], false).await;
+    let alone = fixture.update(&["demo"], &[], &[], false).await;
     assert_eq!(alone.code, "package_outside_policy", "{alone:?}");
-    assert_eq!(stage.update(&["demo"], &[], &["demo-extra"], true).await.code, "package_held");
-    let missing = stage.update(&["demo=3.0"], &[], &[], true).await;
+    assert_eq!(fixture.update(&["demo"], &[], &["demo-extra"], true).await.code, "package_held");
+    let missing = fixture.update(&["demo=3.0"], &[], &[], true).await;
     assert_eq!(missing.code, "package_not_available", "{missing:?}");
     assert_eq!(version(), "1.0");
 
-    let dry = stage.update(&["demo"], &["demo-extra"], &[], true).await;
+    let dry = fixture.update(&["demo"], &["demo-extra"], &[], true).await;
     assert_eq!((dry.changes.len(), version().as_str()), (2, "1.0"), "{dry:?}");
-    let done = stage.update(&["demo=2.0"], &["demo-extra"], &[], false).await;
+    let done = fixture.update(&["demo=2.0"], &["demo-extra"], &[], false).await;
     assert!(done.succeeded, "{done:?}");
     assert_eq!(done.changes.len(), 2);
     assert_eq!(done.changes.iter().find(|change| change.what == "demo").unwrap().before, "1.0");
     assert_eq!(version(), "2.0");
-    let again = stage.update(&["demo=2.0"], &["demo-extra"], &[], false).await;
+    let again = fixture.update(&["demo=2.0"], &["demo-extra"], &[], false).await;
     assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
-    let back = stage.update(&["demo=1.0"], &[], &[], false).await;
+    let back = fixture.update(&["demo=1.0"], &[], &[], false).await;
     assert_eq!((back.code.as_str(), version().as_str()), ("package_downgrade", "2.0"), "{back:?}");
 }

@@ -9,9 +9,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use gpuaas_artifact::read_folder;
-use gpuaas_node_agent::bundle::gate::{self, INSTALLED};
-use gpuaas_node_agent::bundle::{self, Setting};
-use gpuaas_node_agent::tasks::Host;
+use gpuaas_node_agent::bundle::{self, BundleContext, gate};
+use gpuaas_node_agent::host::Host;
+use gpuaas_node_agent::paths::INSTALLED_BUNDLES;
 use gpuaas_types::agent::{Gate, GateReport};
 use host_facts::HostRoot;
 use tempfile::TempDir;
@@ -153,15 +153,15 @@ impl TestHost {
             ("GPUAAS_SLICE_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
             ("H200_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
         ];
-        let setting = Setting {
+        let context = BundleContext {
             root: self.root(),
-            bundles: self.at(INSTALLED),
+            bundles: self.at(INSTALLED_BUNDLES),
             hostname: "j22u11".to_owned(),
             environment: BTreeMap::from(environment.map(|(name, text)| (name.to_owned(), text))),
-            ..Setting::default()
+            ..BundleContext::default()
         };
         let main = self.role.bundles().last().copied().unwrap_or(BASELINE);
-        let report = bundle::run(&self.installed(main), &setting).await;
+        let report = bundle::run(&self.installed(main), &context).await;
         let report = report.map_err(io::Error::other)?;
         if report.ended_well() { Ok(()) } else { Err(io::Error::other(report.summary())) }
     }
@@ -182,7 +182,7 @@ impl TestHost {
     }
 
     fn installed(&self, name: &str) -> PathBuf {
-        self.at(INSTALLED).join(name)
+        self.at(INSTALLED_BUNDLES).join(name)
     }
 }
 

@@ -1,7 +1,7 @@
-//! Effects that are in no file: what a daemon of the host, or its kernel, answers when it is asked.
+//! Checks whose effect is in no file: a daemon of the host, or its kernel, has to be queried.
 //!
-//! Every question has a time limit, and only the host that this process runs on is asked: below
-//! another root there is nobody to answer, unless a program plays that host.
+//! Every query has a time limit. Only the machine of this process is queried; a host below another
+//! root answers through the host emulator or not at all.
 
 use std::time::Duration;
 
@@ -10,101 +10,99 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::Seen;
-use crate::tasks::Host;
-use crate::tools::Tools;
+use super::verdict::{Verdict, at_least};
+use crate::command::CommandRunner;
+use crate::host::Host;
 
-/// Seconds that a question may take.
-const ANSWER_SECONDS: u64 = 5;
-/// nvidia-smi wakes every GPU first.
+/// Longest time of a query, in seconds.
+const QUERY_SECONDS: u64 = 5;
+/// Longest time of a query to `nvidia-smi`, in seconds: it wakes every GPU first.
 const NVIDIA_SECONDS: u64 = 60;
-/// Bytes of an answer that are looked at.
-const MAX_ANSWER_BYTES: usize = 4 << 20;
+/// Bytes of an HTTP response that are read.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
 
-/// Asks for what [`super::look`] cannot see.
-pub(crate) async fn ask(host: &Host, check: &HostCheck) -> Finding {
+/// Evaluates what [`super::offline`] cannot see.
+pub(super) async fn evaluate(host: &Host, check: &HostCheck) -> Finding {
     let name = check.name();
     if let HostCheck::UnitActive { unit } = check {
         let found = unit_state(host, unit).await;
         return Finding { passed: Some(found.passed == Some(true)), ..found };
     }
-    let (passed, seen) = match (check, Tools::of(host).map(Voice)) {
-        (_, Err(nobody)) => (false, nobody.to_string()),
-        (HostCheck::HttpAnswers { port, path }, Ok(voice)) => voice.http(*port, path).await,
-        (HostCheck::OvsBridge { bridge }, Ok(voice)) => voice.ovs_bridge(bridge).await,
-        (HostCheck::Masquerades { subnet }, Ok(voice)) => voice.masquerades(subnet).await,
-        (HostCheck::NvidiaGpus { count }, Ok(voice)) => voice.nvidia(*count).await,
+    let (passed, seen) = match (check, CommandRunner::for_host(host)) {
+        (_, Err(error)) => (false, error.to_string()),
+        (HostCheck::HttpAnswers { port, path }, Ok(runner)) => {
+            http_answers(runner, *port, path).await
+        }
+        (HostCheck::OvsBridge { bridge }, Ok(runner)) => ovs_bridge(runner, bridge).await,
+        (HostCheck::Masquerades { subnet }, Ok(runner)) => masquerades(runner, subnet).await,
+        (HostCheck::NvidiaGpus { count }, Ok(runner)) => nvidia_gpus(runner, *count).await,
         _ => (false, "not looked at".to_owned()),
     };
     Finding { name, passed: Some(passed), seen: seen.chars().take(500).collect() }
 }
 
-/// Questions to whoever answers for a host.
-#[derive(Clone, Copy)]
-struct Voice<'a>(Tools<'a>);
+/// Standard output of a query, or the text of its error.
+async fn query(
+    runner: CommandRunner<'_>,
+    program: &str,
+    arguments: &[&str],
+    seconds: u64,
+) -> Result<String, String> {
+    let output = runner.query(program, arguments, seconds).await;
+    output.map(|output| output.stdout).map_err(|error| error.to_string())
+}
 
-impl Voice<'_> {
-    async fn said(self, program: &str, arguments: &[&str], seconds: u64) -> Result<String, String> {
-        match self.0.ask(program, arguments, seconds).await {
-            Ok(said) => Ok(said.out),
-            Err(error) => Err(error.to_string()),
-        }
+/// Whether a bridge is in the database of Open vSwitch and its datapath answers OpenFlow.
+async fn ovs_bridge(runner: CommandRunner<'_>, bridge: &str) -> Verdict {
+    let show = ["--timeout=5", "show", bridge];
+    if !is_plain_name(bridge) {
+        return (false, "not a bridge's name".to_owned());
     }
-
-    /// A bridge that is in the database and whose datapath answers OpenFlow.
-    async fn ovs_bridge(self, bridge: &str) -> Seen {
-        let show = ["--timeout=5", "show", bridge];
-        if !plain(bridge) {
-            return (false, "not a bridge's name".to_owned());
+    match query(runner, "ovs-ofctl", &show, QUERY_SECONDS + 1).await {
+        Ok(text) if text.contains("OFPT_FEATURES_REPLY") => {
+            (true, "its datapath answers".to_owned())
         }
-        match self.said("ovs-ofctl", &show, ANSWER_SECONDS + 1).await {
-            Ok(text) if text.contains("OFPT_FEATURES_REPLY") => {
-                (true, "its datapath answers".to_owned())
-            }
-            Ok(_) => (false, "its datapath gives no features".to_owned()),
-            Err(reason) => (false, reason),
-        }
-    }
-
-    async fn masquerades(self, subnet: &str) -> Seen {
-        match self.said("nft", &["-j", "list", "ruleset"], ANSWER_SECONDS).await {
-            Ok(text) => match serde_json::from_str(&text) {
-                Ok(rules) if has_masquerade(&rules, subnet) => {
-                    (true, "nftables has the rule".to_owned())
-                }
-                Ok(_) => (false, format!("no rule masquerades {subnet}")),
-                Err(error) => (false, format!("nft: {error}")),
-            },
-            Err(reason) => (false, reason),
-        }
-    }
-
-    async fn nvidia(self, count: u32) -> Seen {
-        match self.said("nvidia-smi", &["-L"], NVIDIA_SECONDS).await {
-            Ok(text) => {
-                super::enough(text.lines().filter(|line| line.starts_with("GPU ")).count(), count)
-            }
-            Err(reason) => (false, reason),
-        }
-    }
-
-    /// GET on the host. A player has no port of its own, so it is asked as curl would be.
-    async fn http(self, port: u16, path: &str) -> Seen {
-        if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return (false, format!("{path:?} is not a path"));
-        }
-        if matches!(self.0, Tools::Own) {
-            return http(port, path).await;
-        }
-        let url = format!("http://127.0.0.1:{port}{path}");
-        match self.said("curl", &["-fsS", "-o", "/dev/null", &url], ANSWER_SECONDS).await {
-            Ok(_) => (true, "it answers".to_owned()),
-            Err(reason) => (false, reason),
-        }
+        Ok(_) => (false, "its datapath gives no features".to_owned()),
+        Err(reason) => (false, reason),
     }
 }
 
-fn plain(name: &str) -> bool {
+async fn masquerades(runner: CommandRunner<'_>, subnet: &str) -> Verdict {
+    match query(runner, "nft", &["-j", "list", "ruleset"], QUERY_SECONDS).await {
+        Ok(text) => match serde_json::from_str(&text) {
+            Ok(rules) if has_masquerade(&rules, subnet) => {
+                (true, "nftables has the rule".to_owned())
+            }
+            Ok(_) => (false, format!("no rule masquerades {subnet}")),
+            Err(error) => (false, format!("nft: {error}")),
+        },
+        Err(reason) => (false, reason),
+    }
+}
+
+async fn nvidia_gpus(runner: CommandRunner<'_>, count: u32) -> Verdict {
+    match query(runner, "nvidia-smi", &["-L"], NVIDIA_SECONDS).await {
+        Ok(text) => at_least(text.lines().filter(|line| line.starts_with("GPU ")).count(), count),
+        Err(reason) => (false, reason),
+    }
+}
+
+/// GET on the host. An emulated host has no port of its own, so its emulator is asked for `curl`.
+async fn http_answers(runner: CommandRunner<'_>, port: u16, path: &str) -> Verdict {
+    if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return (false, format!("{path:?} is not a path"));
+    }
+    if matches!(runner, CommandRunner::Native) {
+        return http_get(port, path).await;
+    }
+    let url = format!("http://127.0.0.1:{port}{path}");
+    match query(runner, "curl", &["-fsS", "-o", "/dev/null", &url], QUERY_SECONDS).await {
+        Ok(_) => (true, "it answers".to_owned()),
+        Err(reason) => (false, reason),
+    }
+}
+
+fn is_plain_name(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         && !name.starts_with('-')
@@ -128,29 +126,29 @@ fn has_masquerade(ruleset: &Value, subnet: &str) -> bool {
     })
 }
 
-/// GET on this host; the status line is all that is wanted.
-async fn http(port: u16, path: &str) -> Seen {
+/// GET on this machine; only the status line counts.
+async fn http_get(port: u16, path: &str) -> Verdict {
     let get = async {
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
-        stream.take(MAX_ANSWER_BYTES as u64).read_to_end(&mut answer).await?;
+        stream.take(MAX_RESPONSE_BYTES as u64).read_to_end(&mut answer).await?;
         std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
     };
-    match timeout(Duration::from_secs(ANSWER_SECONDS), get).await {
+    match timeout(Duration::from_secs(QUERY_SECONDS), get).await {
         Ok(Ok(answer)) => {
             let line = answer.lines().next().unwrap_or_default();
             let status = line.split(' ').nth(1).unwrap_or_default();
             (status.starts_with('2') && status.len() == 3, format!("it answers {line:?}"))
         }
         Ok(Err(error)) => (false, format!("port {port}: {error}")),
-        Err(_) => (false, format!("no answer in {ANSWER_SECONDS} s")),
+        Err(_) => (false, format!("no answer in {QUERY_SECONDS} s")),
     }
 }
 
-/// State of a systemd unit; no verdict where nobody can tell.
+/// State of a systemd unit; without a verdict where the host has no systemd to query.
 pub(crate) async fn unit_state(host: &Host, unit: &str) -> Finding {
     let finding = |passed, seen: &str| Finding {
         name: format!("unit {unit}"),
@@ -160,8 +158,8 @@ pub(crate) async fn unit_state(host: &Host, unit: &str) -> Finding {
     if !is_unit(unit) {
         return finding(None, "not a unit name");
     }
-    let voice = match (Tools::with_systemd(host), host) {
-        (Ok(tools), _) => Voice(tools),
+    let runner = match (CommandRunner::with_systemd(host), host) {
+        (Ok(runner), _) => runner,
         (Err(_), Host::Root(root)) => {
             return match root.unit_has_control_group(unit) {
                 Some(true) => finding(Some(true), "it has a control group"),
@@ -172,7 +170,7 @@ pub(crate) async fn unit_state(host: &Host, unit: &str) -> Finding {
         (Err(_), _) => return finding(None, "the host has no systemd"),
     };
     let show = ["show", "--property=ActiveState", "--value", "--", unit];
-    match voice.said("systemctl", &show, ANSWER_SECONDS).await {
+    match query(runner, "systemctl", &show, QUERY_SECONDS).await {
         Ok(state) => finding(Some(state.trim() == "active"), state.trim()),
         Err(reason) => finding(None, &reason),
     }
@@ -213,14 +211,14 @@ mod tests {
             }
         };
         let ask = async {
-            assert!(http(port, "/gpuaas/telemetry/health").await.0);
-            let (passed, seen) = http(port, "/").await;
+            assert!(http_get(port, "/gpuaas/telemetry/health").await.0);
+            let (passed, seen) = http_get(port, "/").await;
             assert!(!passed && seen.contains("502"), "{seen}");
         };
         tokio::join!(serve, ask);
         drop(server);
-        assert!(!http(port, "/").await.0);
-        assert!(!Voice(Tools::Own).http(port, "/a b").await.0);
+        assert!(!http_get(port, "/").await.0);
+        assert!(!http_answers(CommandRunner::Native, port, "/a b").await.0);
     }
 
     #[tokio::test]
@@ -237,27 +235,27 @@ mod tests {
             HostCheck::HttpAnswers { port: 80, path: "/".to_owned() },
         ] {
             for host in &hosts {
-                assert_eq!(ask(host, &check).await.passed, Some(false));
+                assert_eq!(evaluate(host, &check).await.passed, Some(false));
             }
         }
     }
 
     #[tokio::test]
-    async fn a_program_may_play_a_host() {
+    async fn an_emulator_answers_for_a_host() {
         let dir = tempfile::tempdir().unwrap();
-        let player = dir.path().join("player");
+        let emulator = dir.path().join("emulator");
         let script = "#!/bin/sh\n[ \"$1 $2\" = 'ask systemctl' ] && echo active && exit\n\
                       [ \"$2\" = curl ] && exit 22\necho no >&2; exit 1\n";
-        std::fs::write(&player, script).unwrap();
+        std::fs::write(&emulator, script).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&player, mode).unwrap();
-        let host = Host::at(HostRoot::new(dir.path()), Some(player.clone()));
+        std::fs::set_permissions(&emulator, mode).unwrap();
+        let host = Host::at(HostRoot::new(dir.path()), Some(emulator.clone()));
         let unit = HostCheck::UnitActive { unit: "x.service".to_owned() };
-        assert_eq!(ask(&host, &unit).await.passed, Some(true));
+        assert_eq!(evaluate(&host, &unit).await.passed, Some(true));
         let answers = HostCheck::HttpAnswers { port: 80, path: "/".to_owned() };
-        assert_eq!(ask(&host, &answers).await.passed, Some(false));
+        assert_eq!(evaluate(&host, &answers).await.passed, Some(false));
         let bridge = HostCheck::OvsBridge { bridge: "ovsbr0".to_owned() };
-        assert_eq!(ask(&host, &bridge).await.seen, "ovs-ofctl ended with exit status: 1: no");
-        assert!(matches!(Host::at(HostRoot::new("/"), Some(player)), Host::Root(_)));
+        assert_eq!(evaluate(&host, &bridge).await.seen, "ovs-ofctl ended with exit status: 1: no");
+        assert!(matches!(Host::at(HostRoot::new("/"), Some(emulator)), Host::Root(_)));
     }
 }

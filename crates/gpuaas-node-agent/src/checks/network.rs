@@ -1,15 +1,18 @@
-//! Links, addresses, routes and listeners.
+//! Checks of links, addresses, routes and listeners.
 
-use host_facts::network::{in_network, parse_cidr};
 use host_facts::{HostFacts, InfinibandPort, LinkAddress, Route};
+use ipnet::Ipv4Net;
 
-use super::{INFINIBAND_OCTETS, Seen, enough, fits};
+use super::verdict::{Verdict, at_least, matches_pattern};
 
-fn listed(what: &[String]) -> String {
-    if what.is_empty() { "none".to_owned() } else { what.join(", ") }
+/// Octets of an InfiniBand hardware address.
+const INFINIBAND_OCTETS: usize = 20;
+
+fn comma_list(items: &[String]) -> String {
+    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }
 
-pub(super) fn link_up(facts: &HostFacts, interface: &str) -> Seen {
+pub(super) fn link_up(facts: &HostFacts, interface: &str) -> Verdict {
     let link = facts.links.iter().find(|link| {
         let address = link.mac_address.as_deref().unwrap_or_default();
         link.name == interface || address.eq_ignore_ascii_case(interface)
@@ -20,19 +23,19 @@ pub(super) fn link_up(facts: &HostFacts, interface: &str) -> Seen {
     }
 }
 
-pub(super) fn infiniband_up(facts: &HostFacts, count: u32) -> Seen {
+pub(super) fn infiniband_up(facts: &HostFacts, count: u32) -> Verdict {
     let up = facts.links.iter().filter(|link| {
         let octets = link.mac_address.as_deref().map_or(0, |mac| mac.split(':').count());
         octets == INFINIBAND_OCTETS && link.operstate.as_deref() == Some("up")
     });
-    enough(up.count(), count)
+    at_least(up.count(), count)
 }
 
-/// What keeps a port from it is told, because cable, switch and subnet manager are others' matters.
-pub(super) fn ports_active(facts: &HostFacts, count: u32) -> Seen {
+/// Names the state of each port that is not active: cable, switch and subnet manager have other owners.
+pub(super) fn ports_active(facts: &HostFacts, count: u32) -> Verdict {
     let state = |port: &InfinibandPort| port.state.clone().unwrap_or_default();
     let active = facts.infiniband_ports.iter().filter(|port| state(port) == "ACTIVE").count();
-    let (passed, seen) = enough(active, count);
+    let (passed, seen) = at_least(active, count);
     let others: Vec<String> = facts
         .infiniband_ports
         .iter()
@@ -45,48 +48,46 @@ pub(super) fn ports_active(facts: &HostFacts, count: u32) -> Seen {
     (passed, format!("{seen}; {}", others.join(", ")))
 }
 
-/// An address within a subnet, or exactly the one that is named with its prefix.
-pub(super) fn address(facts: &HostFacts, interface: &str, subnet: &str) -> Seen {
-    let Some((network, length)) = parse_cidr(subnet) else {
+/// Passes where an interface has an address of `subnet`; where `subnet` is an address with its
+/// prefix length, such as `10.100.0.1/24`, exactly that one.
+pub(super) fn address(facts: &HostFacts, interface: &str, subnet: &str) -> Verdict {
+    let Ok(network) = subnet.parse::<Ipv4Net>() else {
         return (false, format!("{subnet:?} is not an IPv4 subnet"));
     };
-    let exact = !in_network_base(network, length);
-    let wanted = |found: &&LinkAddress| {
-        if exact {
-            found.address == network && found.prefix_length == length
+    let is_host = network.addr() != network.network() || network.prefix_len() == 32;
+    let matches = |found: &&LinkAddress| {
+        if is_host {
+            found.address == network.addr() && found.prefix_length == network.prefix_len()
         } else {
-            in_network(found.address, network, length)
+            network.contains(&found.address)
         }
     };
-    let on: Vec<&LinkAddress> =
-        facts.addresses.iter().filter(|found| fits(interface, &found.interface)).collect();
+    let on: Vec<&LinkAddress> = facts
+        .addresses
+        .iter()
+        .filter(|found| matches_pattern(interface, &found.interface))
+        .collect();
     let text = |found: &&LinkAddress| {
         format!("{} has {}/{}", found.interface, found.address, found.prefix_length)
     };
-    match on.iter().copied().find(wanted) {
+    match on.iter().copied().find(matches) {
         Some(found) => (true, text(&found)),
         None => (
             false,
-            format!("addresses there: {}", listed(&on.iter().map(text).collect::<Vec<_>>())),
+            format!("addresses there: {}", comma_list(&on.iter().map(text).collect::<Vec<_>>())),
         ),
     }
 }
 
-/// Whether an address is the first of its network, so that it names the network.
-fn in_network_base(address: std::net::Ipv4Addr, length: u8) -> bool {
-    let host_bits = u32::MAX.checked_shr(u32::from(length)).unwrap_or(0);
-    u32::from(address) & host_bits == 0 && length < 32
-}
-
-pub(super) fn route(facts: &HostFacts, destination: &str, interface: &str) -> Seen {
-    let Some((network, length)) = parse_cidr(destination) else {
+pub(super) fn route(facts: &HostFacts, destination: &str, interface: &str) -> Verdict {
+    let Ok(network) = destination.parse::<Ipv4Net>() else {
         return (false, format!("{destination:?} is not an IPv4 subnet"));
     };
-    // A default route covers everything and says nothing of the fabric.
+    // A default route covers every network and proves nothing of the fabric.
     let covers = |route: &&Route| {
         route.prefix_length > 0
-            && fits(interface, &route.interface)
-            && route.covers(network, length)
+            && matches_pattern(interface, &route.interface)
+            && route.covers(network)
     };
     let text = |route: &Route| {
         format!("{}/{} dev {}", route.destination, route.prefix_length, route.interface)
@@ -97,15 +98,15 @@ pub(super) fn route(facts: &HostFacts, destination: &str, interface: &str) -> Se
             let near: Vec<String> = facts
                 .routes
                 .iter()
-                .filter(|route| fits(interface, &route.interface))
+                .filter(|route| matches_pattern(interface, &route.interface))
                 .map(text)
                 .collect();
-            (false, format!("routes there: {}", listed(&near)))
+            (false, format!("routes there: {}", comma_list(&near)))
         }
     }
 }
 
-pub(super) fn listens(facts: &HostFacts, address: &str, port: u16) -> Seen {
+pub(super) fn listens(facts: &HostFacts, address: &str, port: u16) -> Verdict {
     let on: Vec<String> = facts
         .listeners
         .iter()
@@ -167,6 +168,12 @@ mod tests {
         assert_eq!((passed, seen.as_str()), (false, "addresses there: ovsbr0 has 10.100.0.1/24"));
         assert!(!address(&facts, "ovsbr0", "10.100.0.1/16").0);
         assert_eq!(address(&facts, "ib9", "10.0.0.0/8").1, "addresses there: none");
+        assert!(address(&facts, "*", "0.0.0.0/0").0);
+        for bad in ["10.100.0.1", "10.100.0.1/33", "x/8", "/"] {
+            let (passed, seen) = address(&facts, "ovsbr0", bad);
+            assert!(!passed && seen.ends_with("is not an IPv4 subnet"), "{seen}");
+            assert!(!route(&facts, bad, "*").0);
+        }
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! A host that is only a future: the callbacks of the bootstrap scripts, then the real agent.
+//! A simulated host: the callbacks of the bootstrap scripts, then the real agent, in one future.
 //!
-//! For fleets of which a process per host would be too many. It speaks the same protocol through
-//! the same client in the same order as the scripts that `gpuaas-artifact` renders; what it leaves
-//! out is the shell.
+//! For fleets that are too large for a process a host. It makes the same calls through the same
+//! client in the same order as the scripts that `gpuaas-artifact` renders; it leaves out the shell.
 
 use std::sync::Arc;
 
@@ -16,25 +15,27 @@ use crate::agent::{self, AgentConfig};
 use crate::clock::AgentClock;
 use crate::protocol::{CallError, ControlPlane};
 
-/// As the scripts' default `callback_attempts`.
+/// Attempts of a callback: the scripts' default `callback_attempts`.
 const CALLBACK_ATTEMPTS: u32 = 3;
+/// Pause between attempts of a callback, in seconds.
 const RETRY_SECONDS: f64 = 5.0;
 
-/// What a simulated host does between its first boot and the agent's life.
+/// What a simulated host does from its first boot on.
 #[derive(Debug)]
-pub struct StandIn {
-    /// The agent; `ready` is taken over.
+pub struct SimulatedHost {
+    /// Configuration of the agent; its `ready` is replaced.
     pub agent: AgentConfig,
     /// Token of the progress callbacks. Secret.
     pub bootstrap_token: String,
     /// How long the site bundle takes, in seconds.
     pub site_seconds: f64,
-    /// The site bundle ends badly, with this message.
+    /// Message with which the site bundle fails; `None`: it succeeds.
     pub site_failure: Option<String>,
     /// How long the installation of the agent takes, in seconds.
     pub node_seconds: f64,
 }
 
+/// Sends the progress callbacks of the bootstrap.
 struct Reporter<'a> {
     run_id: RunId,
     bootstrap_token: &'a str,
@@ -42,21 +43,22 @@ struct Reporter<'a> {
     clock: &'a dyn AgentClock,
 }
 
-/// Boots the host and runs its agent until `shutdown`, or until the bootstrap failed.
+/// Boots the host and runs its agent until `shutdown`, or until the bootstrap has failed.
 pub async fn run(
-    stand_in: StandIn,
+    host: SimulatedHost,
     control_plane: ControlPlane,
     clock: Arc<dyn AgentClock>,
     shutdown: CancellationToken,
 ) {
-    let StandIn { mut agent, bootstrap_token, site_seconds, site_failure, node_seconds } = stand_in;
+    let SimulatedHost { mut agent, bootstrap_token, site_seconds, site_failure, node_seconds } =
+        host;
     let reporter = Reporter {
         run_id: agent.run_id,
         bootstrap_token: &bootstrap_token,
         control_plane: &control_plane,
         clock: clock.as_ref(),
     };
-    let life = async {
+    let boot = async {
         reporter.report(Phase::SiteBootstrap, ProgressStatus::Started, "").await;
         clock.sleep(site_seconds).await;
         if let Some(message) = site_failure {
@@ -81,8 +83,8 @@ pub async fn run(
             reporter.report(Phase::NodeBootstrap, ProgressStatus::Failed, &message).await;
         }
     };
-    if shutdown.run_until_cancelled(life).await.is_none() {
-        debug!("the stand-in was told to stop");
+    if shutdown.run_until_cancelled(boot).await.is_none() {
+        debug!("a simulated host was told to stop");
     }
 }
 

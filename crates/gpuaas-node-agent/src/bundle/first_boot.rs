@@ -1,8 +1,8 @@
-//! First boot: the site's bundle from the control plane onto the host.
+//! First boot: fetches the site's bundle from the control plane, installs it and runs it.
 //!
-//! Every archive is fetched, has the digest that was named, is signed by a key that the
-//! control plane named, and can be taken apart, before the first file of any is placed. What the
-//! control plane names comes in `bootstrap.json`, which cloud-init wrote from the user-data.
+//! Nothing is installed before every archive is fetched, has the digest and a trusted signature
+//! that the delivery names, and can be unpacked. The delivery is in `bootstrap.json`, which
+//! cloud-init wrote from the user-data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,24 +19,26 @@ use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use super::gate::INSTALLED;
-use super::{BundleError, BundleReport, Setting};
+use super::error::BundleError;
+use super::launcher::{self, BundleContext};
+use super::report::BundleReport;
 use crate::clock::AgentClock;
+use crate::paths;
 use crate::protocol::{CallError, ControlPlane, SetupError};
 
 /// How long the last phase callbacks may take once the bundle has ended.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const CALLBACK_GRACE: Duration = Duration::from_secs(10);
 
-/// Where the host is.
+/// Folders of the host that boots.
 #[derive(Debug, Clone)]
-pub struct Place {
-    /// Folder that is its `/`.
+pub struct HostFolders {
+    /// Folder that is the host's `/`.
     pub root: PathBuf,
-    /// Where sysfs is, when not below that.
+    /// Folder of sysfs, when not `sys` below the root.
     pub sysfs: Option<PathBuf>,
 }
 
-/// What the launcher reads of `bootstrap.json`.
+/// The fields of `bootstrap.json` that the launcher needs.
 #[derive(Deserialize)]
 struct BootFile {
     run_id: RunId,
@@ -65,51 +67,51 @@ pub enum BootError {
     /// `bootstrap.json` is not what the control plane writes.
     #[error("{path} cannot be used: {reason}")]
     Config {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where and why; holds no value of the file.
+        /// Line and kind of the error; no value of the file.
         reason: String,
     },
     /// HTTP cannot be set up.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// An archive cannot be had.
+    /// An archive cannot be downloaded.
     #[error("bundle {bundle} cannot be fetched: {reason}")]
     Fetch {
         /// `name@version`.
         bundle: String,
-        /// Why.
+        /// Error of the last attempt.
         reason: String,
     },
-    /// An archive that must not run here.
+    /// An archive that must not be installed.
     #[error("bundle {bundle} is refused: {reason}")]
     Refused {
         /// `name@version`.
         bundle: String,
-        /// Why.
+        /// What is wrong with it.
         reason: String,
     },
-    /// The host's files cannot be written.
+    /// A file of the host cannot be written.
     #[error("{path}: {source}")]
     Io {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What keeps a bundle from being run.
+    /// The bundle cannot be run.
     #[error(transparent)]
     Bundle(#[from] BundleError),
 }
 
-/// Fetches, verifies, installs and runs what `config` names on the host at `place`. None: it
-/// names no bundle.
+/// Fetches, verifies, installs and runs the bundles that `config` names on the host in `folders`.
+/// `None`: it names no bundle.
 ///
 /// # Errors
-/// What keeps it from being run at all. A phase that failed is in the report.
+/// The bundle was not run. A phase that failed is no error: it is in the report.
 pub async fn boot(
     config: &Path,
-    place: Place,
+    folders: HostFolders,
     environment: BTreeMap<String, String>,
     clock: &dyn AgentClock,
 ) -> Result<Option<BundleReport>, BootError> {
@@ -120,41 +122,42 @@ pub async fn boot(
     let mut archives = Vec::new();
     for bundle in &delivery.bundles {
         let bytes = fetch(&control_plane, bundle, &file.limits, clock).await?;
-        archives.push(verified(bundle, &bytes, &delivery.trusted_keys, clock.now())?);
+        archives.push(verify_archive(bundle, &bytes, &delivery.trusted_keys, clock.now())?);
     }
-    let folder = HostRoot::new(&place.root).join(INSTALLED);
+    let installed = HostRoot::new(&folders.root).join(paths::INSTALLED_BUNDLES);
     let mut main = None;
     for archive in &archives {
-        main = Some(install(&folder, archive)?);
+        main = Some(install(&installed, archive)?);
     }
     let Some(main) = main else { return Ok(None) };
-    let (ended, phases) = unbounded_channel();
-    let setting = Setting {
-        root: place.root,
-        bundles: folder,
-        sysfs: place.sysfs,
+    let (phase_events, phases) = unbounded_channel();
+    let context = BundleContext {
+        root: folders.root,
+        bundles: installed,
+        sysfs: folders.sysfs,
         site: file.site.clone(),
         hostname: file.hostname.clone(),
         run_id: file.run_id.to_string(),
         values: delivery.values(),
-        kept: false,
+        use_stored_inputs: false,
         environment,
-        ended: Some(ended),
+        phase_events: Some(phase_events),
     };
-    let telling = tokio::spawn(tell(control_plane, file.run_id, file.bootstrap_token, phases));
-    let report = super::run(&main, &setting).await;
-    drop(setting);
+    let callbacks =
+        tokio::spawn(report_phases(control_plane, file.run_id, file.bootstrap_token, phases));
+    let report = launcher::run(&main, &context).await;
+    drop(context);
     // A control plane that does not answer must not hold the bootstrap.
-    timeout(LAST_WORDS, telling).await.ok();
+    timeout(CALLBACK_GRACE, callbacks).await.ok();
     Ok(Some(report?))
 }
 
 fn read(path: &Path) -> Result<BootFile, BootError> {
-    let wrong = |reason: String| BootError::Config { path: path.to_owned(), reason };
-    let text = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let unusable = |reason: String| BootError::Config { path: path.to_owned(), reason };
+    let text = fs::read(path).map_err(|error| unusable(error.to_string()))?;
     // The error's own text may show a value, and the file holds secrets.
     serde_json::from_slice(&text)
-        .map_err(|error| wrong(format!("line {}: {:?} error", error.line(), error.classify())))
+        .map_err(|error| unusable(format!("line {}: {:?} error", error.line(), error.classify())))
 }
 
 async fn fetch(
@@ -184,45 +187,46 @@ async fn fetch(
     Err(BootError::Fetch { bundle: artifact.reference(), reason })
 }
 
-/// The archive, when somebody trusted says that these bytes are the bundle that was named.
-fn verified(
+/// The archive, when a trusted key has signed these bytes as the bundle that was named.
+fn verify_archive(
     bundle: &SignedBundle,
     bytes: &[u8],
     trusted: &[TrustedKey],
     now: Timestamp,
 ) -> Result<Archive, BootError> {
-    let wanted = bundle.artifact.reference();
-    let refused = |reason: String| BootError::Refused { bundle: wanted.clone(), reason };
-    bundle.envelope.verify(trusted, &wanted, bytes, now).map_err(|e| refused(e.to_string()))?;
+    let expected = bundle.artifact.reference();
+    let refused = |reason: String| BootError::Refused { bundle: expected.clone(), reason };
+    bundle.envelope.verify(trusted, &expected, bytes, now).map_err(|e| refused(e.to_string()))?;
     let archive = Archive::read(bytes).map_err(|error| refused(error.to_string()))?;
     let found = archive.manifest.reference();
-    if found != wanted {
+    if found != expected {
         return Err(refused(format!("it is {found}")));
     }
     Ok(archive)
 }
 
-/// Places the bundle as a whole, in the stead of another version of it.
+/// Installs a bundle as a whole, in place of another version of it.
 fn install(folder: &Path, archive: &Archive) -> Result<PathBuf, BootError> {
     let target = folder.join(&archive.manifest.name);
     let draft = folder.join(format!(".{}.new", archive.manifest.name));
     let failed = |source| BootError::Io { path: target.clone(), source };
-    remove(&draft).map_err(failed)?;
+    remove_folder(&draft).map_err(failed)?;
     archive.unpack(&draft).map_err(failed)?;
-    remove(&target).map_err(failed)?;
+    remove_folder(&target).map_err(failed)?;
     fs::rename(&draft, &target).map_err(failed)?;
     Ok(target)
 }
 
-fn remove(folder: &Path) -> io::Result<()> {
+fn remove_folder(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Passes on what ended, each once: these inform and decide nothing.
-async fn tell(
+/// Reports each phase that ended, once and without retries: these callbacks inform and decide
+/// nothing.
+async fn report_phases(
     control_plane: ControlPlane,
     run_id: RunId,
     bootstrap_token: String,

@@ -1,0 +1,115 @@
+//! The loop that sends heartbeats, and what their responses bring: task keys and the time.
+
+use gpuaas_bundle::{Envelope, order};
+use gpuaas_types::NodeId;
+use gpuaas_types::agent::Heartbeat;
+use serde_json::json;
+use tokio::sync::oneshot;
+use tracing::{debug, info, warn};
+
+use super::state::{Agent, DISK_FULL, pause_seconds};
+use crate::atomic_file;
+use crate::identity::Identity;
+use crate::operate::update;
+use crate::protocol::CallError;
+
+/// Sends heartbeats for ever. The first accepted one makes the agent ready.
+pub(super) async fn run(
+    agent: &Agent,
+    identity: &Identity,
+    mut ready: Option<oneshot::Sender<NodeId>>,
+) {
+    let mut backoff = agent.backoff("heartbeat");
+    let mut is_ready = false;
+    loop {
+        let pause_seconds = match send(agent).await {
+            Ok(()) => {
+                backoff.reset();
+                if !is_ready {
+                    is_ready = true;
+                    announce_ready(agent, identity, ready.take());
+                    if let Some(state) = &agent.config.env.state_dir {
+                        update::confirm(state);
+                    }
+                    agent.first_heartbeat.cancel();
+                }
+                agent.heartbeat_accepted.notify_one();
+                f64::from(identity.heartbeat_interval_seconds)
+            }
+            Err(error) => {
+                let pause_seconds = pause_seconds(&mut backoff, &error);
+                warn!(%error, pause_seconds, "heartbeat");
+                pause_seconds
+            }
+        };
+        agent.clock.sleep(pause_seconds).await;
+    }
+}
+
+async fn send(agent: &Agent) -> Result<(), CallError> {
+    let since_start = || agent.clock.monotonic_seconds() - agent.started_monotonic_seconds;
+    if agent.is_disk_full() {
+        retry_writes(agent);
+    }
+    let heartbeat = Heartbeat {
+        run_id: agent.config.run_id,
+        agent_version: crate::VERSION.to_owned(),
+        uptime_seconds: agent.config.host.uptime_seconds().unwrap_or_else(since_start),
+        task_keys_revision: agent.task_keys().revision,
+        troubles: agent.is_disk_full().then(|| DISK_FULL.to_owned()).into_iter().collect(),
+    };
+    let response = agent.authenticated().heartbeat(&heartbeat).await?;
+    if let Some(at) = response.at {
+        agent.set_clock_offset_seconds(agent.clock.now().seconds_since(at));
+    }
+    if let Some(keys) = response.task_keys {
+        accept_task_keys(agent, &keys);
+    }
+    Ok(())
+}
+
+/// Replaces the task keys by newer ones that one of the current keys has signed, and stores them.
+fn accept_task_keys(agent: &Agent, keys: &Envelope) {
+    let keys = match order::admit_keys(keys, &agent.task_keys(), agent.clock.now()) {
+        Ok(keys) => keys,
+        Err(fault) => return warn!(code = fault.code(), %fault, "task keys are refused"),
+    };
+    let identity = agent.with_task_keys(&keys);
+    let stored = identity.map(|identity| agent.config.identity.save(&identity));
+    if let Some(Err(error)) = stored.map(|stored| agent.track_disk_full(stored)) {
+        warn!(%error, "new task keys, but they cannot be stored");
+    }
+    info!(revision = keys.revision, "new task keys");
+    agent.set_task_keys(keys);
+}
+
+/// Stores the identity again after a full disk; when that succeeds, the disk is full no longer.
+fn retry_writes(agent: &Agent) {
+    let Some(identity) = agent.identity() else { return };
+    match agent.track_disk_full(agent.config.identity.save(&identity)) {
+        Ok(()) => write_ready_file(agent, &identity),
+        Err(error) => warn!(%error, "the disk is full still"),
+    }
+}
+
+fn announce_ready(agent: &Agent, identity: &Identity, ready: Option<oneshot::Sender<NodeId>>) {
+    info!(node = %identity.node_id, "the control plane accepted a heartbeat");
+    write_ready_file(agent, identity);
+    if ready.is_some_and(|ready| ready.send(identity.node_id).is_err()) {
+        debug!("the receiver of the agent's readiness is gone");
+    }
+}
+
+fn write_ready_file(agent: &Agent, identity: &Identity) {
+    let Some(path) = &agent.config.ready_file else { return };
+    let line = json!({
+        "run_id": agent.config.run_id,
+        "node_id": identity.node_id,
+        "agent_version": crate::VERSION,
+        "at": agent.clock.now(),
+    });
+    let written = atomic_file::replace(path, format!("{line}\n").as_bytes());
+    if let Err(error) = agent.track_disk_full(written) {
+        warn!(%error, path = %path.display(), "the file of the agent's readiness cannot be written");
+    }
+}

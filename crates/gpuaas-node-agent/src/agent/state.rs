@@ -1,0 +1,194 @@
+//! What the loops of a running agent share.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gpuaas_types::agent::TaskKeys;
+use gpuaas_types::{NodeId, Problem, RunId, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::atomic_file;
+use crate::clock::{AgentClock, Backoff};
+use crate::env::AgentEnv;
+use crate::host::Host;
+use crate::identity::{Identity, IdentityStore};
+use crate::protocol::{CallError, ControlPlane, SetupError};
+use crate::task_journal::TaskJournal;
+
+/// Code of a write that failed for lack of space.
+pub(super) const DISK_FULL: &str = "disk_full";
+
+/// Configuration of an agent.
+#[derive(Debug)]
+pub struct AgentConfig {
+    /// The run that deployed this system.
+    pub run_id: RunId,
+    /// Short hostname of the node.
+    pub hostname: String,
+    /// Single-use token of the enrollment. Secret.
+    pub enrollment_token: String,
+    /// Where the identity is stored.
+    pub identity: IdentityStore,
+    /// Written on one line once the first heartbeat was accepted; the node bootstrap waits for it.
+    pub ready_file: Option<PathBuf>,
+    /// Receives the node's id once the first heartbeat was accepted.
+    pub ready: Option<oneshot::Sender<NodeId>>,
+    /// The host that the agent works on.
+    pub host: Host,
+    /// What the agent works with beside the host.
+    pub env: AgentEnv,
+    /// Longest pause between attempts while the control plane does not answer, in seconds.
+    pub max_backoff_seconds: f64,
+}
+
+/// Why an agent ended without being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The control plane refused the enrollment token.
+    #[error(
+        "the enrollment was refused: {0}\nwhere the run is parked, resume it and restart this agent; \
+         else the token is spent or of another run: start a new run of the node (onboard or \
+         reimage) to get another"
+    )]
+    EnrollmentRefused(Box<Problem>),
+    /// A trial on a host that no agent is enrolled on.
+    #[error("this host has no identity of this run; an agent has to enroll first")]
+    NotEnrolled,
+    /// No key can be generated.
+    #[error("no key can be made: {0}")]
+    NoKey(io::Error),
+    /// The stored credential cannot be used.
+    #[error(transparent)]
+    Credential(#[from] SetupError),
+}
+
+/// A running agent.
+pub(super) struct Agent {
+    pub(super) config: AgentConfig,
+    /// The control plane without a credential, for the enrollment.
+    pub(super) control_plane: ControlPlane,
+    pub(super) clock: Arc<dyn AgentClock>,
+    pub(super) started_at: Timestamp,
+    pub(super) started_monotonic_seconds: f64,
+    /// A heartbeat was accepted; wakes the task loop where the control plane holds no polls.
+    pub(super) heartbeat_accepted: Notify,
+    /// A task changed the host; wakes the loop that reports gates.
+    pub(super) host_changed: Notify,
+    /// Cancelled when the first heartbeat was accepted.
+    pub(super) first_heartbeat: CancellationToken,
+    /// The task at hand.
+    pub(super) journal: TaskJournal,
+    /// Whether the last write failed for lack of space.
+    disk_full: AtomicBool,
+    /// The control plane with the agent's credential; without one before the enrollment.
+    authenticated: Mutex<ControlPlane>,
+    /// The identity as it is stored.
+    identity: Mutex<Option<Identity>>,
+    /// Keys whose tasks are carried out.
+    task_keys: Mutex<TaskKeys>,
+    /// Seconds that this host's clock is ahead of the control plane's, once known.
+    clock_offset_seconds: Mutex<Option<f64>>,
+}
+
+impl Agent {
+    pub(super) fn new(
+        config: AgentConfig,
+        control_plane: ControlPlane,
+        clock: Arc<dyn AgentClock>,
+    ) -> Self {
+        Self {
+            started_at: clock.now(),
+            started_monotonic_seconds: clock.monotonic_seconds(),
+            journal: TaskJournal::new(config.env.state_dir.as_deref()),
+            config,
+            authenticated: Mutex::new(control_plane.clone()),
+            control_plane,
+            clock,
+            heartbeat_accepted: Notify::new(),
+            host_changed: Notify::new(),
+            first_heartbeat: CancellationToken::new(),
+            disk_full: AtomicBool::new(false),
+            identity: Mutex::default(),
+            task_keys: Mutex::default(),
+            clock_offset_seconds: Mutex::default(),
+        }
+    }
+
+    /// The control plane with the agent's credential.
+    pub(super) fn authenticated(&self) -> ControlPlane {
+        self.authenticated.lock().clone()
+    }
+
+    /// The identity as it is stored; `None` before the enrollment.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.identity.lock().clone()
+    }
+
+    /// Uses `identity` for every call from now on.
+    ///
+    /// # Errors
+    /// Its credential cannot be used.
+    pub(super) fn assume_identity(&self, identity: Identity) -> Result<(), SetupError> {
+        *self.authenticated.lock() = self.control_plane.with_credential(&identity.credential)?;
+        *self.identity.lock() = Some(identity);
+        Ok(())
+    }
+
+    /// Keys whose tasks are carried out.
+    pub(super) fn task_keys(&self) -> TaskKeys {
+        self.task_keys.lock().clone()
+    }
+
+    /// Replaces the keys whose tasks are carried out.
+    pub(super) fn set_task_keys(&self, keys: TaskKeys) {
+        *self.task_keys.lock() = keys;
+    }
+
+    /// Replaces the keys in the identity; the identity to store then.
+    pub(super) fn with_task_keys(&self, keys: &TaskKeys) -> Option<Identity> {
+        let mut identity = self.identity.lock();
+        identity.as_mut()?.task_keys = keys.clone();
+        identity.clone()
+    }
+
+    /// Whether the last write failed for lack of space.
+    pub(super) fn is_disk_full(&self) -> bool {
+        self.disk_full.load(Ordering::Relaxed)
+    }
+
+    /// Passes on the result of a write, and records whether the disk is full.
+    pub(super) fn track_disk_full<T>(&self, written: io::Result<T>) -> io::Result<T> {
+        let full = written.as_ref().is_err_and(atomic_file::is_disk_full);
+        if full || written.is_ok() {
+            self.disk_full.store(full, Ordering::Relaxed);
+        }
+        written
+    }
+
+    /// Seconds that this host's clock is ahead of the control plane's; 0 while not known.
+    pub(super) fn clock_offset_seconds(&self) -> f64 {
+        self.clock_offset_seconds.lock().unwrap_or_default()
+    }
+
+    pub(super) fn set_clock_offset_seconds(&self, seconds: f64) {
+        *self.clock_offset_seconds.lock() = Some(seconds);
+    }
+
+    /// Pauses for the attempts of `activity`, spread by the host's name.
+    pub(super) fn backoff(&self, activity: &str) -> Backoff {
+        let name = format!("{}/{activity}", self.config.hostname);
+        Backoff::new(&name, self.config.max_backoff_seconds)
+    }
+}
+
+/// Seconds to wait after `error`: the longest pause where the same call would be refused again.
+pub(super) fn pause_seconds(backoff: &mut Backoff, error: &CallError) -> f64 {
+    match error {
+        CallError::Refused(_) => backoff.longest_seconds(),
+        CallError::Unavailable(_) | CallError::Malformed(_) => backoff.next_seconds(),
+    }
+}

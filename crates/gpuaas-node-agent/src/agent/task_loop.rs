@@ -1,0 +1,160 @@
+//! The loop that polls for tasks, verifies them, carries them out and submits their results.
+
+use gpuaas_bundle::order::OrderFault;
+use gpuaas_bundle::{Envelope, order};
+use gpuaas_types::agent::{SignedTask, Task, TaskResult};
+use gpuaas_types::{TaskId, Timestamp};
+use tracing::{info, warn};
+
+use super::state::{Agent, DISK_FULL, pause_seconds};
+use crate::atomic_file;
+use crate::identity::Identity;
+use crate::protocol::CallError;
+use crate::task_journal::TaskEntry;
+use crate::tasks;
+
+/// Whether a task has expired is decided by this host's clock, corrected by the control plane's
+/// time, and by no more than so many seconds: a clock that is further off decides nothing.
+const MAX_CLOCK_OFFSET_SECONDS: f64 = 300.0;
+
+/// Polls for tasks for ever, from the first accepted heartbeat on.
+pub(super) async fn run(agent: &Agent, identity: &Identity) {
+    let mut backoff = agent.backoff("tasks");
+    agent.first_heartbeat.cancelled().await;
+    finish_previous_task(agent).await;
+    loop {
+        if identity.poll_seconds == 0 {
+            agent.heartbeat_accepted.notified().await;
+        }
+        let polled_at = agent.clock.monotonic_seconds();
+        match agent.authenticated().poll_tasks(identity.poll_seconds).await {
+            Ok(batch) => {
+                backoff.reset();
+                let is_idle = batch.tasks.is_empty() && identity.poll_seconds > 0;
+                for task in &batch.tasks {
+                    process_task(agent, identity, task).await;
+                }
+                if is_idle {
+                    // A control plane that does not hold the request must not be hammered.
+                    let held_seconds = agent.clock.monotonic_seconds() - polled_at;
+                    agent.clock.sleep(1.0 - held_seconds).await;
+                }
+            }
+            Err(error) => {
+                let pause_seconds = pause_seconds(&mut backoff, &error);
+                warn!(%error, pause_seconds, "task poll");
+                agent.clock.sleep(pause_seconds).await;
+            }
+        }
+    }
+}
+
+/// Carries out a task that is admitted, and submits its result; of one that is not, the reason.
+async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Envelope>) {
+    let admitted =
+        order::admit(&task.order, &agent.task_keys(), identity.node_id, corrected_now(agent));
+    let result = match admitted {
+        // A clock that is far behind would take a task of long ago for one of now.
+        Ok(admitted) if admitted.id == task.id => match clock_fault(agent) {
+            Some(fault) if agent.clock_offset_seconds() < 0.0 => refused("task_clock", &fault),
+            _ => execute_journaled(agent, &admitted).await,
+        },
+        Ok(admitted) => refused("task_id_mismatch", &format!("it is task {}", admitted.id)),
+        Err(fault @ OrderFault::Expired { .. }) => match clock_fault(agent) {
+            Some(clock) => refused("task_clock", &clock),
+            None => refused(fault.code(), &fault.to_string()),
+        },
+        Err(fault) => refused(fault.code(), &fault.to_string()),
+    };
+    if !result.changes.is_empty() {
+        agent.host_changed.notify_one();
+    }
+    submit_result(agent, task.id, &result).await;
+}
+
+/// The time that decides whether a task has expired.
+fn corrected_now(agent: &Agent) -> Timestamp {
+    let offset = agent.clock_offset_seconds();
+    let offset = offset.clamp(-MAX_CLOCK_OFFSET_SECONDS, MAX_CLOCK_OFFSET_SECONDS);
+    agent.clock.now().plus_seconds(-offset)
+}
+
+/// Why this host's clock cannot decide whether a task has expired; `None` where it can.
+fn clock_fault(agent: &Agent) -> Option<String> {
+    let offset = agent.clock_offset_seconds();
+    let direction = if offset < 0.0 { "behind" } else { "ahead of" };
+    (offset.abs() > MAX_CLOCK_OFFSET_SECONDS).then(|| {
+        format!("this host's clock is {:.0} s {direction} the control plane's", offset.abs())
+    })
+}
+
+/// Records the task, carries it out, and records its result.
+async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult {
+    let mut entry = TaskEntry { id: task.id, spec: task.spec.clone(), result: None };
+    if let Err(error) = agent.track_disk_full(agent.journal.write(&entry)) {
+        warn!(%error, task = %task.id, "a task cannot be recorded");
+        if !task.spec.may_repeat() {
+            let code =
+                if atomic_file::is_disk_full(&error) { DISK_FULL } else { "state_unwritable" };
+            return refused(code, &format!("the task could not be noted: {error}"));
+        }
+    }
+    let mut env = agent.config.env.clone();
+    env.secrets.extend(agent.identity().map(|it| it.credential.secrets()).unwrap_or_default());
+    let completed = tasks::run(&agent.config.host, &env, &task.spec).await;
+    entry.result = Some(completed.result);
+    if let Err(error) = agent.track_disk_full(agent.journal.write(&entry)) {
+        warn!(%error, task = %task.id, "a result is in memory only");
+    }
+    if completed.restart {
+        // The process of the other executable submits it.
+        agent.config.env.restart.cancel();
+        std::future::pending::<()>().await;
+    }
+    entry.result.unwrap_or_default()
+}
+
+/// Submits the result that an earlier process of this agent left, or reports the task that it was
+/// ended amid.
+async fn finish_previous_task(agent: &Agent) {
+    let Some(TaskEntry { id, spec, result }) = agent.journal.read() else { return };
+    let result = match result {
+        Some(result) => result,
+        None if spec.may_repeat() => {
+            info!(task = %id, "a task was interrupted; it is done again when it is sent again");
+            return agent.journal.clear();
+        }
+        None => {
+            refused("task_interrupted", "the agent was ended amid it; how far it came is not known")
+        }
+    };
+    submit_result(agent, id, &result).await;
+}
+
+/// Submits a result until the control plane takes or refuses it.
+async fn submit_result(agent: &Agent, id: TaskId, result: &TaskResult) {
+    let mut backoff = agent.backoff("result");
+    loop {
+        match agent.authenticated().task_result(id, result).await {
+            Ok(()) => {
+                info!(task = %id, "result submitted");
+                break;
+            }
+            Err(error @ CallError::Refused(_)) => {
+                warn!(%error, task = %id, "result refused; it is dropped");
+                break;
+            }
+            Err(error) => {
+                let pause_seconds = backoff.next_seconds();
+                warn!(%error, pause_seconds, task = %id, "result");
+                agent.clock.sleep(pause_seconds).await;
+            }
+        }
+    }
+    agent.journal.clear();
+}
+
+fn refused(code: &str, why: &str) -> TaskResult {
+    warn!(code, why, "a task is refused");
+    TaskResult { code: code.to_owned(), message: format!("{code}: {why}"), ..TaskResult::default() }
+}
