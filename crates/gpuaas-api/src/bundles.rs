@@ -308,7 +308,7 @@ pub(crate) async fn pins(
     let reference = &spec.post_deploy_validation_bundle_ref;
     if !reference.is_empty() {
         let found =
-            bundles::find_or_refresh(store, catalog, |catalog| catalog.is_validation(reference))
+            bundles::find_or_refresh(store, catalog, |catalog| catalog.check_validation(reference))
                 .await;
         found.map_err(|error| of("post_deploy_validation_bundle_ref", error))?;
     }

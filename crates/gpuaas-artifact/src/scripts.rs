@@ -14,34 +14,34 @@ use serde_json::Value;
 use gpuaas_bundle::manifest::is_name;
 use gpuaas_bundle::{Archive, Digest};
 
-use crate::source::Finding;
+use crate::lint::LintFinding;
 
-/// Where a commissioning bundle has its scripts.
-const FOLDER: &str = "scripts/";
+/// Folder of the scripts in a commissioning bundle.
+const SCRIPTS_FOLDER: &str = "scripts/";
 const BEGIN: &str = "# --- Start MAAS 1.0 script metadata ---";
 const END: &str = "# --- End MAAS 1.0 script metadata ---";
-/// Largest text that is taken, in bytes.
-const MOST_BYTES: usize = 256 * 1024;
+/// Largest script, in bytes.
+const MAX_SCRIPT_BYTES: usize = 256 * 1024;
 /// Hexadecimal digits of the digest in a name.
 const NAME_DIGITS: usize = 12;
-/// Longest label; with prefix and digest it stays a readable name.
-const LONGEST_LABEL: usize = 40;
+/// Longest label, in characters: with prefix and digest it is still a readable name.
+const MAX_LABEL_CHARS: usize = 40;
 
-/// A script as it goes to MAAS.
+/// A script as it is registered in MAAS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommissioningScript {
-    /// Which one it is.
+    /// Its names and its digest.
     pub script: MaasScript,
     /// Its text, with the registered name in its head.
     pub text: String,
 }
 
-/// What the head may say. Hardware that a script is for is not among it: elsewhere it would have
-/// no result, and a run waits for one.
+/// Fields of MAAS' metadata that a script may have. `for_hardware` is refused: on other hardware the
+/// script would have no result, and a run waits for one.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "read so that nothing else is taken; MAAS reads them again")]
-struct Head {
+#[expect(dead_code, reason = "parsed so that other fields are refused; MAAS parses them again")]
+struct ScriptMetadata {
     name: String,
     script_type: ScriptKind,
     timeout: String,
@@ -57,28 +57,29 @@ struct Head {
     apply_configured_networking: Option<bool>,
 }
 
-/// Reads one script; answers what is wrong with it as a sentence.
+/// Parses one script.
 ///
 /// # Errors
-/// The text is no script, its head cannot be read, or it would reach beyond its profile.
-pub fn parse(text: &str) -> Result<CommissioningScript, String> {
-    if text.len() > MOST_BYTES {
-        return Err(format!("it has {} bytes; {MOST_BYTES} are allowed", text.len()));
+/// A sentence: the text is no script, its metadata cannot be parsed, or MAAS would run it beyond its
+/// profile.
+pub fn parse_script(text: &str) -> Result<CommissioningScript, String> {
+    if text.len() > MAX_SCRIPT_BYTES {
+        return Err(format!("it has {} bytes; {MAX_SCRIPT_BYTES} are allowed", text.len()));
     }
     if !text.starts_with("#!/") {
         return Err("its first line is no interpreter such as #!/bin/sh".to_owned());
     }
-    let head = head(text)?;
-    let label = &head.name;
-    if !is_name(label) || label.len() > LONGEST_LABEL {
-        return Err(format!("the name {label:?} is not 1 to {LONGEST_LABEL} of a-z, 0-9 and -"));
+    let metadata = parse_metadata(text)?;
+    let label = &metadata.name;
+    if !is_name(label) || label.len() > MAX_LABEL_CHARS {
+        return Err(format!("the name {label:?} is not 1 to {MAX_LABEL_CHARS} of a-z, 0-9 and -"));
     }
-    if !is_timeout(&head.timeout) {
-        return Err(format!("the timeout {:?} is not HH:MM:SS above zero", head.timeout));
+    if !is_timeout(&metadata.timeout) {
+        return Err(format!("the timeout {:?} is not HH:MM:SS above zero", metadata.timeout));
     }
-    let tags = words(head.tags.as_ref())?;
+    let tags = parse_tags(metadata.tags.as_ref())?;
     let has = |tag: &str| tags.iter().any(|other| other == tag);
-    match head.script_type {
+    match metadata.script_type {
         ScriptKind::Commissioning if !has("noauto") => {
             return Err("it has no tag noauto: MAAS would run it on every machine".to_owned());
         }
@@ -87,15 +88,16 @@ pub fn parse(text: &str) -> Result<CommissioningScript, String> {
         }
         _ => {}
     }
-    let source = Digest::of(text.as_bytes()).to_string();
-    let name = format!("gpuaas-{label}-{}", source.get(..NAME_DIGITS).unwrap_or(&source));
-    let text = renamed(text, &name);
+    let source_digest = Digest::of(text.as_bytes()).to_string();
+    let name =
+        format!("gpuaas-{label}-{}", source_digest.get(..NAME_DIGITS).unwrap_or(&source_digest));
+    let text = with_registered_name(text, &name);
     let digest = Digest::of(text.as_bytes()).to_string();
-    let script = MaasScript { label: label.clone(), name, kind: head.script_type, digest };
+    let script = MaasScript { label: label.clone(), name, kind: metadata.script_type, digest };
     Ok(CommissioningScript { script, text })
 }
 
-fn head(text: &str) -> Result<Head, String> {
+fn parse_metadata(text: &str) -> Result<ScriptMetadata, String> {
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines.iter().position(|line| *line == BEGIN);
     let end = lines.iter().position(|line| *line == END);
@@ -108,8 +110,8 @@ fn head(text: &str) -> Result<Head, String> {
     serde_saphyr::from_str(&yaml.join("\n")).map_err(|error| format!("its metadata: {error}"))
 }
 
-/// The text with another name in its head.
-fn renamed(text: &str, name: &str) -> String {
+/// The script with another name in its metadata.
+fn with_registered_name(text: &str, name: &str) -> String {
     let mut inside = false;
     let mut out = String::with_capacity(text.len() + name.len());
     for line in text.split_inclusive('\n') {
@@ -132,34 +134,35 @@ fn is_timeout(text: &str) -> bool {
     matches!(parts.as_slice(), [Some(h), Some(m), Some(s)] if *m < 60 && *s < 60 && h + m + s > 0)
 }
 
-/// The words of a list, given as a list or with commas, as MAAS reads them.
-fn words(value: Option<&Value>) -> Result<Vec<String>, String> {
-    let words = match value {
+/// Tags, written as a list or with commas, as MAAS parses them.
+fn parse_tags(value: Option<&Value>) -> Result<Vec<String>, String> {
+    let tags: Option<Vec<&str>> = match value {
         None => return Ok(Vec::new()),
         Some(Value::String(text)) => text.split(',').map(|tag| Some(tag.trim())).collect(),
         Some(Value::Array(items)) => items.iter().map(Value::as_str).collect(),
         Some(_) => None,
     };
-    let words: Option<Vec<&str>> = words;
-    let words = words.ok_or("its tags are neither a list of words nor words with commas")?;
-    Ok(words.into_iter().filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
+    let tags = tags.ok_or("its tags are neither a list of words nor words with commas")?;
+    Ok(tags.into_iter().filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
 }
 
-/// The scripts of a commissioning bundle: every file below [`FOLDER`], sorted by name.
-pub(crate) fn of_archive(archive: &Archive) -> Result<Vec<CommissioningScript>, Finding> {
-    let wrong = |file: &str, text: String| Finding { file: file.to_owned(), line: None, text };
+/// The scripts of a commissioning bundle: every file below [`SCRIPTS_FOLDER`], sorted by name.
+pub(crate) fn commissioning_scripts(
+    archive: &Archive,
+) -> Result<Vec<CommissioningScript>, LintFinding> {
+    let wrong = |file: &str, text: String| LintFinding { file: file.to_owned(), line: None, text };
     let mut scripts: Vec<CommissioningScript> = Vec::new();
-    for (path, entry) in archive.files.iter().filter(|(path, _)| path.starts_with(FOLDER)) {
+    for (path, entry) in archive.files.iter().filter(|(path, _)| path.starts_with(SCRIPTS_FOLDER)) {
         let text = std::str::from_utf8(&entry.bytes);
         let text = text.map_err(|_| wrong(path, "it is not UTF-8".to_owned()))?;
-        let script = parse(text).map_err(|reason| wrong(path, reason))?;
+        let script = parse_script(text).map_err(|reason| wrong(path, reason))?;
         if scripts.iter().any(|other| other.script.label == script.script.label) {
             return Err(wrong(path, format!("another script is called {}", script.script.label)));
         }
         scripts.push(script);
     }
     if scripts.is_empty() {
-        return Err(wrong(FOLDER, "there is no script in it".to_owned()));
+        return Err(wrong(SCRIPTS_FOLDER, "there is no script in it".to_owned()));
     }
     Ok(scripts)
 }
@@ -168,28 +171,28 @@ pub(crate) fn of_archive(archive: &Archive) -> Result<Vec<CommissioningScript>, 
 mod tests {
     use super::*;
 
-    fn script(head: &str) -> String {
-        format!("#!/bin/sh\n{BEGIN}\n{head}\n{END}\nname: not in the head\nexit 0\n")
+    fn script(metadata: &str) -> String {
+        format!("#!/bin/sh\n{BEGIN}\n{metadata}\n{END}\nname: not in the head\nexit 0\n")
     }
 
     const GOOD: &str =
         "# name: x\n# script_type: commissioning\n# timeout: 00:02:00\n# tags: [noauto, a]";
 
     #[test]
-    fn the_registered_name_changes_with_the_text_and_stands_in_the_head() {
-        let first = parse(&script(GOOD)).unwrap();
+    fn the_registered_name_changes_with_the_text_and_is_in_the_metadata() {
+        let first = parse_script(&script(GOOD)).unwrap();
         assert!(first.script.name.starts_with("gpuaas-x-"), "{}", first.script.name);
         assert_eq!(first.script.check_name(), "script_x");
         assert!(first.text.contains(&format!("\n# name: {}\n", first.script.name)));
         assert!(first.text.contains("\nname: not in the head\n"));
         assert_eq!(first.script.digest, Digest::of(first.text.as_bytes()).to_string());
-        let second = parse(&script(GOOD).replace("exit 0", "exit 1")).unwrap();
+        let second = parse_script(&script(GOOD).replace("exit 0", "exit 1")).unwrap();
         assert_ne!(first.script.name, second.script.name);
     }
 
     #[test]
     fn what_maas_would_not_take_or_run_everywhere_is_refused() {
-        for (head, word) in [
+        for (metadata, part) in [
             (GOOD.replace("noauto, ", ""), "noauto"),
             (GOOD.replace("[noauto, a]", "7"), "tags"),
             (GOOD.replace("name: x", "name: X y"), "name"),
@@ -199,12 +202,12 @@ mod tests {
             (format!("{GOOD}\n# for_hardware: pci:10de:2330"), "for_hardware"),
             (GOOD.replace("commissioning", "release"), "release"),
         ] {
-            let error = parse(&script(&head)).unwrap_err();
-            assert!(error.contains(word), "{head}: {error}");
+            let error = parse_script(&script(&metadata)).unwrap_err();
+            assert!(error.contains(part), "{metadata}: {error}");
         }
         let default = GOOD.replace("commissioning", "testing").replace(", a]", ", commissioning]");
-        assert!(parse(&script(&default)).unwrap_err().contains("default test"));
-        assert!(parse("exit 0\n").unwrap_err().contains("interpreter"));
-        assert!(parse("#!/bin/sh\nexit 0\n").unwrap_err().contains("metadata is missing"));
+        assert!(parse_script(&script(&default)).unwrap_err().contains("default test"));
+        assert!(parse_script("exit 0\n").unwrap_err().contains("interpreter"));
+        assert!(parse_script("#!/bin/sh\nexit 0\n").unwrap_err().contains("metadata is missing"));
     }
 }

@@ -1,13 +1,13 @@
-//! A bundle's folder, as a person wrote it, to the bundle.
+//! Reads and checks the source of a bundle: a folder that a person wrote.
 //!
 //! ```text
 //! NAME/bundle.yaml        the manifest
 //! NAME/phases/*.sh        what runs on a node
 //! NAME/scripts/*          of a commissioning bundle: what MAAS runs
-//! NAME/files/...          what the scripts place
+//! NAME/files/...          what the scripts install
 //! ```
 //!
-//! Everything in the folder belongs to the bundle but hidden files and the manifest's own text.
+//! Every file of the folder belongs to the bundle, hidden files and `bundle.yaml` apart.
 //! Whether a file may be executed is read from its first two bytes, not from its mode: a copy over
 //! a file system without modes gives the same bundle.
 
@@ -23,116 +23,92 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_saphyr::Spanned;
 
+use crate::lint::LintFinding;
 use crate::scripts;
 
-/// Folders within folders at most.
+/// Deepest nesting of folders.
 const MAX_DEPTH: usize = 8;
 
-/// Something wrong with a bundle's folder, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// File, relative to the bundle's folder.
-    pub file: String,
-    /// Line, from 1; none: the file as a whole.
-    pub line: Option<u64>,
-    /// What.
-    pub text: String,
-}
-
-/// Why a folder is no bundle.
+/// Why a folder is not a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The folder cannot be read.
     #[error("cannot read {path}: {source}")]
     Io {
-        /// Where.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It can be read and is wrong.
+    /// The folder can be read, and its content is not a valid bundle.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Wrong(Vec<Finding>),
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.file, self.text),
-            None => write!(f, "{}: {}", self.file, self.text),
-        }
-    }
-}
-
-impl Finding {
-    fn of_file(file: &str, text: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), line: None, text: text.into() }
-    }
+    Invalid(Vec<LintFinding>),
 }
 
 /// Reads a bundle's folder.
 ///
 /// # Errors
-/// [`SourceError::Wrong`] with everything that is wrong, each with its file and line.
+/// [`SourceError::Invalid`] with everything that is wrong, each with its file and line.
 pub fn read_folder(folder: &Path) -> Result<Archive, SourceError> {
     let manifest_path = folder.join(SOURCE_NAME);
     let failed = |source| SourceError::Io { path: manifest_path.clone(), source };
     let text = fs::read_to_string(&manifest_path).map_err(failed)?;
     let mut findings = Vec::new();
     let mut files = BTreeMap::new();
-    collect(folder, "", 0, &mut files, &mut findings)?;
-    read_files(&text, files, findings).map_err(SourceError::Wrong)
+    collect_files(folder, "", 0, &mut files, &mut findings)?;
+    read_files(&text, files, findings).map_err(SourceError::Invalid)
 }
 
-/// A bundle from its manifest as a person wrote it and its files.
+/// A bundle from the YAML text of its manifest and its files.
 ///
 /// # Errors
 /// `findings` and everything else that is wrong.
 pub(crate) fn read_files(
     manifest: &str,
     files: BTreeMap<String, Vec<u8>>,
-    mut findings: Vec<Finding>,
-) -> Result<Archive, Vec<Finding>> {
-    let places = Places::of(manifest);
+    mut findings: Vec<LintFinding>,
+) -> Result<Archive, Vec<LintFinding>> {
+    let lines = ManifestLines::parse(manifest);
     let manifest: Manifest = serde_saphyr::from_str(manifest).map_err(|error| {
-        vec![Finding {
+        vec![LintFinding {
             file: SOURCE_NAME.to_owned(),
             line: error.location().map(|location| location.line()),
-            text: without_place(&error.to_string()),
+            text: without_position(&error.to_string()),
         }]
     })?;
     let entry = |bytes: Vec<u8>| Entry { executable: bytes.starts_with(b"#!"), bytes };
     let files = files.into_iter().map(|(path, bytes)| (path, entry(bytes))).collect();
     let archive = Archive { manifest, files };
     let names = archive.files.keys().cloned().collect();
-    findings.extend(archive.manifest.faults(&names).into_iter().map(|fault| Finding {
+    findings.extend(archive.manifest.faults(&names).into_iter().map(|fault| LintFinding {
         file: SOURCE_NAME.to_owned(),
-        line: places.line(&fault),
+        line: lines.find(&fault),
         text: fault.to_string(),
     }));
-    findings.extend(of_scripts(&archive));
+    findings.extend(lint_scripts(&archive));
     if findings.is_empty()
         && let Err(error) = archive.write()
     {
-        findings.push(Finding::of_file(SOURCE_NAME, error.to_string()));
+        findings.push(LintFinding::of_file(SOURCE_NAME, error.to_string()));
     }
     findings.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     if findings.is_empty() { Ok(archive) } else { Err(findings) }
 }
 
-/// What is wrong with the scripts of a bundle, by looking at them.
-pub(crate) fn of_scripts(archive: &Archive) -> Vec<Finding> {
+/// Checks the scripts of a bundle.
+pub(crate) fn lint_scripts(archive: &Archive) -> Vec<LintFinding> {
     let phases = archive.manifest.phases.iter();
     let entries = phases.filter_map(|phase| archive.files.get_key_value(&phase.run));
-    let mut findings: Vec<Finding> = entries.flat_map(|(path, e)| of_script(path, e)).collect();
+    let mut findings: Vec<LintFinding> =
+        entries.flat_map(|(path, e)| lint_phase_script(path, e)).collect();
     if archive.manifest.kind == Kind::Commissioning {
-        findings.extend(scripts::of_archive(archive).err());
+        findings.extend(scripts::commissioning_scripts(archive).err());
     }
     findings
 }
 
-/// The first line of a parser's message, without the place that it repeats.
-fn without_place(message: &str) -> String {
+/// The first line of a parser's message, without the position that it repeats.
+fn without_position(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     let text = line.strip_prefix("error: ").unwrap_or(line);
     match text.strip_prefix("line ").and_then(|rest| rest.split_once(": ")) {
@@ -141,12 +117,12 @@ fn without_place(message: &str) -> String {
     }
 }
 
-fn collect(
+fn collect_files(
     folder: &Path,
     below: &str,
     depth: usize,
     files: &mut BTreeMap<String, Vec<u8>>,
-    findings: &mut Vec<Finding>,
+    findings: &mut Vec<LintFinding>,
 ) -> Result<(), SourceError> {
     let failed = |source| SourceError::Io { path: folder.join(below), source };
     for entry in fs::read_dir(folder.join(below)).map_err(failed)? {
@@ -158,25 +134,25 @@ fn collect(
         }
         let kind = entry.file_type().map_err(failed)?;
         if let Err(reason) = check_path(&path) {
-            findings.push(Finding::of_file(&path, reason));
+            findings.push(LintFinding::of_file(&path, reason));
         } else if path == ARCHIVED_NAME {
-            findings.push(Finding::of_file(&path, "a build writes the file of this name"));
+            findings.push(LintFinding::of_file(&path, "a build writes the file of this name"));
         } else if kind.is_dir() && depth < MAX_DEPTH {
-            collect(folder, &path, depth + 1, files, findings)?;
+            collect_files(folder, &path, depth + 1, files, findings)?;
         } else if kind.is_file() {
             files.insert(path, fs::read(entry.path()).map_err(failed)?);
         } else {
             let text = "it is neither a plain file nor a folder; a link would mean something else \
                         on a node";
-            findings.push(Finding::of_file(&path, text));
+            findings.push(LintFinding::of_file(&path, text));
         }
     }
     Ok(())
 }
 
-/// What every phase must be: a bash script that ends at the first failure.
-fn of_script(path: &str, entry: &Entry) -> Vec<Finding> {
-    let at = |line, text: &str| Finding { file: path.to_owned(), line, text: text.to_owned() };
+/// Checks that a phase is a bash script that ends at the first failure.
+fn lint_phase_script(path: &str, entry: &Entry) -> Vec<LintFinding> {
+    let at = |line, text: &str| LintFinding { file: path.to_owned(), line, text: text.to_owned() };
     let Ok(text) = std::str::from_utf8(&entry.bytes) else {
         return vec![at(None, "it is not text")];
     };
@@ -193,10 +169,10 @@ fn of_script(path: &str, entry: &Entry) -> Vec<Finding> {
     findings
 }
 
-/// Lines of the manifest's parts.
+/// Lines of the parts of a manifest.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Places {
+struct ManifestLines {
     inputs: BTreeMap<String, Spanned<IgnoredAny>>,
     phases: Vec<Spanned<IgnoredAny>>,
     expects: Vec<Spanned<IgnoredAny>>,
@@ -204,27 +180,27 @@ struct Places {
     fields: BTreeMap<String, u64>,
 }
 
-impl Places {
-    fn of(text: &str) -> Self {
+impl ManifestLines {
+    fn parse(text: &str) -> Self {
         let fields: BTreeMap<String, Spanned<IgnoredAny>> =
             serde_saphyr::from_str(text).unwrap_or_default();
-        let mut places: Self = serde_saphyr::from_str(text).unwrap_or_default();
-        places.fields = fields.into_iter().map(|(name, at)| (name, at.referenced.line())).collect();
-        places
+        let mut lines: Self = serde_saphyr::from_str(text).unwrap_or_default();
+        lines.fields = fields.into_iter().map(|(name, at)| (name, at.referenced.line())).collect();
+        lines
     }
 
     /// The line of the part that a fault names: `inputs.NAME`, `phases[3]`, or a field.
-    fn line(&self, fault: &Fault) -> Option<u64> {
+    fn find(&self, fault: &Fault) -> Option<u64> {
         let field = fault.at.split(['.', '[']).next().unwrap_or_default();
         let inner = fault.at.get(field.len() + 1..).unwrap_or_default();
         let index = inner.trim_end_matches(']').parse::<usize>().unwrap_or(usize::MAX);
-        let place = match field {
+        let part = match field {
             "inputs" => self.inputs.get(inner),
             "phases" => self.phases.get(index),
             "expects" => self.expects.get(index),
             _ => None,
         };
-        place.map(|at| at.referenced.line()).or_else(|| self.fields.get(field).copied())
+        part.map(|at| at.referenced.line()).or_else(|| self.fields.get(field).copied())
     }
 }
 

@@ -59,7 +59,7 @@ pub async fn seed_built_in(
 /// # Errors
 /// See [`SeedError`].
 pub async fn refresh(store: &Store, catalog: &BundleCatalog) -> Result<bool, SeedError> {
-    let kept = store.bundles_after(catalog.seen()).await?;
+    let kept = store.bundles_after(catalog.sync_cursor()).await?;
     let any = !kept.is_empty();
     for StoredBundle { id, bundle, published_at } in kept {
         match read(&bundle, published_at) {
@@ -69,7 +69,7 @@ pub async fn refresh(store: &Store, catalog: &BundleCatalog) -> Result<bool, See
                 tracing::error!(%error, bundle = bundle.reference, "a bundle is left out")
             }
         }
-        catalog.saw(id);
+        catalog.advance_sync_cursor(id);
     }
     Ok(any)
 }

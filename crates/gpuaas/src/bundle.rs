@@ -12,7 +12,7 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use gpuaas_artifact::{Finding, SourceError, read_folder};
+use gpuaas_artifact::{LintFinding, SourceError, read_folder};
 use gpuaas_bundle::manifest::{SOURCE_NAME, is_name};
 use gpuaas_bundle::{
     Archive, Digest, Envelope, Inputs, Manifest, PublicKey, Reference, SigningKey, Statement,
@@ -140,7 +140,7 @@ fn of_signature(error: &gpuaas_bundle::SignatureError) -> Failure {
         .hint("do not use it: take the bundle, its signature and the key from whoever built it")
 }
 
-fn of_findings(folder: &Path, findings: &[Finding]) -> Failure {
+fn of_findings(folder: &Path, findings: &[LintFinding]) -> Failure {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     let title = "The bundle cannot be used";
     Failure::local("bundle_invalid", title, format!("{}\n{}", folder.display(), lines.join("\n")))
@@ -152,7 +152,7 @@ fn from_folder(folder: &Path) -> Result<Archive, Failure> {
         SourceError::Io { path, source } => {
             unreadable(&path, &source).hint("a bundle is a folder with a bundle.yaml")
         }
-        SourceError::Wrong(findings) => of_findings(folder, &findings),
+        SourceError::Invalid(findings) => of_findings(folder, &findings),
     })
 }
 
@@ -172,7 +172,7 @@ fn lint(folder: &Path) -> Result<Archive, Failure> {
 }
 
 /// What a tool says of a script: nothing when it is content or not installed.
-fn said_by(program: &str, arguments: &[&str], folder: &Path, path: &str) -> Vec<Finding> {
+fn said_by(program: &str, arguments: &[&str], folder: &Path, path: &str) -> Vec<LintFinding> {
     let output = Command::new(program).args(arguments).arg(path).current_dir(folder).output();
     let Ok(output) = output else { return Vec::new() };
     if output.status.success() {
@@ -186,7 +186,7 @@ fn said_by(program: &str, arguments: &[&str], folder: &Path, path: &str) -> Vec<
         let number: String = digits.chars().take_while(char::is_ascii_digit).collect();
         let text = digits.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':').trim();
         let text = if number.is_empty() { rest } else { text };
-        Finding {
+        LintFinding {
             file: path.to_owned(),
             line: number.parse().ok(),
             text: format!("{program}: {text}"),

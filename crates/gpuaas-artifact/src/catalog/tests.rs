@@ -1,21 +1,30 @@
+use std::collections::BTreeMap;
+
+use gpuaas_bundle::{Archive, Digest, Gate, Inputs, SigningKey, TrustedKey};
+use gpuaas_types::Timestamp;
+use gpuaas_types::agent::HostCheck;
+use gpuaas_types::api::BundlePin;
+
 use super::*;
 use crate::source::read_files;
+use crate::store::ArtifactStore;
 
 const NOW: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
 
-struct Shop {
+struct Fixture {
     _dir: tempfile::TempDir,
+    store: ArtifactStore,
     key: SigningKey,
     catalog: BundleCatalog,
 }
 
-impl Shop {
-    fn open() -> Self {
+impl Fixture {
+    fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = ArtifactStore::open(dir.path()).unwrap();
         let key = SigningKey::generate().unwrap();
         let catalog = BundleCatalog::with_built_in(&store, &key, NOW).unwrap();
-        Self { _dir: dir, key, catalog }
+        Self { _dir: dir, store, key, catalog }
     }
 
     fn publish(&self, manifest: &str) -> Digest {
@@ -53,25 +62,27 @@ fn code<T: std::fmt::Debug>(result: Result<T, CatalogError>) -> &'static str {
 
 #[test]
 fn the_bundles_of_this_repository_are_built_in_and_signed() {
-    let shop = Shop::open();
-    let names: Vec<String> = shop.catalog.list().iter().map(|b| b.bundle.reference()).collect();
+    let fixture = Fixture::new();
+    let names: Vec<String> = fixture.catalog.list().iter().map(|b| b.bundle.reference()).collect();
     for name in ["h200-ib", "h200-slice-vm", "site-base", "validate-base", "validate-h200"] {
         assert!(names.contains(&format!("{name}@1.0.0")), "{names:?}");
     }
-    let pins = shop.catalog.pins("h200-slice-vm@1.0.0").unwrap();
+    let pins = fixture.catalog.pins("h200-slice-vm@1.0.0").unwrap();
     let order: Vec<&str> = pins.iter().map(|pin| pin.bundle.as_str()).collect();
     assert_eq!(order, ["h200-ib@1.0.0", "h200-slice-vm@1.0.0"]);
     let set = inputs(&[("fabric_subnet", "10.9.0.0/16")]);
     let delivery =
-        shop.catalog.delivery(&pins, set.clone(), Inputs::new(), &[], NOW).unwrap().unwrap();
+        fixture.catalog.delivery(&pins, set.clone(), Inputs::new(), &[], NOW).unwrap().unwrap();
     assert_eq!((delivery.bundles.len(), &delivery.inputs), (2, &set));
     let digest = delivery.bundles[1].artifact.digest;
     assert_eq!(delivery.bundles[1].artifact.url, ArtifactStore::url_path(&digest));
-    assert!(shop.catalog.has_gate(&pins, Gate::SliceReady));
+    assert!(fixture.catalog.has_gate(&pins, Gate::SliceReady));
     assert!(
-        !shop.catalog.has_gate(&shop.catalog.pins("site-base@1.0.0").unwrap(), Gate::SliceReady)
+        !fixture
+            .catalog
+            .has_gate(&fixture.catalog.pins("site-base@1.0.0").unwrap(), Gate::SliceReady)
     );
-    let ask = |reference, set| shop.catalog.validation(reference, &set);
+    let ask = |reference, set| fixture.catalog.validation(reference, &set);
     assert!(!ask("validate-base@1.0.0", BTreeMap::new()).unwrap().is_empty());
     let of_site = inputs(&[("ports_active", "4"), ("package_stack", "0")]);
     let asked = ask("validate-h200@1.0.0", BTreeMap::from([("validate-h200".to_owned(), of_site)]));
@@ -81,23 +92,23 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
     let wrong = inputs(&[("ports_active", "four")]);
     let wrong = ask("validate-h200@1.0.0", BTreeMap::from([("validate-h200".to_owned(), wrong)]));
     assert_eq!(code(wrong), "bundle_input_invalid");
-    let scripts = shop.catalog.commissioning("commissioning-base@1.0.0").unwrap();
+    let scripts = fixture.catalog.commissioning("commissioning-base@1.0.0").unwrap();
     let labels: Vec<&str> = scripts.iter().map(|s| s.script.label.as_str()).collect();
     assert_eq!(labels, ["fabric-ports", "gpu-presence", "nvme-health"]);
 }
 
 #[test]
 fn bare_metal_is_asked_for_its_gpus_and_a_slice_host_for_its_fabric() {
-    let shop = Shop::open();
-    let pins = |reference| shop.catalog.pins(reference).unwrap();
+    let fixture = Fixture::new();
+    let pins = |reference| fixture.catalog.pins(reference).unwrap();
     let (metal, slices) = (pins("h200-ib@1.0.0"), pins("h200-slice-vm@1.0.0"));
-    assert!(!shop.catalog.has_gate(&metal, Gate::SliceReady));
-    assert!(shop.catalog.has_gate(&slices, Gate::SliceReady));
+    assert!(!fixture.catalog.has_gate(&metal, Gate::SliceReady));
+    assert!(fixture.catalog.has_gate(&slices, Gate::SliceReady));
     let asked = |pins: &[BundlePin], pairs, gate| {
-        let checks = shop.catalog.gate_checks(pins, &inputs(pairs), gate).unwrap();
+        let checks = fixture.catalog.gate_checks(pins, &inputs(pairs), gate).unwrap();
         checks.iter().map(HostCheck::name).collect::<Vec<_>>()
     };
-    let gpus = shop.catalog.gate_checks(&metal, &inputs(&[("gpu_count", "4")]), Gate::Active);
+    let gpus = fixture.catalog.gate_checks(&metal, &inputs(&[("gpu_count", "4")]), Gate::Active);
     assert_eq!(gpus.unwrap(), [HostCheck::NvidiaGpus { count: 4 }]);
     assert_eq!(asked(&slices, &[], Gate::Active), [""; 0]);
     assert_eq!(asked(&metal, &[], Gate::SliceReady), [""; 0]);
@@ -109,43 +120,45 @@ fn bare_metal_is_asked_for_its_gpus_and_a_slice_host_for_its_fabric() {
 
 #[test]
 fn a_reference_is_a_name_or_a_digest_and_of_the_kind_that_is_wanted() {
-    let shop = Shop::open();
-    let digest = shop.publish(&manifest("site-net", ""));
+    let fixture = Fixture::new();
+    let digest = fixture.publish(&manifest("site-net", ""));
     for reference in ["site-net@1.0.0".to_owned(), digest.to_string(), format!("sha256:{digest}")] {
-        assert_eq!(shop.catalog.find(&reference).unwrap().bundle.digest, digest, "{reference}");
-        assert_eq!(shop.catalog.pins(&reference).unwrap().len(), 1);
+        assert_eq!(fixture.catalog.find(&reference).unwrap().bundle.digest, digest, "{reference}");
+        assert_eq!(fixture.catalog.pins(&reference).unwrap().len(), 1);
     }
-    let error = shop.catalog.commissioning("site-base@1.0.0").unwrap_err();
+    let error = fixture.catalog.commissioning("site-base@1.0.0").unwrap_err();
     assert_eq!(error.code(), "bundle_not_found");
     assert!(error.hint().contains("commissioning-base@1.0.0"), "{}", error.hint());
     assert!(!error.hint().contains("site-base@1.0.0"), "{}", error.hint());
     for bad in ["", "site-base", "@1", "a@", "../x@1", "A@1", "a@../1", "a@1@2", "a@1/2"] {
-        assert_eq!(code(shop.catalog.find(bad)), "bundle_ref_invalid", "{bad}");
+        assert_eq!(code(fixture.catalog.find(bad)), "bundle_ref_invalid", "{bad}");
     }
 }
 
 #[test]
 fn pins_outlive_a_newer_bundle_of_the_same_name() {
-    let shop = Shop::open();
-    let old = shop.catalog.pins("site-base@1.0.0").unwrap();
-    let new = shop.publish(&manifest("site-base", ""));
-    assert_eq!(shop.catalog.find("site-base@1.0.0").unwrap().bundle.digest, new);
-    let pinned = shop.catalog.pinned(&old).unwrap();
+    let fixture = Fixture::new();
+    let old = fixture.catalog.pins("site-base@1.0.0").unwrap();
+    let new = fixture.publish(&manifest("site-base", ""));
+    assert_eq!(fixture.catalog.find("site-base@1.0.0").unwrap().bundle.digest, new);
+    let pinned = fixture.catalog.pinned(&old).unwrap();
     assert_ne!(pinned[0].bundle.digest, new);
-    assert!(shop.catalog.delivery(&old, Inputs::new(), Inputs::new(), &[], NOW).unwrap().is_some());
+    assert!(
+        fixture.catalog.delivery(&old, Inputs::new(), Inputs::new(), &[], NOW).unwrap().is_some()
+    );
 }
 
 #[test]
 fn inputs_are_checked_when_they_are_set_and_missed_when_they_are_needed() {
-    let shop = Shop::open();
-    shop.publish(&manifest("site-net", INPUTS));
-    shop.publish(&manifest(
+    let fixture = Fixture::new();
+    fixture.publish(&manifest("site-net", INPUTS));
+    fixture.publish(&manifest(
         "above",
         "inputs: {link: {type: string, about: x, environment: LINK, default: a/b}}\n\
          requires: [{bundle: site-net@1.0.0, with: {uplink: '{link}'}}]",
     ));
-    let pins = shop.catalog.pins("site-net@1.0.0").unwrap();
-    let check = |pairs| shop.catalog.check_inputs(&pins, &inputs(pairs));
+    let pins = fixture.catalog.pins("site-net@1.0.0").unwrap();
+    let check = |pairs| fixture.catalog.check_inputs(&pins, &inputs(pairs));
     check(&[]).unwrap();
     check(&[("uplink", "eno1")]).unwrap();
     assert_eq!(code(check(&[("uplink", "a/b")])), "bundle_input_invalid");
@@ -154,11 +167,11 @@ fn inputs_are_checked_when_they_are_set_and_missed_when_they_are_needed() {
     assert_eq!(open.code(), "bundle_secret_in_open");
     assert!(open.hint().contains("secret set SITE site-net token --file"), "{}", open.hint());
     let deliver = |pins: &[BundlePin], pairs| {
-        shop.catalog.delivery(pins, inputs(pairs), Inputs::new(), &[], NOW).map(drop)
+        fixture.catalog.delivery(pins, inputs(pairs), Inputs::new(), &[], NOW).map(drop)
     };
     assert_eq!(code(deliver(&pins, &[])), "bundle_input_missing");
     deliver(&pins, &[("uplink", "eno1")]).unwrap();
-    let above = shop.catalog.pins("above@1.0.0").unwrap();
+    let above = fixture.catalog.pins("above@1.0.0").unwrap();
     let error = deliver(&above, &[]).unwrap_err();
     assert_eq!(error.to_string(), "site-net@1.0.0: input uplink: not a link's name");
     deliver(&above, &[("link", "eno1")]).unwrap();
@@ -166,9 +179,9 @@ fn inputs_are_checked_when_they_are_set_and_missed_when_they_are_needed() {
 
 #[test]
 fn secrets_travel_apart_from_what_may_be_shown() {
-    let shop = Shop::open();
-    shop.publish(&manifest("below", &INPUTS.replace("default: '', ", "")));
-    shop.publish(&manifest(
+    let fixture = Fixture::new();
+    fixture.publish(&manifest("below", &INPUTS.replace("default: '', ", "")));
+    fixture.publish(&manifest(
         "site-net",
         &format!(
             "{INPUTS}\nrequires: [{{bundle: below@1.0.0, \
@@ -176,8 +189,8 @@ fn secrets_travel_apart_from_what_may_be_shown() {
         ),
     ));
     let deliver = |bundle: &str, open, secret| {
-        let pins = shop.catalog.pins(bundle).unwrap();
-        shop.catalog.delivery(&pins, inputs(open), inputs(secret), &[], NOW)
+        let pins = fixture.catalog.pins(bundle).unwrap();
+        fixture.catalog.delivery(&pins, inputs(open), inputs(secret), &[], NOW)
     };
     let (open, secret) = ([("uplink", "eno1")], [("token", "h8sh-<x>-{{"), ("uplink", "eno9")]);
     let given = deliver("site-net@1.0.0", &open, &secret).unwrap().unwrap();
@@ -186,7 +199,7 @@ fn secrets_travel_apart_from_what_may_be_shown() {
     assert!(!format!("{given:?}").contains("h8sh"));
     assert_eq!(code(deliver("below@1.0.0", &open, &[])), "bundle_secret_missing");
     let requires = "requires: [{bundle: below@1.0.0, with: {uplink: '{token}'}}]";
-    shop.publish(&manifest("gives", &format!("{INPUTS}\n{requires}")));
+    fixture.publish(&manifest("gives", &format!("{INPUTS}\n{requires}")));
     assert_eq!(code(deliver("gives@1.0.0", &open, &secret)), "bundle_secret_given_away");
     let in_open = deliver("below@1.0.0", &[("uplink", "eno1"), ("token", "h8sh")], &[]);
     assert_eq!(code(in_open), "bundle_secret_in_open");
@@ -194,35 +207,35 @@ fn secrets_travel_apart_from_what_may_be_shown() {
 
 #[test]
 fn what_holds_a_secret_is_looked_at_by_the_host_alone() {
-    let shop = Shop::open();
+    let fixture = Fixture::new();
     let secret = INPUTS.replace("string", "integer").replace("default: '', ", "");
     let expects = "expects: [{gates: [active], check: file_exists, path: '/{uplink}'}, \
                    {gates: [active], check: file_has_line, path: /x, line: 'x{token}'}]";
-    shop.publish(&manifest("below", &format!("{secret}\n{expects}")));
+    fixture.publish(&manifest("below", &format!("{secret}\n{expects}")));
     let with = "with: {uplink: '{uplink}', token: '{token}'}";
     let requires = format!("requires: [{{bundle: below@1.0.0, {with}}}]");
-    shop.publish(&manifest("site-net", &format!("{secret}\n{requires}")));
-    let pins = shop.catalog.pins("site-net@1.0.0").unwrap();
-    let checks = shop.catalog.gate_checks(&pins, &inputs(&[("uplink", "eno1")]), Gate::Active);
+    fixture.publish(&manifest("site-net", &format!("{secret}\n{requires}")));
+    let pins = fixture.catalog.pins("site-net@1.0.0").unwrap();
+    let checks = fixture.catalog.gate_checks(&pins, &inputs(&[("uplink", "eno1")]), Gate::Active);
     let path = "/eno1".to_owned();
     assert_eq!(checks.unwrap(), [HostCheck::FileExists { path }]);
-    let missing = shop.catalog.gate_checks(&pins, &Inputs::new(), Gate::Active);
+    let missing = fixture.catalog.gate_checks(&pins, &Inputs::new(), Gate::Active);
     assert_eq!(code(missing), "bundle_input_missing");
 }
 
 #[test]
 fn a_signature_that_does_not_count_any_more_stops_a_delivery() {
-    let shop = Shop::open();
+    let fixture = Fixture::new();
     let other = SigningKey::generate().unwrap();
-    let elsewhere = BundleCatalog::new(shop.catalog.artifacts.clone(), &other);
-    for one in shop.catalog.list() {
+    let elsewhere = BundleCatalog::new(fixture.store.clone(), &other);
+    for one in fixture.catalog.list() {
         elsewhere.add(&[], (*one).clone()).unwrap();
     }
     let pins = elsewhere.pins("site-base@1.0.0").unwrap();
     let none = Inputs::new;
     let deliver = |trusted: &[TrustedKey]| elsewhere.delivery(&pins, none(), none(), trusted, NOW);
     assert_eq!(code(deliver(&[])), "signature_key_unknown");
-    let mut key = TrustedKey { name: "old".to_owned(), key: shop.key.public(), until: None };
+    let mut key = TrustedKey { name: "old".to_owned(), key: fixture.key.public(), until: None };
     assert_eq!(deliver(&[key.clone()]).unwrap().unwrap().trusted_keys.len(), 2);
     key.until = Some(NOW);
     assert_eq!(code(deliver(&[key])), "signature_key_retired");
@@ -230,10 +243,10 @@ fn a_signature_that_does_not_count_any_more_stops_a_delivery() {
 
 #[test]
 fn what_a_gate_asks_follows_the_inputs_down_to_what_is_required() {
-    let shop = Shop::open();
-    let pins = shop.catalog.pins("h200-slice-vm@1.0.0").unwrap();
+    let fixture = Fixture::new();
+    let pins = fixture.catalog.pins("h200-slice-vm@1.0.0").unwrap();
     let asked = |pairs: &[(&str, &str)]| {
-        let checks = shop.catalog.gate_checks(&pins, &inputs(pairs), Gate::Telemetry).unwrap();
+        let checks = fixture.catalog.gate_checks(&pins, &inputs(pairs), Gate::Telemetry).unwrap();
         checks
             .into_iter()
             .filter_map(|check| match check {
@@ -246,7 +259,7 @@ fn what_a_gate_asks_follows_the_inputs_down_to_what_is_required() {
     assert_eq!(asked(&[("netdata_edge_listen", "0.0.0.0:29999")]), [19998, 29999]);
     assert_eq!(asked(&[("netdata_bind", "127.0.0.1:20000")]), [20000, 19999]);
     assert!(asked(&[("enable_netdata", "0")]).is_empty());
-    assert!(shop.catalog.gate_checks(&[], &Inputs::new(), Gate::Telemetry).unwrap().is_empty());
+    assert!(fixture.catalog.gate_checks(&[], &Inputs::new(), Gate::Telemetry).unwrap().is_empty());
 }
 
 #[test]
@@ -263,13 +276,13 @@ fn what_no_build_would_write_is_refused() {
 
 #[test]
 fn bundles_that_require_each_other_are_named() {
-    let shop = Shop::open();
-    shop.publish(&manifest("a", "requires: [{bundle: b@1.0.0}]"));
-    shop.publish(&manifest("b", "requires: [{bundle: a@1.0.0}]"));
-    assert_eq!(code(shop.catalog.pins("a@1.0.0")), "bundle_circle");
-    let a = shop.catalog.find("a@1.0.0").unwrap();
-    shop.catalog.check_requires(&a.bundle.manifest).unwrap();
+    let fixture = Fixture::new();
+    fixture.publish(&manifest("a", "requires: [{bundle: b@1.0.0}]"));
+    fixture.publish(&manifest("b", "requires: [{bundle: a@1.0.0}]"));
+    assert_eq!(code(fixture.catalog.pins("a@1.0.0")), "bundle_circle");
+    let a = fixture.catalog.find("a@1.0.0").unwrap();
+    fixture.catalog.check_requires(&a.bundle.manifest).unwrap();
     let missing = manifest("c", "requires: [{bundle: d@1.0.0}]");
-    shop.publish(&missing);
-    assert_eq!(code(shop.catalog.pins("c@1.0.0")), "bundle_not_found");
+    fixture.publish(&missing);
+    assert_eq!(code(fixture.catalog.pins("c@1.0.0")), "bundle_not_found");
 }

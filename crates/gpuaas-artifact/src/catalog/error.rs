@@ -1,0 +1,130 @@
+//! Why the catalog has no answer, and what the reader does next.
+
+use std::io;
+
+use gpuaas_bundle::{ArchiveError, InputError, SignatureError};
+
+use crate::lint::LintFinding;
+
+/// Why a reference does not lead to a bundle, or bytes are no bundle.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// No bundle of that name and version, or of that digest, and of that kind.
+    #[error("there is no bundle {reference}{}", of_kind(.kind))]
+    NotFound {
+        /// The reference that was searched.
+        reference: String,
+        /// The kind that was searched; empty for any.
+        kind: &'static str,
+        /// Every reference of that kind that exists.
+        known: Vec<String>,
+    },
+    /// Neither of the form `name@version` nor a digest.
+    #[error("{reference:?} is not a bundle reference: {reason}")]
+    InvalidReference {
+        /// The reference.
+        reference: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Bytes that are no archive of a bundle.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// A bundle that `gpuaas bundle lint` refuses.
+    #[error("it cannot be used: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Invalid(Vec<LintFinding>),
+    /// No trusted key has signed it.
+    #[error("{bundle} is not trusted: {source}")]
+    Signature {
+        /// `name@version`.
+        bundle: String,
+        /// What is wrong with its signature.
+        source: SignatureError,
+    },
+    /// A value of an input that cannot be used.
+    #[error("{bundle}: {source}")]
+    Input {
+        /// `name@version`.
+        bundle: String,
+        /// Which input, and why.
+        source: InputError,
+    },
+    /// Bundles that require each other.
+    #[error("bundles require each other: {0}")]
+    Circle(String),
+    /// The artifact store cannot be written.
+    #[error("the artifact store cannot be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl CatalogError {
+    /// Stable code for a problem body.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "bundle_not_found",
+            Self::InvalidReference { .. } => "bundle_ref_invalid",
+            Self::Archive(error) => error.code(),
+            Self::Invalid(_) => "bundle_invalid",
+            Self::Signature { source, .. } => source.code(),
+            Self::Input { source, .. } => source.code(),
+            Self::Circle(_) => "bundle_circle",
+            Self::Io(_) => "bundle_store_unwritable",
+        }
+    }
+
+    /// What the reader should do next.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NotFound { known, .. } => format!(
+                "use one of: {}; or publish it with gpuaas bundle publish",
+                known.join(", ")
+            ),
+            Self::InvalidReference { .. } => {
+                "write it as name@version, such as site-base@1.0.0, or as a digest; leave it empty for none".into()
+            }
+            Self::Archive(_) | Self::Invalid(_) => {
+                "gpuaas bundle lint says what is wrong with a folder; gpuaas bundle build makes the file".into()
+            }
+            Self::Signature { .. } => {
+                "sign it with a key of gpuaas bundle keys, or trust its key with gpuaas bundle trust".into()
+            }
+            Self::Input { bundle, source: InputError::SecretInOpen { name } } => {
+                secret_hint(bundle, name)
+            }
+            Self::Input { source: InputError::SecretMissing { .. }, .. } => {
+                "gpuaas site secret set sets a secret of the bundle that a profile names; a bundle \
+                 that requires another hands it on with its requires"
+                    .into()
+            }
+            Self::Input { source: InputError::NotSecret { .. }, .. } => {
+                "a profile sets it with --input, a site with --bundle-input".into()
+            }
+            Self::Input { source: InputError::GivenAway { .. }, .. } => {
+                "hand a secret on to an input that is one".into()
+            }
+            Self::Input { .. } => {
+                "gpuaas bundle show lists the inputs of a bundle's folder or file; a profile sets \
+                 them with --input, a site with --bundle-input"
+                    .into()
+            }
+            Self::Circle(_) => "publish a version that does not require the others".into(),
+            Self::Io(_) => "make room in the data folder".into(),
+        }
+    }
+}
+
+fn of_kind(kind: &str) -> String {
+    if kind.is_empty() { String::new() } else { format!(" of kind {kind}") }
+}
+
+/// The hint which command sets a secret of a bundle.
+#[must_use]
+pub fn secret_hint(bundle: &str, input: &str) -> String {
+    let name = bundle.split('@').next().unwrap_or(bundle);
+    format!(
+        "gpuaas site secret set SITE {name} {input} --file FILE keeps it sealed for a site, \
+         gpuaas profile secret set for a profile"
+    )
+}
