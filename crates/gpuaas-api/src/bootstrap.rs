@@ -10,7 +10,7 @@ use gpuaas_artifact::Digest;
 use gpuaas_core::record::{Report, ReportKind, RunRecord};
 use gpuaas_types::agent::{BundlePhase, Phase, Progress, ProgressStatus};
 use gpuaas_types::api::{Source, TimelineEvent};
-use gpuaas_types::{RunId, RunStatus, Timestamp};
+use gpuaas_types::{EffectKind, RunId, RunStatus, Timestamp};
 use tokio_util::io::ReaderStream;
 
 use crate::auth::{Bootstrap, other_run};
@@ -78,7 +78,8 @@ pub(crate) async fn progress(
     }
     let record = ctx.store.run(run_id).await?;
     keep_good(&ctx, &record).await?;
-    let since = record.memory.intended_at.get("deploy").copied().unwrap_or(Timestamp::EPOCH);
+    let since =
+        record.state.intended_at.get(&EffectKind::Deploy).copied().unwrap_or(Timestamp::EPOCH);
     let reports = ctx.store.reports(run_id).await?;
     let again = reports.iter().any(|report| report.at >= since && is_same(&report.kind, &said));
     if again {

@@ -7,14 +7,13 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::pace::{self, Expected};
-use gpuaas_core::steps;
 use gpuaas_store::ListedNode;
 use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
     AttemptView, CheckResult, ExpectedFrom, GateView, MaasView, NodeView, StepSpan,
 };
 use gpuaas_types::explain::{ExplainedNode, Explanation};
-use gpuaas_types::{RunStatus, Timestamp};
+use gpuaas_types::{RunStatus, Step, Timestamp};
 
 use crate::body::Key;
 use crate::ctx::Ctx;
@@ -38,7 +37,7 @@ pub(crate) async fn explain_node(ctx: &Ctx, listed: ListedNode) -> Answer<Explan
     if let Some(run) = &listed.run {
         facts.steps = ctx.store.spans(run.id).await?;
         facts.attempts = ctx.store.attempts(run.id).await?;
-        facts.checks = ctx.store.run(run.id).await?.memory.checks.into_values().collect();
+        facts.checks = ctx.store.run(run.id).await?.state.checks.into_values().collect();
     }
     let now = ctx.now();
     let gates = Standing::of(ctx, [listed.node.id]).await?.view(ctx, &listed.node);
@@ -58,7 +57,7 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
     let open = node.run.as_ref().filter(|run| run.status.is_open());
     let step = open.map(|run| run.step);
     let step_since = facts.steps.last().map(|span| span.from);
-    let row = step.map(steps::row);
+    let row = step.map(Step::row);
     let limit = |seconds: u32| step_since.map(|at| at.plus_seconds(f64::from(seconds)));
     let (wait, park) = (node.wait.as_ref(), node.park.as_ref());
     let parked = park.is_some();
@@ -124,7 +123,7 @@ fn we_believe(node: &NodeView, facts: &Facts, now: Timestamp) -> String {
     };
     let place = match facts.steps.last() {
         Some(span) if run.status.is_open() => {
-            let bucket = steps::row(run.step).bucket;
+            let bucket = run.step.row().bucket;
             let time = duration(now.seconds_since(span.from));
             format!("{} at step {} (bucket {bucket}) for {time}", run.status, run.step)
         }

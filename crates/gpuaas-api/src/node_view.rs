@@ -1,6 +1,6 @@
 //! Nodes by what people call them, and as answers show them.
 
-use gpuaas_core::{pace, steps};
+use gpuaas_core::pace;
 use gpuaas_store::{ListedNode, RunBrief};
 use gpuaas_types::api::{MaasView, Mark, NodeView, RunSummary, TimelineEvent};
 use gpuaas_types::machine::maas_status;
@@ -91,7 +91,7 @@ pub(crate) fn mark(run: &RunBrief, now: Timestamp) -> Option<Mark> {
     if run.park.is_some() {
         return Some(Mark::Parked);
     }
-    let row = steps::row(run.step);
+    let row = run.step.row();
     let limit = |seconds: u32| run.step_since.plus_seconds(f64::from(seconds));
     match &run.wait {
         // Where a wait names no end, such as that for a place in a batch, nothing of this run is

@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use gpuaas_core::steps::{self, KindRow};
 use gpuaas_store::{ListedNode, NewAudit, NewRun, StartRun};
 use gpuaas_types::api::{MaasView, PlannedStep, RunPlan, RunRequest, Source, TimelineEvent};
 use gpuaas_types::machine::{Disk, MachineView};
 use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
+use gpuaas_types::steps::KindRow;
 use gpuaas_types::{RunId, RunKind, Step};
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub(crate) async fn begin(
         return Err(invalid("kind", "a node is onboarded with POST /api/v1/nodes").into());
     }
     let id = find_node(&ctx, &text).await?;
-    let row = steps::kind(asked.kind);
+    let row = asked.kind.row();
     let listed = ctx.store.listed_node(id).await?;
     refuse(&listed, row)?;
     let profile = ctx.store.profile(listed.node.profile_id).await?;
@@ -74,7 +74,7 @@ pub(crate) async fn begin(
         cause: check::plain_text(&text, REASON_CHARS),
     };
     let start =
-        StartRun { node_id: id, run, from: row.from, history: vec![line], audit: Some(audit) };
+        StartRun { node_id: id, run, from: row.begins_in, history: vec![line], audit: Some(audit) };
     ctx.store.start_run_from(now, start).await?;
     ctx.wake_engine();
     plan.run_id = Some(run_id);
@@ -93,8 +93,8 @@ fn refuse(listed: &ListedNode, row: &KindRow) -> Answer<()> {
         return Err(problem("node_has_open_run").with_detail(detail).with_hint(hint).into());
     }
     let state = listed.node.state;
-    if !row.from.contains(&state) {
-        let from: Vec<&str> = row.from.iter().map(|state| state.as_str()).collect();
+    if !row.begins_in.contains(&state) {
+        let from: Vec<&str> = row.begins_in.iter().map(|state| state.as_str()).collect();
         let detail = format!("{hostname} is {state}");
         let hint = format!("{} begins in: {}", row.kind, from.join(", "));
         return Err(problem("node_state_forbids").with_detail(detail).with_hint(hint).into());
@@ -112,9 +112,8 @@ fn plan(
     let seen = node_view(listed.clone(), Vec::new(), ctx.now());
     let handoff = profile.release_mode == ReleaseMode::Handoff;
     let planned = |step: &Step| {
-        let calls = if handoff { &[] } else { steps::effects(*step) };
-        let maas_calls = calls.iter().map(|name| (*name).to_owned()).collect();
-        PlannedStep { step: *step, maas_calls }
+        let calls = if handoff { &[] } else { step.row().effects };
+        PlannedStep { step: *step, maas_calls: calls.to_vec() }
     };
     let way_back = [Step::ReleaseForRetry, Step::ReleaseForCancel];
     RunPlan {
@@ -123,7 +122,7 @@ fn plan(
         site: seen.site,
         kind: row.kind,
         state: seen.state,
-        ends: row.ends,
+        ends: row.ends_in,
         destroys: destroys(row.kind, &seen.maas, profile, machine),
         maas: seen.maas,
         steps: row.steps.iter().filter(|step| !way_back.contains(step)).map(planned).collect(),

@@ -53,7 +53,7 @@ async fn view(ctx: &Ctx, id: RunId) -> Answer<RunView> {
         wall_seconds: wall_seconds(&steps, now),
         buckets: buckets.into_iter().map(|(b, seconds)| (b.as_str().to_owned(), seconds)).collect(),
         steps,
-        checks: run.memory.checks.into_values().collect(),
+        checks: run.state.checks.into_values().collect(),
         attempts,
         timeline: timeline.into_iter().map(|row| row.event).collect(),
     })
@@ -157,7 +157,7 @@ pub(crate) async fn skip_check(
         let message = format!("it is not between 1 and {LONGEST_SKIP_SECONDS}");
         return Err(invalid("seconds", message).into());
     }
-    let checks = ctx.store.run(id(&text)?).await?.memory.checks;
+    let checks = ctx.store.run(id(&text)?).await?.state.checks;
     if !checks.contains_key(&asked.check) {
         let names: Vec<&str> = checks.keys().map(String::as_str).collect();
         let message = format!("the run made no such check; it made: {}", names.join(", "));

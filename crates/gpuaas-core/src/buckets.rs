@@ -9,8 +9,6 @@ use std::collections::BTreeMap;
 use gpuaas_types::api::StepSpan;
 use gpuaas_types::{Bucket, Timestamp};
 
-use crate::steps;
-
 /// Seconds per bucket, from the spans of a run: the twelve of the way to active always, the one of
 /// leaving where the run spent time in it. An open span ends at `now`.
 #[must_use]
@@ -18,7 +16,7 @@ pub fn seconds_per_bucket(spans: &[StepSpan], now: Timestamp) -> BTreeMap<Bucket
     let mut seconds: BTreeMap<Bucket, f64> = Bucket::ONBOARDING.iter().map(|b| (*b, 0.0)).collect();
     for span in spans {
         let until = span.until.unwrap_or(now);
-        let sum = seconds.entry(steps::row(span.step).bucket).or_insert(0.0);
+        let sum = seconds.entry(span.step.row().bucket).or_insert(0.0);
         *sum += until.seconds_since(span.from);
     }
     seconds

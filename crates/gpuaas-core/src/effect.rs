@@ -7,7 +7,7 @@
 //! docs/maas.md#unknown-outcomes).
 
 use gpuaas_types::machine::{DiskFilesystem, MachineView, Observation, maas_status as status};
-use gpuaas_types::{AttemptId, Step, Timestamp};
+use gpuaas_types::{AttemptId, EffectKind, Step, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::layout;
@@ -140,27 +140,27 @@ impl Effect {
         }
     }
 
-    /// Stable name, used in the journal, in metrics and in the crash matrix.
+    /// Its kind, without the parameters.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub const fn kind(&self) -> EffectKind {
         match self {
-            Self::CreateMachine => "create_machine",
-            Self::Release { .. } => "release",
-            Self::RegisterScript { .. } => "register_script",
-            Self::Commission { .. } => "commission",
-            Self::OverrideFailedTesting => "override_failed_testing",
-            Self::SetBootDisk { .. } => "set_boot_disk",
-            Self::SetStorageLayout { .. } => "set_storage_layout",
-            Self::FormatBlockDevice { .. } => "format_block_device",
-            Self::MountBlockDevice { .. } => "mount_block_device",
-            Self::UnlinkSubnet { .. } => "unlink_subnet",
-            Self::LinkSubnet { .. } => "link_subnet",
-            Self::Deploy { .. } => "deploy",
-            Self::PowerOff => "power_off",
-            Self::PowerOn => "power_on",
-            Self::Abort => "abort",
-            Self::MarkBroken => "mark_broken",
-            Self::MarkFixed => "mark_fixed",
+            Self::CreateMachine => EffectKind::CreateMachine,
+            Self::Release { .. } => EffectKind::Release,
+            Self::RegisterScript { .. } => EffectKind::RegisterScript,
+            Self::Commission { .. } => EffectKind::Commission,
+            Self::OverrideFailedTesting => EffectKind::OverrideFailedTesting,
+            Self::SetBootDisk { .. } => EffectKind::SetBootDisk,
+            Self::SetStorageLayout { .. } => EffectKind::SetStorageLayout,
+            Self::FormatBlockDevice { .. } => EffectKind::FormatBlockDevice,
+            Self::MountBlockDevice { .. } => EffectKind::MountBlockDevice,
+            Self::UnlinkSubnet { .. } => EffectKind::UnlinkSubnet,
+            Self::LinkSubnet { .. } => EffectKind::LinkSubnet,
+            Self::Deploy { .. } => EffectKind::Deploy,
+            Self::PowerOff => EffectKind::PowerOff,
+            Self::PowerOn => EffectKind::PowerOn,
+            Self::Abort => EffectKind::Abort,
+            Self::MarkBroken => EffectKind::MarkBroken,
+            Self::MarkFixed => EffectKind::MarkFixed,
         }
     }
 
@@ -304,7 +304,7 @@ impl Outcome {
 
     /// Whether it was asked for and nothing came of it; what never left was not asked for.
     #[must_use]
-    pub fn was_in_vain(&self) -> bool {
+    pub fn was_without_effect(&self) -> bool {
         matches!(self, Self::NotSent { code, .. } if code == DID_NOT_HAPPEN)
     }
 
@@ -339,4 +339,52 @@ pub struct Intent {
     pub outcome: Option<Outcome>,
     /// When that was known.
     pub ended_at: Option<Timestamp>,
+}
+
+impl Intent {
+    /// Whether nobody knows what became of it: it has no outcome yet, or an unknown one.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        matches!(self.outcome, None | Some(Outcome::Unknown { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The journal keeps an effect as JSON with its name as tag; that name is the kind's.
+    #[test]
+    fn an_effect_is_stored_under_the_name_of_its_kind() {
+        let (name, digest) = (String::new(), String::new());
+        let effects = [
+            Effect::CreateMachine,
+            Effect::Release { erase: false },
+            Effect::RegisterScript { name, digest, replace: false },
+            Effect::Commission { scripts: ScriptChoice::default() },
+            Effect::OverrideFailedTesting,
+            Effect::SetBootDisk { block_device_id: 1 },
+            Effect::SetStorageLayout { layout: String::new(), root_device: 1 },
+            Effect::FormatBlockDevice { block_device_id: 1, fstype: String::new() },
+            Effect::MountBlockDevice { block_device_id: 1, mount_point: String::new() },
+            Effect::UnlinkSubnet { interface_id: 1, link_id: 1 },
+            Effect::LinkSubnet {
+                interface_id: 1,
+                subnet_cidr: String::new(),
+                ip_address: String::new(),
+            },
+            Effect::Deploy { distro_series: String::new(), enable_hw_sync: false },
+            Effect::PowerOff,
+            Effect::PowerOn,
+            Effect::Abort,
+            Effect::MarkBroken,
+            Effect::MarkFixed,
+        ];
+        let kinds: Vec<EffectKind> = effects.iter().map(Effect::kind).collect();
+        assert_eq!(kinds, EffectKind::ALL);
+        for effect in effects {
+            let stored = serde_json::to_value(&effect).unwrap();
+            assert_eq!(stored["effect"], effect.kind().as_str());
+        }
+    }
 }

@@ -7,8 +7,6 @@ use gpuaas_types::api::{CheckResult, GateView};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{NodeState, RunId, Timestamp};
 
-use crate::decide::boot::{enrolled, first_heartbeat, progress};
-use crate::decide::check;
 use crate::node_state::may_become;
 use crate::snapshot::Snapshot;
 
@@ -22,8 +20,8 @@ pub const CALLBACK_GRACE_SECONDS: f64 = 60.0;
 /// Whether the node bootstrap's last callback may still come.
 #[must_use]
 pub fn callback_may_come(s: &Snapshot<'_>) -> bool {
-    progress(s, Phase::NodeBootstrap, ProgressStatus::Failed).is_none()
-        && first_heartbeat(s).is_some_and(|r| s.now.seconds_since(r.at) < CALLBACK_GRACE_SECONDS)
+    s.bootstrap_report(Phase::NodeBootstrap, ProgressStatus::Failed).is_none()
+        && s.first_heartbeat().is_some_and(|r| s.now.seconds_since(r.at) < CALLBACK_GRACE_SECONDS)
 }
 
 /// Evaluates all seven, in the order of docs/hosts.md#completion-gates, each with its evidence.
@@ -43,72 +41,70 @@ pub fn completion(s: &Snapshot<'_>) -> Vec<CheckResult> {
 fn maas_deployed(s: &Snapshot<'_>) -> CheckResult {
     let name = "gate_maas_deployed";
     let Some(observation) = s.observation else {
-        return check(s, name, false, "the machine was never read");
+        return s.check(name, false, "the machine was never read");
     };
     let age = s.now.seconds_since(observation.status_at);
     let label = status::label(observation.status);
     let deployed = observation.status == status::DEPLOYED;
     let synced = observation.machine.as_ref().is_some_and(|m| m.enable_hw_sync);
     if deployed && s.profile.require_hw_sync && !synced {
-        return check(
-            s,
+        return s.check(
             name,
             false,
             "MAAS says Deployed, but without the hardware sync that the profile requires",
         );
     }
-    check(s, name, deployed, format!("MAAS said {label} {age:.1} s ago"))
+    s.check(name, deployed, format!("MAAS said {label} {age:.1} s ago"))
 }
 
 fn bootstrap(s: &Snapshot<'_>, name: &str, phase: Phase) -> CheckResult {
-    let at = |status| progress(s, phase, status).map(|r| r.at);
+    let at = |status| s.bootstrap_report(phase, status).map(|r| r.at);
     match (at(ProgressStatus::Succeeded), at(ProgressStatus::Failed)) {
         (Some(good), bad) if bad.is_none_or(|bad| bad <= good) => {
-            check(s, name, true, format!("succeeded at {good}"))
+            s.check(name, true, format!("succeeded at {good}"))
         }
-        (_, Some(bad)) => check(s, name, false, format!("failed at {bad}")),
+        (_, Some(bad)) => s.check(name, false, format!("failed at {bad}")),
         _ if phase == Phase::SiteBootstrap && at(ProgressStatus::Started).is_none() => {
             proven_by_agent(s, name)
         }
         _ if !callback_may_come(s) => proven_by_agent(s, name),
-        _ => check(s, name, false, "no callback yet"),
+        _ => s.check(name, false, "no callback yet"),
     }
 }
 
 /// A lost callback is tolerated: the node bootstrap runs only after the site bootstrap succeeded,
 /// and it is the node bootstrap that starts the agent.
 fn proven_by_agent(s: &Snapshot<'_>, name: &str) -> CheckResult {
-    match first_heartbeat(s) {
-        Some(report) => check(
-            s,
+    match s.first_heartbeat() {
+        Some(report) => s.check(
             name,
             true,
             format!("no callback came; the agent's heartbeat at {} proves it", report.at),
         ),
-        None => check(s, name, false, "no callback came and the agent is silent"),
+        None => s.check(name, false, "no callback came and the agent is silent"),
     }
 }
 
 fn agent_started(s: &Snapshot<'_>) -> CheckResult {
-    match first_heartbeat(s) {
-        Some(report) => check(s, "gate_agent_started", true, format!("heartbeat at {}", report.at)),
-        None => check(s, "gate_agent_started", false, "no heartbeat"),
+    match s.first_heartbeat() {
+        Some(report) => s.check("gate_agent_started", true, format!("heartbeat at {}", report.at)),
+        None => s.check("gate_agent_started", false, "no heartbeat"),
     }
 }
 
 fn first_enrollment(s: &Snapshot<'_>) -> CheckResult {
-    match enrolled(s) {
+    match s.enrollment() {
         Some(report) => {
-            check(s, "gate_first_enrollment", true, format!("enrolled at {}", report.at))
+            s.check("gate_first_enrollment", true, format!("enrolled at {}", report.at))
         }
-        None => check(s, "gate_first_enrollment", false, "not enrolled"),
+        None => s.check("gate_first_enrollment", false, "not enrolled"),
     }
 }
 
 fn node_row(s: &Snapshot<'_>) -> CheckResult {
     let state = s.node.state;
     let passed = may_become(state, NodeState::Active) && state != NodeState::Quarantined;
-    check(s, "gate_node_row", passed, format!("the node is {state}"))
+    s.check("gate_node_row", passed, format!("the node is {state}"))
 }
 
 fn current_run(s: &Snapshot<'_>, run: RunId) -> CheckResult {
@@ -119,7 +115,7 @@ fn current_run(s: &Snapshot<'_>, run: RunId) -> CheckResult {
         Some(id) => format!("the node's run is {id}, this is {run}"),
         None => "the node names no run".to_owned(),
     };
-    check(s, "gate_current_run", passed, evidence)
+    s.check("gate_current_run", passed, evidence)
 }
 
 /// What the agent last said of a gate.

@@ -4,7 +4,8 @@
 //! It is level-triggered. Deciding twice on the same snapshot gives the same answer, and a person
 //! changing the machine in MAAS' own pages is just another observation.
 //!
-//! Start reading at [`steps`], the table of what an onboarding is made of.
+//! Start reading at [`gpuaas_types::steps`], the table of what an onboarding is made of, then
+//! [`decide::table`], which names the function that decides in each step.
 
 pub mod batch;
 pub mod buckets;
@@ -14,14 +15,13 @@ pub mod effect;
 pub mod failure;
 pub mod gates;
 pub mod layout;
-pub mod memory;
 pub mod node_state;
 pub mod pace;
 pub mod policy;
 pub mod preset;
 pub mod record;
+pub mod run_state;
 pub mod snapshot;
-pub mod steps;
 
 pub use decide::decide;
 pub use snapshot::{Decision, Snapshot};

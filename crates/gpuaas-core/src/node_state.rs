@@ -4,6 +4,9 @@ use gpuaas_types::NodeState::{
     self, Active, BootstrapIssued, Deleted, Detached, Draining, Enrolling, Offline, Quarantined,
     Registered, Retired,
 };
+use gpuaas_types::{RunKind, Step};
+
+use crate::record::RunRecord;
 
 /// Every allowed transition. Whatever is not here is refused.
 pub const ALLOWED: &[(NodeState, &[NodeState])] = &[
@@ -28,9 +31,39 @@ pub fn may_become(from: NodeState, to: NodeState) -> bool {
     from == to || ALLOWED.iter().any(|(state, next)| *state == from && next.contains(&to))
 }
 
+/// State of the node when its run was cancelled; none: it stays as it is.
+///
+/// A cancelled onboarding is of a node that was never in service. Whatever else had already touched
+/// the machine leaves it in a state that nobody vouches for; before that, nothing has changed.
+#[must_use]
+pub fn state_after_cancel(run: &RunRecord) -> Option<NodeState> {
+    let before = run.state.state_before?;
+    let touched = [Step::Release, Step::AgentCleanup].iter().any(|s| run.state.visits(*s) > 0);
+    match run.kind {
+        RunKind::Onboard => Some(NodeState::Registered),
+        _ if touched => Some(NodeState::Quarantined),
+        _ => Some(before),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuaas_types::steps::KINDS;
+
+    #[test]
+    fn every_kind_of_run_may_end_as_its_row_says() {
+        for row in KINDS {
+            let draining = row.steps.contains(&Step::Drain);
+            for from in row.begins_in {
+                let from = if draining { NodeState::Draining } else { *from };
+                let ends = may_become(from, row.ends_in)
+                    || row.steps.contains(&Step::Confirmation) && row.ends_in == NodeState::Active;
+                assert!(ends, "{} from {from}", row.kind);
+                assert!(!draining || may_become(from, NodeState::Draining), "{}", row.kind);
+            }
+        }
+    }
 
     #[test]
     fn the_table_covers_every_state_once() {

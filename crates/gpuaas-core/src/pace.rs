@@ -1,6 +1,6 @@
 //! How long a step may take, learned from runs that ended, and when a run is slow or stuck.
 //!
-//! A step's row in [`crate::steps`] says how long it takes at most on hardware that nobody has
+//! A step's row in [`gpuaas_types::steps`] says how long it takes at most on hardware that nobody has
 //! seen yet. Hardware differs: a GPU server with terabytes of memory trains it for ten minutes at
 //! each boot, a small one boots in one. So what runs of the same kind took before is the better
 //! measure once there is enough of it, and the row's word stands until then.
@@ -21,8 +21,6 @@ use std::collections::BTreeMap;
 
 use gpuaas_types::api::{Basis, ExpectedFrom, Mark};
 use gpuaas_types::{Step, Timestamp};
-
-use crate::steps;
 
 /// Runs below which their times say nothing of the next one.
 pub const MIN_SAMPLES: usize = 8;
@@ -56,13 +54,13 @@ impl Expected {
     #[must_use]
     pub fn of_table(step: Step) -> Self {
         Self {
-            seconds: f64::from(steps::row(step).expected_seconds),
+            seconds: f64::from(step.row().expected_seconds),
             from: ExpectedFrom { basis: Basis::Table, runs: 0 },
         }
     }
 
     fn learned(step: Step, samples: &[f64], basis: Basis) -> Self {
-        let row = steps::row(step);
+        let row = step.row();
         let seconds = expected_seconds(samples, f64::from(row.expected_seconds));
         // Past its deadline a run is parked, whatever others took before the deadline was set.
         let seconds = seconds.min(f64::from(row.deadline_seconds));
@@ -198,7 +196,7 @@ mod tests {
     fn nothing_is_expected_later_than_its_deadline() {
         let times = StepTimes::from([(Step::Deploy, vec![9000.0; MIN_SAMPLES])]);
         let expected = Pace::learn(&times, &StepTimes::new()).of(Step::Deploy);
-        assert_eq!(expected.seconds, f64::from(steps::row(Step::Deploy).deadline_seconds));
+        assert_eq!(expected.seconds, f64::from(Step::Deploy.row().deadline_seconds));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use gpuaas_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::memory::Memory;
+use crate::run_state::RunState;
 
 /// A run with its lease.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,8 +28,8 @@ pub struct RunRecord {
     pub profile_id: ProfileId,
     /// Pinned revision.
     pub profile_revision: i64,
-    /// What it remembers.
-    pub memory: Memory,
+    /// What it knows beyond its step and status.
+    pub state: RunState,
     /// What it waits for.
     pub wait: Option<Wait>,
     /// Why it stopped.

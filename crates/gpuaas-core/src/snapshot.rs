@@ -1,16 +1,16 @@
 //! Everything a decision may look at, and everything it may say.
 
-use gpuaas_types::agent::{HostCheck, TaskSpec};
+use gpuaas_types::agent::{HostCheck, Phase, ProgressStatus, TaskSpec};
 use gpuaas_types::api::{CheckResult, Park, Wait};
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::scripts::MaasScript;
-use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
-use gpuaas_types::{RunStatus, Step, Timestamp};
+use gpuaas_types::spec::{ProfileSpec, ReleaseMode, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::{EffectKind, RunKind, RunStatus, Step, Timestamp};
 
 use crate::effect::Effect;
-use crate::memory::Origin;
 use crate::pace::Expected;
 use crate::record::{NodeRecord, Report, ReportKind, RunRecord};
+use crate::run_state::Origin;
 
 /// The narrowest limit on deployments at once, and who is before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl<'a> Snapshot<'a> {
     /// been deployed over since once said does not count.
     #[must_use]
     pub fn report(&self, wanted: impl Fn(&ReportKind) -> bool) -> Option<&'a Report> {
-        let deployed = self.run.memory.intended_at.get("deploy");
+        let deployed = self.run.state.intended_at.get(&EffectKind::Deploy);
         let since = deployed.copied().unwrap_or(self.run.created_at);
         self.reports.iter().find(|report| report.at >= since && wanted(&report.kind))
     }
@@ -94,7 +94,7 @@ impl<'a> Snapshot<'a> {
     /// on.
     #[must_use]
     pub fn effort_since(&self) -> Timestamp {
-        let resumed = self.run.memory.resumed_at.unwrap_or(self.run.step_since);
+        let resumed = self.run.state.resumed_at.unwrap_or(self.run.step_since);
         resumed.max(self.run.step_since)
     }
 
@@ -106,11 +106,70 @@ impl<'a> Snapshot<'a> {
 
     /// Whether an operator wants the run to end; `Some(true)`: leaving the machine as it is.
     #[must_use]
-    pub fn cancel_asked(&self) -> Option<bool> {
+    pub fn cancel_requested(&self) -> Option<bool> {
         self.reports.iter().rev().find_map(|report| match report.kind {
             ReportKind::CancelAsked { leave_machine, .. } => Some(leave_machine),
             _ => None,
         })
+    }
+
+    /// The bootstrap's callback that reports `status` of `phase`.
+    #[must_use]
+    pub fn bootstrap_report(&self, phase: Phase, status: ProgressStatus) -> Option<&'a Report> {
+        self.report(|kind| {
+            matches!(kind, ReportKind::Progress { phase: p, status: s, .. }
+                if *p == phase && *s == status)
+        })
+    }
+
+    /// The agent's enrollment.
+    #[must_use]
+    pub fn enrollment(&self) -> Option<&'a Report> {
+        self.report(|kind| matches!(kind, ReportKind::Enrolled { .. }))
+    }
+
+    /// The agent's first heartbeat of the current deployment.
+    #[must_use]
+    pub fn first_heartbeat(&self) -> Option<&'a Report> {
+        self.report(|kind| matches!(kind, ReportKind::FirstHeartbeat))
+    }
+
+    /// The result of a named check, as of now.
+    #[must_use]
+    pub fn check(&self, name: &str, passed: bool, evidence: impl Into<String>) -> CheckResult {
+        CheckResult { name: name.to_owned(), passed, evidence: evidence.into(), at: self.now }
+    }
+
+    /// Who skipped the check of this name and why, as evidence; none: nobody, or the skip expired.
+    #[must_use]
+    pub fn check_skip(&self, name: &str) -> Option<String> {
+        self.reports.iter().rev().find_map(|report| match &report.kind {
+            ReportKind::CheckSkipped { check, actor, reason, until }
+                if *check == name && self.now < *until =>
+            {
+                Some(format!("skipped by {actor} until {until} ({reason})"))
+            }
+            _ => None,
+        })
+    }
+
+    /// Results in which an operator's skip makes a failed check pass. Who skipped it is part of the
+    /// evidence.
+    #[must_use]
+    pub fn apply_check_skips(&self, mut checks: Vec<CheckResult>) -> Vec<CheckResult> {
+        for result in checks.iter_mut().filter(|result| !result.passed) {
+            if let Some(skip) = self.check_skip(&result.name) {
+                result.passed = true;
+                result.evidence.insert_str(0, &format!("{skip}; it says: "));
+            }
+        }
+        checks
+    }
+
+    /// Whether the machine is its new owner's by now: see [`ReleaseMode::Handoff`].
+    #[must_use]
+    pub fn is_handed_off(&self) -> bool {
+        self.profile.release_mode == ReleaseMode::Handoff && self.run.kind != RunKind::Onboard
     }
 }
 
@@ -200,10 +259,19 @@ pub enum Decision {
         /// Look again then, even without an event.
         recheck_at: Timestamp,
     },
-    /// The step is done.
-    Advance {
-        /// The next one.
-        to: Step,
+    /// The step is done; the run goes on with the next step of its kind.
+    Next {
+        /// When the boundary was crossed; clamped to the step's beginning and to now.
+        at: Timestamp,
+        /// For the timeline.
+        notes: Vec<Note>,
+        /// Results of checks made on the way.
+        checks: Vec<CheckResult>,
+    },
+    /// The step is done; the run goes on with a side step, or back to an earlier one.
+    AdvanceTo {
+        /// The step to go on with.
+        step: Step,
         /// When the boundary was crossed; clamped to the step's beginning and to now.
         at: Timestamp,
         /// For the timeline.
@@ -227,4 +295,19 @@ pub enum Decision {
         /// Results of the gates.
         checks: Vec<CheckResult>,
     },
+}
+
+impl Decision {
+    /// The step that `run` goes on with by this decision; none: it stays in its step or ends.
+    ///
+    /// At the end of its kind's list a run has no next step: the step has to end it instead
+    /// ([`Decision::Finish`]).
+    #[must_use]
+    pub fn next_step(&self, run: &RunRecord) -> Option<Step> {
+        match self {
+            Self::Next { .. } => run.kind.row().next_after(run.step),
+            Self::AdvanceTo { step, .. } => Some(*step),
+            _ => None,
+        }
+    }
 }

@@ -12,7 +12,6 @@
 use std::sync::Arc;
 
 use gpuaas_core::batch::{BatchDecision, BatchSnapshot, decide_batch};
-use gpuaas_core::steps;
 use gpuaas_store::{
     BatchAdvance, BeginMember, NewAudit, NewRun, StoreError, StoredBatch, StoredMember,
 };
@@ -93,7 +92,7 @@ fn plan(
     now: Timestamp,
 ) -> BatchAdvance {
     let name = &batch.spec.name;
-    let row = steps::kind(RunKind::Onboard);
+    let row = RunKind::Onboard.row();
     let begin = decision.begin.iter().filter_map(|at| members.get(*at)).map(|member| {
         let id = RunId::new(&*shared.ids, now);
         let text = match decision.phase {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::snapshot::Decision;
-use gpuaas_core::steps;
 use gpuaas_store::{NewTask, StoreError};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::{Owner, Park, Source, Wait};
@@ -42,6 +41,7 @@ pub(crate) async fn apply_decision(
     decision: Decision,
     now: Timestamp,
 ) -> Result<Flow, StoreError> {
+    let next_step = decision.next_step(&session.run);
     match decision {
         Decision::Read(read) => match connection(session) {
             Ok(site) => {
@@ -57,15 +57,21 @@ pub(crate) async fn apply_decision(
         },
         Decision::Settle { happened } => settle_intent(session, happened, now),
         Decision::Adopt { system_id, origin } => {
-            session.run.memory.origin = Some(origin);
+            session.run.state.origin = Some(origin);
             session.bind_machine(&system_id);
             return commit_binding(shared, session, now).await;
         }
         Decision::IssueTask(spec) => issue_task(shared, session, spec, now),
-        Decision::Advance { to, at, notes, checks } => {
+        Decision::Next { at, notes, checks } | Decision::AdvanceTo { at, notes, checks, .. } => {
+            let Some(step) = next_step else {
+                let text = format!("{} has no step after {}", session.run.kind, session.run.step);
+                session.park(internal_park("no_next_step", text, now));
+                session.commit(&shared.store, now, true).await?;
+                return Ok(Flow::Released);
+            };
             session.add_checks(checks);
             session.add_notes(at, notes);
-            session.advance(to, at, now);
+            session.advance(step, at, now);
         }
         Decision::Wait { wait, recheck_at } => {
             return rest(shared, session, wait, recheck_at).await;
@@ -115,17 +121,17 @@ async fn run_effect(
     let call = perform_effect(shared, site, session, &lease, &intent, prepared);
     renew_lease_while(shared, &run, &lease, call).await;
     session.reach(Failpoint::Called).await;
-    if let Some(outcome) = session.run.memory.intent.as_ref().and_then(|i| i.outcome.clone()) {
+    if let Some(outcome) = session.run.state.intent.as_ref().and_then(|i| i.outcome.clone()) {
         note_outcome(session, &outcome, shared.clock.now());
     }
     Ok(Flow::On)
 }
 
 fn note_outcome(session: &mut RunSession, outcome: &Outcome, now: Timestamp) {
-    let Some(intent) = &session.run.memory.intent else {
+    let Some(intent) = &session.run.state.intent else {
         return;
     };
-    let name = intent.effect.name();
+    let name = intent.effect.kind();
     let (source, code, text) = match outcome {
         Outcome::Accepted => return,
         Outcome::Rejected { text, .. } => {
@@ -144,7 +150,7 @@ fn note_outcome(session: &mut RunSession, outcome: &Outcome, now: Timestamp) {
 }
 
 fn settle_intent(session: &mut RunSession, happened: bool, now: Timestamp) {
-    let name = session.run.memory.intent.as_ref().map_or("effect", |i| i.effect.name());
+    let name = session.run.state.intent.as_ref().map_or("effect", |i| i.effect.kind().as_str());
     let text = if happened {
         format!("{name} did happen: the machine shows it")
     } else {
@@ -168,7 +174,7 @@ async fn commit_binding(
     match session.commit(&shared.store, now, false).await {
         Ok(()) => Ok(Flow::On),
         Err(StoreError::Conflict { detail, .. }) => {
-            let found = session.run.memory.found.iter().flat_map(|found| &found.candidates);
+            let found = session.run.state.found.iter().flat_map(|found| &found.candidates);
             let evidence = found.map(|candidate| {
                 let by = candidate.matched_by.join(" and ");
                 format!("MAAS knows {} as {}, by {by}", candidate.hostname, candidate.system_id)
@@ -227,7 +233,7 @@ fn connection(session: &RunSession) -> Result<Arc<Site>, Wait> {
         Ok(site) => return Ok(Arc::clone(site)),
         Err(error) => error,
     };
-    let (row, since) = (steps::row(session.run.step), session.run.step_since);
+    let (row, since) = (session.run.step.row(), session.run.step_since);
     let expected = session.context.durations.of(session.run.step);
     Err(Wait {
         code: error.code().to_owned(),

@@ -9,13 +9,13 @@
 //! The oldest run at the gate goes first. A run that leaves the deploying part wakes the oldest;
 //! a wake that is lost costs half a minute, because every waiting run looks again by itself.
 
-use gpuaas_core::decide::ready::BATCH_LIMIT;
+use gpuaas_core::decide::preparation::BATCH_LIMIT;
 use gpuaas_core::policy;
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::snapshot::{BatchQueue, Decision};
-use gpuaas_core::steps::DEPLOYING;
 use gpuaas_store::{BatchScope, StoreError};
 use gpuaas_types::api::Source;
+use gpuaas_types::steps::DEPLOYING;
 use gpuaas_types::{RunStatus, Step, Timestamp};
 
 use crate::run_session::RunSession;
@@ -41,7 +41,7 @@ fn limits(session: &RunSession) -> Vec<(&'static str, u32, BatchScope)> {
 /// Whether `decision` would take a run with a limit into the deploying part.
 pub(crate) fn at_deploy_admission(session: &RunSession, decision: &Decision) -> bool {
     session.run.step == ADMISSION_STEP
-        && matches!(decision, Decision::Advance { to: Step::Deploy, .. })
+        && decision.next_step(&session.run) == Some(Step::Deploy)
         && !limits(session).is_empty()
 }
 

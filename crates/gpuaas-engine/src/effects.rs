@@ -1,9 +1,8 @@
 //! Effects: one call each, and an outcome that is never guessed.
 
 use gpuaas_artifact::render_user_data;
-use gpuaas_core::decide::leave;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
-use gpuaas_core::memory::{Candidate, Found};
+use gpuaas_core::run_state::{Candidate, Found};
 use gpuaas_store::{NewToken, TokenPurpose};
 use gpuaas_types::{Timestamp, TokenId};
 use maas_client::{Client, Error as MaasError, RefusalKind};
@@ -117,7 +116,7 @@ pub(crate) async fn perform_effect(
 /// The one place through which every mutation goes: a machine that was handed over is never
 /// touched again, whatever a decision says.
 fn handed_off(session: &RunSession, now: Timestamp) -> Option<Outcome> {
-    leave::handed_off(&session.snapshot(now)).then(|| Outcome::Rejected {
+    session.snapshot(now).is_handed_off().then(|| Outcome::Rejected {
         code: "machine_handed_off".to_owned(),
         text: "the profile hands the machine over (release_mode=handoff): GPUaaS does not touch it"
             .to_owned(),
@@ -141,7 +140,7 @@ fn apply_answer(
                     matched_by: vec!["created".to_owned()],
                     held_by: None,
                 };
-                session.run.memory.found = Some(Found {
+                session.run.state.found = Some(Found {
                     asked_at: answered_at,
                     candidates: vec![candidate],
                     unclaimed_new: Vec::new(),

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 
 use gpuaas_artifact::{Artifact, Digest, render_user_data, validate_ca_bundle};
-use gpuaas_core::decide::ready::PREDEPLOY_CHECKS;
+use gpuaas_core::decide::preparation::PREDEPLOY_CHECKS;
 use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::CheckResult;
@@ -59,7 +59,7 @@ async fn check_once<F>(
 where
     F: Future<Output = Verdict>,
 {
-    let resumed_at = session.run.memory.resumed_at;
+    let resumed_at = session.run.state.resumed_at;
     let is_fresh = |at: Timestamp, verdict: &Verdict| {
         let age = shared.clock.now().seconds_since(at);
         match verdict {

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use gpuaas_core::decide::ready::HARDWARE_SYNC_CHECK;
-use gpuaas_core::memory::{Candidate, DeployEvents, Found, MacOwners, ReadFailure};
+use gpuaas_core::decide::preparation::HARDWARE_SYNC_CHECK;
+use gpuaas_core::run_state::{Candidate, DeployEvents, Found, MacOwners, ReadFailure};
 use gpuaas_core::snapshot::Read;
 use gpuaas_types::api::{CheckResult, Source};
 use gpuaas_types::machine::{Observation, maas_status};
@@ -44,14 +44,14 @@ pub(crate) async fn perform_read(
     };
     let now = shared.clock.now();
     match result {
-        Ok(()) => session.run.memory.read_failure = None,
+        Ok(()) => session.run.state.read_failure = None,
         Err(error) => {
-            let count = session.run.memory.read_failure.as_ref().map_or(0, |f| f.count) + 1;
+            let count = session.run.state.read_failure.as_ref().map_or(0, |f| f.count) + 1;
             if count == 1 {
                 let text = format!("{} failed: {error}", read.name());
                 session.note(now, Source::ControlPlane, error.code(), text);
             }
-            session.run.memory.read_failure = Some(ReadFailure {
+            session.run.state.read_failure = Some(ReadFailure {
                 code: error.code().to_owned(),
                 text: error.to_string(),
                 at: now,
@@ -113,7 +113,7 @@ async fn deploy_events(
     };
     let page = site.call(|client| async move { client.events(&query).await }).await?;
     let asked_at = session.read_time(asked_at);
-    session.run.memory.deploy_events = Some(deploy_events_since_deploying(page.events, asked_at));
+    session.run.state.deploy_events = Some(deploy_events_since_deploying(page.events, asked_at));
     Ok(())
 }
 
@@ -157,7 +157,7 @@ async fn find_machine(
                 .filter(|(_, (c, _))| c.matched_by.iter().any(|by| by == "mac_address"))
                 .map(|(id, _)| id.clone())
                 .collect();
-            session.run.memory.mac_owners =
+            session.run.state.mac_owners =
                 Some(MacOwners { mac_address: mac_address.clone(), system_ids });
         }
     }
@@ -178,7 +178,7 @@ async fn find_machine(
         candidate.held_by = holder(shared, site, session, &candidate.system_id).await?;
         candidates.push(candidate);
     }
-    session.run.memory.found = Some(Found { asked_at, candidates, unclaimed_new });
+    session.run.state.found = Some(Found { asked_at, candidates, unclaimed_new });
     Ok(())
 }
 
@@ -305,7 +305,7 @@ async fn mac_owners(
 ) -> Result<(), CallError> {
     let filter = MachineFilter::mac_address(mac_address);
     let machines = site.call(|client| async move { client.machines(&filter).await }).await?;
-    session.run.memory.mac_owners = Some(MacOwners {
+    session.run.state.mac_owners = Some(MacOwners {
         mac_address: mac_address.to_owned(),
         system_ids: machines.into_iter().map(|m| m.system_id).collect(),
     });

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_core::snapshot::{BatchQueue, Note, Snapshot};
-use gpuaas_core::steps;
 use gpuaas_store::{
     Claimed, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
 };
@@ -133,7 +132,7 @@ impl RunSession {
     /// Keeps the latest result of each check.
     pub(crate) fn add_checks(&mut self, checks: Vec<CheckResult>) {
         for check in checks {
-            self.run.memory.checks.insert(check.name.clone(), check);
+            self.run.state.checks.insert(check.name.clone(), check);
         }
     }
 
@@ -145,8 +144,8 @@ impl RunSession {
         self.transitions.push(Transition { step: to, at, cause });
         self.run.step = to;
         self.run.step_since = at;
-        self.run.memory.enter(to);
-        if let Some(state) = steps::row(to).node_state {
+        self.run.state.enter(to);
+        if let Some(state) = to.row().node_state {
             self.set_node_state(state, at);
         }
     }
@@ -157,7 +156,7 @@ impl RunSession {
         if state != before && gpuaas_core::node_state::may_become(before, state) {
             self.node.state = state;
             self.node_change.state = Some(state);
-            self.run.memory.state_before.get_or_insert(before);
+            self.run.state.state_before.get_or_insert(before);
             let text = format!("the node is {state}, it was {before}");
             self.note(at, Source::ControlPlane, "node_state_changed", text);
         }
@@ -178,10 +177,10 @@ impl RunSession {
     /// The moment of a read that was asked at `asked_at`: later than all that this run knows, also
     /// where the clock has stepped back. A read that looked older would be asked for for ever.
     pub(crate) fn read_time(&self, asked_at: Timestamp) -> Timestamp {
-        let memory = &self.run.memory;
-        let ended = memory.intent.as_ref().map(|i| i.ended_at.unwrap_or(i.at).plus_seconds(1e-6));
+        let state = &self.run.state;
+        let ended = state.intent.as_ref().map(|i| i.ended_at.unwrap_or(i.at).plus_seconds(1e-6));
         let heard = self.observation.as_ref().map(|o| o.status_at);
-        [ended, heard, memory.resumed_at]
+        [ended, heard, state.resumed_at]
             .into_iter()
             .flatten()
             .fold(asked_at.max(self.run.step_since), Timestamp::max)
@@ -214,21 +213,21 @@ impl RunSession {
         let intent = Intent {
             id: AttemptId::new(ids, now),
             step: self.run.step,
-            number: self.run.memory.next_number(&effect),
+            number: self.run.state.next_number(&effect),
             effect,
             at: now,
             before: self.observation.as_ref().map(|o| o.status),
             outcome: None,
             ended_at: None,
         };
-        self.run.memory.begin(intent.clone());
+        self.run.state.begin(intent.clone());
         self.attempts.push(intent.clone());
         intent
     }
 
     /// Completes the current intent.
     pub(crate) fn end_intent(&mut self, outcome: Outcome, now: Timestamp) {
-        let Some(ended) = self.run.memory.end(outcome, now).cloned() else {
+        let Some(ended) = self.run.state.end(outcome, now).cloned() else {
             return;
         };
         self.attempts.retain(|attempt| attempt.id != ended.id);
@@ -256,8 +255,8 @@ impl RunSession {
         self.note(park.since, Source::ControlPlane, "parked", text);
         let ttl = f64::from(self.profile().enrollment_token_ttl_seconds);
         self.tokens_expire_at = Some(park.since.plus_seconds(ttl));
-        self.run.memory.parked_at = Some(park.since);
-        self.run.memory.parked_code = Some(park.code.clone());
+        self.run.state.parked_at = Some(park.since);
+        self.run.state.parked_code = Some(park.code.clone());
         self.run.status = RunStatus::Parked;
         self.run.wait = None;
         self.run.park = Some(park);
@@ -270,16 +269,16 @@ impl RunSession {
         self.run.wait = None;
         self.run.park = None;
         self.run.ended_at = Some(now.max(self.run.step_since));
-        if self.run.memory.intent.as_ref().is_some_and(|intent| intent.outcome.is_none()) {
+        if self.run.state.intent.as_ref().is_some_and(|intent| intent.outcome.is_none()) {
             let code = "run_over".to_owned();
             let text = "the run ended before it was known".to_owned();
             self.end_intent(Outcome::Unknown { code, text }, now);
         }
         self.run.due_at = Timestamp::NEVER;
         match status {
-            RunStatus::Succeeded => self.set_node_state(steps::kind(self.run.kind).ends, now),
+            RunStatus::Succeeded => self.set_node_state(self.run.kind.row().ends_in, now),
             RunStatus::Cancelled => {
-                if let Some(state) = steps::state_after_cancel(&self.run) {
+                if let Some(state) = gpuaas_core::node_state::state_after_cancel(&self.run) {
                     self.set_node_state(state, now);
                 }
             }
@@ -294,7 +293,7 @@ impl RunSession {
 
     /// Gives the agent a task with the next commit.
     pub(crate) fn add_task(&mut self, task: NewTask) {
-        self.run.memory.task_id = Some(task.id);
+        self.run.state.task_id = Some(task.id);
         self.tasks.push(task);
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use gpuaas_artifact::{CommissioningScript, Digest};
 use gpuaas_core::decide::commission::DEFAULT_TESTS;
-use gpuaas_core::memory::{RegionScripts, ScriptOutcome, ScriptResults};
+use gpuaas_core::run_state::{RegionScripts, ScriptOutcome, ScriptResults};
 use gpuaas_types::scripts::{ScriptKind, script_status};
 use gpuaas_types::{RunId, Timestamp};
 use maas_client::{
@@ -67,7 +67,7 @@ pub(crate) async fn read_region_scripts(
     let default_tests =
         all.iter().any(|s| s.kind == TESTING && s.tags.iter().any(|tag| tag == DEFAULT_TESTS));
     let asked_at = session.read_time(asked_at);
-    session.run.memory.region_scripts =
+    session.run.state.region_scripts =
         Some(RegionScripts { asked_at, digests, automatic, default_tests });
     Ok(())
 }
@@ -109,7 +109,7 @@ pub(crate) async fn read_script_results(
         }
     }
     let asked_at = session.read_time(asked_at);
-    session.run.memory.script_results = Some(ScriptResults { asked_at, outcomes });
+    session.run.state.script_results = Some(ScriptResults { asked_at, outcomes });
     Ok(())
 }
 

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use gpuaas_core::snapshot::Decision;
 use gpuaas_store::{Claimed, StoreError};
 use gpuaas_types::Timestamp;
 use tokio::task::JoinSet;
@@ -138,7 +137,7 @@ async fn admit_deploy(shared: &Shared, session: &mut RunSession) -> Result<Flow,
     session.batch = admission::deploy_queue(shared, session).await?;
     let now = shared.clock.now();
     let decision = gpuaas_core::decide(&session.snapshot(now));
-    if !matches!(decision, Decision::Advance { .. }) {
+    if decision.next_step(&session.run).is_none() {
         drop(admitting);
         return apply_decision(shared, session, decision, now).await;
     }

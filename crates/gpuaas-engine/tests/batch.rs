@@ -3,9 +3,9 @@
 mod common;
 
 use common::Harness;
-use gpuaas_core::steps::DEPLOYING;
 use gpuaas_types::RunStatus;
 use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::steps::DEPLOYING;
 use maas_sim::{SimOptions, ZERO};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

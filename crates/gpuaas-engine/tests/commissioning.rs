@@ -7,8 +7,8 @@ mod common;
 use common::Harness;
 use gpuaas_core::record::RunRecord;
 use gpuaas_store::OperatorCommand;
-use gpuaas_types::RunStatus;
 use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::{EffectKind, RunStatus};
 use maas_sim::{Fault, FaultKind, HostView, MachineSpec, SimOptions, Status, ZERO};
 
 const BUNDLE: &str = "commissioning-base@1.0.0";
@@ -31,7 +31,7 @@ async fn onboarded(harness: &Harness, host: &HostView) -> RunRecord {
 }
 
 /// How often the run tried this effect.
-async fn tried(harness: &Harness, run: &RunRecord, effect: &str) -> usize {
+async fn tried(harness: &Harness, run: &RunRecord, effect: EffectKind) -> usize {
     let attempts = harness.store.attempts(run.id).await.unwrap();
     attempts.iter().filter(|attempt| attempt.effect == effect).count()
 }
@@ -46,9 +46,9 @@ async fn scripts_are_registered_once_selected_and_their_results_are_checks() {
     let harness = harness(2).await;
     harness.sim.with(|region| region.put_script("site-script", "#!/bin/sh\n"));
     let run = onboarded(&harness, &harness.hosts[0]).await;
-    assert_eq!(tried(&harness, &run, "register_script").await, 3);
+    assert_eq!(tried(&harness, &run, EffectKind::RegisterScript).await, 3);
     for name in CHECKS {
-        let check = &run.memory.checks[name];
+        let check = &run.state.checks[name];
         assert!(check.passed && check.evidence.contains(": Passed, exit code 0"), "{check:?}");
     }
     let codes = harness.codes(run.id).await;
@@ -65,7 +65,11 @@ async fn scripts_are_registered_once_selected_and_their_results_are_checks() {
     assert!(text.contains(&format!("# name: {name}\n")), "{text}");
     harness.sim.with(|region| region.put_script(name, "#!/bin/sh\ntrue\n"));
     let second = onboarded(&harness, &harness.hosts[1]).await;
-    assert_eq!(tried(&harness, &second, "register_script").await, 1, "put right, and no more");
+    assert_eq!(
+        tried(&harness, &second, EffectKind::RegisterScript).await,
+        1,
+        "put right, and no more"
+    );
     assert_eq!(harness.sim.with(|region| region.added_scripts()[name].clone()), text);
 }
 
@@ -77,12 +81,12 @@ async fn a_ready_machine_is_commissioned_only_where_the_scripts_have_no_result()
         region.add_machine(MachineSpec::new(&host.name, Status::Ready));
     });
     let run = onboarded(&harness, host).await;
-    assert_eq!(tried(&harness, &run, "commission").await, 1);
+    assert_eq!(tried(&harness, &run, EffectKind::Commission).await, 1);
     let again = harness.begin(run.node_id, gpuaas_types::RunKind::Reimage).await;
     let again = harness.rest(again).await;
     assert_eq!(again.status, RunStatus::Succeeded, "{:?}", again.park);
-    assert_eq!(tried(&harness, &again, "commission").await, 0, "its results are there");
-    assert!(again.memory.checks[CHECKS[1]].passed);
+    assert_eq!(tried(&harness, &again, EffectKind::Commission).await, 0, "its results are there");
+    assert!(again.state.checks[CHECKS[1]].passed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,11 +103,11 @@ async fn a_failed_script_parks_with_its_last_line_and_a_resume_runs_it_again() {
     assert!(park.text.contains("Failed, exit code 1"), "{park:?}");
     assert!(park.text.contains("found something wrong"), "{park:?}");
     assert!(park.next_action.contains("skip-check"), "{park:?}");
-    assert!(run.memory.checks["script_fabric_ports"].passed);
+    assert!(run.state.checks["script_fabric_ports"].passed);
     harness.store.resume(harness.now(), run.id, "ann", "reseated").await.unwrap();
     let run = harness.rest(run.id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
-    assert_eq!(tried(&harness, &run, "commission").await, 2);
+    assert_eq!(tried(&harness, &run, EffectKind::Commission).await, 2);
 }
 
 /// Skips the check that the run parked for, once for each try that it takes.
@@ -121,7 +125,7 @@ async fn skip(harness: &Harness, run: &RunRecord, check: &str) -> RunRecord {
         .unwrap();
     let run = harness.rest(run.id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
-    let evidence = &run.memory.checks[check].evidence;
+    let evidence = &run.state.checks[check].evidence;
     assert!(evidence.starts_with("skipped by eve"), "{evidence}");
     run
 }
@@ -138,12 +142,12 @@ async fn a_skipped_script_is_left_out_and_a_skipped_test_is_overridden() {
     let asked = (harness.onboard(script).await, harness.onboard(test).await);
     let run = harness.rest(asked.0.run_id).await;
     let run = skip(&harness, &run, "script_gpu_presence").await;
-    assert_eq!(tried(&harness, &run, "commission").await, 2);
+    assert_eq!(tried(&harness, &run, EffectKind::Commission).await, 2);
     assert!(!ran(&harness, script).iter().any(|name| name.contains("gpu-presence")));
     let run = harness.rest(asked.1.run_id).await;
     let run = skip(&harness, &run, "script_nvme_health").await;
-    assert_eq!(tried(&harness, &run, "commission").await, 1);
-    assert_eq!(tried(&harness, &run, "override_failed_testing").await, 1);
+    assert_eq!(tried(&harness, &run, EffectKind::Commission).await, 1);
+    assert_eq!(tried(&harness, &run, EffectKind::OverrideFailedTesting).await, 1);
 }
 
 /// Ways in which an answer is lost, after the effect and before it.
@@ -191,5 +195,5 @@ async fn a_bundle_that_is_gone_parks_before_anything_is_asked_of_the_machine() {
     let park = run.park.clone().unwrap();
     assert_eq!(park.code, "commissioning_bundle_missing");
     assert!(park.text.contains("gone@1"), "{park:?}");
-    assert_eq!(tried(&harness, &run, "commission").await, 0);
+    assert_eq!(tried(&harness, &run, EffectKind::Commission).await, 0);
 }

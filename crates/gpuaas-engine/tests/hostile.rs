@@ -4,9 +4,9 @@ mod common;
 
 use common::Harness;
 use gpuaas_core::record::{NodeHardware, RunRecord};
-use gpuaas_core::steps;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
-use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunKind, RunStatus, Step};
+use gpuaas_types::steps::RELEASE_EFFECTS;
+use gpuaas_types::{EffectKind, NodeState, RandomIds, RoceAssignmentId, RunKind, RunStatus, Step};
 use maas_sim::{Fault, FaultKind, HumanAction, MachineSpec, SimOptions, Status, ZERO};
 
 /// Every mutation of an onboarding, by the simulator's name of its endpoint.
@@ -121,7 +121,7 @@ async fn a_lost_answer_while_leaving_or_reimaging_loses_nothing() {
         let case = format!("{kind} {endpoint} {loss:?}");
         assert_eq!(run.status, RunStatus::Succeeded, "{case}: {:?}", run.park);
         let ends = harness.store.node(node_id).await.unwrap().state;
-        assert_eq!(ends, gpuaas_core::steps::kind(kind).ends, "{case}");
+        assert_eq!(ends, kind.row().ends_in, "{case}");
         let stats = harness.sim.with(|region| region.stats().machines[&name].clone());
         let deploys = if kind == RunKind::Reimage { 2 } else { 1 };
         assert_eq!((stats.deploys, stats.double_deploys), (deploys, 0), "{case}");
@@ -130,21 +130,21 @@ async fn a_lost_answer_while_leaving_or_reimaging_loses_nothing() {
         // A boot disk or layout that is as it should be is not asked for again.
         let asked = harness.store.attempts(id).await.unwrap();
         let label = endpoint.rsplit('.').next().unwrap_or_default();
-        let tried = asked.iter().any(|attempt| attempt.effect == label);
+        let tried = asked.iter().any(|attempt| attempt.effect.as_str() == label);
         assert_eq!(seen, tried, "{case}: the timeline does not tell of the lost answer");
     }
 }
 
-/// Loses every answer of each of `effects` once, in the release of a node that needs that rung of
-/// the ladder; `trouble` is what makes it need it. What was lost before MAAS heard of it is asked for
+/// Loses every answer of each of `effects` once, in the release of a node that needs that step
+/// of the escalation; `trouble` is what makes it need it. What was lost before MAAS heard of it is asked for
 /// once more, and nothing else is asked for twice.
 #[expect(clippy::unwrap_used, reason = "a test")]
-async fn lost_on_the_ladder(
-    effects: &[&'static str],
+async fn lost_while_escalating(
+    effects: &[EffectKind],
     profile: ProfileSpec,
-    trouble: impl Fn(&str, &str) -> Vec<Fault>,
+    trouble: impl Fn(EffectKind, &str) -> Vec<Fault>,
 ) {
-    let cases: Vec<(&str, FaultKind)> =
+    let cases: Vec<(EffectKind, FaultKind)> =
         effects.iter().flat_map(|e| LOSSES.iter().map(move |l| (*e, *l))).collect();
     let harness = Harness::start(cases.len(), profile).await;
     let mut nodes = Vec::new();
@@ -160,7 +160,7 @@ async fn lost_on_the_ladder(
         harness.sim.with(|region| {
             let endpoint = format!("machine.{effect}");
             region.inject(Fault::new(*loss).on(&host.name).at(&endpoint).times(1));
-            for fault in trouble(effect, &host.name) {
+            for fault in trouble(*effect, &host.name) {
                 region.inject(fault);
             }
         });
@@ -172,12 +172,12 @@ async fn lost_on_the_ladder(
         let case = format!("{effect} {loss:?}");
         let attempts = harness.store.attempts(id).await.unwrap();
         let attempts = attempts.iter().filter(|attempt| attempt.step == Step::Release);
-        let asked: Vec<&str> = attempts.map(|attempt| attempt.effect.as_str()).collect();
+        let asked: Vec<EffectKind> = attempts.map(|attempt| attempt.effect).collect();
         assert_eq!(run.status, RunStatus::Succeeded, "{case}: {asked:?} {:?}", run.park);
         let seen = harness.codes(id).await.iter().any(|code| code == "unknown_outcome");
         assert!(seen, "{case}: the timeline does not tell of the lost answer");
         let heard = matches!(loss, FaultKind::Accepted504 | FaultKind::ResetAfterAccept);
-        let mut expected = ladder_until(effect);
+        let mut expected = effects_until(effect);
         if !heard {
             let lost = expected.iter().position(|one| *one == effect).unwrap();
             expected.insert(lost, effect);
@@ -191,16 +191,21 @@ async fn lost_on_the_ladder(
 }
 
 /// What a run asks for where nothing is lost, in the trouble that makes it need `effect`.
-fn ladder_until(effect: &str) -> Vec<&'static str> {
+fn effects_until(effect: EffectKind) -> Vec<EffectKind> {
+    use EffectKind::{Abort, MarkBroken, MarkFixed, PowerOff, PowerOn, Release};
     // The second one leaves no trace and is repeated.
-    let failing = ["release", "release", "release", "mark_broken"];
-    let rest: &[&str] = match effect {
-        "release" => return vec!["release"],
-        "abort" => return vec!["release", "abort", "release"],
-        "mark_broken" | "mark_fixed" => &["mark_fixed"],
-        _ => &["release", "power_off", "power_on", "release"],
+    let failing = [Release, Release, Release, MarkBroken];
+    let rest: &[EffectKind] = match effect {
+        Release => return vec![Release],
+        Abort => return vec![Release, Abort, Release],
+        MarkBroken | MarkFixed => &[MarkFixed],
+        _ => &[Release, PowerOff, PowerOn, Release],
     };
     [&failing, rest].concat()
+}
+
+const fn switches_power(effect: EffectKind) -> bool {
+    matches!(effect, EffectKind::PowerOff | EffectKind::PowerOn)
 }
 
 /// The BMC fails the next releases. One from Failed disk erasing that fails again leaves no trace,
@@ -212,19 +217,16 @@ fn bmc_fails(name: &str, times: u32) -> Fault {
 /// Together with the next test: every effect that a release may ask for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_to_an_abort_or_a_repair_loses_no_machine() {
-    let effects: Vec<&str> = steps::effects(Step::Release)
-        .iter()
-        .copied()
-        .filter(|effect| !effect.starts_with("power"))
-        .collect();
+    let effects: Vec<EffectKind> =
+        RELEASE_EFFECTS.iter().copied().filter(|effect| !switches_power(*effect)).collect();
     let profile = ProfileSpec {
         release_erase: true,
         release_fallback_no_erase: true,
         ..ProfileSpec::default()
     };
-    lost_on_the_ladder(&effects, profile, |effect, name| match effect {
-        "release" => Vec::new(),
-        "abort" => vec![Fault::new(FaultKind::StuckErasing).on(name).times(1)],
+    lost_while_escalating(&effects, profile, |effect, name| match effect {
+        EffectKind::Release => Vec::new(),
+        EffectKind::Abort => vec![Fault::new(FaultKind::StuckErasing).on(name).times(1)],
         _ => vec![bmc_fails(name, 4)],
     })
     .await;
@@ -232,14 +234,11 @@ async fn a_lost_answer_to_an_abort_or_a_repair_loses_no_machine() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_while_power_cycling_loses_no_machine() {
-    let effects: Vec<&str> = steps::effects(Step::Release)
-        .iter()
-        .copied()
-        .filter(|effect| effect.starts_with("power"))
-        .collect();
+    let effects: Vec<EffectKind> =
+        RELEASE_EFFECTS.iter().copied().filter(|effect| switches_power(*effect)).collect();
     assert_eq!(effects.len(), 2);
     let profile = ProfileSpec { release_erase: true, ..ProfileSpec::default() };
-    lost_on_the_ladder(&effects, profile, |_, name| vec![bmc_fails(name, 4)]).await;
+    lost_while_escalating(&effects, profile, |_, name| vec![bmc_fails(name, 4)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -270,8 +269,8 @@ async fn a_failure_that_is_read_before_the_feed_tells_of_it_is_the_same_failure(
     harness.sim.with(|region| region.inject(fault));
     let mut turns = harness.by_turns().await;
     let run_id = harness.onboard(host).await.run_id;
-    turns.until(run_id, true, |run| run.memory.visits(Step::Discover) > 0).await;
-    let failed = |run: &RunRecord| run.memory.visits(Step::ReleaseForRetry) > 0;
+    turns.until(run_id, true, |run| run.state.visits(Step::Discover) > 0).await;
+    let failed = |run: &RunRecord| run.state.visits(Step::ReleaseForRetry) > 0;
     let stopped = |run: &RunRecord| failed(run) || run.status == RunStatus::Parked;
     let run = turns.until(run_id, false, stopped).await;
     assert!(failed(&run), "{:?}", run.park);

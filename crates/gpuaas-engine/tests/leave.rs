@@ -143,7 +143,7 @@ async fn a_reimaged_node_is_deployed_again_and_passes_the_same_gates() {
     let run = harness.rest(id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
     assert_eq!(state(&harness, node.node_id).await, NodeState::Active);
-    assert_eq!(run.memory.checks.values().filter(|c| c.name.starts_with("gate_")).count(), 7);
+    assert_eq!(run.state.checks.values().filter(|c| c.name.starts_with("gate_")).count(), 7);
     let stats = harness.sim.with(|region| region.stats().machines[&host.name].clone());
     assert_eq!((stats.creates, stats.deploys, stats.double_deploys), (1, 2, 0));
     let rows = harness.store.timeline_of_run(id, 0, 1000).await.unwrap();
@@ -278,7 +278,7 @@ async fn a_check_is_skipped_on_an_operators_word_and_the_word_is_kept() {
     let run = harness.rest(asked.run_id).await;
     assert_eq!(run.park.as_ref().unwrap().code, "pxe_preflight_failed");
     let failing: Vec<String> =
-        run.memory.checks.values().filter(|c| !c.passed).map(|c| c.name.clone()).collect();
+        run.state.checks.values().filter(|c| !c.passed).map(|c| c.name.clone()).collect();
     assert!(!failing.is_empty());
     let until = harness.now().plus_seconds(86_400.0);
     for check in &failing {
@@ -293,6 +293,6 @@ async fn a_check_is_skipped_on_an_operators_word_and_the_word_is_kept() {
     let run = harness.rest(run.id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
     for check in &failing {
-        assert!(run.memory.checks[check].evidence.contains("skipped by eve"), "{check}");
+        assert!(run.state.checks[check].evidence.contains("skipped by eve"), "{check}");
     }
 }

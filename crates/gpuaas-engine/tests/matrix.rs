@@ -8,10 +8,10 @@ mod common;
 
 use common::Harness;
 use gpuaas_core::record::RunRecord;
-use gpuaas_core::steps::DEPLOYING;
 use gpuaas_store::OperatorCommand;
 use gpuaas_types::api::{OnboardAccepted, Owner};
 use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode, RoceAssignmentSpec};
+use gpuaas_types::steps::DEPLOYING;
 use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus};
 use maas_sim::{Fault, FaultKind, SimOptions, Status, ZERO};
 
@@ -95,7 +95,7 @@ impl Evidence {
     fn of(&self, shown: Shown) -> Option<Said> {
         let here = |text: String| (self.run.id, text);
         let passed = |name: &str| {
-            let check = self.run.memory.checks.get(name).filter(|check| check.passed)?;
+            let check = self.run.state.checks.get(name).filter(|check| check.passed)?;
             Some(here(format!("{name}: {}", check.evidence)))
         };
         match shown {

@@ -7,10 +7,10 @@ mod common;
 use common::Harness;
 use gpuaas_bundle::{Archive, Digest, Entry, SigningKey, Statement};
 use gpuaas_core::buckets::seconds_per_bucket;
-use gpuaas_core::memory::Origin;
+use gpuaas_core::run_state::Origin;
 use gpuaas_store::{BundleKey, NewBundle, Secret, SecretOwner, TokenPurpose, sha256};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{NodeState, RunStatus, Step, Timestamp};
+use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, Timestamp};
 use maas_sim::{MachineSpec, SimOptions, Status, ZERO};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,7 +30,7 @@ async fn three_servers_become_active_and_every_second_is_counted() {
         let sum: f64 = seconds_per_bucket(&spans, ended).values().sum();
         let wall = ended.seconds_since(run.created_at);
         assert!((sum - wall).abs() < 1e-6, "{sum} {wall}: {spans:?}");
-        assert_eq!(run.memory.checks.values().filter(|c| c.name.starts_with("gate_")).count(), 7);
+        assert_eq!(run.state.checks.values().filter(|c| c.name.starts_with("gate_")).count(), 7);
     }
     let stats = harness.sim.with(|region| region.stats().clone());
     eprintln!("{stats:#?}");
@@ -48,13 +48,13 @@ async fn a_named_layout_is_set_and_read_back() {
         let accepted = harness.onboard(&harness.hosts[0]).await;
         let run = harness.rest(accepted.run_id).await;
         assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
-        let check = &run.memory.checks["storage_layout"];
+        let check = &run.state.checks["storage_layout"];
         assert!(check.evidence.starts_with(layout.name), "{}", check.evidence);
         let attempts = harness.store.attempts(run.id).await.unwrap();
-        let asked = |effect: &str| attempts.iter().filter(|a| a.effect == effect).count();
-        assert_eq!(asked("set_storage_layout"), 1, "{attempts:?}");
+        let asked = |effect: EffectKind| attempts.iter().filter(|a| a.effect == effect).count();
+        assert_eq!(asked(EffectKind::SetStorageLayout), 1, "{attempts:?}");
         let data = usize::from(layout.data.is_some());
-        let on_data = (asked("format_block_device"), asked("mount_block_device"));
+        let on_data = (asked(EffectKind::FormatBlockDevice), asked(EffectKind::MountBlockDevice));
         assert_eq!(on_data, (data, data), "{attempts:?}");
         assert_eq!(check.evidence.contains("nvme0n1=/data/0"), data == 1, "{}", check.evidence);
         harness.engine.stop().await;
@@ -86,7 +86,7 @@ async fn a_machine_that_another_node_expects_is_not_claimed() {
     let accepted = harness.onboard(host).await;
     let run = harness.rest(accepted.run_id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
-    assert_eq!(run.memory.origin, Some(Origin::Created));
+    assert_eq!(run.state.origin, Some(Origin::Created));
     harness.engine.stop().await;
 }
 
@@ -139,7 +139,7 @@ async fn a_secret_is_missed_before_a_deployment_and_then_reaches_the_node_alone(
     assert!(format!("{park:?}").contains(command), "{park:?}");
     let deployed = async || {
         let attempts = harness.store.attempts(accepted.run_id).await.unwrap();
-        attempts.iter().filter(|attempt| attempt.effect == "deploy").count()
+        attempts.iter().filter(|attempt| attempt.effect == EffectKind::Deploy).count()
     };
     assert_eq!(deployed().await, 0);
 

@@ -188,7 +188,7 @@ impl Store {
                 let outcome: Option<Outcome> = cols.opt_json()?;
                 Ok(AttemptView {
                     step,
-                    effect: effect.name().to_owned(),
+                    effect: effect.kind(),
                     number: u32::try_from(number)
                         .map_err(|error| StoreError::corrupt("attempt number", error))?,
                     intended_at,

@@ -4,8 +4,8 @@
 //! holds the run neither loses nor overwrites it. Only a parked run, which no worker holds, is
 //! changed at once.
 
-use gpuaas_core::memory::Memory;
 use gpuaas_core::record::ReportKind;
+use gpuaas_core::run_state::RunState;
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
 
@@ -118,22 +118,22 @@ async fn apply(
         .await?
         .ok_or_else(|| StoreError::not_found("run", run_id))?;
     let mut cols = row.cols();
-    let (status, mut memory): (RunStatus, Memory) = (cols.enum_str()?, cols.json()?);
+    let (status, mut state): (RunStatus, RunState) = (cols.enum_str()?, cols.json()?);
     let step: Step = cols.enum_str()?;
     let report = issued.report();
     if !status.is_open() && report.is_some() {
         return Err(StoreError::conflict("run_over", format!("run {run_id} is {status}")));
     }
     match issued.command {
-        OperatorCommand::Retry => memory.retry(now),
-        _ => memory.resume(now),
+        OperatorCommand::Retry => state.retry(now),
+        _ => state.resume(now),
     }
     let resumed = conn
         .execute(
             "UPDATE run SET status = 'running', park = NULL, wait = NULL, memory = $3, \
              due_at = $2, wake_seq = wake_seq + 1, lease_token = lease_token + 1, \
              lease_until = 0 WHERE id = $1 AND status = 'parked'",
-            vec![run_id.0.into(), now.into(), Val::json(&memory)?],
+            vec![run_id.0.into(), now.into(), Val::json(&state)?],
         )
         .await?;
     if resumed == 0 && report.is_none() {

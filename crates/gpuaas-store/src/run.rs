@@ -139,7 +139,7 @@ async fn write_run(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
         run.lease_token.into(),
         run.step.as_str().into(),
         run.status.as_str().into(),
-        Val::json(&run.memory)?,
+        Val::json(&run.state)?,
         Val::opt_json(run.wait.as_ref())?,
         Val::opt_json(run.park.as_ref())?,
         run.step_since.into(),

@@ -24,6 +24,7 @@ mod gate;
 mod key;
 mod life;
 mod operation;
+mod operation_bounds;
 mod task;
 
 pub use bootstrap::{BundlePhase, Phase, PhaseOutcome, Progress, ProgressStatus};
@@ -34,8 +35,9 @@ pub use life::{
     EnrollRequest, EnrollResponse, Heartbeat, HeartbeatAnswer, NodeCertificate, RenewRequest,
 };
 pub use operation::{
-    Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS, ServiceAction, is_unit,
+    Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS, ServiceAction,
 };
+pub use operation_bounds::is_unit;
 pub use task::{
     Change, Finding, KeptArchive, Order, SignedTask, Task, TaskBatch, TaskResult, TaskSpec,
 };

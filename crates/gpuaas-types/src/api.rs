@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::agent::{Gate, GateCheck, GateClass};
+use crate::effect_kind::EffectKind;
 use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
-use crate::lifecycle::{DriftAction, DriftKind, NodeState, RunKind, RunStatus, Step};
+use crate::lifecycle::{DriftAction, DriftKind, NodeState, RunKind, RunStatus};
 use crate::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use crate::steps::Step;
 use crate::time::Timestamp;
 
 /// The common shape of a stored resource.
@@ -409,8 +411,8 @@ pub struct NodeView {
 pub struct AttemptView {
     /// Step that asked for it.
     pub step: Step,
-    /// What was asked, such as `deploy`.
-    pub effect: String,
+    /// What was asked of MAAS.
+    pub effect: EffectKind,
     /// Which try.
     pub number: u32,
     /// When the intent was written.
@@ -511,7 +513,7 @@ pub struct PlannedStep {
     /// The step.
     pub step: Step,
     /// Mutations of MAAS that it may make.
-    pub maas_calls: Vec<String>,
+    pub maas_calls: Vec<EffectKind>,
 }
 
 /// Answer to a [`RunRequest`]: what the run does, and its identifier unless it was a dry run.

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Resource;
 use crate::ids::{BatchId, NodeId, RunId};
-use crate::lifecycle::{BatchPhase, MemberState, Step};
+use crate::lifecycle::{BatchPhase, MemberState};
+use crate::steps::Step;
 use crate::time::Timestamp;
 
 /// What an operator asks of a batch: the manifest.

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod api;
 pub mod batch;
 pub mod bundle;
+pub mod effect_kind;
 pub mod explain;
 pub mod health;
 pub mod ids;
@@ -15,16 +16,21 @@ pub mod machine;
 pub mod problem;
 pub mod scripts;
 pub mod spec;
+pub mod steps;
+pub mod string_enum;
 pub mod task;
 pub mod telemetry;
 pub mod time;
 
+pub use effect_kind::EffectKind;
 pub use ids::{
     AttemptId, BatchId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId, SiteId,
     TaskId, TokenId,
 };
 pub use lifecycle::{
-    BatchPhase, Bucket, DriftAction, DriftKind, MemberState, NodeState, RunKind, RunStatus, Step,
+    BatchPhase, Bucket, DriftAction, DriftKind, MemberState, NodeState, RunKind, RunStatus,
 };
 pub use problem::{FieldError, Problem};
+pub use steps::Step;
+pub use string_enum::UnknownValue;
 pub use time::Timestamp;

@@ -1,62 +1,8 @@
-//! The words of a node's life: node states, run kinds and statuses, steps, timing buckets.
+//! The states of nodes and runs, and the other enumerations of their lifecycle.
 
-use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
+use crate::string_enum::string_enum;
 
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $name { $($(#[$vdoc])* #[serde(rename = $word)] $variant,)+ }
-
-        impl $name {
-            /// Every value, in declaration order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The word used on the wire, in the database and in output.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)+ }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = UnknownWord;
-            fn from_str(s: &str) -> Result<Self, UnknownWord> {
-                match s {
-                    $($word => Ok(Self::$variant),)+
-                    _ => Err(UnknownWord { kind: stringify!($name), word: s.to_owned() }),
-                }
-            }
-        }
-    };
-}
-
-/// A word that names no value of an enumeration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownWord {
-    /// The enumeration.
-    pub kind: &'static str,
-    /// The word found.
-    pub word: String,
-}
-
-impl fmt::Display for UnknownWord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not a {}", self.word, self.kind)
-    }
-}
-
-impl std::error::Error for UnknownWord {}
-
-words!(
+string_enum!(
     /// GPUaaS' own view of a node; never mixed with what MAAS says.
     NodeState {
         /// Known to GPUaaS; nothing has been handed to the host.
@@ -82,7 +28,7 @@ words!(
     }
 );
 
-words!(
+string_enum!(
     /// What a run is for.
     RunKind {
         /// From discovered to active.
@@ -102,7 +48,7 @@ words!(
     }
 );
 
-words!(
+string_enum!(
     /// Where a run stands.
     RunStatus {
         /// Work is due or being done.
@@ -128,65 +74,7 @@ impl RunStatus {
     }
 }
 
-words!(
-    /// The steps of a run. Order, bucket, deadline and cancel posture: `gpuaas_core::steps`.
-    Step {
-        /// Validate what was asked and pin the profile revision.
-        Accept = "accept",
-        /// Find the machine in MAAS, or create it.
-        Discover = "discover",
-        /// Release a machine that was adopted in Deployed.
-        ReleaseAdopted = "release_adopted",
-        /// The scripts of the profile's commissioning bundle, in MAAS.
-        RegisterScripts = "register_scripts",
-        /// Commission to Ready.
-        Commission = "commission",
-        /// Check the boot interface.
-        PxePreflight = "pxe_preflight",
-        /// Boot disk and storage layout.
-        PrepareStorage = "prepare_storage",
-        /// Fabric addresses on the RoCE interfaces.
-        RoceLinks = "roce_links",
-        /// Hardware-sync policy.
-        HardwareSync = "hardware_sync",
-        /// The six checks before anything is written to disk.
-        PredeployChecks = "predeploy_checks",
-        /// Submit the deployment and follow it to curtin's reboot.
-        Deploy = "deploy",
-        /// Curtin's reboot to MAAS' Deployed.
-        FirstBoot = "first_boot",
-        /// Deployed to the first sign of the site bootstrap.
-        BootstrapFetch = "bootstrap_fetch",
-        /// The infra-owned site bootstrap.
-        SiteBootstrap = "site_bootstrap",
-        /// The GPUaaS node bootstrap.
-        NodeBootstrap = "node_bootstrap",
-        /// Agent start to first heartbeat.
-        Enrollment = "enrollment",
-        /// Diagnostics by the agent.
-        PrereqChecks = "prereq_checks",
-        /// The seven completion gates.
-        Confirmation = "confirmation",
-        /// A failed deployment is released before the next attempt.
-        ReleaseForRetry = "release_for_retry",
-        /// No new work for the node.
-        Drain = "drain",
-        /// Release the machine, with or without erasing its disks.
-        Release = "release",
-        /// See that the released machine is off.
-        PowerOff = "power_off",
-        /// The agent cleans its host.
-        AgentCleanup = "agent_cleanup",
-        /// Give the machine up without asking MAAS.
-        DetachRecord = "detach_record",
-        /// Put the node's record away.
-        RemoveRecord = "remove_record",
-        /// A cancelled run gives its machine back.
-        ReleaseForCancel = "release_for_cancel",
-    }
-);
-
-words!(
+string_enum!(
     /// How a machine in MAAS differs from what its node remembers.
     DriftKind {
         /// It is no longer deployed.
@@ -206,7 +94,7 @@ words!(
     }
 );
 
-words!(
+string_enum!(
     /// What is done about a kind of drift.
     DriftAction {
         /// Say so.
@@ -218,7 +106,7 @@ words!(
     }
 );
 
-words!(
+string_enum!(
     /// How far a batch is.
     BatchPhase {
         /// Its first machines are on their way; the rest waits for them.
@@ -232,7 +120,7 @@ words!(
     }
 );
 
-words!(
+string_enum!(
     /// How a machine of a batch stands.
     MemberState {
         /// Its onboarding has not begun.
@@ -250,7 +138,7 @@ words!(
     }
 );
 
-words!(
+string_enum!(
     /// The timing buckets, a partition of a run's wall time: the twelve of the way to active, and
     /// one for leaving.
     Bucket {
@@ -293,9 +181,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_round_trip() {
-        for step in Step::ALL {
-            assert_eq!(step.as_str().parse::<Step>().unwrap(), *step);
+    fn written_forms_are_read_back() {
+        for state in NodeState::ALL {
+            assert_eq!(state.as_str().parse::<NodeState>().unwrap(), *state);
         }
         assert!(!Bucket::ONBOARDING.contains(&Bucket::Leaving));
         assert_eq!(Bucket::ONBOARDING.last(), Some(&Bucket::Confirmation));

@@ -39,7 +39,7 @@ pub(crate) fn run() -> RunView {
     let mut from = 0.0;
     for (step, length) in lengths {
         steps.push(StepSpan { step, from: at(from), until: Some(at(from + length)) });
-        let bucket = gpuaas_core::steps::row(step).bucket.to_string();
+        let bucket = step.row().bucket.to_string();
         *buckets.entry(bucket).or_default() += length;
         from += length;
     }
@@ -66,7 +66,7 @@ pub(crate) fn run() -> RunView {
         }],
         attempts: vec![AttemptView {
             step: Step::Deploy,
-            effect: "deploy".to_owned(),
+            effect: gpuaas_types::EffectKind::Deploy,
             number: 1,
             intended_at: at(614.0),
             ended_at: Some(at(615.0)),

@@ -44,7 +44,7 @@ fn standing(node: &NodeView) -> Standing {
 
 /// State that the node's run is to bring it to.
 fn aim(node: &NodeView) -> Option<NodeState> {
-    node.run.as_ref().map(|run| gpuaas_core::steps::kind(run.kind).ends)
+    node.run.as_ref().map(|run| run.kind.row().ends_in)
 }
 
 /// Follows `nodes` until each is where its run was to bring it, or stopped, with a line per change. Answers their last

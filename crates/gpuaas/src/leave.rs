@@ -87,7 +87,10 @@ pub fn draw(plan: &RunPlan, _: Style) -> String {
     for (index, step) in plan.steps.iter().enumerate() {
         let calls = match step.maas_calls.as_slice() {
             [] => String::new(),
-            calls => format!("  MAAS: {}", calls.join(", ")),
+            calls => {
+                let calls: Vec<&str> = calls.iter().map(|call| call.as_str()).collect();
+                format!("  MAAS: {}", calls.join(", "))
+            }
         };
         let name = if index == 0 { "steps" } else { "" };
         writeln!(text, "{name:<9} {}{calls}", step.step).ok();
@@ -118,7 +121,7 @@ mod tests {
                 PlannedStep { step: gpuaas_types::Step::Drain, maas_calls: Vec::new() },
                 PlannedStep {
                     step: gpuaas_types::Step::Release,
-                    maas_calls: vec!["release".to_owned()],
+                    maas_calls: vec![gpuaas_types::EffectKind::Release],
                 },
             ],
             run_id: None,

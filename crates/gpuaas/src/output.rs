@@ -411,7 +411,7 @@ pub fn run(run: &RunView, style: Style) -> String {
     if !run.attempts.is_empty() {
         let rows = run.attempts.iter().map(|attempt| {
             vec![
-                attempt.effect.clone(),
+                attempt.effect.to_string(),
                 attempt.number.to_string(),
                 attempt.step.to_string(),
                 attempt.outcome.clone().unwrap_or_else(|| "in flight".to_owned()),

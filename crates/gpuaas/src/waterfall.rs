@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use gpuaas_core::steps;
 use gpuaas_types::agent::BundlePhase;
 use gpuaas_types::api::{RunView, StepSpan};
 use gpuaas_types::{Bucket, NodeState, Step, Timestamp};
@@ -68,7 +67,7 @@ pub fn draw(run: &RunView, style: Style) -> String {
     };
     let mut last = None;
     for span in &run.steps {
-        let bucket = steps::row(span.step).bucket;
+        let bucket = span.step.row().bucket;
         let name = if last == Some(bucket) { "" } else { bucket.as_str() };
         last = Some(bucket);
         let (bar, length) = scale.bar(span);

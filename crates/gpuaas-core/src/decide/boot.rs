@@ -7,10 +7,10 @@ use gpuaas_types::agent::{HostCheck, Phase, ProgressStatus, TaskSpec};
 use gpuaas_types::api::Owner;
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::FabricMode;
-use gpuaas_types::{RunStatus, Step, Timestamp};
+use gpuaas_types::{EffectKind, RunStatus, Timestamp};
 
-use super::deploy::begun_again;
-use super::{advance, park, park_with, read, wait};
+use super::decisions::{next, park, park_with_checks, read, wait};
+use super::deploy::deploy_after_resume;
 use crate::failure;
 use crate::gates;
 use crate::record::{Report, ReportKind};
@@ -22,25 +22,6 @@ const LOOK_SECONDS: f64 = 600.0;
 /// What to do after a bootstrap that failed.
 const AFTER_BOOTSTRAP: &str = "read /var/log/cloud-init-output.log on the host, mend the cause, \
      resume the run, and run the scripts under /var/lib/cloud/instance/scripts on the host again";
-
-/// The bootstrap's word on one phase.
-pub(crate) fn progress<'a>(
-    s: &Snapshot<'a>,
-    phase: Phase,
-    status: ProgressStatus,
-) -> Option<&'a Report> {
-    s.report(|kind| matches!(kind, ReportKind::Progress { phase: p, status: st, .. } if *p == phase && *st == status))
-}
-
-/// The agent's enrollment.
-pub(crate) fn enrolled<'a>(s: &Snapshot<'a>) -> Option<&'a Report> {
-    s.report(|kind| matches!(kind, ReportKind::Enrolled { .. }))
-}
-
-/// The agent's first heartbeat of this run.
-pub(crate) fn first_heartbeat<'a>(s: &Snapshot<'a>) -> Option<&'a Report> {
-    s.report(|kind| matches!(kind, ReportKind::FirstHeartbeat))
-}
 
 /// When the earliest of several reports came.
 fn earliest(reports: &[Option<&Report>]) -> Option<Timestamp> {
@@ -54,7 +35,7 @@ fn lost(s: &Snapshot<'_>) -> Option<Decision> {
     if s.machine_since(at).is_none() {
         return Some(read(s, Read::Machine));
     }
-    if let Some(decision) = begun_again(s) {
+    if let Some(decision) = deploy_after_resume(s) {
         return Some(decision);
     }
     Some(park(
@@ -67,7 +48,7 @@ fn lost(s: &Snapshot<'_>) -> Option<Decision> {
 }
 
 fn failed(s: &Snapshot<'_>, phase: Phase) -> Option<Decision> {
-    let answered = s.run.memory.parked_at.unwrap_or(s.run.created_at);
+    let answered = s.run.state.parked_at.unwrap_or(s.run.created_at);
     let report = s.report_after(answered, |kind| {
         matches!(kind, ReportKind::Progress { phase: p, status: ProgressStatus::Failed, .. } if *p == phase)
     })?;
@@ -99,15 +80,15 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
     use Phase::{NodeBootstrap, SiteBootstrap};
     use ProgressStatus::{Failed, Started, Succeeded};
     let signs = [
-        progress(s, SiteBootstrap, Started),
-        progress(s, SiteBootstrap, Succeeded),
-        progress(s, SiteBootstrap, Failed),
-        progress(s, NodeBootstrap, Started),
-        progress(s, NodeBootstrap, Failed),
-        enrolled(s),
+        s.bootstrap_report(SiteBootstrap, Started),
+        s.bootstrap_report(SiteBootstrap, Succeeded),
+        s.bootstrap_report(SiteBootstrap, Failed),
+        s.bootstrap_report(NodeBootstrap, Started),
+        s.bootstrap_report(NodeBootstrap, Failed),
+        s.enrollment(),
     ];
     match earliest(&signs) {
-        Some(at) => advance(Step::SiteBootstrap, at, Vec::new()),
+        Some(at) => next(at, Vec::new()),
         None => lost(s).unwrap_or_else(|| {
             wait(s, "bootstrap_fetch", "the node's bootstrap to call back", LOOK_SECONDS)
         }),
@@ -119,13 +100,14 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
 pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
     use Phase::{NodeBootstrap, SiteBootstrap};
     use ProgressStatus::{Failed, Started, Succeeded};
-    let proven = [progress(s, SiteBootstrap, Succeeded), enrolled(s)];
+    let proven = [s.bootstrap_report(SiteBootstrap, Succeeded), s.enrollment()];
     if let (None, Some(parked)) = (earliest(&proven), failed(s, SiteBootstrap)) {
         return parked;
     }
-    let signs = [progress(s, NodeBootstrap, Started), progress(s, NodeBootstrap, Failed)];
+    let signs =
+        [s.bootstrap_report(NodeBootstrap, Started), s.bootstrap_report(NodeBootstrap, Failed)];
     if let Some(at) = earliest(&[proven, signs].concat()) {
-        return advance(Step::NodeBootstrap, at, Vec::new());
+        return next(at, Vec::new());
     }
     lost(s).unwrap_or_else(|| wait(s, "site_bootstrap", "the site bootstrap to end", LOOK_SECONDS))
 }
@@ -133,8 +115,8 @@ pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
 /// Waits for the agent to knock.
 #[must_use]
 pub fn node_bootstrap(s: &Snapshot<'_>) -> Decision {
-    if let Some(report) = enrolled(s) {
-        return advance(Step::Enrollment, report.at, Vec::new());
+    if let Some(report) = s.enrollment() {
+        return next(report.at, Vec::new());
     }
     failed(s, Phase::NodeBootstrap).or_else(|| lost(s)).unwrap_or_else(|| {
         wait(s, "node_bootstrap", "the node bootstrap to start the agent", LOOK_SECONDS)
@@ -144,8 +126,8 @@ pub fn node_bootstrap(s: &Snapshot<'_>) -> Decision {
 /// Waits for the first heartbeat.
 #[must_use]
 pub fn enrollment(s: &Snapshot<'_>) -> Decision {
-    if let Some(report) = first_heartbeat(s) {
-        return advance(Step::PrereqChecks, report.at, Vec::new());
+    if let Some(report) = s.first_heartbeat() {
+        return next(report.at, Vec::new());
     }
     lost(s)
         .unwrap_or_else(|| wait(s, "first_heartbeat", "the agent's first heartbeat", LOOK_SECONDS))
@@ -183,7 +165,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
             );
         }
     };
-    let Some(task) = s.run.memory.task_id else {
+    let Some(task) = s.run.state.task_id else {
         let units = DIAGNOSED_UNITS.iter().map(|u| (*u).to_owned()).collect();
         return Decision::IssueTask(if wanted.is_empty() {
             TaskSpec::Diagnostics { units }
@@ -202,16 +184,16 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
     let mut checks = result
         .findings
         .iter()
-        .filter_map(|f| f.passed.map(|passed| super::check(s, &f.name, passed, f.seen.clone())))
+        .filter_map(|f| f.passed.map(|passed| s.check(&f.name, passed, f.seen.clone())))
         .collect::<Vec<_>>();
     for name in wanted.iter().map(HostCheck::name) {
         if !checks.iter().any(|check| check.name == name) {
-            checks.push(super::check(s, &name, false, "the agent says nothing of it"));
+            checks.push(s.check(&name, false, "the agent says nothing of it"));
         }
     }
-    let checks = super::answered_for(s, checks);
+    let checks = s.apply_check_skips(checks);
     if !result.succeeded {
-        return park_with(
+        return park_with_checks(
             s,
             "diagnostics_failed",
             format!("the agent says that its diagnostics failed: {}", result.message),
@@ -223,7 +205,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
     if let Some(bad) = checks.iter().find(|c| !c.passed) {
         let text =
             format!("the agent says that {} is not as it should be: {}", bad.name, bad.evidence);
-        return park_with(
+        return park_with_checks(
             s,
             "prerequisite_missing",
             text,
@@ -233,19 +215,21 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
         );
     }
     let note = Note::new("diagnostics_reported", format!("{} findings", result.findings.len()));
-    Decision::Advance { to: Step::Confirmation, at: *at, notes: vec![note], checks }
+    Decision::Next { at: *at, notes: vec![note], checks }
 }
 
 /// The seven completion gates.
 #[must_use]
 pub fn confirmation(s: &Snapshot<'_>) -> Decision {
-    if s.machine_since(s.run.memory.intended_at.get("deploy").copied().unwrap_or(s.run.step_since))
-        .is_none_or(|m| m.status != status::DEPLOYED)
+    if s.machine_since(
+        s.run.state.intended_at.get(&EffectKind::Deploy).copied().unwrap_or(s.run.step_since),
+    )
+    .is_none_or(|m| m.status != status::DEPLOYED)
         && s.machine_since(s.run.step_since).is_none()
     {
         return read(s, Read::Machine);
     }
-    let checks = super::answered_for(s, gates::completion(s));
+    let checks = s.apply_check_skips(gates::completion(s));
     match checks.iter().find(|c| !c.passed) {
         None => Decision::Finish {
             status: RunStatus::Succeeded,
@@ -260,7 +244,7 @@ pub fn confirmation(s: &Snapshot<'_>) -> Decision {
         ),
         Some(gate) => {
             let text = format!("gate {}: {}", gate.name, gate.evidence);
-            park_with(
+            park_with_checks(
                 s,
                 "completion_gate_failed",
                 text,

@@ -3,9 +3,9 @@
 use gpuaas_types::agent::{Finding, HostCheck, Phase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::FabricMode;
-use gpuaas_types::{NodeState, RunStatus, Step, TaskId};
+use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, TaskId};
 
-use super::fixture::{Case, at, id, machine, next, parked, waiting};
+use super::fixture::{Case, at, id, machine, parked, waiting};
 use crate::record::ReportKind;
 use crate::snapshot::Decision;
 
@@ -28,12 +28,12 @@ fn lost_callbacks_do_not_hold_the_run() {
         (Step::NodeBootstrap, Step::Enrollment),
     ] {
         case.run.step = step;
-        assert_eq!(next(&case.decide()), (to, 6.0));
+        assert_eq!(case.next(), (to, 6.0));
     }
     case.run.step = Step::Enrollment;
     assert_eq!(waiting(&case.decide()), "first_heartbeat");
     let case = case.report(ReportKind::FirstHeartbeat, 7.0);
-    assert_eq!(next(&case.decide()), (Step::PrereqChecks, 7.0));
+    assert_eq!(case.next(), (Step::PrereqChecks, 7.0));
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn a_failed_site_bootstrap_is_the_cause_also_when_the_node_part_gave_up_after_it
         .report(failed(), 5.0)
         .report(progress(Phase::NodeBootstrap, ProgressStatus::Failed), 5.5);
     assert_eq!(parked(&case.decide()), "site_bootstrap_failed");
-    case.run.memory.parked_at = Some(at(6.0));
+    case.run.state.parked_at = Some(at(6.0));
     let resumed = case.report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 8.0);
-    assert_eq!(next(&resumed.decide()), (Step::NodeBootstrap, 5.5));
+    assert_eq!(resumed.next(), (Step::NodeBootstrap, 5.5));
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn what_an_earlier_deployment_said_does_not_count() {
     let mut case = Case::new(Step::BootstrapFetch)
         .read(machine(status::DEPLOYED), 8.0)
         .report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 5.0);
-    assert_eq!(next(&case.decide()).0, Step::SiteBootstrap);
-    case.run.memory.intended_at.insert("deploy".to_owned(), at(7.0));
+    assert_eq!(case.next().0, Step::SiteBootstrap);
+    case.run.state.intended_at.insert(EffectKind::Deploy, at(7.0));
     assert_eq!(waiting(&case.decide()), "bootstrap_fetch");
 }
 
@@ -119,7 +119,7 @@ fn diagnostics_are_issued_once_and_their_failure_parks() {
     let mut case = Case::new(Step::PrereqChecks).read(machine(status::DEPLOYED), 1.0);
     assert!(matches!(case.decide(), Decision::IssueTask(_)));
     let task: TaskId = id(50);
-    case.run.memory.task_id = Some(task);
+    case.run.state.task_id = Some(task);
     assert_eq!(waiting(&case.decide()), "diagnostics");
     let result = |succeeded| TaskResult {
         succeeded,
@@ -130,9 +130,9 @@ fn diagnostics_are_issued_once_and_their_failure_parks() {
     let bad = ReportKind::TaskFinished { task_id: task, result: result(false) };
     let mut failing =
         Case::new(Step::PrereqChecks).read(machine(status::DEPLOYED), 1.0).report(bad, 4.0);
-    failing.run.memory.task_id = Some(task);
+    failing.run.state.task_id = Some(task);
     assert_eq!(parked(&failing.decide()), "diagnostics_failed");
-    assert_eq!(next(&case.report(good, 4.0).decide()), (Step::Confirmation, 4.0));
+    assert_eq!(case.report(good, 4.0).next(), (Step::Confirmation, 4.0));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_host_that_is_not_what_the_profile_says_parks_the_run() {
         panic!("{:?}", case.decide());
     };
     assert_eq!(checks.len(), 2);
-    case.run.memory.task_id = Some(id::<TaskId>(7));
+    case.run.state.task_id = Some(id::<TaskId>(7));
     let finding = |name: &str, passed| Finding {
         name: name.to_owned(),
         passed: Some(passed),
@@ -172,7 +172,7 @@ fn a_host_that_is_not_what_the_profile_says_parks_the_run() {
                 assert_eq!(park.code, "prerequisite_missing");
                 assert!(park.text.contains(name), "{}", park.text);
             }
-            (Decision::Advance { to: Step::Confirmation, checks, .. }, None) => {
+            (Decision::Next { checks, .. }, None) => {
                 assert_eq!(checks.len(), 2);
             }
             (other, _) => panic!("{other:?}"),

@@ -11,17 +11,17 @@
 //! counts: a machine that somebody commissioned with these scripts before needs it no second time,
 //! and one without results is commissioned also where MAAS says Ready.
 
-use gpuaas_types::Step;
+use gpuaas_types::EffectKind;
 use gpuaas_types::api::{CheckResult, Owner};
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::scripts::{MaasScript, ScriptKind, script_status};
 
-use super::{
-    advance, answered_for, check, confirmed_machine, drive, park, park_with, read, wait,
-    wait_for_maas, word_for,
+use super::decisions::{
+    confirmed_machine, next, park, park_with_checks, read, wait, wait_for_maas,
 };
+use super::drive::drive_effect;
 use crate::effect::{Effect, Intent, Outcome, ScriptChoice};
-use crate::memory::{ScriptOutcome, ScriptResults};
+use crate::run_state::{ScriptOutcome, ScriptResults};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
 /// Sees to it that MAAS has every script of the bundle, with the text that it should have.
@@ -31,9 +31,9 @@ pub fn register_scripts(s: &Snapshot<'_>) -> Decision {
         return bundle_missing(s);
     };
     if scripts.is_empty() {
-        return advance(Step::Commission, s.now, Vec::new());
+        return next(s.now, Vec::new());
     }
-    let known = s.run.memory.region_scripts.as_ref();
+    let known = s.run.state.region_scripts.as_ref();
     let Some(region) = known.filter(|region| region.asked_at >= s.effort_since()) else {
         return read(s, Read::RegionScripts);
     };
@@ -47,7 +47,7 @@ pub fn register_scripts(s: &Snapshot<'_>) -> Decision {
             digest: script.digest.clone(),
             replace: there.is_some(),
         };
-        return match drive(s, effect) {
+        return match drive_effect(s, effect) {
             Err(decision) => decision,
             Ok(intent) if region.asked_at <= intent.ended_at.unwrap_or(intent.at) => {
                 read(s, Read::RegionScripts)
@@ -62,7 +62,7 @@ pub fn register_scripts(s: &Snapshot<'_>) -> Decision {
         };
     }
     let names = scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", ");
-    advance(Step::Commission, s.now, vec![Note::new("scripts_registered", names)])
+    next(s.now, vec![Note::new("scripts_registered", names)])
 }
 
 fn bundle_missing(s: &Snapshot<'_>) -> Decision {
@@ -114,13 +114,13 @@ fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
 
 /// The intent of this step, where its fate is not that MAAS took it.
 fn unsettled<'a>(s: &Snapshot<'a>) -> Option<&'a Intent> {
-    let intent = s.run.memory.intent.as_ref()?;
+    let intent = s.run.state.intent.as_ref()?;
     (intent.outcome != Some(Outcome::Accepted)).then_some(intent)
 }
 
 /// What an open intent needs before results are judged, which may be older than it.
 fn settle_first(s: &Snapshot<'_>) -> Option<Decision> {
-    unsettled(s).and_then(|intent| drive(s, intent.effect.clone()).err())
+    unsettled(s).and_then(|intent| drive_effect(s, intent.effect.clone()).err())
 }
 
 fn ready(s: &Snapshot<'_>, machine: &MachineView, scripts: &[MaasScript]) -> Decision {
@@ -145,7 +145,7 @@ fn ready(s: &Snapshot<'_>, machine: &MachineView, scripts: &[MaasScript]) -> Dec
         let text = format!("{} scripts of the bundle passed", checks.len());
         notes.push(Note::new("commissioning_scripts_passed", text));
     }
-    Decision::Advance { to: Step::PxePreflight, at: s.now, notes, checks }
+    Decision::Next { at: s.now, notes, checks }
 }
 
 /// MAAS says that the commissioning or a test failed: ours are told from everything else.
@@ -173,7 +173,7 @@ fn failed(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
         // MAAS commissions no machine in Failed testing (docs/maas.md#commissioning). Ours were
         // answered for, or are to run again now that an operator had the run go on.
         status::FAILED_TESTING if !ours.is_empty() && !others => {
-            match drive(s, Effect::OverrideFailedTesting) {
+            match drive_effect(s, Effect::OverrideFailedTesting) {
                 Ok(_) => wait_for_maas(s, "maas_overriding", "MAAS to take the machine as Ready"),
                 Err(decision) => decision,
             }
@@ -193,8 +193,8 @@ fn failed_otherwise(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> De
             "read the test results in MAAS; mend the machine or override the failed test, then resume",
         );
     }
-    let tried = s.run.memory.tries.get(COMMISSION).copied().unwrap_or(0);
-    let same = s.run.memory.intent.as_ref().is_none_or(|i| i.effect == wanted(s, scripts));
+    let tried = s.run.state.tries.get(&EffectKind::Commission).copied().unwrap_or(0);
+    let same = s.run.state.intent.as_ref().is_none_or(|i| i.effect == wanted(s, scripts));
     if tried >= COMMISSION_TRIES && same {
         return park(
             s,
@@ -209,8 +209,6 @@ fn failed_otherwise(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> De
 
 /// Commissionings in one visit of the step before the run parks.
 const COMMISSION_TRIES: u32 = 2;
-/// Name of the effect.
-const COMMISSION: &str = "commission";
 
 /// Commissions, or waits for a commissioning that MAAS took to begin.
 fn carry(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
@@ -219,7 +217,7 @@ fn carry(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
     }
     // A word that came meanwhile may have changed what is wanted; what is under way comes first.
     let open = unsettled(s).map(|intent| intent.effect.clone());
-    match drive(s, open.unwrap_or_else(|| wanted(s, scripts))) {
+    match drive_effect(s, open.unwrap_or_else(|| wanted(s, scripts))) {
         Ok(intent) => reverted(s, intent.ended_at.unwrap_or(intent.at)),
         Err(decision) => decision,
     }
@@ -235,7 +233,7 @@ fn again(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
 
 /// What a selection has to name beside ours is known; it was read when ours were registered.
 fn region_known(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<(), Decision> {
-    if scripts.is_empty() || s.run.memory.region_scripts.is_some() {
+    if scripts.is_empty() || s.run.state.region_scripts.is_some() {
         return Ok(());
     }
     Err(read(s, Read::RegionScripts))
@@ -246,14 +244,14 @@ fn wanted(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Effect {
     let of = |kind| -> Vec<String> {
         let chosen = scripts
             .iter()
-            .filter(|script| script.kind == kind && word_for(s, &script.check_name()).is_none());
+            .filter(|script| script.kind == kind && s.check_skip(&script.check_name()).is_none());
         chosen.map(|script| script.name.clone()).collect()
     };
     let mut choice = ScriptChoice {
         commissioning: of(ScriptKind::Commissioning),
         testing: of(ScriptKind::Testing),
     };
-    let region = s.run.memory.region_scripts.as_ref();
+    let region = s.run.state.region_scripts.as_ref();
     if !choice.commissioning.is_empty() {
         let automatic = region.map(|region| region.automatic.as_slice()).unwrap_or_default();
         let other = automatic.iter().filter(|name| !scripts.iter().any(|s| s.name == **name));
@@ -271,13 +269,13 @@ pub const DEFAULT_TESTS: &str = "commissioning";
 /// Whether a commissioning was asked for since the step began, or since an operator last had the
 /// run go on. Results from before that were answered by the word to go on.
 fn asked_in_this_effort(s: &Snapshot<'_>) -> bool {
-    s.run.memory.intended_at.get(COMMISSION).is_some_and(|at| *at >= s.effort_since())
+    s.run.state.intended_at.get(&EffectKind::Commission).is_some_and(|at| *at >= s.effort_since())
 }
 
 /// Results read no earlier than the latest word on the machine's status.
 fn results<'a>(s: &Snapshot<'a>) -> Result<&'a ScriptResults, Decision> {
     let heard = s.observation.map_or(s.run.step_since, |o| o.status_at).max(s.run.step_since);
-    let known = s.run.memory.script_results.as_ref().filter(|results| results.asked_at >= heard);
+    let known = s.run.state.script_results.as_ref().filter(|results| results.asked_at >= heard);
     known.ok_or_else(|| read(s, Read::ScriptResults))
 }
 
@@ -294,9 +292,9 @@ fn checks(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<Vec<CheckResult>, 
             || format!("MAAS has no result of {}", script.name),
             ScriptOutcome::evidence,
         );
-        check(s, &script.check_name(), passed, evidence)
+        s.check(&script.check_name(), passed, evidence)
     };
-    Ok(answered_for(s, scripts.iter().map(of).collect()))
+    Ok(s.apply_check_skips(scripts.iter().map(of).collect()))
 }
 
 fn has_failed(outcome: &ScriptOutcome) -> bool {
@@ -307,7 +305,7 @@ fn script_failed(s: &Snapshot<'_>, checks: Vec<CheckResult>) -> Decision {
     let failed: Vec<&str> =
         checks.iter().filter(|c| !c.passed).map(|c| c.evidence.as_str()).collect();
     let text = failed.join("; ");
-    park_with(
+    park_with_checks(
         s,
         "commissioning_script_failed",
         text,
@@ -320,9 +318,9 @@ fn script_failed(s: &Snapshot<'_>, checks: Vec<CheckResult>) -> Decision {
 
 /// Whether the last commissioning was taken by MAAS, so that its failure is a new fact.
 fn settled(s: &Snapshot<'_>) -> bool {
-    s.run.memory.intent.as_ref().is_some_and(|i| {
+    s.run.state.intent.as_ref().is_some_and(|i| {
         i.outcome == Some(Outcome::Accepted)
-            && i.effect.name() == COMMISSION
+            && i.effect.kind() == EffectKind::Commission
             && s.observation.is_some_and(|o| {
                 o.read_at > i.at
                     && o.machine.as_ref().is_some_and(|m| m.status == status::FAILED_COMMISSIONING)

@@ -7,10 +7,10 @@ use gpuaas_types::api::CheckResult;
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::scripts::{MaasScript, ScriptKind};
 
-use super::fixture::{Case, at, machine, next, parked, unknown, waiting};
+use super::fixture::{Case, at, machine, parked, unknown, waiting};
 use crate::effect::{Effect, Outcome, ScriptChoice};
-use crate::memory::{RegionScripts, ScriptOutcome, ScriptResults};
 use crate::record::ReportKind;
+use crate::run_state::{RegionScripts, ScriptOutcome, ScriptResults};
 use crate::snapshot::{Decision, Read};
 
 fn script(label: &str, kind: ScriptKind) -> MaasScript {
@@ -28,7 +28,7 @@ fn case(step: Step) -> Case {
 /// The region at second `seconds`, with scripts of these labels as they should be.
 fn region(case: &mut Case, seconds: f64, labels: &[&str]) {
     let of = |label: &&str| (format!("gpuaas-{label}-1"), format!("digest of {label}"));
-    case.run.memory.region_scripts = Some(RegionScripts {
+    case.run.state.region_scripts = Some(RegionScripts {
         asked_at: at(seconds),
         digests: labels.iter().map(of).collect::<BTreeMap<_, _>>(),
         automatic: vec!["site-script".to_owned()],
@@ -62,7 +62,7 @@ fn said(case: &mut Case, seconds: f64, outcomes: &[(&str, i64)]) {
         last_line: if *status == 2 { String::new() } else { "no GPU".to_owned() },
     };
     let outcomes = outcomes.iter().map(of).collect();
-    case.run.memory.script_results = Some(ScriptResults { asked_at: at(seconds), outcomes });
+    case.run.state.script_results = Some(ScriptResults { asked_at: at(seconds), outcomes });
 }
 
 fn skip(check: &str) -> ReportKind {
@@ -76,7 +76,7 @@ fn skip(check: &str) -> ReportKind {
 
 fn checks(decision: &Decision) -> &[CheckResult] {
     match decision {
-        Decision::Advance { checks, .. } | Decision::Park { checks, .. } => checks,
+        Decision::Next { checks, .. } | Decision::Park { checks, .. } => checks,
         other => panic!("expected results of checks, got {other:?}"),
     }
 }
@@ -84,7 +84,7 @@ fn checks(decision: &Decision) -> &[CheckResult] {
 #[test]
 fn without_a_bundle_nothing_is_asked() {
     let case = Case::new(Step::RegisterScripts);
-    assert_eq!(next(&case.decide()), (Step::Commission, 10.0));
+    assert_eq!(case.next(), (Step::Commission, 10.0));
     let mut gone = Case::new(Step::RegisterScripts);
     gone.commissioning = None;
     assert_eq!(parked(&gone.decide()), "commissioning_bundle_missing");
@@ -99,8 +99,8 @@ fn scripts_are_registered_one_by_one_and_read_back() {
     let mut case = case.intent(register("nvme", false), 2.0, Some(Outcome::Accepted));
     assert_eq!(case.decide(), Decision::Read(Read::RegionScripts));
     region(&mut case, 4.0, &["gpu", "nvme"]);
-    assert_eq!(next(&case.decide()).0, Step::Commission);
-    let shown = case.run.memory.region_scripts.as_mut().unwrap();
+    assert_eq!(case.next().0, Step::Commission);
+    let shown = case.run.state.region_scripts.as_mut().unwrap();
     shown.digests.insert("gpuaas-nvme-1".to_owned(), "edited".to_owned());
     assert_eq!(case.decide(), Decision::Do(register("nvme", true)));
 }
@@ -119,7 +119,7 @@ fn a_lost_answer_to_a_script_is_probed_among_the_scripts() {
     assert_eq!(case.decide(), Decision::Settle { happened: false });
     region(&mut case, 40.0, &["nvme", "gpu"]);
     assert_eq!(case.decide(), Decision::Settle { happened: true });
-    assert_eq!(next(&case.accepted().decide()).0, Step::Commission);
+    assert_eq!(case.accepted().next().0, Step::Commission);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn another_run_may_register_the_same_script_first() {
     let mut case = case.intent(register("gpu", false), 2.0, Some(refused));
     assert_eq!(case.decide(), Decision::Read(Read::RegionScripts));
     region(&mut case, 4.0, &["gpu", "nvme"]);
-    assert_eq!(next(&case.decide()).0, Step::Commission);
+    assert_eq!(case.next().0, Step::Commission);
     region(&mut case, 4.0, &["nvme"]);
     assert!(!parked(&case.decide()).is_empty(), "refused, and not there");
 }
@@ -145,7 +145,7 @@ fn a_selection_keeps_what_maas_runs_by_itself() {
     assert_eq!(new.decide(), Decision::Read(Read::RegionScripts));
     region(&mut new, 1.0, &["gpu", "nvme"]);
     assert_eq!(new.decide(), Decision::Do(both()));
-    new.run.memory.region_scripts.as_mut().unwrap().default_tests = false;
+    new.run.state.region_scripts.as_mut().unwrap().default_tests = false;
     assert_eq!(
         new.decide(),
         Decision::Do(chosen(&["gpuaas-gpu-1", "site-script"], &["gpuaas-nvme-1"]))
@@ -161,7 +161,7 @@ fn a_ready_machine_without_results_is_commissioned_and_one_with_them_is_not() {
     assert_eq!(case.decide(), Decision::Do(both()));
     said(&mut case, 2.0, &[("gpu", 2), ("nvme", 2)]);
     let decision = case.decide();
-    assert_eq!(next(&decision).0, Step::PxePreflight);
+    assert_eq!(case.next_of(&decision).0, Step::PxePreflight);
     let names: Vec<&str> = checks(&decision).iter().map(|check| check.name.as_str()).collect();
     assert_eq!(names, ["script_gpu", "script_nvme"]);
     assert_eq!(checks(&decision)[0].evidence, "gpuaas-gpu-1: Passed, exit code 0, ran 0:00:03");
@@ -183,7 +183,7 @@ fn a_failed_script_parks_at_once_and_runs_again_after_a_resume() {
     assert_eq!(parked(&decision), "commissioning_script_failed");
     let evidence = &checks(&decision)[0].evidence;
     assert_eq!(evidence, "gpuaas-gpu-1: Failed, exit code 1, ran 0:00:03: no GPU");
-    case.run.memory.resume(at(9.8));
+    case.run.state.resume(at(9.8));
     assert_eq!(case.decide(), Decision::Do(both()));
     case.now = at(30.0);
     let mut lost = case.intent(both(), 12.0, unknown());
@@ -195,7 +195,7 @@ fn a_failed_script_parks_at_once_and_runs_again_after_a_resume() {
 fn a_skipped_script_is_left_out_of_the_next_commissioning() {
     let case = after_failure(status::FAILED_COMMISSIONING, &[("gpu", 3)]);
     let mut case = case.report(skip("script_gpu"), 9.7);
-    case.run.memory.resume(at(9.7));
+    case.run.state.resume(at(9.7));
     let without = chosen(&[], &["commissioning", "gpuaas-nvme-1"]);
     assert_eq!(case.decide(), Decision::Do(without.clone()));
     let mut case =
@@ -203,7 +203,7 @@ fn a_skipped_script_is_left_out_of_the_next_commissioning() {
     said(&mut case, 21.0, &[("nvme", 2)]);
     case.now = at(22.0);
     let decision = case.decide();
-    assert_eq!(next(&decision).0, Step::PxePreflight);
+    assert_eq!(case.next_of(&decision).0, Step::PxePreflight);
     assert!(checks(&decision)[0].evidence.starts_with("skipped by ann"), "{decision:?}");
 }
 
@@ -220,7 +220,7 @@ fn a_failed_test_of_the_bundle_is_overridden_once_somebody_answers_for_it() {
     let mut case = after_failure(status::FAILED_TESTING, &[("gpu", 2), ("nvme", 3)]);
     assert_eq!(parked(&case.decide()), "commissioning_script_failed");
     let mut resumed = after_failure(status::FAILED_TESTING, &[("gpu", 2), ("nvme", 3)]);
-    resumed.run.memory.resume(at(9.8));
+    resumed.run.state.resume(at(9.8));
     assert_eq!(resumed.decide(), Decision::Do(Effect::OverrideFailedTesting));
     let mut resumed = resumed
         .intent(Effect::OverrideFailedTesting, 9.9, Some(Outcome::Accepted))
@@ -235,7 +235,7 @@ fn a_failed_test_of_the_bundle_is_overridden_once_somebody_answers_for_it() {
         .read(machine(status::READY), 12.0);
     said(&mut case, 13.0, &[("gpu", 2), ("nvme", 3)]);
     case.now = at(14.0);
-    assert_eq!(next(&case.decide()).0, Step::PxePreflight);
+    assert_eq!(case.next().0, Step::PxePreflight);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn commission_waits_probes_and_gives_up() {
     assert_eq!(waiting(&case.decide()), "maas_commissioning");
     let case = case.read(machine(status::READY), 6.0);
     assert_eq!(case.decide(), Decision::Settle { happened: true });
-    assert_eq!(next(&case.accepted().decide()).0, Step::PxePreflight);
+    assert_eq!(case.accepted().next().0, Step::PxePreflight);
     let mut late = Case::new(Step::Commission).read(machine(status::COMMISSIONING), 10_700.0);
     late.now = at(10_900.0);
     assert_eq!(parked(&late.decide()), "deadline_exceeded");

@@ -2,18 +2,20 @@
 
 use gpuaas_types::api::Owner;
 use gpuaas_types::machine::maas_status as status;
-use gpuaas_types::{Step, Timestamp};
+use gpuaas_types::{EffectKind, Step, Timestamp};
 
-use super::release::release_to_ready;
-use super::{
-    advance, confirmed_machine, drive, park, park_with_evidence, read, wait, wait_for_maas, warned,
+use super::decisions::{
+    advance_to, confirmed_machine, maas_warning, next, park, park_with_evidence, read, wait,
+    wait_for_maas,
 };
+use super::drive::drive_effect;
+use super::release::{ReleaseOptions, released_machine, released_note};
 use crate::effect::Effect;
 use crate::failure::{self, Retry};
 use crate::policy;
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
-fn effect(s: &Snapshot<'_>) -> Effect {
+fn deploy_effect(s: &Snapshot<'_>) -> Effect {
     Effect::Deploy {
         distro_series: policy::normalise_distro_series(&s.profile.distro_series),
         enable_hw_sync: s.profile.require_hw_sync,
@@ -21,19 +23,19 @@ fn effect(s: &Snapshot<'_>) -> Effect {
 }
 
 /// When the current deployment was intended.
-fn intended_at(s: &Snapshot<'_>) -> Timestamp {
-    s.run.memory.intended_at.get("deploy").copied().unwrap_or(s.run.step_since)
+fn deploy_intended_at(s: &Snapshot<'_>) -> Timestamp {
+    s.run.state.intended_at.get(&EffectKind::Deploy).copied().unwrap_or(s.run.step_since)
 }
 
 /// When curtin's reboot of the current deployment was seen.
 fn rebooted_at(s: &Snapshot<'_>) -> Option<Timestamp> {
-    s.observation.and_then(|o| o.rebooted_at).filter(|at| *at > intended_at(s))
+    s.observation.and_then(|o| o.rebooted_at).filter(|at| *at > deploy_intended_at(s))
 }
 
 /// Submits the deployment and follows it to curtin's reboot.
 #[must_use]
 pub fn deploy(s: &Snapshot<'_>) -> Decision {
-    let intent = match drive(s, effect(s)) {
+    let intent = match drive_effect(s, deploy_effect(s)) {
         Ok(intent) => intent,
         Err(decision) => return decision,
     };
@@ -42,14 +44,8 @@ pub fn deploy(s: &Snapshot<'_>) -> Decision {
         Some(status::DEPLOYED) => deployed(s, rebooted_at(s)),
         _ if rebooted_at(s).is_some() => {
             let at = rebooted_at(s).unwrap_or(s.now);
-            advance(
-                Step::FirstBoot,
-                at,
-                vec![Note::new(
-                    "image_written",
-                    "MAAS says that the machine reboots into the image",
-                )],
-            )
+            let text = "MAAS says that the machine reboots into the image";
+            next(at, vec![Note::new("image_written", text)])
         }
         Some(status::DEPLOYING) => wait_for_maas(s, "maas_deploying", "MAAS to write the image"),
         Some(status::ALLOCATED | status::READY | status::NEW) | None => {
@@ -79,10 +75,9 @@ pub fn first_boot(s: &Snapshot<'_>) -> Decision {
 fn deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decision {
     let at = s.observation.map_or(s.now, |o| o.status_at);
     if s.run.step == Step::Deploy {
-        return advance(Step::FirstBoot, rebooted.unwrap_or(at), Vec::new());
+        return next(rebooted.unwrap_or(at), Vec::new());
     }
-    advance(
-        Step::BootstrapFetch,
+    next(
         at,
         vec![
             Note::new("deploy_finished", "MAAS says Deployed"),
@@ -101,7 +96,7 @@ fn reverted(s: &Snapshot<'_>, since: Timestamp) -> Decision {
     if matches!(machine.status, status::READY | status::NEW) {
         return taken(s, machine.status);
     }
-    if let Some(decision) = begun_again(s) {
+    if let Some(decision) = deploy_after_resume(s) {
         return decision;
     }
     if s.now.seconds_since(since) < 30.0 {
@@ -122,7 +117,7 @@ fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
     if let Err(decision) = confirmed_machine(s) {
         return decision;
     }
-    if let Some(decision) = begun_again(s) {
+    if let Some(decision) = deploy_after_resume(s) {
         return decision;
     }
     let did = match number {
@@ -141,12 +136,12 @@ fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
 
 /// An operator let the run go on after the deployment had come to nothing: it is deployed again,
 /// from Ready.
-pub(super) fn begun_again(s: &Snapshot<'_>) -> Option<Decision> {
+pub(super) fn deploy_after_resume(s: &Snapshot<'_>) -> Option<Decision> {
     let note = || Note::new("deploy_again", "an operator let the run go on: deploying again");
     s.run
-        .memory
-        .answered(&["machine_taken", "deploy_reverted"])
-        .then(|| advance(Step::ReleaseForRetry, s.now, vec![note()]))
+        .state
+        .resumed_after_park(&["machine_taken", "deploy_reverted"])
+        .then(|| advance_to(Step::ReleaseForRetry, s.now, vec![note()]))
 }
 
 /// A failed deployment: classified, and tried again where the profile's policy says so.
@@ -159,7 +154,7 @@ fn failed(s: &Snapshot<'_>) -> Decision {
     let Some(machine) = s.machine_since(known_at) else {
         return read(s, Read::Machine);
     };
-    let events = s.run.memory.deploy_events.as_ref().filter(|events| events.asked_at >= known_at);
+    let events = s.run.state.deploy_events.as_ref().filter(|events| events.asked_at >= known_at);
     let Some(events) = events else {
         return read(s, Read::DeployEvents);
     };
@@ -167,18 +162,18 @@ fn failed(s: &Snapshot<'_>) -> Decision {
     let alarm = events.alarm.as_deref().unwrap_or_default();
     let class = failure::classify_deployment(events.rebooted, &[said, alarm]);
     let text = if alarm.is_empty() { said.clone() } else { format!("{said}; before: {alarm}") };
-    let used = s.run.memory.visits(Step::ReleaseForRetry);
+    let used = s.run.state.visits(Step::ReleaseForRetry);
     let allowed = s.profile.max_deploy_retry_attempts;
     let row = class.row();
     let retry =
         row.retry == Retry::ByProfile && s.profile.enable_deploy_retry_on_datasource_failure;
-    if s.run.memory.retried_at.is_some_and(|at| at > intended_at(s)) {
+    if s.run.state.retried_at.is_some_and(|at| at > deploy_intended_at(s)) {
         let text = format!("{}: {text}; an operator retries", row.name);
-        return advance(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
+        return advance_to(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
     }
     if retry && used < allowed {
         let text = format!("{}: {text}; retry {} of {allowed}", row.name, used + 1);
-        return advance(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
+        return advance_to(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
     }
     let why = if retry { format!(", after {used} retries") } else { String::new() };
     park_with_evidence(
@@ -187,12 +182,23 @@ fn failed(s: &Snapshot<'_>) -> Decision {
         format!("deployment failed ({}){why}: {text}", row.name),
         row.owner,
         row.next_action,
-        events.alarm.iter().map(|alarm| warned(alarm)).collect(),
+        events.alarm.iter().map(|alarm| maas_warning(alarm)).collect(),
     )
 }
 
 /// Releases a failed deployment: MAAS takes no second deploy otherwise (docs/maas.md#deploying).
 #[must_use]
 pub fn release_for_retry(s: &Snapshot<'_>) -> Decision {
-    release_to_ready(s, false, Step::PrepareStorage, "failed deployment released")
+    match released_machine(s, ReleaseOptions { erase: false, any_owner: false }) {
+        Ok(machine) => {
+            let note = released_note(s, machine, "failed deployment released");
+            // A machine in New has lost its commissioning data.
+            let step = match machine.status {
+                status::NEW => Step::RegisterScripts,
+                _ => Step::PrepareStorage,
+            };
+            advance_to(step, s.now, vec![note])
+        }
+        Err(decision) => decision,
+    }
 }

@@ -3,9 +3,9 @@
 use gpuaas_types::Step;
 use gpuaas_types::machine::{MaasAlarm, maas_status as status};
 
-use super::fixture::{Case, at, machine, next, parked, unknown, waiting};
+use super::fixture::{Case, at, machine, parked, unknown, waiting};
 use crate::effect::{Effect, Outcome};
-use crate::memory::DeployEvents;
+use crate::run_state::DeployEvents;
 use crate::snapshot::{Decision, Read};
 
 fn deploy() -> Effect {
@@ -26,11 +26,11 @@ fn a_deployment_is_asked_for_once_and_its_edges_are_maas_own() {
     let mut case = deploying();
     assert_eq!(waiting(&case.decide()), "maas_deploying");
     case.observation.as_mut().unwrap().rebooted_at = Some(at(7.0));
-    assert_eq!(next(&case.decide()), (Step::FirstBoot, 7.0));
+    assert_eq!(case.next(), (Step::FirstBoot, 7.0));
     case.run.step = Step::FirstBoot;
     case.observation.as_mut().unwrap().status = status::DEPLOYED;
     case.observation.as_mut().unwrap().status_at = at(9.0);
-    assert_eq!(next(&case.decide()), (Step::BootstrapFetch, 9.0));
+    assert_eq!(case.next(), (Step::BootstrapFetch, 9.0));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn failed_deployment(rebooted: bool, alarm: Option<&str>) -> Case {
     let mut case = deploying().read(failed, 9.0);
     assert_eq!(case.decide(), Decision::Read(Read::DeployEvents));
     let alarm = alarm.map(str::to_owned);
-    case.run.memory.deploy_events = Some(DeployEvents { asked_at: at(9.5), rebooted, alarm });
+    case.run.state.deploy_events = Some(DeployEvents { asked_at: at(9.5), rebooted, alarm });
     case
 }
 
@@ -76,10 +76,10 @@ fn failed_deployment(rebooted: bool, alarm: Option<&str>) -> Case {
 fn a_datasource_failure_is_retried_within_the_policy_and_an_image_failure_is_not() {
     assert_eq!(parked(&failed_deployment(false, None).decide()), "deploy_failed");
     let mut case = failed_deployment(true, None);
-    assert_eq!(next(&case.decide()).0, Step::ReleaseForRetry);
-    case.run.memory.visits.insert(Step::ReleaseForRetry, 2);
+    assert_eq!(case.next().0, Step::ReleaseForRetry);
+    case.run.state.visits.insert(Step::ReleaseForRetry, 2);
     assert_eq!(parked(&case.decide()), "deploy_failed");
-    case.run.memory.visits.clear();
+    case.run.state.visits.clear();
     case.profile.enable_deploy_retry_on_datasource_failure = false;
     assert_eq!(parked(&case.decide()), "deploy_failed");
 }
@@ -88,8 +88,8 @@ fn a_datasource_failure_is_retried_within_the_policy_and_an_image_failure_is_not
 fn a_failure_is_classed_by_its_own_events_whatever_the_feed_has_told() {
     let mut case = failed_deployment(true, None);
     assert_eq!(case.observation.as_ref().unwrap().rebooted_at, None, "the feed is behind");
-    assert_eq!(next(&case.decide()).0, Step::ReleaseForRetry);
-    case.run.memory.deploy_events.as_mut().unwrap().asked_at = at(8.5);
+    assert_eq!(case.next().0, Step::ReleaseForRetry);
+    case.run.state.deploy_events.as_mut().unwrap().asked_at = at(8.5);
     assert_eq!(case.decide(), Decision::Read(Read::DeployEvents), "of before the failure");
     case.observation.as_mut().unwrap().status_at = at(11.0);
     assert_eq!(case.decide(), Decision::Read(Read::Machine), "the feed tells of another change");
@@ -122,13 +122,16 @@ fn a_machine_released_by_hand_is_deployed_again_only_on_an_operators_word() {
         );
         let Decision::Park { park, .. } = case.decide() else { panic!("{step}") };
         assert_eq!(park.code, "machine_taken", "{step}");
-        case.run.memory.parked_at = Some(at(10.0));
-        case.run.memory.parked_code = Some(park.code);
+        case.run.state.parked_at = Some(at(10.0));
+        case.run.state.parked_code = Some(park.code);
         assert_eq!(parked(&case.decide()), "machine_taken", "{step}");
-        case.run.memory.resume(at(20.0));
+        case.run.state.resume(at(20.0));
         case.now = at(21.0);
-        assert_eq!(next(&case.decide()), (Step::ReleaseForRetry, 21.0), "{step}");
-        case.run.memory.enter(step);
-        assert!(!case.run.memory.answered(&["machine_taken"]), "{step}: that word is used up");
+        assert_eq!(case.next(), (Step::ReleaseForRetry, 21.0), "{step}");
+        case.run.state.enter(step);
+        assert!(
+            !case.run.state.resumed_after_park(&["machine_taken"]),
+            "{step}: that word is used up"
+        );
     }
 }

@@ -4,23 +4,22 @@ use gpuaas_types::Step;
 use gpuaas_types::api::Owner;
 use gpuaas_types::machine::maas_status as status;
 
-use super::release::release_to_ready;
-use super::{advance, drive, fresh_machine, park, read};
+use super::decisions::{advance_to, fresh_machine, next, park, read, wait};
+use super::drive::drive_effect;
+use super::release::{ReleaseOptions, released_machine, released_note};
 use crate::effect::Effect;
-use crate::memory::{Candidate, Found, Origin};
+use crate::run_state::{Candidate, Found, Origin};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
-use crate::steps;
 
 /// The request was validated before the run was written. What remains is that somebody follows
 /// the site's event feed: a change made before that could go unnoticed.
 #[must_use]
 pub fn accept(s: &Snapshot<'_>) -> Decision {
     if !s.watched {
-        return super::wait(s, "watcher_starting", "the site's event feed to be followed", 1.0);
+        return wait(s, "watcher_starting", "the site's event feed to be followed", 1.0);
     }
     let text = format!("profile revision {} pinned", s.run.profile_revision);
-    let to = steps::kind(s.run.kind).after(s.run.step);
-    advance(to, s.now, vec![Note::new("workflow_started", text)])
+    next(s.now, vec![Note::new("workflow_started", text)])
 }
 
 /// Finds the machine by hostname, BMC address and MAC; adopts, claims or creates it.
@@ -39,7 +38,7 @@ pub fn discover(s: &Snapshot<'_>) -> Decision {
             Err(decision) => decision,
         };
     }
-    let Some(found) = &s.run.memory.found else {
+    let Some(found) = &s.run.state.found else {
         return read(s, Read::FindMachine);
     };
     match found.candidates.as_slice() {
@@ -77,7 +76,7 @@ fn adopt(s: &Snapshot<'_>, candidate: &Candidate, origin: Origin) -> Decision {
             "detach that node first, or correct the host named here",
         );
     }
-    let ours = s.run.memory.intent.as_ref().is_some_and(|i| i.effect == Effect::CreateMachine);
+    let ours = s.run.state.intent.as_ref().is_some_and(|i| i.effect == Effect::CreateMachine);
     let origin = if ours { Origin::Created } else { origin };
     Decision::Adopt { system_id: candidate.system_id.clone(), origin }
 }
@@ -111,7 +110,7 @@ fn claim_or_create(s: &Snapshot<'_>, found: &Found) -> Decision {
             "boot it once so that MAAS enlists it, then resume; or onboard with --mac or --bmc-address",
         );
     }
-    match drive(s, Effect::CreateMachine) {
+    match drive_effect(s, Effect::CreateMachine) {
         Ok(intent) if found.asked_at <= intent.ended_at.unwrap_or(intent.at) => {
             read(s, Read::FindMachine)
         }
@@ -129,7 +128,7 @@ fn claim_or_create(s: &Snapshot<'_>, found: &Found) -> Decision {
 /// Where a machine of this status goes next.
 fn route(s: &Snapshot<'_>, number: i64) -> Decision {
     let label = status::label(number);
-    let origin = match s.run.memory.origin {
+    let origin = match s.run.state.origin {
         Some(Origin::Created) => "created",
         Some(Origin::Claimed) => "claimed",
         _ => "adopted",
@@ -140,7 +139,7 @@ fn route(s: &Snapshot<'_>, number: i64) -> Decision {
         | status::COMMISSIONING
         | status::FAILED_COMMISSIONING
         | status::TESTING
-        | status::READY => advance(Step::RegisterScripts, s.now, vec![note]),
+        | status::READY => next(s.now, vec![note]),
         status::DEPLOYED
         | status::ALLOCATED
         | status::RESERVED
@@ -149,7 +148,7 @@ fn route(s: &Snapshot<'_>, number: i64) -> Decision {
         | status::RELEASING
         | status::DISK_ERASING
         | status::RELEASING_FAILED
-        | status::FAILED_DISK_ERASING => advance(Step::ReleaseAdopted, s.now, vec![note]),
+        | status::FAILED_DISK_ERASING => advance_to(Step::ReleaseAdopted, s.now, vec![note]),
         _ => park(
             s,
             "machine_busy",
@@ -163,5 +162,8 @@ fn route(s: &Snapshot<'_>, number: i64) -> Decision {
 /// Releases a machine that was adopted with an owner.
 #[must_use]
 pub fn release_adopted(s: &Snapshot<'_>) -> Decision {
-    release_to_ready(s, true, Step::RegisterScripts, "adopted machine released")
+    match released_machine(s, ReleaseOptions { erase: false, any_owner: true }) {
+        Ok(machine) => next(s.now, vec![released_note(s, machine, "adopted machine released")]),
+        Err(decision) => decision,
+    }
 }

@@ -3,9 +3,9 @@
 use gpuaas_types::Step;
 use gpuaas_types::machine::maas_status as status;
 
-use super::fixture::{Case, at, machine, next, parked, unknown, waiting};
+use super::fixture::{Case, at, machine, parked, unknown, waiting};
 use crate::effect::Effect;
-use crate::memory::{Candidate, Found, Origin};
+use crate::run_state::{Candidate, Found, Origin};
 use crate::snapshot::{Decision, Read};
 
 fn candidate(system_id: &str) -> Candidate {
@@ -20,7 +20,7 @@ fn candidate(system_id: &str) -> Candidate {
 fn discovering(candidates: Vec<Candidate>, unclaimed_new: Vec<Candidate>) -> Case {
     let mut case = Case::new(Step::Discover);
     case.node.system_id = None;
-    case.run.memory.found = Some(Found { asked_at: at(5.0), candidates, unclaimed_new });
+    case.run.state.found = Some(Found { asked_at: at(5.0), candidates, unclaimed_new });
     case
 }
 
@@ -46,7 +46,7 @@ fn a_new_machine_is_claimed_only_where_the_profile_allows() {
         case.decide(),
         Decision::Adopt { system_id: "n".to_owned(), origin: Origin::Claimed }
     );
-    case.run.memory.found.as_mut().unwrap().unclaimed_new.push(candidate("o"));
+    case.run.state.found.as_mut().unwrap().unclaimed_new.push(candidate("o"));
     assert_eq!(parked(&case.decide()), "several_new_machines");
 }
 
@@ -64,12 +64,12 @@ fn create_with_a_lost_answer_is_looked_for_before_it_is_repeated() {
     assert_eq!(case.decide(), Decision::Do(Effect::CreateMachine));
     let mut case = case.intent(Effect::CreateMachine, 6.0, unknown());
     assert_eq!(case.decide(), Decision::Read(Read::FindMachine));
-    case.run.memory.found.as_mut().unwrap().asked_at = at(9.0);
+    case.run.state.found.as_mut().unwrap().asked_at = at(9.0);
     assert_eq!(waiting(&case.decide()), "unknown_outcome");
-    case.run.memory.found.as_mut().unwrap().asked_at = at(60.0);
+    case.run.state.found.as_mut().unwrap().asked_at = at(60.0);
     case.now = at(60.5);
     assert_eq!(case.decide(), Decision::Settle { happened: false });
-    case.run.memory.found.as_mut().unwrap().candidates.push(candidate("a"));
+    case.run.state.found.as_mut().unwrap().candidates.push(candidate("a"));
     assert_eq!(case.decide(), Decision::Settle { happened: true });
     assert_eq!(
         case.accepted().decide(),
@@ -85,7 +85,7 @@ fn an_adopted_machine_goes_where_its_status_says() {
         (status::DEPLOYED, Step::ReleaseAdopted),
         (status::FAILED_DEPLOYMENT, Step::ReleaseAdopted),
     ] {
-        assert_eq!(next(&Case::new(Step::Discover).read(machine(number), 1.0).decide()).0, to);
+        assert_eq!(Case::new(Step::Discover).read(machine(number), 1.0).next().0, to);
     }
     let busy = Case::new(Step::Discover).read(machine(status::DEPLOYING), 1.0);
     assert_eq!(parked(&busy.decide()), "machine_busy");

@@ -9,9 +9,9 @@ use gpuaas_types::{
 };
 
 use crate::effect::{Effect, Intent, Outcome};
-use crate::memory::Memory;
 use crate::pace::Pace;
 use crate::record::{NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
+use crate::run_state::RunState;
 use crate::snapshot::{BatchQueue, Decision, Snapshot};
 
 pub(crate) fn id<T: std::str::FromStr>(n: u32) -> T
@@ -124,7 +124,7 @@ impl Case {
             status: RunStatus::Running,
             profile_id: id::<ProfileId>(4),
             profile_revision: 1,
-            memory: Memory::default(),
+            state: RunState::default(),
             wait: None,
             park: None,
             created_at: at(0.0),
@@ -191,9 +191,9 @@ impl Case {
 
     /// An intent written at second `seconds`, ended a second later.
     pub(crate) fn intent(mut self, effect: Effect, seconds: f64, outcome: Option<Outcome>) -> Self {
-        let number = self.run.memory.next_number(&effect);
+        let number = self.run.state.next_number(&effect);
         let ended_at = outcome.as_ref().map(|_| at(seconds + 1.0));
-        self.run.memory.begin(Intent {
+        self.run.state.begin(Intent {
             id: id::<AttemptId>(9),
             step: self.run.step,
             effect,
@@ -208,7 +208,7 @@ impl Case {
 
     /// It turned out that MAAS took the current intent.
     pub(crate) fn accepted(mut self) -> Self {
-        self.run.memory.intent.as_mut().unwrap().outcome = Some(Outcome::Accepted);
+        self.run.state.intent.as_mut().unwrap().outcome = Some(Outcome::Accepted);
         self
     }
 
@@ -241,6 +241,23 @@ impl Case {
         assert_eq!(first, crate::decide(&self.snapshot()), "level-triggered");
         first
     }
+
+    /// The step that the decision leads to, and the second of the boundary.
+    pub(crate) fn next(&self) -> (Step, f64) {
+        self.next_of(&self.decide())
+    }
+
+    /// The same of a decision that is looked at for more.
+    pub(crate) fn next_of(&self, decision: &Decision) -> (Step, f64) {
+        let step = decision.next_step(&self.run);
+        match (step, decision) {
+            (
+                Some(step),
+                Decision::Next { at: when, .. } | Decision::AdvanceTo { at: when, .. },
+            ) => (step, when.seconds_since(at(0.0))),
+            (_, other) => panic!("expected to go on, got {other:?}"),
+        }
+    }
 }
 
 pub(crate) fn parked(decision: &Decision) -> &str {
@@ -254,13 +271,6 @@ pub(crate) fn waiting(decision: &Decision) -> &str {
     match decision {
         Decision::Wait { wait, .. } => &wait.code,
         other => panic!("expected a wait, got {other:?}"),
-    }
-}
-
-pub(crate) fn next(decision: &Decision) -> (Step, f64) {
-    match decision {
-        Decision::Advance { to, at: when, .. } => (*to, when.seconds_since(at(0.0))),
-        other => panic!("expected an advance, got {other:?}"),
     }
 }
 

@@ -1,11 +1,11 @@
-//! The ladder, played against a MAAS that does what a test says.
+//! The escalation, played against a MAAS that does what a test says.
 
-use gpuaas_types::{RunKind, RunStatus};
+use gpuaas_types::{RunKind, RunStatus, Step};
 
 use super::super::fixture::{Case, at, machine};
 use super::*;
 
-/// What MAAS makes of an effect, as far as the ladder is concerned.
+/// What MAAS makes of an effect, as far as a release is concerned.
 type Maas = fn(i64, &Effect) -> (Outcome, i64);
 
 fn owned(status: i64) -> MachineView {
@@ -25,7 +25,7 @@ fn refused() -> Outcome {
     Outcome::Rejected { code, text, conflict: false }
 }
 
-fn in_vain() -> Outcome {
+fn without_effect() -> Outcome {
     Outcome::did_not_happen(String::new())
 }
 
@@ -33,27 +33,27 @@ fn ask_for(case: &mut Case, effect: Effect, before: i64, outcome: Outcome) {
     let intent = Intent {
         id: super::super::fixture::id(9),
         step: case.run.step,
-        number: case.run.memory.next_number(&effect),
+        number: case.run.state.next_number(&effect),
         effect,
         at: case.now,
         before: Some(before),
         outcome: None,
         ended_at: None,
     };
-    case.run.memory.begin(intent);
-    case.run.memory.end(outcome, case.now);
+    case.run.state.begin(intent);
+    case.run.state.end(outcome, case.now);
 }
 
-/// Plays the ladder against `maas` until it ends, and returns what was asked for and when, and
+/// Escalates against `maas` until it ends, and returns what was asked for and when, and
 /// how it ended. Time stands still but for waits.
-fn climbed(case: &mut Case, maas: Maas) -> (Vec<String>, Decision) {
+fn escalated(case: &mut Case, maas: Maas) -> (Vec<String>, Decision) {
     let mut asked = Vec::new();
     let mut number = case.observation.as_ref().unwrap().status;
     for _ in 0..200 {
         match case.decide() {
             Decision::Do(effect) => {
                 let seconds = case.now.seconds_since(at(1.0));
-                asked.push(format!("{}@{seconds:.0}", effect.name()));
+                asked.push(format!("{}@{seconds:.0}", effect.kind()));
                 let (outcome, to) = maas(number, &effect);
                 ask_for(case, effect, number, outcome);
                 number = to;
@@ -81,16 +81,39 @@ fn parked(end: &Decision) -> (&str, String) {
 }
 
 #[test]
-fn the_ladder_as_text() {
-    let row = |r: &Rung| {
+fn the_escalation_as_text() {
+    let row = |r: &EscalationStep| {
         let label = status::label(r.status);
-        format!("{:<12} {label:<20} {:>20} {}", r.effect, format!("{:?}", r.patience), r.times)
+        format!(
+            "{:<12} {label:<20} {:>20} {}",
+            r.action.kind(),
+            format!("{:?}", r.patience),
+            r.times
+        )
     };
-    insta::assert_snapshot!(LADDER.iter().map(row).collect::<Vec<_>>().join("\n"));
-    for rung in LADDER {
-        assert!(EFFECTS.contains(&rung.effect), "{}", rung.effect);
-        let stuck = matches!(rung.status, status::RELEASING | status::DISK_ERASING);
-        assert_eq!(stuck, rung.patience != Patience::None, "{rung:?}");
+    insta::assert_snapshot!(ESCALATION.iter().map(row).collect::<Vec<_>>().join("\n"));
+    for step in ESCALATION {
+        let stuck = matches!(step.status, status::RELEASING | status::DISK_ERASING);
+        assert_eq!(stuck, step.patience != Patience::None, "{step:?}");
+    }
+}
+
+/// A step of the escalation that is not meant to release the machine cannot: every action has the
+/// effect of its own kind, and exactly one of them is the release.
+#[test]
+fn only_the_release_action_releases() {
+    for action in ReleaseAction::ALL {
+        for erase in [false, true] {
+            let effect = action.effect(erase);
+            assert_eq!(effect.kind(), action.kind());
+            assert_eq!(matches!(effect, Effect::Release { .. }), action == Release, "{effect:?}");
+        }
+    }
+    let kinds = ReleaseAction::ALL.map(ReleaseAction::kind);
+    assert_eq!(kinds, gpuaas_types::steps::RELEASE_EFFECTS, "the table of steps says the same");
+    for action in ReleaseAction::ALL {
+        let used = action == Release || ESCALATION.iter().any(|step| step.action == action);
+        assert!(used, "{action:?}");
     }
 }
 
@@ -109,8 +132,8 @@ fn a_read_that_bears_the_moment_of_the_step_counts_where_that_is_to_come() {
 }
 
 #[test]
-fn a_release_that_always_fails_climbs_to_the_top_and_parks() {
-    let (asked, end) = climbed(&mut leaving(status::DEPLOYED), |number, effect| match effect {
+fn a_release_that_always_fails_escalates_to_the_end_and_parks() {
+    let (asked, end) = escalated(&mut leaving(status::DEPLOYED), |number, effect| match effect {
         Effect::Release { .. } => (Outcome::Accepted, status::RELEASING_FAILED),
         Effect::MarkBroken => (refused(), number),
         _ => (Outcome::Accepted, number),
@@ -127,7 +150,7 @@ fn a_release_that_always_fails_climbs_to_the_top_and_parks() {
 
 #[test]
 fn a_machine_stuck_releasing_is_marked_broken_and_fixed() {
-    let (asked, end) = climbed(&mut leaving(status::DEPLOYED), |number, effect| {
+    let (asked, end) = escalated(&mut leaving(status::DEPLOYED), |number, effect| {
         let to = match effect {
             Effect::Release { .. } => status::RELEASING,
             Effect::MarkBroken => status::BROKEN,
@@ -137,8 +160,7 @@ fn a_machine_stuck_releasing_is_marked_broken_and_fixed() {
         (Outcome::Accepted, to)
     });
     assert_eq!(asked, ["release@0", "mark_broken@600", "mark_fixed@600"]);
-    let Decision::Advance { to, notes, .. } = end else { panic!("{end:?}") };
-    assert_eq!(to, Step::PowerOff);
+    let Decision::Next { notes, .. } = end else { panic!("{end:?}") };
     assert!(notes[0].text.contains("mark_broken, mark_fixed"), "{}", notes[0].text);
 }
 
@@ -146,7 +168,7 @@ fn a_machine_stuck_releasing_is_marked_broken_and_fixed() {
 fn an_erasing_that_hangs_is_aborted_and_begun_again() {
     let mut case = leaving(status::DEPLOYED);
     case.profile.release_erase = true;
-    let (asked, end) = climbed(&mut case, |_, effect| match effect {
+    let (asked, end) = escalated(&mut case, |_, effect| match effect {
         Effect::Abort => (Outcome::Accepted, status::FAILED_DISK_ERASING),
         _ => (Outcome::Accepted, status::DISK_ERASING),
     });
@@ -157,34 +179,36 @@ fn an_erasing_that_hangs_is_aborted_and_begun_again() {
 
 #[test]
 fn what_had_no_effect_is_tried_once_more_and_not_waited_for_again() {
-    let (asked, end) = climbed(&mut leaving(status::DEPLOYED), |number, effect| match effect {
+    let (asked, end) = escalated(&mut leaving(status::DEPLOYED), |number, effect| match effect {
         Effect::Release { .. } => (Outcome::Accepted, status::RELEASING),
         Effect::PowerOff => (Outcome::Accepted, status::READY),
-        _ => (in_vain(), number),
+        _ => (without_effect(), number),
     });
     let expected = ["release@0", "mark_broken@600", "mark_broken@605", "power_off@1205"];
     assert_eq!(asked, expected);
-    assert!(matches!(end, Decision::Advance { .. }), "{end:?}");
+    assert!(matches!(end, Decision::Next { .. }), "{end:?}");
 }
 
 #[test]
-fn what_had_no_effect_goes_before_all_else_and_counts_once_it_was_in_vain_again() {
-    let (asked, end) = climbed(&mut leaving(status::DEPLOYED), |number, effect| match effect {
+fn what_had_no_effect_goes_before_all_else_and_counts_once_it_had_none_again() {
+    let (asked, end) = escalated(&mut leaving(status::DEPLOYED), |number, effect| match effect {
         Effect::Release { .. } if number == status::DEPLOYED => {
             (Outcome::Accepted, status::RELEASING)
         }
         Effect::Release { .. } => (Outcome::Accepted, status::READY),
         Effect::MarkBroken => (refused(), number),
         // MAAS gives the release up meanwhile: now it could be released again.
-        Effect::PowerOff if number == status::RELEASING => (in_vain(), status::RELEASING_FAILED),
+        Effect::PowerOff if number == status::RELEASING => {
+            (without_effect(), status::RELEASING_FAILED)
+        }
         _ => (Outcome::Accepted, number),
     });
     let expected =
         ["release@0", "mark_broken@600", "power_off@1200", "power_off@1205", "release@1205"];
     assert_eq!(asked, expected);
-    assert!(matches!(end, Decision::Advance { .. }), "{end:?}");
+    assert!(matches!(end, Decision::Next { .. }), "{end:?}");
     let mut case = leaving(status::RELEASING_FAILED);
-    let (asked, end) = climbed(&mut case, |number, _| (in_vain(), number));
+    let (asked, end) = escalated(&mut case, |number, _| (without_effect(), number));
     let times = |name: &str| asked.iter().filter(|one| one.starts_with(name)).count();
     let counts = ["release", "mark_broken", "power_off", "power_on"].map(times);
     assert_eq!(counts, [4, 2, 2, 2], "{asked:?}");
@@ -200,7 +224,7 @@ fn what_never_left_is_no_try_and_ends_with_the_step() {
         }
         _ => (Outcome::Accepted, status::RELEASING),
     };
-    let (asked, end) = climbed(&mut leaving(status::DEPLOYED), never_left);
+    let (asked, end) = escalated(&mut leaving(status::DEPLOYED), never_left);
     let expected = ["release@0", "mark_broken@600", "mark_broken@605", "mark_broken@615"];
     assert_eq!(asked[..4], expected);
     assert!(asked[1..].iter().all(|one| one.starts_with("mark_broken")), "{asked:?}");
@@ -221,25 +245,25 @@ fn disks_that_must_be_erased_are_never_let_off() {
         };
         (Outcome::Accepted, to)
     };
-    let (asked, end) = climbed(&mut case, maas);
+    let (asked, end) = escalated(&mut case, maas);
     assert_eq!(parked(&end).0, "release_failed");
     assert!(asked.iter().any(|one| one.starts_with("power_on")), "{asked:?}");
     assert!(!asked.iter().any(|one| one.starts_with("mark_fixed")), "{asked:?}");
     let mut case = leaving(status::DEPLOYED);
     case.profile.release_erase = true;
     case.profile.release_fallback_no_erase = true;
-    let (asked, end) = climbed(&mut case, maas);
+    let (asked, end) = escalated(&mut case, maas);
     assert_eq!(asked, ["release@0", "release@0"]);
-    assert!(matches!(end, Decision::Advance { .. }), "{end:?}");
+    assert!(matches!(end, Decision::Next { .. }), "{end:?}");
 }
 
 #[test]
 fn a_release_that_someone_else_asked_for_is_only_waited_for() {
     let mut case = leaving(status::RELEASING);
-    let (asked, end) = climbed(&mut case, |number, _| (Outcome::Accepted, number));
+    let (asked, end) = escalated(&mut case, |number, _| (Outcome::Accepted, number));
     assert_eq!((asked.len(), parked(&end).0), (0, "deadline_exceeded"));
     let mut case = leaving(status::RELEASING_FAILED);
-    let (asked, _) = climbed(&mut case, |_, _| (Outcome::Accepted, status::READY));
+    let (asked, _) = escalated(&mut case, |_, _| (Outcome::Accepted, status::READY));
     assert_eq!(asked, ["release@0"], "a failure is released again whoever began");
 }
 
@@ -248,12 +272,15 @@ fn a_machine_without_a_bmc_is_not_power_cycled() {
     let mut case = leaving(status::RELEASING_FAILED);
     let mut seen = owned(status::RELEASING_FAILED);
     seen.power_type = "manual".to_owned();
-    case.run.memory.intended_at.insert("release".to_owned(), at(0.0));
-    let how = How { erase: false, whoever: false };
-    let power = |rung: &&Rung| rung.effect.starts_with("power");
-    assert!(!LADDER.iter().filter(power).any(|rung| fits(&case.snapshot(), rung, &seen, how)));
+    case.run.state.intended_at.insert(EffectKind::Release, at(0.0));
+    let options = ReleaseOptions { erase: false, any_owner: false };
+    let power = |seen: &MachineView| {
+        let steps = ESCALATION.iter().filter(|step| matches!(step.action, PowerOff | PowerOn));
+        steps.filter(|step| applies(&case.snapshot(), step, seen, options)).count()
+    };
+    assert_eq!(power(&seen), 0);
     seen.power_type = "ipmi".to_owned();
-    assert!(LADDER.iter().filter(power).any(|rung| fits(&case.snapshot(), rung, &seen, how)));
+    assert_eq!(power(&seen), 2);
 }
 
 #[test]

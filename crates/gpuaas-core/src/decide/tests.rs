@@ -3,7 +3,7 @@
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{Step, Timestamp};
 
-use super::fixture::{Case, at, machine, next, parked, waiting};
+use super::fixture::{Case, at, machine, parked, waiting};
 use crate::effect::Effect;
 use crate::pace::{Pace, StepTimes};
 use crate::snapshot::{Decision, Read};
@@ -14,7 +14,7 @@ fn nothing_begins_before_the_event_feed_is_followed() {
     case.watched = false;
     assert_eq!(waiting(&case.decide()), "watcher_starting");
     case.watched = true;
-    assert_eq!(next(&case.decide()).0, Step::Discover);
+    assert_eq!(case.next().0, Step::Discover);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn what_is_expected_is_learned_and_the_deadline_is_the_tables() {
 fn nothing_goes_on_past_an_effect_of_which_nobody_knows() {
     let wanted = Effect::SetBootDisk { block_device_id: 2 };
     let case = Case::new(Step::PrepareStorage).read(machine(status::READY), 1.0);
-    assert_eq!(next(&case.decide()).0, Step::RoceLinks);
+    assert_eq!(case.next().0, Step::RoceLinks);
     let case = case.intent(wanted, 2.0, None);
     assert_eq!(case.decide(), Decision::Read(Read::Machine), "what is known is from before");
     let mut case = case.read(machine(status::READY), 3.0);
@@ -49,7 +49,7 @@ fn nothing_goes_on_past_an_effect_of_which_nobody_knows() {
     let mut other = machine(status::READY);
     other.boot_disk_id = Some(1);
     let gone = Effect::SetBootDisk { block_device_id: 7 };
-    case.run.memory.intent.as_mut().unwrap().effect = gone;
+    case.run.state.intent.as_mut().unwrap().effect = gone;
     case.now = at(4.0);
     assert_eq!(waiting(&case.decide()), "unknown_outcome");
     case.now = at(40.0);
@@ -61,7 +61,7 @@ fn nothing_goes_on_past_an_effect_of_which_nobody_knows() {
 fn failed_reads_back_off_and_say_so() {
     let mut case = Case::new(Step::Commission).read(machine(status::NEW), 1.0);
     case.observation = None;
-    case.run.memory.read_failure = Some(crate::memory::ReadFailure {
+    case.run.state.read_failure = Some(crate::run_state::ReadFailure {
         code: "maas_unavailable".to_owned(),
         text: "connection refused".to_owned(),
         at: at(9.0),

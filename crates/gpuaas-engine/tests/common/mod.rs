@@ -318,7 +318,7 @@ impl Harness {
 
     /// Begins a run on a node that exists.
     pub(crate) async fn begin(&self, node_id: NodeId, kind: RunKind) -> RunId {
-        let row = gpuaas_core::steps::kind(kind);
+        let row = kind.row();
         let run = NewRun {
             id: RunId::new(&RandomIds, self.clock.now()),
             kind,
@@ -327,7 +327,8 @@ impl Harness {
             cause: "asked for".to_owned(),
         };
         let id = run.id;
-        let asked = StartRun { node_id, run, from: row.from, history: Vec::new(), audit: None };
+        let asked =
+            StartRun { node_id, run, from: row.begins_in, history: Vec::new(), audit: None };
         self.store.start_run_from(self.clock.now(), asked).await.unwrap();
         id
     }

@@ -1,7 +1,7 @@
 //! Rows of `run` and `transition`.
 
-use gpuaas_core::memory::Memory;
 use gpuaas_core::record::RunRecord;
+use gpuaas_core::run_state::RunState;
 use gpuaas_types::{NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp};
 
 use crate::database::{Cols, Conn, Val, args, padded, with_list};
@@ -57,7 +57,7 @@ pub(crate) fn read_run(cols: &mut Cols<'_>) -> Result<RunRecord, StoreError> {
         status: cols.enum_str()?,
         profile_id: cols.id(ProfileId)?,
         profile_revision: cols.next()?,
-        memory: cols.json()?,
+        state: cols.json()?,
         wait: cols.opt_json()?,
         park: cols.opt_json()?,
         created_at: cols.at()?,
@@ -92,7 +92,7 @@ pub(crate) async fn insert_run(
                 run.step.as_str().into(),
                 place.1.0.into(),
                 run.profile_revision.into(),
-                Val::json(&Memory::default())?,
+                Val::json(&RunState::default())?,
                 now.into(),
             ],
         )

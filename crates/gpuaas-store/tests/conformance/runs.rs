@@ -6,7 +6,7 @@ use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::record::ReportKind;
 use gpuaas_store::{BatchScope, NodeChange, OperatorCommand, Page, RunWrite, Transition};
 use gpuaas_types::api::{Owner, Park, Wait};
-use gpuaas_types::{AttemptId, NodeState, RunStatus, Step, Timestamp};
+use gpuaas_types::{AttemptId, EffectKind, NodeState, RunStatus, Step, Timestamp};
 
 use crate::rig::{NOON, World, at, code, event, id, new_run, on_each};
 
@@ -146,13 +146,13 @@ fn keeping_the_lease_keeps_others_away() {
         let (_, run_id) = world.node("j22u11").await;
         let mut claimed = world.claim_one(NOON).await;
         claimed.run.lease_until = at(120.0);
-        claimed.run.memory.visits.insert(Step::Discover, 3);
+        claimed.run.state.visits.insert(Step::Discover, 3);
         world.store.commit(at(1.0), RunWrite::new(claimed.run.clone())).await.unwrap();
         assert!(world.claim(at(100.0)).await.is_empty());
         world.store.renew(run_id, claimed.run.lease_token, at(300.0)).await.unwrap();
         assert!(world.claim(at(299.0)).await.is_empty());
         let again = world.claim_one(at(300.0)).await;
-        assert_eq!(again.run.memory.visits(Step::Discover), 3);
+        assert_eq!(again.run.state.visits(Step::Discover), 3);
     });
 }
 
@@ -313,7 +313,7 @@ fn an_outcome_is_written_once() {
         };
         commit(&attempt).await.unwrap();
         let seen = world.store.attempts(run_id).await.unwrap();
-        assert_eq!((seen[0].effect.as_str(), seen[0].outcome.clone()), ("deploy", None));
+        assert_eq!((seen[0].effect, seen[0].outcome.clone()), (EffectKind::Deploy, None));
 
         attempt.outcome = Some(Outcome::Unknown { code: "timeout".into(), text: "504".into() });
         attempt.ended_at = Some(at(31.0));

@@ -1,15 +1,12 @@
 //! What an operator may have the agent of a node do, beside the tasks of runs.
 //!
 //! Each kind has its own parameters and nothing else; there is no shell among them. A control
-//! plane looks at [`Operation::fault`] before it signs one, and an agent again before it touches
+//! plane calls [`Operation::check`] before it signs one, and an agent again before it touches
 //! anything, so neither rests on the other.
-
-mod bounds;
 
 use serde::{Deserialize, Serialize};
 
 use super::gate::Gate;
-pub use bounds::is_unit;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -259,15 +256,4 @@ impl Operation {
             | Self::AgentUpdate { .. } => false,
         }
     }
-
-    /// Whether every parameter is within its bounds.
-    ///
-    /// # Errors
-    /// The first one that is not.
-    pub fn check(&self) -> Result<(), OperationFault> {
-        bounds::check(self)
-    }
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,12 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas_core::effect::Intent;
+use gpuaas_core::node_state;
 use gpuaas_core::record::{NodeRecord, ReportKind, RunRecord};
-use gpuaas_core::{node_state, steps};
 use gpuaas_engine::Clock as _;
 use gpuaas_store::{ListedNode, NodeFilter, Page, StoreError, TimelineRow, TokenPurpose};
 use gpuaas_types::spec::ReleaseMode;
-use gpuaas_types::{AttemptId, NodeId, NodeState, RunId, RunKind, RunStatus, Timestamp};
+use gpuaas_types::{
+    AttemptId, EffectKind, NodeId, NodeState, RunId, RunKind, RunStatus, Timestamp,
+};
 use maas_sim::{HostView, LogEntry, Stats};
 
 use crate::failure::Failure;
@@ -144,32 +146,38 @@ impl Checker {
             None => None,
         };
         let machine = arrival.system_id.as_deref().or(arrival.hostname.as_deref()).unwrap_or("?");
-        let intent = run.as_ref().and_then(|run| run.memory.intent.as_ref());
-        let told = self.called_for(&arrival.effect, intent);
+        let intent = run.as_ref().and_then(|run| run.state.intent.as_ref());
+        let told = self.called_for(arrival.effect, intent);
         let handed = world.profile().release_mode == ReleaseMode::Handoff
             && run.as_ref().is_some_and(|run| run.kind != RunKind::Onboard);
         Ok(match told {
             Some(text) => Some(format!("{machine}: {text}")),
             None if handed => {
-                Some(format!("{machine}: {} of a machine that was handed over", arrival.effect))
+                let name = effect_name(arrival.effect);
+                Some(format!("{machine}: {name} of a machine that was handed over"))
             }
             None => None,
         })
     }
 
     /// What is wrong with a call that MAAS got, given the intent that stands in the journal.
-    fn called_for(&mut self, effect: &str, intent: Option<&Intent>) -> Option<String> {
+    fn called_for(
+        &mut self,
+        effect: Option<EffectKind>,
+        intent: Option<&Intent>,
+    ) -> Option<String> {
+        let name = effect_name(effect);
         match intent {
-            Some(intent) if intent.effect.name() == effect && intent.outcome.is_none() => {
+            Some(intent) if Some(intent.effect.kind()) == effect && intent.outcome.is_none() => {
                 let again = !self.called.insert(intent.id);
-                again.then(|| format!("{effect} was called twice for intent {}", intent.id))
+                again.then(|| format!("{name} was called twice for intent {}", intent.id))
             }
             Some(other) => {
                 let outcome = other.outcome.as_ref().map_or("open", |outcome| outcome.name());
-                let name = other.effect.name();
-                Some(format!("{effect} without an intent; the latest is {name}, {outcome}"))
+                let latest = other.effect.kind();
+                Some(format!("{name} without an intent; the latest is {latest}, {outcome}"))
             }
-            None => Some(format!("{effect} without an intent")),
+            None => Some(format!("{name} without an intent")),
         }
     }
 
@@ -182,7 +190,7 @@ impl Checker {
         };
         let node = world.store.node(run.node_id).await?;
         let mut broken: Vec<String> = unanswered(&run).into_iter().collect();
-        if !steps::kind(run.kind).steps.contains(&run.step) {
+        if !run.kind.row().steps.contains(&run.step) {
             broken.push(format!("a run of kind {} is in {}", run.kind, run.step));
         }
         if !run.status.is_open() && self.over.insert(run_id) {
@@ -201,7 +209,7 @@ impl Checker {
         let mut broken: Vec<String> = uncounted(world, run).await?.into_iter().collect();
         let reports = world.store.reports(run.id).await?;
         let cancelled = reports.iter().any(|r| matches!(r.kind, ReportKind::CancelAsked { .. }));
-        let ends = steps::kind(run.kind).ends;
+        let ends = run.kind.row().ends_in;
         match run.status {
             RunStatus::Succeeded if node.state != ends => {
                 broken.push(format!("{} succeeded and the node is {}", run.kind, node.state));
@@ -351,7 +359,7 @@ fn unanswered(run: &RunRecord) -> Option<String> {
             Some(park) if park.text.is_empty() || park.next_action.is_empty() => {
                 Some(format!("the park {} does not say what to do", park.code))
             }
-            Some(park) if park.evidence.is_empty() && run.memory.intent.is_some() => {
+            Some(park) if park.evidence.is_empty() && run.state.intent.is_some() => {
                 Some(format!("the park {} shows no evidence", park.code))
             }
             Some(_) => None,
@@ -442,6 +450,11 @@ async fn outlived(world: &World, listed: &[ListedNode]) -> Result<Vec<String>, S
         }
     }
     Ok(broken)
+}
+
+/// How an effect is named in a violation; none: a change that the journal knows nothing of.
+fn effect_name(effect: Option<EffectKind>) -> &'static str {
+    effect.map_or("a change that is no effect", EffectKind::as_str)
 }
 
 #[cfg(test)]

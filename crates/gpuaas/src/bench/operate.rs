@@ -38,7 +38,7 @@ impl Chaos {
         run: &RunRecord,
     ) -> Result<(), Failure> {
         let parked = run.status == RunStatus::Parked;
-        let failing = run.memory.checks.values().find(|check| !check.passed);
+        let failing = run.state.checks.values().find(|check| !check.passed);
         let order = match (self.draw.chance.below(10), failing) {
             (0..=2, _) => OperatorCommand::Resume,
             (3..=5, _) => OperatorCommand::Retry,
@@ -86,7 +86,7 @@ impl Chaos {
             NodeState::Registered => self.draw.one_of(&[RunKind::Decommission, RunKind::Detach]),
             _ => self.draw.kind(),
         };
-        let allowed = gpuaas_core::steps::kind(kind).from.contains(&node.state);
+        let allowed = kind.row().begins_in.contains(&node.state);
         let text = format!("an operator: {kind} of {name}, which is {}", node.state);
         let answer = world.begin(node.id, kind).await?;
         let handed = answer.as_ref().is_err_and(|code| code == "machine_handed_off");

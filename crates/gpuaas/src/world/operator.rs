@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use gpuaas_core::record::NodeHardware;
-use gpuaas_core::steps;
 use gpuaas_engine::Clock as _;
 use gpuaas_store::{NewNode, NewRun, Onboard, OperatorCommand, Secret, StartRun, StoreError};
 use gpuaas_types::spec::{ReleaseMode, RoceAssignmentSpec};
@@ -99,7 +98,7 @@ impl World {
         node_id: NodeId,
         kind: RunKind,
     ) -> Result<Result<RunId, Refusal>, Failure> {
-        let row = steps::kind(kind);
+        let row = kind.row();
         let handoff = self.parts.plan.profile.release_mode == ReleaseMode::Handoff;
         if handoff && row.steps.contains(&Step::Deploy) {
             return Ok(Err("machine_handed_off".to_owned()));
@@ -113,7 +112,8 @@ impl World {
             cause: format!("{ACTOR} asked for {kind}"),
         };
         let run_id = run.id;
-        let start = StartRun { node_id, run, from: row.from, history: Vec::new(), audit: None };
+        let start =
+            StartRun { node_id, run, from: row.begins_in, history: Vec::new(), audit: None };
         match self.store.start_run_from(now, start).await {
             Ok(()) => {
                 self.touch(run_id);

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gpuaas_engine::{Clock, Connect, VirtualClock};
-use gpuaas_types::Timestamp;
 use gpuaas_types::spec::SiteSpec;
+use gpuaas_types::{EffectKind, Timestamp};
 use maas_client::{
     ApiKey, Client, Config, Error as MaasError, Request, Response, Transport, TransportError,
 };
@@ -32,8 +32,8 @@ pub struct Arrival {
     pub at: Timestamp,
     /// Which control plane sent it.
     pub replica: u32,
-    /// Name of the effect that it is, as in the journal; empty: none that the journal knows.
-    pub effect: String,
+    /// The effect that it is, as in the journal; none: a change that the journal knows nothing of.
+    pub effect: Option<EffectKind>,
     /// MAAS' identifier of the machine; none for a machine that is to be created.
     pub system_id: Option<String>,
     /// Hostname of the machine that is to be created.
@@ -157,13 +157,14 @@ fn arrival(at: Timestamp, replica: u32, request: &maas_sim::SimRequest) -> Optio
         return None;
     }
     let effect = match (word("op").as_deref(), &system_id) {
-        (Some("format"), _) => "format_block_device".to_owned(),
-        (Some("mount"), _) => "mount_block_device".to_owned(),
-        (Some(op), _) => op.to_owned(),
-        (None, None) => "create_machine".to_owned(),
-        (None, Some(_)) => String::new(),
+        (Some("format"), _) => Some(EffectKind::FormatBlockDevice),
+        (Some("mount"), _) => Some(EffectKind::MountBlockDevice),
+        (Some(op), _) => op.parse().ok(),
+        (None, None) => Some(EffectKind::CreateMachine),
+        (None, Some(_)) => None,
     };
-    let hostname = if effect == "create_machine" { word("hostname") } else { None };
+    let creates = effect == Some(EffectKind::CreateMachine);
+    let hostname = if creates { word("hostname") } else { None };
     Some(Arrival { at, replica, effect, system_id, hostname })
 }
 

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use gpuaas_core::effect::Outcome;
 use gpuaas_core::record::RunRecord;
 use gpuaas_engine::{Failpoint, Failpoints};
-use gpuaas_types::{AttemptId, RunId, RunStatus, Step};
+use gpuaas_types::{AttemptId, EffectKind, RunId, RunStatus, Step};
 use tokio::sync::Notify;
 
 use super::Fuse;
@@ -37,8 +37,8 @@ pub struct Passed {
 pub struct Intended {
     /// Which one.
     pub id: AttemptId,
-    /// Name of its effect.
-    pub effect: &'static str,
+    /// Kind of its effect.
+    pub effect: EffectKind,
     /// Its outcome is known to the worker.
     pub ended: bool,
 }
@@ -126,9 +126,9 @@ impl Failpoints for Trap {
 }
 
 fn seen(run: &RunRecord, moment: Failpoint) -> Passed {
-    let intent = run.memory.intent.as_ref().map(|intent| Intended {
+    let intent = run.state.intent.as_ref().map(|intent| Intended {
         id: intent.id,
-        effect: intent.effect.name(),
+        effect: intent.effect.kind(),
         ended: intent.outcome.as_ref().is_some_and(|o| !matches!(o, Outcome::Unknown { .. })),
     });
     let wait = run.wait.as_ref().map(|wait| wait.code.clone());

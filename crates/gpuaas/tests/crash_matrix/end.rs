@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpuaas::world::Passed;
 use gpuaas_engine::Failpoint;
 use gpuaas_store::StoreError;
-use gpuaas_types::{NodeState, RunStatus, Step, Timestamp};
+use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, Timestamp};
 use maas_sim::LogEntry;
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ impl End {
                 }
             }
         }
-        let checks = run.memory.checks.iter().map(|(name, check)| (name.clone(), check.passed));
+        let checks = run.state.checks.iter().map(|(name, check)| (name.clone(), check.passed));
         Ok(Self {
             status: run.status,
             node: store.node(scene.node_id).await?.state,
@@ -95,7 +95,7 @@ impl End {
     /// and nothing that MAAS took.
     fn calls_less_hidden(&self, expected: &Self, at: &Passed) -> Calls {
         let mut calls = self.calls.clone();
-        let effect = at.intent.as_ref().map_or("", |intent| intent.effect);
+        let effect = at.intent.as_ref().map_or("", |intent| intent.effect.as_str());
         let of_effect = |endpoint: &str| endpoint.rsplit('.').next() == Some(effect);
         for (key, count) in &expected.calls {
             let hidden = match at.moment {
@@ -235,7 +235,7 @@ pub(crate) async fn faults(scene: &Scene, disturbed: bool) -> Result<Vec<String>
     for open in attempts.iter().filter(|attempt| attempt.outcome.is_none()) {
         wrong.push(format!("{} of {} has no outcome", open.effect, open.step));
     }
-    let deploys = attempts.iter().filter(|attempt| attempt.effect == "deploy").count();
+    let deploys = attempts.iter().filter(|attempt| attempt.effect == EffectKind::Deploy).count();
     let rows = store.timeline_of_run(run.id, 0, 10_000).await?;
     let started = rows.iter().filter(|row| row.event.code == "deploy_started").count();
     if deploys != started {

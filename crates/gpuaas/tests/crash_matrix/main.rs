@@ -6,7 +6,7 @@
 //! time in a new world of the same seed, and must end as the undisturbed one did: same state, same
 //! machine, same calls, a whole timeline that tells MAAS' feed line by line.
 //!
-//! Which effects there are is what `gpuaas_core::steps` says. One that no stage reaches, by the
+//! Which effects there are is what `gpuaas_types::steps` says. One that no stage reaches, by the
 //! journal, fails the test by name: nothing is skipped.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use end::{End, faults};
 use gpuaas::failure::Failure;
 use gpuaas::world::Passed;
-use gpuaas_core::steps::{KINDS, effects};
 use gpuaas_engine::Failpoint;
-use gpuaas_types::{RunKind, Step};
+use gpuaas_types::steps::KINDS;
+use gpuaas_types::{EffectKind, RunKind, Step};
 use stage::{Came, STAGES, Scene, Stage};
 
 /// What happens at a moment.
@@ -48,7 +48,7 @@ fn ways(moment: Failpoint) -> &'static [Way] {
 }
 
 /// An effect of a run kind, in a step of it or in any: what the tables say there is.
-type Row = (RunKind, Option<Step>, &'static str);
+type Row = (RunKind, Option<Step>, EffectKind);
 
 /// One life to live.
 #[derive(Clone, Copy)]
@@ -96,8 +96,8 @@ async fn undisturbed(stage: &Stage) -> Result<Undisturbed, Failure> {
     let wrong = faults(&scene, false).await.unwrap();
     let reached = scene.world.store.attempts(scene.run_id).await.unwrap().into_iter();
     let reached = reached.filter_map(|attempt| {
-        let effect = effects(attempt.step).iter().find(|effect| **effect == attempt.effect);
-        Some(row(stage.kind, attempt.step, effect?))
+        let of_step = attempt.step.row().effects.contains(&attempt.effect);
+        of_step.then(|| row(stage.kind, attempt.step, attempt.effect))
     });
     let end = End::of(&scene).await.unwrap();
     Ok(Undisturbed { passed: scene.trap.passed(), reached: reached.collect(), wrong, end })
@@ -193,17 +193,19 @@ fn fresh(told: &Undisturbed, kind: RunKind, seen: &mut BTreeSet<String>) -> Vec<
     moments
 }
 
-/// An effect of a step as a row. The ladder of a release that hangs is one function for all steps
+/// An effect of a step as a row. The escalation of a release that hangs is one function for all steps
 /// that release (`decide::release`), so what it asks for beyond the release has one row per kind:
 /// one of the kind's steps has to bring it about.
-fn row(kind: RunKind, step: Step, effect: &'static str) -> Row {
-    let of_ladder = effects(step).contains(&"release") && effect != "release";
-    (kind, (!of_ladder).then_some(step), effect)
+fn row(kind: RunKind, step: Step, effect: EffectKind) -> Row {
+    let releases = step.row().effects.contains(&EffectKind::Release);
+    let escalates = releases && effect != EffectKind::Release;
+    (kind, (!escalates).then_some(step), effect)
 }
 
 /// Every effect of every run kind, as the tables say.
 fn rows() -> BTreeSet<Row> {
-    let of = |kind, step| effects(step).iter().map(move |effect| row(kind, step, effect));
+    let of =
+        |kind, step: Step| step.row().effects.iter().map(move |effect| row(kind, step, *effect));
     KINDS.iter().flat_map(|k| k.steps.iter().flat_map(move |step| of(k.kind, *step))).collect()
 }
 

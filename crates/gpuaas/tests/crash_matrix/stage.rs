@@ -226,7 +226,7 @@ fn erase_always(region: &mut Region) {
     region.set_setting("enable_disk_erasing_on_release", true.into());
 }
 
-/// The power-off of two releases is never seen, so the ladder goes on to its repair.
+/// The power-off of two releases is never seen, so the escalation goes on to its repair.
 fn hanging_release(region: &mut Region, name: &str) {
     region.inject(Fault::new(FaultKind::StuckReleasing).on(name).times(2));
 }
@@ -446,7 +446,7 @@ impl Scene {
             self.run_id = begun.expect("the table of kinds allows it");
             self.trap.set(self.run_id, None);
         }
-        if !gpuaas_core::steps::kind(last).needs_maas {
+        if !last.row().needs_maas {
             self.world.serve_tasks(self.node_id, self.run_id);
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! What is broken by hand has to be found: an invariant that cannot fail says nothing.
 
 use gpuaas_core::effect::{Effect, Outcome};
-use gpuaas_core::memory::Memory;
 use gpuaas_core::record::NodeHardware;
+use gpuaas_core::run_state::RunState;
 use gpuaas_types::api::{Owner, Park, Source, TimelineEvent};
 use gpuaas_types::{AttemptId, ProfileId, SiteId, Step};
 use maas_sim::{H200, HumanAction, MachineSpec, Status};
@@ -40,7 +40,7 @@ fn run(status: RunStatus, due_at: Timestamp) -> RunRecord {
         status,
         profile_id: ProfileId(Uuid::nil()),
         profile_revision: 1,
-        memory: Memory::default(),
+        state: RunState::default(),
         wait: None,
         park: None,
         created_at: NOW,
@@ -99,13 +99,13 @@ fn a_call_without_its_own_intent_is_found() {
     let mut checker = Checker::default();
     let deploy = Effect::Deploy { distro_series: "noble".to_owned(), enable_hw_sync: false };
     let open = intent(deploy.clone(), None);
-    assert_eq!(checker.called_for("deploy", Some(&open)), None);
-    let again = checker.called_for("deploy", Some(&open)).unwrap();
+    assert_eq!(checker.called_for(Some(EffectKind::Deploy), Some(&open)), None);
+    let again = checker.called_for(Some(EffectKind::Deploy), Some(&open)).unwrap();
     assert!(again.contains("twice"), "{again}");
-    assert!(checker.called_for("release", Some(&open)).is_some());
-    assert!(checker.called_for("deploy", None).is_some());
+    assert!(checker.called_for(Some(EffectKind::Release), Some(&open)).is_some());
+    assert!(checker.called_for(Some(EffectKind::Deploy), None).is_some());
     let over = Intent { id: AttemptId(Uuid::max()), ..intent(deploy, Some(Outcome::Accepted)) };
-    assert!(checker.called_for("deploy", Some(&over)).is_some());
+    assert!(checker.called_for(Some(EffectKind::Deploy), Some(&over)).is_some());
 }
 
 #[test]

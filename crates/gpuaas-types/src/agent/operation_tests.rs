@@ -1,3 +1,5 @@
+//! The bounds of operations: what may be asked of a host, and what may not.
+
 use super::*;
 
 fn read(text: &str) -> Result<Operation, String> {

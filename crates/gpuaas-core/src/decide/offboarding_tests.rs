@@ -5,13 +5,13 @@ use gpuaas_types::agent::{Finding, TaskResult, TaskSpec};
 use gpuaas_types::api::Owner;
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::spec::ReleaseMode;
+use gpuaas_types::steps::{CancelPolicy, ROWS};
 use gpuaas_types::{RunKind, RunStatus, Step, TaskId};
 
 use super::fixture::{Case, at, id, machine};
 use crate::effect::{Effect, Outcome};
 use crate::record::ReportKind;
 use crate::snapshot::{Decision, Read};
-use crate::steps::{self, Cancel};
 
 const TASK: u32 = 77;
 
@@ -36,11 +36,13 @@ fn waiting(decision: &Decision) -> &str {
 }
 
 /// The next step and the codes of the notes.
-fn next(decision: &Decision) -> (Step, Vec<&'static str>) {
-    match decision {
-        Decision::Advance { to, notes, .. } => (*to, notes.iter().map(|n| n.code).collect()),
-        other => panic!("expected an advance, got {other:?}"),
-    }
+fn next_codes(case: &Case) -> (Step, Vec<&'static str>) {
+    let decision = case.decide();
+    let notes = match &decision {
+        Decision::Next { notes, .. } | Decision::AdvanceTo { notes, .. } => notes,
+        other => panic!("expected to go on, got {other:?}"),
+    };
+    (case.next_of(&decision).0, notes.iter().map(|n| n.code).collect())
 }
 
 /// How the run ends, and the codes of the notes.
@@ -67,7 +69,7 @@ fn finding(name: &str, passed: bool) -> Finding {
 
 fn cleaning(kind: RunKind) -> Case {
     let mut case = of(kind, Step::AgentCleanup);
-    case.run.memory.task_id = Some(id(TASK));
+    case.run.state.task_id = Some(id(TASK));
     case
 }
 
@@ -84,7 +86,7 @@ fn draining_leads_to_whatever_the_kind_does_next() {
         (RunKind::SoftReset, Step::AgentCleanup),
         (RunKind::StorageCleanup, Step::AgentCleanup),
     ] {
-        assert_eq!(next(&of(kind, Step::Drain).decide()), (to, vec!["drained"]), "{kind}");
+        assert_eq!(next_codes(&of(kind, Step::Drain)), (to, vec!["drained"]), "{kind}");
     }
 }
 
@@ -92,7 +94,7 @@ fn draining_leads_to_whatever_the_kind_does_next() {
 fn a_node_without_a_machine_leaves_without_maas() {
     let mut case = of(RunKind::Decommission, Step::Release);
     case.node.system_id = None;
-    assert_eq!(next(&case.decide()), (Step::PowerOff, vec!["nothing_to_release"]));
+    assert_eq!(next_codes(&case), (Step::PowerOff, vec!["nothing_to_release"]));
     case.run.step = Step::PowerOff;
     assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["node_retired"]));
     case.run.step = Step::ReleaseForCancel;
@@ -110,8 +112,8 @@ fn a_release_asks_for_what_the_profile_says_and_ends_with_a_read() {
         assert_eq!(waiting(&case.read(machine(status::RELEASING), 4.0).decide()), "maas_releasing");
     }
     let mut case = of(RunKind::Reimage, Step::Release).read(machine(status::READY), 1.0);
-    let then = steps::kind(RunKind::Reimage).after(Step::Release);
-    assert_eq!(next(&case.decide()), (then, vec!["released"]));
+    let then = RunKind::Reimage.row().next_after(Step::Release).unwrap();
+    assert_eq!(next_codes(&case), (then, vec!["released"]));
     case.observation.as_mut().unwrap().status_at = at(7.0);
     assert_eq!(case.decide(), Decision::Read(Read::Machine), "an event is not yet a look");
 }
@@ -120,12 +122,12 @@ fn a_release_asks_for_what_the_profile_says_and_ends_with_a_read() {
 fn a_machine_that_is_handed_over_is_left_alone_by_its_decommission() {
     let mut case = of(RunKind::Decommission, Step::Release).read(machine(status::DEPLOYED), 1.0);
     case.profile.release_mode = ReleaseMode::Handoff;
-    assert_eq!(next(&case.decide()), (Step::PowerOff, vec!["handed_off"]));
+    assert_eq!(next_codes(&case), (Step::PowerOff, vec!["handed_off"]));
     case.run.step = Step::PowerOff;
     assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["node_retired"]));
-    assert!(super::leave::handed_off(&case.snapshot()));
+    assert!(case.snapshot().is_handed_off());
     case.run.kind = RunKind::Onboard;
-    assert!(!super::leave::handed_off(&case.snapshot()), "an onboarding deploys before that");
+    assert!(!case.snapshot().is_handed_off(), "an onboarding deploys before that");
 }
 
 #[test]
@@ -167,7 +169,7 @@ fn an_agent_is_told_once_and_waited_for() {
         assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["host_cleaned"]));
     }
     let mut stranger = cleaning(RunKind::SoftReset).report(told(true, Vec::new()), 5.0);
-    stranger.run.memory.task_id = Some(id(TASK + 1));
+    stranger.run.state.task_id = Some(id(TASK + 1));
     assert_eq!(waiting(&stranger.decide()), "agent_cleanup", "another task's result");
 }
 
@@ -215,10 +217,11 @@ fn a_detach_asks_nobody_and_says_what_maas_said_last() {
 /// Every row of the table of steps does with a cancel what its posture says.
 #[test]
 fn a_cancel_follows_the_posture_of_every_step() {
-    for row in steps::ROWS.iter().filter(|row| row.step != Step::ReleaseForCancel) {
-        let decision = cancelled(row.step, false).decide();
-        if row.cancel == Cancel::NeedsRelease {
-            let (to, notes) = next(&decision);
+    for row in ROWS.iter().filter(|row| row.step != Step::ReleaseForCancel) {
+        let case = cancelled(row.step, false);
+        let decision = case.decide();
+        if row.cancel == CancelPolicy::NeedsRelease {
+            let (to, notes) = next_codes(&case);
             assert_eq!((to, notes), (Step::ReleaseForCancel, vec!["cancelling"]), "{}", row.step);
         } else {
             assert_eq!(ends(&decision), (RunStatus::Cancelled, vec!["cancelled"]), "{}", row.step);
@@ -237,7 +240,7 @@ fn a_cancel_waits_for_an_effect_of_which_nobody_knows() {
     let case = case.read(machine(status::DEPLOYING), 6.0);
     assert_eq!(case.decide(), Decision::Settle { happened: true });
     let case = case.accepted();
-    assert_eq!(next(&case.decide()).0, Step::ReleaseForCancel);
+    assert_eq!(case.next().0, Step::ReleaseForCancel);
     let left = cancelled(Step::Deploy, true).intent(deploy, 2.0, None).decide();
     assert_eq!(ends(&left).0, RunStatus::Cancelled, "leaving the machine waits for nothing");
 }

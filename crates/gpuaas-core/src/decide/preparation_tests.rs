@@ -5,10 +5,10 @@ use gpuaas_types::api::CheckResult;
 use gpuaas_types::machine::{DiskFilesystem, Link, maas_status as status};
 use gpuaas_types::spec::RoceAssignmentSpec;
 
-use super::fixture::{Case, at, machine, next, parked, unknown, waiting};
-use super::ready::PREDEPLOY_CHECKS;
+use super::fixture::{Case, at, machine, parked, unknown, waiting};
+use super::preparation::PREDEPLOY_CHECKS;
 use crate::effect::{Effect, Outcome};
-use crate::memory::MacOwners;
+use crate::run_state::MacOwners;
 use crate::snapshot::{BatchQueue, Decision, Read};
 
 #[test]
@@ -22,22 +22,22 @@ fn strictness_decides_whether_a_pxe_doubt_stops_the_run() {
         case.decide(),
         Decision::Read(Read::MacOwners { mac_address: "00:16:3e:00:00:01".to_owned() })
     );
-    case.run.memory.mac_owners = owners;
-    assert_eq!(next(&case.decide()).0, Step::PrepareStorage);
+    case.run.state.mac_owners = owners;
+    assert_eq!(case.next().0, Step::PrepareStorage);
     case.site.pxe_vlan = Some(7);
     assert_eq!(parked(&case.decide()), "pxe_preflight_failed");
     case.profile.strict_pxe_preflight = false;
-    assert_eq!(next(&case.decide()).0, Step::PrepareStorage);
+    assert_eq!(case.next().0, Step::PrepareStorage);
     case.site.pxe_vlan = None;
     case.profile.strict_pxe_preflight = true;
-    case.run.memory.mac_owners.as_mut().unwrap().system_ids.push("zzz".to_owned());
+    case.run.state.mac_owners.as_mut().unwrap().system_ids.push("zzz".to_owned());
     assert_eq!(parked(&case.decide()), "pxe_preflight_failed");
 }
 
 #[test]
 fn storage_is_changed_only_where_it_differs_and_read_back() {
     let case = Case::new(Step::PrepareStorage).read(machine(status::READY), 1.0);
-    assert_eq!(next(&case.decide()).0, Step::RoceLinks);
+    assert_eq!(case.next().0, Step::RoceLinks);
     let mut wrong = machine(status::READY);
     wrong.boot_disk_id = Some(1);
     wrong.disks[0].mounts = vec!["/".to_owned()];
@@ -52,7 +52,7 @@ fn storage_is_changed_only_where_it_differs_and_read_back() {
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let case = case.read(machine(status::READY), 5.0);
     assert_eq!(case.decide(), Decision::Settle { happened: true });
-    assert_eq!(next(&case.accepted().decide()).0, Step::RoceLinks);
+    assert_eq!(case.accepted().next().0, Step::RoceLinks);
 }
 
 /// The first disk with this on it, where the profile wants its data disks as ext4.
@@ -84,9 +84,10 @@ fn data_disks_are_formatted_then_mounted_then_read_back() {
     let done = Some(("ext4", Some("/data/0")));
     let answered = with_data(done, 1.0).intent(mount.clone(), 2.0, taken.clone());
     assert_eq!(answered.decide(), Decision::Read(Read::Machine), "an answer is no read-back");
-    let decision = with_data(done, 4.0).intent(mount, 2.0, taken).decide();
-    assert_eq!(next(&decision).0, Step::RoceLinks);
-    let Decision::Advance { checks, .. } = decision else { panic!() };
+    let case = with_data(done, 4.0).intent(mount, 2.0, taken);
+    let decision = case.decide();
+    assert_eq!(case.next_of(&decision).0, Step::RoceLinks);
+    let Decision::Next { checks, .. } = decision else { panic!() };
     assert!(checks[0].evidence.ends_with(", nvme0n1=/data/0"), "{}", checks[0].evidence);
 }
 
@@ -104,7 +105,7 @@ fn a_data_disk_with_something_else_on_it_is_laid_out_anew() {
 #[test]
 fn roce_links_replace_what_is_in_the_way_and_are_read_back() {
     let mut case = Case::new(Step::RoceLinks).read(machine(status::READY), 1.0);
-    assert_eq!(next(&case.decide()).0, Step::HardwareSync);
+    assert_eq!(case.next().0, Step::HardwareSync);
     case.profile.enable_phase2_roce = true;
     assert_eq!(parked(&case.decide()), "roce_assignments_missing");
     case.roce.push(RoceAssignmentSpec {
@@ -132,7 +133,7 @@ fn roce_links_replace_what_is_in_the_way_and_are_read_back() {
         subnet_cidr: Some("10.9.0.0/24".to_owned()),
         ip_address: Some("10.9.0.11".to_owned()),
     }];
-    assert_eq!(next(&case.read(linked, 4.0).decide()).0, Step::HardwareSync);
+    assert_eq!(case.read(linked, 4.0).next().0, Step::HardwareSync);
 }
 
 #[test]
@@ -140,12 +141,12 @@ fn predeploy_checks_pass_or_are_repeated_before_they_park() {
     let mut case = Case::new(Step::PredeployChecks).read(machine(status::READY), 1.0);
     assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks));
     for name in PREDEPLOY_CHECKS {
-        let mut result = super::check(&case.snapshot(), name, true, "seen");
+        let mut result = case.snapshot().check(name, true, "seen");
         result.at = at(1.0);
-        case.run.memory.checks.insert(name.to_owned(), result);
+        case.run.state.checks.insert(name.to_owned(), result);
     }
-    assert_eq!(next(&case.decide()).0, Step::Deploy);
-    case.run.memory.checks.get_mut("image_available_and_approved").unwrap().passed = false;
+    assert_eq!(case.next().0, Step::Deploy);
+    case.run.state.checks.get_mut("image_available_and_approved").unwrap().passed = false;
     assert_eq!(waiting(&case.decide()), "predeploy_checks_failing");
     case.now = at(20.0);
     assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks));
@@ -163,7 +164,7 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
             evidence: String::new(),
             at: at(5.0),
         };
-        case.run.memory.checks.insert(name.to_owned(), check);
+        case.run.state.checks.insert(name.to_owned(), check);
     }
     let queue = |ahead| Some(BatchQueue { ahead, limit: 2, scope: "profile" });
     case.batch = queue(3);
@@ -188,5 +189,5 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
     case.batch = queue(1);
     assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks), "the checks are old");
     case.now = at(10.0);
-    assert!(matches!(case.decide(), Decision::Advance { to: Step::Deploy, .. }));
+    assert!(case.next().0 == Step::Deploy);
 }

@@ -1,9 +1,9 @@
-//! What a run remembers between decisions. Kept with the run row; written under its lease.
+//! The state of a run between decisions. Kept with the run row; written under its lease.
 
 use std::collections::BTreeMap;
 
 use gpuaas_types::api::CheckResult;
-use gpuaas_types::{NodeState, Step, TaskId, Timestamp};
+use gpuaas_types::{EffectKind, NodeState, Step, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::effect::{Effect, Intent, Outcome};
@@ -136,23 +136,24 @@ pub struct ReadFailure {
     pub count: u32,
 }
 
-/// See the module text.
+/// What a run knows beyond its step and status: what it tried, what it read, and when. Stored as
+/// JSON, so a field keeps its stored name.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Memory {
+pub struct RunState {
     /// The latest intent of the current step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
-    /// Tries per effect name in the current visit of the step.
-    pub tries: BTreeMap<String, u32>,
+    /// Tries per kind of effect in the current visit of the step.
+    pub tries: BTreeMap<EffectKind, u32>,
     /// How often MAAS took or refused each effect in the current visit of the step.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub answers: BTreeMap<String, u32>,
-    /// How often each effect was asked for in the current visit of the step and nothing came of it.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub in_vain: BTreeMap<String, u32>,
+    pub answers: BTreeMap<EffectKind, u32>,
+    /// How often each effect was requested in the current visit of the step and nothing came of it.
+    #[serde(rename = "in_vain", skip_serializing_if = "BTreeMap::is_empty")]
+    pub without_effect: BTreeMap<EffectKind, u32>,
     /// When each effect was last intended in this run.
-    pub intended_at: BTreeMap<String, Timestamp>,
+    pub intended_at: BTreeMap<EffectKind, Timestamp>,
     /// How often each step was entered.
     pub visits: BTreeMap<Step, u32>,
     /// Latest failed read; cleared by a good one.
@@ -198,12 +199,12 @@ pub struct Memory {
     pub task_id: Option<TaskId>,
 }
 
-impl Memory {
+impl RunState {
     /// Notes an intent: it becomes the current one and is counted.
     pub fn begin(&mut self, intent: Intent) {
-        let name = intent.effect.name().to_owned();
-        *self.tries.entry(name.clone()).or_insert(0) += 1;
-        self.intended_at.insert(name, intent.at);
+        let kind = intent.effect.kind();
+        *self.tries.entry(kind).or_insert(0) += 1;
+        self.intended_at.insert(kind, intent.at);
         self.intent = Some(intent);
     }
 
@@ -212,11 +213,11 @@ impl Memory {
         let intent = self.intent.as_mut()?;
         let count = match outcome {
             Outcome::Accepted | Outcome::Rejected { .. } => Some(&mut self.answers),
-            _ if outcome.was_in_vain() => Some(&mut self.in_vain),
+            _ if outcome.was_without_effect() => Some(&mut self.without_effect),
             _ => None,
         };
         if let Some(count) = count {
-            *count.entry(intent.effect.name().to_owned()).or_insert(0) += 1;
+            *count.entry(intent.effect.kind()).or_insert(0) += 1;
         }
         intent.outcome = Some(outcome);
         intent.ended_at = Some(now);
@@ -235,7 +236,7 @@ impl Memory {
         self.intent = None;
         self.tries.clear();
         self.answers.clear();
-        self.in_vain.clear();
+        self.without_effect.clear();
         self.read_failure = None;
         self.parked_code = None;
         *self.visits.entry(step).or_insert(0) += 1;
@@ -243,7 +244,7 @@ impl Memory {
 
     /// Whether an operator let the run go on after it had parked in this step with one of `codes`.
     #[must_use]
-    pub fn answered(&self, codes: &[&str]) -> bool {
+    pub fn resumed_after_park(&self, codes: &[&str]) -> bool {
         let asked = self.parked_code.as_deref().is_some_and(|code| codes.contains(&code));
         asked && self.resumed_at >= self.parked_at
     }
@@ -262,7 +263,7 @@ impl Memory {
         self.retried_at = Some(now);
         self.tries.clear();
         self.answers.clear();
-        self.in_vain.clear();
+        self.without_effect.clear();
         self.visits.remove(&Step::ReleaseForRetry);
         self.task_id = None;
         let refused = |outcome: &Outcome| {
@@ -272,7 +273,7 @@ impl Memory {
             Some(intent) if intent.outcome.as_ref().is_some_and(refused) => self.intent = None,
             Some(intent) => {
                 intent.number = 1;
-                self.tries.insert(intent.effect.name().to_owned(), 1);
+                self.tries.insert(intent.effect.kind(), 1);
             }
             None => {}
         }
@@ -282,5 +283,27 @@ impl Memory {
     #[must_use]
     pub fn visits(&self, step: Step) -> u32 {
         self.visits.get(&step).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a control plane from before wrote is read, and written in the same words.
+    #[test]
+    fn a_stored_state_reads_back() {
+        let stored = serde_json::json!({
+            "tries": {"mark_broken": 1, "release": 2},
+            "answers": {"release": 1},
+            "in_vain": {"mark_broken": 1},
+            "intended_at": {"release": "2026-11-20T16:00:00.000000Z"},
+            "visits": {"release": 1},
+            "checks": {},
+        });
+        let state: RunState = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(state.tries[&EffectKind::Release], 2);
+        assert_eq!(state.without_effect[&EffectKind::MarkBroken], 1);
+        assert_eq!(serde_json::to_value(&state).unwrap(), stored);
     }
 }

@@ -1,11 +1,12 @@
 //! What is checked and prepared between Ready and the deployment.
 
-use gpuaas_types::Step;
+use gpuaas_types::EffectKind;
 use gpuaas_types::api::{CheckResult, Owner, Wait};
 use gpuaas_types::machine::{MachineView, Nic};
 use gpuaas_types::spec::RoceAssignmentSpec;
 
-use super::{advance, answered_for, check, drive, park, park_with, read, wait};
+use super::decisions::{next, park, park_with_checks, read, wait};
+use super::drive::drive_effect;
 use crate::effect::Effect;
 use crate::layout::{self, DataDisk, DataState, Layout};
 use crate::policy::{self, BootDisk};
@@ -29,7 +30,7 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
     let mut checks = vec![boot_interface(s, machine)];
     if let Some(nic) = machine.boot_nic() {
         let Some(owners) =
-            s.run.memory.mac_owners.as_ref().filter(|o| o.mac_address == nic.mac_address)
+            s.run.state.mac_owners.as_ref().filter(|o| o.mac_address == nic.mac_address)
         else {
             return read(s, Read::MacOwners { mac_address: nic.mac_address.clone() });
         };
@@ -37,8 +38,7 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
             owners.system_ids.iter().filter(|id| **id != machine.system_id).collect();
         checks.push(linked(s, nic));
         checks.push(vlan(s, nic));
-        checks.push(check(
-            s,
+        checks.push(s.check(
             "pxe_mac_unique",
             others.is_empty(),
             if others.is_empty() {
@@ -48,11 +48,11 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
             },
         ));
     }
-    let checks = answered_for(s, checks);
+    let checks = s.apply_check_skips(checks);
     let doubts: Vec<&CheckResult> = checks.iter().filter(|c| !c.passed).collect();
     if !doubts.is_empty() && s.profile.strict_pxe_preflight {
         let text = doubts.iter().map(|c| c.evidence.clone()).collect::<Vec<_>>().join("; ");
-        return park_with(
+        return park_with_checks(
             s,
             "pxe_preflight_failed",
             text,
@@ -66,21 +66,20 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
     if notes.is_empty() {
         notes.push(Note::new("pxe_preflight_passed", format!("{} checks passed", checks.len())));
     }
-    Decision::Advance { to: Step::PrepareStorage, at: s.now, notes, checks }
+    Decision::Next { at: s.now, notes, checks }
 }
 
 fn boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> CheckResult {
     match (machine.boot_interface_id, machine.boot_nic()) {
         (_, Some(nic)) => {
-            check(s, "pxe_boot_interface", true, format!("{} {}", nic.name, nic.mac_address))
+            s.check("pxe_boot_interface", true, format!("{} {}", nic.name, nic.mac_address))
         }
-        (Some(id), None) => check(
-            s,
+        (Some(id), None) => s.check(
             "pxe_boot_interface",
             false,
             format!("MAAS names boot interface {id} but does not list it"),
         ),
-        (None, None) => check(s, "pxe_boot_interface", false, "MAAS names no boot interface"),
+        (None, None) => s.check("pxe_boot_interface", false, "MAAS names no boot interface"),
     }
 }
 
@@ -91,7 +90,7 @@ fn linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
         (false, _) => format!("{} is linked to no subnet", nic.name),
         (true, false) => format!("{} has no cable connected", nic.name),
     };
-    check(s, "pxe_linked", addressed && nic.link_connected, evidence)
+    s.check("pxe_linked", addressed && nic.link_connected, evidence)
 }
 
 fn vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
@@ -104,7 +103,7 @@ fn vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
         || "no VLAN".to_owned(),
         |vid| format!("VLAN {vid} of {fabric}, DHCP {}", if nic.dhcp_on { "on" } else { "off" }),
     );
-    check(s, "pxe_vlan", passed, format!("{} is on {seen}; expected {expected}", nic.name))
+    s.check("pxe_vlan", passed, format!("{} is on {seen}; expected {expected}", nic.name))
 }
 
 /// Boot disk and the profile's layout, asked for only where they differ and read back after.
@@ -164,14 +163,14 @@ fn lay_out(s: &Snapshot<'_>, machine: &MachineView, layout: &Layout, disk: &Boot
         return fill_data_disks(s, machine, layout, disk);
     }
     let wanted = Effect::SetStorageLayout { layout: layout.maas.to_owned(), root_device: disk.id };
-    let asked_layout = s.run.memory.intent.as_ref().is_some_and(|i| i.effect == wanted);
+    let asked_layout = s.run.state.intent.as_ref().is_some_and(|i| i.effect == wanted);
     if !asked_layout
         && machine.boot_disk_id != Some(disk.id)
-        && let Err(decision) = drive(s, Effect::SetBootDisk { block_device_id: disk.id })
+        && let Err(decision) = drive_effect(s, Effect::SetBootDisk { block_device_id: disk.id })
     {
         return decision;
     }
-    match drive(s, wanted) {
+    match drive_effect(s, wanted) {
         Err(decision) => decision,
         Ok(intent) if s.observation.is_some_and(|o| o.read_at < intent.at) => {
             read(s, Read::Machine)
@@ -208,8 +207,8 @@ fn fill_data_disks(
                 Effect::MountBlockDevice { block_device_id, mount_point: data.mount_point.clone() }
             }
         };
-        let name = effect.name();
-        return match drive(s, effect) {
+        let kind = effect.kind();
+        return match drive_effect(s, effect) {
             Err(decision) => decision,
             Ok(intent) if s.observation.is_none_or(|o| o.read_at < intent.at) => {
                 read(s, Read::Machine)
@@ -217,15 +216,15 @@ fn fill_data_disks(
             Ok(_) => park(
                 s,
                 "storage_not_as_asked",
-                format!("MAAS took {name} of {} but does not show it", data.disk.name),
+                format!("MAAS took {kind} of {} but does not show it", data.disk.name),
                 Owner::InfraOperator,
                 "look at the machine's storage page in MAAS, then resume the run",
             ),
         };
     }
-    let written = ["format_block_device", "mount_block_device"]
+    let written = [EffectKind::FormatBlockDevice, EffectKind::MountBlockDevice]
         .iter()
-        .filter_map(|name| s.run.memory.intended_at.get(*name))
+        .filter_map(|kind| s.run.state.intended_at.get(kind))
         .max();
     if written.is_some_and(|at| s.observation.is_none_or(|o| o.read_at <= *at)) {
         return read(s, Read::Machine);
@@ -233,20 +232,15 @@ fn fill_data_disks(
     let on = |data: &DataDisk<'_>| format!(", {}={}", data.disk.name, data.mount_point);
     let mounted: String = data.iter().map(on).collect();
     let evidence = format!("{} on {}{mounted}", layout.name, root.evidence);
-    let checks = vec![check(s, "storage_layout", true, evidence.clone())];
-    Decision::Advance {
-        to: Step::RoceLinks,
-        at: s.now,
-        notes: vec![Note::new("storage_ready", evidence)],
-        checks,
-    }
+    let checks = vec![s.check("storage_layout", true, evidence.clone())];
+    Decision::Next { at: s.now, notes: vec![Note::new("storage_ready", evidence)], checks }
 }
 
 /// A static address on every fabric interface that the site's assignments name, read back.
 #[must_use]
 pub fn roce_links(s: &Snapshot<'_>) -> Decision {
     if !s.profile.enable_phase2_roce {
-        return advance(Step::HardwareSync, s.now, Vec::new());
+        return next(s.now, Vec::new());
     }
     let machine = match machine(s) {
         Ok(machine) => machine,
@@ -278,7 +272,7 @@ pub fn roce_links(s: &Snapshot<'_>) -> Decision {
             return decision;
         }
     }
-    let linked = s.run.memory.intended_at.get("link_subnet");
+    let linked = s.run.state.intended_at.get(&EffectKind::LinkSubnet);
     if linked.is_some_and(|at| s.observation.is_none_or(|o| o.read_at <= *at)) {
         return read(s, Read::Machine);
     }
@@ -288,13 +282,8 @@ pub fn roce_links(s: &Snapshot<'_>) -> Decision {
         .map(|r| format!("{}={}", r.interface, r.ip_address))
         .collect::<Vec<_>>()
         .join(" ");
-    let checks = vec![check(s, "roce_links", true, evidence.clone())];
-    Decision::Advance {
-        to: Step::HardwareSync,
-        at: s.now,
-        notes: vec![Note::new("roce_linked", evidence)],
-        checks,
-    }
+    let checks = vec![s.check("roce_links", true, evidence.clone())];
+    Decision::Next { at: s.now, notes: vec![Note::new("roce_linked", evidence)], checks }
 }
 
 fn find_nic<'a>(machine: &'a MachineView, name: &str) -> Option<&'a Nic> {
@@ -314,16 +303,16 @@ fn link(s: &Snapshot<'_>, nic: &Nic, wanted: &RoceAssignmentSpec) -> Option<Deci
         subnet_cidr: wanted.subnet_cidr.clone(),
         ip_address: wanted.ip_address.clone(),
     };
-    let current = s.run.memory.intent.as_ref().filter(|i| i.effect == effect);
+    let current = s.run.state.intent.as_ref().filter(|i| i.effect == effect);
     let in_the_way = nic.links.iter().find(|l| l.mode != "link_up");
     if let (Some(old), None) = (in_the_way, current) {
         let unlink = Effect::UnlinkSubnet { interface_id: nic.id, link_id: old.id };
-        return match drive(s, unlink) {
+        return match drive_effect(s, unlink) {
             Err(decision) => Some(decision),
             Ok(_) => Some(read(s, Read::Machine)),
         };
     }
-    match drive(s, effect) {
+    match drive_effect(s, effect) {
         Err(decision) => Some(decision),
         Ok(intent) if s.observation.is_none_or(|o| o.read_at < intent.at) => {
             Some(read(s, Read::Machine))
@@ -345,13 +334,13 @@ pub const HARDWARE_SYNC_CHECK: &str = "hardware_sync_interval";
 #[must_use]
 pub fn hardware_sync(s: &Snapshot<'_>) -> Decision {
     if !s.profile.require_hw_sync || s.profile.hardware_sync_interval.is_empty() {
-        return advance(Step::PredeployChecks, s.now, Vec::new());
+        return next(s.now, Vec::new());
     }
-    let known = s.run.memory.checks.get(HARDWARE_SYNC_CHECK);
+    let known = s.run.state.checks.get(HARDWARE_SYNC_CHECK);
     let known: Vec<_> = known.filter(|c| c.at >= s.effort_since()).cloned().into_iter().collect();
-    match answered_for(s, known).first() {
+    match s.apply_check_skips(known).first() {
         None => read(s, Read::HardwareSyncConfig),
-        Some(result) if result.passed => advance(Step::PredeployChecks, s.now, Vec::new()),
+        Some(result) if result.passed => next(s.now, Vec::new()),
         Some(result) => park(
             s,
             "hardware_sync_interval_differs",
@@ -416,14 +405,14 @@ fn wait_in_batch(s: &Snapshot<'_>, queue: BatchQueue) -> Decision {
 pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
     let results: Vec<CheckResult> = PREDEPLOY_CHECKS
         .iter()
-        .filter_map(|name| s.run.memory.checks.get(*name))
+        .filter_map(|name| s.run.state.checks.get(*name))
         .filter(|c| c.at >= s.effort_since())
         .cloned()
         .collect();
     if results.len() < PREDEPLOY_CHECKS.len() {
         return read(s, Read::PredeployChecks);
     }
-    let results = answered_for(s, results);
+    let results = s.apply_check_skips(results);
     let failed: Vec<&CheckResult> = results.iter().filter(|c| !c.passed).collect();
     if failed.is_empty() {
         if let Some(queue) = s.batch.filter(|queue| queue.ahead >= queue.limit) {
@@ -438,7 +427,7 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
             Note::new("predeploy_checks_passed", format!("all {} passed", results.len())),
             Note::new("image_selected", image),
         ];
-        return Decision::Advance { to: Step::Deploy, at: s.now, notes, checks: results };
+        return Decision::Next { at: s.now, notes, checks: results };
     }
     let oldest = results.iter().map(|c| c.at).min().unwrap_or(s.now);
     let since = s.now.seconds_since(oldest);
@@ -454,7 +443,7 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
             CHECK_AGAIN_SECONDS - since,
         );
     }
-    park_with(
+    park_with_checks(
         s,
         "predeploy_checks_failed",
         format!("not deployed, because these checks fail: {names}"),

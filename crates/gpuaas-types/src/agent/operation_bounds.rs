@@ -1,7 +1,7 @@
 //! The bounds of an operation's parameters.
 
-use super::{Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS};
-use crate::agent::Gate;
+use super::gate::Gate;
+use super::operation::{Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS};
 
 /// Registries in one task.
 const MOST_REGISTRIES: usize = 32;
@@ -28,28 +28,33 @@ fn fault(field: impl Into<String>, reason: impl Into<String>) -> Result<(), Oper
     Err(OperationFault { field: field.into(), reason: reason.into() })
 }
 
-/// See [`Operation::check`].
-pub(super) fn check(operation: &Operation) -> Result<(), OperationFault> {
-    match operation {
-        Operation::Service { unit, .. } => service(unit),
-        Operation::RepairDrift { gates } => {
-            if gates.len() > Gate::ALL.len() {
-                return fault("gates", format!("there are {} gates", Gate::ALL.len()));
+impl Operation {
+    /// Checks that every parameter is within its bounds.
+    ///
+    /// # Errors
+    /// The first parameter that is not, and why.
+    pub fn check(&self) -> Result<(), OperationFault> {
+        match self {
+            Self::Service { unit, .. } => service(unit),
+            Self::RepairDrift { gates } => {
+                if gates.len() > Gate::ALL.len() {
+                    return fault("gates", format!("there are {} gates", Gate::ALL.len()));
+                }
+                Ok(())
             }
-            Ok(())
-        }
-        Operation::RefreshTrust { registries } => trust(registries),
-        Operation::UpdatePackages { packages, along, hold, lock_seconds, .. } => {
-            if *lock_seconds > MOST_LOCK_SECONDS {
-                return fault("lock_seconds", format!("at most {MOST_LOCK_SECONDS}"));
+            Self::RefreshTrust { registries } => trust(registries),
+            Self::UpdatePackages { packages, along, hold, lock_seconds, .. } => {
+                if *lock_seconds > MOST_LOCK_SECONDS {
+                    return fault("lock_seconds", format!("at most {MOST_LOCK_SECONDS}"));
+                }
+                packages_of(packages, along, hold)
             }
-            packages_of(packages, along, hold)
-        }
-        Operation::CollectDiagnostics { units, journal_lines, most_bytes } => {
-            diagnostics(units, *journal_lines, *most_bytes)
-        }
-        Operation::AgentUpdate { version, digest, size_bytes, url, confirm_seconds } => {
-            update(version, digest, *size_bytes, url, *confirm_seconds)
+            Self::CollectDiagnostics { units, journal_lines, most_bytes } => {
+                diagnostics(units, *journal_lines, *most_bytes)
+            }
+            Self::AgentUpdate { version, digest, size_bytes, url, confirm_seconds } => {
+                update(version, digest, *size_bytes, url, *confirm_seconds)
+            }
         }
     }
 }
@@ -228,3 +233,7 @@ pub fn is_unit(text: &str) -> bool {
         && !text.starts_with(['-', '.'])
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b))
 }
+
+#[cfg(test)]
+#[path = "operation_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! Ending a run early, and a machine that is gone from MAAS.
+
+use gpuaas_types::api::Owner;
+use gpuaas_types::steps::CancelPolicy;
+use gpuaas_types::{RunKind, RunStatus, Step};
+
+use super::decisions::{advance_to, park};
+use super::drive::probe_intent;
+use super::release::{ReleaseOptions, released_machine};
+use crate::snapshot::{Decision, Note, Snapshot};
+
+/// Ends a run early, as its step allows. `None`: nobody asked, or the way out is being walked.
+///
+/// An effect whose outcome nobody knows comes first whatever the step: a deployment that did
+/// happen must not be left behind.
+pub(super) fn cancel(s: &Snapshot<'_>) -> Option<Decision> {
+    let leave_machine = s.cancel_requested()?;
+    let row = s.run.step.row();
+    let vanished = s.observation.is_some_and(|o| o.vanished);
+    if leave_machine {
+        return Some(cancelled("the machine stays in MAAS as it is"));
+    }
+    if vanished {
+        return Some(cancelled("MAAS does not know the machine any more"));
+    }
+    if let Some(intent) = &s.run.state.intent
+        && intent.is_open()
+    {
+        return Some(probe_intent(s, intent));
+    }
+    match row.cancel {
+        _ if row.step == Step::ReleaseForCancel => None,
+        CancelPolicy::NeedsRelease => {
+            let note = Note::new("cancelling", "the machine is ours in MAAS: releasing it first");
+            Some(advance_to(Step::ReleaseForCancel, s.now, vec![note]))
+        }
+        CancelPolicy::Now | CancelPolicy::AfterEffect => {
+            Some(cancelled("nothing is left under way by it"))
+        }
+    }
+}
+
+fn cancelled(text: &str) -> Decision {
+    Decision::Finish {
+        status: RunStatus::Cancelled,
+        notes: vec![Note::new("cancelled", text)],
+        checks: Vec::new(),
+    }
+}
+
+/// Gives the machine of a cancelled run back.
+#[must_use]
+pub(super) fn release_for_cancel(s: &Snapshot<'_>) -> Decision {
+    if s.node.system_id.is_none() {
+        return cancelled("no machine is bound to the node");
+    }
+    match released_machine(s, ReleaseOptions { erase: false, any_owner: false }) {
+        Ok(_) => cancelled("the machine is released"),
+        Err(decision) => decision,
+    }
+}
+
+/// What to say of a machine that is gone from MAAS.
+pub(super) fn park_vanished(s: &Snapshot<'_>) -> Decision {
+    let next_action = match s.run.kind {
+        RunKind::Onboard => "find out who deleted it in MAAS; then onboard the host again",
+        _ => "find out who deleted it in MAAS; cancel the run, then detach the node",
+    };
+    let id = s.node.system_id.as_deref().unwrap_or("?");
+    let text = format!("MAAS says that machine {id} does not exist");
+    park(s, "machine_vanished", text, Owner::InfraOperator, next_action)
+}

@@ -1,0 +1,185 @@
+//! How decisions are built: parks with their evidence, waits with their deadline, reads that back
+//! off, and the machine as fresh as a step needs it.
+
+use gpuaas_types::api::{CheckResult, Owner, Park, Wait};
+use gpuaas_types::machine::{MachineView, maas_status as status};
+use gpuaas_types::{Step, Timestamp};
+
+use crate::effect::Outcome;
+use crate::snapshot::{Decision, Note, Read, Snapshot};
+
+/// Seconds between two reads of a machine whose events say nothing. Events carry the changes; this
+/// is for the case that the feed lost one.
+const RECHECK_SECONDS: f64 = 900.0;
+/// Shortest time after which a waiting run is due again.
+const SHORTEST_WAIT_SECONDS: f64 = 0.001;
+
+/// Parks the run.
+pub(crate) fn park(
+    s: &Snapshot<'_>,
+    code: &str,
+    text: impl Into<String>,
+    owner: Owner,
+    next_action: &str,
+) -> Decision {
+    park_with_checks(s, code, text, owner, next_action, Vec::new())
+}
+
+/// Parks the run with more to show, each thing once.
+pub(crate) fn park_with_evidence(
+    s: &Snapshot<'_>,
+    code: &str,
+    text: impl Into<String>,
+    owner: Owner,
+    next_action: &str,
+    more: Vec<String>,
+) -> Decision {
+    let mut decision = park_with_checks(s, code, text, owner, next_action, Vec::new());
+    if let Decision::Park { park, .. } = &mut decision {
+        for line in more {
+            if !park.evidence.contains(&line) {
+                park.evidence.push(line);
+            }
+        }
+    }
+    decision
+}
+
+/// A warning or an error of MAAS' events as evidence.
+pub(crate) fn maas_warning(alarm: &str) -> String {
+    format!("MAAS warned: {alarm}")
+}
+
+/// Parks the run with results of checks.
+pub(crate) fn park_with_checks(
+    s: &Snapshot<'_>,
+    code: &str,
+    text: impl Into<String>,
+    owner: Owner,
+    next_action: &str,
+    checks: Vec<CheckResult>,
+) -> Decision {
+    let mut evidence = Vec::new();
+    if let Some(observation) = s.observation {
+        evidence.push(format!(
+            "MAAS said {} {:.0} s ago",
+            status::label(observation.status),
+            s.now.seconds_since(observation.status_at)
+        ));
+        if let Some(machine) = &observation.machine
+            && !machine.error_description.is_empty()
+            && is_failed_status(observation.status)
+        {
+            evidence.push(format!("MAAS says: {}", machine.error_description));
+        }
+    }
+    let alarm = s.observation.and_then(|o| o.alarm.as_ref());
+    if let Some(alarm) = alarm.filter(|alarm| alarm.at >= s.run.step_since) {
+        evidence.push(maas_warning(&alarm.text));
+    }
+    if let Some(intent) = &s.run.state.intent {
+        let outcome = intent.outcome.as_ref().map_or("no outcome", Outcome::name);
+        evidence.push(format!(
+            "tried {} {} times, last: {outcome}",
+            intent.effect.kind(),
+            intent.number
+        ));
+    }
+    evidence.extend(
+        checks.iter().filter(|c| !c.passed).map(|c| format!("check {}: {}", c.name, c.evidence)),
+    );
+    Decision::Park {
+        park: Park {
+            code: code.to_owned(),
+            text: text.into(),
+            since: s.now,
+            owner,
+            evidence,
+            next_action: next_action.to_owned(),
+        },
+        checks,
+    }
+}
+
+/// Waits for something named by `code` and `text`, looking again after `seconds`.
+pub(crate) fn wait(
+    s: &Snapshot<'_>,
+    code: &str,
+    text: impl Into<String>,
+    seconds: f64,
+) -> Decision {
+    let row = s.run.step.row();
+    let deadline = s.effort_since().plus_seconds(f64::from(row.deadline_seconds));
+    // A wait that rounds to nothing would make the run due at this very moment, for ever.
+    let seconds = seconds.max(SHORTEST_WAIT_SECONDS);
+    let recheck_at = s.now.plus_seconds(seconds).min(deadline.max(s.now.plus_seconds(1.0)));
+    Decision::Wait {
+        wait: Wait {
+            code: code.to_owned(),
+            text: text.into(),
+            since: s.run.step_since,
+            expected_by: Some(s.effort_since().plus_seconds(s.expected.seconds)),
+            expected_from: Some(s.expected.from),
+            deadline: Some(deadline),
+        },
+        recheck_at,
+    }
+}
+
+/// Waits for MAAS to report a change; reads the machine when the feed has been silent for long.
+pub(crate) fn wait_for_maas(s: &Snapshot<'_>, code: &str, text: impl Into<String>) -> Decision {
+    let heard = s.observation.map_or(s.run.step_since, |o| o.read_at.max(o.status_at));
+    let quiet = s.now.seconds_since(heard.max(s.run.step_since));
+    if quiet >= RECHECK_SECONDS {
+        return read(s, Read::Machine);
+    }
+    wait(s, code, text, RECHECK_SECONDS - quiet)
+}
+
+/// Reads, unless the same read failed a moment ago: then backs off and says what is wrong.
+pub(crate) fn read(s: &Snapshot<'_>, read: Read) -> Decision {
+    if let Some(failure) = &s.run.state.read_failure {
+        let pause = f64::from(2u32.saturating_pow(failure.count.min(6))).min(60.0);
+        let since = s.now.seconds_since(failure.at);
+        if since < pause {
+            let text = format!("MAAS does not answer ({}): {}", failure.code, failure.text);
+            return wait(s, "maas_unavailable", text, pause - since);
+        }
+    }
+    Decision::Read(read)
+}
+
+/// The step is done as of `at`; the run goes on with the next step of its kind.
+pub(crate) const fn next(at: Timestamp, notes: Vec<Note>) -> Decision {
+    Decision::Next { at, notes, checks: Vec::new() }
+}
+
+/// The step is done as of `at`; the run goes on with a side step, or back to an earlier one.
+pub(crate) const fn advance_to(step: Step, at: Timestamp, notes: Vec<Note>) -> Decision {
+    Decision::AdvanceTo { step, at, notes, checks: Vec::new() }
+}
+
+/// Whether a MAAS status is a failure state, in which `error_description` means something.
+pub(crate) fn is_failed_status(number: i64) -> bool {
+    matches!(
+        number,
+        status::FAILED_COMMISSIONING
+            | status::FAILED_DEPLOYMENT
+            | status::FAILED_DISK_ERASING
+            | status::FAILED_TESTING
+            | status::RELEASING_FAILED
+            | status::BROKEN
+    )
+}
+
+/// The machine as read in this step or later; else says to read it.
+pub(crate) fn fresh_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
+    s.machine_since(s.run.step_since).ok_or_else(|| read(s, Read::Machine))
+}
+
+/// The machine as read in this step and no earlier than the latest word on its status: an event
+/// says that something changed, a read says what is there now.
+pub(crate) fn confirmed_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
+    let heard = s.observation.map_or(s.run.step_since, |o| o.status_at);
+    s.machine_since(heard.max(s.run.step_since)).ok_or_else(|| read(s, Read::Machine))
+}

@@ -1,0 +1,150 @@
+//! How an effect is carried from its intent to a known outcome.
+//!
+//! An intent whose outcome nobody knows is *probed*: what the effect would show in is read, and
+//! compared with what was asked. See [`crate::effect`] for why it is never just repeated.
+
+use gpuaas_types::Timestamp;
+use gpuaas_types::api::Owner;
+
+use super::decisions::{park, read, wait};
+use crate::effect::{Effect, Intent, Outcome, Probe, Trace};
+use crate::snapshot::{Decision, Read, Snapshot};
+
+/// Tries of one effect in one visit of a step before the run parks.
+const MAX_TRIES: u32 = 4;
+/// Seconds between two reads while an unknown outcome is open.
+const PROBE_SECONDS: f64 = 5.0;
+
+/// Carries `effect` from intent to a known outcome.
+///
+/// `Ok(intent)` once MAAS took it; otherwise the decision that brings it closer. Callers check
+/// their goal first, so an effect whose result is already there is never asked for.
+pub(crate) fn drive_effect<'a>(s: &Snapshot<'a>, effect: Effect) -> Result<&'a Intent, Decision> {
+    let Some(intent) = s.run.state.intent.as_ref().filter(|i| i.effect == effect) else {
+        return Err(Decision::Do(effect));
+    };
+    match &intent.outcome {
+        Some(Outcome::Accepted) => Ok(intent),
+        Some(Outcome::NotSent { text, .. }) => Err(retry_unsent(s, intent, effect, text)),
+        Some(Outcome::Rejected { text, conflict, code }) => {
+            Err(after_rejection(s, intent, effect, code, text, *conflict))
+        }
+        None | Some(Outcome::Unknown { .. }) => Err(probe_intent(s, intent)),
+    }
+}
+
+/// Tries again what never left or was refused for its moment, with growing pauses.
+fn retry_unsent(s: &Snapshot<'_>, intent: &Intent, effect: Effect, text: &str) -> Decision {
+    if intent.number >= MAX_TRIES {
+        return park(
+            s,
+            "maas_unavailable",
+            format!("{} could not be sent {MAX_TRIES} times: {text}", effect.kind()),
+            Owner::InfraOperator,
+            "bring MAAS back, then resume the run",
+        );
+    }
+    let pause = f64::from(2u32.saturating_pow(intent.number)) * 2.0;
+    let since = s.now.seconds_since(intent.ended_at.unwrap_or(intent.at));
+    if since < pause {
+        return wait(
+            s,
+            "maas_unavailable",
+            format!("{} not sent: {text}", effect.kind()),
+            pause - since,
+        );
+    }
+    Decision::Do(effect)
+}
+
+/// MAAS refused: reads what may explain it, tries a conflict again, parks otherwise.
+fn after_rejection(
+    s: &Snapshot<'_>,
+    intent: &Intent,
+    effect: Effect,
+    code: &str,
+    text: &str,
+    conflict: bool,
+) -> Decision {
+    let ended = intent.ended_at.unwrap_or(intent.at);
+    let reread = last_read_at(s, &effect).is_some_and(|at| at > ended);
+    if !reread && effect.trace() != Trace::Candidates {
+        return read(s, read_that_shows(&effect));
+    }
+    if conflict && intent.number < MAX_TRIES {
+        return retry_unsent(s, intent, effect, text);
+    }
+    park(
+        s,
+        code,
+        format!("MAAS refused {}: {text}", effect.kind()),
+        Owner::InfraOperator,
+        "correct what MAAS names, then resume the run",
+    )
+}
+
+/// What to read to find out what became of an effect.
+const fn read_that_shows(effect: &Effect) -> Read {
+    match effect.trace() {
+        Trace::Candidates => Read::FindMachine,
+        Trace::Scripts => Read::RegionScripts,
+        Trace::Machine => Read::Machine,
+    }
+}
+
+/// When that was last read from MAAS.
+fn last_read_at(s: &Snapshot<'_>, effect: &Effect) -> Option<Timestamp> {
+    let state = &s.run.state;
+    match effect.trace() {
+        Trace::Candidates => state.found.as_ref().map(|found| found.asked_at),
+        Trace::Scripts => state.region_scripts.as_ref().map(|region| region.asked_at),
+        Trace::Machine => s.observation.map(|o| o.read_at),
+    }
+}
+
+/// Whether the latest read shows the effect.
+fn took_effect(s: &Snapshot<'_>, intent: &Intent) -> bool {
+    match &intent.effect {
+        Effect::CreateMachine => {
+            s.run.state.found.as_ref().is_some_and(|found| !found.candidates.is_empty())
+        }
+        Effect::RegisterScript { name, digest, .. } => {
+            let region = s.run.state.region_scripts.as_ref();
+            region.is_some_and(|region| region.digests.get(name) == Some(digest))
+        }
+        effect => s.observation.is_some_and(|o| effect.probe(intent.before, o) == Probe::Happened),
+    }
+}
+
+/// What brings an intent of unknown outcome closer to a known one.
+pub(crate) fn probe_intent(s: &Snapshot<'_>, intent: &Intent) -> Decision {
+    let known_at = intent.ended_at.unwrap_or(intent.at);
+    let Some(asked_at) = last_read_at(s, &intent.effect).filter(|at| *at > known_at) else {
+        return read(s, read_that_shows(&intent.effect));
+    };
+    if took_effect(s, intent) {
+        return Decision::Settle { happened: true };
+    }
+    if asked_at.seconds_since(intent.at) >= intent.effect.settle_seconds() {
+        if intent.number >= MAX_TRIES {
+            return park(
+                s,
+                "unknown_outcome_unresolved",
+                format!(
+                    "{} was tried {MAX_TRIES} times and never took effect",
+                    intent.effect.kind()
+                ),
+                Owner::InfraOperator,
+                "look at MAAS' log for the request, then resume the run",
+            );
+        }
+        return Decision::Settle { happened: false };
+    }
+    let since = s.now.seconds_since(asked_at);
+    if since < PROBE_SECONDS {
+        let text =
+            format!("whether MAAS took {}: no answer came, so we look", intent.effect.kind());
+        return wait(s, "unknown_outcome", text, PROBE_SECONDS - since);
+    }
+    read(s, read_that_shows(&intent.effect))
+}
