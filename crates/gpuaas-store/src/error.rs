@@ -138,6 +138,17 @@ impl StoreError {
         Self::Unavailable { detail: detail.to_string() }
     }
 
+    /// The tables could not be brought up to date; `newer`: a later version made them.
+    pub(crate) fn migration_failed(error: &dyn std::fmt::Display, newer: bool) -> Self {
+        let hint = if newer {
+            "the database was used by a newer gpuaas: start that version"
+        } else {
+            "check that the database belongs to gpuaas and that its user may create tables"
+        };
+        let detail = format!("the tables of the database could not be brought up to date: {error}");
+        Self::open("migration_failed", detail, hint)
+    }
+
     pub(crate) fn open(
         code: &'static str,
         detail: impl Into<String>,

@@ -5,18 +5,15 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rusqlite_migration::{M, Migrations};
-use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgPool};
+use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, broadcast, watch};
-use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::database::{Readers, SqliteLocation, WriteCounters, Writer, args, note_panic_locations};
 use crate::error::StoreError;
+use crate::postgres;
 use crate::seal::{MasterKey, random};
 use crate::store::{Db, Inner, Store};
 
@@ -37,12 +34,6 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0095_token_key.sql")),
     M::up(include_str!("../migrations/sqlite/0100_health_check.sql")),
 ];
-static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
-
-const POSTGRES_CONNECTIONS: u32 = 16;
-/// Room for every statement, and for the lengths that lists come in.
-const STATEMENTS: usize = 256;
-const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Store {
     /// Opens the database that `url` names, makes it if it is an SQLite file that is not there,
@@ -55,7 +46,7 @@ impl Store {
     pub async fn open(url: &str, key: MasterKey) -> Result<Self, StoreError> {
         let counters = Arc::new(WriteCounters::default());
         let db = match DatabaseUrl::parse(url)? {
-            DatabaseUrl::Postgres(options) => Db::Postgres(postgres(*options).await?),
+            DatabaseUrl::Postgres(options) => Db::Postgres(postgres::open(*options).await?),
             DatabaseUrl::File(path) => {
                 make_private(&path)?;
                 sqlite(SqliteLocation::File(path), Arc::clone(&counters))?
@@ -148,7 +139,6 @@ impl DatabaseUrl {
                 let detail = "the PostgreSQL URL cannot be read".to_owned();
                 StoreError::open("database_url_invalid", detail, hint)
             })?;
-            let options = options.statement_cache_capacity(STATEMENTS).application_name("gpuaas");
             return Ok(Self::Postgres(Box::new(options)));
         }
         let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
@@ -166,42 +156,12 @@ impl DatabaseUrl {
     }
 }
 
-async fn postgres(options: PgConnectOptions) -> Result<PgPool, StoreError> {
-    let place = format!("{}:{}", options.get_host(), options.get_port());
-    let unreachable = |why: &dyn std::fmt::Display| {
-        StoreError::open(
-            "database_unreachable",
-            format!("PostgreSQL at {place} did not take the connection: {why}"),
-            "check that the server runs there, that the database exists, and the user name \
-             and password",
-        )
-    };
-    // A pool tries again until its patience ends; a first connection of our own tells at once.
-    match timeout(PATIENCE, options.connect()).await {
-        Err(_) => return Err(unreachable(&"it does not answer")),
-        Ok(Err(error)) => return Err(unreachable(&error)),
-        Ok(Ok(connection)) => connection.close().await?,
-    }
-    let pool = PgPoolOptions::new()
-        .max_connections(POSTGRES_CONNECTIONS)
-        .acquire_timeout(PATIENCE)
-        .connect_with(options)
-        .await
-        .map_err(|error| unreachable(&error))?;
-    POSTGRES.run(&pool).await.map_err(|error| {
-        let newer =
-            matches!(error, MigrateError::VersionMissing(_) | MigrateError::VersionTooNew(..));
-        migration_failed(&error, newer)
-    })?;
-    Ok(pool)
-}
-
 fn sqlite(location: SqliteLocation, counters: Arc<WriteCounters>) -> Result<Db, StoreError> {
     let mut connection = location.open().map_err(|error| unwritable(location.path(), &error))?;
     Migrations::from_slice(SQLITE).to_latest(connection.for_migrations()).map_err(|error| {
         use rusqlite_migration::{Error, MigrationDefinitionError as Definition};
         let newer = Error::MigrationDefinition(Definition::DatabaseTooFarAhead);
-        migration_failed(&error, error == newer)
+        StoreError::migration_failed(&error, error == newer)
     })?;
     let connection = Arc::new(Mutex::new(connection));
     let readers = Readers::new(location.clone(), Arc::clone(&connection));
@@ -226,16 +186,6 @@ fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
         format!("the database file {} cannot be opened: {error}", path.display()),
         "make its folder, and let this user write there; or name another file",
     )
-}
-
-fn migration_failed(error: &dyn std::fmt::Display, newer: bool) -> StoreError {
-    let hint = if newer {
-        "the database was used by a newer gpuaas: start that version"
-    } else {
-        "check that the database belongs to gpuaas and that its user may create tables"
-    };
-    let detail = format!("the tables of the database could not be brought up to date: {error}");
-    StoreError::open("migration_failed", detail, hint)
 }
 
 #[cfg(test)]

@@ -116,16 +116,22 @@ async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Refuses a watcher that another one replaced; holds the site's row until the end.
-async fn fence(conn: &mut Conn, lease: &WatchLease) -> Result<(), StoreError> {
-    conn.first(
-        "SELECT 1 FROM site_watch WHERE site_id = $1 AND lease_token = $2 AND lease_until > 0 \
-         {LOCK}",
-        args![lease.site_id.0, lease.token],
-    )
-    .await?
-    .map(drop)
-    .ok_or(StoreError::LeaseLost)
+/// Refuses a watcher that another one replaced, and writes where the next look begins.
+async fn fence(conn: &mut Conn, lease: &WatchLease, batch: &WatchBatch) -> Result<(), StoreError> {
+    let kept = conn
+        .execute(
+            "UPDATE site_watch SET event_cursor = COALESCE($3, event_cursor), \
+             event_window = COALESCE($4, event_window) \
+             WHERE site_id = $1 AND lease_token = $2 AND lease_until > 0",
+            vec![
+                lease.site_id.0.into(),
+                lease.token.into(),
+                batch.event_cursor.into(),
+                Val::opt_json(batch.event_cursor.map(|_| &batch.event_window))?,
+            ],
+        )
+        .await?;
+    if kept == 0 { Err(StoreError::LeaseLost) } else { Ok(()) }
 }
 
 async fn write_batch(
@@ -134,7 +140,6 @@ async fn write_batch(
     lease: &WatchLease,
     batch: &WatchBatch,
 ) -> Result<(), StoreError> {
-    fence(conn, lease).await?;
     run::wake(conn, now, batch.wakes.iter().copied()).await?;
     for read in &batch.reads {
         put_read(conn, read.node_id, &read.observation).await?;
@@ -143,14 +148,9 @@ async fn write_batch(
         put_event(conn, event).await?;
     }
     timeline::append(conn, batch.timeline.iter().map(|(node_id, event)| (*node_id, event))).await?;
-    if batch.event_cursor.is_some() {
-        conn.execute(
-            "UPDATE site_watch SET event_cursor = $2, event_window = $3 WHERE site_id = $1",
-            args![lease.site_id.0, batch.event_cursor, Val::json(&batch.event_window)?],
-        )
-        .await?;
-    }
-    Ok(())
+    // Last, after everything that may wait for a row of a run: whoever waits with the site's row in
+    // its hands keeps a successor from taking over. Refused here, the whole batch is rolled back.
+    fence(conn, lease, batch).await
 }
 
 macro_rules! watched {

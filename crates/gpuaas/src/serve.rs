@@ -171,10 +171,9 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     if lock.is_some() {
         store.end_leases_of_dead_owner(options.clock.0.now()).await.map_err(of_store)?;
     }
-    let (bundles, bundle_key) = bundles(&store, &artifacts, &options.clock).await?;
-    let (admin_token, token_is_new) = admin_token(&store, &options).await?;
+    let FirstStart { bundles, bundle_key, admin_token, token_is_new, nodes } =
+        seed_first_start(&store, &artifacts, &options, node_socket).await?;
     let advertise = options.advertise.as_deref();
-    let nodes = nodes::prepare_any(&store, node_socket, advertise).await?;
     let plain = || advertise.map_or_else(|| format!("http://{addr}"), str::to_owned);
     let node_url = nodes.as_ref().map_or_else(plain, |nodes| nodes.advertise.clone());
     let anchor_pem = nodes.as_ref().and_then(|nodes| nodes.anchor_pem.clone());
@@ -224,6 +223,30 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         servers,
         _lock: lock,
     })
+}
+
+/// What the first start of a control plane makes, and later ones find.
+struct FirstStart {
+    bundles: BundleCatalog,
+    bundle_key: SigningKey,
+    admin_token: Option<String>,
+    token_is_new: bool,
+    nodes: Option<nodes::Prepared>,
+}
+
+/// Makes what is missing. One control plane of a database does so at a time.
+async fn seed_first_start(
+    store: &Store,
+    artifacts: &ArtifactStore,
+    options: &ServeOptions,
+    node_socket: Option<(&TlsOptions, TcpListener)>,
+) -> Result<FirstStart, Failure> {
+    let startup = store.lock_startup().await.map_err(of_store)?;
+    let (bundles, bundle_key) = bundles(store, artifacts, &options.clock).await?;
+    let (admin_token, token_is_new) = admin_token(store, options).await?;
+    let nodes = nodes::prepare_any(store, node_socket, options.advertise.as_deref()).await?;
+    startup.release().await;
+    Ok(FirstStart { bundles, bundle_key, admin_token, token_is_new, nodes })
 }
 
 /// Answers operators, and nodes where they have a listener of their own; applies the retention.

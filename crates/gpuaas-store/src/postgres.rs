@@ -1,0 +1,157 @@
+//! Connections to PostgreSQL: their limits, the migrations, and starting together.
+//!
+//! # Limits
+//! A control plane may stand still at any line: a suspended machine, a stopped process, a host that
+//! lost its network. Whatever it has locked then stays locked until the server ends its session, so
+//! the server is told when to. The limits form a chain, each below the next:
+//!
+//! | setting | seconds | why |
+//! |---|---|---|
+//! | `idle_in_transaction_session_timeout` | 4 | statements of one transaction follow each other at once |
+//! | `tcp_user_timeout` | 4 | a client that takes no more bytes is as good as gone |
+//! | `lock_timeout` | 8 | longer than the two above, so a waiter outlives the session that it waits for |
+//! | `statement_timeout` | 30 | longer than any wait for a lock; no statement of ours takes that long |
+//!
+//! A replica that stands still therefore holds up the others for some five seconds, and only where
+//! they need the rows that it has locked. With a `lock_timeout` below the first two, the waiters
+//! would fail instead of going on.
+//!
+//! # Starting together
+//! The first start of a control plane makes tables and keys. Replicas that start at the same moment
+//! do so one after the other: [`StartupLock`] is an advisory lock that lasts as long as a
+//! transaction, so it ends with the session, however that ends. It saves work and errors; that there
+//! is one key of each kind does not rest on it, because each is made by one atomic statement.
+
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, Transaction, raw_sql};
+use tokio::time::timeout;
+
+use crate::error::StoreError;
+use crate::store::{Db, Store};
+
+/// Connections of one control plane.
+const CONNECTIONS: u32 = 16;
+/// Prepared statements kept by each connection: room for every statement, and for the lengths that
+/// lists come in.
+const STATEMENTS: usize = 256;
+/// How long to wait for a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// See the table in the module's text.
+const LIMITS: [(&str, &str); 4] = [
+    ("idle_in_transaction_session_timeout", "4s"),
+    ("tcp_user_timeout", "4s"),
+    ("lock_timeout", "8s"),
+    ("statement_timeout", "30s"),
+];
+
+/// Key of the advisory lock under which control planes start. Advisory locks belong to a database,
+/// so it needs to be unlike no other than those of this crate.
+const STARTUP_KEY: i64 = 0x6770_7561_6173_0001;
+/// Limits of the transaction that holds the startup lock. A replica waits for it longer than one
+/// that stands still can hold it.
+const STARTUP_LIMITS: &str = "SET LOCAL idle_in_transaction_session_timeout = '30s'; \
+     SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = '60s'";
+/// `lock_not_available`: what PostgreSQL answers when `lock_timeout` has passed.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+/// Opens a pool on the server and brings its tables up to date.
+///
+/// # Errors
+/// [`StoreError::Open`] with code `database_unreachable`, `startup_locked` or `migration_failed`.
+pub(crate) async fn open(options: PgConnectOptions) -> Result<PgPool, StoreError> {
+    let place = format!("{}:{}", options.get_host(), options.get_port());
+    let unreachable = |why: &dyn std::fmt::Display| {
+        StoreError::open(
+            "database_unreachable",
+            format!("PostgreSQL at {place} did not take the connection: {why}"),
+            "check that the server runs there, that the database exists, and the user name \
+             and password",
+        )
+    };
+    let options =
+        options.statement_cache_capacity(STATEMENTS).application_name("gpuaas").options(LIMITS);
+    // A pool tries again until its patience ends; a first connection of our own tells at once.
+    match timeout(PATIENCE, options.connect()).await {
+        Err(_) => return Err(unreachable(&"it does not answer")),
+        Ok(Err(error)) => return Err(unreachable(&error)),
+        Ok(Ok(connection)) => connection.close().await?,
+    }
+    // Connections are tested when they come back; a second test before each use would be a round
+    // trip for every read. One that broke while it was idle shows at its next statement.
+    let pool = PgPoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .acquire_timeout(PATIENCE)
+        .test_before_acquire(false)
+        .connect_with(options)
+        .await
+        .map_err(|error| unreachable(&error))?;
+    migrate(&pool).await?;
+    Ok(pool)
+}
+
+/// Brings the tables up to date, all of them or none, under the startup lock.
+async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
+    let mut migrator: Migrator = sqlx::migrate!("migrations/postgres");
+    // The library's own lock has no limit.
+    migrator.set_locking(false);
+    let mut transaction = lock(pool).await?;
+    // A migration may take as long as the data needs.
+    raw_sql("SET LOCAL statement_timeout = 0").execute(&mut *transaction).await?;
+    migrator.run(&mut *transaction).await.map_err(|error| {
+        let newer =
+            matches!(error, MigrateError::VersionMissing(_) | MigrateError::VersionTooNew(..));
+        StoreError::migration_failed(&error, newer)
+    })?;
+    Ok(transaction.commit().await?)
+}
+
+async fn lock(pool: &PgPool) -> Result<Transaction<'static, Postgres>, StoreError> {
+    let mut transaction = pool.begin().await?;
+    raw_sql(STARTUP_LIMITS).execute(&mut *transaction).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(STARTUP_KEY)
+        .execute(&mut *transaction)
+        .await
+        .map_err(|error| match error.as_database_error().and_then(|e| e.code()) {
+            Some(code) if code == LOCK_NOT_AVAILABLE => StoreError::open(
+                "startup_locked",
+                "another control plane has been starting on this database for a minute",
+                "see what it waits for, or stop it; then start again",
+            ),
+            _ => error.into(),
+        })?;
+    Ok(transaction)
+}
+
+/// The right to make what a first start makes, such as keys. Others that start on the same database
+/// wait until it is given back or dropped. An SQLite file has one process anyway.
+pub struct StartupLock(Option<Transaction<'static, Postgres>>);
+
+impl StartupLock {
+    /// Lets the next control plane go on.
+    pub async fn release(self) {
+        if let Some(transaction) = self.0
+            && let Err(error) = transaction.rollback().await
+        {
+            // The server ended the session, and the lock with it.
+            tracing::warn!(%error, "the startup lock was gone before the start was done");
+        }
+    }
+}
+
+impl Store {
+    /// Waits until no other control plane starts on this database, and keeps others from it.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] with code `startup_locked` after a minute, or the database's.
+    pub async fn lock_startup(&self) -> Result<StartupLock, StoreError> {
+        match &self.inner.db {
+            Db::Postgres(pool) => lock(pool).await.map(Some).map(StartupLock),
+            Db::Sqlite { .. } => Ok(StartupLock(None)),
+        }
+    }
+}
