@@ -59,6 +59,7 @@ impl Shared {
         let (stop, _) = watch::channel(false);
         let mut config = parts.config;
         config.lease_seconds *= parts.clock.factor().max(1.0);
+        config.watch_lease_seconds *= parts.clock.factor().max(1.0);
         let sites =
             Sites::new(parts.store.clone(), Arc::clone(&parts.clock), Arc::clone(&parts.connect));
         Self {

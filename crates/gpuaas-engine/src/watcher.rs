@@ -37,8 +37,8 @@ const PAGE: u32 = 1000;
 /// Wall seconds between two looks for sites with new work. While no site is watched, new work is
 /// noticed at once.
 const KEEPER_SECONDS: f64 = 0.5;
-/// Seconds for which the right to watch a site holds without renewal.
-const WATCH_SECONDS: f64 = 30.0;
+/// Part of the lease of a watch after which it is renewed.
+const RENEWAL_PART: f64 = 1.0 / 3.0;
 /// Looks without any open run before the watcher ends.
 const IDLE_LOOKS: u32 = 30;
 /// Longest pause between two looks at a site that does not answer, in seconds.
@@ -91,31 +91,56 @@ async fn has_work(shared: &Shared, site_id: SiteId) -> bool {
 pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
     let now = shared.clock.now();
     let holder = shared.ids.uuid(now).to_string();
-    let term = WATCH_SECONDS * shared.clock.factor().max(1.0);
+    let term = shared.config.watch_lease_seconds;
     let claimed = shared.store.claim_watch(now, site_id, &holder, now.plus_seconds(term)).await;
     let lease = match claimed {
         Ok(Some(lease)) => lease,
         Ok(None) => return,
         Err(error) => return tracing::warn!(%error, %site_id, "cannot watch the site"),
     };
+    tracing::info!(%site_id, "watching the site");
     let mut watcher = Watcher {
         shared: Arc::clone(&shared),
-        lease,
+        lease: lease.clone(),
         cursor: None,
         pages: BTreeMap::new(),
         seen: VecDeque::new(),
         seen_set: HashSet::new(),
         health: String::new(),
-        renewed_at: now,
-        term,
     };
-    match watcher.run().await {
+    let watched = tokio::select! {
+        biased;
+        watched = watcher.run() => watched,
+        lost = renew(&shared, &lease, term) => Err(lost),
+    };
+    match watched {
         Ok(()) => {}
         Err(StoreError::LeaseLost) => tracing::info!(%site_id, "another replica watches the site"),
         Err(error) => tracing::warn!(%error, %site_id, "the watch could not be recorded"),
     }
-    if let Err(error) = shared.store.release_watch(&watcher.lease).await {
+    if let Err(error) = shared.store.release_watch(&lease).await {
         tracing::debug!(%error, %site_id, "the right to watch was gone already");
+    }
+}
+
+/// Renews the right to watch until somebody else has it.
+///
+/// Beside the looks, because a region may take longer for an answer than the lease lasts; and the
+/// lease is short, because nobody sees the feed between the death of a watcher and its end. A
+/// database that does not answer is asked again: if it stays away, the next look cannot be
+/// recorded and ends the watch.
+async fn renew(shared: &Shared, lease: &WatchLease, term: f64) -> StoreError {
+    loop {
+        let at = shared.clock.now().plus_seconds(term * RENEWAL_PART);
+        shared.clock.sleep_until(at).await;
+        let until = shared.clock.now().plus_seconds(term);
+        match shared.store.renew_watch(lease, until).await {
+            Err(StoreError::LeaseLost) => return StoreError::LeaseLost,
+            Err(error) => {
+                tracing::warn!(%error, site_id = %lease.site_id, "the watch was not renewed");
+            }
+            Ok(()) => {}
+        }
     }
 }
 
@@ -128,8 +153,6 @@ struct Watcher {
     seen: VecDeque<u64>,
     seen_set: HashSet<u64>,
     health: String,
-    renewed_at: Timestamp,
-    term: f64,
 }
 
 impl Watcher {
@@ -139,7 +162,6 @@ impl Watcher {
         let mut failures: i32 = 0;
         while !*stop.borrow() && idle < IDLE_LOOKS {
             let began = self.shared.clock.now();
-            self.renew(began).await?;
             let looked = self.look().await?;
             failures = if looked { 0 } else { failures + 1 };
             idle = if has_work(&self.shared, self.lease.site_id).await { 0 } else { idle + 1 };
@@ -152,14 +174,6 @@ impl Watcher {
             }
         }
         Ok(())
-    }
-
-    async fn renew(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        if now.seconds_since(self.renewed_at) < self.term / 3.0 {
-            return Ok(());
-        }
-        self.renewed_at = now;
-        self.shared.store.renew_watch(&self.lease, now.plus_seconds(self.term)).await
     }
 
     /// One look at the feed. `false`: MAAS did not answer.

@@ -16,6 +16,9 @@ use crate::serve::of_store;
 /// Seconds after which a control plane whose clock rounds looks again.
 const ROUNDING_SECONDS: f64 = 0.001;
 
+/// Seconds for which a watcher has a site. Some looks long: a virtual clock stops at every renewal.
+const WATCH_LEASE_SECONDS: f64 = 30.0;
+
 /// Seconds between two tries to watch a site that somebody else watches.
 const KEEPER_SECONDS: f64 = 15.0;
 
@@ -84,6 +87,7 @@ impl World {
         }
         let mut config = EngineConfig::new(ADVERTISE, self.parts.agent.clone());
         config.poll_seconds = self.parts.plan.poll_seconds;
+        config.watch_lease_seconds = WATCH_LEASE_SECONDS;
         let parallel_runs = config.parallel_runs;
         let connect = transport::Within::new(
             Arc::clone(&self.network),
