@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
 
 mod real_host;
+mod replicas;
 mod rig;
 mod secrets;
 

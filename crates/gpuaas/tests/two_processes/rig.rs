@@ -76,10 +76,15 @@ impl Server {
         std::fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
+    /// Sends it a signal, such as `KILL`.
+    pub(crate) fn signal(&self, name: &str) {
+        let (signal, pid) = (format!("-{name}"), self.child.id().to_string());
+        assert!(Command::new("kill").args([&signal, &pid]).status().unwrap().success());
+    }
+
     /// Asks it to stop and waits for the end.
     pub(crate) fn stop(&mut self) -> std::process::ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.signal("TERM");
         self.child.wait().unwrap()
     }
 }

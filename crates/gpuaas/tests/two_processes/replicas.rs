@@ -1,0 +1,276 @@
+//! Several control planes on one PostgreSQL: started together, killed, and standing still.
+
+#![expect(clippy::print_stderr, reason = "says what was skipped, and how long a takeover took")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Output;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_store::ScratchDatabase;
+use serde_json::Value;
+
+use crate::rig::{Server, agent, gpuaas};
+
+/// The same in every data folder, as an operator copies it.
+const MASTER_KEY: &str = "4242424242424242424242424242424242424242424242424242424242424242\n";
+/// Nodes have a listener of their own.
+const TLS: [&str; 2] = ["--node-listen", "127.0.0.1:0"];
+/// How long a level is waited for; a busy machine takes its time.
+const PATIENCE_SECONDS: f64 = 60.0;
+/// Pause between two looks at a level.
+const LOOK_SECONDS: f64 = 0.05;
+
+static DATABASES: AtomicU32 = AtomicU32::new(0);
+
+#[expect(clippy::disallowed_methods, reason = "tests are configured by the environment")]
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// A database, and a folder for what its control planes keep.
+struct Replicas {
+    dir: tempfile::TempDir,
+    database: ScratchDatabase,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Replicas {
+    /// None: there is no PostgreSQL to test with.
+    fn prepare() -> Option<Self> {
+        let Some(server) = setting("GPUAAS_TEST_POSTGRES") else {
+            eprintln!("skipped: GPUAAS_TEST_POSTGRES names no server");
+            return None;
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let number = DATABASES.fetch_add(1, Ordering::SeqCst);
+        let name = format!("gpuaas_replicas_{}_{number}", std::process::id());
+        let database = runtime.block_on(ScratchDatabase::create(&server, &name)).unwrap();
+        Some(Self { dir: tempfile::tempdir().unwrap(), database, runtime })
+    }
+
+    /// Starts a control plane and waits until it serves. `nodes` says how nodes reach it.
+    fn start(&self, name: &str, nodes: &[&str]) -> Replica {
+        let data = self.dir.path().join(name);
+        fs::create_dir(&data).unwrap();
+        let key = data.join("master.key");
+        fs::write(&key, MASTER_KEY).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let (agent, log) = (agent(), self.dir.path().join(format!("{name}.log")));
+        let line = ["--log", "info", "serve", "--listen", "127.0.0.1:0"];
+        let line = [&line[..], nodes, &["--database", self.database.url()]].concat();
+        let line = [&line[..], &["--agent-binary", agent.to_str().unwrap()]].concat();
+        let line = [&line[..], &["--data", data.to_str().unwrap()]].concat();
+        Replica { server: Server::start(&line, log, "nodes") }
+    }
+
+    /// Starts control planes at the same moment.
+    fn start_together(&self, names: &[&str], nodes: &[&str]) -> Vec<Replica> {
+        std::thread::scope(|scope| {
+            let starting: Vec<_> =
+                names.iter().map(|name| scope.spawn(|| self.start(name, nodes))).collect();
+            starting.into_iter().map(|started| started.join().unwrap()).collect()
+        })
+    }
+
+    /// The folder of the control plane that made the admin token; fails where several did.
+    fn token_file(&self, names: &[&str]) -> String {
+        let file = |name: &&str| self.dir.path().join(name).join("admin-token");
+        let made: Vec<_> = names.iter().map(file).filter(|file| file.exists()).collect();
+        assert_eq!(made.len(), 1, "one control plane makes the admin token: {made:?}");
+        made[0].to_str().unwrap().to_owned()
+    }
+
+    /// A region of machines, and its key in a file.
+    fn region(&self, arguments: &[&str]) -> (Server, String) {
+        let line = [&["maas-sim", "--listen", "127.0.0.1:0"], arguments].concat();
+        let region = Server::start(&line, self.dir.path().join("sim.log"), "api-key");
+        let key = self.dir.path().join("maas.key");
+        fs::write(&key, region.value("api-key")).unwrap();
+        (region, key.to_str().unwrap().to_owned())
+    }
+}
+
+impl Drop for Replicas {
+    fn drop(&mut self) {
+        if let Err(error) = self.runtime.block_on(self.database.drop_it()) {
+            eprintln!("the test's database is left behind: {error}");
+        }
+    }
+}
+
+struct Replica {
+    server: Server,
+}
+
+impl Replica {
+    fn run(&self, token_file: &str, line: &str) -> Output {
+        gpuaas()
+            .args(line.split_whitespace())
+            .env("GPUAAS_SERVER", self.server.value("listening"))
+            .env("GPUAAS_TOKEN_FILE", token_file)
+            .output()
+            .unwrap()
+    }
+
+    fn good(&self, token_file: &str, line: &str) -> String {
+        let output = self.run(token_file, line);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{line}\n{stderr}\nserve: {}", self.server.log());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn items(&self, token_file: &str, line: &str) -> Vec<Value> {
+        let answer: Value = serde_json::from_str(&self.good(token_file, line)).unwrap();
+        let items = answer.get("items").or_else(|| answer.get("keys")).unwrap();
+        items.as_array().unwrap().clone()
+    }
+
+    fn watches(&self) -> bool {
+        self.server.log().contains("watching the site")
+    }
+}
+
+/// Looks until `level` is so; answers how many seconds that took.
+#[track_caller]
+fn wait_until(what: &str, mut level: impl FnMut() -> bool) -> f64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let began = RealClock.now();
+    while !level() {
+        let now = RealClock.now();
+        assert!(now.seconds_since(began) < PATIENCE_SECONDS, "{what}");
+        runtime.block_on(RealClock.sleep_until(now.plus_seconds(LOOK_SECONDS)));
+    }
+    RealClock.now().seconds_since(began)
+}
+
+fn rounds() -> u32 {
+    setting("GPUAAS_TEST_ROUNDS").map_or(2, |rounds| rounds.parse().unwrap())
+}
+
+/// As often as `GPUAAS_TEST_ROUNDS` says.
+#[test]
+fn replicas_started_together_on_an_empty_database_all_run() {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+    for round in 0..rounds() {
+        let Some(replicas) = Replicas::prepare() else { return };
+        let began = RealClock.now();
+        let planes = replicas.start_together(&NAMES, &TLS);
+        let token = replicas.token_file(&NAMES);
+        let ask = |line: &str| {
+            std::thread::scope(|scope| {
+                let (token, asking) = (&token, planes.iter());
+                let asking: Vec<_> =
+                    asking.map(|plane| scope.spawn(|| plane.items(token, line))).collect();
+                asking.into_iter().map(|asked| asked.join().unwrap()).collect::<Vec<_>>()
+            })
+        };
+        for keys in [ask("bundle keys -o json"), ask("task-key list -o json")] {
+            assert_eq!(keys[0].len(), 1, "{keys:?}");
+            assert!(keys.iter().all(|known| *known == keys[0]), "{keys:?}");
+        }
+        for bundles in ask("bundle list -o json") {
+            assert!(!bundles.is_empty());
+            for bundle in bundles {
+                assert!(bundle["signed_by"].is_string(), "nobody trusted vouches for {bundle}");
+            }
+        }
+        let seconds = RealClock.now().seconds_since(began);
+        eprintln!("round {round}: three run and agree after {seconds:.1} s");
+    }
+}
+
+/// A control plane that serves a site with one machine, whose run waits for hours.
+fn watched_site(replicas: &Replicas) -> (Server, Replica, String) {
+    let (region, key) = replicas.region(&["--machines", "1", "--class", "h200"]);
+    let first = replicas.start("first", &TLS);
+    let token = replicas.token_file(&["first"]);
+    let url = region.value("listening");
+    first.good(&token, &format!("site add lab --url {url} --api-key-file {key}"));
+    first.good(&token, "profile add h200");
+    let mac = machine_mac(&region, "j22u11");
+    let onboard = format!("node onboard j22u11 --site lab --profile h200 --mac {mac}");
+    first.good(&token, &onboard);
+    wait_until("the first one watches", || first.watches());
+    (region, first, token)
+}
+
+fn machine_mac(region: &Server, name: &str) -> String {
+    let log = region.log();
+    let line = log.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn a_killed_watcher_is_followed_at_once() {
+    let Some(replicas) = Replicas::prepare() else { return };
+    let (_region, first, _) = watched_site(&replicas);
+    let second = replicas.start("second", &TLS);
+    first.server.signal("KILL");
+    let taken = wait_until("the second one watches", || second.watches());
+    eprintln!("the site was not watched for {taken:.1} s");
+    // By the lease it is two seconds and a half; the rest is for a machine that is busy.
+    assert!(taken < 10.0, "{taken:.1} s");
+}
+
+#[test]
+fn a_watcher_that_stops_gives_the_site_away() {
+    let Some(replicas) = Replicas::prepare() else { return };
+    let (_region, mut first, _) = watched_site(&replicas);
+    let second = replicas.start("second", &TLS);
+    assert!(first.server.stop().success());
+    let taken = wait_until("the second one watches", || second.watches());
+    eprintln!("the site was not watched for {taken:.1} s");
+}
+
+/// Machines whose work the one that stands still is in the middle of.
+const FLEET: usize = 40;
+
+#[test]
+fn a_replica_that_stands_still_amid_its_writes_stops_nobody() {
+    let Some(replicas) = Replicas::prepare() else { return };
+    let machines = FLEET.to_string();
+    let (region, key) =
+        replicas.region(&["--machines", &machines, "--class", "zero", "--hosts", "fleet"]);
+    let planes = replicas.start_together(&["a", "b", "c"], &["--stand-ins"]);
+    let token = replicas.token_file(&["a", "b", "c"]);
+    let url = region.value("listening");
+    planes[0].good(&token, &format!("site add lab --url {url} --api-key-file {key}"));
+    planes[0].good(&token, "profile add zero");
+    let names = machine_names(&region);
+    let (before, after) = names.split_at(FLEET - 4);
+    for (index, name) in before.iter().enumerate() {
+        onboard(&planes[index % 2], &token, &region, name, "");
+    }
+    let open = || {
+        let nodes = planes[0].items(&token, "node list -o json");
+        nodes.iter().filter(|node| node["state"] != "active").count()
+    };
+    assert!(open() > 0, "the fleet is to be in the middle of its work");
+    planes[2].server.signal("STOP");
+    let frozen = RealClock.now();
+    for (index, name) in after.iter().enumerate() {
+        onboard(&planes[index % 2], &token, &region, name, "--wait --timeout 60");
+    }
+    let seconds = RealClock.now().seconds_since(frozen);
+    eprintln!("four more machines are active {seconds:.1} s after one stood still");
+    planes[2].server.signal("CONT");
+    wait_until("all are active", || open() == 0);
+}
+
+fn machine_names(region: &Server) -> Vec<String> {
+    let log = region.log();
+    let machine = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, mac) = (words.next()?, words.next()?);
+        (mac.matches(':').count() == 5).then(|| name.to_owned())
+    };
+    log.lines().filter_map(machine).collect()
+}
+
+fn onboard(plane: &Replica, token: &str, region: &Server, name: &str, more: &str) {
+    let mac = machine_mac(region, name);
+    let line = format!("node onboard {name} --site lab --profile zero --mac {mac} {more}");
+    plane.good(token, &line);
+}
