@@ -7,8 +7,8 @@ use axum::extract::State;
 use gpuaas_bundle::Envelope;
 use gpuaas_store::{Enroll, Heartbeat as Beat};
 use gpuaas_types::agent::{
-    EnrollRequest, EnrollResponse, Gate, GateClass, GateReport, Gates, Heartbeat, HeartbeatAnswer,
-    TaskBatch, TaskResult,
+    EnrollRequest, EnrollResponse, Gate, GateClass, GateReport, Gates, HeartbeatRequest,
+    HeartbeatResponse, TaskBatch, TaskResult,
 };
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{RunId, TaskId, Timestamp};
@@ -91,8 +91,8 @@ fn troubled(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
 pub(crate) async fn heartbeat(
     State(ctx): State<Ctx>,
     agent: Agent,
-    Body(said): Body<Heartbeat>,
-) -> Answer<Json<HeartbeatAnswer<Envelope>>> {
+    Body(said): Body<HeartbeatRequest>,
+) -> Answer<Json<HeartbeatResponse<Envelope>>> {
     certificates::of_its_run(&agent, said.run_id)?;
     let now = ctx.now();
     let agent_version = check::plain_text(&said.agent_version, VERSION_CHARS);
@@ -114,7 +114,7 @@ pub(crate) async fn heartbeat(
         ctx.wake_engine();
     }
     let task_keys = task_keys::newer(&ctx, said.task_keys_revision).await?;
-    Ok(Json(HeartbeatAnswer { new, at: Some(ctx.signing_time()), task_keys }))
+    Ok(Json(HeartbeatResponse { new, at: Some(ctx.signing_time()), task_keys }))
 }
 
 /// `POST /agent/v1/gates`. What changed goes to the history.

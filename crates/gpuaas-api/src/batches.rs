@@ -9,16 +9,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_core::batch::{self, BatchSnapshot, decide_batch};
-use gpuaas_core::pace::percentile;
 use gpuaas_core::record::NodeHardware;
+use gpuaas_core::step_duration::percentile;
 use gpuaas_store::{
     BatchCommand, NewAudit, NewBatch, NewNode, NodeFilter, Page, Secret, StoreError, StoredBatch,
     StoredMember,
 };
 use gpuaas_types::api::{List, ProfileResource, SiteResource, Source, TimelineEvent};
 use gpuaas_types::batch::{
-    BatchAccepted, BatchCreate, BatchMachine, BatchMember, BatchOrder, BatchResource, BatchSpec,
-    BatchStatus,
+    BatchAccepted, BatchActionRequest, BatchCreate, BatchMachine, BatchMember, BatchResource,
+    BatchSpec, BatchStatus,
 };
 use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Timestamp};
@@ -307,7 +307,7 @@ pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<
 pub(crate) async fn stop(
     State(ctx): State<Ctx>,
     Key(text): Key,
-    Body(order): Body<BatchOrder>,
+    Body(order): Body<BatchActionRequest>,
 ) -> Answer<Json<BatchResource>> {
     command(&ctx, &text, &order, BatchCommand::Stop).await
 }
@@ -317,7 +317,7 @@ pub(crate) async fn stop(
 pub(crate) async fn resume(
     State(ctx): State<Ctx>,
     Key(text): Key,
-    Body(order): Body<BatchOrder>,
+    Body(order): Body<BatchActionRequest>,
 ) -> Answer<Json<BatchResource>> {
     let batch = ctx.store.batch(&text).await?;
     let profile_revision = ctx.store.profile(batch.profile_id).await?.revision;
@@ -327,7 +327,7 @@ pub(crate) async fn resume(
 async fn command(
     ctx: &Ctx,
     text: &str,
-    order: &BatchOrder,
+    order: &BatchActionRequest,
     command: BatchCommand,
 ) -> Answer<Json<BatchResource>> {
     let (actor, reason) = actor_and_reason(&order.actor, &order.reason)?;
@@ -368,7 +368,7 @@ fn view(batch: StoredBatch, stored: &[StoredMember], now: Timestamp) -> BatchRes
     let members = members.map(|(at, it)| member(it, canaries.contains(&at), decision.phase));
     let status = BatchStatus {
         phase: decision.phase,
-        counts: batch::counts(&seen),
+        counts: batch::count_by_state(&seen),
         failure_ratio: batch::failure_ratio(&seen),
         profile_revision: batch.profile_revision,
         p50_seconds: taking(50),

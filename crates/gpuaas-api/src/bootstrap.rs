@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gpuaas_artifact::Digest;
 use gpuaas_core::record::{Report, ReportKind, RunRecord};
-use gpuaas_types::agent::{BundlePhase, Phase, Progress, ProgressStatus};
+use gpuaas_types::agent::{BootstrapPhase, BootstrapProgress, BundlePhase, ProgressStatus};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::{EffectKind, RunId, RunStatus, Timestamp};
 use tokio_util::io::ReaderStream;
@@ -71,7 +71,7 @@ pub(crate) async fn progress(
     State(ctx): State<Ctx>,
     Key(run): Key,
     Bootstrap(run_id): Bootstrap,
-    Body(said): Body<Progress>,
+    Body(said): Body<BootstrapProgress>,
 ) -> Answer<Json<Accepted>> {
     if run.parse::<RunId>().ok() != Some(run_id) {
         return Err(other_run(run).into());
@@ -148,27 +148,27 @@ fn in_plain_text(said: BundlePhase) -> BundlePhase {
     }
 }
 
-fn is_same(kind: &ReportKind, said: &Progress) -> bool {
+fn is_same(kind: &ReportKind, said: &BootstrapProgress) -> bool {
     matches!(kind, ReportKind::Progress { phase, status, .. }
         if *phase == said.phase && *status == said.status)
 }
 
-fn code(said: &Progress) -> &'static str {
+fn code(said: &BootstrapProgress) -> &'static str {
     use ProgressStatus::{Failed, Started, Succeeded};
     match (said.phase, said.status) {
-        (Phase::SiteBootstrap, Started) => "site_bootstrap_started",
-        (Phase::SiteBootstrap, Succeeded) => "site_bootstrap_finished",
-        (Phase::SiteBootstrap, Failed) => "site_bootstrap_failed",
-        (Phase::NodeBootstrap, Started) => "node_bootstrap_started",
-        (Phase::NodeBootstrap, Succeeded) => "node_bootstrap_finished",
-        (Phase::NodeBootstrap, Failed) => "node_bootstrap_failed",
+        (BootstrapPhase::SiteBootstrap, Started) => "site_bootstrap_started",
+        (BootstrapPhase::SiteBootstrap, Succeeded) => "site_bootstrap_finished",
+        (BootstrapPhase::SiteBootstrap, Failed) => "site_bootstrap_failed",
+        (BootstrapPhase::NodeBootstrap, Started) => "node_bootstrap_started",
+        (BootstrapPhase::NodeBootstrap, Succeeded) => "node_bootstrap_finished",
+        (BootstrapPhase::NodeBootstrap, Failed) => "node_bootstrap_failed",
     }
 }
 
-fn text(said: &Progress, message: &str) -> String {
+fn text(said: &BootstrapProgress, message: &str) -> String {
     let phase = match said.phase {
-        Phase::SiteBootstrap => "site bootstrap",
-        Phase::NodeBootstrap => "node bootstrap",
+        BootstrapPhase::SiteBootstrap => "site bootstrap",
+        BootstrapPhase::NodeBootstrap => "node bootstrap",
     };
     let status = match said.status {
         ProgressStatus::Started => "started",

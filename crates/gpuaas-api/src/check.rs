@@ -145,8 +145,10 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
     for (index, image) in spec.approved_images.iter().enumerate() {
         word(&at(&format!("approved_images.{index}")), image, "/._-:+")?;
     }
-    if let Some((kind, action)) =
-        spec.drift_policy.iter().find(|(kind, action)| !gpuaas_core::drift::may(**kind, **action))
+    if let Some((kind, action)) = spec
+        .drift_policy
+        .iter()
+        .find(|(kind, action)| !gpuaas_core::drift::is_allowed(**kind, **action))
     {
         return Err(invalid(
             &at(&format!("drift_policy.{kind}")),
@@ -178,7 +180,7 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
         return Err(invalid(&at("enable_phase2_roce"), message)
             .with_hint("set fabric_mode=roce, or enable_phase2_roce=false"));
     }
-    if layout::named(&spec.storage_layout_profile).is_none() {
+    if layout::find(&spec.storage_layout_profile).is_none() {
         let message = format!("one of {} is wanted", layout::names().join(", "));
         return Err(invalid(&at("storage_layout_profile"), message));
     }

@@ -6,11 +6,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use gpuaas_core::pace::{self, Expected};
+use gpuaas_core::step_duration::{self, ExpectedDuration};
 use gpuaas_store::ListedNode;
 use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
-    AttemptView, CheckResult, ExpectedFrom, GateView, MaasView, NodeView, StepSpan,
+    AttemptView, CheckResult, EstimateSource, GateView, MaasView, NodeView, StepSpan,
 };
 use gpuaas_types::explain::{ExplainedNode, Explanation};
 use gpuaas_types::{RunStatus, Step, Timestamp};
@@ -65,7 +65,7 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
         _ if parked => (None, None),
         (Some(wait), _) => (wait.expected_by, wait.expected_from),
         (None, Some(step)) => {
-            let expected = Expected::of_table(step);
+            let expected = ExpectedDuration::from_table(step);
             (step_since.map(|at| at.plus_seconds(expected.seconds)), Some(expected.from))
         }
         (None, None) => (None, None),
@@ -134,7 +134,7 @@ fn we_believe(node: &NodeView, facts: &Facts, now: Timestamp) -> String {
 
 fn limits(
     expected_by: Option<Timestamp>,
-    from: Option<ExpectedFrom>,
+    from: Option<EstimateSource>,
     deadline: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<String> {
@@ -146,7 +146,7 @@ fn limits(
         format!("We believe: it is {} late", duration(-ahead))
     };
     if let Some(from) = from {
-        text.push_str(&format!(" ({})", pace::said(from)));
+        text.push_str(&format!(" ({})", step_duration::basis_as_text(from)));
     }
     if let Some(deadline) = deadline {
         let left = deadline.seconds_since(now).max(0.0);
@@ -251,7 +251,7 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuaas_types::api::{Basis, Owner, Park, RunSummary, Wait};
+    use gpuaas_types::api::{EstimateBasis, Owner, Park, RunSummary, Wait};
     use gpuaas_types::{NodeId, NodeState, RunId, RunKind, Step};
 
     fn at(seconds: f64) -> Timestamp {
@@ -306,7 +306,7 @@ mod tests {
             text: "MAAS to write the image".to_owned(),
             since: at(100.0),
             expected_by: Some(at(1900.0)),
-            expected_from: Some(ExpectedFrom { basis: Basis::ProfileAndImage, runs: 37 }),
+            expected_from: Some(EstimateSource { basis: EstimateBasis::ProfileAndImage, runs: 37 }),
             deadline: Some(at(10900.0)),
         });
         let said = explanation(node.clone(), &facts(), at(400.0));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gpuaas_core::gates::{Said, standing};
+use gpuaas_core::gates::{LatestGateReport, gate_view};
 use gpuaas_core::record::NodeRecord;
 use gpuaas_store::StoredGate;
 use gpuaas_types::agent::Gate;
@@ -38,14 +38,14 @@ impl Standing {
         let said = self.said.get(&node.id);
         let view = |gate: Gate| {
             let said = said.and_then(|gates| gates.get(&gate));
-            let said = said.map(|StoredGate { report, since, at, .. }| Said {
+            let said = said.map(|StoredGate { report, since, at, .. }| LatestGateReport {
                 report,
                 since: *since,
                 at: *at,
             });
             // Whether telemetry answers is asked by whoever shows it, and active is the node's state.
             let wanted = gate == Gate::SliceReady && ctx.bundles.has_gate(pins, gate);
-            standing(gate, wanted, node.state, silent, said)
+            gate_view(gate, wanted, node.state, silent, said)
         };
         Gate::ALL.into_iter().filter_map(view).collect()
     }

@@ -1,8 +1,8 @@
 //! Nodes by what people call them, and as answers show them.
 
-use gpuaas_core::pace;
+use gpuaas_core::step_duration;
 use gpuaas_store::{ListedNode, RunBrief};
-use gpuaas_types::api::{MaasView, Mark, NodeView, RunSummary, TimelineEvent};
+use gpuaas_types::api::{Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
 use gpuaas_types::machine::maas_status;
 use gpuaas_types::{NodeId, NodeState, Timestamp};
 
@@ -84,12 +84,12 @@ pub(crate) fn node_view(
 }
 
 /// How late an open run is; none where it is not, or not open.
-pub(crate) fn mark(run: &RunBrief, now: Timestamp) -> Option<Mark> {
+pub(crate) fn mark(run: &RunBrief, now: Timestamp) -> Option<Lateness> {
     if !run.status.is_open() {
         return None;
     }
     if run.park.is_some() {
-        return Some(Mark::Parked);
+        return Some(Lateness::Parked);
     }
     let row = run.step.row();
     let limit = |seconds: u32| run.step_since.plus_seconds(f64::from(seconds));
@@ -100,11 +100,16 @@ pub(crate) fn mark(run: &RunBrief, now: Timestamp) -> Option<Mark> {
             // Patience counts from an operator's word to go on, and so does the deadline.
             let patient_since = |end: Timestamp| end.plus_seconds(-f64::from(row.deadline_seconds));
             let since = wait.deadline.map_or(wait.since, patient_since).max(wait.since);
-            pace::mark(since, wait.expected_by?, wait.deadline, now)
+            step_duration::lateness(since, wait.expected_by?, wait.deadline, now)
         }
         None => {
             let expected_by = limit(row.expected_seconds);
-            pace::mark(run.step_since, expected_by, Some(limit(row.deadline_seconds)), now)
+            step_duration::lateness(
+                run.step_since,
+                expected_by,
+                Some(limit(row.deadline_seconds)),
+                now,
+            )
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
 use gpuaas_types::Step;
-use gpuaas_types::api::{List, Mark, Owner, StuckNode};
+use gpuaas_types::api::{Lateness, List, Owner, StuckNode};
 
 use crate::body::{Asked, OfSite};
 use crate::ctx::Ctx;
@@ -33,7 +33,7 @@ pub(crate) async fn list(
     Ok(Json(List { items }))
 }
 
-async fn stuck(ctx: &Ctx, node: ListedNode, mark: Mark, run: &RunBrief) -> Answer<StuckNode> {
+async fn stuck(ctx: &Ctx, node: ListedNode, mark: Lateness, run: &RunBrief) -> Answer<StuckNode> {
     let said = explain::explain_node(ctx, node).await?;
     Ok(StuckNode {
         node: said.node.hostname,

@@ -6,7 +6,9 @@ use axum::http::StatusCode;
 use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_store::{Secret, StoreError};
 use gpuaas_types::NodeId;
-use gpuaas_types::agent::{Order, SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys};
+use gpuaas_types::agent::{
+    AssignedTask, SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys,
+};
 use gpuaas_types::api::{ActivateTaskKey, RetireTaskKey};
 use serde_json::json;
 
@@ -78,7 +80,7 @@ pub(crate) async fn signed(
     let key = active(ctx, &ensured(ctx).await?).await?;
     let tasks = tasks.into_iter().map(|task| {
         let id = task.id;
-        order::sign(&key, &Order { node_id, task }).map(|order| SignedTask { id, order })
+        order::sign(&key, &AssignedTask { node_id, task }).map(|order| SignedTask { id, order })
     });
     let tasks = tasks.collect::<Result<_, _>>().map_err(|error| broken(&error))?;
     Ok(TaskBatch { tasks })

@@ -1,16 +1,16 @@
 //! Tasks that an agent can trust.
 //!
-//! The control plane signs each task for one node ([`Order`]), with its active key. An agent
+//! The control plane signs each task for one node ([`AssignedTask`]), with its active key. An agent
 //! carries out what a staged, active or grace key has signed, for itself, before it expires, and
 //! nothing else. Which keys those are it learns at its enrollment, and later from a set that one
 //! of the keys it has signed, so whoever only answers in the control plane's place changes nothing.
 
-use gpuaas_types::agent::{Order, Task, TaskKeys};
+use gpuaas_types::agent::{AssignedTask, Task, TaskKeys};
 use gpuaas_types::{NodeId, Timestamp};
 
 use crate::signature::{Envelope, SignatureError, SigningKey, TrustedKey};
 
-/// Type of a signed [`Order`].
+/// Type of a signed [`AssignedTask`].
 pub const ORDER_TYPE: &str = "application/vnd.gpuaas.order.v1+json";
 /// Type of signed [`TaskKeys`].
 pub const KEYS_TYPE: &str = "application/vnd.gpuaas.task-keys.v1+json";
@@ -60,7 +60,7 @@ impl OrderFault {
 ///
 /// # Errors
 /// It has no JSON form.
-pub fn sign(key: &SigningKey, order: &Order) -> Result<Envelope, SignatureError> {
+pub fn sign(key: &SigningKey, order: &AssignedTask) -> Result<Envelope, SignatureError> {
     key.seal(ORDER_TYPE, order)
 }
 
@@ -74,7 +74,7 @@ pub fn admit(
     node_id: NodeId,
     now: Timestamp,
 ) -> Result<Task, OrderFault> {
-    let order: Order = order.open(ORDER_TYPE, &trusted(keys), now)?;
+    let order: AssignedTask = order.open(ORDER_TYPE, &trusted(keys), now)?;
     if order.node_id != node_id {
         return Err(OrderFault::OtherNode { node_id: order.node_id });
     }
@@ -131,10 +131,10 @@ mod tests {
         Timestamp::EPOCH.plus_seconds(seconds)
     }
 
-    fn order() -> Order {
+    fn order() -> AssignedTask {
         let id = TaskId(Uuid::from_u128(1));
         let task = Task { id, spec: TaskSpec::SoftReset {}, expires_at: at(2000.0) };
-        Order { node_id: ME, task }
+        AssignedTask { node_id: ME, task }
     }
 
     fn keys(revision: i64, keys: &[(&SigningKey, TaskKeyState, Option<f64>)]) -> TaskKeys {

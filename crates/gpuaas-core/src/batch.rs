@@ -16,14 +16,14 @@ use std::collections::BinaryHeap;
 use gpuaas_types::batch::{BatchCounts, BatchSpec, BatchStop};
 use gpuaas_types::{BatchPhase, MemberState, NodeState, RunStatus, Timestamp};
 
-use crate::pace::percentile;
+use crate::step_duration::percentile;
 
 /// Members begun in one write; the rest follows at once, and others may write in between.
 pub const BEGIN_AT_ONCE: usize = 64;
 
 /// A machine of a batch as a decision sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberSnapshot {
     /// How it stands.
     pub state: MemberState,
     /// An operator resumed the batch while it was parked or failed.
@@ -36,7 +36,7 @@ pub struct Member {
     pub ended_at: Option<Timestamp>,
 }
 
-impl Member {
+impl MemberSnapshot {
     /// Parked or failed, and not written off.
     const fn fails(&self) -> bool {
         !self.written_off && matches!(self.state, MemberState::Parked | MemberState::Failed)
@@ -55,7 +55,7 @@ pub struct BatchSnapshot<'a> {
     /// Why no further member begins.
     pub stop: Option<&'a BatchStop>,
     /// The members, in the order of the manifest.
-    pub members: &'a [Member],
+    pub members: &'a [MemberSnapshot],
 }
 
 /// What a batch does next. Positions are those in the snapshot.
@@ -90,7 +90,7 @@ pub const fn member_state(run: Option<RunStatus>, node: NodeState, busy: bool) -
 
 /// Members by state.
 #[must_use]
-pub fn counts(members: &[Member]) -> BatchCounts {
+pub fn count_by_state(members: &[MemberSnapshot]) -> BatchCounts {
     let mut counts = BatchCounts::default();
     for member in members {
         *match member.state {
@@ -106,7 +106,7 @@ pub fn counts(members: &[Member]) -> BatchCounts {
 }
 
 /// Failing members and ended ones, leaving out those that were written off.
-fn ended(members: &[Member]) -> (u32, u32) {
+fn count_ended(members: &[MemberSnapshot]) -> (u32, u32) {
     members.iter().fold((0, 0), |(failing, ended), member| match member.state {
         MemberState::Active => (failing, ended + 1),
         _ if member.fails() => (failing + 1, ended + 1),
@@ -116,8 +116,8 @@ fn ended(members: &[Member]) -> (u32, u32) {
 
 /// Share of failing members among the ended ones, 0 to 1; 0 while none ended.
 #[must_use]
-pub fn failure_ratio(members: &[Member]) -> f64 {
-    match ended(members) {
+pub fn failure_ratio(members: &[MemberSnapshot]) -> f64 {
+    match count_ended(members) {
         (_, 0) => 0.0,
         (failing, ended) => f64::from(failing) / f64::from(ended),
     }
@@ -126,7 +126,7 @@ pub fn failure_ratio(members: &[Member]) -> f64 {
 /// Positions of the canaries; see the module text.
 #[must_use]
 pub fn canaries(s: &BatchSnapshot<'_>) -> Vec<usize> {
-    let may = |member: &Member| {
+    let may = |member: &MemberSnapshot| {
         !member.written_off
             && member.state != MemberState::Withdrawn
             && member.profile_revision.is_none_or(|revision| revision == s.profile_revision)
@@ -136,14 +136,48 @@ pub fn canaries(s: &BatchSnapshot<'_>) -> Vec<usize> {
 }
 
 /// Decides the next thing for a batch. Level-triggered: the same snapshot gives the same answer.
+///
+/// ```
+/// use gpuaas_core::batch::{BatchSnapshot, MemberSnapshot, decide_batch};
+/// use gpuaas_types::batch::{BatchMachine, BatchSpec};
+/// use gpuaas_types::{BatchPhase, MemberState, Timestamp};
+///
+/// let machine = |hostname: &str| BatchMachine { hostname: hostname.into(), ..Default::default() };
+/// let spec = BatchSpec {
+///     name: "rack-22".into(),
+///     site: "lab".into(),
+///     profile: "h200".into(),
+///     canary: 1,
+///     stop_at_failure_ratio: 0.2,
+///     stop_min_ended: 0,
+///     max_parallel: 8,
+///     machines: vec![machine("j22u11"), machine("j22u13")],
+/// };
+/// let waiting = MemberSnapshot {
+///     state: MemberState::Waiting,
+///     written_off: false,
+///     profile_revision: None,
+///     started_at: None,
+///     ended_at: None,
+/// };
+/// let members = [waiting, waiting];
+/// let decision = decide_batch(&BatchSnapshot {
+///     now: Timestamp::EPOCH,
+///     spec: &spec,
+///     profile_revision: 1,
+///     stop: None,
+///     members: &members,
+/// });
+/// assert_eq!((decision.phase, decision.begin), (BatchPhase::Canary, vec![0]));
+/// ```
 #[must_use]
 pub fn decide_batch(s: &BatchSnapshot<'_>) -> BatchDecision {
-    let counts = counts(s.members);
+    let counts = count_by_state(s.members);
     if counts.waiting + counts.running + counts.parked == 0 {
-        return rest(BatchPhase::Done, "nothing".to_owned());
+        return begin_none(BatchPhase::Done, "nothing".to_owned());
     }
     if let Some(stop) = s.stop {
-        return rest(BatchPhase::Stopped, format!("an operator: {}", stop.text));
+        return begin_none(BatchPhase::Stopped, format!("an operator: {}", stop.text));
     }
     let canaries = canaries(s);
     let proven = canaries.iter().all(|at| s.members[*at].state == MemberState::Active);
@@ -152,7 +186,7 @@ pub fn decide_batch(s: &BatchSnapshot<'_>) -> BatchDecision {
     {
         let stop = BatchStop { code: code.to_owned(), text, at: s.now };
         let waiting_for = format!("an operator: {}", stop.text);
-        return BatchDecision { stop: Some(stop), ..rest(BatchPhase::Stopped, waiting_for) };
+        return BatchDecision { stop: Some(stop), ..begin_none(BatchPhase::Stopped, waiting_for) };
     }
     let waits = |at: &usize| s.members[*at].state == MemberState::Waiting;
     let (phase, next): (_, Vec<usize>) = if proven {
@@ -170,21 +204,22 @@ pub fn decide_batch(s: &BatchSnapshot<'_>) -> BatchDecision {
     BatchDecision { phase, stop: None, more: fits > begin.len(), begin, waiting_for }
 }
 
-fn rest(phase: BatchPhase, waiting_for: String) -> BatchDecision {
+fn begin_none(phase: BatchPhase, waiting_for: String) -> BatchDecision {
     BatchDecision { phase, stop: None, begin: Vec::new(), more: false, waiting_for }
 }
 
 /// Why no further member may begin.
 fn reason_to_stop(s: &BatchSnapshot<'_>, canaries: &[usize]) -> Option<(&'static str, String)> {
     let of = |position: &usize| s.members[*position];
-    let fallen = canaries.iter().map(of).filter(Member::fails).count();
-    let open =
-        |member: &Member| matches!(member.state, MemberState::Waiting | MemberState::Running);
+    let fallen = canaries.iter().map(of).filter(MemberSnapshot::fails).count();
+    let open = |member: &MemberSnapshot| {
+        matches!(member.state, MemberState::Waiting | MemberState::Running)
+    };
     if fallen > 0 && !canaries.iter().map(of).any(|member| open(&member)) {
         let text = format!("{fallen} of {} canaries did not become active", canaries.len());
         return Some(("canary_failed", text));
     }
-    let (failing, ended) = ended(s.members);
+    let (failing, ended) = count_ended(s.members);
     let limit = s.spec.stop_at_failure_ratio;
     if ended >= s.spec.min_ended() && f64::from(failing) > limit * f64::from(ended) {
         let text = format!(
@@ -221,7 +256,7 @@ fn waiting_for(
 
 /// Seconds from begin to active of the members that are active.
 #[must_use]
-pub fn seconds_to_active(members: &[Member]) -> Vec<f64> {
+pub fn seconds_to_active(members: &[MemberSnapshot]) -> Vec<f64> {
     let active = members.iter().filter(|member| member.state == MemberState::Active);
     active.filter_map(|member| Some(member.ended_at?.seconds_since(member.started_at?))).collect()
 }
@@ -232,8 +267,9 @@ pub fn seconds_to_active(members: &[Member]) -> Vec<f64> {
 #[must_use]
 pub fn estimated_end(s: &BatchSnapshot<'_>) -> Option<Timestamp> {
     let samples = seconds_to_active(s.members);
-    let open =
-        |member: &&Member| matches!(member.state, MemberState::Waiting | MemberState::Running);
+    let open = |member: &&MemberSnapshot| {
+        matches!(member.state, MemberState::Waiting | MemberState::Running)
+    };
     let left = s.members.iter().filter(open).count();
     if samples.is_empty() || left == 0 || s.stop.is_some() {
         return None;

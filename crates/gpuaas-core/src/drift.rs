@@ -28,7 +28,7 @@ pub struct Difference {
 /// Everything that differs. `remembered` is the machine as last read by a run of the node, `seen`
 /// as MAAS shows it now; none: MAAS does not list it any more.
 #[must_use]
-pub fn compare(
+pub fn find_differences(
     hostname: &str,
     remembered: Option<&MachineView>,
     seen: Option<&MachineView>,
@@ -42,10 +42,10 @@ pub fn compare(
         note(DriftKind::Vanished, "a machine in MAAS".to_owned(), "no such machine".to_owned());
         return all;
     };
-    if let Some(kind) = displaced(seen.status) {
+    if let Some(kind) = drift_of_status(seen.status) {
         note(kind, "Deployed".to_owned(), format!("MAAS says {}", status::label(seen.status)));
     } else if let Some(remembered) = remembered.filter(|m| m.status == status::DEPLOYED) {
-        let (expected, found) = deployments(remembered, seen);
+        let (expected, found) = deployment_ids(remembered, seen);
         if expected != found {
             note(DriftKind::DeployedByHand, expected, found);
         }
@@ -54,19 +54,19 @@ pub fn compare(
         note(DriftKind::Renamed, hostname.to_owned(), seen.hostname.clone());
     }
     if let Some(remembered) = remembered {
-        let (expected, found) = (tags(remembered), tags(seen));
+        let (expected, found) = (tag_list(remembered), tag_list(seen));
         if expected != found {
             note(DriftKind::Retagged, expected, found);
         }
     }
-    if let Some((expected, found)) = stale(seen, now) {
+    if let Some((expected, found)) = stale_hardware_sync(seen, now) {
         note(DriftKind::HwSyncStale, expected, found);
     }
     all
 }
 
 /// What a status other than Deployed means for a node in service.
-const fn displaced(number: i64) -> Option<DriftKind> {
+const fn drift_of_status(number: i64) -> Option<DriftKind> {
     match number {
         status::DEPLOYED => None,
         status::DEPLOYING | status::FAILED_DEPLOYMENT => Some(DriftKind::DeployedByHand),
@@ -82,7 +82,7 @@ const fn displaced(number: i64) -> Option<DriftKind> {
 /// What tells one deployment from another. The number of the installation does so only where both
 /// are known: a node deployed before numbers were remembered has none, and MAAS may have deleted
 /// the results.
-fn deployments(remembered: &MachineView, seen: &MachineView) -> (String, String) {
+fn deployment_ids(remembered: &MachineView, seen: &MachineView) -> (String, String) {
     let numbered = remembered.installation_id.is_some() && seen.installation_id.is_some();
     let said = |machine: &MachineView| {
         let owner = machine.owner.as_deref().unwrap_or("nobody");
@@ -98,15 +98,15 @@ fn deployments(remembered: &MachineView, seen: &MachineView) -> (String, String)
 /// number yet and `seen` is the same deployment as far as can be told: from then on, another
 /// installation is noticed.
 #[must_use]
-pub fn completed(remembered: &MachineView, seen: &MachineView) -> Option<MachineView> {
+pub fn with_installation_id(remembered: &MachineView, seen: &MachineView) -> Option<MachineView> {
     let deployed = remembered.status == status::DEPLOYED && seen.status == status::DEPLOYED;
-    let (before, now) = deployments(remembered, seen);
+    let (before, now) = deployment_ids(remembered, seen);
     let unknown = remembered.installation_id.is_none() && seen.installation_id.is_some();
     (deployed && unknown && before == now)
         .then(|| MachineView { installation_id: seen.installation_id, ..remembered.clone() })
 }
 
-fn tags(machine: &MachineView) -> String {
+fn tag_list(machine: &MachineView) -> String {
     let tags: BTreeSet<&str> = machine.tags.iter().map(String::as_str).collect();
     if tags.is_empty() {
         return "no tags".to_owned();
@@ -114,7 +114,7 @@ fn tags(machine: &MachineView) -> String {
     tags.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-fn stale(machine: &MachineView, now: Timestamp) -> Option<(String, String)> {
+fn stale_hardware_sync(machine: &MachineView, now: Timestamp) -> Option<(String, String)> {
     if !machine.enable_hw_sync || machine.status != status::DEPLOYED {
         return None;
     }
@@ -129,14 +129,14 @@ fn stale(machine: &MachineView, now: Timestamp) -> Option<(String, String)> {
 
 /// What the site's policy says of a kind; what it leaves out is reported.
 #[must_use]
-pub fn action(policy: &BTreeMap<DriftKind, DriftAction>, kind: DriftKind) -> DriftAction {
+pub fn action_of_policy(policy: &BTreeMap<DriftKind, DriftAction>, kind: DriftKind) -> DriftAction {
     let action = policy.get(&kind).copied().unwrap_or(DriftAction::Report);
-    if may(kind, action) { action } else { DriftAction::Report }
+    if is_allowed(kind, action) { action } else { DriftAction::Report }
 }
 
 /// Whether a kind can be treated so: only a name and tags can be taken as ours.
 #[must_use]
-pub const fn may(kind: DriftKind, action: DriftAction) -> bool {
+pub const fn is_allowed(kind: DriftKind, action: DriftAction) -> bool {
     match action {
         DriftAction::Report | DriftAction::Quarantine => true,
         DriftAction::Adopt => matches!(kind, DriftKind::Renamed | DriftKind::Retagged),
@@ -180,7 +180,7 @@ mod tests {
     fn kinds(change: impl Fn(&mut MachineView)) -> Vec<DriftKind> {
         let mut seen = deployed();
         change(&mut seen);
-        let found = compare("j22u11", Some(&deployed()), Some(&seen), at(1000.0));
+        let found = find_differences("j22u11", Some(&deployed()), Some(&seen), at(1000.0));
         found.into_iter().map(|difference| difference.kind).collect()
     }
 
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(kinds(|m| m.distro_series = "jammy".to_owned()), [DriftKind::DeployedByHand]);
         assert_eq!(kinds(|m| m.hostname = "x".to_owned()), [DriftKind::Renamed]);
         assert_eq!(kinds(|m| m.tags = vec!["a".to_owned()]), [DriftKind::Retagged]);
-        let vanished = compare("j22u11", Some(&deployed()), None, at(0.0));
+        let vanished = find_differences("j22u11", Some(&deployed()), None, at(0.0));
         assert_eq!(vanished[0].kind, DriftKind::Vanished);
     }
 
@@ -205,14 +205,14 @@ mod tests {
     fn a_deployment_from_before_numbers_were_remembered_is_no_other_one() {
         let mut old = deployed();
         old.installation_id = None;
-        let of = |seen: &MachineView| compare("j22u11", Some(&old), Some(seen), at(0.0));
+        let of = |seen: &MachineView| find_differences("j22u11", Some(&old), Some(seen), at(0.0));
         assert_eq!(of(&deployed()), []);
-        assert_eq!(completed(&old, &deployed()), Some(deployed()));
+        assert_eq!(with_installation_id(&old, &deployed()), Some(deployed()));
         let mut another = deployed();
         another.distro_series = "jammy".to_owned();
         assert_eq!(of(&another)[0].kind, DriftKind::DeployedByHand);
-        assert_eq!(completed(&old, &another), None, "nobody vouches for that one");
-        assert_eq!(completed(&deployed(), &deployed()), None);
+        assert_eq!(with_installation_id(&old, &another), None, "nobody vouches for that one");
+        assert_eq!(with_installation_id(&deployed(), &deployed()), None);
         assert_eq!(kinds(|m| m.installation_id = None), [], "MAAS deleted the results");
     }
 
@@ -233,10 +233,10 @@ mod tests {
     fn only_names_and_tags_can_be_adopted() {
         let all = |action| DriftKind::ALL.iter().map(|kind| (*kind, action)).collect();
         let policy: BTreeMap<_, _> = all(DriftAction::Adopt);
-        assert_eq!(action(&policy, DriftKind::Renamed), DriftAction::Adopt);
-        assert_eq!(action(&policy, DriftKind::Vanished), DriftAction::Report);
-        assert_eq!(action(&BTreeMap::new(), DriftKind::Vanished), DriftAction::Report);
+        assert_eq!(action_of_policy(&policy, DriftKind::Renamed), DriftAction::Adopt);
+        assert_eq!(action_of_policy(&policy, DriftKind::Vanished), DriftAction::Report);
+        assert_eq!(action_of_policy(&BTreeMap::new(), DriftKind::Vanished), DriftAction::Report);
         let policy = all(DriftAction::Quarantine);
-        assert_eq!(action(&policy, DriftKind::Vanished), DriftAction::Quarantine);
+        assert_eq!(action_of_policy(&policy, DriftKind::Vanished), DriftAction::Quarantine);
     }
 }

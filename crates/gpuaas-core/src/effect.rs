@@ -18,7 +18,7 @@ use crate::layout;
 pub enum Effect {
     /// `POST machines/` with `commission=false`.
     CreateMachine,
-    /// `op=release`.
+    /// Releases the machine: `op=release`.
     Release {
         /// Wipe the disks.
         erase: bool,
@@ -32,20 +32,20 @@ pub enum Effect {
         /// It is there with another text.
         replace: bool,
     },
-    /// `op=commission`.
+    /// Commissions the machine: `op=commission`.
     Commission {
         /// What is selected.
-        #[serde(default, skip_serializing_if = "ScriptChoice::is_default")]
-        scripts: ScriptChoice,
+        #[serde(default, skip_serializing_if = "ScriptSelection::is_default")]
+        scripts: ScriptSelection,
     },
-    /// `op=override_failed_testing`.
+    /// Takes a machine in Failed testing as Ready: `op=override_failed_testing`.
     OverrideFailedTesting,
-    /// `op=set_boot_disk`.
+    /// Chooses the disk to boot from: `op=set_boot_disk`.
     SetBootDisk {
-        /// Block device id.
+        /// Id of the block device in MAAS.
         block_device_id: i64,
     },
-    /// `op=set_storage_layout`.
+    /// Lays out the storage: `op=set_storage_layout`.
     SetStorageLayout {
         /// MAAS' name of the layout.
         layout: String,
@@ -54,32 +54,32 @@ pub enum Effect {
     },
     /// `op=format` of a whole disk.
     FormatBlockDevice {
-        /// Block device id.
+        /// Id of the block device in MAAS.
         block_device_id: i64,
-        /// Filesystem.
+        /// Type of the filesystem, such as `ext4`.
         fstype: String,
     },
     /// `op=mount` of a whole disk.
     MountBlockDevice {
-        /// Block device id.
+        /// Id of the block device in MAAS.
         block_device_id: i64,
-        /// Where.
+        /// Absolute path at which the filesystem is mounted.
         mount_point: String,
     },
     /// `op=unlink_subnet`: a link in the way of a fabric address.
     UnlinkSubnet {
-        /// Interface id.
+        /// Id of the interface in MAAS.
         interface_id: i64,
-        /// Link id.
+        /// Id of the link in MAAS.
         link_id: i64,
     },
     /// `op=link_subnet` with a static address.
     LinkSubnet {
-        /// Interface id.
+        /// Id of the interface in MAAS.
         interface_id: i64,
-        /// Subnet as CIDR.
+        /// Subnet in CIDR notation.
         subnet_cidr: String,
-        /// The address.
+        /// Static IP address inside the subnet.
         ip_address: String,
     },
     /// `op=deploy` with rendered user-data.
@@ -89,28 +89,28 @@ pub enum Effect {
         /// Ask for hardware sync.
         enable_hw_sync: bool,
     },
-    /// `op=power_off`.
+    /// Switches the machine off: `op=power_off`.
     PowerOff,
-    /// `op=power_on`.
+    /// Switches the machine on: `op=power_on`.
     PowerOn,
     /// `op=abort` of an erasing.
     Abort,
-    /// `op=mark_broken`.
+    /// Marks the machine broken: `op=mark_broken`.
     MarkBroken,
-    /// `op=mark_fixed`.
+    /// Takes that mark away: `op=mark_fixed`.
     MarkFixed,
 }
 
 /// Scripts for a commissioning, by name or tag; an empty list leaves the choice to MAAS.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ScriptChoice {
-    /// `commissioning_scripts`.
+pub struct ScriptSelection {
+    /// The request's `commissioning_scripts`: names or tags.
     pub commissioning: Vec<String>,
-    /// `testing_scripts`.
+    /// The request's `testing_scripts`: names or tags.
     pub testing: Vec<String>,
 }
 
-impl ScriptChoice {
+impl ScriptSelection {
     /// Whether all is left to MAAS.
     #[must_use]
     pub const fn is_default(&self) -> bool {
@@ -120,7 +120,7 @@ impl ScriptChoice {
 
 /// Where an effect shows: what has to be read to find out whether it took place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trace {
+pub enum ProbeTarget {
     /// Among the machines that match the node.
     Candidates,
     /// Among the region's scripts.
@@ -130,13 +130,13 @@ pub enum Trace {
 }
 
 impl Effect {
-    /// Where it shows.
+    /// What has to be read to find out whether the effect took place.
     #[must_use]
-    pub const fn trace(&self) -> Trace {
+    pub const fn probe_target(&self) -> ProbeTarget {
         match self {
-            Self::CreateMachine => Trace::Candidates,
-            Self::RegisterScript { .. } => Trace::Scripts,
-            _ => Trace::Machine,
+            Self::CreateMachine => ProbeTarget::Candidates,
+            Self::RegisterScript { .. } => ProbeTarget::Scripts,
+            _ => ProbeTarget::Machine,
         }
     }
 
@@ -191,9 +191,8 @@ impl Effect {
         let done = match self {
             Self::CreateMachine | Self::RegisterScript { .. } => false,
             Self::SetBootDisk { block_device_id } => machine.boot_disk_id == Some(*block_device_id),
-            Self::SetStorageLayout { layout, root_device } => {
-                layout::of_maas(layout).is_some_and(|l| (l.matches)(machine, *root_device))
-            }
+            Self::SetStorageLayout { layout, root_device } => layout::find_by_maas_name(layout)
+                .is_some_and(|l| (l.matches)(machine, *root_device)),
             Self::FormatBlockDevice { block_device_id, fstype } => {
                 has_filesystem(machine, *block_device_id, |on| on.fstype == *fstype)
             }
@@ -247,7 +246,7 @@ fn has_filesystem(
 fn has_link(
     machine: &MachineView,
     interface_id: i64,
-    wanted: impl Fn(&gpuaas_types::machine::Link) -> bool,
+    wanted: impl Fn(&gpuaas_types::machine::NicLink) -> bool,
 ) -> bool {
     machine.nics.iter().any(|nic| nic.id == interface_id && nic.links.iter().any(&wanted))
 }
@@ -268,9 +267,9 @@ const DID_NOT_HAPPEN: &str = "did_not_happen";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// MAAS took it.
+    /// MAAS accepted the call.
     Accepted,
-    /// MAAS refused it and nothing changed.
+    /// MAAS refused the call and nothing changed.
     Rejected {
         /// Stable code of the refusal.
         code: String,
@@ -286,7 +285,7 @@ pub enum Outcome {
         /// What happened.
         text: String,
     },
-    /// Nobody knows. Probe.
+    /// No answer came: whether MAAS took it has to be probed.
     Unknown {
         /// Stable code.
         code: String,
@@ -361,7 +360,7 @@ mod tests {
             Effect::CreateMachine,
             Effect::Release { erase: false },
             Effect::RegisterScript { name, digest, replace: false },
-            Effect::Commission { scripts: ScriptChoice::default() },
+            Effect::Commission { scripts: ScriptSelection::default() },
             Effect::OverrideFailedTesting,
             Effect::SetBootDisk { block_device_id: 1 },
             Effect::SetStorageLayout { layout: String::new(), root_device: 1 },

@@ -168,12 +168,12 @@ impl FailureClass {
 #[must_use]
 pub fn classify(texts: &[&str]) -> Option<FailureClass> {
     let text = texts.join("\n").to_ascii_lowercase();
-    let told = |row: &&FailureRow| row.words.iter().any(|word| says(&text, word));
+    let told = |row: &&FailureRow| row.words.iter().any(|word| contains_word(&text, word));
     FAILURES.iter().find(told).map(|row| row.class)
 }
 
 /// Whether `word` occurs at the beginning of a word: "roce" is not said by "processing".
-fn says(text: &str, word: &str) -> bool {
+fn contains_word(text: &str, word: &str) -> bool {
     text.match_indices(word)
         .any(|(at, _)| !text[..at].ends_with(|before: char| before.is_ascii_alphanumeric()))
 }

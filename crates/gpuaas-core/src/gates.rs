@@ -2,7 +2,7 @@
 //! how the gates beside them stand, which never hold a run: a node is active when its agent lives,
 //! and ready for slices when its host is as its bundles say.
 
-use gpuaas_types::agent::{Gate, GateClass, GateReport, Phase, ProgressStatus};
+use gpuaas_types::agent::{BootstrapPhase, Gate, GateClass, GateReport, ProgressStatus};
 use gpuaas_types::api::{CheckResult, GateView};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{NodeState, RunId, Timestamp};
@@ -19,18 +19,18 @@ pub const CALLBACK_GRACE_SECONDS: f64 = 60.0;
 
 /// Whether the node bootstrap's last callback may still come.
 #[must_use]
-pub fn callback_may_come(s: &Snapshot<'_>) -> bool {
-    s.bootstrap_report(Phase::NodeBootstrap, ProgressStatus::Failed).is_none()
+pub fn callback_is_pending(s: &Snapshot<'_>) -> bool {
+    s.bootstrap_report(BootstrapPhase::NodeBootstrap, ProgressStatus::Failed).is_none()
         && s.first_heartbeat().is_some_and(|r| s.now.seconds_since(r.at) < CALLBACK_GRACE_SECONDS)
 }
 
 /// Evaluates all seven, in the order of docs/hosts.md#completion-gates, each with its evidence.
 #[must_use]
-pub fn completion(s: &Snapshot<'_>) -> Vec<CheckResult> {
+pub fn completion_gates(s: &Snapshot<'_>) -> Vec<CheckResult> {
     vec![
         maas_deployed(s),
-        bootstrap(s, "gate_site_bootstrap", Phase::SiteBootstrap),
-        bootstrap(s, NODE_BOOTSTRAP, Phase::NodeBootstrap),
+        bootstrap_gate(s, "gate_site_bootstrap", BootstrapPhase::SiteBootstrap),
+        bootstrap_gate(s, NODE_BOOTSTRAP, BootstrapPhase::NodeBootstrap),
         agent_started(s),
         first_enrollment(s),
         node_row(s),
@@ -57,17 +57,17 @@ fn maas_deployed(s: &Snapshot<'_>) -> CheckResult {
     s.check(name, deployed, format!("MAAS said {label} {age:.1} s ago"))
 }
 
-fn bootstrap(s: &Snapshot<'_>, name: &str, phase: Phase) -> CheckResult {
+fn bootstrap_gate(s: &Snapshot<'_>, name: &str, phase: BootstrapPhase) -> CheckResult {
     let at = |status| s.bootstrap_report(phase, status).map(|r| r.at);
     match (at(ProgressStatus::Succeeded), at(ProgressStatus::Failed)) {
         (Some(good), bad) if bad.is_none_or(|bad| bad <= good) => {
             s.check(name, true, format!("succeeded at {good}"))
         }
         (_, Some(bad)) => s.check(name, false, format!("failed at {bad}")),
-        _ if phase == Phase::SiteBootstrap && at(ProgressStatus::Started).is_none() => {
+        _ if phase == BootstrapPhase::SiteBootstrap && at(ProgressStatus::Started).is_none() => {
             proven_by_agent(s, name)
         }
-        _ if !callback_may_come(s) => proven_by_agent(s, name),
+        _ if !callback_is_pending(s) => proven_by_agent(s, name),
         _ => s.check(name, false, "no callback yet"),
     }
 }
@@ -118,28 +118,42 @@ fn current_run(s: &Snapshot<'_>, run: RunId) -> CheckResult {
     s.check("gate_current_run", passed, evidence)
 }
 
-/// What the agent last said of a gate.
+/// The agent's latest report of a gate.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
-    /// Its verdict.
+pub struct LatestGateReport<'a> {
+    /// The agent's verdict, with every check.
     pub report: &'a GateReport,
-    /// Since when it says the same.
+    /// Since when its reports say the same.
     pub since: Timestamp,
-    /// When it last said so.
+    /// When it last reported.
     pub at: Timestamp,
 }
 
 /// How a gate of a node stands. None: nothing asks for it.
 ///
+/// ```
+/// use gpuaas_core::gates::gate_view;
+/// use gpuaas_types::NodeState;
+/// use gpuaas_types::agent::{Gate, GateClass};
+///
+/// let wanted = true;
+/// let view = gate_view(Gate::SliceReady, wanted, NodeState::Active, false, None);
+/// let view = view.ok_or("a bundle asks for the gate")?;
+/// assert_eq!((view.open, view.class), (false, Some(GateClass::AgentFault)));
+///
+/// assert!(gate_view(Gate::SliceReady, false, NodeState::Active, false, None).is_none());
+/// # Ok::<(), &str>(())
+/// ```
+///
 /// `wanted`: a bundle of the node's profile asks something of a host for it. `silent`: the agent of
 /// the deployed system has not been heard for long, so what it said is history.
 #[must_use]
-pub fn standing(
+pub fn gate_view(
     gate: Gate,
     wanted: bool,
     state: NodeState,
     silent: bool,
-    said: Option<Said<'_>>,
+    said: Option<LatestGateReport<'_>>,
 ) -> Option<GateView> {
     if !wanted && said.is_none() {
         return None;
@@ -152,7 +166,7 @@ pub fn standing(
         text,
         since: said.map(|said| said.since),
         said_at: said.map(|said| said.at),
-        failing: said.map(|said| failing(said.report)).unwrap_or_default(),
+        failing: said.map(|said| failing_checks(said.report)).unwrap_or_default(),
     };
     let fault = Some(GateClass::AgentFault);
     Some(match said {
@@ -163,11 +177,12 @@ pub fn standing(
         Some(_) if silent => {
             view(false, fault, format!("{name} is shut: the agent is silent, nobody knows"))
         }
-        Some(Said { report, .. }) if report.passed => {
+        Some(LatestGateReport { report, .. }) if report.passed => {
             view(true, None, format!("{name} is open: {} checks pass", report.checks.len()))
         }
-        Some(Said { report, .. }) => {
-            let names: Vec<String> = failing(report).into_iter().map(|check| check.name).collect();
+        Some(LatestGateReport { report, .. }) => {
+            let names: Vec<String> =
+                failing_checks(report).into_iter().map(|check| check.name).collect();
             let class = report.class.map_or("nobody looked", GateClass::as_str);
             let (red, all) = (names.len(), report.checks.len());
             let names = names.join(", ");
@@ -177,7 +192,7 @@ pub fn standing(
     })
 }
 
-fn failing(report: &GateReport) -> Vec<gpuaas_types::agent::GateCheck> {
+fn failing_checks(report: &GateReport) -> Vec<gpuaas_types::agent::GateCheck> {
     report.checks.iter().filter(|check| !check.passed).cloned().collect()
 }
 
@@ -205,8 +220,8 @@ mod tests {
     fn a_gate_is_open_only_on_an_active_node_whose_agent_says_so() {
         let (good, bad) = (report(None), report(Some(GateClass::HostBaselineIncomplete)));
         let stand = |state, silent, report: Option<&GateReport>| {
-            let said = report.map(|report| Said { report, since: AT, at: AT });
-            let view = standing(Gate::SliceReady, true, state, silent, said).unwrap();
+            let said = report.map(|report| LatestGateReport { report, since: AT, at: AT });
+            let view = gate_view(Gate::SliceReady, true, state, silent, said).unwrap();
             (view.open, view.class, view.text)
         };
         let (active, fault) = (NodeState::Active, Some(GateClass::AgentFault));
@@ -220,6 +235,6 @@ mod tests {
         assert_eq!(stand(active, true, Some(&good)).1, fault);
         let early = stand(NodeState::BootstrapIssued, false, Some(&good));
         assert_eq!((early.0, early.1), (false, None));
-        assert!(standing(Gate::Telemetry, false, active, false, None).is_none());
+        assert!(gate_view(Gate::Telemetry, false, active, false, None).is_none());
     }
 }

@@ -78,7 +78,7 @@ pub struct DataDisk<'a> {
 /// How far a data disk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataState {
-    /// Empty.
+    /// The disk holds nothing.
     Blank,
     /// It has its filesystem, mounted nowhere.
     Formatted,
@@ -152,13 +152,13 @@ fn is_nvme(disk: &Disk) -> bool {
 
 /// The layout that a profile names.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static Layout> {
+pub fn find(name: &str) -> Option<&'static Layout> {
     LAYOUTS.iter().find(|layout| layout.name == name)
 }
 
 /// The layout that MAAS knows by this name.
 #[must_use]
-pub fn of_maas(maas: &str) -> Option<&'static Layout> {
+pub fn find_by_maas_name(maas: &str) -> Option<&'static Layout> {
     LAYOUTS.iter().find(|layout| layout.maas == maas)
 }
 
@@ -272,17 +272,17 @@ mod tests {
             disk(5, "nvme3n1", "Dell BOSS-N1"),
             disk(6, "sdb", "SATA"),
         ]);
-        let layout = named("flat-data").unwrap();
+        let layout = find("flat-data").unwrap();
         let data = layout.data_disks(&machine, 2);
         let told: Vec<(i64, &str)> =
             data.iter().map(|d| (d.disk.id, d.mount_point.as_str())).collect();
         assert_eq!(told, [(1, "/data/0"), (4, "/data/1"), (3, "/data/2")]);
-        assert!(named("flat").unwrap().data_disks(&machine, 2).is_empty());
+        assert!(find("flat").unwrap().data_disks(&machine, 2).is_empty());
     }
 
     #[test]
     fn what_is_on_a_data_disk_decides_how_far_it_is() {
-        let layout = named("flat-data").unwrap();
+        let layout = find("flat-data").unwrap();
         let mut machine = fixture::machine(status::READY);
         let mut state = |fstype: Option<&str>, point: Option<&str>, partitions| {
             machine.disks[0].partitions = partitions;
@@ -307,10 +307,10 @@ mod tests {
     #[test]
     fn names_lead_back() {
         for layout in LAYOUTS {
-            assert_eq!(named(layout.name).map(|l| l.maas), Some(layout.maas));
-            assert_eq!(of_maas(layout.maas).map(|l| l.maas), Some(layout.maas));
+            assert_eq!(find(layout.name).map(|l| l.maas), Some(layout.maas));
+            assert_eq!(find_by_maas_name(layout.maas).map(|l| l.maas), Some(layout.maas));
             assert!(layout.data.is_none() || layout.disks > 1, "{}", layout.name);
         }
-        assert!(named("blank").is_none());
+        assert!(find("blank").is_none());
     }
 }

@@ -16,12 +16,12 @@ pub mod failure;
 pub mod gates;
 pub mod layout;
 pub mod node_state;
-pub mod pace;
 pub mod policy;
 pub mod preset;
 pub mod record;
 pub mod run_state;
 pub mod snapshot;
+pub mod step_duration;
 
 pub use decide::decide;
 pub use snapshot::{Decision, Snapshot};

@@ -19,7 +19,7 @@ const IMAGE_SECONDS: u64 = 40;
 /// `mbit_per_second`, at least one; none where either is unknown (0). Fifteen deployments of an
 /// image of 8 GB fill 25 Gbit/s.
 #[must_use]
-pub fn images_at_once(mbit_per_second: u32, image_megabytes: u32) -> Option<u32> {
+pub fn max_concurrent_images(mbit_per_second: u32, image_megabytes: u32) -> Option<u32> {
     if mbit_per_second == 0 || image_megabytes == 0 {
         return None;
     }
@@ -54,14 +54,14 @@ pub fn choose_boot_disk(machine: &MachineView) -> Result<BootDisk, String> {
     };
     let boss: Vec<&&Disk> = fit.iter().filter(|d| is_boss(d)).collect();
     if let (Some(first), true) = (boss.first(), boss.len() <= 2) {
-        return Ok(chosen(first, &format!("boot controller, {} of its disks", boss.len())));
+        return Ok(boot_disk(first, &format!("boot controller, {} of its disks", boss.len())));
     }
     let same_size = fit.iter().filter(|d| d.size_bytes == smallest.size_bytes).count();
     if fit.len() > 1 && same_size < fit.len() && same_size <= 2 {
-        return Ok(chosen(smallest, &format!("{same_size} of its size, below the data disks")));
+        return Ok(boot_disk(smallest, &format!("{same_size} of its size, below the data disks")));
     }
     let kept = machine.boot_disk_id.and_then(|id| fit.iter().find(|d| d.id == id));
-    Ok(chosen(kept.unwrap_or(smallest), "MAAS' own choice"))
+    Ok(boot_disk(kept.unwrap_or(smallest), "MAAS' own choice"))
 }
 
 /// Whether the disk is one of a boot controller.
@@ -71,7 +71,7 @@ pub(crate) fn is_boss(disk: &Disk) -> bool {
     named && disk.size_bytes <= LARGEST_BOSS_BYTES
 }
 
-fn chosen(disk: &Disk, why: &str) -> BootDisk {
+fn boot_disk(disk: &Disk, why: &str) -> BootDisk {
     BootDisk {
         id: disk.id,
         evidence: format!("{} ({}, {} bytes): {why}", disk.name, disk.model, disk.size_bytes),
@@ -119,7 +119,7 @@ mod tests {
             (25_000, 0, None),
             (u32::MAX, 1, Some(u32::MAX)),
         ] {
-            assert_eq!(images_at_once(mbit, megabytes), fit, "{mbit} {megabytes}");
+            assert_eq!(max_concurrent_images(mbit, megabytes), fit, "{mbit} {megabytes}");
         }
     }
 

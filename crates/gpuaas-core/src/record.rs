@@ -1,6 +1,6 @@
 //! Rows of the store as the engine reads them.
 
-use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult};
+use gpuaas_types::agent::{BootstrapPhase, ProgressStatus, TaskResult};
 use gpuaas_types::api::{Park, Wait};
 use gpuaas_types::{
     NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, TaskId, Timestamp,
@@ -12,7 +12,7 @@ use crate::run_state::RunState;
 /// A run with its lease.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRecord {
-    /// Identifier.
+    /// Identifier of the run.
     pub id: RunId,
     /// The node.
     pub node_id: NodeId,
@@ -70,7 +70,7 @@ pub struct NodeHardware {
 /// A node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeRecord {
-    /// Identifier.
+    /// Identifier of the node.
     pub id: NodeId,
     /// Its site.
     pub site_id: SiteId,
@@ -104,7 +104,7 @@ pub enum ReportKind {
     /// A bootstrap callback.
     Progress {
         /// Which part.
-        phase: Phase,
+        phase: BootstrapPhase,
         /// How far.
         status: ProgressStatus,
         /// What it said.
@@ -121,16 +121,17 @@ pub enum ReportKind {
     FirstHeartbeat,
     /// A task ended.
     TaskFinished {
-        /// Which.
+        /// The task.
         task_id: TaskId,
-        /// How.
+        /// What the agent reported of it.
         result: TaskResult,
     },
     /// An operator wants the run to end.
-    CancelAsked {
-        /// Who.
+    #[serde(rename = "cancel_asked")]
+    CancelRequested {
+        /// Name of the operator.
         actor: String,
-        /// Why.
+        /// The operator's reason, for the history.
         reason: String,
         /// Leave the machine in MAAS as it is, whatever it is doing.
         leave_machine: bool,
@@ -139,11 +140,11 @@ pub enum ReportKind {
     CheckSkipped {
         /// Name of the check.
         check: String,
-        /// Who.
+        /// Name of the operator.
         actor: String,
-        /// Why.
+        /// The operator's reason, for the history.
         reason: String,
-        /// Until when.
+        /// Moment from which the skip no longer counts.
         until: Timestamp,
     },
 }

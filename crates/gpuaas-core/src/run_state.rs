@@ -11,7 +11,7 @@ use crate::effect::{Effect, Intent, Outcome};
 /// How the machine came to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum MachineOrigin {
     /// It was in MAAS and matched.
     Adopted,
     /// GPUaaS created it.
@@ -35,7 +35,7 @@ pub struct Candidate {
 
 /// Result of a look for the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct MachineSearch {
     /// When MAAS was asked.
     pub asked_at: Timestamp,
     /// Machines that match, by `system_id`.
@@ -107,7 +107,7 @@ impl ScriptOutcome {
 impl ScriptResults {
     /// The result of the script of this name.
     #[must_use]
-    pub fn of(&self, name: &str) -> Option<&ScriptOutcome> {
+    pub fn find(&self, name: &str) -> Option<&ScriptOutcome> {
         self.outcomes.iter().find(|outcome| outcome.name == name)
     }
 }
@@ -126,11 +126,11 @@ pub struct DeployEvents {
 /// The latest failed read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadFailure {
-    /// Stable code.
+    /// Stable code of the failure, such as `maas_unavailable`.
     pub code: String,
-    /// What happened.
+    /// The failure in one sentence.
     pub text: String,
-    /// When.
+    /// When the read failed.
     pub at: Timestamp,
     /// How many in a row.
     pub count: u32,
@@ -161,10 +161,10 @@ pub struct RunState {
     pub read_failure: Option<ReadFailure>,
     /// Latest look for the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub found: Option<Found>,
+    pub found: Option<MachineSearch>,
     /// How the machine came to the node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Origin>,
+    pub origin: Option<MachineOrigin>,
     /// Latest look for the boot MAC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac_owners: Option<MacOwners>,
@@ -201,7 +201,7 @@ pub struct RunState {
 
 impl RunState {
     /// Notes an intent: it becomes the current one and is counted.
-    pub fn begin(&mut self, intent: Intent) {
+    pub fn record_intent(&mut self, intent: Intent) {
         let kind = intent.effect.kind();
         *self.tries.entry(kind).or_insert(0) += 1;
         self.intended_at.insert(kind, intent.at);
@@ -209,7 +209,7 @@ impl RunState {
     }
 
     /// Completes the current intent and returns it.
-    pub fn end(&mut self, outcome: Outcome, now: Timestamp) -> Option<&Intent> {
+    pub fn record_outcome(&mut self, outcome: Outcome, now: Timestamp) -> Option<&Intent> {
         let intent = self.intent.as_mut()?;
         let count = match outcome {
             Outcome::Accepted | Outcome::Rejected { .. } => Some(&mut self.answers),
@@ -232,7 +232,7 @@ impl RunState {
     }
 
     /// Forgets what belongs to the step that ends and counts the one that begins.
-    pub fn enter(&mut self, step: Step) {
+    pub fn enter_step(&mut self, step: Step) {
         self.intent = None;
         self.tries.clear();
         self.answers.clear();

@@ -1,6 +1,6 @@
 //! Everything a decision may look at, and everything it may say.
 
-use gpuaas_types::agent::{HostCheck, Phase, ProgressStatus, TaskSpec};
+use gpuaas_types::agent::{BootstrapPhase, HostCheck, ProgressStatus, TaskSpec};
 use gpuaas_types::api::{CheckResult, Park, Wait};
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::scripts::MaasScript;
@@ -8,13 +8,13 @@ use gpuaas_types::spec::{ProfileSpec, ReleaseMode, RoceAssignmentSpec, SiteSpec}
 use gpuaas_types::{EffectKind, RunKind, RunStatus, Step, Timestamp};
 
 use crate::effect::Effect;
-use crate::pace::Expected;
 use crate::record::{NodeRecord, Report, ReportKind, RunRecord};
-use crate::run_state::Origin;
+use crate::run_state::MachineOrigin;
+use crate::step_duration::ExpectedDuration;
 
 /// The narrowest limit on deployments at once, and who is before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BatchQueue {
+pub struct DeployQueue {
     /// Runs in the deploying part, and older ones at the gate.
     pub ahead: u32,
     /// How many may deploy at once.
@@ -28,11 +28,11 @@ pub struct BatchQueue {
 pub struct Snapshot<'a> {
     /// The moment of the decision.
     pub now: Timestamp,
-    /// The run.
+    /// The run that is decided on.
     pub run: &'a RunRecord,
-    /// Its node.
+    /// The node of the run.
     pub node: &'a NodeRecord,
-    /// Its site.
+    /// The site of the node.
     pub site: &'a SiteSpec,
     /// The pinned profile revision.
     pub profile: &'a ProfileSpec,
@@ -48,13 +48,13 @@ pub struct Snapshot<'a> {
     /// Scripts of the profile's commissioning bundle; none: it does not resolve.
     pub commissioning: Option<&'a [MaasScript]>,
     /// Who goes before this run into the deploying part; none: no limit, or not yet at the gate.
-    pub batch: Option<BatchQueue>,
+    pub deploy_queue: Option<DeployQueue>,
     /// The MAAS user that GPUaaS asks as; empty: not known.
     pub maas_user: &'a str,
     /// Somebody follows the site's event feed, so no change from now on is missed.
     pub watched: bool,
     /// How long the current step is expected to take, learned from earlier runs or from the table.
-    pub expected: Expected,
+    pub expected: ExpectedDuration,
 }
 
 impl<'a> Snapshot<'a> {
@@ -80,7 +80,7 @@ impl<'a> Snapshot<'a> {
         self.reports.iter().find(|report| report.at >= since && wanted(&report.kind))
     }
 
-    /// The same, for reports later than `moment`.
+    /// The first report later than `moment` that `wanted` accepts.
     #[must_use]
     pub fn report_after(
         &self,
@@ -108,14 +108,18 @@ impl<'a> Snapshot<'a> {
     #[must_use]
     pub fn cancel_requested(&self) -> Option<bool> {
         self.reports.iter().rev().find_map(|report| match report.kind {
-            ReportKind::CancelAsked { leave_machine, .. } => Some(leave_machine),
+            ReportKind::CancelRequested { leave_machine, .. } => Some(leave_machine),
             _ => None,
         })
     }
 
     /// The bootstrap's callback that reports `status` of `phase`.
     #[must_use]
-    pub fn bootstrap_report(&self, phase: Phase, status: ProgressStatus) -> Option<&'a Report> {
+    pub fn bootstrap_report(
+        &self,
+        phase: BootstrapPhase,
+        status: ProgressStatus,
+    ) -> Option<&'a Report> {
         self.report(|kind| {
             matches!(kind, ReportKind::Progress { phase: p, status: s, .. }
                 if *p == phase && *s == status)
@@ -182,7 +186,7 @@ pub enum Read {
     Machine,
     /// Who has this MAC address.
     MacOwners {
-        /// Lower case.
+        /// The MAC address in lower case.
         mac_address: String,
     },
     /// The scripts of the profile's commissioning bundle, and those that MAAS runs by itself.
@@ -224,7 +228,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// A note.
+    /// A note of one sentence under a stable code.
     #[must_use]
     pub fn new(code: &'static str, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
@@ -248,13 +252,13 @@ pub enum Decision {
         /// MAAS' identifier.
         system_id: String,
         /// How it came.
-        origin: Origin,
+        origin: MachineOrigin,
     },
     /// Give the agent a task.
     IssueTask(TaskSpec),
     /// Nothing to do until an event or `recheck_at`.
     Wait {
-        /// For what.
+        /// What the run waits for, with its deadline.
         wait: Wait,
         /// Look again then, even without an event.
         recheck_at: Timestamp,
@@ -288,7 +292,7 @@ pub enum Decision {
     },
     /// The run is over.
     Finish {
-        /// How.
+        /// The status that the run ends in.
         status: RunStatus,
         /// For the timeline.
         notes: Vec<Note>,

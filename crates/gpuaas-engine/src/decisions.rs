@@ -234,7 +234,7 @@ fn connection(session: &RunSession) -> Result<Arc<Site>, Wait> {
         Err(error) => error,
     };
     let (row, since) = (session.run.step.row(), session.run.step_since);
-    let expected = session.context.durations.of(session.run.step);
+    let expected = session.context.durations.expected(session.run.step);
     Err(Wait {
         code: error.code().to_owned(),
         text: format!("the site cannot be used: {error}"),

@@ -12,7 +12,7 @@
 use gpuaas_core::decide::preparation::BATCH_LIMIT;
 use gpuaas_core::policy;
 use gpuaas_core::record::RunRecord;
-use gpuaas_core::snapshot::{BatchQueue, Decision};
+use gpuaas_core::snapshot::{Decision, DeployQueue};
 use gpuaas_store::{BatchScope, StoreError};
 use gpuaas_types::api::Source;
 use gpuaas_types::steps::DEPLOYING;
@@ -28,7 +28,8 @@ const ADMISSION_STEP: Step = Step::PredeployChecks;
 fn limits(session: &RunSession) -> Vec<(&'static str, u32, BatchScope)> {
     let (run, site, profile) = (&session.run, session.site(), session.profile());
     let bandwidth = site.image_bandwidth_mbit_per_second;
-    let images = policy::images_at_once(bandwidth, profile.image_size_megabytes).unwrap_or(0);
+    let images =
+        policy::max_concurrent_images(bandwidth, profile.image_size_megabytes).unwrap_or(0);
     let of_site = [("site", site.batch_max_parallel), ("image_bandwidth", images)];
     let of_site =
         of_site.into_iter().filter(|(_, limit)| *limit > 0).min_by_key(|(_, limit)| *limit);
@@ -52,13 +53,13 @@ pub(crate) fn at_deploy_admission(session: &RunSession, decision: &Decision) -> 
 pub(crate) async fn deploy_queue(
     shared: &Shared,
     session: &RunSession,
-) -> Result<Option<BatchQueue>, StoreError> {
-    let mut narrowest: Option<BatchQueue> = None;
+) -> Result<Option<DeployQueue>, StoreError> {
+    let mut narrowest: Option<DeployQueue> = None;
     for (scope, limit, of) in limits(session) {
         let ahead = shared.store.batch_ahead(of, &session.run, ADMISSION_STEP, &DEPLOYING).await?;
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-        let room = |queue: &BatchQueue| i64::from(queue.limit) - i64::from(queue.ahead);
-        let queue = BatchQueue { ahead, limit, scope };
+        let room = |queue: &DeployQueue| i64::from(queue.limit) - i64::from(queue.ahead);
+        let queue = DeployQueue { ahead, limit, scope };
         if narrowest.as_ref().is_none_or(|other| room(&queue) < room(other)) {
             narrowest = Some(queue);
         }

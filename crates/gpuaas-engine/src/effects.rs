@@ -2,7 +2,7 @@
 
 use gpuaas_artifact::render_user_data;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
-use gpuaas_core::run_state::{Candidate, Found};
+use gpuaas_core::run_state::{Candidate, MachineSearch};
 use gpuaas_store::{NewToken, TokenPurpose};
 use gpuaas_types::{Timestamp, TokenId};
 use maas_client::{Client, Error as MaasError, RefusalKind};
@@ -140,7 +140,7 @@ fn apply_answer(
                     matched_by: vec!["created".to_owned()],
                     held_by: None,
                 };
-                session.run.state.found = Some(Found {
+                session.run.state.found = Some(MachineSearch {
                     asked_at: answered_at,
                     candidates: vec![candidate],
                     unclaimed_new: Vec::new(),

@@ -1,7 +1,7 @@
 //! MAAS' machine, reduced to what decisions need.
 
 use gpuaas_types::Timestamp;
-use gpuaas_types::machine::{Disk, DiskFilesystem, Link, MachineView, Nic};
+use gpuaas_types::machine::{Disk, DiskFilesystem, MachineView, Nic, NicLink};
 use maas_client::{Interface, Machine, MachineDisk};
 
 /// The reduced view.
@@ -87,7 +87,7 @@ pub(crate) fn nic_view(interface: &Interface) -> Nic {
         links: interface
             .links
             .iter()
-            .map(|link| Link {
+            .map(|link| NicLink {
                 id: id(link.id),
                 mode: link.mode.clone(),
                 subnet_id: link.subnet.as_ref().map(|s| id(s.id)),

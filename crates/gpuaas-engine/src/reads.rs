@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gpuaas_core::decide::preparation::HARDWARE_SYNC_CHECK;
-use gpuaas_core::run_state::{Candidate, DeployEvents, Found, MacOwners, ReadFailure};
+use gpuaas_core::run_state::{Candidate, DeployEvents, MacOwners, MachineSearch, ReadFailure};
 use gpuaas_core::snapshot::Read;
 use gpuaas_types::api::{CheckResult, Source};
 use gpuaas_types::machine::{Observation, maas_status};
@@ -178,7 +178,7 @@ async fn find_machine(
         candidate.held_by = holder(shared, site, session, &candidate.system_id).await?;
         candidates.push(candidate);
     }
-    session.run.state.found = Some(Found { asked_at, candidates, unclaimed_new });
+    session.run.state.found = Some(MachineSearch { asked_at, candidates, unclaimed_new });
     Ok(())
 }
 

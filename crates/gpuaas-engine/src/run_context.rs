@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gpuaas_core::pace::Pace;
 use gpuaas_core::policy::normalise_distro_series;
+use gpuaas_core::step_duration::StepDurationEstimate;
 use gpuaas_store::{Claimed, ProfileRevision, RunClass, StoreError};
 use gpuaas_types::Step;
 use gpuaas_types::agent::HostCheck;
@@ -27,7 +27,7 @@ pub(crate) struct RunContext {
     /// Whether the site's event feed is read.
     pub(crate) watched: bool,
     /// How long each step takes by what earlier runs took.
-    pub(crate) durations: Arc<Pace>,
+    pub(crate) durations: Arc<StepDurationEstimate>,
     /// The bundles that the profile names.
     pub(crate) bundles: NodeBundles,
     commissioning: Option<Vec<MaasScript>>,

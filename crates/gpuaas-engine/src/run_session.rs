@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
-use gpuaas_core::snapshot::{BatchQueue, Note, Snapshot};
+use gpuaas_core::snapshot::{DeployQueue, Note, Snapshot};
 use gpuaas_store::{
     Claimed, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
 };
@@ -30,7 +30,7 @@ pub(crate) struct RunSession {
     /// What was prepared for this run's decisions when it was claimed.
     pub(crate) context: RunContext,
     /// Runs that go before this one into the deploying part; none: not counted.
-    pub(crate) batch: Option<BatchQueue>,
+    pub(crate) deploy_queue: Option<DeployQueue>,
     reports: Vec<Report>,
     failpoints: Option<Arc<dyn Failpoints>>,
     timeline: Vec<TimelineEvent>,
@@ -56,7 +56,7 @@ impl RunSession {
             node: claimed.node,
             observation: claimed.observation,
             context,
-            batch: None,
+            deploy_queue: None,
             reports: claimed.reports,
             failpoints,
             timeline: Vec::new(),
@@ -85,10 +85,10 @@ impl RunSession {
             reports: &self.reports,
             host_checks: context.host_checks(),
             commissioning: context.commissioning(),
-            batch: self.batch,
+            deploy_queue: self.deploy_queue,
             maas_user: context.maas_user(),
             watched: context.watched,
-            expected: context.durations.of(self.run.step),
+            expected: context.durations.expected(self.run.step),
         }
     }
 
@@ -144,7 +144,7 @@ impl RunSession {
         self.transitions.push(Transition { step: to, at, cause });
         self.run.step = to;
         self.run.step_since = at;
-        self.run.state.enter(to);
+        self.run.state.enter_step(to);
         if let Some(state) = to.row().node_state {
             self.set_node_state(state, at);
         }
@@ -220,14 +220,14 @@ impl RunSession {
             outcome: None,
             ended_at: None,
         };
-        self.run.state.begin(intent.clone());
+        self.run.state.record_intent(intent.clone());
         self.attempts.push(intent.clone());
         intent
     }
 
     /// Completes the current intent.
     pub(crate) fn end_intent(&mut self, outcome: Outcome, now: Timestamp) {
-        let Some(ended) = self.run.state.end(outcome, now).cloned() else {
+        let Some(ended) = self.run.state.record_outcome(outcome, now).cloned() else {
             return;
         };
         self.attempts.retain(|attempt| attempt.id != ended.id);

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gpuaas_core::pace::{MAX_RUNS, Pace};
+use gpuaas_core::step_duration::{MAX_RUNS, StepDurationEstimate};
 use gpuaas_store::{RunClass, Store};
 use gpuaas_types::Timestamp;
 use tokio::sync::Mutex;
@@ -20,7 +20,7 @@ const AGE_SECONDS: f64 = 600.0;
 const AGE_WALL_SECONDS: f64 = 5.0;
 
 /// What was learned, and when it was asked.
-type Slot = Arc<Mutex<Option<(Timestamp, Arc<Pace>)>>>;
+type Slot = Arc<Mutex<Option<(Timestamp, Arc<StepDurationEstimate>)>>>;
 
 /// See the module text.
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl StepDurationEstimates {
         clock: &dyn Clock,
         class: RunClass,
         image: String,
-    ) -> Arc<Pace> {
+    ) -> Arc<StepDurationEstimate> {
         let slot = {
             let mut known = self.known.lock().await;
             Arc::clone(known.entry((class, image.clone())).or_default())
@@ -53,7 +53,9 @@ impl StepDurationEstimates {
             None => Arc::default(),
         };
         let pace = match store.step_times(class, &image, MAX_RUNS).await {
-            Ok((with_image, with_any)) => Arc::new(Pace::learn(&with_image, &with_any)),
+            Ok((with_image, with_any)) => {
+                Arc::new(StepDurationEstimate::learn(&with_image, &with_any))
+            }
             Err(error) => {
                 tracing::warn!(%error, "how long earlier runs took is not known just now");
                 before
@@ -68,9 +70,9 @@ impl StepDurationEstimates {
 mod tests {
     use super::*;
     use crate::VirtualClock;
-    use gpuaas_core::pace::MIN_SAMPLES;
+    use gpuaas_core::step_duration::MIN_SAMPLES;
     use gpuaas_store::{MasterKey, NewNode, NewRun, Onboard, RunWrite, Secret, Transition};
-    use gpuaas_types::api::Basis;
+    use gpuaas_types::api::EstimateBasis;
     use gpuaas_types::spec::{ProfileSpec, SiteSpec};
     use gpuaas_types::{NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step};
 
@@ -126,20 +128,20 @@ mod tests {
         let (clock, estimates) = (VirtualClock::new(BEGIN), StepDurationEstimates::default());
         let seen = async |image: &str| {
             let pace = estimates.of(&store, &clock, class, image.to_owned()).await;
-            let expected = pace.of(Step::Accept);
+            let expected = pace.expected(Step::Accept);
             (expected.seconds, expected.from.basis, expected.from.runs)
         };
-        assert_eq!(seen(&image).await, (10.0, Basis::Table, 0));
+        assert_eq!(seen(&image).await, (10.0, EstimateBasis::Table, 0));
         for number in 0..MIN_SAMPLES {
             finished(&store, class, number).await;
         }
         clock.advance_to(BEGIN.plus_seconds(AGE_SECONDS - 1.0));
-        assert_eq!(seen(&image).await, (10.0, Basis::Table, 0), "it is not old yet");
+        assert_eq!(seen(&image).await, (10.0, EstimateBasis::Table, 0), "it is not old yet");
         clock.advance_to(BEGIN.plus_seconds(AGE_SECONDS));
-        assert_eq!(seen(&image).await, (150.0, Basis::ProfileAndImage, 8));
-        assert_eq!(seen("ubuntu/jammy").await, (150.0, Basis::Profile, 8));
+        assert_eq!(seen(&image).await, (150.0, EstimateBasis::ProfileAndImage, 8));
+        assert_eq!(seen("ubuntu/jammy").await, (150.0, EstimateBasis::Profile, 8));
         store.close().await;
         clock.advance_to(BEGIN.plus_seconds(3.0 * AGE_SECONDS));
-        assert_eq!(seen(&image).await, (150.0, Basis::ProfileAndImage, 8), "kept");
+        assert_eq!(seen(&image).await, (150.0, EstimateBasis::ProfileAndImage, 8), "kept");
     }
 }

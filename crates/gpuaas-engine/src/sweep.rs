@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use gpuaas_core::drift::{action, compare, completed};
+use gpuaas_core::drift::{action_of_policy, find_differences, with_installation_id};
 use gpuaas_store::{MissedWork, StoreError, SweepFinding, SweepSubject};
 use gpuaas_types::machine::{MachineView, Observation, maas_status};
 use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timestamp};
@@ -136,11 +136,12 @@ fn finding(
 ) -> SweepFinding {
     let machine = of(subject, seen);
     let remembered = subject.observation.as_ref().and_then(|seen| seen.machine.as_ref());
-    let all = compare(&subject.node.hostname, remembered, machine, asked_at);
-    let mut remember = remembered.zip(machine).and_then(|(old, new)| completed(old, new));
+    let all = find_differences(&subject.node.hostname, remembered, machine, asked_at);
+    let mut remember =
+        remembered.zip(machine).and_then(|(old, new)| with_installation_id(old, new));
     let (mut tags_adopted, mut hostname, mut differences) = (false, None, Vec::new());
     for difference in all {
-        let action = action(policy, difference.kind);
+        let action = action_of_policy(policy, difference.kind);
         match (action, difference.kind, machine) {
             (DriftAction::Adopt, DriftKind::Renamed, Some(machine)) => {
                 hostname = Some(machine.hostname.clone());

@@ -134,7 +134,7 @@ async fn drive_run(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> 
 /// the next run counts.
 async fn admit_deploy(shared: &Shared, session: &mut RunSession) -> Result<Flow, StoreError> {
     let admitting = shared.deploy_admission.lock().await;
-    session.batch = admission::deploy_queue(shared, session).await?;
+    session.deploy_queue = admission::deploy_queue(shared, session).await?;
     let now = shared.clock.now();
     let decision = gpuaas_core::decide(&session.snapshot(now));
     if decision.next_step(&session.run).is_none() {

@@ -5,7 +5,7 @@ mod common;
 use common::Harness;
 use gpuaas_core::failure::{FAILURES, FailureClass, Retry};
 use gpuaas_types::RunStatus;
-use gpuaas_types::agent::Phase;
+use gpuaas_types::agent::BootstrapPhase;
 use gpuaas_types::api::Owner;
 use gpuaas_types::spec::ProfileSpec;
 use maas_sim::{Fault, FaultKind, SimOptions, ZERO};
@@ -16,7 +16,7 @@ enum By {
     /// A fault of the region, with MAAS' text where it has one.
     Maas(FaultKind, Option<&'static str>),
     /// A callback of the node.
-    Callback(Phase, &'static str),
+    Callback(BootstrapPhase, &'static str),
 }
 
 /// Class, how it comes about, code and owner of the stop, deployments made by then.
@@ -44,21 +44,24 @@ const CASES: &[(FailureClass, By, &str, Owner, u32)] = &[
     ),
     (
         FailureClass::Fabric,
-        By::Callback(Phase::SiteBootstrap, "openibd failed to start"),
+        By::Callback(BootstrapPhase::SiteBootstrap, "openibd failed to start"),
         "site_bootstrap_failed",
         Owner::InfraOperator,
         1,
     ),
     (
         FailureClass::PackageInstall,
-        By::Callback(Phase::SiteBootstrap, "E: Unable to locate package nvidia-driver-570"),
+        By::Callback(
+            BootstrapPhase::SiteBootstrap,
+            "E: Unable to locate package nvidia-driver-570",
+        ),
         "site_bootstrap_failed",
         Owner::BundleOwner,
         1,
     ),
     (
         FailureClass::Enrollment,
-        By::Callback(Phase::NodeBootstrap, "the agent cannot enroll: token_expired"),
+        By::Callback(BootstrapPhase::NodeBootstrap, "the agent cannot enroll: token_expired"),
         "node_bootstrap_failed",
         Owner::PlatformOperator,
         1,

@@ -7,7 +7,7 @@ mod common;
 use common::Harness;
 use gpuaas_bundle::{Archive, Digest, Entry, SigningKey, Statement};
 use gpuaas_core::buckets::seconds_per_bucket;
-use gpuaas_core::run_state::Origin;
+use gpuaas_core::run_state::MachineOrigin;
 use gpuaas_store::{BundleKey, NewBundle, Secret, SecretOwner, TokenPurpose, sha256};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, Timestamp};
@@ -86,7 +86,7 @@ async fn a_machine_that_another_node_expects_is_not_claimed() {
     let accepted = harness.onboard(host).await;
     let run = harness.rest(accepted.run_id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
-    assert_eq!(run.state.origin, Some(Origin::Created));
+    assert_eq!(run.state.origin, Some(MachineOrigin::Created));
     harness.engine.stop().await;
 }
 
@@ -170,7 +170,7 @@ async fn a_secret_is_missed_before_a_deployment_and_then_reaches_the_node_alone(
 /// the profile gives them, and the node uses them for the first time after more than three.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_outlast_a_slow_install_and_not_a_parked_run() {
-    use gpuaas_types::agent::Phase::{NodeBootstrap, SiteBootstrap};
+    use gpuaas_types::agent::BootstrapPhase::{NodeBootstrap, SiteBootstrap};
     use gpuaas_types::agent::ProgressStatus::{Started, Succeeded};
     let profile = ProfileSpec { enrollment_token_ttl_seconds: 3600, ..ProfileSpec::default() };
     let harness = Harness::start(1, profile).await;

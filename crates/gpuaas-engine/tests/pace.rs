@@ -3,8 +3,8 @@
 mod common;
 
 use common::Harness;
-use gpuaas_core::pace::{self, MIN_SAMPLES};
-use gpuaas_types::api::{Basis, Mark, Wait};
+use gpuaas_core::step_duration::{self, MIN_SAMPLES};
+use gpuaas_types::api::{EstimateBasis, Lateness, Wait};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{RunId, Step};
 use maas_sim::{Fault, FaultKind, SimOptions, ZERO};
@@ -27,7 +27,7 @@ async fn after_a_few_runs_a_late_one_is_slow_and_then_stuck_long_before_the_tabl
     }
     let first = harness.onboard(&hanging[0]).await;
     let wait = commissioning(&harness, first.run_id).await;
-    assert_eq!(wait.expected_from.map(pace::said).as_deref(), Some("table"));
+    assert_eq!(wait.expected_from.map(step_duration::basis_as_text).as_deref(), Some("table"));
     assert_eq!(wait.expected_by.map(|at| at.seconds_since(wait.since)), Some(1800.0));
 
     let mut runs = Vec::new();
@@ -42,16 +42,21 @@ async fn after_a_few_runs_a_late_one_is_slow_and_then_stuck_long_before_the_tabl
     let last = harness.onboard(&hanging[1]).await;
     let wait = commissioning(&harness, last.run_id).await;
     let from = wait.expected_from.map(|from| (from.basis, from.runs));
-    assert_eq!(from, Some((Basis::ProfileAndImage, 8)));
+    assert_eq!(from, Some((EstimateBasis::ProfileAndImage, 8)));
     let by = wait.expected_by.map(|at| at.seconds_since(wait.since)).unwrap_or_default();
     assert!((10.0..900.0).contains(&by), "{by} s");
     let deadline = wait.deadline.map(|at| at.seconds_since(wait.since));
     assert_eq!(deadline, Some(10_800.0), "the deadline is the table's");
     let mark = |after: f64| {
         let expected_by = wait.since.plus_seconds(by);
-        pace::mark(wait.since, expected_by, wait.deadline, wait.since.plus_seconds(after))
+        step_duration::lateness(
+            wait.since,
+            expected_by,
+            wait.deadline,
+            wait.since.plus_seconds(after),
+        )
     };
-    assert_eq!([mark(by), mark(by + 1.0)], [None, Some(Mark::Slow)]);
-    assert_eq!(mark(2.0 * by + 1.0), Some(Mark::Stuck));
+    assert_eq!([mark(by), mark(by + 1.0)], [None, Some(Lateness::Slow)]);
+    assert_eq!(mark(2.0 * by + 1.0), Some(Lateness::Stuck));
     engine.stop().await;
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use gpuaas_bundle::Envelope;
 use gpuaas_types::agent::{
-    BundlePhase, EnrollRequest, EnrollResponse, Gates, Heartbeat, HeartbeatAnswer, NodeCertificate,
-    Progress, RenewRequest, TaskBatch, TaskResult,
+    BootstrapProgress, BundlePhase, EnrollRequest, EnrollResponse, Gates, HeartbeatRequest,
+    HeartbeatResponse, NodeCertificate, RenewRequest, TaskBatch, TaskResult,
 };
 use gpuaas_types::{Problem, RunId, TaskId};
 use reqwest::{Certificate, Client, RequestBuilder, Response};
@@ -161,7 +161,7 @@ impl ControlPlane {
         &self,
         run: RunId,
         bootstrap_token: &str,
-        progress: &Progress,
+        progress: &BootstrapProgress,
     ) -> Result<(), CallError> {
         let url = format!("{}/bootstrap/v1/runs/{run}/progress", self.base);
         call_without_body(self.http.post(url).bearer_auth(bootstrap_token).json(progress)).await
@@ -219,8 +219,8 @@ impl ControlPlane {
     /// See [`CallError`]; refused means that the certificate is not valid any more.
     pub async fn heartbeat(
         &self,
-        heartbeat: &Heartbeat,
-    ) -> Result<HeartbeatAnswer<Envelope>, CallError> {
+        heartbeat: &HeartbeatRequest,
+    ) -> Result<HeartbeatResponse<Envelope>, CallError> {
         let url = format!("{}/agent/v1/heartbeat", self.base);
         call(self.authenticated(self.http.post(url)).json(heartbeat), CALL_SECONDS).await
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use gpuaas_types::RunId;
-use gpuaas_types::agent::{Phase, Progress, ProgressStatus};
+use gpuaas_types::agent::{BootstrapPhase, BootstrapProgress, ProgressStatus};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -59,28 +59,30 @@ pub async fn run(
         clock: clock.as_ref(),
     };
     let boot = async {
-        reporter.report(Phase::SiteBootstrap, ProgressStatus::Started, "").await;
+        reporter.report(BootstrapPhase::SiteBootstrap, ProgressStatus::Started, "").await;
         clock.sleep(site_seconds).await;
         if let Some(message) = site_failure {
-            reporter.report(Phase::SiteBootstrap, ProgressStatus::Failed, &message).await;
+            reporter.report(BootstrapPhase::SiteBootstrap, ProgressStatus::Failed, &message).await;
             let message = "the site bootstrap of this run did not succeed";
-            return reporter.report(Phase::NodeBootstrap, ProgressStatus::Failed, message).await;
+            return reporter
+                .report(BootstrapPhase::NodeBootstrap, ProgressStatus::Failed, message)
+                .await;
         }
-        reporter.report(Phase::SiteBootstrap, ProgressStatus::Succeeded, "").await;
-        reporter.report(Phase::NodeBootstrap, ProgressStatus::Started, "").await;
+        reporter.report(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded, "").await;
+        reporter.report(BootstrapPhase::NodeBootstrap, ProgressStatus::Started, "").await;
         clock.sleep(node_seconds).await;
         let (ready, is_ready) = oneshot::channel();
         agent.ready = Some(ready);
         let enrolled = async {
             if is_ready.await.is_ok() {
-                reporter.report(Phase::NodeBootstrap, ProgressStatus::Succeeded, "").await;
+                reporter.report(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded, "").await;
             }
         };
         let life = agent::run(agent, control_plane.clone(), Arc::clone(&clock), shutdown.clone());
         let (ended, ()) = tokio::join!(life, enrolled);
         if let Err(error) = ended {
             let message = format!("the agent ended: {error}");
-            reporter.report(Phase::NodeBootstrap, ProgressStatus::Failed, &message).await;
+            reporter.report(BootstrapPhase::NodeBootstrap, ProgressStatus::Failed, &message).await;
         }
     };
     if shutdown.run_until_cancelled(boot).await.is_none() {
@@ -89,8 +91,8 @@ pub async fn run(
 }
 
 impl Reporter<'_> {
-    async fn report(&self, phase: Phase, status: ProgressStatus, message: &str) {
-        let progress = Progress { phase, status, message: message.to_owned() };
+    async fn report(&self, phase: BootstrapPhase, status: ProgressStatus, message: &str) {
+        let progress = BootstrapProgress { phase, status, message: message.to_owned() };
         for attempt in 1..=CALLBACK_ATTEMPTS {
             let call = self.control_plane.progress(self.run_id, self.bootstrap_token, &progress);
             match call.await {

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use gpuaas_core::batch::{Member, member_state};
+use gpuaas_core::batch::{MemberSnapshot, member_state};
 use gpuaas_types::api::{Park, TimelineEvent, Wait};
 use gpuaas_types::batch::{BatchAccepted, BatchSpec, BatchStop};
 use gpuaas_types::{
@@ -128,8 +128,8 @@ impl StoredMember {
 
     /// As a decision sees it.
     #[must_use]
-    pub fn member(&self) -> Member {
-        Member {
+    pub fn member(&self) -> MemberSnapshot {
+        MemberSnapshot {
             state: self.state(),
             written_off: self.written_off,
             profile_revision: self.run.as_ref().map(|run| run.profile_revision),

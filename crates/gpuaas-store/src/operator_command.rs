@@ -97,7 +97,7 @@ impl IssuedCommand {
         match &self.command {
             OperatorCommand::Resume | OperatorCommand::Retry => None,
             OperatorCommand::Cancel { leave_machine } => {
-                Some(ReportKind::CancelAsked { actor, reason, leave_machine: *leave_machine })
+                Some(ReportKind::CancelRequested { actor, reason, leave_machine: *leave_machine })
             }
             OperatorCommand::SkipCheck { check, until } => {
                 let (check, until) = (check.clone(), *until);

@@ -1,13 +1,13 @@
 //! How long runs took at each step, for what the next one is expected to take.
 //!
 //! Read from the transitions that are there anyway: nothing is written for it, and a control plane
-//! that learns from ten thousand runs reads the latest few hundred. `gpuaas_core::pace` says which
+//! that learns from ten thousand runs reads the latest few hundred. `gpuaas_core::step_duration` says which
 //! runs are alike and which visits count.
 
 use std::collections::{BTreeMap, HashMap};
 
-use gpuaas_core::pace::{STEPS_BACK, StepTimes};
 use gpuaas_core::policy::normalise_distro_series;
+use gpuaas_core::step_duration::{STEPS_BACK, StepTimes};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, RunId, RunKind, SiteId, Step};
 

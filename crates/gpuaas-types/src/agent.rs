@@ -19,25 +19,26 @@
 //! certificate, where a control plane was started for them.
 
 mod bootstrap;
-mod check;
+mod enrollment;
 mod gate;
-mod key;
-mod life;
+mod host_check;
 mod operation;
 mod operation_bounds;
 mod task;
+mod task_key;
 
-pub use bootstrap::{BundlePhase, Phase, PhaseOutcome, Progress, ProgressStatus};
-pub use check::HostCheck;
-pub use gate::{Gate, GateCheck, GateClass, GateReport, Gates};
-pub use key::{TaskKey, TaskKeyState, TaskKeys};
-pub use life::{
-    EnrollRequest, EnrollResponse, Heartbeat, HeartbeatAnswer, NodeCertificate, RenewRequest,
+pub use bootstrap::{BootstrapPhase, BootstrapProgress, BundlePhase, PhaseOutcome, ProgressStatus};
+pub use enrollment::{
+    EnrollRequest, EnrollResponse, HeartbeatRequest, HeartbeatResponse, NodeCertificate,
+    RenewRequest,
 };
+pub use gate::{Gate, GateCheck, GateClass, GateReport, Gates};
+pub use host_check::HostCheck;
 pub use operation::{
     Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS, ServiceAction,
 };
 pub use operation_bounds::is_unit;
 pub use task::{
-    Change, Finding, KeptArchive, Order, SignedTask, Task, TaskBatch, TaskResult, TaskSpec,
+    AssignedTask, Change, Finding, SignedTask, Task, TaskArchive, TaskBatch, TaskResult, TaskSpec,
 };
+pub use task_key::{TaskKey, TaskKeyState, TaskKeys};

@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 /// The common shape of a stored resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resource<I, S, T> {
-    /// Identifier.
+    /// Identifier of the resource.
     pub id: I,
     /// What the operator wrote.
     pub spec: S,
@@ -106,7 +106,7 @@ pub struct ProfileStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BundlePin {
-    /// `name@version`.
+    /// The bundle, as `name@version`.
     pub bundle: String,
     /// SHA-256 of its archive, 64 hexadecimal digits.
     pub digest: String,
@@ -148,24 +148,24 @@ pub struct Wait {
     pub expected_by: Option<Timestamp>,
     /// What `expected_by` rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_from: Option<ExpectedFrom>,
+    pub expected_from: Option<EstimateSource>,
     /// When the run gives up and parks.
     pub deadline: Option<Timestamp>,
 }
 
 /// What an expected time rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExpectedFrom {
+pub struct EstimateSource {
     /// Which runs, or none.
-    pub basis: Basis,
-    /// How many runs; 0 for [`Basis::Table`].
+    pub basis: EstimateBasis,
+    /// How many runs; 0 for [`EstimateBasis::Table`].
     pub runs: u32,
 }
 
 /// Which runs an expected time was learned from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Basis {
+pub enum EstimateBasis {
     /// Too few are known: what the table of steps says.
     Table,
     /// Runs of the profile at the site, with any image.
@@ -200,14 +200,14 @@ pub struct CheckResult {
     pub passed: bool,
     /// What was seen.
     pub evidence: String,
-    /// When.
+    /// When the check was made.
     pub at: Timestamp,
 }
 
 /// A gate of a node beside its state: a node may be active and not ready for slices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateView {
-    /// Which.
+    /// The gate.
     pub gate: Gate,
     /// Whether it is open now.
     pub open: bool,
@@ -241,7 +241,7 @@ pub struct MaasView {
 /// How late an open run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mark {
+pub enum Lateness {
     /// Longer than expected.
     Slow,
     /// Far longer than expected, or about to reach its deadline.
@@ -289,7 +289,7 @@ pub struct StuckNode {
     /// Its site.
     pub site: String,
     /// Slow, stuck or parked.
-    pub mark: Mark,
+    pub mark: Lateness,
     /// The open run.
     pub run: RunId,
     /// What the run is for.
@@ -306,7 +306,7 @@ pub struct StuckNode {
     pub expected_by: Option<Timestamp>,
     /// What `expected_by` rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_from: Option<ExpectedFrom>,
+    pub expected_from: Option<EstimateSource>,
     /// Who has to act.
     pub owner: Owner,
     /// What to do next.
@@ -318,7 +318,7 @@ pub struct StuckNode {
 /// A run as part of a node's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
-    /// Identifier.
+    /// Identifier of the run.
     pub id: RunId,
     /// What it is for.
     pub kind: RunKind,
@@ -334,13 +334,13 @@ pub struct RunSummary {
 pub enum Source {
     /// The control plane.
     ControlPlane,
-    /// MAAS.
+    /// MAAS, through its event feed or a read.
     Maas,
     /// A bootstrap callback.
     Bootstrap,
     /// The node agent.
     Agent,
-    /// A person.
+    /// An operator.
     Operator,
 }
 
@@ -364,7 +364,7 @@ pub struct TimelineEvent {
 /// Answer of `GET /api/v1/nodes/ID`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeView {
-    /// Identifier.
+    /// Identifier of the node.
     pub id: NodeId,
     /// Short hostname.
     pub hostname: String,
@@ -378,13 +378,13 @@ pub struct NodeView {
     pub run: Option<RunSummary>,
     /// What the open run waits for, one sentence.
     pub waiting_for: Option<String>,
-    /// The same as data.
+    /// What the open run waits for, with code and deadline.
     pub wait: Option<Wait>,
     /// Why it stopped.
     pub park: Option<Park>,
     /// How late the open run is; none: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Mark>,
+    pub mark: Option<Lateness>,
     /// How its machine differs from what is remembered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<Drift>,
@@ -439,7 +439,7 @@ pub struct StepSpan {
 /// Answer of `GET /api/v1/runs/ID`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunView {
-    /// Identifier.
+    /// Identifier of the run.
     pub id: RunId,
     /// The node.
     pub node_id: NodeId,
@@ -599,7 +599,7 @@ pub struct CertificateView {
     /// When it ended before its time.
     #[serde(default)]
     pub ended_at: Option<Timestamp>,
-    /// Why.
+    /// Why it ended before its time.
     #[serde(default)]
     pub reason: Option<String>,
 }

@@ -107,7 +107,7 @@ pub struct BatchAccepted {
 /// Body of `POST /api/v1/batches/BATCH/stop` and `/resume`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct BatchOrder {
+pub struct BatchActionRequest {
     /// Who says so; kept in the audit.
     pub actor: String,
     /// Why; kept in the audit.

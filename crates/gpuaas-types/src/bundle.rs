@@ -23,7 +23,7 @@ pub struct BundlePublish {
 /// A bundle that the control plane has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleView {
-    /// `name@version`.
+    /// The bundle, as `name@version`.
     pub bundle: String,
     /// SHA-256 of the archive.
     pub digest: String,
@@ -41,7 +41,7 @@ pub struct BundleView {
     pub signed_by: Option<String>,
     /// Who published it.
     pub published_by: String,
-    /// When.
+    /// When it was published.
     pub published_at: Timestamp,
     /// Sites at which it may be used; what came with the control plane may be used at all.
     pub approved_for: Vec<String>,
@@ -74,7 +74,7 @@ pub struct BundleApprove {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BundleKeyView {
-    /// Whose.
+    /// Who holds the key.
     pub name: String,
     /// The key: 32 bytes in base64.
     pub key: String,
@@ -108,6 +108,6 @@ pub struct InputSecretView {
     pub input: String,
     /// Who set it.
     pub set_by: String,
-    /// When.
+    /// When it was set.
     pub set_at: Timestamp,
 }

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::{ExpectedFrom, MaasView, Mark, Owner, RunSummary};
+use crate::api::{EstimateSource, Lateness, MaasView, Owner, RunSummary};
 use crate::{NodeId, NodeState, Step, Timestamp};
 
 /// The node that is explained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedNode {
-    /// Identifier.
+    /// Identifier of the node.
     pub id: NodeId,
     /// Short hostname.
     pub hostname: String,
@@ -37,12 +37,12 @@ pub struct Explanation {
     pub expected_by: Option<Timestamp>,
     /// What `expected_by` rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_from: Option<ExpectedFrom>,
+    pub expected_from: Option<EstimateSource>,
     /// When the run gives up and parks.
     pub deadline: Option<Timestamp>,
     /// How late it is; none: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Mark>,
+    pub mark: Option<Lateness>,
     /// Who has to act; none: nobody, for now.
     pub owner: Option<Owner>,
     /// What may be done next.

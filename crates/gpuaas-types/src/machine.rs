@@ -9,49 +9,49 @@ use crate::time::Timestamp;
 pub mod maas_status {
     /// Enlisted, never commissioned.
     pub const NEW: i64 = 0;
-    /// Commissioning.
+    /// Number of the status that MAAS labels `Commissioning`.
     pub const COMMISSIONING: i64 = 1;
-    /// Failed commissioning.
+    /// Number of the status that MAAS labels `Failed commissioning`.
     pub const FAILED_COMMISSIONING: i64 = 2;
-    /// Missing.
+    /// Number of the status that MAAS labels `Missing`.
     pub const MISSING: i64 = 3;
-    /// Ready.
+    /// Number of the status that MAAS labels `Ready`.
     pub const READY: i64 = 4;
-    /// Reserved.
+    /// Number of the status that MAAS labels `Reserved`.
     pub const RESERVED: i64 = 5;
-    /// Deployed.
+    /// Number of the status that MAAS labels `Deployed`.
     pub const DEPLOYED: i64 = 6;
-    /// Retired.
+    /// Number of the status that MAAS labels `Retired`.
     pub const RETIRED: i64 = 7;
-    /// Broken.
+    /// Number of the status that MAAS labels `Broken`.
     pub const BROKEN: i64 = 8;
-    /// Deploying.
+    /// Number of the status that MAAS labels `Deploying`.
     pub const DEPLOYING: i64 = 9;
-    /// Allocated.
+    /// Number of the status that MAAS labels `Allocated`.
     pub const ALLOCATED: i64 = 10;
-    /// Failed deployment.
+    /// Number of the status that MAAS labels `Failed deployment`.
     pub const FAILED_DEPLOYMENT: i64 = 11;
-    /// Releasing.
+    /// Number of the status that MAAS labels `Releasing`.
     pub const RELEASING: i64 = 12;
-    /// Releasing failed.
+    /// Number of the status that MAAS labels `Releasing failed`.
     pub const RELEASING_FAILED: i64 = 13;
-    /// Disk erasing.
+    /// Number of the status that MAAS labels `Disk erasing`.
     pub const DISK_ERASING: i64 = 14;
-    /// Failed disk erasing.
+    /// Number of the status that MAAS labels `Failed disk erasing`.
     pub const FAILED_DISK_ERASING: i64 = 15;
-    /// Rescue mode.
+    /// Number of the status that MAAS labels `Rescue mode`.
     pub const RESCUE_MODE: i64 = 16;
-    /// Entering rescue mode.
+    /// Number of the status that MAAS labels `Entering rescue mode`.
     pub const ENTERING_RESCUE_MODE: i64 = 17;
-    /// Failed to enter rescue mode.
+    /// Number of the status that MAAS labels `Failed to enter rescue mode`.
     pub const FAILED_ENTERING_RESCUE_MODE: i64 = 18;
-    /// Exiting rescue mode.
+    /// Number of the status that MAAS labels `Exiting rescue mode`.
     pub const EXITING_RESCUE_MODE: i64 = 19;
-    /// Failed to exit rescue mode.
+    /// Number of the status that MAAS labels `Failed to exit rescue mode`.
     pub const FAILED_EXITING_RESCUE_MODE: i64 = 20;
-    /// Testing.
+    /// Number of the status that MAAS labels `Testing`.
     pub const TESTING: i64 = 21;
-    /// Failed testing.
+    /// Number of the status that MAAS labels `Failed testing`.
     pub const FAILED_TESTING: i64 = 22;
 
     /// Numbers with MAAS' labels, as they stand in events (docs/maas.md#statuses).
@@ -114,7 +114,7 @@ pub struct Disk {
     pub model: String,
     /// Serial number.
     pub serial: String,
-    /// Bytes.
+    /// Capacity in bytes.
     pub size_bytes: u64,
     /// MAAS tags, such as `ssd`, `nvme`, `sata`.
     pub tags: Vec<String>,
@@ -129,7 +129,7 @@ pub struct Disk {
 
 /// An address given to an interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Link {
+pub struct NicLink {
     /// Link id in MAAS.
     pub id: i64,
     /// `auto`, `dhcp`, `static` or `link_up`.
@@ -163,8 +163,8 @@ pub struct Nic {
     pub dhcp_on: bool,
     /// Whether the cable is seen connected.
     pub link_connected: bool,
-    /// Addresses.
-    pub links: Vec<Link>,
+    /// Addresses that the interface has, one link each.
+    pub links: Vec<NicLink>,
 }
 
 /// A machine as MAAS shows it in `GET machines/ID/` (docs/maas.md#machine-object).
@@ -200,7 +200,7 @@ pub struct MachineView {
     pub enable_hw_sync: bool,
     /// Its interval in seconds.
     pub sync_interval_seconds: Option<i64>,
-    /// MACs of the boot interface.
+    /// Id of the boot interface in MAAS.
     pub boot_interface_id: Option<i64>,
     /// Block device id of the boot disk.
     pub boot_disk_id: Option<i64>,

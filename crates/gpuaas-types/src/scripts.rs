@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Script status numbers of MAAS (docs/maas.md#script-results).
 pub mod script_status {
-    /// Passed.
+    /// The script passed.
     pub const PASSED: i64 = 2;
     /// Failed, timed out, degraded, and what a script needs could not be installed or set up.
     /// Aborted is none: whatever aborted it failed, not the script.

@@ -67,7 +67,7 @@ impl TaskState {
 /// A task of an operator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskView {
-    /// Identifier.
+    /// Identifier of the task.
     pub id: TaskId,
     /// The node.
     pub node_id: NodeId,
@@ -81,7 +81,7 @@ pub struct TaskView {
     pub operation: Operation,
     /// Who asked.
     pub actor: String,
-    /// Why.
+    /// The operator's reason.
     pub reason: String,
     /// When it was asked for.
     pub created_at: Timestamp,

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpuaas_types::api::List;
-use gpuaas_types::batch::{BatchAccepted, BatchCreate, BatchOrder, BatchResource, BatchSpec};
+use gpuaas_types::batch::{
+    BatchAccepted, BatchActionRequest, BatchCreate, BatchResource, BatchSpec,
+};
 use gpuaas_types::{BatchPhase, MemberState, Timestamp};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -62,7 +64,7 @@ async fn start(args: &BatchStartArgs, terminal: &mut Terminal) -> Result<(), Fai
 
 async fn tell(order: &str, args: &BatchOrderArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
-    let body = BatchOrder { actor: args.who.actor.clone(), reason: args.reason.clone() };
+    let body = BatchActionRequest { actor: args.who.actor.clone(), reason: args.reason.clone() };
     let mut batch = client.order_batch(&args.name, order, &body).await?;
     if args.wait {
         batch = follow(&client, &args.name, args.timeout, terminal).await?;

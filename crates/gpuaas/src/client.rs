@@ -14,7 +14,7 @@ use gpuaas_types::api::{
     ProfileResource, RetireTaskKey, RevokeCertificate, RoceResource, RunPlan, RunRequest, RunView,
     SiteCreate, SiteResource, StuckNode,
 };
-use gpuaas_types::batch::{BatchAccepted, BatchCreate, BatchOrder, BatchResource};
+use gpuaas_types::batch::{BatchAccepted, BatchActionRequest, BatchCreate, BatchResource};
 use gpuaas_types::explain::Explanation;
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
@@ -378,7 +378,7 @@ impl ApiClient {
         &self,
         key: &str,
         order: &str,
-        body: &BatchOrder,
+        body: &BatchActionRequest,
     ) -> Result<BatchResource, Failure> {
         self.send(Method::POST, &["batches", key, order], Some(body)).await
     }

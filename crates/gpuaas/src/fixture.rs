@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use gpuaas_types::api::{
-    AttemptView, Basis, CheckResult, Drift, ExpectedFrom, MaasView, Mark, NodeDrift, NodeView,
-    Owner, Park, ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource, SiteStatus,
-    Source, StepSpan, StuckNode, TimelineEvent, Wait,
+    AttemptView, CheckResult, Drift, EstimateBasis, EstimateSource, Lateness, MaasView, NodeDrift,
+    NodeView, Owner, Park, ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource,
+    SiteStatus, Source, StepSpan, StuckNode, TimelineEvent, Wait,
 };
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
@@ -104,7 +104,7 @@ pub(crate) fn node() -> NodeView {
             text: "MAAS to finish commissioning".to_owned(),
             since: at(1.3),
             expected_by: Some(at(1801.3)),
-            expected_from: Some(ExpectedFrom { basis: Basis::Table, runs: 0 }),
+            expected_from: Some(EstimateSource { basis: EstimateBasis::Table, runs: 0 }),
             deadline: Some(at(10_801.3)),
         }),
         park: None,
@@ -154,7 +154,7 @@ pub(crate) fn parked() -> NodeView {
 
 /// A slow, a stuck and a parked one.
 pub(crate) fn stuck() -> Vec<StuckNode> {
-    let one = |node: &str, mark, step, learned: ExpectedFrom| StuckNode {
+    let one = |node: &str, mark, step, learned: EstimateSource| StuckNode {
         node: node.to_owned(),
         site: "lab".to_owned(),
         mark,
@@ -170,11 +170,11 @@ pub(crate) fn stuck() -> Vec<StuckNode> {
         next_action: "look at the machine in MAAS and at its console".to_owned(),
         evidence: vec!["commission at step commission, try 1: accepted".to_owned()],
     };
-    let learned = ExpectedFrom { basis: Basis::ProfileAndImage, runs: 37 };
-    let table = ExpectedFrom { basis: Basis::Table, runs: 0 };
-    let slow = one("j22u11", Mark::Slow, Step::Commission, learned);
-    let stuck = one("j22u12", Mark::Stuck, Step::Deploy, table);
-    let mut parked = one("j22u15", Mark::Parked, Step::Discover, table);
+    let learned = EstimateSource { basis: EstimateBasis::ProfileAndImage, runs: 37 };
+    let table = EstimateSource { basis: EstimateBasis::Table, runs: 0 };
+    let slow = one("j22u11", Lateness::Slow, Step::Commission, learned);
+    let stuck = one("j22u12", Lateness::Stuck, Step::Deploy, table);
+    let mut parked = one("j22u15", Lateness::Parked, Step::Discover, table);
     parked.waiting_for = "two machines in MAAS could be j22u15".to_owned();
     parked.code = Some("two_candidates".to_owned());
     (parked.expected_by, parked.expected_from) = (None, None);

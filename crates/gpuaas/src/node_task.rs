@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use gpuaas_types::agent::{Finding, KeptArchive, Operation, Registry, TaskResult};
+use gpuaas_types::agent::{Finding, Operation, Registry, TaskArchive, TaskResult};
 use gpuaas_types::api::List;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -160,7 +160,7 @@ fn verdict(task: &TaskView) -> Result<(), Failure> {
 /// Writes the archive to a file.
 fn keep(task: &TaskView, path: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
     let archive = task.result.as_ref().and_then(|result| result.archive.as_ref());
-    let Some(KeptArchive { data: Some(data), .. }) = archive else {
+    let Some(TaskArchive { data: Some(data), .. }) = archive else {
         let place = archive.and_then(|archive| archive.path.as_deref());
         terminal.say(&place.map_or_else(
             || "there is no archive to save".to_owned(),

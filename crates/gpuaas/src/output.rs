@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use comfy_table::{ContentArrangement, Table, presets};
-use gpuaas_core::pace;
+use gpuaas_core::step_duration;
 use gpuaas_types::api::{
-    List, Mark, NodeDrift, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource, RunView,
-    SiteResource, StuckNode,
+    Lateness, List, NodeDrift, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource,
+    RunView, SiteResource, StuckNode,
 };
 use gpuaas_types::explain::Explanation;
 use serde::Serialize;
@@ -252,11 +252,11 @@ pub fn drift(list: &List<NodeDrift>, style: Style) -> String {
     )
 }
 
-const fn mark(mark: Mark) -> &'static str {
+const fn mark(mark: Lateness) -> &'static str {
     match mark {
-        Mark::Slow => "slow",
-        Mark::Stuck => "stuck",
-        Mark::Parked => "parked",
+        Lateness::Slow => "slow",
+        Lateness::Stuck => "stuck",
+        Lateness::Parked => "parked",
     }
 }
 
@@ -355,7 +355,9 @@ fn summary(node: &NodeView) -> String {
         let at =
             |at: Option<gpuaas_types::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
         let from = wait.expected_from.filter(|_| wait.expected_by.is_some());
-        let from = from.map(|from| format!(" ({})", pace::said(from))).unwrap_or_default();
+        let from = from
+            .map(|from| format!(" ({})", step_duration::basis_as_text(from)))
+            .unwrap_or_default();
         let expected = at(wait.expected_by) + &from;
         text.push_str(&fields(&[
             ("waits for", format!("{} ({})", wait.text, wait.code)),

@@ -88,7 +88,7 @@ async fn a_policy_is_taken_where_it_makes_sense() {
     for kind in DriftKind::ALL {
         for action in DriftAction::ALL {
             let answer = rig.patch("/api/v1/sites/lab", policy(*kind, *action)).await;
-            if gpuaas_core::drift::may(*kind, *action) {
+            if gpuaas_core::drift::is_allowed(*kind, *action) {
                 let spec = answer.ok()["spec"].clone();
                 assert_eq!(spec["drift_policy"], json!({ kind.as_str(): action.as_str() }));
             } else {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::http::Request;
 use gpuaas_store::{NodeFilter, RunWrite, Transition};
-use gpuaas_types::api::{Basis, ExpectedFrom, Owner, Park, Wait};
+use gpuaas_types::api::{EstimateBasis, EstimateSource, Owner, Park, Wait};
 use gpuaas_types::{NodeState, RunStatus, Step};
 use serde_json::{Value, json};
 
@@ -260,7 +260,7 @@ async fn one_call_lists_every_node_that_does_not_go_on() {
                 text: "MAAS to finish commissioning".to_owned(),
                 since: start,
                 expected_by: (host != "e5").then(|| start.plus_seconds(expected)),
-                expected_from: Some(ExpectedFrom { basis: Basis::Profile, runs: 9 }),
+                expected_from: Some(EstimateSource { basis: EstimateBasis::Profile, runs: 9 }),
                 deadline: Some(start.plus_seconds(1e4)),
             });
         }

@@ -21,8 +21,8 @@ fn spec(canary: u32, ratio: f64, min_ended: u32, max_parallel: u32) -> BatchSpec
 
 /// `w` waiting, `r` running, `a` active, `p` parked, `f` failed, `x` withdrawn; upper case: written
 /// off. A digit after it: the profile revision of its run, 1 where none is given.
-fn members(text: &str) -> Vec<Member> {
-    let mut members: Vec<Member> = Vec::new();
+fn members(text: &str) -> Vec<MemberSnapshot> {
+    let mut members: Vec<MemberSnapshot> = Vec::new();
     for letter in text.chars() {
         if let Some(digit) = letter.to_digit(10) {
             members.last_mut().unwrap().profile_revision = Some(i64::from(digit));
@@ -38,7 +38,7 @@ fn members(text: &str) -> Vec<Member> {
             other => panic!("{other}"),
         };
         let begun = !matches!(state, MemberState::Waiting | MemberState::Withdrawn);
-        members.push(Member {
+        members.push(MemberSnapshot {
             state,
             written_off: letter.is_ascii_uppercase(),
             profile_revision: begun.then_some(1),

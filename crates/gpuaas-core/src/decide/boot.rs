@@ -3,7 +3,7 @@
 //! Callbacks may be lost or come late, so every step here also ends when something later is
 //! already proven: an enrolled agent ends the wait for the site bootstrap's first word.
 
-use gpuaas_types::agent::{HostCheck, Phase, ProgressStatus, TaskSpec};
+use gpuaas_types::agent::{BootstrapPhase, HostCheck, ProgressStatus, TaskSpec};
 use gpuaas_types::api::Owner;
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::FabricMode;
@@ -16,8 +16,8 @@ use crate::gates;
 use crate::record::{Report, ReportKind};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
-/// Seconds between looks while waiting for the node; its callbacks wake the run at once.
-const LOOK_SECONDS: f64 = 600.0;
+/// Seconds between two decisions while waiting for the node; its callbacks wake the run at once.
+const RECHECK_SECONDS: f64 = 600.0;
 
 /// What to do after a bootstrap that failed.
 const AFTER_BOOTSTRAP: &str = "read /var/log/cloud-init-output.log on the host, mend the cause, \
@@ -28,8 +28,8 @@ fn earliest(reports: &[Option<&Report>]) -> Option<Timestamp> {
     reports.iter().flatten().map(|r| r.at).min()
 }
 
-/// The human or the rack may have taken the machine away while we wait for the node.
-fn lost(s: &Snapshot<'_>) -> Option<Decision> {
+/// Parks where MAAS no longer says Deployed while the node is to enroll; none: it does.
+fn machine_lost(s: &Snapshot<'_>) -> Option<Decision> {
     let number = s.status().filter(|n| *n != status::DEPLOYED)?;
     let at = s.observation.map_or(s.now, |o| o.status_at);
     if s.machine_since(at).is_none() {
@@ -47,7 +47,8 @@ fn lost(s: &Snapshot<'_>) -> Option<Decision> {
     ))
 }
 
-fn failed(s: &Snapshot<'_>, phase: Phase) -> Option<Decision> {
+/// Parks where the bootstrap reported a failure since the run last parked.
+fn bootstrap_failed(s: &Snapshot<'_>, phase: BootstrapPhase) -> Option<Decision> {
     let answered = s.run.state.parked_at.unwrap_or(s.run.created_at);
     let report = s.report_after(answered, |kind| {
         matches!(kind, ReportKind::Progress { phase: p, status: ProgressStatus::Failed, .. } if *p == phase)
@@ -56,18 +57,20 @@ fn failed(s: &Snapshot<'_>, phase: Phase) -> Option<Decision> {
         return None;
     };
     let (code, owner, name) = match phase {
-        Phase::SiteBootstrap => ("site_bootstrap_failed", Owner::BundleOwner, "site bootstrap"),
-        Phase::NodeBootstrap => {
+        BootstrapPhase::SiteBootstrap => {
+            ("site_bootstrap_failed", Owner::BundleOwner, "site bootstrap")
+        }
+        BootstrapPhase::NodeBootstrap => {
             ("node_bootstrap_failed", Owner::PlatformOperator, "node bootstrap")
         }
     };
     let class = failure::classify(&[message]).map(failure::FailureClass::row);
-    let told = class.map_or_else(String::new, |row| format!(" ({})", row.name));
+    let class_name = class.map_or_else(String::new, |row| format!(" ({})", row.name));
     let cause = class.map_or_else(String::new, |row| format!("{}. ", row.next_action));
     Some(park(
         s,
         code,
-        format!("the {name} says that it failed{told}: {message}"),
+        format!("the {name} says that it failed{class_name}: {message}"),
         class
             .map_or(owner, |row| if row.owner == Owner::InfraOperator { row.owner } else { owner }),
         &format!("{cause}{AFTER_BOOTSTRAP}"),
@@ -77,7 +80,7 @@ fn failed(s: &Snapshot<'_>, phase: Phase) -> Option<Decision> {
 /// Waits for the first sign of the site bootstrap.
 #[must_use]
 pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
-    use Phase::{NodeBootstrap, SiteBootstrap};
+    use BootstrapPhase::{NodeBootstrap, SiteBootstrap};
     use ProgressStatus::{Failed, Started, Succeeded};
     let signs = [
         s.bootstrap_report(SiteBootstrap, Started),
@@ -89,8 +92,8 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
     ];
     match earliest(&signs) {
         Some(at) => next(at, Vec::new()),
-        None => lost(s).unwrap_or_else(|| {
-            wait(s, "bootstrap_fetch", "the node's bootstrap to call back", LOOK_SECONDS)
+        None => machine_lost(s).unwrap_or_else(|| {
+            wait(s, "bootstrap_fetch", "the node's bootstrap to call back", RECHECK_SECONDS)
         }),
     }
 }
@@ -98,10 +101,10 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
 /// Waits for the site bootstrap to end.
 #[must_use]
 pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
-    use Phase::{NodeBootstrap, SiteBootstrap};
+    use BootstrapPhase::{NodeBootstrap, SiteBootstrap};
     use ProgressStatus::{Failed, Started, Succeeded};
     let proven = [s.bootstrap_report(SiteBootstrap, Succeeded), s.enrollment()];
-    if let (None, Some(parked)) = (earliest(&proven), failed(s, SiteBootstrap)) {
+    if let (None, Some(parked)) = (earliest(&proven), bootstrap_failed(s, SiteBootstrap)) {
         return parked;
     }
     let signs =
@@ -109,18 +112,19 @@ pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
     if let Some(at) = earliest(&[proven, signs].concat()) {
         return next(at, Vec::new());
     }
-    lost(s).unwrap_or_else(|| wait(s, "site_bootstrap", "the site bootstrap to end", LOOK_SECONDS))
+    machine_lost(s)
+        .unwrap_or_else(|| wait(s, "site_bootstrap", "the site bootstrap to end", RECHECK_SECONDS))
 }
 
-/// Waits for the agent to knock.
+/// Waits for the agent to enroll.
 #[must_use]
 pub fn node_bootstrap(s: &Snapshot<'_>) -> Decision {
     if let Some(report) = s.enrollment() {
         return next(report.at, Vec::new());
     }
-    failed(s, Phase::NodeBootstrap).or_else(|| lost(s)).unwrap_or_else(|| {
-        wait(s, "node_bootstrap", "the node bootstrap to start the agent", LOOK_SECONDS)
-    })
+    bootstrap_failed(s, BootstrapPhase::NodeBootstrap).or_else(|| machine_lost(s)).unwrap_or_else(
+        || wait(s, "node_bootstrap", "the node bootstrap to start the agent", RECHECK_SECONDS),
+    )
 }
 
 /// Waits for the first heartbeat.
@@ -129,8 +133,9 @@ pub fn enrollment(s: &Snapshot<'_>) -> Decision {
     if let Some(report) = s.first_heartbeat() {
         return next(report.at, Vec::new());
     }
-    lost(s)
-        .unwrap_or_else(|| wait(s, "first_heartbeat", "the agent's first heartbeat", LOOK_SECONDS))
+    machine_lost(s).unwrap_or_else(|| {
+        wait(s, "first_heartbeat", "the agent's first heartbeat", RECHECK_SECONDS)
+    })
 }
 
 /// Units whose state the diagnostics task reports.
@@ -150,7 +155,7 @@ fn host_checks<'a>(s: &Snapshot<'a>) -> Result<Vec<HostCheck>, &'a str> {
     Ok(checks)
 }
 
-/// Has the agent look at its host.
+/// Has the agent check its host.
 #[must_use]
 pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
     let wanted = match host_checks(s) {
@@ -177,8 +182,8 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
         |kind| matches!(kind, ReportKind::TaskFinished { task_id, .. } if *task_id == task),
     );
     let Some(Report { at, kind: ReportKind::TaskFinished { result, .. }, .. }) = done else {
-        return lost(s).unwrap_or_else(|| {
-            wait(s, "diagnostics", "the agent to report its diagnostics", LOOK_SECONDS)
+        return machine_lost(s).unwrap_or_else(|| {
+            wait(s, "diagnostics", "the agent to report its diagnostics", RECHECK_SECONDS)
         });
     };
     let mut checks = result
@@ -229,14 +234,14 @@ pub fn confirmation(s: &Snapshot<'_>) -> Decision {
     {
         return read(s, Read::Machine);
     }
-    let checks = s.apply_check_skips(gates::completion(s));
+    let checks = s.apply_check_skips(gates::completion_gates(s));
     match checks.iter().find(|c| !c.passed) {
         None => Decision::Finish {
             status: RunStatus::Succeeded,
             notes: vec![Note::new("node_active", "every completion gate passed")],
             checks,
         },
-        Some(gate) if gate.name == gates::NODE_BOOTSTRAP && gates::callback_may_come(s) => wait(
+        Some(gate) if gate.name == gates::NODE_BOOTSTRAP && gates::callback_is_pending(s) => wait(
             s,
             "node_bootstrap_callback",
             "the node bootstrap's last callback",

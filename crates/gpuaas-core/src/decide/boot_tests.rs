@@ -1,6 +1,8 @@
 //! Tests of what the node says, and of the gates.
 
-use gpuaas_types::agent::{Finding, HostCheck, Phase, ProgressStatus, TaskResult, TaskSpec};
+use gpuaas_types::agent::{
+    BootstrapPhase, Finding, HostCheck, ProgressStatus, TaskResult, TaskSpec,
+};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::FabricMode;
 use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, TaskId};
@@ -9,7 +11,7 @@ use super::fixture::{Case, at, id, machine, parked, waiting};
 use crate::record::ReportKind;
 use crate::snapshot::Decision;
 
-fn progress(phase: Phase, status: ProgressStatus) -> ReportKind {
+fn progress(phase: BootstrapPhase, status: ProgressStatus) -> ReportKind {
     ReportKind::Progress { phase, status, message: "m".to_owned() }
 }
 
@@ -40,24 +42,25 @@ fn lost_callbacks_do_not_hold_the_run() {
 fn failed_bootstraps_park_with_their_owner() {
     let case = Case::new(Step::SiteBootstrap)
         .read(machine(status::DEPLOYED), 1.0)
-        .report(progress(Phase::SiteBootstrap, ProgressStatus::Failed), 5.0);
+        .report(progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Failed), 5.0);
     assert_eq!(parked(&case.decide()), "site_bootstrap_failed");
     let case = Case::new(Step::NodeBootstrap)
         .read(machine(status::DEPLOYED), 1.0)
-        .report(progress(Phase::NodeBootstrap, ProgressStatus::Failed), 5.0);
+        .report(progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Failed), 5.0);
     assert_eq!(parked(&case.decide()), "node_bootstrap_failed");
 }
 
 #[test]
 fn a_failed_site_bootstrap_is_the_cause_also_when_the_node_part_gave_up_after_it() {
-    let failed = || progress(Phase::SiteBootstrap, ProgressStatus::Failed);
+    let failed = || progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Failed);
     let mut case = Case::new(Step::SiteBootstrap)
         .read(machine(status::DEPLOYED), 1.0)
         .report(failed(), 5.0)
-        .report(progress(Phase::NodeBootstrap, ProgressStatus::Failed), 5.5);
+        .report(progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Failed), 5.5);
     assert_eq!(parked(&case.decide()), "site_bootstrap_failed");
     case.run.state.parked_at = Some(at(6.0));
-    let resumed = case.report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 8.0);
+    let resumed =
+        case.report(progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded), 8.0);
     assert_eq!(resumed.next(), (Step::NodeBootstrap, 5.5));
 }
 
@@ -65,7 +68,7 @@ fn a_failed_site_bootstrap_is_the_cause_also_when_the_node_part_gave_up_after_it
 fn what_an_earlier_deployment_said_does_not_count() {
     let mut case = Case::new(Step::BootstrapFetch)
         .read(machine(status::DEPLOYED), 8.0)
-        .report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 5.0);
+        .report(progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded), 5.0);
     assert_eq!(case.next().0, Step::SiteBootstrap);
     case.run.state.intended_at.insert(EffectKind::Deploy, at(7.0));
     assert_eq!(waiting(&case.decide()), "bootstrap_fetch");
@@ -80,9 +83,9 @@ fn a_machine_released_by_hand_is_noticed_while_waiting_for_the_node() {
 fn confirming() -> Case {
     let mut case = Case::new(Step::Confirmation)
         .read(machine(status::DEPLOYED), 1.0)
-        .report(progress(Phase::SiteBootstrap, ProgressStatus::Started), 2.0)
-        .report(progress(Phase::SiteBootstrap, ProgressStatus::Succeeded), 3.0)
-        .report(progress(Phase::NodeBootstrap, ProgressStatus::Started), 3.0)
+        .report(progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Started), 2.0)
+        .report(progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded), 3.0)
+        .report(progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Started), 3.0)
         .report(enrolled(), 4.0)
         .report(ReportKind::FirstHeartbeat, 5.0);
     case.node.state = NodeState::Enrolling;
@@ -93,7 +96,8 @@ fn confirming() -> Case {
 fn all_seven_gates_or_not_active() {
     let waiting_case = confirming();
     assert_eq!(waiting(&waiting_case.decide()), "node_bootstrap_callback");
-    let case = confirming().report(progress(Phase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
+    let case = confirming()
+        .report(progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
     match case.decide() {
         Decision::Finish { status, checks, .. } => {
             assert_eq!(status, RunStatus::Succeeded);
@@ -101,12 +105,12 @@ fn all_seven_gates_or_not_active() {
         }
         other => panic!("{other:?}"),
     }
-    let mut other_run =
-        confirming().report(progress(Phase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
+    let mut other_run = confirming()
+        .report(progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
     other_run.node.run_id = Some(id(77));
     assert_eq!(parked(&other_run.decide()), "completion_gate_failed");
-    let mut unsynced =
-        confirming().report(progress(Phase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
+    let mut unsynced = confirming()
+        .report(progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded), 6.0);
     unsynced.profile.require_hw_sync = true;
     assert_eq!(parked(&unsynced.decide()), "completion_gate_failed");
     let mut late = confirming();

@@ -20,7 +20,7 @@ use super::decisions::{
     confirmed_machine, next, park, park_with_checks, read, wait, wait_for_maas,
 };
 use super::drive::drive_effect;
-use crate::effect::{Effect, Intent, Outcome, ScriptChoice};
+use crate::effect::{Effect, Intent, Outcome, ScriptSelection};
 use crate::run_state::{ScriptOutcome, ScriptResults};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
@@ -86,20 +86,26 @@ pub fn commission(s: &Snapshot<'_>) -> Decision {
     };
     match number {
         status::READY => match confirmed_machine(s) {
-            Ok(machine) if machine.status == status::READY => ready(s, machine, scripts),
+            Ok(machine) if machine.status == status::READY => {
+                judge_ready_machine(s, machine, scripts)
+            }
             Ok(_) => wait_for_maas(s, "maas_commissioning", "MAAS to finish commissioning"),
             Err(decision) => decision,
         },
         status::COMMISSIONING | status::TESTING => {
             wait_for_maas(s, "maas_commissioning", format!("MAAS says {}", status::label(number)))
         }
-        status::FAILED_COMMISSIONING | status::FAILED_TESTING => failed(s, number, scripts),
-        status::NEW | status::BROKEN => carry(s, scripts),
-        other => confirmed_machine(s).map_or_else(|decision| decision, |_| taken(s, other)),
+        status::FAILED_COMMISSIONING | status::FAILED_TESTING => {
+            judge_failed_machine(s, number, scripts)
+        }
+        status::NEW | status::BROKEN => commission_once(s, scripts),
+        other => {
+            confirmed_machine(s).map_or_else(|decision| decision, |_| park_machine_taken(s, other))
+        }
     }
 }
 
-fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
+fn park_machine_taken(s: &Snapshot<'_>, number: i64) -> Decision {
     park(
         s,
         "machine_taken",
@@ -113,26 +119,34 @@ fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
 }
 
 /// The intent of this step, where its fate is not that MAAS took it.
-fn unsettled<'a>(s: &Snapshot<'a>) -> Option<&'a Intent> {
+fn unsettled_intent<'a>(s: &Snapshot<'a>) -> Option<&'a Intent> {
     let intent = s.run.state.intent.as_ref()?;
     (intent.outcome != Some(Outcome::Accepted)).then_some(intent)
 }
 
 /// What an open intent needs before results are judged, which may be older than it.
-fn settle_first(s: &Snapshot<'_>) -> Option<Decision> {
-    unsettled(s).and_then(|intent| drive_effect(s, intent.effect.clone()).err())
+fn settle_intent_first(s: &Snapshot<'_>) -> Option<Decision> {
+    unsettled_intent(s).and_then(|intent| drive_effect(s, intent.effect.clone()).err())
 }
 
-fn ready(s: &Snapshot<'_>, machine: &MachineView, scripts: &[MaasScript]) -> Decision {
-    let checks = match checks(s, scripts) {
+fn judge_ready_machine(
+    s: &Snapshot<'_>,
+    machine: &MachineView,
+    scripts: &[MaasScript],
+) -> Decision {
+    let checks = match script_checks(s, scripts) {
         Ok(checks) => checks,
         Err(decision) => return decision,
     };
     if checks.iter().any(|check| !check.passed) {
-        if let Some(decision) = settle_first(s) {
+        if let Some(decision) = settle_intent_first(s) {
             return decision;
         }
-        return if asked_in_this_effort(s) { script_failed(s, checks) } else { again(s, scripts) };
+        return if commissioned_since_resume(s) {
+            park_script_failed(s, checks)
+        } else {
+            commission_again(s, scripts)
+        };
     }
     let text = format!(
         "{}, {} disks, {} interfaces",
@@ -149,25 +163,25 @@ fn ready(s: &Snapshot<'_>, machine: &MachineView, scripts: &[MaasScript]) -> Dec
 }
 
 /// MAAS says that the commissioning or a test failed: ours are told from everything else.
-fn failed(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
+fn judge_failed_machine(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
     if scripts.is_empty() {
-        return failed_otherwise(s, number, scripts);
+        return handle_other_failure(s, number, scripts);
     }
-    if let Some(decision) = settle_first(s) {
+    if let Some(decision) = settle_intent_first(s) {
         return decision;
     }
-    let (results, checks) = match (results(s), checks(s, scripts)) {
+    let (results, checks) = match (fresh_results(s), script_checks(s, scripts)) {
         (Ok(results), Ok(checks)) => (results, checks),
         (Err(decision), _) | (_, Err(decision)) => return decision,
     };
-    let ours = |script: &&MaasScript| results.of(&script.name).is_some_and(has_failed);
+    let ours = |script: &&MaasScript| results.find(&script.name).is_some_and(has_failed);
     let ours: Vec<&MaasScript> = scripts.iter().filter(ours).collect();
     let open = ours.iter().any(|script| {
         checks.iter().any(|check| check.name == script.check_name() && !check.passed)
     });
     let others = results.outcomes.iter().filter(|o| has_failed(o)).count() > ours.len();
-    if open && asked_in_this_effort(s) {
-        return script_failed(s, checks);
+    if open && commissioned_since_resume(s) {
+        return park_script_failed(s, checks);
     }
     match number {
         // MAAS commissions no machine in Failed testing (docs/maas.md#commissioning). Ours were
@@ -178,12 +192,12 @@ fn failed(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
                 Err(decision) => decision,
             }
         }
-        status::FAILED_COMMISSIONING if open => again(s, scripts),
-        _ => failed_otherwise(s, number, scripts),
+        status::FAILED_COMMISSIONING if open => commission_again(s, scripts),
+        _ => handle_other_failure(s, number, scripts),
     }
 }
 
-fn failed_otherwise(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
+fn handle_other_failure(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
     if number == status::FAILED_TESTING {
         return park(
             s,
@@ -194,7 +208,8 @@ fn failed_otherwise(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> De
         );
     }
     let tried = s.run.state.tries.get(&EffectKind::Commission).copied().unwrap_or(0);
-    let same = s.run.state.intent.as_ref().is_none_or(|i| i.effect == wanted(s, scripts));
+    let same =
+        s.run.state.intent.as_ref().is_none_or(|i| i.effect == commission_effect(s, scripts));
     if tried >= COMMISSION_TRIES && same {
         return park(
             s,
@@ -204,35 +219,35 @@ fn failed_otherwise(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> De
             "read the commissioning results in MAAS, mend the machine, then resume the run",
         );
     }
-    if settled(s) { again(s, scripts) } else { carry(s, scripts) }
+    if is_failure_settled(s) { commission_again(s, scripts) } else { commission_once(s, scripts) }
 }
 
 /// Commissionings in one visit of the step before the run parks.
 const COMMISSION_TRIES: u32 = 2;
 
 /// Commissions, or waits for a commissioning that MAAS took to begin.
-fn carry(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
-    if let Err(decision) = region_known(s, scripts) {
+fn commission_once(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
+    if let Err(decision) = require_region_scripts(s, scripts) {
         return decision;
     }
     // A word that came meanwhile may have changed what is wanted; what is under way comes first.
-    let open = unsettled(s).map(|intent| intent.effect.clone());
-    match drive_effect(s, open.unwrap_or_else(|| wanted(s, scripts))) {
-        Ok(intent) => reverted(s, intent.ended_at.unwrap_or(intent.at)),
+    let open = unsettled_intent(s).map(|intent| intent.effect.clone());
+    match drive_effect(s, open.unwrap_or_else(|| commission_effect(s, scripts))) {
+        Ok(intent) => handle_reverted_commissioning(s, intent.ended_at.unwrap_or(intent.at)),
         Err(decision) => decision,
     }
 }
 
 /// Commissions once more.
-fn again(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
-    match region_known(s, scripts) {
-        Ok(()) => Decision::Do(wanted(s, scripts)),
+fn commission_again(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
+    match require_region_scripts(s, scripts) {
+        Ok(()) => Decision::Do(commission_effect(s, scripts)),
         Err(decision) => decision,
     }
 }
 
 /// What a selection has to name beside ours is known; it was read when ours were registered.
-fn region_known(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<(), Decision> {
+fn require_region_scripts(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<(), Decision> {
     if scripts.is_empty() || s.run.state.region_scripts.is_some() {
         return Ok(());
     }
@@ -240,14 +255,14 @@ fn region_known(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<(), Decision
 }
 
 /// A commissioning with the scripts of the bundle, but those that an operator answers for.
-fn wanted(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Effect {
+fn commission_effect(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Effect {
     let of = |kind| -> Vec<String> {
         let chosen = scripts
             .iter()
             .filter(|script| script.kind == kind && s.check_skip(&script.check_name()).is_none());
         chosen.map(|script| script.name.clone()).collect()
     };
-    let mut choice = ScriptChoice {
+    let mut choice = ScriptSelection {
         commissioning: of(ScriptKind::Commissioning),
         testing: of(ScriptKind::Testing),
     };
@@ -268,25 +283,25 @@ pub const DEFAULT_TESTS: &str = "commissioning";
 
 /// Whether a commissioning was asked for since the step began, or since an operator last had the
 /// run go on. Results from before that were answered by the word to go on.
-fn asked_in_this_effort(s: &Snapshot<'_>) -> bool {
+fn commissioned_since_resume(s: &Snapshot<'_>) -> bool {
     s.run.state.intended_at.get(&EffectKind::Commission).is_some_and(|at| *at >= s.effort_since())
 }
 
 /// Results read no earlier than the latest word on the machine's status.
-fn results<'a>(s: &Snapshot<'a>) -> Result<&'a ScriptResults, Decision> {
+fn fresh_results<'a>(s: &Snapshot<'a>) -> Result<&'a ScriptResults, Decision> {
     let heard = s.observation.map_or(s.run.step_since, |o| o.status_at).max(s.run.step_since);
     let known = s.run.state.script_results.as_ref().filter(|results| results.asked_at >= heard);
     known.ok_or_else(|| read(s, Read::ScriptResults))
 }
 
 /// A check for each script of the bundle.
-fn checks(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<Vec<CheckResult>, Decision> {
+fn script_checks(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<Vec<CheckResult>, Decision> {
     if scripts.is_empty() {
         return Ok(Vec::new());
     }
-    let results = results(s)?;
+    let results = fresh_results(s)?;
     let of = |script: &MaasScript| {
-        let outcome = results.of(&script.name);
+        let outcome = results.find(&script.name);
         let passed = outcome.is_some_and(|o| o.status == script_status::PASSED);
         let evidence = outcome.map_or_else(
             || format!("MAAS has no result of {}", script.name),
@@ -301,7 +316,7 @@ fn has_failed(outcome: &ScriptOutcome) -> bool {
     script_status::FAILURES.contains(&outcome.status)
 }
 
-fn script_failed(s: &Snapshot<'_>, checks: Vec<CheckResult>) -> Decision {
+fn park_script_failed(s: &Snapshot<'_>, checks: Vec<CheckResult>) -> Decision {
     let failed: Vec<&str> =
         checks.iter().filter(|c| !c.passed).map(|c| c.evidence.as_str()).collect();
     let text = failed.join("; ");
@@ -317,7 +332,7 @@ fn script_failed(s: &Snapshot<'_>, checks: Vec<CheckResult>) -> Decision {
 }
 
 /// Whether the last commissioning was taken by MAAS, so that its failure is a new fact.
-fn settled(s: &Snapshot<'_>) -> bool {
+fn is_failure_settled(s: &Snapshot<'_>) -> bool {
     s.run.state.intent.as_ref().is_some_and(|i| {
         i.outcome == Some(Outcome::Accepted)
             && i.effect.kind() == EffectKind::Commission
@@ -330,7 +345,10 @@ fn settled(s: &Snapshot<'_>) -> bool {
 
 /// MAAS took the commissioning but still shows the status from before: either the feed is behind,
 /// or a power failure made MAAS revert it (docs/maas.md#unknown-outcomes). A read tells.
-fn reverted(s: &Snapshot<'_>, accepted_at: gpuaas_types::Timestamp) -> Decision {
+fn handle_reverted_commissioning(
+    s: &Snapshot<'_>,
+    accepted_at: gpuaas_types::Timestamp,
+) -> Decision {
     if s.machine_since(accepted_at.plus_seconds(0.000_001)).is_none() {
         return read(s, Read::Machine);
     }

@@ -8,7 +8,7 @@ use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::scripts::{MaasScript, ScriptKind};
 
 use super::fixture::{Case, at, machine, parked, unknown, waiting};
-use crate::effect::{Effect, Outcome, ScriptChoice};
+use crate::effect::{Effect, Outcome, ScriptSelection};
 use crate::record::ReportKind;
 use crate::run_state::{RegionScripts, ScriptOutcome, ScriptResults};
 use crate::snapshot::{Decision, Read};
@@ -43,7 +43,7 @@ fn register(label: &str, replace: bool) -> Effect {
 
 fn chosen(commissioning: &[&str], testing: &[&str]) -> Effect {
     let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
-    let scripts = ScriptChoice { commissioning: words(commissioning), testing: words(testing) };
+    let scripts = ScriptSelection { commissioning: words(commissioning), testing: words(testing) };
     Effect::Commission { scripts }
 }
 
@@ -52,7 +52,7 @@ fn both() -> Effect {
 }
 
 /// Results as read at second `seconds`: label, MAAS' number of the status.
-fn said(case: &mut Case, seconds: f64, outcomes: &[(&str, i64)]) {
+fn script_results(case: &mut Case, seconds: f64, outcomes: &[(&str, i64)]) {
     let of = |(label, status): &(&str, i64)| ScriptOutcome {
         name: format!("gpuaas-{label}-1"),
         status: *status,
@@ -157,9 +157,9 @@ fn a_ready_machine_without_results_is_commissioned_and_one_with_them_is_not() {
     let mut case = case(Step::Commission).read(machine(status::READY), 1.0);
     region(&mut case, 1.0, &["gpu", "nvme"]);
     assert_eq!(case.decide(), Decision::Read(Read::ScriptResults));
-    said(&mut case, 2.0, &[]);
+    script_results(&mut case, 2.0, &[]);
     assert_eq!(case.decide(), Decision::Do(both()));
-    said(&mut case, 2.0, &[("gpu", 2), ("nvme", 2)]);
+    script_results(&mut case, 2.0, &[("gpu", 2), ("nvme", 2)]);
     let decision = case.decide();
     assert_eq!(case.next_of(&decision).0, Step::PxePreflight);
     let names: Vec<&str> = checks(&decision).iter().map(|check| check.name.as_str()).collect();
@@ -172,7 +172,7 @@ fn after_failure(number: i64, outcomes: &[(&str, i64)]) -> Case {
     let mut case = case(Step::Commission);
     region(&mut case, 1.0, &["gpu", "nvme"]);
     let mut case = case.intent(both(), 2.0, Some(Outcome::Accepted)).read(machine(number), 9.0);
-    said(&mut case, 9.5, outcomes);
+    script_results(&mut case, 9.5, outcomes);
     case
 }
 
@@ -200,7 +200,7 @@ fn a_skipped_script_is_left_out_of_the_next_commissioning() {
     assert_eq!(case.decide(), Decision::Do(without.clone()));
     let mut case =
         case.intent(without, 9.8, Some(Outcome::Accepted)).read(machine(status::READY), 20.0);
-    said(&mut case, 21.0, &[("nvme", 2)]);
+    script_results(&mut case, 21.0, &[("nvme", 2)]);
     case.now = at(22.0);
     let decision = case.decide();
     assert_eq!(case.next_of(&decision).0, Step::PxePreflight);
@@ -225,7 +225,7 @@ fn a_failed_test_of_the_bundle_is_overridden_once_somebody_answers_for_it() {
     let mut resumed = resumed
         .intent(Effect::OverrideFailedTesting, 9.9, Some(Outcome::Accepted))
         .read(machine(status::READY), 12.0);
-    said(&mut resumed, 13.0, &[("gpu", 2), ("nvme", 3)]);
+    script_results(&mut resumed, 13.0, &[("gpu", 2), ("nvme", 3)]);
     resumed.now = at(14.0);
     assert_eq!(resumed.decide(), Decision::Do(both()), "the test is to run again");
     case = case.report(skip("script_nvme"), 9.7);
@@ -233,7 +233,7 @@ fn a_failed_test_of_the_bundle_is_overridden_once_somebody_answers_for_it() {
     let mut case = case
         .intent(Effect::OverrideFailedTesting, 9.9, Some(Outcome::Accepted))
         .read(machine(status::READY), 12.0);
-    said(&mut case, 13.0, &[("gpu", 2), ("nvme", 3)]);
+    script_results(&mut case, 13.0, &[("gpu", 2), ("nvme", 3)]);
     case.now = at(14.0);
     assert_eq!(case.next().0, Step::PxePreflight);
 }
@@ -246,7 +246,7 @@ fn an_effect_from_before_there_were_scripts_reads_as_without() {
 }
 
 fn commission() -> Effect {
-    Effect::Commission { scripts: ScriptChoice::default() }
+    Effect::Commission { scripts: ScriptSelection::default() }
 }
 
 #[test]

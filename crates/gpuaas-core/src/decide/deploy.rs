@@ -40,8 +40,8 @@ pub fn deploy(s: &Snapshot<'_>) -> Decision {
         Err(decision) => return decision,
     };
     match s.status() {
-        Some(status::FAILED_DEPLOYMENT) => failed(s),
-        Some(status::DEPLOYED) => deployed(s, rebooted_at(s)),
+        Some(status::FAILED_DEPLOYMENT) => handle_failed_deployment(s),
+        Some(status::DEPLOYED) => go_on_when_deployed(s, rebooted_at(s)),
         _ if rebooted_at(s).is_some() => {
             let at = rebooted_at(s).unwrap_or(s.now);
             let text = "MAAS says that the machine reboots into the image";
@@ -49,9 +49,9 @@ pub fn deploy(s: &Snapshot<'_>) -> Decision {
         }
         Some(status::DEPLOYING) => wait_for_maas(s, "maas_deploying", "MAAS to write the image"),
         Some(status::ALLOCATED | status::READY | status::NEW) | None => {
-            reverted(s, intent.ended_at.unwrap_or(intent.at))
+            handle_reverted_deployment(s, intent.ended_at.unwrap_or(intent.at))
         }
-        Some(other) => taken(s, other),
+        Some(other) => park_machine_taken(s, other),
     }
 }
 
@@ -59,20 +59,20 @@ pub fn deploy(s: &Snapshot<'_>) -> Decision {
 #[must_use]
 pub fn first_boot(s: &Snapshot<'_>) -> Decision {
     match s.status() {
-        Some(status::DEPLOYED) => deployed(s, None),
-        Some(status::FAILED_DEPLOYMENT) => failed(s),
+        Some(status::DEPLOYED) => go_on_when_deployed(s, None),
+        Some(status::FAILED_DEPLOYMENT) => handle_failed_deployment(s),
         Some(status::DEPLOYING) => {
             wait_for_maas(s, "first_boot", "the deployed system to ask MAAS for its user-data")
         }
         Some(status::ALLOCATED | status::READY | status::NEW) | None => {
-            reverted(s, s.run.step_since)
+            handle_reverted_deployment(s, s.run.step_since)
         }
-        Some(other) => taken(s, other),
+        Some(other) => park_machine_taken(s, other),
     }
 }
 
 /// MAAS says Deployed. The boundary is the moment that MAAS said so.
-fn deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decision {
+fn go_on_when_deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decision {
     let at = s.observation.map_or(s.now, |o| o.status_at);
     if s.run.step == Step::Deploy {
         return next(rebooted.unwrap_or(at), Vec::new());
@@ -89,12 +89,12 @@ fn deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decision {
 /// The feed may be behind, MAAS may have undone the deployment, or a person may have released the
 /// machine. A read tells: MAAS itself goes back to Allocated (docs/maas.md#unknown-outcomes), a
 /// release goes on to Ready or New.
-fn reverted(s: &Snapshot<'_>, since: Timestamp) -> Decision {
+fn handle_reverted_deployment(s: &Snapshot<'_>, since: Timestamp) -> Decision {
     let Some(machine) = s.machine_since(since.plus_seconds(0.000_001)) else {
         return read(s, Read::Machine);
     };
     if matches!(machine.status, status::READY | status::NEW) {
-        return taken(s, machine.status);
+        return park_machine_taken(s, machine.status);
     }
     if let Some(decision) = deploy_after_resume(s) {
         return decision;
@@ -113,7 +113,7 @@ fn reverted(s: &Snapshot<'_>, since: Timestamp) -> Decision {
 
 /// Somebody else has the machine. The feed's word alone does not say so: it may tell what was before
 /// the last read.
-fn taken(s: &Snapshot<'_>, number: i64) -> Decision {
+fn park_machine_taken(s: &Snapshot<'_>, number: i64) -> Decision {
     if let Err(decision) = confirmed_machine(s) {
         return decision;
     }
@@ -149,7 +149,7 @@ pub(super) fn deploy_after_resume(s: &Snapshot<'_>) -> Option<Decision> {
 /// The class rests on the machine's events, which are asked for here: a read may show the failure
 /// before the watcher has come to curtin's reboot in the feed, and a failure without that is
 /// another one.
-fn failed(s: &Snapshot<'_>) -> Decision {
+fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
     let known_at = s.observation.map_or(s.now, |o| o.status_at);
     let Some(machine) = s.machine_since(known_at) else {
         return read(s, Read::Machine);

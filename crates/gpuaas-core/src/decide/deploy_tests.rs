@@ -128,7 +128,7 @@ fn a_machine_released_by_hand_is_deployed_again_only_on_an_operators_word() {
         case.run.state.resume(at(20.0));
         case.now = at(21.0);
         assert_eq!(case.next(), (Step::ReleaseForRetry, 21.0), "{step}");
-        case.run.state.enter(step);
+        case.run.state.enter_step(step);
         assert!(
             !case.run.state.resumed_after_park(&["machine_taken"]),
             "{step}: that word is used up"

@@ -8,7 +8,7 @@ use super::decisions::{advance_to, fresh_machine, next, park, read, wait};
 use super::drive::drive_effect;
 use super::release::{ReleaseOptions, released_machine, released_note};
 use crate::effect::Effect;
-use crate::run_state::{Candidate, Found, Origin};
+use crate::run_state::{Candidate, MachineOrigin, MachineSearch};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
 /// The request was validated before the run was written. What remains is that somebody follows
@@ -34,7 +34,7 @@ pub fn discover(s: &Snapshot<'_>) -> Decision {
                 Owner::InfraOperator,
                 "unlock it in MAAS if it is meant for GPUaaS, then resume the run",
             ),
-            Ok(machine) => route(s, machine.status),
+            Ok(machine) => route_by_status(s, machine.status),
             Err(decision) => decision,
         };
     }
@@ -42,7 +42,7 @@ pub fn discover(s: &Snapshot<'_>) -> Decision {
         return read(s, Read::FindMachine);
     };
     match found.candidates.as_slice() {
-        [one] => adopt(s, one, Origin::Adopted),
+        [one] => adopt_candidate(s, one, MachineOrigin::Adopted),
         [] => claim_or_create(s, found),
         several => park(
             s,
@@ -51,7 +51,7 @@ pub fn discover(s: &Snapshot<'_>) -> Decision {
                 "{} machines in MAAS match {}: {}",
                 several.len(),
                 s.node.hostname,
-                names(several)
+                candidate_names(several)
             ),
             Owner::InfraOperator,
             "make one of them not match (rename it, or correct its BMC or MAC address), then resume the run",
@@ -59,14 +59,14 @@ pub fn discover(s: &Snapshot<'_>) -> Decision {
     }
 }
 
-fn names(candidates: &[Candidate]) -> String {
+fn candidate_names(candidates: &[Candidate]) -> String {
     let one = |c: &Candidate| {
         format!("{} ({}, by {})", c.hostname, c.system_id, c.matched_by.join(" and "))
     };
     candidates.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn adopt(s: &Snapshot<'_>, candidate: &Candidate, origin: Origin) -> Decision {
+fn adopt_candidate(s: &Snapshot<'_>, candidate: &Candidate, origin: MachineOrigin) -> Decision {
     if let Some(holder) = &candidate.held_by {
         return park(
             s,
@@ -77,20 +77,24 @@ fn adopt(s: &Snapshot<'_>, candidate: &Candidate, origin: Origin) -> Decision {
         );
     }
     let ours = s.run.state.intent.as_ref().is_some_and(|i| i.effect == Effect::CreateMachine);
-    let origin = if ours { Origin::Created } else { origin };
+    let origin = if ours { MachineOrigin::Created } else { origin };
     Decision::Adopt { system_id: candidate.system_id.clone(), origin }
 }
 
-fn claim_or_create(s: &Snapshot<'_>, found: &Found) -> Decision {
+fn claim_or_create(s: &Snapshot<'_>, found: &MachineSearch) -> Decision {
     if s.profile.auto_claim_single_new_machine {
         match found.unclaimed_new.as_slice() {
-            [one] => return adopt(s, one, Origin::Claimed),
+            [one] => return adopt_candidate(s, one, MachineOrigin::Claimed),
             [] => {}
             several => {
                 return park(
                     s,
                     "several_new_machines",
-                    format!("{} new machines could be claimed: {}", several.len(), names(several)),
+                    format!(
+                        "{} new machines could be claimed: {}",
+                        several.len(),
+                        candidate_names(several)
+                    ),
                     Owner::InfraOperator,
                     "name the machine's MAC or BMC address, then onboard again",
                 );
@@ -126,11 +130,11 @@ fn claim_or_create(s: &Snapshot<'_>, found: &Found) -> Decision {
 }
 
 /// Where a machine of this status goes next.
-fn route(s: &Snapshot<'_>, number: i64) -> Decision {
+fn route_by_status(s: &Snapshot<'_>, number: i64) -> Decision {
     let label = status::label(number);
     let origin = match s.run.state.origin {
-        Some(Origin::Created) => "created",
-        Some(Origin::Claimed) => "claimed",
+        Some(MachineOrigin::Created) => "created",
+        Some(MachineOrigin::Claimed) => "claimed",
         _ => "adopted",
     };
     let note = Note::new("machine_bound", format!("{origin}, MAAS says {label}"));

@@ -5,7 +5,7 @@ use gpuaas_types::machine::maas_status as status;
 
 use super::fixture::{Case, at, machine, parked, unknown, waiting};
 use crate::effect::Effect;
-use crate::run_state::{Candidate, Found, Origin};
+use crate::run_state::{Candidate, MachineOrigin, MachineSearch};
 use crate::snapshot::{Decision, Read};
 
 fn candidate(system_id: &str) -> Candidate {
@@ -20,7 +20,7 @@ fn candidate(system_id: &str) -> Candidate {
 fn discovering(candidates: Vec<Candidate>, unclaimed_new: Vec<Candidate>) -> Case {
     let mut case = Case::new(Step::Discover);
     case.node.system_id = None;
-    case.run.state.found = Some(Found { asked_at: at(5.0), candidates, unclaimed_new });
+    case.run.state.found = Some(MachineSearch { asked_at: at(5.0), candidates, unclaimed_new });
     case
 }
 
@@ -29,7 +29,7 @@ fn discovery_is_deterministic() {
     let mut case = Case::new(Step::Discover);
     case.node.system_id = None;
     assert_eq!(case.decide(), Decision::Read(Read::FindMachine));
-    let adopt = Decision::Adopt { system_id: "a".to_owned(), origin: Origin::Adopted };
+    let adopt = Decision::Adopt { system_id: "a".to_owned(), origin: MachineOrigin::Adopted };
     assert_eq!(discovering(vec![candidate("a")], vec![]).decide(), adopt);
     let two = discovering(vec![candidate("a"), candidate("b")], vec![]).decide();
     assert_eq!(parked(&two), "two_candidates");
@@ -44,7 +44,7 @@ fn a_new_machine_is_claimed_only_where_the_profile_allows() {
     case.profile.auto_claim_single_new_machine = true;
     assert_eq!(
         case.decide(),
-        Decision::Adopt { system_id: "n".to_owned(), origin: Origin::Claimed }
+        Decision::Adopt { system_id: "n".to_owned(), origin: MachineOrigin::Claimed }
     );
     case.run.state.found.as_mut().unwrap().unclaimed_new.push(candidate("o"));
     assert_eq!(parked(&case.decide()), "several_new_machines");
@@ -73,7 +73,7 @@ fn create_with_a_lost_answer_is_looked_for_before_it_is_repeated() {
     assert_eq!(case.decide(), Decision::Settle { happened: true });
     assert_eq!(
         case.accepted().decide(),
-        Decision::Adopt { system_id: "a".to_owned(), origin: Origin::Created }
+        Decision::Adopt { system_id: "a".to_owned(), origin: MachineOrigin::Created }
     );
 }
 

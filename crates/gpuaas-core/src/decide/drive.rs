@@ -7,7 +7,7 @@ use gpuaas_types::Timestamp;
 use gpuaas_types::api::Owner;
 
 use super::decisions::{park, read, wait};
-use crate::effect::{Effect, Intent, Outcome, Probe, Trace};
+use crate::effect::{Effect, Intent, Outcome, Probe, ProbeTarget};
 use crate::snapshot::{Decision, Read, Snapshot};
 
 /// Tries of one effect in one visit of a step before the run parks.
@@ -68,7 +68,7 @@ fn after_rejection(
 ) -> Decision {
     let ended = intent.ended_at.unwrap_or(intent.at);
     let reread = last_read_at(s, &effect).is_some_and(|at| at > ended);
-    if !reread && effect.trace() != Trace::Candidates {
+    if !reread && effect.probe_target() != ProbeTarget::Candidates {
         return read(s, read_that_shows(&effect));
     }
     if conflict && intent.number < MAX_TRIES {
@@ -85,20 +85,20 @@ fn after_rejection(
 
 /// What to read to find out what became of an effect.
 const fn read_that_shows(effect: &Effect) -> Read {
-    match effect.trace() {
-        Trace::Candidates => Read::FindMachine,
-        Trace::Scripts => Read::RegionScripts,
-        Trace::Machine => Read::Machine,
+    match effect.probe_target() {
+        ProbeTarget::Candidates => Read::FindMachine,
+        ProbeTarget::Scripts => Read::RegionScripts,
+        ProbeTarget::Machine => Read::Machine,
     }
 }
 
 /// When that was last read from MAAS.
 fn last_read_at(s: &Snapshot<'_>, effect: &Effect) -> Option<Timestamp> {
     let state = &s.run.state;
-    match effect.trace() {
-        Trace::Candidates => state.found.as_ref().map(|found| found.asked_at),
-        Trace::Scripts => state.region_scripts.as_ref().map(|region| region.asked_at),
-        Trace::Machine => s.observation.map(|o| o.read_at),
+    match effect.probe_target() {
+        ProbeTarget::Candidates => state.found.as_ref().map(|found| found.asked_at),
+        ProbeTarget::Scripts => state.region_scripts.as_ref().map(|region| region.asked_at),
+        ProbeTarget::Machine => s.observation.map(|o| o.read_at),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Machines and snapshots for tests.
 
 use gpuaas_types::agent::HostCheck;
-use gpuaas_types::machine::{Disk, Link, MachineView, Nic, Observation};
+use gpuaas_types::machine::{Disk, MachineView, Nic, NicLink, Observation};
 use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{
@@ -9,10 +9,10 @@ use gpuaas_types::{
 };
 
 use crate::effect::{Effect, Intent, Outcome};
-use crate::pace::Pace;
 use crate::record::{NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
 use crate::run_state::RunState;
-use crate::snapshot::{BatchQueue, Decision, Snapshot};
+use crate::snapshot::{Decision, DeployQueue, Snapshot};
+use crate::step_duration::StepDurationEstimate;
 
 pub(crate) fn id<T: std::str::FromStr>(n: u32) -> T
 where
@@ -50,7 +50,7 @@ pub(crate) fn nic(id: i64, name: &str) -> Nic {
         fabric: Some("fabric-0".to_owned()),
         dhcp_on: true,
         link_connected: true,
-        links: vec![Link {
+        links: vec![NicLink {
             id: 10 + id,
             mode: "auto".to_owned(),
             subnet_id: Some(1),
@@ -107,9 +107,9 @@ pub(crate) struct Case {
     pub(crate) reports: Vec<Report>,
     pub(crate) host_checks: Result<Vec<HostCheck>, String>,
     pub(crate) commissioning: Option<Vec<MaasScript>>,
-    pub(crate) batch: Option<BatchQueue>,
+    pub(crate) deploy_queue: Option<DeployQueue>,
     pub(crate) watched: bool,
-    pub(crate) pace: Pace,
+    pub(crate) pace: StepDurationEstimate,
     pub(crate) maas_user: String,
 }
 
@@ -176,9 +176,9 @@ impl Case {
             reports: Vec::new(),
             host_checks: Ok(Vec::new()),
             commissioning: Some(Vec::new()),
-            batch: None,
+            deploy_queue: None,
             watched: true,
-            pace: Pace::default(),
+            pace: StepDurationEstimate::default(),
             maas_user: "gpuaas".to_owned(),
         }
     }
@@ -193,7 +193,7 @@ impl Case {
     pub(crate) fn intent(mut self, effect: Effect, seconds: f64, outcome: Option<Outcome>) -> Self {
         let number = self.run.state.next_number(&effect);
         let ended_at = outcome.as_ref().map(|_| at(seconds + 1.0));
-        self.run.state.begin(Intent {
+        self.run.state.record_intent(Intent {
             id: id::<AttemptId>(9),
             step: self.run.step,
             effect,
@@ -229,9 +229,9 @@ impl Case {
             reports: &self.reports,
             host_checks: self.host_checks.as_deref().map_err(String::as_str),
             commissioning: self.commissioning.as_deref(),
-            batch: self.batch,
+            deploy_queue: self.deploy_queue,
             watched: self.watched,
-            expected: self.pace.of(self.run.step),
+            expected: self.pace.expected(self.run.step),
             maas_user: &self.maas_user,
         }
     }

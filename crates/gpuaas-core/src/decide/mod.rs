@@ -39,6 +39,83 @@ use gpuaas_types::api::Owner;
 use crate::snapshot::{Decision, Snapshot};
 
 /// What to do next with the run.
+///
+/// ```
+/// use gpuaas_core::record::{NodeHardware, NodeRecord, RunRecord};
+/// use gpuaas_core::run_state::RunState;
+/// use gpuaas_core::step_duration::ExpectedDuration;
+/// use gpuaas_core::{Decision, Snapshot, decide};
+/// # use gpuaas_types::spec::ProfileSpec;
+/// # use gpuaas_types::{
+/// #     NodeId, NodeState, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step,
+/// #     Timestamp,
+/// # };
+/// # let now = Timestamp::from_rfc3339("2026-11-20T16:00:00Z").ok_or("a time")?;
+/// # let site_id = SiteId::new(&RandomIds, now);
+/// # let profile_id = ProfileId::new(&RandomIds, now);
+///
+/// let run = RunRecord {
+///     kind: RunKind::Onboard,
+///     step: Step::Accept,
+///     status: RunStatus::Running,
+///     state: RunState::default(),
+///     // ... identifiers, times and the lease
+/// #     id: RunId::new(&RandomIds, now),
+/// #     node_id: NodeId::new(&RandomIds, now),
+/// #     site_id,
+/// #     profile_id,
+/// #     profile_revision: 1,
+/// #     wait: None,
+/// #     park: None,
+/// #     created_at: now,
+/// #     step_since: now,
+/// #     ended_at: None,
+/// #     due_at: now,
+/// #     wake_seq: 0,
+/// #     handled_seq: 0,
+/// #     lease_token: 1,
+/// #     lease_until: now,
+/// };
+/// # let node = NodeRecord {
+/// #     id: run.node_id,
+/// #     site_id,
+/// #     profile_id,
+/// #     hostname: "j22u11".into(),
+/// #     state: NodeState::Registered,
+/// #     system_id: None,
+/// #     hardware: NodeHardware::default(),
+/// #     run_id: Some(run.id),
+/// #     heartbeat_at: None,
+/// #     revision: 1,
+/// #     created_at: now,
+/// #     updated_at: now,
+/// # };
+/// # let site = serde_json::from_str(r#"{"name": "lab", "url": "http://maas.example/MAAS"}"#)?;
+/// # let profile = ProfileSpec::default();
+/// let mut snapshot = Snapshot {
+///     now,
+///     run: &run,
+///     node: &node,
+///     site: &site,
+///     profile: &profile,
+///     watched: false,
+///     expected: ExpectedDuration::from_table(run.step),
+///     // ... what was read and reported: nothing yet
+/// #     roce: &[],
+/// #     observation: None,
+/// #     reports: &[],
+/// #     host_checks: Ok(&[]),
+/// #     commissioning: Some(&[]),
+/// #     deploy_queue: None,
+/// #     maas_user: "gpuaas",
+/// };
+/// // Nothing begins before the site's event feed is followed.
+/// assert!(matches!(decide(&snapshot), Decision::Wait { .. }));
+///
+/// snapshot.watched = true;
+/// assert_eq!(decide(&snapshot).next_step(&run), Some(Step::Discover));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub fn decide(s: &Snapshot<'_>) -> Decision {
     let row = s.run.step.row();

@@ -15,10 +15,10 @@ use crate::effect::Effect;
 use crate::record::{Report, ReportKind};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
-/// Seconds between looks while waiting for the agent; its answer wakes the run at once.
-const LOOK_SECONDS: f64 = 600.0;
-/// Seconds between two looks at a machine that is being switched off.
-const POWER_LOOK_SECONDS: f64 = 15.0;
+/// Seconds between two decisions while waiting for the agent; its result wakes the run at once.
+const RECHECK_SECONDS: f64 = 600.0;
+/// Seconds between two reads of a machine that is being switched off.
+const POWER_RECHECK_SECONDS: f64 = 15.0;
 
 /// No new work for the node: that is what `draining` says to whoever hands it out.
 #[must_use]
@@ -90,9 +90,9 @@ pub fn power_off(s: &Snapshot<'_>) -> Decision {
             let known_at = intent.ended_at.unwrap_or(intent.at);
             let read_at = s.observation.map_or(intent.at, |o| o.read_at);
             let age = s.now.seconds_since(read_at);
-            if read_at > known_at && age < POWER_LOOK_SECONDS {
+            if read_at > known_at && age < POWER_RECHECK_SECONDS {
                 let text = format!("the machine to be off; MAAS says {}", machine.power_state);
-                return wait(s, "power_off", text, POWER_LOOK_SECONDS - age);
+                return wait(s, "power_off", text, POWER_RECHECK_SECONDS - age);
             }
             read(s, Read::Machine)
         }
@@ -117,7 +117,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
         |kind| matches!(kind, ReportKind::TaskFinished { task_id, .. } if *task_id == task),
     );
     let Some(Report { kind: ReportKind::TaskFinished { result, .. }, .. }) = done else {
-        return wait(s, "agent_cleanup", "the agent to clean its host", LOOK_SECONDS);
+        return wait(s, "agent_cleanup", "the agent to clean its host", RECHECK_SECONDS);
     };
     let checks = result
         .findings
@@ -145,7 +145,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
     }
 }
 
-/// Gives the machine up.
+/// Ends the run: GPUaaS gives the machine up.
 #[must_use]
 pub fn detach_record(s: &Snapshot<'_>) -> Decision {
     let text = match (&s.node.system_id, s.observation) {
@@ -160,7 +160,7 @@ pub fn detach_record(s: &Snapshot<'_>) -> Decision {
     succeeded("node_detached", text)
 }
 
-/// Puts the record away. Its history stays.
+/// Ends the run: the record is kept for its history only.
 #[must_use]
 pub fn remove_record(_: &Snapshot<'_>) -> Decision {
     succeeded("node_removed", "the record is kept for its history only")

@@ -15,7 +15,7 @@ use crate::snapshot::{Decision, Read};
 
 const TASK: u32 = 77;
 
-fn of(kind: RunKind, step: Step) -> Case {
+fn case_of(kind: RunKind, step: Step) -> Case {
     let mut case = Case::new(step);
     case.run.kind = kind;
     case
@@ -57,8 +57,8 @@ fn powered(state: &str) -> MachineView {
     MachineView { power_state: state.to_owned(), ..machine(status::READY) }
 }
 
-fn told(succeeded: bool, findings: Vec<Finding>) -> ReportKind {
-    let message = "as told".to_owned();
+fn task_result(succeeded: bool, findings: Vec<Finding>) -> ReportKind {
+    let message = "as asked".to_owned();
     let result = TaskResult { succeeded, message, findings, ..TaskResult::default() };
     ReportKind::TaskFinished { task_id: id::<TaskId>(TASK), result }
 }
@@ -68,14 +68,14 @@ fn finding(name: &str, passed: bool) -> Finding {
 }
 
 fn cleaning(kind: RunKind) -> Case {
-    let mut case = of(kind, Step::AgentCleanup);
+    let mut case = case_of(kind, Step::AgentCleanup);
     case.run.state.task_id = Some(id(TASK));
     case
 }
 
 fn cancelled(step: Step, leave_machine: bool) -> Case {
     let (actor, reason) = ("eve".to_owned(), "the wrong host".to_owned());
-    Case::new(step).report(ReportKind::CancelAsked { actor, reason, leave_machine }, 5.0)
+    Case::new(step).report(ReportKind::CancelRequested { actor, reason, leave_machine }, 5.0)
 }
 
 #[test]
@@ -86,13 +86,13 @@ fn draining_leads_to_whatever_the_kind_does_next() {
         (RunKind::SoftReset, Step::AgentCleanup),
         (RunKind::StorageCleanup, Step::AgentCleanup),
     ] {
-        assert_eq!(next_codes(&of(kind, Step::Drain)), (to, vec!["drained"]), "{kind}");
+        assert_eq!(next_codes(&case_of(kind, Step::Drain)), (to, vec!["drained"]), "{kind}");
     }
 }
 
 #[test]
 fn a_node_without_a_machine_leaves_without_maas() {
-    let mut case = of(RunKind::Decommission, Step::Release);
+    let mut case = case_of(RunKind::Decommission, Step::Release);
     case.node.system_id = None;
     assert_eq!(next_codes(&case), (Step::PowerOff, vec!["nothing_to_release"]));
     case.run.step = Step::PowerOff;
@@ -104,14 +104,14 @@ fn a_node_without_a_machine_leaves_without_maas() {
 #[test]
 fn a_release_asks_for_what_the_profile_says_and_ends_with_a_read() {
     for erase in [false, true] {
-        let mut case = of(RunKind::Decommission, Step::Release);
+        let mut case = case_of(RunKind::Decommission, Step::Release);
         case.profile.release_erase = erase;
         let case = case.read(machine(status::DEPLOYED), 1.0);
         assert_eq!(case.decide(), Decision::Do(Effect::Release { erase }));
         let case = case.intent(Effect::Release { erase }, 2.0, Some(Outcome::Accepted));
         assert_eq!(waiting(&case.read(machine(status::RELEASING), 4.0).decide()), "maas_releasing");
     }
-    let mut case = of(RunKind::Reimage, Step::Release).read(machine(status::READY), 1.0);
+    let mut case = case_of(RunKind::Reimage, Step::Release).read(machine(status::READY), 1.0);
     let then = RunKind::Reimage.row().next_after(Step::Release).unwrap();
     assert_eq!(next_codes(&case), (then, vec!["released"]));
     case.observation.as_mut().unwrap().status_at = at(7.0);
@@ -120,7 +120,8 @@ fn a_release_asks_for_what_the_profile_says_and_ends_with_a_read() {
 
 #[test]
 fn a_machine_that_is_handed_over_is_left_alone_by_its_decommission() {
-    let mut case = of(RunKind::Decommission, Step::Release).read(machine(status::DEPLOYED), 1.0);
+    let mut case =
+        case_of(RunKind::Decommission, Step::Release).read(machine(status::DEPLOYED), 1.0);
     case.profile.release_mode = ReleaseMode::Handoff;
     assert_eq!(next_codes(&case), (Step::PowerOff, vec!["handed_off"]));
     case.run.step = Step::PowerOff;
@@ -132,18 +133,18 @@ fn a_machine_that_is_handed_over_is_left_alone_by_its_decommission() {
 
 #[test]
 fn a_machine_that_is_off_or_has_no_switch_is_retired_at_once() {
-    let case = of(RunKind::Decommission, Step::PowerOff);
+    let case = case_of(RunKind::Decommission, Step::PowerOff);
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let case = case.read(powered("off"), 1.0);
     assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["node_retired"]));
     let by_hand = MachineView { power_type: "manual".to_owned(), ..powered("on") };
-    let case = of(RunKind::Decommission, Step::PowerOff).read(by_hand, 1.0);
+    let case = case_of(RunKind::Decommission, Step::PowerOff).read(by_hand, 1.0);
     assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["node_retired"]));
 }
 
 #[test]
 fn a_machine_that_is_on_is_switched_off_once_and_looked_at_until_it_is() {
-    let case = of(RunKind::Decommission, Step::PowerOff).read(powered("on"), 1.0);
+    let case = case_of(RunKind::Decommission, Step::PowerOff).read(powered("on"), 1.0);
     assert_eq!(case.decide(), Decision::Do(Effect::PowerOff));
     let case = case.intent(Effect::PowerOff, 2.0, Some(Outcome::Accepted));
     assert_eq!(case.decide(), Decision::Read(Read::Machine), "the look is from before");
@@ -161,24 +162,24 @@ fn an_agent_is_told_once_and_waited_for() {
         (RunKind::SoftReset, TaskSpec::SoftReset {}),
         (RunKind::StorageCleanup, TaskSpec::StorageCleanup {}),
     ] {
-        let case = of(kind, Step::AgentCleanup);
+        let case = case_of(kind, Step::AgentCleanup);
         assert_eq!(case.decide(), Decision::IssueTask(spec));
         let case = cleaning(kind);
         assert_eq!(waiting(&case.decide()), "agent_cleanup");
-        let case = case.report(told(true, vec![finding("mounts", true)]), 5.0);
+        let case = case.report(task_result(true, vec![finding("mounts", true)]), 5.0);
         assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["host_cleaned"]));
     }
-    let mut stranger = cleaning(RunKind::SoftReset).report(told(true, Vec::new()), 5.0);
+    let mut stranger = cleaning(RunKind::SoftReset).report(task_result(true, Vec::new()), 5.0);
     stranger.run.state.task_id = Some(id(TASK + 1));
     assert_eq!(waiting(&stranger.decide()), "agent_cleanup", "another task's result");
 }
 
 #[test]
 fn an_agent_that_could_not_clean_parks_the_run_unless_somebody_answers_for_it() {
-    let failed = cleaning(RunKind::SoftReset).report(told(false, Vec::new()), 5.0).decide();
+    let failed = cleaning(RunKind::SoftReset).report(task_result(false, Vec::new()), 5.0).decide();
     assert_eq!(parked(&failed), ("cleanup_failed", Owner::PlatformOperator));
     let case = cleaning(RunKind::StorageCleanup);
-    let case = case.report(told(true, vec![finding("leftover_mounts", false)]), 5.0);
+    let case = case.report(task_result(true, vec![finding("leftover_mounts", false)]), 5.0);
     let found = case.decide();
     assert_eq!(parked(&found).0, "cleanup_failed");
     let Decision::Park { park, checks } = found else { unreachable!() };
@@ -198,7 +199,8 @@ fn an_agent_that_could_not_clean_parks_the_run_unless_somebody_answers_for_it() 
 
 #[test]
 fn a_detach_asks_nobody_and_says_what_maas_said_last() {
-    let mut case = of(RunKind::Detach, Step::DetachRecord).read(machine(status::DEPLOYED), 1.0);
+    let mut case =
+        case_of(RunKind::Detach, Step::DetachRecord).read(machine(status::DEPLOYED), 1.0);
     let said = |case: &Case| match case.decide() {
         Decision::Finish { status: RunStatus::Succeeded, notes, .. } => notes[0].text.clone(),
         other => panic!("{other:?}"),
@@ -210,7 +212,7 @@ fn a_detach_asks_nobody_and_says_what_maas_said_last() {
     assert!(said(&case).contains("without asking MAAS"));
     case.node.system_id = None;
     assert!(said(&case).contains("no machine was bound"));
-    let case = of(RunKind::Remove, Step::RemoveRecord);
+    let case = case_of(RunKind::Remove, Step::RemoveRecord);
     assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["node_removed"]));
 }
 
@@ -269,7 +271,7 @@ fn a_machine_that_is_gone_parks_whoever_needs_it() {
         (RunKind::Decommission, Step::Release, "detach the node"),
         (RunKind::Reimage, Step::Commission, "detach the node"),
     ] {
-        let mut case = of(kind, step).read(machine(status::READY), 1.0);
+        let mut case = case_of(kind, step).read(machine(status::READY), 1.0);
         case.observation.as_mut().unwrap().vanished = true;
         let decision = case.decide();
         assert_eq!(parked(&decision), ("machine_vanished", Owner::InfraOperator), "{kind}");

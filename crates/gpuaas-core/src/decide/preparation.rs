@@ -10,11 +10,11 @@ use super::drive::drive_effect;
 use crate::effect::Effect;
 use crate::layout::{self, DataDisk, DataState, Layout};
 use crate::policy::{self, BootDisk};
-use crate::snapshot::{BatchQueue, Decision, Note, Read, Snapshot};
+use crate::snapshot::{Decision, DeployQueue, Note, Read, Snapshot};
 
 /// The machine as known, read in this step or an earlier one: these steps follow each other at
 /// once, and each reads again only what it changed.
-fn machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
+fn known_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
     s.observation.and_then(|o| o.machine.as_ref()).ok_or_else(|| read(s, Read::Machine))
 }
 
@@ -23,11 +23,11 @@ fn machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
 /// `strict_pxe_preflight` decides whether a doubt stops the run or is only noted.
 #[must_use]
 pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
-    let machine = match machine(s) {
+    let machine = match known_machine(s) {
         Ok(machine) => machine,
         Err(decision) => return decision,
     };
-    let mut checks = vec![boot_interface(s, machine)];
+    let mut checks = vec![check_boot_interface(s, machine)];
     if let Some(nic) = machine.boot_nic() {
         let Some(owners) =
             s.run.state.mac_owners.as_ref().filter(|o| o.mac_address == nic.mac_address)
@@ -36,8 +36,8 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
         };
         let others: Vec<_> =
             owners.system_ids.iter().filter(|id| **id != machine.system_id).collect();
-        checks.push(linked(s, nic));
-        checks.push(vlan(s, nic));
+        checks.push(check_linked(s, nic));
+        checks.push(check_vlan(s, nic));
         checks.push(s.check(
             "pxe_mac_unique",
             others.is_empty(),
@@ -69,7 +69,7 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
     Decision::Next { at: s.now, notes, checks }
 }
 
-fn boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> CheckResult {
+fn check_boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> CheckResult {
     match (machine.boot_interface_id, machine.boot_nic()) {
         (_, Some(nic)) => {
             s.check("pxe_boot_interface", true, format!("{} {}", nic.name, nic.mac_address))
@@ -83,7 +83,7 @@ fn boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> CheckResult {
     }
 }
 
-fn linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
+fn check_linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
     let addressed = nic.links.iter().any(|l| l.mode != "link_up" && l.subnet_id.is_some());
     let evidence = match (addressed, nic.link_connected) {
         (true, true) => format!("{} is linked to a subnet and connected", nic.name),
@@ -93,7 +93,7 @@ fn linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
     s.check("pxe_linked", addressed && nic.link_connected, evidence)
 }
 
-fn vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
+fn check_vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
     let fabric = nic.fabric.as_deref().unwrap_or("no fabric");
     let (passed, expected) = match s.site.pxe_vlan {
         Some(expected) => (nic.vid == Some(expected), format!("VLAN {expected}")),
@@ -109,11 +109,11 @@ fn vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
 /// Boot disk and the profile's layout, asked for only where they differ and read back after.
 #[must_use]
 pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
-    let machine = match machine(s) {
+    let machine = match known_machine(s) {
         Ok(machine) => machine,
         Err(decision) => return decision,
     };
-    let Some(layout) = layout::named(&s.profile.storage_layout_profile) else {
+    let Some(layout) = layout::find(&s.profile.storage_layout_profile) else {
         return park(
             s,
             "storage_layout_unknown",
@@ -147,7 +147,7 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
                  commission again",
             )
         }
-        Ok(disk) => lay_out(s, machine, layout, &disk),
+        Ok(disk) => apply_layout(s, machine, layout, &disk),
         Err(text) => park(
             s,
             "no_boot_disk",
@@ -158,9 +158,14 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
     }
 }
 
-fn lay_out(s: &Snapshot<'_>, machine: &MachineView, layout: &Layout, disk: &BootDisk) -> Decision {
+fn apply_layout(
+    s: &Snapshot<'_>,
+    machine: &MachineView,
+    layout: &Layout,
+    disk: &BootDisk,
+) -> Decision {
     if layout.has_root(machine, disk.id) {
-        return fill_data_disks(s, machine, layout, disk);
+        return prepare_data_disks(s, machine, layout, disk);
     }
     let wanted = Effect::SetStorageLayout { layout: layout.maas.to_owned(), root_device: disk.id };
     let asked_layout = s.run.state.intent.as_ref().is_some_and(|i| i.effect == wanted);
@@ -189,7 +194,7 @@ fn lay_out(s: &Snapshot<'_>, machine: &MachineView, layout: &Layout, disk: &Boot
 }
 
 /// Filesystems and mount points of the data disks, one call at a time, then all of it read back.
-fn fill_data_disks(
+fn prepare_data_disks(
     s: &Snapshot<'_>,
     machine: &MachineView,
     layout: &Layout,
@@ -242,7 +247,7 @@ pub fn roce_links(s: &Snapshot<'_>) -> Decision {
     if !s.profile.enable_phase2_roce {
         return next(s.now, Vec::new());
     }
-    let machine = match machine(s) {
+    let machine = match known_machine(s) {
         Ok(machine) => machine,
         Err(decision) => return decision,
     };
@@ -268,7 +273,7 @@ pub fn roce_links(s: &Snapshot<'_>) -> Decision {
         if has_address(nic, wanted) {
             continue;
         }
-        if let Some(decision) = link(s, nic, wanted) {
+        if let Some(decision) = link_interface(s, nic, wanted) {
             return decision;
         }
     }
@@ -297,7 +302,7 @@ fn has_address(nic: &Nic, wanted: &RoceAssignmentSpec) -> bool {
 }
 
 /// Links one interface. `None`: MAAS took this one before the latest read; the read-back decides.
-fn link(s: &Snapshot<'_>, nic: &Nic, wanted: &RoceAssignmentSpec) -> Option<Decision> {
+fn link_interface(s: &Snapshot<'_>, nic: &Nic, wanted: &RoceAssignmentSpec) -> Option<Decision> {
     let effect = Effect::LinkSubnet {
         interface_id: nic.id,
         subnet_cidr: wanted.subnet_cidr.clone(),
@@ -365,17 +370,17 @@ pub const PREDEPLOY_CHECKS: [&str; 6] = [
 const CHECK_AGAIN_SECONDS: f64 = 15.0;
 const CHECK_PATIENCE_SECONDS: f64 = 60.0;
 
-/// Seconds for which checks that passed are good: a run may wait for its batch much longer.
-const CHECKS_HOLD_SECONDS: f64 = 900.0;
-/// Seconds between two looks at the batch; a node that leaves the deploying part wakes the next.
-const BATCH_LOOK_SECONDS: f64 = 30.0;
+/// Seconds for which checks that passed are good: a run may wait for its deploy slot much longer.
+const CHECKS_VALID_SECONDS: f64 = 900.0;
+/// Seconds between two decisions while waiting for a deploy slot; a run that frees one wakes the next.
+const DEPLOY_SLOT_RECHECK_SECONDS: f64 = 30.0;
 
-/// Code of the wait for a place in the batch.
+/// Code of the wait for a deploy slot.
 pub const BATCH_LIMIT: &str = "batch_limit";
 
 /// Waits until fewer are before this run than may deploy at once. There is no deadline: how long
 /// it takes is a matter of the batch, and nothing of this run is at fault.
-fn wait_in_batch(s: &Snapshot<'_>, queue: BatchQueue) -> Decision {
+fn wait_for_deploy_slot(s: &Snapshot<'_>, queue: DeployQueue) -> Decision {
     let (ahead, limit) = (queue.ahead, queue.limit);
     let text = match queue.scope {
         "image_bandwidth" => format!(
@@ -396,7 +401,7 @@ fn wait_in_batch(s: &Snapshot<'_>, queue: BatchQueue) -> Decision {
             expected_from: None,
             deadline: None,
         },
-        recheck_at: s.now.plus_seconds(BATCH_LOOK_SECONDS),
+        recheck_at: s.now.plus_seconds(DEPLOY_SLOT_RECHECK_SECONDS),
     }
 }
 
@@ -415,11 +420,11 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
     let results = s.apply_check_skips(results);
     let failed: Vec<&CheckResult> = results.iter().filter(|c| !c.passed).collect();
     if failed.is_empty() {
-        if let Some(queue) = s.batch.filter(|queue| queue.ahead >= queue.limit) {
-            return wait_in_batch(s, queue);
+        if let Some(queue) = s.deploy_queue.filter(|queue| queue.ahead >= queue.limit) {
+            return wait_for_deploy_slot(s, queue);
         }
         let oldest = results.iter().map(|c| c.at).min().unwrap_or(s.now);
-        if s.now.seconds_since(oldest) >= CHECKS_HOLD_SECONDS {
+        if s.now.seconds_since(oldest) >= CHECKS_VALID_SECONDS {
             return read(s, Read::PredeployChecks);
         }
         let image = policy::normalise_distro_series(&s.profile.distro_series);

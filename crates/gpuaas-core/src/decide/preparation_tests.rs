@@ -2,14 +2,14 @@
 
 use gpuaas_types::Step;
 use gpuaas_types::api::CheckResult;
-use gpuaas_types::machine::{DiskFilesystem, Link, maas_status as status};
+use gpuaas_types::machine::{DiskFilesystem, NicLink, maas_status as status};
 use gpuaas_types::spec::RoceAssignmentSpec;
 
 use super::fixture::{Case, at, machine, parked, unknown, waiting};
 use super::preparation::PREDEPLOY_CHECKS;
 use crate::effect::{Effect, Outcome};
 use crate::run_state::MacOwners;
-use crate::snapshot::{BatchQueue, Decision, Read};
+use crate::snapshot::{Decision, DeployQueue, Read};
 
 #[test]
 fn strictness_decides_whether_a_pxe_doubt_stops_the_run() {
@@ -126,7 +126,7 @@ fn roce_links_replace_what_is_in_the_way_and_are_read_back() {
     let case = case.intent(link, 2.0, Some(Outcome::Accepted));
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let mut linked = machine(status::READY);
-    linked.nics[1].links = vec![Link {
+    linked.nics[1].links = vec![NicLink {
         id: 40,
         mode: "static".to_owned(),
         subnet_id: Some(9),
@@ -166,8 +166,8 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
         };
         case.run.state.checks.insert(name.to_owned(), check);
     }
-    let queue = |ahead| Some(BatchQueue { ahead, limit: 2, scope: "profile" });
-    case.batch = queue(3);
+    let queue = |ahead| Some(DeployQueue { ahead, limit: 2, scope: "profile" });
+    case.deploy_queue = queue(3);
     for seconds in [10.0, 100_000.0] {
         case.now = at(seconds);
         let Decision::Wait { wait, recheck_at } = case.decide() else {
@@ -179,14 +179,14 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
     }
     case.site.image_bandwidth_mbit_per_second = 25_000;
     case.profile.image_size_megabytes = 8000;
-    case.batch = Some(BatchQueue { ahead: 15, limit: 15, scope: "image_bandwidth" });
+    case.deploy_queue = Some(DeployQueue { ahead: 15, limit: 15, scope: "image_bandwidth" });
     let Decision::Wait { wait, .. } = case.decide() else { panic!("{:?}", case.decide()) };
     assert_eq!(
         wait.text,
         "15 nodes of the site to deploy first, of which 15 may at once: so many images of 8000 MB \
          fit into 25000 Mbit/s"
     );
-    case.batch = queue(1);
+    case.deploy_queue = queue(1);
     assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks), "the checks are old");
     case.now = at(10.0);
     assert!(case.next().0 == Step::Deploy);

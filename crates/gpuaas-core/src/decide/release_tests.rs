@@ -40,8 +40,8 @@ fn ask_for(case: &mut Case, effect: Effect, before: i64, outcome: Outcome) {
         outcome: None,
         ended_at: None,
     };
-    case.run.state.begin(intent);
-    case.run.state.end(outcome, case.now);
+    case.run.state.record_intent(intent);
+    case.run.state.record_outcome(outcome, case.now);
 }
 
 /// Escalates against `maas` until it ends, and returns what was asked for and when, and

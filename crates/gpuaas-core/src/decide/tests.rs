@@ -5,8 +5,8 @@ use gpuaas_types::{Step, Timestamp};
 
 use super::fixture::{Case, at, machine, parked, waiting};
 use crate::effect::Effect;
-use crate::pace::{Pace, StepTimes};
 use crate::snapshot::{Decision, Read};
+use crate::step_duration::{StepDurationEstimate, StepTimes};
 
 #[test]
 fn nothing_begins_before_the_event_feed_is_followed() {
@@ -24,14 +24,14 @@ fn what_is_expected_is_learned_and_the_deadline_is_the_tables() {
     let limits = |case: &Case| match case.decide() {
         Decision::Wait { wait, .. } => {
             let since = |moment: Option<Timestamp>| moment.map(|m| m.seconds_since(at(0.0)));
-            let from = wait.expected_from.map(crate::pace::said);
+            let from = wait.expected_from.map(crate::step_duration::basis_as_text);
             (since(wait.expected_by), since(wait.deadline), from.unwrap_or_default())
         }
         other => panic!("expected a wait, got {other:?}"),
     };
     assert_eq!(limits(&case), (Some(10.0), Some(3600.0), "table".to_owned()));
     let times = StepTimes::from([(Step::Accept, vec![40.0; 9])]);
-    case.pace = Pace::learn(&times, &times);
+    case.pace = StepDurationEstimate::learn(&times, &times);
     let learned = "1.5 x p95 of 9 runs of this profile and image".to_owned();
     assert_eq!(limits(&case), (Some(60.0), Some(3600.0), learned));
 }

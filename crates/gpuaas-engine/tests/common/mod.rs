@@ -23,7 +23,7 @@ use gpuaas_store::{
     AgentCredential, Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, StartRun,
     Store, SweepFinding, sha256,
 };
-use gpuaas_types::agent::{Phase, ProgressStatus, TaskResult, TaskSpec};
+use gpuaas_types::agent::{BootstrapPhase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
@@ -50,7 +50,7 @@ pub(crate) struct Harness {
 
 /// Hosts that say, instead of a success, that a phase failed and why; none: that say nothing, since
 /// the test speaks for them.
-type Failing = Arc<Mutex<HashMap<String, Option<(Phase, String)>>>>;
+type Failing = Arc<Mutex<HashMap<String, Option<(BootstrapPhase, String)>>>>;
 
 type Told = Arc<Mutex<HashMap<String, BootstrapInputs>>>;
 
@@ -223,7 +223,7 @@ impl Harness {
     }
 
     /// Has the host call back that `phase` failed.
-    pub(crate) fn fail_callback(&self, hostname: &str, phase: Phase, message: &str) {
+    pub(crate) fn fail_callback(&self, hostname: &str, phase: BootstrapPhase, message: &str) {
         let said = Some((phase, message.to_owned()));
         self.failing.lock().unwrap().insert(hostname.to_owned(), said);
     }
@@ -234,7 +234,12 @@ impl Harness {
     }
 
     /// The host's bootstrap says how far it is.
-    pub(crate) async fn call_back(&self, run_id: RunId, phase: Phase, status: ProgressStatus) {
+    pub(crate) async fn call_back(
+        &self,
+        run_id: RunId,
+        phase: BootstrapPhase,
+        status: ProgressStatus,
+    ) {
         say(&self.store, self.now(), run_id, phase, status, "").await;
     }
 
@@ -472,9 +477,9 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
         None => None,
     };
     for (phase, status) in [
-        (Phase::SiteBootstrap, ProgressStatus::Started),
-        (Phase::SiteBootstrap, ProgressStatus::Succeeded),
-        (Phase::NodeBootstrap, ProgressStatus::Started),
+        (BootstrapPhase::SiteBootstrap, ProgressStatus::Started),
+        (BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded),
+        (BootstrapPhase::NodeBootstrap, ProgressStatus::Started),
     ] {
         match &fails {
             Some((failed, message)) if *failed == phase && status != ProgressStatus::Started => {
@@ -508,7 +513,7 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
         changed: None,
     };
     store.heartbeat(now(), beat).await.unwrap();
-    say(&store, now(), run_id, Phase::NodeBootstrap, ProgressStatus::Succeeded, "").await;
+    say(&store, now(), run_id, BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded, "").await;
     let task = loop {
         if let Some(task) = store.pending_tasks(now(), node_id).await.unwrap().pop() {
             break task;
@@ -543,7 +548,7 @@ async fn say(
     store: &Store,
     at: Timestamp,
     run_id: RunId,
-    phase: Phase,
+    phase: BootstrapPhase,
     status: ProgressStatus,
     message: &str,
 ) {

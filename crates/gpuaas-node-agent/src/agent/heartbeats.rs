@@ -2,7 +2,7 @@
 
 use gpuaas_bundle::{Envelope, order};
 use gpuaas_types::NodeId;
-use gpuaas_types::agent::Heartbeat;
+use gpuaas_types::agent::HeartbeatRequest;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
@@ -51,7 +51,7 @@ async fn send(agent: &Agent) -> Result<(), CallError> {
     if agent.is_disk_full() {
         retry_writes(agent);
     }
-    let heartbeat = Heartbeat {
+    let heartbeat = HeartbeatRequest {
         run_id: agent.config.run_id,
         agent_version: crate::VERSION.to_owned(),
         uptime_seconds: agent.config.host.uptime_seconds().unwrap_or_else(since_start),

@@ -18,7 +18,7 @@ mod task_loop;
 
 use std::sync::Arc;
 
-use gpuaas_types::agent::Heartbeat;
+use gpuaas_types::agent::HeartbeatRequest;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -76,7 +76,7 @@ pub async fn trial(
     let identity = config.identity.load(config.run_id).ok_or(AgentError::NotEnrolled)?;
     let control_plane = control_plane.with_credential(&identity.credential)?;
     let mut backoff = Backoff::new(&format!("{}/trial", config.hostname), TRIAL_BACKOFF_SECONDS);
-    let heartbeat = Heartbeat {
+    let heartbeat = HeartbeatRequest {
         run_id: config.run_id,
         agent_version: crate::VERSION.to_owned(),
         uptime_seconds: config.host.uptime_seconds().unwrap_or_default(),

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use gpuaas_bundle::Digest;
-use gpuaas_types::agent::{Finding, KeptArchive};
+use gpuaas_types::agent::{Finding, TaskArchive};
 
 use super::operation::{OperationContext, OperationError, OperationOutcome};
 use crate::bundle::gate;
@@ -195,13 +195,13 @@ fn deliver(
     context: &OperationContext<'_>,
     archive: &[u8],
     outcome: &mut OperationOutcome,
-) -> Result<KeptArchive, OperationError> {
+) -> Result<TaskArchive, OperationError> {
     let digest = Digest::of(archive).to_string();
     let size_bytes = archive.len() as u64;
     if archive.len() <= INLINE_BYTES {
         let data = Some(BASE64.encode(archive));
         outcome.message = format!("{size_bytes} bytes, with this result");
-        return Ok(KeptArchive { size_bytes, digest, path: None, data });
+        return Ok(TaskArchive { size_bytes, digest, path: None, data });
     }
     let Some(state) = &context.env.state_dir else {
         return Err(OperationError::new("archive_too_large", "it has no folder to stay in"));
@@ -213,7 +213,7 @@ fn deliver(
     })?;
     remove_old_archives(&folder, &path);
     outcome.message = format!("{size_bytes} bytes stay on the host: {}", path.display());
-    Ok(KeptArchive { size_bytes, digest, path: Some(path.display().to_string()), data: None })
+    Ok(TaskArchive { size_bytes, digest, path: Some(path.display().to_string()), data: None })
 }
 
 /// Removes all but the newest archives.

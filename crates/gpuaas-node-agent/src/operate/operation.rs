@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use gpuaas_types::agent::{Change, Finding, KeptArchive, TaskResult};
+use gpuaas_types::agent::{Change, Finding, TaskArchive, TaskResult};
 
 use crate::atomic_file;
 use crate::command::CommandError;
@@ -23,7 +23,7 @@ pub(crate) struct OperationContext<'a> {
 pub(crate) struct OperationOutcome {
     pub(crate) changes: Vec<Change>,
     pub(crate) findings: Vec<Finding>,
-    pub(crate) archive: Option<KeptArchive>,
+    pub(crate) archive: Option<TaskArchive>,
     /// One sentence for the operator.
     pub(crate) message: String,
     /// Whether another executable has replaced the agent's.

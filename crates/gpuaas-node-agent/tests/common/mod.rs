@@ -19,9 +19,9 @@ use gpuaas_identity::{BuiltIn, IssuedCertificate, Issuer, Lifetimes, Peer};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
 use gpuaas_node_agent::protocol::ControlPlane;
 use gpuaas_types::agent::{
-    BundlePhase, EnrollRequest, EnrollResponse, Gates, Heartbeat, HeartbeatAnswer, NodeCertificate,
-    Order, Progress, RenewRequest, SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys,
-    TaskResult,
+    AssignedTask, BootstrapProgress, BundlePhase, EnrollRequest, EnrollResponse, Gates,
+    HeartbeatRequest, HeartbeatResponse, NodeCertificate, RenewRequest, SignedTask, Task,
+    TaskBatch, TaskKey, TaskKeyState, TaskKeys, TaskResult,
 };
 use gpuaas_types::{NodeId, Problem, RunId, TaskId, Timestamp};
 use tokio::net::TcpListener;
@@ -95,7 +95,7 @@ pub(crate) fn task_keys(revision: i64, keys: &[(TaskKeyState, &SigningKey)]) -> 
 
 /// A task, signed for a node.
 pub(crate) fn signed(key: &SigningKey, node_id: NodeId, task: Task) -> SignedTask<Envelope> {
-    SignedTask { id: task.id, order: order::sign(key, &Order { node_id, task }).unwrap() }
+    SignedTask { id: task.id, order: order::sign(key, &AssignedTask { node_id, task }).unwrap() }
 }
 
 /// Who the agent is.
@@ -264,7 +264,7 @@ async fn progress(
     State(fake): State<Fake>,
     UrlPath(run): UrlPath<RunId>,
     headers: HeaderMap,
-    Json(body): Json<Progress>,
+    Json(body): Json<BootstrapProgress>,
 ) -> Answer {
     fake.gate(&headers, BOOTSTRAP_TOKEN)?;
     assert_eq!(run, run_id());
@@ -336,7 +336,7 @@ async fn enroll(
 async fn heartbeat(
     State(fake): State<Fake>,
     headers: HeaderMap,
-    Json(body): Json<Heartbeat>,
+    Json(body): Json<HeartbeatRequest>,
 ) -> Answer {
     fake.gate(&headers, CREDENTIAL)?;
     assert!(body.uptime_seconds >= 0.0);
@@ -347,7 +347,7 @@ async fn heartbeat(
         seen.newer_keys.clone()
     });
     let at = Some(HostClock.now());
-    Ok(Json(HeartbeatAnswer { new: false, at, task_keys }).into_response())
+    Ok(Json(HeartbeatResponse { new: false, at, task_keys }).into_response())
 }
 
 async fn gates(State(fake): State<Fake>, headers: HeaderMap, Json(body): Json<Gates>) -> Answer {

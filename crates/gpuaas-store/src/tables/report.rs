@@ -16,7 +16,7 @@ const fn kind_of(kind: &ReportKind) -> &'static str {
         ReportKind::Enrolled { .. } => "enrolled",
         ReportKind::FirstHeartbeat => "first_heartbeat",
         ReportKind::TaskFinished { .. } => "task_finished",
-        ReportKind::CancelAsked { .. } => "cancel_asked",
+        ReportKind::CancelRequested { .. } => "cancel_asked",
         ReportKind::CheckSkipped { .. } => "check_skipped",
     }
 }

@@ -3,7 +3,7 @@
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_store::{Heartbeat, IdempotencyKey, NewAudit, NewOperatorTask, NewTask, Page, RunWrite};
 use gpuaas_types::agent::{
-    Change, Operation, Phase, ProgressStatus, ServiceAction, Task, TaskResult, TaskSpec,
+    BootstrapPhase, Change, Operation, ProgressStatus, ServiceAction, Task, TaskResult, TaskSpec,
 };
 use gpuaas_types::{NodeId, RunId, TaskId};
 
@@ -14,7 +14,7 @@ fn progress(run_id: RunId, message: &str) -> Report {
         run_id,
         at: at(5.0),
         kind: ReportKind::Progress {
-            phase: Phase::SiteBootstrap,
+            phase: BootstrapPhase::SiteBootstrap,
             status: ProgressStatus::Started,
             message: message.to_owned(),
         },

@@ -1,6 +1,6 @@
 //! How long runs took at each step.
 
-use gpuaas_core::pace::StepTimes;
+use gpuaas_core::step_duration::StepTimes;
 use gpuaas_store::{NewRun, RunClass, RunWrite, StartRun, Transition};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{RunKind, RunStatus, Step, Timestamp};

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Which part of the bootstrap reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum BootstrapPhase {
     /// The infra-owned site bootstrap.
     SiteBootstrap,
     /// The GPUaaS node bootstrap.
@@ -16,9 +16,9 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressStatus {
-    /// Begun.
+    /// The phase began.
     Started,
-    /// Ended well.
+    /// The phase ended well.
     Succeeded,
     /// Ended badly; `message` says how.
     Failed,
@@ -27,9 +27,9 @@ pub enum ProgressStatus {
 /// Body of a progress callback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Progress {
+pub struct BootstrapProgress {
     /// Which part.
-    pub phase: Phase,
+    pub phase: BootstrapPhase,
     /// How far.
     pub status: ProgressStatus,
     /// Free text, at most 2,000 characters are kept.
@@ -54,7 +54,7 @@ pub enum PhaseOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BundlePhase {
-    /// `name@version`.
+    /// The bundle, as `name@version`.
     pub bundle: String,
     /// The phase's name.
     pub phase: String,

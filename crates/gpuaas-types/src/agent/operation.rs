@@ -14,7 +14,7 @@ use super::gate::Gate;
 pub enum Operation {
     /// Changes what a service does.
     Service {
-        /// How.
+        /// What is done with the service.
         action: ServiceAction,
         /// Its systemd unit, one of [`SERVICE_UNITS`].
         unit: String,

@@ -210,7 +210,7 @@ fn is_url(text: &str) -> bool {
     })
 }
 
-/// deb-control(5): at least two of a-z, 0-9 and `+-.`, the first no sign.
+/// Whether `text` is the name of a Debian package, as deb-control(5) says: at least two of a-z, 0-9 and `+-.`, the first no sign.
 fn is_package(text: &str) -> bool {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     (2..=128).contains(&text.len())
@@ -218,14 +218,14 @@ fn is_package(text: &str) -> bool {
         && text.bytes().all(|b| letter(b) || b"+-.".contains(&b))
 }
 
-/// deb-version(7).
+/// Whether `text` is a version of a Debian package, as deb-version(7) says.
 fn is_package_version(text: &str) -> bool {
     (1..=128).contains(&text.len())
         && text.bytes().next().is_some_and(|b| b.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".+-~:".contains(&b))
 }
 
-/// systemd.unit(5): letters, digits and `:-_.\@`, with a suffix.
+/// Whether `text` is the name of a systemd unit, as systemd.unit(5) says: letters, digits and `:-_.\@`, with a suffix.
 #[must_use]
 pub fn is_unit(text: &str) -> bool {
     (3..=255).contains(&text.len())

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::HostCheck;
+use super::host_check::HostCheck;
 use super::operation::Operation;
 use crate::ids::{NodeId, TaskId};
 use crate::time::Timestamp;
@@ -31,7 +31,7 @@ pub enum TaskSpec {
     Operate {
         /// Only say what would be done.
         dry_run: bool,
-        /// What.
+        /// The operation.
         operation: Operation,
     },
 }
@@ -50,7 +50,7 @@ impl TaskSpec {
     }
 }
 
-/// A task for an agent. It travels in an [`Order`], signed.
+/// A task for an agent. It travels in an [`AssignedTask`], signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Identifier, to answer with.
@@ -64,7 +64,7 @@ pub struct Task {
 /// What a control plane signs: a task, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Order {
+pub struct AssignedTask {
     /// The node that is to do it.
     pub node_id: NodeId,
     /// What it is to do.
@@ -76,7 +76,7 @@ pub struct Order {
 pub struct SignedTask<E> {
     /// Identifier, to answer with even where the envelope cannot be trusted.
     pub id: TaskId,
-    /// The envelope around an [`Order`].
+    /// The envelope around an [`AssignedTask`].
     pub order: E,
 }
 
@@ -113,7 +113,7 @@ pub struct Change {
 /// An archive that a task made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct KeptArchive {
+pub struct TaskArchive {
     /// Length in bytes.
     pub size_bytes: u64,
     /// SHA-256, 64 hexadecimal digits.
@@ -146,7 +146,7 @@ pub struct TaskResult {
     pub findings: Vec<Finding>,
     /// What was packed up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub archive: Option<KeptArchive>,
+    pub archive: Option<TaskArchive>,
     /// Host facts, as the `host-facts` crate writes them.
     #[serde(default)]
     pub facts: serde_json::Value,

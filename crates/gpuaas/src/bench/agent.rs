@@ -15,7 +15,7 @@ use gpuaas_artifact::{BootstrapInputs, parse_user_data};
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_node_agent::protocol::ControlPlane;
 use gpuaas_types::NodeState;
-use gpuaas_types::agent::{Phase, Progress, ProgressStatus};
+use gpuaas_types::agent::{BootstrapPhase, BootstrapProgress, ProgressStatus};
 use maas_sim::{Notice, SimOptions, SimServer, ZERO};
 use serde::Serialize;
 use serde_json::json;
@@ -86,12 +86,12 @@ async fn measure(agent: &Path, idle: Duration) -> Result<AgentBenchReport, Failu
     let plane = InProcess::start(&plan).await?;
     let measured = async {
         let inputs = deployed(&plane, &mut region).await?;
-        say(&inputs, Phase::SiteBootstrap, ProgressStatus::Started).await?;
-        say(&inputs, Phase::SiteBootstrap, ProgressStatus::Succeeded).await?;
-        say(&inputs, Phase::NodeBootstrap, ProgressStatus::Started).await?;
+        say(&inputs, BootstrapPhase::SiteBootstrap, ProgressStatus::Started).await?;
+        say(&inputs, BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded).await?;
+        say(&inputs, BootstrapPhase::NodeBootstrap, ProgressStatus::Started).await?;
         let mut host = Started::new(agent, folder.path(), &inputs)?;
         let enroll_milliseconds = host.ready().await?;
-        say(&inputs, Phase::NodeBootstrap, ProgressStatus::Succeeded).await?;
+        say(&inputs, BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await?;
         active(&plane).await?;
         let (idle_rss_bytes, idle_cpu_percent) = host.idle(idle).await?;
         Ok(AgentBenchReport {
@@ -149,10 +149,10 @@ async fn deployed(
 /// A callback of the bootstrap scripts.
 async fn say(
     inputs: &BootstrapInputs,
-    phase: Phase,
+    phase: BootstrapPhase,
     status: ProgressStatus,
 ) -> Result<(), Failure> {
-    let progress = Progress { phase, status, message: String::new() };
+    let progress = BootstrapProgress { phase, status, message: String::new() };
     let anchor = inputs.control_plane_ca_pem.as_deref().map(str::as_bytes);
     let plane = ControlPlane::new(&inputs.control_plane_url, anchor);
     let plane = plane.map_err(|error| not_ready(&error.to_string()))?;

@@ -208,7 +208,8 @@ impl Checker {
     ) -> Result<Vec<String>, StoreError> {
         let mut broken: Vec<String> = uncounted(world, run).await?.into_iter().collect();
         let reports = world.store.reports(run.id).await?;
-        let cancelled = reports.iter().any(|r| matches!(r.kind, ReportKind::CancelAsked { .. }));
+        let cancelled =
+            reports.iter().any(|r| matches!(r.kind, ReportKind::CancelRequested { .. }));
         let ends = run.kind.row().ends_in;
         match run.status {
             RunStatus::Succeeded if node.state != ends => {
@@ -397,7 +398,7 @@ async fn leaves_machine(world: &World, run: &RunRecord) -> Result<bool, StoreErr
     let reports = world.store.reports(run.id).await?;
     Ok(reports
         .iter()
-        .any(|r| matches!(r.kind, ReportKind::CancelAsked { leave_machine: true, .. })))
+        .any(|r| matches!(r.kind, ReportKind::CancelRequested { leave_machine: true, .. })))
 }
 
 /// The history of a node tells each change of its state, each of them one that the table allows,

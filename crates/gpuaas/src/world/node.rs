@@ -10,7 +10,7 @@ use gpuaas_artifact::BootstrapInputs;
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_engine::Clock as _;
 use gpuaas_store::{AgentCredential, Enroll, Heartbeat, StoreError, sha256};
-use gpuaas_types::agent::{Finding, Phase, ProgressStatus, Task, TaskResult, TaskSpec};
+use gpuaas_types::agent::{BootstrapPhase, Finding, ProgressStatus, Task, TaskResult, TaskSpec};
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::SimRng;
 
@@ -59,16 +59,16 @@ impl Newborn {
     pub(super) async fn live(mut self) {
         let site_seconds = self.draw(self.times.site_seconds);
         let node_seconds = self.draw(self.times.node_seconds);
-        self.say(Phase::SiteBootstrap, ProgressStatus::Started).await;
+        self.say(BootstrapPhase::SiteBootstrap, ProgressStatus::Started).await;
         self.plane.wait(site_seconds).await;
-        self.say(Phase::SiteBootstrap, ProgressStatus::Succeeded).await;
-        self.say(Phase::NodeBootstrap, ProgressStatus::Started).await;
+        self.say(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded).await;
+        self.say(BootstrapPhase::NodeBootstrap, ProgressStatus::Started).await;
         self.plane.wait(node_seconds).await;
         let Some(enrolled) = self.enroll().await else { return };
         *self.enrolled.lock().unwrap_or_else(PoisonError::into_inner) = Some(enrolled);
         self.plane.beat(enrolled).await;
         self.try_token_again(enrolled).await;
-        self.say(Phase::NodeBootstrap, ProgressStatus::Succeeded).await;
+        self.say(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await;
         agent(self.plane, enrolled).await;
     }
 
@@ -76,7 +76,7 @@ impl Newborn {
         low + (high - low) * self.chance.uniform()
     }
 
-    async fn say(&mut self, phase: Phase, status: ProgressStatus) {
+    async fn say(&mut self, phase: BootstrapPhase, status: ProgressStatus) {
         if self.chance.uniform() < self.lost_callbacks {
             return;
         }

@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 pub enum TaskKeyState {
     /// Known to agents before it is used.
     Staged,
-    /// Signs.
+    /// Signs new tasks.
     Active,
     /// Signs no more; what it signed counts for a while.
     Grace,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::key::TaskKeys;
+use super::task_key::TaskKeys;
 use crate::ids::{NodeId, RunId};
 use crate::time::Timestamp;
 
@@ -71,7 +71,7 @@ pub struct EnrollResponse {
 /// Body of a heartbeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Heartbeat {
+pub struct HeartbeatRequest {
     /// The run that deployed this system.
     pub run_id: RunId,
     /// Version of the agent.
@@ -88,7 +88,7 @@ pub struct Heartbeat {
 
 /// Answer to a heartbeat. `E` as in [`TaskBatch`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeartbeatAnswer<E> {
+pub struct HeartbeatResponse<E> {
     /// False where it was not the first.
     pub new: bool,
     /// What the control plane believes the time is.

@@ -13,7 +13,7 @@ pub enum HostCheck {
     },
     /// Something is mounted.
     MountPresent {
-        /// Where.
+        /// Mount point, an absolute path.
         target: String,
     },
     /// At least so many PCI functions.

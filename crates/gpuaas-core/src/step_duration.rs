@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_types::api::{Basis, ExpectedFrom, Mark};
+use gpuaas_types::api::{EstimateBasis, EstimateSource, Lateness};
 use gpuaas_types::{Step, Timestamp};
 
 /// Runs below which their times say nothing of the next one.
@@ -42,65 +42,65 @@ pub type StepTimes = BTreeMap<Step, Vec<f64>>;
 
 /// How long a step is expected to take, and how that is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Expected {
+pub struct ExpectedDuration {
     /// Seconds from the beginning of the step.
     pub seconds: f64,
     /// How that is known.
-    pub from: ExpectedFrom,
+    pub from: EstimateSource,
 }
 
-impl Expected {
+impl ExpectedDuration {
     /// What the table says of a step.
     #[must_use]
-    pub fn of_table(step: Step) -> Self {
+    pub fn from_table(step: Step) -> Self {
         Self {
             seconds: f64::from(step.row().expected_seconds),
-            from: ExpectedFrom { basis: Basis::Table, runs: 0 },
+            from: EstimateSource { basis: EstimateBasis::Table, runs: 0 },
         }
     }
 
-    fn learned(step: Step, samples: &[f64], basis: Basis) -> Self {
+    fn learned(step: Step, samples: &[f64], basis: EstimateBasis) -> Self {
         let row = step.row();
         let seconds = expected_seconds(samples, f64::from(row.expected_seconds));
         // Past its deadline a run is parked, whatever others took before the deadline was set.
         let seconds = seconds.min(f64::from(row.deadline_seconds));
         let runs = u32::try_from(samples.len()).unwrap_or(u32::MAX);
-        Self { seconds, from: ExpectedFrom { basis, runs } }
+        Self { seconds, from: EstimateSource { basis, runs } }
     }
 }
 
 /// What runs of one class have taught of every step.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Pace(BTreeMap<Step, Expected>);
+pub struct StepDurationEstimate(BTreeMap<Step, ExpectedDuration>);
 
-impl Pace {
+impl StepDurationEstimate {
     /// Learns from runs with the same image, and where these are too few, from those with any.
     #[must_use]
     pub fn learn(with_image: &StepTimes, with_any: &StepTimes) -> Self {
         let learned = Step::ALL.iter().filter_map(|step| {
-            [(with_image, Basis::ProfileAndImage), (with_any, Basis::Profile)]
+            [(with_image, EstimateBasis::ProfileAndImage), (with_any, EstimateBasis::Profile)]
                 .into_iter()
                 .filter_map(|(times, basis)| Some((times.get(step)?, basis)))
                 .find(|(samples, _)| samples.len() >= MIN_SAMPLES)
-                .map(|(samples, basis)| (*step, Expected::learned(*step, samples, basis)))
+                .map(|(samples, basis)| (*step, ExpectedDuration::learned(*step, samples, basis)))
         });
         Self(learned.collect())
     }
 
     /// What is expected of a step.
     #[must_use]
-    pub fn of(&self, step: Step) -> Expected {
-        self.0.get(&step).copied().unwrap_or_else(|| Expected::of_table(step))
+    pub fn expected(&self, step: Step) -> ExpectedDuration {
+        self.0.get(&step).copied().unwrap_or_else(|| ExpectedDuration::from_table(step))
     }
 }
 
 /// What an expected time rests on, in words.
 #[must_use]
-pub fn said(from: ExpectedFrom) -> String {
+pub fn basis_as_text(from: EstimateSource) -> String {
     let of = match from.basis {
-        Basis::Table => return "table".to_owned(),
-        Basis::Profile => "this profile",
-        Basis::ProfileAndImage => "this profile and image",
+        EstimateBasis::Table => return "table".to_owned(),
+        EstimateBasis::Profile => "this profile",
+        EstimateBasis::ProfileAndImage => "this profile and image",
     };
     format!("{MARGIN} x p95 of {} runs of {of}", from.runs)
 }
@@ -127,12 +127,12 @@ pub fn percentile(samples: &[f64], percent: usize) -> f64 {
 /// Whether something that began at `since` is late: slow past `expected_by`, stuck past twice the
 /// expected time or shortly before its deadline.
 #[must_use]
-pub fn mark(
+pub fn lateness(
     since: Timestamp,
     expected_by: Timestamp,
     deadline: Option<Timestamp>,
     now: Timestamp,
-) -> Option<Mark> {
+) -> Option<Lateness> {
     if now <= expected_by {
         return None;
     }
@@ -141,9 +141,9 @@ pub fn mark(
         deadline.seconds_since(now) <= deadline.seconds_since(since) * LAST_PART
     });
     if near_deadline || now.seconds_since(since) > expected * STUCK_FACTOR {
-        Some(Mark::Stuck)
+        Some(Lateness::Stuck)
     } else {
-        Some(Mark::Slow)
+        Some(Lateness::Slow)
     }
 }
 
@@ -178,35 +178,40 @@ mod tests {
         let times = |step, runs: usize| StepTimes::from([(step, vec![100.0; runs])]);
         let of = |image: usize, any: usize| {
             let any = times(Step::Commission, any);
-            Pace::learn(&times(Step::Commission, image), &any).of(Step::Commission)
+            StepDurationEstimate::learn(&times(Step::Commission, image), &any)
+                .expected(Step::Commission)
         };
-        let table = Expected::of_table(Step::Commission);
+        let table = ExpectedDuration::from_table(Step::Commission);
         assert_eq!(table.seconds, 1800.0);
         assert_eq!(of(7, 7), table);
         assert_eq!(
-            (of(8, 20).seconds, said(of(8, 20).from)),
+            (of(8, 20).seconds, basis_as_text(of(8, 20).from)),
             (150.0, "1.5 x p95 of 8 runs of this profile and image".to_owned())
         );
-        assert_eq!(said(of(7, 20).from), "1.5 x p95 of 20 runs of this profile");
-        assert_eq!(said(of(0, 0).from), "table");
-        assert_eq!(Pace::default().of(Step::Deploy), Expected::of_table(Step::Deploy));
+        assert_eq!(basis_as_text(of(7, 20).from), "1.5 x p95 of 20 runs of this profile");
+        assert_eq!(basis_as_text(of(0, 0).from), "table");
+        assert_eq!(
+            StepDurationEstimate::default().expected(Step::Deploy),
+            ExpectedDuration::from_table(Step::Deploy)
+        );
     }
 
     #[test]
     fn nothing_is_expected_later_than_its_deadline() {
         let times = StepTimes::from([(Step::Deploy, vec![9000.0; MIN_SAMPLES])]);
-        let expected = Pace::learn(&times, &StepTimes::new()).of(Step::Deploy);
+        let expected =
+            StepDurationEstimate::learn(&times, &StepTimes::new()).expected(Step::Deploy);
         assert_eq!(expected.seconds, f64::from(Step::Deploy.row().deadline_seconds));
     }
 
     #[test]
     fn slow_then_stuck() {
-        let marked = |now| mark(at(100.0), at(200.0), Some(at(1100.0)), at(now));
+        let marked = |now| lateness(at(100.0), at(200.0), Some(at(1100.0)), at(now));
         assert_eq!(marked(200.0), None);
-        assert_eq!(marked(201.0), Some(Mark::Slow));
-        assert_eq!(marked(301.0), Some(Mark::Stuck));
-        let long = |now| mark(at(0.0), at(900.0), Some(at(1000.0)), at(now));
-        assert_eq!((long(899.0), long(901.0)), (None, Some(Mark::Stuck)));
-        assert_eq!(mark(at(0.0), at(10.0), None, at(15.0)), Some(Mark::Slow));
+        assert_eq!(marked(201.0), Some(Lateness::Slow));
+        assert_eq!(marked(301.0), Some(Lateness::Stuck));
+        let long = |now| lateness(at(0.0), at(900.0), Some(at(1000.0)), at(now));
+        assert_eq!((long(899.0), long(901.0)), (None, Some(Lateness::Stuck)));
+        assert_eq!(lateness(at(0.0), at(10.0), None, at(15.0)), Some(Lateness::Slow));
     }
 }
