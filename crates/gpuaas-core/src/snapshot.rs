@@ -58,6 +58,34 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
+    /// A snapshot of a run that nothing is known of yet but what was asked: no machine was read,
+    /// nothing was reported, no bundle asks for anything, and the site is not watched.
+    #[must_use]
+    pub fn new(
+        now: Timestamp,
+        run: &'a RunRecord,
+        node: &'a NodeRecord,
+        site: &'a SiteSpec,
+        profile: &'a ProfileSpec,
+    ) -> Self {
+        Self {
+            now,
+            run,
+            node,
+            site,
+            profile,
+            roce: &[],
+            observation: None,
+            reports: &[],
+            host_checks: Ok(&[]),
+            commissioning: Some(&[]),
+            deploy_queue: None,
+            maas_user: "",
+            watched: false,
+            expected: ExpectedDuration::from_table(run.step),
+        }
+    }
+
     /// Status number of the machine, as last seen or heard.
     #[must_use]
     pub fn status(&self) -> Option<i64> {

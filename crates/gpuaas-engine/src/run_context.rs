@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use gpuaas_core::policy::normalise_distro_series;
+use gpuaas_core::record::{NodeRecord, RunRecord};
+use gpuaas_core::snapshot::Snapshot;
 use gpuaas_core::step_duration::StepDurationEstimate;
 use gpuaas_store::{Claimed, ProfileRevision, RunClass, StoreError};
-use gpuaas_types::Step;
 use gpuaas_types::agent::HostCheck;
 use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::{Step, Timestamp};
 
 use crate::bundles::{self, NodeBundles};
 use crate::shared::Shared;
@@ -66,6 +68,25 @@ impl RunContext {
         Ok(Self { site, connection, profile, roce, watched, durations, bundles, commissioning })
     }
 
+    /// A snapshot with everything that is prepared here; what the run's session knows beside it is
+    /// left as for a run of which nothing was read or reported.
+    pub(crate) fn snapshot<'a>(
+        &'a self,
+        now: Timestamp,
+        run: &'a RunRecord,
+        node: &'a NodeRecord,
+    ) -> Snapshot<'a> {
+        Snapshot {
+            roce: &self.roce,
+            host_checks: self.host_checks(),
+            commissioning: self.commissioning(),
+            maas_user: self.maas_user(),
+            watched: self.watched,
+            expected: self.durations.expected(run.step),
+            ..Snapshot::new(now, run, node, &self.site, &self.profile.spec)
+        }
+    }
+
     /// What the validation bundle asks of the host, and the site bundle of an active one; or why
     /// that is not known.
     pub(crate) fn host_checks(&self) -> Result<&[HostCheck], &str> {
@@ -78,7 +99,7 @@ impl RunContext {
     }
 
     /// The MAAS user that the site's key belongs to; empty: not known.
-    pub(crate) fn maas_user(&self) -> &str {
+    fn maas_user(&self) -> &str {
         self.connection.as_ref().map_or("", |site| &site.record.status.maas_user)
     }
 }

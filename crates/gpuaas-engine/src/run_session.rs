@@ -73,22 +73,11 @@ impl RunSession {
     /// What a decision at `now` may look at.
     #[must_use]
     pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
-        let context = &self.context;
         Snapshot {
-            now,
-            run: &self.run,
-            node: &self.node,
-            site: &context.site,
-            profile: &context.profile.spec,
-            roce: &context.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
-            host_checks: context.host_checks(),
-            commissioning: context.commissioning(),
             deploy_queue: self.deploy_queue,
-            maas_user: context.maas_user(),
-            watched: context.watched,
-            expected: context.durations.expected(self.run.step),
+            ..self.context.snapshot(now, &self.run, &self.node)
         }
     }
 

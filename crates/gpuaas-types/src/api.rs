@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::agent::{Gate, GateCheck, GateClass};
-use crate::effect_kind::EffectKind;
 use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
 use crate::lifecycle::{DriftAction, DriftKind, NodeState, RunKind, RunStatus};
 use crate::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
-use crate::steps::Step;
+use crate::steps::{EffectKind, Step};
 use crate::time::Timestamp;
 
 /// The common shape of a stored resource.

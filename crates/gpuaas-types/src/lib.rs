@@ -7,7 +7,6 @@ pub mod agent;
 pub mod api;
 pub mod batch;
 pub mod bundle;
-pub mod effect_kind;
 pub mod explain;
 pub mod health;
 pub mod ids;
@@ -22,7 +21,6 @@ pub mod task;
 pub mod telemetry;
 pub mod time;
 
-pub use effect_kind::EffectKind;
 pub use ids::{
     AttemptId, BatchId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId, SiteId,
     TaskId, TokenId,
@@ -31,6 +29,6 @@ pub use lifecycle::{
     BatchPhase, Bucket, DriftAction, DriftKind, MemberState, NodeState, RunKind, RunStatus,
 };
 pub use problem::{FieldError, Problem};
-pub use steps::Step;
+pub use steps::{EffectKind, Step};
 pub use string_enum::UnknownValue;
 pub use time::Timestamp;

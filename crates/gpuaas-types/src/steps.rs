@@ -1,4 +1,5 @@
-//! The steps of a run, and the kinds of runs: two tables of pure data.
+//! The steps of a run, the kinds of runs, and the mutations of MAAS that steps may ask for: tables
+//! of pure data.
 //!
 //! A step means the same in every kind of run, so it has one row: in which kinds it occurs, where
 //! its time is counted, what a cancel does in it, how long it may take, what it makes of the node,
@@ -11,7 +12,11 @@
 //!
 //! # Adding a step
 //! A row in this table, a function below `gpuaas-core/src/decide`, and an arm of the match in
-//! `gpuaas-core/src/decide/table.rs`, which does not compile without it.
+//! `gpuaas-core/src/decide/table.rs`, which does not compile without it. A step with an effect of
+//! its own adds a row of [`EffectKind`] here, the effect in `gpuaas-core/src/effect.rs` and its call
+//! in `gpuaas-engine/src/maas_request.rs`. A read adds a variant in `gpuaas-core/src/snapshot.rs` and
+//! its arm in `gpuaas-engine/src/reads.rs`; a context a field of `Snapshot` and what fills it in
+//! `gpuaas-engine/src/run_context.rs`.
 //!
 //! ```
 //! use gpuaas_types::steps::KINDS;
@@ -23,10 +28,51 @@
 //! assert!(KINDS.iter().all(|kind| !kind.steps.is_empty()));
 //! ```
 
-use crate::effect_kind::EffectKind;
 use crate::lifecycle::NodeState as N;
 use crate::lifecycle::{Bucket, NodeState, RunKind};
 use crate::string_enum::string_enum;
+
+string_enum!(
+    /// A kind of mutation of MAAS. Its written form stands in the journal of effects, in metrics,
+    /// and in the plan of a run; what a run asks for with its parameters is
+    /// `gpuaas_core::effect::Effect`.
+    EffectKind {
+        /// Creates the machine: `POST machines/`.
+        CreateMachine = "create_machine",
+        /// Releases the machine: `op=release`.
+        Release = "release",
+        /// Writes a commissioning script: `POST scripts/`, or `PUT scripts/NAME`.
+        RegisterScript = "register_script",
+        /// Commissions the machine: `op=commission`.
+        Commission = "commission",
+        /// Takes a machine in Failed testing as Ready: `op=override_failed_testing`.
+        OverrideFailedTesting = "override_failed_testing",
+        /// Chooses the disk to boot from: `op=set_boot_disk`.
+        SetBootDisk = "set_boot_disk",
+        /// Lays out the storage: `op=set_storage_layout`.
+        SetStorageLayout = "set_storage_layout",
+        /// Makes a filesystem on a whole disk: `op=format`.
+        FormatBlockDevice = "format_block_device",
+        /// Gives a filesystem its mount point: `op=mount`.
+        MountBlockDevice = "mount_block_device",
+        /// Takes a link off an interface: `op=unlink_subnet`.
+        UnlinkSubnet = "unlink_subnet",
+        /// Gives an interface an address: `op=link_subnet`.
+        LinkSubnet = "link_subnet",
+        /// Deploys the machine: `op=deploy`.
+        Deploy = "deploy",
+        /// Switches the machine off: `op=power_off`.
+        PowerOff = "power_off",
+        /// Switches the machine on: `op=power_on`.
+        PowerOn = "power_on",
+        /// Ends an erasing: `op=abort`.
+        Abort = "abort",
+        /// Marks the machine broken: `op=mark_broken`.
+        MarkBroken = "mark_broken",
+        /// Takes the mark away again: `op=mark_fixed`.
+        MarkFixed = "mark_fixed",
+    }
+);
 
 /// What a cancel does in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -219,11 +219,6 @@ impl Case {
 
     pub(crate) fn snapshot(&self) -> Snapshot<'_> {
         Snapshot {
-            now: self.now,
-            run: &self.run,
-            node: &self.node,
-            site: &self.site,
-            profile: &self.profile,
             roce: &self.roce,
             observation: self.observation.as_ref(),
             reports: &self.reports,
@@ -233,6 +228,7 @@ impl Case {
             watched: self.watched,
             expected: self.pace.expected(self.run.step),
             maas_user: &self.maas_user,
+            ..Snapshot::new(self.now, &self.run, &self.node, &self.site, &self.profile)
         }
     }
 

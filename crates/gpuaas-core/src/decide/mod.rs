@@ -43,7 +43,6 @@ use crate::snapshot::{Decision, Snapshot};
 /// ```
 /// use gpuaas_core::record::{NodeHardware, NodeRecord, RunRecord};
 /// use gpuaas_core::run_state::RunState;
-/// use gpuaas_core::step_duration::ExpectedDuration;
 /// use gpuaas_core::{Decision, Snapshot, decide};
 /// # use gpuaas_types::spec::ProfileSpec;
 /// # use gpuaas_types::{
@@ -92,23 +91,7 @@ use crate::snapshot::{Decision, Snapshot};
 /// # };
 /// # let site = serde_json::from_str(r#"{"name": "lab", "url": "http://maas.example/MAAS"}"#)?;
 /// # let profile = ProfileSpec::default();
-/// let mut snapshot = Snapshot {
-///     now,
-///     run: &run,
-///     node: &node,
-///     site: &site,
-///     profile: &profile,
-///     watched: false,
-///     expected: ExpectedDuration::from_table(run.step),
-///     // ... what was read and reported: nothing yet
-/// #     roce: &[],
-/// #     observation: None,
-/// #     reports: &[],
-/// #     host_checks: Ok(&[]),
-/// #     commissioning: Some(&[]),
-/// #     deploy_queue: None,
-/// #     maas_user: "gpuaas",
-/// };
+/// let mut snapshot = Snapshot::new(now, &run, &node, &site, &profile);
 /// // Nothing begins before the site's event feed is followed.
 /// assert!(matches!(decide(&snapshot), Decision::Wait { .. }));
 ///
