@@ -14,6 +14,7 @@ mod bmc_index;
 pub mod bundles;
 pub mod circuit_breaker;
 pub mod clock;
+mod clock_choice;
 mod config;
 mod decisions;
 mod deploy_admission;
@@ -41,6 +42,7 @@ mod watcher;
 mod worker;
 
 pub use clock::{Clock, PacedClock, RealClock};
+pub use clock_choice::ClockChoice;
 pub use config::EngineConfig;
 pub use engine::{ClaimedRun, Engine};
 pub use failpoint::{Failpoint, Failpoints};

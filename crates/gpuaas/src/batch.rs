@@ -4,6 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::output::{self, fields, or_dash, table};
+use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::List;
 use gpuaas_types::batch::{
     BatchAccepted, BatchActionRequest, BatchCreate, BatchResource, BatchSpec,
@@ -12,11 +16,7 @@ use gpuaas_types::{BatchPhase, MemberState, Timestamp};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::args::{BatchCommand, BatchOrderArgs, BatchStartArgs};
-use crate::client::ApiClient;
 use crate::commands::read_file;
-use crate::failure::{Exit, Failure};
-use crate::output::{self, fields, or_dash, table};
-use crate::terminal::{Style, Terminal};
 
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail before following is given up: a restart takes less.

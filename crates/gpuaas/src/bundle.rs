@@ -18,6 +18,10 @@ use gpuaas_bundle::{
     Archive, Digest, Envelope, Inputs, Manifest, PublicKey, Reference, SigningKey, Statement,
     TrustedKey,
 };
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::output;
+use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::Timestamp;
 use gpuaas_types::agent::HostCheck;
@@ -28,10 +32,6 @@ use crate::args::{
     BundleBuildArgs, BundleCommand, BundleKind, BundleNewArgs, BundleRenderArgs, BundleShowArgs,
     ConnectionArgs, Format,
 };
-use crate::client::ApiClient;
-use crate::failure::{Exit, Failure};
-use crate::output;
-use crate::terminal::Terminal;
 
 /// What stands where a secret was.
 const REDACTED: &str = "***";

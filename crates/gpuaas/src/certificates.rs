@@ -1,12 +1,12 @@
 //! `gpuaas node certificates`, `gpuaas node revoke-certificate`.
 
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::{CertificateState, NodeCertificates, RevokeCertificate};
 
 use crate::args::{RevokeCertificateArgs, ShowArgs};
-use crate::client::ApiClient;
-use crate::failure::Failure;
-use crate::output;
-use crate::terminal::{Style, Terminal};
 
 /// Shows what a node was given.
 ///

@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output;
+use gpuaas_client::terminal::Terminal;
+use gpuaas_client::waterfall::{self, BucketRow};
+use gpuaas_client::{ApiClient, SecretsOf};
 use gpuaas_types::RunKind;
 use gpuaas_types::api::{List, NodeView, RunView, SiteCreate};
 use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -14,11 +19,7 @@ use crate::args::{
     OnboardArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs,
     SiteCommand, SkipCheckArgs,
 };
-use crate::client::{ApiClient, SecretsOf};
-use crate::failure::Failure;
-use crate::terminal::Terminal;
-use crate::waterfall::{self, BucketRow};
-use crate::{certificates, follow, leave, node_task, output, secrets, telemetry};
+use crate::{certificates, follow, leave, node_task, secrets, telemetry};
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;

@@ -6,15 +6,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::output;
+use gpuaas_client::terminal::Terminal;
 use gpuaas_types::api::NodeView;
 use gpuaas_types::{NodeId, NodeState, RunStatus};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
-
-use crate::client::ApiClient;
-use crate::failure::{Exit, Failure};
-use crate::output;
-use crate::terminal::Terminal;
 
 const LOOK: Duration = Duration::from_millis(500);
 /// Looks in a row that may fail before following is given up: a restart takes less.
@@ -221,13 +220,13 @@ fn line(node: &NodeView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
     use axum::Router;
     use axum::routing::get;
+    use gpuaas_testkit::views;
     use std::sync::Mutex;
 
     fn active() -> NodeView {
-        let mut node = fixture::node();
+        let mut node = views::commissioning_node();
         node.state = NodeState::Active;
         node.wait = None;
         node.waiting_for = None;
@@ -254,7 +253,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_is_followed_to_active() {
-        let (client, key) = replay(vec![fixture::node(), fixture::node(), active()]).await;
+        let (client, key) =
+            replay(vec![views::commissioning_node(), views::commissioning_node(), active()]).await;
         let (mut terminal, captured) = Terminal::captured();
         let nodes = until_settled(&client, &[key], 60, &mut terminal).await.unwrap();
         assert_eq!(verdict(&nodes), None);
@@ -267,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_parked_node_ends_the_wait() {
-        let (client, key) = replay(vec![fixture::parked()]).await;
+        let (client, key) = replay(vec![views::parked_node()]).await;
         let (mut terminal, _) = Terminal::captured();
         let nodes = until_settled(&client, &[key], 60, &mut terminal).await.unwrap();
         insta::assert_snapshot!(verdict(&nodes).unwrap().to_string());
@@ -275,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn patience_ends() {
-        let (client, key) = replay(vec![fixture::node()]).await;
+        let (client, key) = replay(vec![views::commissioning_node()]).await;
         let (mut terminal, _) = Terminal::captured();
         let failure = until_settled(&client, &[key], 1, &mut terminal).await.unwrap_err();
         assert_eq!(failure.exit, Exit::TimedOut);

@@ -4,14 +4,15 @@
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _};
 
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::RunKind;
 use gpuaas_types::api::{List, RunPlan, RunRequest};
 
 use crate::args::LeaveArgs;
-use crate::client::ApiClient;
-use crate::failure::Failure;
-use crate::terminal::{Style, Terminal};
-use crate::{follow, output};
+use crate::follow;
 
 /// One of the commands above.
 ///
@@ -101,13 +102,13 @@ pub fn draw(plan: &RunPlan, _: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use gpuaas_testkit::views;
     use gpuaas_types::NodeState;
     use gpuaas_types::api::PlannedStep;
 
     #[test]
     fn a_plan_names_what_it_destroys() {
-        let node = fixture::node();
+        let node = views::commissioning_node();
         let plan = RunPlan {
             node_id: node.id,
             hostname: node.hostname,

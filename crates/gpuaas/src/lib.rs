@@ -1,42 +1,34 @@
 //! The executable's library: argument parsing, the operator's commands, wiring, human output.
 //!
-//! `main` only calls [`run`]. Integration tests and the laboratory use the same modules.
+//! `main` only calls [`run`]. The features `lab` and `bench` add the laboratory and the benchmarks;
+//! an operator's executable is built without them.
 
 pub mod args;
 pub mod batch;
+#[cfg(feature = "bench")]
 pub mod bench;
 pub mod bundle;
 pub mod certificates;
-pub mod client;
-pub mod clock;
 pub mod commands;
-pub mod failure;
-#[cfg(test)]
-mod fixture;
 pub mod follow;
-pub mod hosts;
-pub mod lab;
+#[cfg(feature = "lab")]
+pub mod launcher;
 pub mod leave;
 pub mod node_task;
-pub mod output;
 pub mod secrets;
 pub mod serve;
-pub mod signals;
-pub mod sim;
 pub mod task_key;
 pub mod telemetry;
-pub mod terminal;
-pub mod waterfall;
-pub mod world;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::signals;
+use gpuaas_client::terminal::Terminal;
 
 use crate::args::{Cli, Command};
-use crate::failure::{Exit, Failure};
-use crate::terminal::Terminal;
 
 /// Runs the command line `args`, the program's name included, on the process's own outputs.
 pub fn run<I>(args: I) -> ExitCode
@@ -68,7 +60,7 @@ where
 
 fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
     start_log(&cli.log)?;
-    client::install_cryptography();
+    gpuaas_client::install_cryptography();
     signals::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
@@ -91,7 +83,8 @@ fn start_log(filter: &str) -> Result<(), Failure> {
 async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::run(args, terminal).await,
-        Command::MaasSim(args) => sim::run(args, terminal).await,
+        #[cfg(feature = "lab")]
+        Command::MaasSim(args) => gpuaas_lab::region::run(args, terminal).await,
         Command::Site(command) => commands::site(command, terminal).await,
         Command::Profile(command) => commands::profile(command, terminal).await,
         Command::Roce(command) => commands::roce(command, terminal).await,
@@ -102,7 +95,9 @@ async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failu
         Command::Drift(command) => commands::drift(command, terminal).await,
         Command::Bundle(command) => bundle::run(command, terminal).await,
         Command::Explain(args) => commands::explain(args, terminal).await,
-        Command::Lab(args) => lab::run(args, terminal).await,
+        #[cfg(feature = "lab")]
+        Command::Lab(args) => gpuaas_lab::lab::run(args, &launcher::ServeLauncher, terminal).await,
+        #[cfg(feature = "bench")]
         Command::Bench(command) => bench::run(command, terminal).await,
     }
 }

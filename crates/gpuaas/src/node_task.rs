@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::agent::{Finding, Operation, Registry, TaskArchive, TaskResult};
 use gpuaas_types::api::List;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::args::{NodeTaskArgs, NodeTaskKind, ShowArgs, TaskOptions};
-use crate::client::ApiClient;
 use crate::commands::read_file;
-use crate::failure::{Exit, Failure};
-use crate::output;
-use crate::terminal::{Style, Terminal};
 
 const LOOK: Duration = Duration::from_millis(500);
 /// Looks in a row that may fail before waiting is given up: a restart takes less.

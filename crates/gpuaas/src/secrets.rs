@@ -1,15 +1,15 @@
 //! `gpuaas site secret` and `gpuaas profile secret`: a value goes in from a file, never from the
 //! command line, which every user of the machine can read, and is never printed.
 
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
+use gpuaas_client::{ApiClient, SecretsOf};
 use gpuaas_types::api::List;
 use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
 
 use crate::args::SecretCommand;
-use crate::client::{ApiClient, SecretsOf};
 use crate::commands::read_secret;
-use crate::failure::Failure;
-use crate::output;
-use crate::terminal::{Style, Terminal};
 
 /// Runs the command.
 ///

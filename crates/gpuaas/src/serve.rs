@@ -16,9 +16,13 @@ use axum::Router;
 use gpuaas_api::{ApiSettings, ApiState, NodeAccess};
 use gpuaas_artifact::{ArtifactStore, BundleCatalog, CatalogError};
 use gpuaas_bundle::SigningKey;
+use gpuaas_client::executables::{AGENT, find_agent};
+use gpuaas_client::failure::Failure;
+use gpuaas_client::signals;
+use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::bundles::{self, SeedError};
 use gpuaas_engine::{
-    Clock as _, Connect, Engine, EngineConfig, EngineParts, HttpConnect, RealClock,
+    Clock, ClockChoice, Connect, Engine, EngineConfig, EngineParts, HttpConnect, RealClock,
 };
 use gpuaas_identity::Peer;
 use gpuaas_identity::listener::PlainListener;
@@ -28,11 +32,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{ClockChoice, ServeArgs};
-use crate::clock::SharedClock;
-use crate::failure::Failure;
-use crate::signals;
-use crate::terminal::Terminal;
+use crate::args::ServeArgs;
 
 mod nodes;
 mod retention;
@@ -40,7 +40,6 @@ mod retention;
 pub use nodes::{NodeFace, ServerFiles, TlsOptions};
 pub use retention::Retention;
 
-const AGENT: &str = "gpuaas-node-agent";
 /// How long open requests (agents' long polls, mostly) may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -61,7 +60,7 @@ pub struct ServeOptions {
     /// What is exported and deleted when it is old; none: everything is kept.
     pub retention: Option<Retention>,
     /// Time.
-    pub clock: SharedClock,
+    pub clock: Arc<dyn Clock>,
     /// Where identifiers come from.
     pub ids: Arc<dyn IdSource>,
     /// Clients for MAAS; none: over HTTP, signed by `clock`.
@@ -85,7 +84,7 @@ impl ServeOptions {
             advertise: None,
             agent_binary: None,
             retention: None,
-            clock: SharedClock::real(),
+            clock: Arc::new(RealClock),
             ids: Arc::new(RandomIds),
             connect: None,
             settings: ApiSettings::default(),
@@ -152,7 +151,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let database = database_url(&options);
     let lock = embedded_path(&database).map(|path| lock(&path)).transpose()?;
     let listener = bind(options.listen).await?;
-    let addr = listener.local_addr().map_err(|e| cannot_listen(options.listen, &e))?;
+    let addr = listener.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
     let node_socket = match &options.nodes {
         NodeFace::Tls(tls) => Some((tls.as_ref(), bind(tls.listen).await?)),
         NodeFace::StandIns => None,
@@ -169,7 +168,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
 
     let store = Store::open(&database, key).await.map_err(of_store)?;
     if lock.is_some() {
-        store.end_leases_of_dead_owner(options.clock.0.now()).await.map_err(of_store)?;
+        store.end_leases_of_dead_owner(options.clock.now()).await.map_err(of_store)?;
     }
     let FirstStart { bundles, bundle_key, admin_token, token_is_new, nodes } =
         seed_first_start(&store, &artifacts, &options, node_socket).await?;
@@ -183,11 +182,11 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     config.node_anchor_pem = anchor_pem;
     (options.tune)(&mut config);
     let connect =
-        options.connect.unwrap_or_else(|| Arc::new(HttpConnect::new(Arc::clone(&options.clock.0))));
+        options.connect.unwrap_or_else(|| Arc::new(HttpConnect::new(Arc::clone(&options.clock))));
     let (bundles, artifacts) = (Arc::new(bundles), Arc::new(artifacts));
     let engine = Engine::start(EngineParts {
         store: store.clone(),
-        clock: Arc::clone(&options.clock.0),
+        clock: Arc::clone(&options.clock),
         ids: Arc::clone(&options.ids),
         connect: Arc::clone(&connect),
         bundles: Arc::clone(&bundles),
@@ -200,7 +199,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         .map_or(NodeAccess::StandIns, |nodes| NodeAccess::Certificates(Arc::clone(&nodes.issuer)));
     let state = ApiState {
         store: store.clone(),
-        clock: Arc::clone(&options.clock.0),
+        clock: Arc::clone(&options.clock),
         ids: options.ids,
         connect,
         bundles,
@@ -242,7 +241,7 @@ async fn seed_first_start(
     node_socket: Option<(&TlsOptions, TcpListener)>,
 ) -> Result<FirstStart, Failure> {
     let startup = store.lock_startup().await.map_err(of_store)?;
-    let (bundles, bundle_key) = bundles(store, artifacts, &options.clock).await?;
+    let (bundles, bundle_key) = bundles(store, artifacts, options.clock.as_ref()).await?;
     let (admin_token, token_is_new) = admin_token(store, options).await?;
     let nodes = nodes::prepare_any(store, node_socket, options.advertise.as_deref()).await?;
     startup.release().await;
@@ -274,7 +273,7 @@ fn servers(
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| cannot_listen(address, &error))
+    TcpListener::bind(address).await.map_err(|error| Failure::cannot_listen(address, &error))
 }
 
 fn stand_ins_not_local(address: SocketAddr) -> Failure {
@@ -288,7 +287,7 @@ fn stand_ins_not_local(address: SocketAddr) -> Failure {
 async fn bundles(
     store: &Store,
     artifacts: &ArtifactStore,
-    clock: &SharedClock,
+    clock: &dyn Clock,
 ) -> Result<(BundleCatalog, SigningKey), Failure> {
     let failed = |error: &CatalogError| {
         Failure::local(error.code(), "The bundles cannot be used", error.to_string())
@@ -303,7 +302,7 @@ async fn bundles(
     let key = SigningKey::from_pem(kept.expose()).map_err(of_key)?;
     let catalog = BundleCatalog::new(artifacts.clone(), &key);
     // Hosts verify by their own clocks, which a clock of a simulation may run ahead of.
-    let now = clock.0.now().min(RealClock.now());
+    let now = clock.now().min(RealClock.now());
     bundles::seed_built_in(store, &catalog, &key, now).await.map_err(|error| match error {
         SeedError::Store(error) => of_store(error),
         SeedError::Catalog(error) => failed(&error),
@@ -347,7 +346,7 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
         advertise: args.advertise,
         agent_binary: args.agent_binary,
         retention,
-        clock: SharedClock::choose(args.clock),
+        clock: args.clock.clock(),
         settings: ApiSettings { simulated_hosts, ..ApiSettings::default() },
         ..ServeOptions::new(args.listen, args.data)
     })
@@ -391,7 +390,7 @@ async fn admin_token(
     if is_new {
         write_private(&path, &token).map_err(failed)?;
     }
-    let now = options.clock.0.now();
+    let now = options.clock.now();
     if gpuaas_api::ensure_admin_token(store, now, &token).await.map_err(of_store)? {
         return Ok((Some(token), is_new));
     }
@@ -465,18 +464,7 @@ fn unwritable(dir: &Path, error: &io::Error) -> Failure {
         .hint("let this user write there, or name another folder with --data")
 }
 
-/// Why an address cannot be listened on.
-pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
-    let detail = format!("{address}: {error}");
-    if error.kind() == io::ErrorKind::AddrInUse {
-        return Failure::local("address_in_use", "Another process listens there", detail)
-            .hint("stop it, or choose another address with --listen; port 0 takes a free one");
-    }
-    Failure::local("address_unusable", "The address cannot be listened on", detail)
-        .hint("choose an address of this machine with --listen")
-}
-
-pub(crate) fn of_store(error: StoreError) -> Failure {
+fn of_store(error: StoreError) -> Failure {
     Failure::local(error.code(), "The store cannot be opened", error.to_string()).hint(error.hint())
 }
 
@@ -488,32 +476,6 @@ fn own_http(anchor_pem: Option<&str>) -> Result<reqwest::Client, Failure> {
         .map_err(|error| {
             Failure::local("http_unavailable", "No HTTP client can be made", error.to_string())
         })
-}
-
-/// The node agent's executable: `explicit`, else beside this process's own.
-///
-/// # Errors
-/// `agent_missing`.
-pub fn find_agent(explicit: Option<&Path>) -> Result<PathBuf, Failure> {
-    if let Some(path) = explicit {
-        return if path.is_file() { Ok(path.to_owned()) } else { Err(agent_missing(path)) };
-    }
-    let folder = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));
-    let beside = folder.unwrap_or_default().join(AGENT);
-    // Cargo keeps the executables of tests one folder further down.
-    let above = beside.parent().and_then(Path::parent).map(|folder| folder.join(AGENT));
-    let in_deps = beside.parent().is_some_and(|folder| folder.ends_with("deps"));
-    match above.filter(|path| in_deps && path.is_file()) {
-        Some(path) => Ok(path),
-        None if beside.is_file() => Ok(beside),
-        None => Err(agent_missing(&beside)),
-    }
-}
-
-fn agent_missing(path: &Path) -> Failure {
-    let detail = format!("there is no file {}", path.display());
-    Failure::local("agent_missing", "The node agent's executable is missing", detail)
-        .hint("build it (cargo build -p gpuaas-node-agent), or name it with --agent-binary")
 }
 
 #[cfg(test)]
@@ -529,14 +491,6 @@ mod tests {
         drop(held);
         assert!(lock(&path).is_ok());
         assert_eq!(lock(&dir.path().join("no/db")).unwrap_err().code(), "database_unwritable");
-    }
-
-    #[test]
-    fn a_missing_agent_is_named() {
-        let failure = find_agent(Some(Path::new("/no/agent"))).unwrap_err();
-        assert_eq!(failure.code(), "agent_missing");
-        assert!(failure.to_string().contains("/no/agent"), "{failure}");
-        assert!(failure.problem.hint.contains("--agent-binary"));
     }
 
     #[test]

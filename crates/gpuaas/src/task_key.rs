@@ -1,13 +1,13 @@
 //! `gpuaas task-key`: the keys that sign tasks for agents.
 
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::agent::TaskKeys;
 use gpuaas_types::api::{ActivateTaskKey, RetireTaskKey};
 
 use crate::args::{ApiArgs, TaskKeyCommand};
-use crate::client::ApiClient;
-use crate::failure::Failure;
-use crate::output;
-use crate::terminal::{Style, Terminal};
 
 /// Runs the command.
 ///

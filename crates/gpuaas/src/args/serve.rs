@@ -1,12 +1,12 @@
-//! `gpuaas serve`, and the clock that a control plane shares with a simulator.
+//! `gpuaas serve`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
+use gpuaas_client::arguments::positive;
+use gpuaas_engine::ClockChoice;
 use gpuaas_identity::Lifetimes;
-use gpuaas_types::Timestamp;
 
 use crate::serve::{NodeFace, Retention, ServerFiles, TlsOptions};
 
@@ -89,52 +89,5 @@ impl ServeArgs {
             authority: self.authority_command.clone().zip(self.authority_anchor_file.clone()),
             lifetimes: Lifetimes { node_seconds, ..Lifetimes::default() },
         }))
-    }
-}
-
-/// `real`, or `paced:FACTOR:EPOCH_US`: FACTOR times as fast as the wall since EPOCH_US.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ClockChoice {
-    /// The wall clock.
-    Real,
-    /// A faster one.
-    Paced {
-        /// Seconds of the clock per second of the wall.
-        factor: f64,
-        /// When both agreed.
-        epoch: Timestamp,
-    },
-}
-
-impl FromStr for ClockChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "real" {
-            return Ok(Self::Real);
-        }
-        let mut parts = text.splitn(3, ':');
-        let (Some("paced"), Some(factor), Some(epoch)) = (parts.next(), parts.next(), parts.next())
-        else {
-            return Err("write real, or paced:FACTOR:EPOCH_US".to_owned());
-        };
-        let epoch = epoch.parse().map_err(|_| format!("{epoch:?} is no number of microseconds"))?;
-        Ok(Self::Paced { factor: positive(factor)?, epoch: Timestamp::from_micros(epoch) })
-    }
-}
-
-impl std::fmt::Display for ClockChoice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Real => f.write_str("real"),
-            Self::Paced { factor, epoch } => write!(f, "paced:{factor}:{}", epoch.as_micros()),
-        }
-    }
-}
-
-pub(super) fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
-        _ => Err(format!("{text:?} is not a number above 0")),
     }
 }

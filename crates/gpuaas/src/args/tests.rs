@@ -1,8 +1,7 @@
-use gpuaas_types::Timestamp;
-
-use super::*;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
+
+use super::*;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
@@ -13,6 +12,7 @@ fn the_command_line_holds_together() {
     Cli::command().debug_assert();
 }
 
+#[cfg(feature = "bench")]
 #[test]
 fn help_of_every_command() {
     fn all(command: &mut clap::Command, text: &mut String) {
@@ -70,18 +70,4 @@ fn lines_that_are_refused() {
     ] {
         assert_eq!(parse(line).unwrap_err().kind(), kind, "{line}");
     }
-}
-
-#[test]
-fn clocks_and_speeds() {
-    let epoch = Timestamp::from_micros(1_795_190_400_000_000);
-    let clock = ClockChoice::Paced { factor: 2.5, epoch };
-    assert_eq!(clock.to_string().parse::<ClockChoice>().unwrap(), clock);
-    assert_eq!("real".parse::<ClockChoice>().unwrap(), ClockChoice::Real);
-    for bad in ["", "paced", "paced:0:1", "paced:x:1", "paced:2:soon"] {
-        assert!(bad.parse::<ClockChoice>().is_err(), "{bad}");
-    }
-    assert_eq!("max".parse::<Speed>().unwrap(), Speed::Max);
-    assert_eq!("60".parse::<Speed>().unwrap(), Speed::Times(60.0));
-    assert!("-1".parse::<Speed>().is_err());
 }

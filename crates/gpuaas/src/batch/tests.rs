@@ -1,8 +1,10 @@
-use super::*;
+use std::io::Write as _;
+
 use gpuaas_types::batch::{BatchCounts, BatchMachine, BatchMember, BatchStatus, BatchStop};
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::{BatchId, NodeId, RunId, Step};
-use std::io::Write as _;
+
+use super::*;
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
 const STYLE: Style = Style { width: 100, ascii: true };

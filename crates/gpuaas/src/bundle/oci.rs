@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use gpuaas_bundle::archive::MAX_ARCHIVE_BYTES;
 use gpuaas_bundle::{Digest, Manifest};
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::{chain, install_cryptography};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::{Deserialize, Serialize};
-
-use crate::client::{chain, install_cryptography};
-use crate::failure::{Exit, Failure};
 
 pub(super) use login::Login;
 

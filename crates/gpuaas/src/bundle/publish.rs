@@ -5,6 +5,10 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_bundle::{Archive, Digest, Envelope};
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output::{self, or_dash, table};
+use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
 
 use super::oci::{Login, Place, Pulled, Registry};
@@ -12,10 +16,6 @@ use super::{of_archive, of_signature, open, read_key, sign, signature_of, signer
 use crate::args::{
     BundleApproveArgs, BundlePublishArgs, BundlePullArgs, BundleTrustArgs, ListArgs,
 };
-use crate::client::ApiClient;
-use crate::failure::Failure;
-use crate::output::{self, or_dash, table};
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn publish(
     args: &BundlePublishArgs,

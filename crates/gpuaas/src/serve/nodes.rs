@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gpuaas_client::failure::Failure;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_identity::listener::{NodeListener, ServerCertificate, server_config};
 use gpuaas_identity::{Authority, AuthorityError, BuiltIn, CommandAuthority, Issuer, Lifetimes};
@@ -16,7 +17,6 @@ use rustls::sign::CertifiedKey;
 use tokio::net::TcpListener;
 
 use super::of_store;
-use crate::failure::Failure;
 
 /// Seconds between two looks whether the listener's certificate is to be replaced.
 const LOOK_SECONDS: f64 = 3600.0;
@@ -100,7 +100,7 @@ async fn prepare(
     socket: TcpListener,
     advertise: Option<&str>,
 ) -> Result<Prepared, Failure> {
-    let address = socket.local_addr().map_err(|e| super::cannot_listen(options.listen, &e))?;
+    let address = socket.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
     let advertise = advertise.map_or_else(|| format!("https://{address}"), str::to_owned);
     let Some(rest) = advertise.strip_prefix("https://") else {
         return Err(Failure::usage(

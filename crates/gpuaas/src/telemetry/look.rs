@@ -1,12 +1,12 @@
 //! `gpuaas node telemetry`: where a fault of a node's telemetry is, as the control plane sees it.
 
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::telemetry::{TelemetryReport, TelemetryVerdict};
 
 use crate::args::ShowArgs;
-use crate::client::ApiClient;
-use crate::failure::{Exit, Failure};
-use crate::output;
-use crate::terminal::{Style, Terminal};
 
 /// Runs the command.
 ///

@@ -12,15 +12,15 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use gpuaas_bundle::{Inputs, Manifest};
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::output;
+use gpuaas_client::terminal::Terminal;
 use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::args::ConvergeTelemetryArgs;
-use crate::failure::{Exit, Failure};
-use crate::output;
-use crate::terminal::Terminal;
 
 pub use look::run as look;
 

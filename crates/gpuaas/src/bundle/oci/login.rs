@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use gpuaas_client::failure::{Exit, Failure};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Response, Url};
 use serde::Deserialize;
@@ -21,7 +22,6 @@ use serde::Deserialize;
 use super::{MAX_SMALL_BYTES, client, silent};
 use crate::args::RegistryArgs;
 use crate::commands::read_secret;
-use crate::failure::{Exit, Failure};
 
 /// Where Docker Hub's own login is kept, whatever its registry is called.
 const HUB: (&[&str], &str) = (&["docker.io", "registry-1.docker.io"], "index.docker.io");

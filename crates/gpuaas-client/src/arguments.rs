@@ -1,0 +1,72 @@
+//! Arguments that several commands share.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// Where the control plane is, who asks, and how the answer is printed.
+#[derive(Debug, Clone, Args)]
+pub struct ApiArgs {
+    /// How to print the answer on stdout.
+    #[arg(short = 'o', long = "output", value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+    /// Where, and who.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// Where the control plane is, and who asks.
+#[derive(Debug, Clone, Args)]
+pub struct ConnectionArgs {
+    /// The control plane.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "GPUAAS_SERVER",
+        hide_env_values = true,
+        default_value = "http://127.0.0.1:8080",
+        help_heading = "Connection"
+    )]
+    pub server: String,
+    /// Admin token.
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "GPUAAS_TOKEN",
+        hide_env_values = true,
+        help_heading = "Connection"
+    )]
+    pub token: Option<String>,
+    /// File that holds the admin token [default: gpuaas-data/admin-token, where it exists].
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "GPUAAS_TOKEN_FILE",
+        hide_env_values = true,
+        help_heading = "Connection"
+    )]
+    pub token_file: Option<PathBuf>,
+}
+
+/// A finite number above 0, for clap.
+///
+/// # Errors
+/// A sentence that names the text.
+pub fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
+        _ => Err(format!("{text:?} is not a number above 0")),
+    }
+}

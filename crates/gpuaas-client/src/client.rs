@@ -1,0 +1,569 @@
+//! The command line's side of the admin API.
+
+mod bundles;
+pub(crate) mod secrets;
+mod tasks;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gpuaas_types::Problem;
+use gpuaas_types::agent::TaskKeys;
+use gpuaas_types::api::{
+    ActivateTaskKey, List, NodeCertificates, NodeDrift, NodeView, OnboardAccepted, ProfilePreset,
+    ProfileResource, RetireTaskKey, RevokeCertificate, RoceResource, RunPlan, RunRequest, RunView,
+    SiteCreate, SiteResource, StuckNode,
+};
+use gpuaas_types::batch::{BatchAccepted, BatchActionRequest, BatchCreate, BatchResource};
+use gpuaas_types::explain::Explanation;
+use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
+use reqwest::{Method, RequestBuilder, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::arguments::{ApiArgs, ConnectionArgs};
+use crate::failure::{Exit, Failure};
+
+const CONNECT_SECONDS: u64 = 5;
+/// Adding a site asks MAAS several things, and a region may take its time.
+const CALL_SECONDS: u64 = 120;
+const DEFAULT_TOKEN_FILE: &str = "gpuaas-data/admin-token";
+
+/// A control plane and the right to ask it.
+#[derive(Clone)]
+pub struct ApiClient {
+    base: Url,
+    token: String,
+    http: reqwest::Client,
+}
+
+/// Makes *ring* the cryptography of this process. Harmless when repeated.
+pub fn install_cryptography() {
+    // Fails only where one is installed already.
+    drop(rustls::crypto::ring::default_provider().install_default());
+}
+
+impl ApiClient {
+    /// The control plane at `server`, asked with `token`.
+    ///
+    /// # Errors
+    /// `server_url_invalid` when `server` is no http or https URL; `http_unavailable` when no HTTP
+    /// client can be made.
+    pub fn new(server: &str, token: &str) -> Result<Self, Failure> {
+        install_cryptography();
+        let base = Url::parse(server)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| {
+                Failure::usage(
+                    "server_url_invalid",
+                    "The URL of the control plane cannot be used",
+                    format!("{server:?} is no http or https URL"),
+                )
+                .hint("write it as http://127.0.0.1:8080 in --server or GPUAAS_SERVER")
+            })?;
+        let builder = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
+            .timeout(Duration::from_secs(CALL_SECONDS))
+            .user_agent(concat!("gpuaas/", env!("CARGO_PKG_VERSION")));
+        // A plain http server needs no certificate authorities, and a bare host may have none.
+        let builder = if base.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
+        let http = builder.build().map_err(|error| {
+            Failure::local("http_unavailable", "No HTTP client can be made", chain(&error))
+        })?;
+        Ok(Self { base, token: token.to_owned(), http })
+    }
+
+    /// As the command line and the environment say.
+    ///
+    /// # Errors
+    /// `token_missing` or `token_unreadable`, besides those of [`ApiClient::new`].
+    pub fn from_args(args: &ApiArgs) -> Result<Self, Failure> {
+        Self::connect(&args.connection)
+    }
+
+    /// The same, for a command that prints nothing of the answer.
+    ///
+    /// # Errors
+    /// See [`ApiClient::from_args`].
+    pub fn connect(args: &ConnectionArgs) -> Result<Self, Failure> {
+        let token = match (&args.token, &args.token_file) {
+            (Some(token), _) => token.trim().to_owned(),
+            (None, Some(path)) => read_token(path)?,
+            (None, None) => default_token()?,
+        };
+        Self::new(&args.server, &token)
+    }
+
+    /// `POST /api/v1/sites`.
+    ///
+    /// # Errors
+    /// As every call: [`Exit::Refused`] with the server's problem, [`Exit::Unreachable`] when it
+    /// gave no answer.
+    pub async fn add_site(&self, body: &SiteCreate) -> Result<SiteResource, Failure> {
+        self.send(Method::POST, &["sites"], Some(body)).await
+    }
+
+    /// `GET /api/v1/sites`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn sites(&self) -> Result<List<SiteResource>, Failure> {
+        self.get(&["sites"]).await
+    }
+
+    /// `GET /api/v1/sites/NAME`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn site(&self, name: &str) -> Result<SiteResource, Failure> {
+        self.get(&["sites", name]).await
+    }
+
+    /// `POST /api/v1/profiles`. The fields travel as they were written: the server knows which
+    /// exist.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn add_profile(
+        &self,
+        name: &str,
+        spec: Map<String, Value>,
+    ) -> Result<ProfileResource, Failure> {
+        self.send(Method::POST, &["profiles"], Some(&json!({"name": name, "spec": spec}))).await
+    }
+
+    /// `GET /api/v1/profile-presets`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn profile_presets(&self) -> Result<List<ProfilePreset>, Failure> {
+        self.get(&["profile-presets"]).await
+    }
+
+    /// `PATCH /api/v1/profiles/NAME`: changes the fields in `spec` only.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn set_profile(
+        &self,
+        name: &str,
+        spec: Map<String, Value>,
+    ) -> Result<ProfileResource, Failure> {
+        self.send(Method::PATCH, &["profiles", name], Some(&spec)).await
+    }
+
+    /// `GET /api/v1/profiles`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn profiles(&self) -> Result<List<ProfileResource>, Failure> {
+        self.get(&["profiles"]).await
+    }
+
+    /// `GET /api/v1/profiles/NAME`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn profile(&self, name: &str) -> Result<ProfileResource, Failure> {
+        self.get(&["profiles", name]).await
+    }
+
+    /// `POST /api/v1/roce-assignments`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn add_roce(&self, body: &RoceAssignmentSpec) -> Result<RoceResource, Failure> {
+        self.send(Method::POST, &["roce-assignments"], Some(body)).await
+    }
+
+    /// `GET /api/v1/roce-assignments`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn roces(&self) -> Result<List<RoceResource>, Failure> {
+        self.get(&["roce-assignments"]).await
+    }
+
+    /// `GET /api/v1/task-keys`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn task_keys(&self) -> Result<TaskKeys, Failure> {
+        self.get(&["task-keys"]).await
+    }
+
+    /// `POST /api/v1/task-keys`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn stage_task_key(&self) -> Result<TaskKeys, Failure> {
+        self.send(Method::POST, &["task-keys"], None::<&()>).await
+    }
+
+    /// `POST /api/v1/task-keys/activate`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn activate_task_key(&self, body: &ActivateTaskKey) -> Result<TaskKeys, Failure> {
+        self.send(Method::POST, &["task-keys", "activate"], Some(body)).await
+    }
+
+    /// `POST /api/v1/task-keys/retire`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn retire_task_key(&self, body: &RetireTaskKey) -> Result<TaskKeys, Failure> {
+        self.send(Method::POST, &["task-keys", "retire"], Some(body)).await
+    }
+
+    /// `GET /api/v1/nodes/NODE/certificates`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn certificates(&self, node: &str) -> Result<NodeCertificates, Failure> {
+        self.get(&["nodes", node, "certificates"]).await
+    }
+
+    /// `POST /api/v1/nodes/NODE/revoke-certificate`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn revoke_certificate(
+        &self,
+        node: &str,
+        body: &RevokeCertificate,
+    ) -> Result<NodeCertificates, Failure> {
+        self.send(Method::POST, &["nodes", node, "revoke-certificate"], Some(body)).await
+    }
+
+    /// `POST /api/v1/nodes`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn onboard(&self, body: &OnboardRequest) -> Result<OnboardAccepted, Failure> {
+        self.send(Method::POST, &["nodes"], Some(body)).await
+    }
+
+    /// `GET /api/v1/nodes`, filtered.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn nodes(
+        &self,
+        site: Option<&str>,
+        state: Option<&str>,
+    ) -> Result<List<NodeView>, Failure> {
+        let mut url = self.url(&["nodes"])?;
+        for (name, value) in [("site", site), ("state", state)] {
+            if let Some(value) = value {
+                url.query_pairs_mut().append_pair(name, value);
+            }
+        }
+        self.answer(self.http.get(url)).await
+    }
+
+    /// `GET /api/v1/drift?site=`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn drift(&self, site: Option<&str>) -> Result<List<NodeDrift>, Failure> {
+        let mut url = self.url(&["drift"])?;
+        if let Some(site) = site {
+            url.query_pairs_mut().append_pair("site", site);
+        }
+        self.answer(self.http.get(url)).await
+    }
+
+    /// `GET /api/v1/nodes/stuck?site=`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn stuck(&self, site: Option<&str>) -> Result<List<StuckNode>, Failure> {
+        let mut url = self.url(&["nodes", "stuck"])?;
+        if let Some(site) = site {
+            url.query_pairs_mut().append_pair("site", site);
+        }
+        self.answer(self.http.get(url)).await
+    }
+
+    /// `GET /api/v1/nodes/KEY`, by id, hostname, MAAS system id or MAC.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn node(&self, key: &str) -> Result<NodeView, Failure> {
+        self.get(&["nodes", key]).await
+    }
+
+    /// `GET /api/v1/nodes/KEY/explain`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn explain(&self, key: &str) -> Result<Explanation, Failure> {
+        self.get(&["nodes", key, "explain"]).await
+    }
+
+    /// `GET /api/v1/runs/ID`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn run(&self, id: &str) -> Result<RunView, Failure> {
+        self.get(&["runs", id]).await
+    }
+
+    /// `POST /api/v1/runs/ID/resume`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn resume(&self, id: &str, actor: &str, reason: &str) -> Result<RunView, Failure> {
+        let body = json!({"actor": actor, "reason": reason});
+        self.send(Method::POST, &["runs", id, "resume"], Some(&body)).await
+    }
+
+    /// `POST /api/v1/runs/ID/ORDER`, where the order is `retry`, `cancel` or `skip-check`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn order(&self, id: &str, order: &str, body: &Value) -> Result<RunView, Failure> {
+        self.send(Method::POST, &["runs", id, order], Some(body)).await
+    }
+
+    /// `POST /api/v1/nodes/NODE/runs`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn begin(&self, key: &str, body: &RunRequest) -> Result<RunPlan, Failure> {
+        self.send(Method::POST, &["nodes", key, "runs"], Some(body)).await
+    }
+
+    /// `POST /api/v1/batches`; `key` lets the request be repeated.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn start_batch(
+        &self,
+        body: &BatchCreate,
+        key: Option<&str>,
+    ) -> Result<BatchAccepted, Failure> {
+        let mut request = self.http.post(self.url(&["batches"])?).json(body);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        self.answer(request).await
+    }
+
+    /// `GET /api/v1/batches`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn batches(&self) -> Result<List<BatchResource>, Failure> {
+        self.get(&["batches"]).await
+    }
+
+    /// `GET /api/v1/batches/KEY`, by name or id.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn batch(&self, key: &str) -> Result<BatchResource, Failure> {
+        self.get(&["batches", key]).await
+    }
+
+    /// `POST /api/v1/batches/KEY/ORDER`, where the order is `resume` or `stop`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn order_batch(
+        &self,
+        key: &str,
+        order: &str,
+        body: &BatchActionRequest,
+    ) -> Result<BatchResource, Failure> {
+        self.send(Method::POST, &["batches", key, order], Some(body)).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
+        self.answer(self.http.get(self.url(path)?)).await
+    }
+
+    async fn send<B: Serialize + ?Sized, T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<&B>,
+    ) -> Result<T, Failure> {
+        let mut request = self.http.request(method, self.url(path)?);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        self.answer(request).await
+    }
+
+    fn url(&self, path: &[&str]) -> Result<Url, Failure> {
+        let mut url = self.base.clone();
+        let segments = url.path_segments_mut().map(|mut segments| {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        });
+        segments.map(|()| url).map_err(|()| {
+            Failure::usage("server_url_invalid", "The URL of the control plane cannot be used", "")
+        })
+    }
+
+    async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Failure> {
+        let response =
+            request.bearer_auth(&self.token).send().await.map_err(|e| self.silence(e))?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(|error| self.silence(error))?;
+        if !status.is_success() {
+            return Err(Failure::refused(refusal(status.as_u16(), &body)));
+        }
+        serde_json::from_slice(&body).map_err(|error| {
+            Failure::new(
+                Exit::Unreachable,
+                "unexpected_answer",
+                "The answer is not a control plane's",
+                format!("HTTP {status} from {}: {error}", self.base),
+            )
+            .hint("check --server; the control plane and this command must be of one version")
+        })
+    }
+
+    fn silence(&self, error: reqwest::Error) -> Failure {
+        let (code, title) = if error.is_connect() || error.is_builder() {
+            ("server_unreachable", "The control plane cannot be reached")
+        } else {
+            ("server_silent", "The control plane gave no answer; whether it acted is not known")
+        };
+        let hint = "start it with gpuaas serve, or name it with --server or GPUAAS_SERVER";
+        let detail = format!("{}: {}", self.base, chain(&error.without_url()));
+        Failure::new(Exit::Unreachable, code, title, detail).hint(hint)
+    }
+}
+
+fn refusal(status: u16, body: &[u8]) -> Problem {
+    let mut problem = serde_json::from_slice::<Problem>(body).unwrap_or_else(|_| {
+        let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
+        Problem::new(status, "unexpected_answer", "The answer is not a control plane's")
+            .with_detail(format!("HTTP {status}: {}", text.trim()))
+            .with_hint("check that --server names a GPUaaS control plane, not a proxy before it")
+    });
+    if status == 401 {
+        "the admin token is in DATA/admin-token of the control plane: give it with --token-file, \
+         --token or GPUAAS_TOKEN"
+            .clone_into(&mut problem.hint);
+    }
+    problem
+}
+
+fn read_token(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|error| {
+        Failure::usage(
+            "token_unreadable",
+            "The admin token cannot be read",
+            format!("{}: {error}", path.display()),
+        )
+        .hint("gpuaas serve writes it to DATA/admin-token, readable by its own user only")
+    })
+}
+
+fn default_token() -> Result<String, Failure> {
+    let path = PathBuf::from(DEFAULT_TOKEN_FILE);
+    if path.exists() {
+        return read_token(&path);
+    }
+    Err(Failure::usage(
+        "token_missing",
+        "No admin token was given",
+        format!("and {DEFAULT_TOKEN_FILE} does not exist here"),
+    )
+    .hint("give --token-file DATA/admin-token, or set GPUAAS_TOKEN_FILE or GPUAAS_TOKEN"))
+}
+
+/// An error and its causes on one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::routing::get;
+
+    async fn serve(router: Router) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        format!("http://{address}/")
+    }
+
+    #[tokio::test]
+    async fn answers_map_to_exits_and_keep_codes() {
+        let problem = serde_json::to_string(
+            &Problem::new(404, "node_not_found", "There is no such node").with_hint("look"),
+        )
+        .unwrap();
+        let router = Router::new()
+            .route("/api/v1/nodes/x", get(move || async move { (StatusCode::NOT_FOUND, problem) }))
+            .route("/api/v1/nodes/y", get(|| async { (StatusCode::BAD_GATEWAY, "<html>") }))
+            .route("/api/v1/nodes/z", get(|| async { "{}" }))
+            .route("/api/v1/runs/r", get(|| async { (StatusCode::UNAUTHORIZED, "") }));
+        let client = ApiClient::new(&serve(router).await, "t").unwrap();
+        let failure = client.node("x").await.unwrap_err();
+        assert_eq!((failure.exit, failure.code()), (Exit::Refused, "node_not_found"));
+        assert_eq!(failure.problem.hint, "look");
+        let failure = client.node("y").await.unwrap_err();
+        assert_eq!((failure.exit, failure.code()), (Exit::Refused, "unexpected_answer"));
+        assert!(failure.problem.detail.contains("502"), "{failure}");
+        let failure = client.node("z").await.unwrap_err();
+        assert_eq!((failure.exit, failure.code()), (Exit::Unreachable, "unexpected_answer"));
+        let failure = client.run("r").await.unwrap_err();
+        assert!(failure.problem.hint.contains("admin-token"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn requests_carry_token_path_and_query() {
+        use axum::extract::Request;
+        let echo = |request: Request| async move {
+            let auth = request.headers()["authorization"].to_str().unwrap().to_owned();
+            let detail = format!("{} {auth}", request.uri());
+            let problem = Problem::new(418, "echo", "echo").with_detail(detail);
+            (StatusCode::IM_A_TEAPOT, serde_json::to_string(&problem).unwrap())
+        };
+        let client = ApiClient::new(&serve(Router::new().fallback(echo)).await, "tok").unwrap();
+        let said = |failure: Failure| failure.problem.detail;
+        assert_eq!(
+            said(client.nodes(Some("a&b"), None).await.unwrap_err()),
+            "/api/v1/nodes?site=a%26b Bearer tok"
+        );
+        assert_eq!(
+            said(client.node("../x y").await.unwrap_err()),
+            "/api/v1/nodes/..%2Fx%20y Bearer tok"
+        );
+    }
+
+    #[tokio::test]
+    async fn nobody_there() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let failure = ApiClient::new(&url, "t").unwrap().sites().await.unwrap_err();
+        assert_eq!((failure.exit, failure.code()), (Exit::Unreachable, "server_unreachable"));
+        for bad in ["127.0.0.1:8080", "ftp://x", "http://"] {
+            let failure = ApiClient::new(bad, "t").map(drop).unwrap_err();
+            assert_eq!(
+                (failure.exit, failure.code()),
+                (Exit::Usage, "server_url_invalid"),
+                "{bad}"
+            );
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! How a command ends: one table of exit codes, one form of error text.
+//!
+//! | exit | meaning |
+//! |---|---|
+//! | 0 | every node reached what was asked |
+//! | 1 | something on this machine is in the way: a file, a port, a database; or a defect |
+//! | 2 | the command line is wrong |
+//! | 3 | the control plane refused the request |
+//! | 4 | the control plane cannot be reached |
+//! | 5 | a node parked or failed |
+//! | 6 | time ran out while waiting |
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use gpuaas_types::Problem;
+
+/// Exit code of a command that did not reach what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Something on this machine is in the way.
+    Local = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The control plane refused the request.
+    Refused = 3,
+    /// The control plane cannot be reached.
+    Unreachable = 4,
+    /// A node parked or failed.
+    Parked = 5,
+    /// Time ran out while waiting.
+    TimedOut = 6,
+}
+
+/// The table above as text for `--help`.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  every node reached what was asked
+  1  something on this machine is in the way: a file, a port, a database
+  2  the command line is wrong
+  3  the control plane refused the request
+  4  the control plane cannot be reached
+  5  a node parked or failed
+  6  time ran out while waiting";
+
+/// Why a command did not reach what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// How the process ends.
+    pub exit: Exit,
+    /// What is printed on stderr.
+    pub problem: Box<Problem>,
+}
+
+impl Failure {
+    /// A failure found on this side; `code` is stable, `detail` one sentence.
+    #[must_use]
+    pub fn new(exit: Exit, code: &str, title: &str, detail: impl Into<String>) -> Self {
+        let problem = Problem::new(0, code, title).with_detail(detail);
+        Self { exit, problem: Box::new(problem) }
+    }
+
+    /// Something on this machine is in the way.
+    #[must_use]
+    pub fn local(code: &str, title: &str, detail: impl Into<String>) -> Self {
+        Self::new(Exit::Local, code, title, detail)
+    }
+
+    /// The command line is wrong.
+    #[must_use]
+    pub fn usage(code: &str, title: &str, detail: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, code, title, detail)
+    }
+
+    /// What the control plane answered.
+    #[must_use]
+    pub fn refused(problem: Problem) -> Self {
+        Self { exit: Exit::Refused, problem: Box::new(problem) }
+    }
+
+    /// `address` cannot be listened on: `address_in_use` or `address_unusable`.
+    #[must_use]
+    pub fn cannot_listen(address: SocketAddr, error: &io::Error) -> Self {
+        let detail = format!("{address}: {error}");
+        if error.kind() == io::ErrorKind::AddrInUse {
+            return Self::local("address_in_use", "Another process listens there", detail)
+                .hint("stop it, or choose another address with --listen; port 0 takes a free one");
+        }
+        Self::local("address_unusable", "The address cannot be listened on", detail)
+            .hint("choose an address of this machine with --listen")
+    }
+
+    /// Adds what the reader should do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.problem.hint = hint.into();
+        self
+    }
+
+    /// Stable code.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.problem.code
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error {}", self.problem)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_code_fields_and_hint() {
+        let problem = Problem::new(422, "unknown_field", "A field is not known")
+            .with_detail("the body has a field that profiles do not have")
+            .with_field("spec.distro_serie", "did you mean distro_series?")
+            .with_hint("profile show NAME lists the fields");
+        insta::assert_snapshot!(Failure::refused(problem).to_string());
+    }
+
+    #[test]
+    fn the_help_and_the_exits_agree() {
+        let all = [
+            Exit::Local,
+            Exit::Usage,
+            Exit::Refused,
+            Exit::Unreachable,
+            Exit::Parked,
+            Exit::TimedOut,
+        ];
+        for exit in all {
+            assert!(EXIT_CODES.contains(&format!("\n  {}  ", exit as u8)), "{exit:?}");
+        }
+    }
+}

@@ -1,0 +1,544 @@
+//! Answers as tables, JSON or YAML.
+
+use std::fmt::Write as _;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use gpuaas_core::step_duration;
+use gpuaas_types::api::{
+    Lateness, List, NodeDrift, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource,
+    RunView, SiteResource, StuckNode,
+};
+use gpuaas_types::explain::Explanation;
+use serde::Serialize;
+
+use crate::arguments::Format;
+use crate::failure::Failure;
+use crate::terminal::{Style, Terminal};
+use crate::waterfall;
+
+/// Prints `value` on stdout in `format`; `table` draws it for people.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub fn print<T: Serialize>(
+    terminal: &mut Terminal,
+    format: Format,
+    value: &T,
+    table: impl FnOnce(&T, Style) -> String,
+) -> Result<(), Failure> {
+    let unwritable = |detail: String| {
+        Failure::local("answer_unprintable", "The answer could not be written down", detail)
+    };
+    let text = match format {
+        Format::Table => table(value, terminal.style()),
+        Format::Json => {
+            serde_json::to_string_pretty(value).map_err(|error| unwritable(error.to_string()))?
+        }
+        Format::Yaml => {
+            serde_saphyr::to_string(value).map_err(|error| unwritable(error.to_string()))?
+        }
+    };
+    terminal.data(&text)
+}
+
+/// A table without lines, as wide as the terminal.
+pub fn table(style: Style, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(u16::try_from(style.width).unwrap_or(u16::MAX))
+        .set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    waterfall::trimmed(&table)
+}
+
+/// One `name: value` line per row, values below each other; `-` for an empty value.
+#[must_use]
+pub fn fields(rows: &[(&str, String)]) -> String {
+    rows.iter().fold(String::new(), |mut text, (name, value)| {
+        let value = if value.is_empty() { "-" } else { value };
+        // Writing to a String cannot fail.
+        writeln!(text, "{:<18}{value}", format!("{name}:")).ok();
+        text
+    })
+}
+
+/// The text, or `-` where there is none.
+#[must_use]
+pub fn or_dash(text: Option<&str>) -> String {
+    text.filter(|text| !text.is_empty()).unwrap_or("-").to_owned()
+}
+
+/// Sites, one line each.
+#[must_use]
+pub fn sites(list: &List<SiteResource>, style: Style) -> String {
+    table(
+        style,
+        &["NAME", "URL", "HEALTH", "MAAS", "USER"],
+        list.items.iter().map(|site| {
+            vec![
+                site.spec.name.clone(),
+                site.spec.url.clone(),
+                or_dash(Some(&site.status.health)),
+                or_dash(Some(&site.status.maas_version)),
+                or_dash(Some(&site.status.maas_user)),
+            ]
+        }),
+    )
+}
+
+/// One site.
+#[must_use]
+pub fn site(site: &SiteResource, _style: Style) -> String {
+    let vlan =
+        site.spec.pxe_vlan.map_or_else(|| "any that MAAS serves".to_owned(), |v| v.to_string());
+    let images = if site.spec.approved_images.is_empty() {
+        "any that MAAS has".to_owned()
+    } else {
+        site.spec.approved_images.join(", ")
+    };
+    let bandwidth = site.spec.image_bandwidth_mbit_per_second;
+    let answered = site.status.answered_at.map(|at| at.to_string()).unwrap_or_default();
+    fields(&[
+        ("name", site.spec.name.clone()),
+        ("id", site.id.to_string()),
+        ("url", site.spec.url.clone()),
+        ("pxe vlan", vlan),
+        ("images", images),
+        ("deploys at once", number(site.spec.batch_max_parallel, "", "no limit")),
+        ("image bandwidth", number(bandwidth, " Mbit/s", "unknown")),
+        ("health", site.status.health.clone()),
+        ("health detail", site.status.health_detail.clone()),
+        ("maas version", site.status.maas_version.clone()),
+        ("maas user", site.status.maas_user.clone()),
+        ("maas answered", answered),
+        ("missed work", site.status.missed_work.to_string()),
+        ("revision", site.revision.to_string()),
+    ])
+}
+
+fn number(number: u32, unit: &str, zero: &str) -> String {
+    if number == 0 { zero.to_owned() } else { format!("{number}{unit}") }
+}
+
+/// Profiles, one line each.
+#[must_use]
+pub fn profiles(list: &List<ProfileResource>, style: Style) -> String {
+    table(
+        style,
+        &["NAME", "REVISION", "IMAGE", "BUNDLE"],
+        list.items.iter().map(|profile| {
+            vec![
+                profile.status.name.clone(),
+                profile.revision.to_string(),
+                profile.spec.distro_series.clone(),
+                or_dash(Some(&profile.spec.site_bootstrap_bundle_ref)),
+            ]
+        }),
+    )
+}
+
+/// Presets, one line each.
+#[must_use]
+pub fn presets(list: &List<ProfilePreset>, style: Style) -> String {
+    table(
+        style,
+        &["PRESET", "FOR"],
+        list.items.iter().map(|preset| vec![preset.name.clone(), preset.description.clone()]),
+    )
+}
+
+/// One profile with every field.
+#[must_use]
+pub fn profile(profile: &ProfileResource, _style: Style) -> String {
+    let mut text = fields(&[
+        ("name", profile.status.name.clone()),
+        ("id", profile.id.to_string()),
+        ("revision", profile.revision.to_string()),
+        ("bundle digest", profile.status.site_bootstrap_bundle_digest.clone()),
+    ]);
+    if let Ok(serde_json::Value::Object(spec)) = serde_json::to_value(&profile.spec) {
+        for (name, value) in spec {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            writeln!(text, "  {name}={value}").ok();
+        }
+    }
+    text
+}
+
+/// Fabric addresses, one line each.
+#[must_use]
+pub fn roces(list: &List<RoceResource>, style: Style) -> String {
+    table(
+        style,
+        &["SITE", "HOST", "INTERFACE", "SUBNET", "ADDRESS"],
+        list.items.iter().map(|roce| {
+            let spec = &roce.spec;
+            [&spec.site, &spec.hostname, &spec.interface, &spec.subnet_cidr, &spec.ip_address]
+                .map(Clone::clone)
+                .to_vec()
+        }),
+    )
+}
+
+/// One fabric address.
+#[must_use]
+pub fn roce(roce: &RoceResource, style: Style) -> String {
+    roces(&List { items: vec![roce.clone()] }, style)
+}
+
+/// Nodes, one line each.
+#[must_use]
+pub fn nodes(list: &List<NodeView>, style: Style) -> String {
+    table(
+        style,
+        &["NODE", "SITE", "STATE", "STEP", "RUN", "MAAS SAYS", "WAITING FOR"],
+        list.items.iter().map(|node| {
+            let run = node.run.as_ref();
+            vec![
+                node.hostname.clone(),
+                node.site.clone(),
+                node.state.to_string(),
+                or_dash(run.map(|run| run.step.as_str())),
+                or_dash(run.map(|run| run.status.as_str())),
+                or_dash(node.maas.status_name.as_deref()),
+                or_dash(attention(node)),
+            ]
+        }),
+    )
+}
+
+/// Nodes that do not go on as expected, one line each.
+#[must_use]
+pub fn stuck(list: &List<StuckNode>, style: Style) -> String {
+    table(
+        style,
+        &["NODE", "MARK", "STEP", "SINCE", "EXPECTED BY", "OWNER", "WAITING FOR", "NEXT ACTION"],
+        list.items.iter().map(|node| {
+            let at = |at: gpuaas_types::Timestamp| at.to_chrono().format("%d %H:%M:%S").to_string();
+            vec![
+                node.node.clone(),
+                mark(node.mark).to_owned(),
+                node.step.to_string(),
+                at(node.since),
+                or_dash(node.expected_by.map(at).as_deref()),
+                owner(node.owner).to_owned(),
+                node.waiting_for.clone(),
+                node.next_action.clone(),
+            ]
+        }),
+    )
+}
+
+/// Differences between nodes and their machines, one line each.
+#[must_use]
+pub fn drift(list: &List<NodeDrift>, style: Style) -> String {
+    table(
+        style,
+        &["NODE", "KIND", "FOUND", "REMEMBERED", "ACTION", "SINCE", "NEXT ACTION"],
+        list.items.iter().map(|item| {
+            vec![
+                item.node.clone(),
+                item.drift.kind.to_string(),
+                item.drift.found.clone(),
+                item.drift.expected.clone(),
+                item.drift.action.to_string(),
+                item.drift.since.to_chrono().format("%d %H:%M:%S").to_string(),
+                item.next_action.clone(),
+            ]
+        }),
+    )
+}
+
+const fn mark(mark: Lateness) -> &'static str {
+    match mark {
+        Lateness::Slow => "slow",
+        Lateness::Stuck => "stuck",
+        Lateness::Parked => "parked",
+    }
+}
+
+/// What a reader should know first: why it stopped, else what it waits for.
+#[must_use]
+pub fn attention(node: &NodeView) -> Option<&str> {
+    let park = node.park.as_ref().map(|park| park.text.as_str());
+    park.or(node.waiting_for.as_deref())
+}
+
+/// One node with its history.
+#[must_use]
+pub fn node(node: &NodeView, style: Style) -> String {
+    let mut text = summary(node);
+    if !node.timeline.is_empty() {
+        text.push('\n');
+        text.push_str(&timeline(&node.timeline, style));
+    }
+    text
+}
+
+fn timeline(events: &[gpuaas_types::api::TimelineEvent], style: Style) -> String {
+    table(
+        style,
+        &["AT", "SOURCE", "STEP", "WHAT"],
+        events.iter().map(|event| {
+            vec![
+                event.at.to_chrono().format("%H:%M:%S%.3f").to_string(),
+                source(event.source).to_owned(),
+                or_dash(event.step.map(gpuaas_types::Step::as_str)),
+                event.text.clone(),
+            ]
+        }),
+    )
+}
+
+const fn source(source: gpuaas_types::api::Source) -> &'static str {
+    use gpuaas_types::api::Source;
+    match source {
+        Source::ControlPlane => "gpuaas",
+        Source::Maas => "maas",
+        Source::Bootstrap => "bootstrap",
+        Source::Agent => "agent",
+        Source::Operator => "operator",
+    }
+}
+
+/// What a node waits for, in sentences that say whose view they are, and what was seen.
+#[must_use]
+pub fn explanation(explanation: &Explanation, _style: Style) -> String {
+    let mut text = explanation.text.join("\n");
+    text.push('\n');
+    if let Some(who) = explanation.owner {
+        writeln!(text, "Who has to act: {}.", owner(who)).ok();
+    }
+    if !explanation.evidence.is_empty() {
+        text.push_str("What was seen and tried:\n");
+    }
+    for line in &explanation.evidence {
+        writeln!(text, "  - {line}").ok();
+    }
+    text
+}
+
+fn summary(node: &NodeView) -> String {
+    let run = node.run.as_ref().map_or_else(
+        || "no run".to_owned(),
+        |run| format!("{} {} at {} (run {})", run.kind, run.status, run.step, run.id),
+    );
+    let maas = match (&node.maas.system_id, &node.maas.status_name) {
+        (Some(id), Some(status)) => {
+            let age = node.maas.observed_seconds_ago.unwrap_or_default();
+            format!("{status}, {age:.0} s ago (machine {id})")
+        }
+        (Some(id), None) => format!("nothing yet (machine {id})"),
+        _ => "nothing: no machine is bound yet".to_owned(),
+    };
+    let agent = node
+        .heartbeat_at
+        .map_or_else(|| "nothing yet".to_owned(), |at| format!("heartbeat at {at}"));
+    let mut text = fields(&[
+        ("node", format!("{} (site {}, profile {})", node.hostname, node.site, node.profile)),
+        ("we believe", node.state.to_string()),
+        ("we do", run),
+        ("MAAS says", maas),
+        ("the agent says", agent),
+    ]);
+    for gate in &node.gates {
+        text.push_str(&fields(&[("we believe", gate.text.clone())]));
+    }
+    for drift in &node.drift {
+        let line = format!("{}: {}, not {}", drift.kind, drift.found, drift.expected);
+        text.push_str(&fields(&[("drift", line)]));
+    }
+    if let Some(wait) = &node.wait {
+        let at =
+            |at: Option<gpuaas_types::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+        let from = wait.expected_from.filter(|_| wait.expected_by.is_some());
+        let from = from
+            .map(|from| format!(" ({})", step_duration::basis_as_text(from)))
+            .unwrap_or_default();
+        let expected = at(wait.expected_by) + &from;
+        text.push_str(&fields(&[
+            ("waits for", format!("{} ({})", wait.text, wait.code)),
+            ("since", wait.since.to_string()),
+            ("expected by", expected),
+            ("gives up at", at(wait.deadline)),
+        ]));
+    }
+    if let Some(park) = &node.park {
+        text.push_str(&parked(park));
+        if let Some(run) = &node.run {
+            text.push_str(&fields(&[(
+                "then",
+                format!("gpuaas run resume {} --reason TEXT", run.id),
+            )]));
+        }
+    }
+    text
+}
+
+fn parked(park: &gpuaas_types::api::Park) -> String {
+    let mut text = fields(&[
+        ("parked", format!("{} ({})", park.text, park.code)),
+        ("since", park.since.to_string()),
+        ("who has to act", owner(park.owner).to_owned()),
+    ]);
+    for line in &park.evidence {
+        writeln!(text, "  - {line}").ok();
+    }
+    text.push_str(&fields(&[("next action", park.next_action.clone())]));
+    text
+}
+
+const fn owner(owner: Owner) -> &'static str {
+    match owner {
+        Owner::InfraOperator => "whoever runs MAAS and the racks",
+        Owner::PlatformOperator => "whoever runs GPUaaS",
+        Owner::BundleOwner => "whoever owns the site bootstrap bundle",
+    }
+}
+
+/// One run: waterfall, what was tried, what was checked.
+#[must_use]
+pub fn run(run: &RunView, style: Style) -> String {
+    let mut text = waterfall::draw(run, style);
+    if let Some(wait) = &run.wait {
+        writeln!(text, "\nwaits for {} ({})", wait.text, wait.code).ok();
+    }
+    if let Some(park) = &run.park {
+        text.push('\n');
+        text.push_str(&parked(park));
+    }
+    if !run.attempts.is_empty() {
+        let rows = run.attempts.iter().map(|attempt| {
+            vec![
+                attempt.effect.to_string(),
+                attempt.number.to_string(),
+                attempt.step.to_string(),
+                attempt.outcome.clone().unwrap_or_else(|| "in flight".to_owned()),
+                attempt.detail.clone(),
+            ]
+        });
+        text.push('\n');
+        text.push_str(&table(style, &["EFFECT", "TRY", "STEP", "OUTCOME", "ANSWER"], rows));
+    }
+    if !run.checks.is_empty() {
+        let rows = run.checks.iter().map(|check| {
+            let passed = if check.passed { "passed" } else { "failed" };
+            vec![check.name.clone(), passed.to_owned(), check.evidence.clone()]
+        });
+        text.push('\n');
+        text.push_str(&table(style, &["CHECK", "RESULT", "EVIDENCE"], rows));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuaas_testkit::views;
+
+    const STYLE: Style = Style { width: 100, ascii: true };
+
+    #[test]
+    fn tables_of_lists() {
+        let nodes_text =
+            nodes(&List { items: vec![views::commissioning_node(), views::parked_node()] }, STYLE);
+        let sites_text = sites(&List { items: vec![views::site()] }, STYLE);
+        let profiles_text = profiles(&List { items: vec![views::profile()] }, STYLE);
+        insta::assert_snapshot!(format!("{nodes_text}\n{sites_text}\n{profiles_text}"));
+    }
+
+    #[test]
+    fn one_of_each() {
+        let site_text = site(&views::site(), STYLE);
+        let profile_text = profile(&views::profile(), STYLE);
+        insta::assert_snapshot!(format!("{site_text}\n{profile_text}"));
+    }
+
+    #[test]
+    fn a_waiting_node_explained() {
+        insta::assert_snapshot!(node(&views::commissioning_node(), STYLE));
+    }
+
+    #[test]
+    fn a_parked_node_explained() {
+        insta::assert_snapshot!(node(&views::parked_node(), STYLE));
+    }
+
+    #[test]
+    fn an_explanation() {
+        let node = views::parked_node();
+        let said = Explanation {
+            node: gpuaas_types::explain::ExplainedNode {
+                id: node.id,
+                hostname: node.hostname,
+                site: node.site,
+                state: node.state,
+            },
+            run: node.run,
+            step: Some(gpuaas_types::Step::Discover),
+            waiting_for: None,
+            code: Some("two_candidates".to_owned()),
+            since: None,
+            expected_by: None,
+            expected_from: None,
+            deadline: None,
+            mark: None,
+            owner: Some(Owner::InfraOperator),
+            next_action: "remove one of them".to_owned(),
+            evidence: vec!["abc124 has the hostname".to_owned()],
+            maas: node.maas,
+            text: vec![
+                "We believe: it stopped.".to_owned(),
+                "MAAS says: nothing.".to_owned(),
+                "Next: remove one of them.".to_owned(),
+            ],
+        };
+        insta::assert_snapshot!(explanation(&said, STYLE));
+    }
+
+    #[test]
+    fn nodes_that_do_not_go_on() {
+        let list = List { items: views::late_nodes() };
+        let (mut terminal, captured) = Terminal::captured();
+        print(&mut terminal, Format::Json, &list, stuck).unwrap();
+        let wide = Style { width: 200, ..STYLE };
+        insta::assert_snapshot!(format!("{}\n{}", stuck(&list, wide), captured.stdout()));
+    }
+
+    #[test]
+    fn differences_of_every_kind() {
+        let list = List { items: views::drift_of_every_kind() };
+        let (mut terminal, captured) = Terminal::captured();
+        print(&mut terminal, Format::Json, &list, drift).unwrap();
+        let wide = Style { width: 200, ..STYLE };
+        insta::assert_snapshot!(format!("{}\n{}", drift(&list, wide), captured.stdout()));
+    }
+
+    #[test]
+    fn a_run_shown() {
+        insta::assert_snapshot!(run(&views::finished_run(), STYLE));
+    }
+
+    #[test]
+    fn json_and_yaml_hold_the_promised_fields() {
+        let (mut terminal, captured) = Terminal::captured();
+        print(&mut terminal, Format::Json, &views::commissioning_node(), node).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&captured.stdout()).unwrap();
+        assert_eq!(value["state"], "registered");
+        assert_eq!(value["run"]["step"], "commission");
+        assert_eq!(value["run"]["status"], "waiting");
+        assert!(value["waiting_for"].is_string());
+        assert_eq!(value["maas"]["status_name"], "Commissioning");
+        assert!(value["maas"]["observed_seconds_ago"].is_number());
+        assert_eq!(value["timeline"].as_array().unwrap().len(), 2);
+
+        let (mut terminal, captured) = Terminal::captured();
+        print(&mut terminal, Format::Yaml, &views::commissioning_node(), node).unwrap();
+        let yaml: serde_json::Value = serde_saphyr::from_str(&captured.stdout()).unwrap();
+        assert_eq!(yaml, value);
+    }
+}

@@ -1,0 +1,229 @@
+//! Arguments of `gpuaas lab`, of `gpuaas maas-sim` and of the benchmarks that run in the laboratory.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use gpuaas_client::arguments::positive;
+use gpuaas_engine::ClockChoice;
+
+use crate::hosts::options::{HostMode, Lost};
+
+/// `gpuaas lab`.
+#[derive(Debug, Clone, Args)]
+pub struct LabArgs {
+    /// How many machines to onboard.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub nodes: usize,
+    /// Time runs this many times as fast, or `max`: hardware takes no time.
+    #[arg(long, value_name = "X|max", default_value = "30")]
+    pub speed: Speed,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// What happens: plain, two-candidates, datasource-retry, accepted-then-504, roce,
+    /// adopt-deployed, kill-9, reimage, decommission, detach, handoff, stuck-releasing or
+    /// human-release.
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+    /// Boot a whole Debian on the hosts of the first N machines, with systemd and cloud-init; as
+    /// root on Debian, after `cargo xtask real-host`.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = real_hosts)]
+    pub real_hosts: usize,
+    /// Leave everything running afterwards and print the URLs.
+    #[arg(long)]
+    pub keep: bool,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Folder for the store and the hosts [default: gpuaas-lab].
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// `postgres://...` instead of the embedded store.
+    #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
+    pub database: Option<String>,
+}
+
+/// Those that have a name of their own.
+fn real_hosts(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number <= 3 => Ok(number),
+        _ => Err(format!("{text:?} is not a number from 0 to 3")),
+    }
+}
+
+/// How fast a lab runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Speed {
+    /// Time runs this many times as fast as the wall.
+    Times(f64),
+    /// Hardware takes no time.
+    Max,
+}
+
+impl FromStr for Speed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "max" { Ok(Self::Max) } else { positive(text).map(Self::Times) }
+    }
+}
+
+/// What machines are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
+pub enum MachineClass {
+    /// 8-GPU server with InfiniBand; the hardware takes about half an hour.
+    #[default]
+    H200,
+    /// The same with Ethernet only.
+    Ethernet,
+    /// Takes no time.
+    Zero,
+}
+
+/// `gpuaas maas-sim`.
+#[derive(Debug, Clone, Args)]
+pub struct MaasSimArgs {
+    /// Address to listen on.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5240")]
+    pub listen: SocketAddr,
+    /// How many machines are racked.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub machines: usize,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Hardware is this many times as fast.
+    #[arg(long, value_name = "X", default_value = "1", value_parser = positive)]
+    pub speed: f64,
+    /// API key of the administrator, CONSUMER:TOKEN:SECRET [default: made from the seed].
+    #[arg(long, value_name = "K")]
+    pub api_key: Option<String>,
+    /// Faults to inject, a JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub faults: Option<PathBuf>,
+    /// What the machines are.
+    #[arg(long, value_enum, default_value_t)]
+    pub class: MachineClass,
+    /// Names of the machines, comma-separated [default: j22u11, j22u15, j27u15, then node0001 on].
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    pub names: Vec<String>,
+    /// What runs on deployed hosts [default: process up to 8 machines, fleet above].
+    #[arg(long, value_enum)]
+    pub hosts: Option<HostMode>,
+    /// What hosts lose before their agents are installed: NAME=fabric, NAME=gpu.
+    #[arg(long, value_name = "NAME=WHAT", value_delimiter = ',')]
+    pub lose: Vec<Lost>,
+    /// Folder of the hosts' root folders [default: a temporary one].
+    #[arg(long, value_name = "DIR")]
+    pub hosts_dir: Option<PathBuf>,
+    /// Boot a whole system on the hosts of the first N named machines (root, Debian).
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub real_hosts: usize,
+    /// The system that those boot [default: that of `cargo xtask real-host`].
+    #[arg(long, value_name = "DIR")]
+    pub rootfs: Option<PathBuf>,
+    /// Run on a clock shared with a control plane.
+    #[arg(long, value_name = "CLOCK", default_value = "real", hide = true)]
+    pub clock: ClockChoice,
+    /// Stop after so many seconds without a request.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub idle_exit: Option<u64>,
+}
+
+/// How long the hardware of a benchmark takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Hardware {
+    /// No time: measures the control plane alone.
+    Zero,
+    /// As 8-GPU servers do: measures the time that the control plane adds.
+    H200,
+}
+
+/// `gpuaas bench onboard`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchOnboardArgs {
+    /// How many machines.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub nodes: usize,
+    /// How long their hardware takes.
+    #[arg(long, value_enum, default_value = "zero")]
+    pub hardware: Hardware,
+    /// `postgres://...` instead of the embedded store.
+    #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
+    pub database: Option<String>,
+    /// Simulated seconds per second of the wall, with hardware that takes time.
+    #[arg(long, value_name = "X", value_parser = positive)]
+    pub factor: Option<f64>,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// `gpuaas bench clients`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchClientsArgs {
+    /// How many machines.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub nodes: usize,
+    /// Part of all calls that MAAS refuses with 503, undone.
+    #[arg(long, value_name = "P", default_value = "0.02", value_parser = part)]
+    pub refuse: f64,
+    /// Part of all calls that MAAS does and answers with 504.
+    #[arg(long = "accept-then-504", value_name = "P", default_value = "0.2", value_parser = part)]
+    pub accept_then_504: f64,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas bench gate`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchGateArgs {
+    /// Folder with the bundles and their fixture, as in the repository.
+    #[arg(long, value_name = "DIR", default_value = "bundles")]
+    pub bundles: PathBuf,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas bench agent`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchAgentArgs {
+    /// The agent's executable [default: beside this one].
+    #[arg(long, value_name = "FILE")]
+    pub agent_binary: Option<PathBuf>,
+    /// Seconds over which an idle agent is watched.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = positive)]
+    pub seconds: f64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err(format!("{text:?} is not a number from 0 to 1")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_factors_or_max() {
+        assert_eq!("max".parse::<Speed>().unwrap(), Speed::Max);
+        assert_eq!("60".parse::<Speed>().unwrap(), Speed::Times(60.0));
+        assert!("-1".parse::<Speed>().is_err());
+    }
+}

@@ -1,0 +1,225 @@
+//! The host that is broken: a folder that the bundles made ready, and a program that plays its
+//! kernel and its daemons (`bundles/fixture`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use gpuaas_artifact::read_folder;
+use gpuaas_client::failure::Failure;
+use gpuaas_node_agent::bundle::{self, BundleContext, gate};
+use gpuaas_node_agent::host::Host;
+use gpuaas_node_agent::paths::INSTALLED_BUNDLES;
+use gpuaas_types::agent::{Gate, GateReport};
+use host_facts::HostRoot;
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::mutations::Act;
+
+const SLICE: &str = "h200-slice-vm";
+const FABRIC_ADDRESS: &str = "192.168.36.100/24";
+const BASELINE: &str = "h200-ib";
+/// What the node bootstrap leaves of the agent, for the program that plays systemd.
+const AGENT_UNIT: &str = "gpuaas-node-agent.service";
+/// What making a host needs beside bash (bundles/fixture/make-host.sh, the data disks' phase).
+const TOOLS: [&str; 4] = ["bash", "mkfs.ext4", "blkid", "wipefs"];
+/// Making or starting a host is a second's work.
+const COMMAND_SECONDS: u64 = 120;
+
+/// What a host is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Its GPUs are its guests'.
+    Slice,
+    /// Its GPUs are its own.
+    BareMetal,
+}
+
+impl Role {
+    /// Its bundles, what is required first.
+    const fn bundles(self) -> &'static [&'static str] {
+        match self {
+            Self::Slice => &[BASELINE, SLICE],
+            Self::BareMetal => &[BASELINE],
+        }
+    }
+}
+
+/// A host as a folder.
+pub(super) struct TestHost {
+    dir: TempDir,
+    player: PathBuf,
+    role: Role,
+}
+
+impl TestHost {
+    /// A ready host, from the bundles and the fixture in `source`.
+    pub(super) async fn make(source: &Path, role: Role) -> Result<Self, Failure> {
+        let source = fs::canonicalize(source)
+            .ok()
+            .filter(|folder| folder.join("fixture/make-host.sh").is_file())
+            .ok_or_else(|| {
+                let text = format!("{} holds no bundles with their fixture", source.display());
+                Failure::local("bundles_not_found", "There are no bundles to test", text)
+                    .hint("run it in the repository, or name its folder bundles with --bundles")
+            })?;
+        let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !installed(tool)).collect();
+        if !missing.is_empty() {
+            let text = format!("there is no {}", missing.join(", no "));
+            return Err(Failure::local("tools_missing", "A test host cannot be made", text)
+                .hint("install bash, e2fsprogs and util-linux"));
+        }
+        let dir = tempfile::tempdir().map_err(|error| unavailable(&error))?;
+        let host = Self { dir, player: source.join("fixture/kernel"), role };
+        let mut make = Command::new("bash");
+        make.arg(source.join("fixture/make-host.sh")).arg(host.root());
+        ended_well(make).await.map_err(|error| unavailable(&error))?;
+        for name in role.bundles() {
+            let archive = read_folder(&source.join(name)).map_err(|error| unavailable(&error))?;
+            archive.unpack(&host.installed(name)).map_err(|error| unavailable(&error))?;
+        }
+        host.bootstrap().await.map_err(|error| unavailable(&error))?;
+        host.install_agent().map_err(|error| unavailable(&error))?;
+        host.play(&["boot"]).await.map_err(|error| unavailable(&error))?;
+        // No check looks at them, and every copy would carry them along.
+        fs::remove_dir_all(host.root().join("dev")).map_err(|error| unavailable(&error))?;
+        Ok(host)
+    }
+
+    /// The same host once more.
+    pub(super) fn copy(&self) -> Result<Self, Failure> {
+        let dir = tempfile::tempdir().map_err(|error| unavailable(&error))?;
+        let copy = Self { dir, player: self.player.clone(), role: self.role };
+        copy_tree(&self.root(), &copy.root()).map_err(|error| unavailable(&error))?;
+        Ok(copy)
+    }
+
+    /// A gate's verdict, as the agent on the host gives it.
+    pub(super) async fn gate(&self, gate: Gate) -> Result<GateReport, Failure> {
+        let host = Host::at(HostRoot::new(self.root()), Some(self.player.clone()));
+        gate::evaluate(gate, &host).await.map_err(|error| unavailable(&error))
+    }
+
+    /// Changes the host.
+    pub(super) async fn act(&self, act: &Act) -> io::Result<()> {
+        match act {
+            Act::Remove(path) => fs::remove_file(self.at(path)),
+            Act::Write(path, text) => fs::write(self.at(path), text),
+            Act::Replace(path, from, to) => {
+                let text = fs::read_to_string(self.at(path))?;
+                if !text.contains(from) {
+                    return Err(io::Error::other(format!("{path} holds no {from:?}")));
+                }
+                fs::write(self.at(path), text.replace(from, to))
+            }
+            Act::Link(path, target) => match fs::remove_file(self.at(path)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => std::os::unix::fs::symlink(target, self.at(path)),
+            },
+            Act::Byte(path, at, value) => {
+                let mut bytes = fs::read(self.at(path))?;
+                *bytes.get_mut(*at).ok_or_else(|| io::Error::other("it is shorter"))? = *value;
+                fs::write(self.at(path), bytes)
+            }
+            Act::Cut(path, length) => {
+                let bytes = fs::read(self.at(path))?;
+                fs::write(self.at(path), &bytes[..bytes.len().min(*length)])
+            }
+            Act::Play(arguments) => self.play(arguments).await,
+            Act::Bootstrap => self.bootstrap().await,
+        }
+    }
+
+    /// The agent's unit, which starts at boot.
+    fn install_agent(&self) -> io::Result<()> {
+        let unit = format!("/usr/lib/systemd/system/{AGENT_UNIT}");
+        fs::write(self.at(&unit), "[Install]\nWantedBy=multi-user.target\n")?;
+        let wants = self.at("/etc/systemd/system/multi-user.target.wants");
+        fs::create_dir_all(&wants)?;
+        std::os::unix::fs::symlink(unit, wants.join(AGENT_UNIT))
+    }
+
+    /// The host's bundle, and what it requires, through the launcher.
+    async fn bootstrap(&self) -> io::Result<()> {
+        // The link has a narrower network than the fabric, so that the fabric's route is seen apart
+        // from the link's own.
+        let environment = [
+            ("GPUAAS_FIXTURE_KERNEL", self.player.to_string_lossy().into_owned()),
+            ("GPUAAS_SLICE_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
+            ("H200_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
+        ];
+        let context = BundleContext {
+            root: self.root(),
+            bundles: self.at(INSTALLED_BUNDLES),
+            hostname: "j22u11".to_owned(),
+            environment: BTreeMap::from(environment.map(|(name, text)| (name.to_owned(), text))),
+            ..BundleContext::default()
+        };
+        let main = self.role.bundles().last().copied().unwrap_or(BASELINE);
+        let report = bundle::run(&self.installed(main), &context).await;
+        let report = report.map_err(io::Error::other)?;
+        if report.ended_well() { Ok(()) } else { Err(io::Error::other(report.summary())) }
+    }
+
+    async fn play(&self, arguments: &[&str]) -> io::Result<()> {
+        let mut command = Command::new(&self.player);
+        command.args(arguments).env("GPUAAS_HOST_ROOT", self.root());
+        command.env("GPUAAS_SYSFS", self.at("/sys")).env("GPUAAS_FIXTURE_KERNEL", &self.player);
+        ended_well(command).await
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root().join(path.trim_start_matches('/'))
+    }
+
+    fn installed(&self, name: &str) -> PathBuf {
+        self.at(INSTALLED_BUNDLES).join(name)
+    }
+}
+
+fn unavailable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::local("test_host_unavailable", "A test host cannot be made", error.to_string())
+}
+
+fn installed(tool: &str) -> bool {
+    let folders = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    folders.iter().any(|folder| Path::new(folder).join(tool).is_file())
+}
+
+async fn ended_well(mut command: Command) -> io::Result<()> {
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = timeout(Duration::from_secs(COMMAND_SECONDS), output)
+        .await
+        .map_err(|_| io::Error::other(format!("it did not end in {COMMAND_SECONDS} s")))??;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(io::Error::other(format!("it ended with {}: {said}", output.status)))
+}
+
+/// Folders, files with their modes, and links as they are.
+fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path())?, target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! Benchmarks that run in the laboratory. They measure, and never decide whether a figure is good
+//! enough.
+
+pub mod added;
+pub mod agent;
+pub mod clients;
+pub mod gate;
+pub mod isolated;
+pub mod onboard;
+pub mod report;
+pub mod usage;

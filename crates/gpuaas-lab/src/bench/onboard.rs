@@ -1,0 +1,305 @@
+//! `gpuaas bench onboard`: many machines at once, measured.
+//!
+//! The region with the agents of its hosts is a process of its own behind HTTP; the control plane
+//! and the operator's client are here. What is counted, the simulator counted: every request that
+//! it received from the registration of the site on. What is timed is timed by the run's clock:
+//! from the first request to the moment at which the last node's run ended, as the store has it, so
+//! how often this program looks changes nothing.
+
+use std::path::Path;
+
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::terminal::Terminal;
+use gpuaas_engine::ClockChoice;
+use gpuaas_engine::{Clock, RealClock};
+use gpuaas_store::ScratchDatabase;
+use gpuaas_types::{NodeState, Timestamp};
+
+use super::added;
+use super::report::{OnboardReport, Parked};
+use super::usage;
+use crate::arguments::{BenchOnboardArgs, Hardware, MachineClass};
+use crate::clock::SharedClock;
+use crate::control_plane::{ControlPlaneLauncher, InProcess, PlanePlan};
+use crate::hosts::options::HostMode;
+use crate::operator::{self, Arrivals};
+use crate::progress::Progress;
+use crate::record::{Racked, Record};
+use crate::region::temporary_dir;
+use crate::simulator::{Plan, Simulator};
+use crate::store_failure::of_store;
+use crate::summary::Ended;
+use crate::watch;
+
+/// Simulated seconds per second of the wall, where nothing else was asked.
+const FACTOR: f64 = 15.0;
+/// Simulated seconds within which all machines are named: less than any needs to be done, so all
+/// are in flight at once.
+const ARRIVAL_SECONDS: f64 = 300.0;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// `nodes_not_active` when a node did not become active; what keeps its parts from starting.
+pub async fn run(
+    args: BenchOnboardArgs,
+    launcher: &dyn ControlPlaneLauncher,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let folder = temporary_dir()?;
+    let clock = choose_clock(&args);
+    let simulator = Simulator::start(&Plan {
+        machines: args.nodes,
+        names: &[],
+        seed: args.seed,
+        class: match args.hardware {
+            Hardware::Zero => MachineClass::Zero,
+            Hardware::H200 => MachineClass::H200,
+        },
+        hosts: HostMode::Fleet,
+        real_hosts: 0,
+        lost: Vec::new(),
+        hosts_dir: folder.path().join("hosts"),
+        clock,
+        faults: None,
+        log: folder.path().join("simulator.log"),
+    })
+    .await?;
+    let report = with_database(&args, clock, folder.path(), simulator, launcher, terminal).await?;
+    let text = if args.json { super::report::json(&report)? } else { report.table() };
+    terminal.data(&text)?;
+    verdict(&report)
+}
+
+fn verdict(report: &OnboardReport) -> Result<(), Failure> {
+    if report.active == report.nodes {
+        return Ok(());
+    }
+    let detail = format!("{} of {} nodes are active", report.active, report.nodes);
+    Err(Failure::new(Exit::Parked, "nodes_not_active", "Not every node became active", detail))
+}
+
+fn choose_clock(args: &BenchOnboardArgs) -> ClockChoice {
+    match args.hardware {
+        Hardware::Zero => ClockChoice::Real,
+        Hardware::H200 => {
+            ClockChoice::Paced { factor: args.factor.unwrap_or(FACTOR), epoch: RealClock.now() }
+        }
+    }
+}
+
+async fn scratch_database(args: &BenchOnboardArgs) -> Result<Option<ScratchDatabase>, Failure> {
+    let Some(url) = &args.database else { return Ok(None) };
+    let name = format!("gpuaas_bench_{}_{}", RealClock.now().as_seconds(), std::process::id());
+    ScratchDatabase::create(url, &name).await.map(Some).map_err(of_store)
+}
+
+async fn with_database(
+    args: &BenchOnboardArgs,
+    clock: ClockChoice,
+    folder: &Path,
+    simulator: Simulator,
+    launcher: &dyn ControlPlaneLauncher,
+    terminal: &mut Terminal,
+) -> Result<OnboardReport, Failure> {
+    let database = match scratch_database(args).await {
+        Ok(database) => database,
+        Err(failure) => {
+            simulator.stop().await;
+            return Err(failure);
+        }
+    };
+    let plan = PlanePlan {
+        listen: ([127, 0, 0, 1], 0).into(),
+        node_listen: None,
+        data: folder.join("control-plane"),
+        database: database.as_ref().map(|database| database.url().to_owned()),
+        clock,
+        sweeps: false,
+    };
+    let report = match InProcess::start(launcher, &plan).await {
+        Ok(plane) => {
+            let report = measure(&plane, clock, &simulator, terminal).await;
+            plane.stop_with(simulator).await;
+            report
+        }
+        Err(failure) => {
+            simulator.stop().await;
+            Err(failure)
+        }
+    };
+    if let Some(database) = database {
+        database.drop_it().await.map_err(of_store)?;
+    }
+    report
+}
+
+/// What was read when the work had ended.
+struct Measured {
+    ended: Vec<Ended>,
+    record: Record,
+    begin: Timestamp,
+    cpu_seconds: f64,
+    factor: f64,
+    peak_rss_bytes: u64,
+    simulator_peak_rss_bytes: u64,
+    database: &'static str,
+}
+
+async fn measure(
+    plane: &InProcess,
+    clock: ClockChoice,
+    simulator: &Simulator,
+    terminal: &mut Terminal,
+) -> Result<OnboardReport, Failure> {
+    let client = &plane.client;
+    let shared = SharedClock::choose(clock).0;
+    let machines = simulator.racked().await?;
+    let before = simulator.record().await?;
+    operator::add_site(
+        client,
+        &simulator.maas_url(),
+        simulator.api_key(),
+        operator::SiteInputs::new(),
+    )
+    .await?;
+    operator::add_profile(client, serde_json::Map::new()).await?;
+    let cpu_before = usage::own_cpu_seconds()?;
+    let begin = shared.now();
+    work(client, &machines, clock, shared.as_ref(), terminal).await?;
+    let cpu_seconds = usage::own_cpu_seconds()? - cpu_before;
+    let measured = Measured {
+        record: simulator.record().await?.since(&before),
+        peak_rss_bytes: usage::peak_rss_bytes(std::process::id())?,
+        simulator_peak_rss_bytes: usage::peak_rss_bytes(simulator.at().pid)?,
+        ended: watch::gather(client).await?,
+        begin,
+        cpu_seconds,
+        factor: shared.factor(),
+        database: plane.database(),
+    };
+    Ok(measured.report(machines.len()))
+}
+
+/// Names every machine and waits until nothing moves any more; both at once, because the first may
+/// be active before the last is named.
+async fn work(
+    client: &ApiClient,
+    machines: &[Racked],
+    choice: ClockChoice,
+    clock: &dyn Clock,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
+    let apart_seconds = match choice {
+        ClockChoice::Real => 0.0,
+        ClockChoice::Paced { .. } => ARRIVAL_SECONDS / machines.len().max(1) as f64,
+    };
+    let arrivals = Arrivals { clock, begin: clock.now(), apart_seconds };
+    let mut progress = Progress::new(terminal.interactive());
+    let settled = watch::until_settled(client, machines.len(), &RealClock, |nodes| {
+        progress.show(nodes, clock.now(), terminal);
+    });
+    let (named, settled) = tokio::join!(operator::onboard(client, machines, arrivals), settled);
+    progress.end();
+    named.and(settled)
+}
+
+impl Measured {
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2 to the 52nd")]
+    fn report(self, nodes: usize) -> OnboardReport {
+        let of_active: Vec<&Ended> =
+            self.ended.iter().filter(|e| e.node.state == NodeState::Active).collect();
+        let last = self.ended.iter().filter_map(|e| e.run.ended_at).max().unwrap_or(self.begin);
+        let wall_seconds = last.seconds_since(self.begin) / self.factor;
+        let transitions: Vec<_> = of_active
+            .iter()
+            .filter_map(|e| Some((self.record.machines.get(&e.node.hostname)?, &e.run)))
+            .flat_map(|(machine, run)| added::of_machine(&machine.log, run))
+            .collect();
+        let (added_seconds, added_seconds_by_transition) = added::spreads(&transitions);
+        let per_node = |value: f64| value / nodes.max(1) as f64;
+        OnboardReport {
+            nodes,
+            active: of_active.len(),
+            nodes_per_minute: if wall_seconds > 0.0 {
+                of_active.len() as f64 * 60.0 / wall_seconds
+            } else {
+                0.0
+            },
+            maas_calls_per_node: per_node(self.record.calls() as f64),
+            maas_bytes_per_node: per_node(self.record.bytes() as f64),
+            maas_calls_by_endpoint: self
+                .record
+                .endpoints
+                .iter()
+                .map(|(label, row)| (label.clone(), row.calls))
+                .collect(),
+            added_seconds,
+            added_seconds_by_transition,
+            clock_factor: self.factor,
+            cpu_seconds_per_node: per_node(self.cpu_seconds),
+            peak_rss_bytes: self.peak_rss_bytes,
+            simulator_peak_rss_bytes: self.simulator_peak_rss_bytes,
+            wall_seconds,
+            database: self.database,
+            parked: self.ended.iter().filter_map(parked).collect(),
+        }
+    }
+}
+
+fn parked(ended: &Ended) -> Option<Parked> {
+    if ended.node.state == NodeState::Active {
+        return None;
+    }
+    let (code, text) = match &ended.node.park {
+        Some(park) => (park.code.clone(), park.text.clone()),
+        None => (
+            ended.run.step.to_string(),
+            ended.node.waiting_for.clone().unwrap_or_else(|| "it waits for nothing".to_owned()),
+        ),
+    };
+    Some(Parked { node: ended.node.hostname.clone(), code, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuaas_testkit::views;
+
+    #[test]
+    fn figures_come_from_the_records() {
+        let mut active = Ended { node: views::commissioning_node(), run: views::finished_run() };
+        active.node.state = NodeState::Active;
+        let begin = active.run.created_at;
+        active.run.ended_at = Some(begin.plus_seconds(60.0));
+        let stuck = Ended { node: views::parked_node(), run: views::finished_run() };
+        let mut run_ended = stuck.clone();
+        run_ended.run.ended_at = None;
+        let record: Record = serde_json::from_str(
+            r#"{"endpoints": {"events.query": {"calls": 22, "bytes_in": 0, "bytes_out": 2000}},
+                "machines": {}}"#,
+        )
+        .unwrap();
+        let report = Measured {
+            ended: vec![active, run_ended],
+            record,
+            begin,
+            cpu_seconds: 1.0,
+            factor: 2.0,
+            peak_rss_bytes: 1,
+            simulator_peak_rss_bytes: 2,
+            database: "sqlite",
+        }
+        .report(2);
+        assert_eq!((report.nodes, report.active), (2, 1));
+        assert!((report.wall_seconds - 30.0).abs() < 1e-9);
+        assert!((report.nodes_per_minute - 2.0).abs() < 1e-9);
+        assert!((report.maas_calls_per_node - 11.0).abs() < 1e-9);
+        assert!((report.maas_bytes_per_node - 1000.0).abs() < 1e-9);
+        assert!((report.cpu_seconds_per_node - 0.5).abs() < 1e-9);
+        assert_eq!(report.parked[0].code, "two_candidates");
+        assert_eq!(verdict(&report).unwrap_err().exit, Exit::Parked);
+    }
+}

@@ -1,0 +1,130 @@
+//! Hosts that are futures: the agent's own stand-in, one shared HTTP client for all.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+
+use gpuaas_artifact::{Artifact, BootstrapInputs, ParsedUserData};
+use gpuaas_client::failure::Failure;
+use gpuaas_node_agent::agent::AgentConfig;
+use gpuaas_node_agent::env::AgentEnv;
+use gpuaas_node_agent::host::Host;
+use gpuaas_node_agent::identity::IdentityStore;
+use gpuaas_node_agent::protocol::{ControlPlane, SetupError, http_client};
+use gpuaas_node_agent::simulated_host::{self, SimulatedHost};
+use gpuaas_node_agent::{agent, clock::AgentClock};
+use gpuaas_types::agent::{Gate, GateCheck, GateReport};
+use maas_sim::SimRng;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::options::{BootTimes, HostsOptions};
+use crate::clock::SharedClock;
+
+/// Longest pause of an agent between attempts, in seconds, as the real agent's.
+const LONGEST_PAUSE_SECONDS: f64 = 60.0;
+
+/// The bundle that makes a host one for slices.
+const SLICE_BUNDLE: &str = "h200-slice-vm";
+
+/// What all hosts of a fleet share.
+pub(super) struct Fleet {
+    http: reqwest::Client,
+    clock: SharedClock,
+    seed: u64,
+    times: BootTimes,
+}
+
+impl Fleet {
+    pub(super) fn new(options: &HostsOptions) -> Result<Self, Failure> {
+        let http = http_client(None, false).map_err(|error| {
+            Failure::local("http_unavailable", "No HTTP client can be made", error.to_string())
+        })?;
+        let HostsOptions { clock, seed, times, .. } = options.clone();
+        Ok(Self { http, clock, seed, times })
+    }
+
+    /// The life of one host until `stop`; without `first` only the agent's.
+    pub(super) fn host(
+        &self,
+        hostname: &str,
+        data: &ParsedUserData,
+        root: &Path,
+        first: bool,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let control_plane = self.control_plane(&data.inputs);
+        let stand_in = self.stand_in(hostname, &data.inputs, root);
+        let clock: Arc<dyn AgentClock> = Arc::new(self.clock.clone());
+        async move {
+            let control_plane = match control_plane {
+                Ok(control_plane) => control_plane,
+                Err(error) => {
+                    let host = stand_in.agent.hostname;
+                    return tracing::warn!(%host, %error, "the host cannot speak HTTP");
+                }
+            };
+            if first {
+                simulated_host::run(stand_in, control_plane, clock, stop).await;
+            } else if let Err(error) = agent::run(stand_in.agent, control_plane, clock, stop).await
+            {
+                tracing::warn!(%error, "an agent ended");
+            }
+        }
+    }
+
+    fn control_plane(&self, inputs: &BootstrapInputs) -> Result<ControlPlane, SetupError> {
+        let url = &inputs.control_plane_url;
+        if url.starts_with("https:") {
+            let pem = inputs.control_plane_ca_pem.as_ref().or(inputs.ca_pem.as_ref());
+            return ControlPlane::new(url, pem.map(String::as_bytes));
+        }
+        Ok(ControlPlane::with_client(url, self.http.clone()))
+    }
+
+    fn stand_in(&self, hostname: &str, inputs: &BootstrapInputs, root: &Path) -> SimulatedHost {
+        let mut chance = SimRng::for_name(self.seed, &format!("boot/{hostname}"));
+        let mut draw = |(low, high): (f64, f64)| low + (high - low) * chance.uniform();
+        SimulatedHost {
+            bootstrap_token: inputs.bootstrap_token.clone(),
+            site_seconds: draw(self.times.site_seconds),
+            site_failure: None,
+            node_seconds: draw(self.times.node_seconds),
+            agent: AgentConfig {
+                run_id: inputs.run_id,
+                hostname: inputs.hostname.clone(),
+                enrollment_token: inputs.enrollment_token.clone(),
+                identity: IdentityStore::File(root.join("identity.json")),
+                ready_file: None,
+                ready: None,
+                host: Host::Fixed(Arc::new(json!({
+                    "hostname": inputs.hostname,
+                    "gates": gates(inputs),
+                }))),
+                env: AgentEnv::default(),
+                max_backoff_seconds: LONGEST_PAUSE_SECONDS,
+            },
+        }
+    }
+}
+
+/// A stand-in has no host whose effects could be looked at. Where its bundle makes a slice host, it
+/// says that the bundle did what it does.
+fn gates(inputs: &BootstrapInputs) -> Vec<GateReport> {
+    let bundles = inputs.bundle.iter().flat_map(|delivery| &delivery.bundles);
+    let slice = bundles.map(|one| &one.artifact).find(|artifact| artifact.name == SLICE_BUNDLE);
+    let report = |artifact: &Artifact| GateReport {
+        gate: Gate::SliceReady,
+        passed: true,
+        class: None,
+        checks: vec![GateCheck {
+            name: format!("bundle {}", artifact.name),
+            passed: true,
+            expected: "a host".to_owned(),
+            seen: "a stand-in".to_owned(),
+            reason: String::new(),
+            blocks: Vec::new(),
+        }],
+    };
+    slice.map(report).into_iter().collect()
+}

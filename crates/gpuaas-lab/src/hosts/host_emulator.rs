@@ -1,0 +1,114 @@
+//! What a simulated host is beside its scripts and its agent: an H200 server's files, and a program
+//! that plays its kernel and its daemons. Both are the fixture that the bundles are tested with, so
+//! that the lab's hosts run the very bundles that real hosts run.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use super::options::Loss;
+
+/// Names the program to whatever runs on a host.
+pub(super) const VARIABLE: &str = "GPUAAS_FIXTURE_KERNEL";
+const MAKE_HOST: &str = include_str!("../../../../bundles/fixture/make-host.sh");
+const KERNEL: &str = include_str!("../../../../bundles/fixture/kernel");
+/// As MAAS would start the kernel of a host with this profile.
+const COMMAND_LINE: &str = "BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro intel_iommu=on iommu=pt\n";
+/// What is missing on the host of docs/hosts.md#incomplete-slice-host.
+const LOSE_FABRIC: &str = r#"
+rm -f -- "$GPUAAS_HOST_ROOT/etc/netplan/60-ipoib.yaml"
+rm -f -- "$GPUAAS_HOST_ROOT"/run/fixture/{addresses,routes}/ibp*
+"$GPUAAS_FIXTURE_KERNEL" lose active gpuaas-slice-network-baseline.service
+"#;
+/// The second of the eight.
+const LOSE_GPU: &str = r#""$GPUAAS_FIXTURE_KERNEL" unplug 0000:23:00.0"#;
+/// Making a host is a second's work.
+const COMMAND_SECONDS: u64 = 120;
+
+/// Makes hosts and plays them.
+#[derive(Debug)]
+pub(super) struct Player {
+    dir: PathBuf,
+    fresh: OnceCell<()>,
+}
+
+impl Player {
+    /// One that keeps its files in `dir`.
+    pub(super) fn new(hosts: &Path) -> Self {
+        Self { dir: hosts.join(".player"), fresh: OnceCell::new() }
+    }
+
+    /// The program.
+    pub(super) fn program(&self) -> PathBuf {
+        self.dir.join("kernel")
+    }
+
+    /// Gets ready to make hosts, before the first one is wanted.
+    pub(super) async fn warm(&self) {
+        if let Err(error) = self.fresh.get_or_try_init(|| self.prepare()).await {
+            tracing::warn!(%error, "no host with a bundle can be made");
+        }
+    }
+
+    /// Makes `root` a host called `hostname` on which nothing has run yet.
+    pub(super) async fn make(&self, root: &Path, hostname: &str) -> io::Result<()> {
+        self.fresh.get_or_try_init(|| self.prepare()).await?;
+        std::fs::create_dir_all(root)?;
+        let mut copy = Command::new("cp");
+        copy.arg("-a").arg(self.dir.join("fresh/.")).arg(root);
+        ended_well(copy).await?;
+        std::fs::write(root.join("etc/hostname"), format!("{hostname}\n"))
+    }
+
+    /// Made once, copied for each host.
+    async fn prepare(&self) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let fresh = self.dir.join("fresh");
+        std::fs::create_dir_all(&fresh)?;
+        for (name, text) in [("make-host.sh", MAKE_HOST), ("kernel", KERNEL)] {
+            let path = self.dir.join(name);
+            std::fs::write(&path, text)?;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
+        }
+        let mut make = Command::new("bash");
+        make.arg(self.dir.join("make-host.sh")).arg(&fresh);
+        ended_well(make).await?;
+        std::fs::write(fresh.join("proc/cmdline"), COMMAND_LINE)?;
+        // Whoever asks for this unit is its process.
+        let active = fresh.join("run/fixture/active");
+        std::fs::create_dir_all(&active)?;
+        std::fs::write(active.join("gpuaas-node-agent.service"), "")?;
+        // Disks of the size of real ones would be copied along, and nobody formats them here.
+        std::fs::remove_dir_all(fresh.join("dev"))
+    }
+
+    /// Takes something from the host.
+    pub(super) async fn lose(&self, root: &Path, loss: Loss) -> io::Result<()> {
+        let script = match loss {
+            Loss::Fabric => LOSE_FABRIC,
+            Loss::Gpu => LOSE_GPU,
+        };
+        let mut lose = Command::new("bash");
+        lose.args(["-c", script]).env("GPUAAS_HOST_ROOT", root).env(VARIABLE, self.program());
+        ended_well(lose).await
+    }
+}
+
+async fn ended_well(mut command: Command) -> io::Result<()> {
+    command.env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);
+    // mkfs is no command for everyone.
+    command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    let limit = Duration::from_secs(COMMAND_SECONDS);
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let Output { status, stderr, .. } = timeout(limit, command.output()).await.map_err(late)??;
+    if status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&stderr);
+    Err(io::Error::other(format!("{status}: {}", said.lines().last().unwrap_or_default())))
+}

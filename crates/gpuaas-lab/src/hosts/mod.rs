@@ -1,0 +1,265 @@
+//! What runs on simulated hosts once MAAS has deployed them.
+//!
+//! The simulator says when a host's software begins and ends; this module makes it so. A host in
+//! `process` mode does what cloud-init does with the user-data: it writes the files, runs the
+//! scripts in order, and the scripts fetch and start the real agent, all below a folder of its
+//! own. A thousand such hosts would be several thousand processes, so in `fleet` mode a host is a
+//! future that makes the same calls through the agent's own protocol code. Hosts that are named as
+//! real ones boot a whole system instead.
+//!
+//! A host is known by its system id, and what runs on it by its deployment: a notice about an
+//! older deployment can come late and changes nothing.
+
+mod fleet;
+mod host_emulator;
+mod machine;
+pub mod options;
+mod process;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpuaas_artifact::{ParsedUserData, parse_user_data};
+use gpuaas_client::failure::Failure;
+use maas_sim::{FirstBoot, HostRef, Metadata, Notice};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use self::host_emulator::Player;
+use self::options::{HostMode, HostsOptions};
+
+/// Whether this machine can have real hosts with the system in `rootfs`.
+///
+/// # Errors
+/// `real_host_needs_root`, `real_host_tool_missing`, `real_host_rootfs_missing`.
+pub fn may_be_real(rootfs: Option<&Path>) -> Result<(), Failure> {
+    machine::rootfs(rootfs).map(drop)
+}
+
+/// The hosts of a region, being run.
+pub struct Hosts {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Hosts {
+    /// Runs what `notices` say until stopped.
+    ///
+    /// # Errors
+    /// `hosts_dir_unwritable`; `http_unavailable`; `hosts_unguarded` when the guard that ends the
+    /// processes of a simulator that was killed cannot be started; `real_host_...` when a real host
+    /// is wanted and this machine can have none.
+    pub fn start(
+        options: HostsOptions,
+        notices: UnboundedReceiver<Notice>,
+    ) -> Result<Self, Failure> {
+        let dir = make_dir(&options.dir)?;
+        let options = HostsOptions { dir, ..options };
+        let factory = if options.real_hosts.is_empty() {
+            None
+        } else {
+            let dir = options.dir.join(".real");
+            Some(Arc::new(machine::Factory::new(options.rootfs.as_deref(), &dir)?))
+        };
+        let keeper = match options.mode {
+            _ if factory.is_some() => Some(process::Keeper::start(&options.dir)?),
+            HostMode::Process => Some(process::Keeper::start(&options.dir)?),
+            HostMode::Fleet | HostMode::None => None,
+        };
+        let fleet = match options.mode {
+            HostMode::Fleet => Some(fleet::Fleet::new(&options)?),
+            HostMode::Process | HostMode::None => None,
+        };
+        let stop = CancellationToken::new();
+        let player = Arc::new(Player::new(&options.dir));
+        let as_processes = options.mode == HostMode::Process;
+        let running = HashMap::new();
+        let rack = Rack { options, fleet, factory, player, stop: stop.clone(), running };
+        let player = Arc::clone(&rack.player);
+        let task = tokio::spawn(async move {
+            let warm = tokio::spawn(async move {
+                if as_processes {
+                    player.warm().await;
+                }
+            });
+            rack.run(notices).await;
+            warm.abort();
+            drop(keeper);
+        });
+        Ok(Self { stop, task })
+    }
+
+    /// Ends everything that runs on the hosts.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the simulated hosts did not end well");
+        }
+    }
+}
+
+fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
+    std::fs::create_dir_all(dir).and_then(|()| dir.canonicalize()).map_err(|error| {
+        let detail = format!("{}: {error}", dir.display());
+        Failure::local("hosts_dir_unwritable", "The hosts' folder cannot be made", detail)
+            .hint("name another folder with --hosts-dir")
+    })
+}
+
+/// A deployed system, running or switched off.
+struct System {
+    deployment: u64,
+    data: ParsedUserData,
+    user_data: Vec<u8>,
+    metadata: Metadata,
+    life: Option<(CancellationToken, JoinHandle<()>)>,
+}
+
+impl System {
+    async fn end(&mut self) {
+        if let Some((stop, task)) = self.life.take() {
+            stop.cancel();
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a simulated host did not end well");
+            }
+        }
+    }
+}
+
+struct Rack {
+    options: HostsOptions,
+    fleet: Option<fleet::Fleet>,
+    factory: Option<Arc<machine::Factory>>,
+    player: Arc<Player>,
+    stop: CancellationToken,
+    running: HashMap<String, System>,
+}
+
+impl Rack {
+    async fn run(mut self, mut notices: UnboundedReceiver<Notice>) {
+        let stop = self.stop.clone();
+        while let Some(Some(notice)) = stop.run_until_cancelled(notices.recv()).await {
+            self.act(notice).await;
+        }
+        let ends = self.running.values_mut().map(System::end);
+        futures::future::join_all(ends).await;
+    }
+
+    async fn act(&mut self, notice: Notice) {
+        let host = notice.host().clone();
+        let known = self.running.get(&host.system_id).map(|system| system.deployment);
+        if known.is_some_and(|deployment| deployment > host.deployment) {
+            return tracing::debug!(host = %host.hostname, "a notice of an older deployment");
+        }
+        match notice {
+            Notice::FirstBoot(boot) => self.first_boot(*boot).await,
+            Notice::PoweredOn(host) => self.power_on(&host),
+            Notice::PoweredOff(host) => {
+                if let Some(system) = self.running.get_mut(&host.system_id) {
+                    system.end().await;
+                }
+            }
+            Notice::Released(host) => {
+                if let Some(mut system) = self.running.remove(&host.system_id) {
+                    system.end().await;
+                    self.forget(&host);
+                }
+            }
+        }
+    }
+
+    async fn first_boot(&mut self, boot: FirstBoot) {
+        if let Some(mut old) = self.running.remove(&boot.host.system_id) {
+            old.end().await;
+        }
+        if self.options.mode == HostMode::None {
+            return;
+        }
+        let data = match parse_user_data(&boot.user_data) {
+            Ok(data) => data,
+            Err(error) => {
+                let host = boot.host.hostname;
+                return tracing::warn!(%host, %error, "deployed without user-data of GPUaaS");
+            }
+        };
+        let FirstBoot { user_data, metadata, .. } = boot;
+        let deployment = boot.host.deployment;
+        let mut system = System { deployment, data, user_data, metadata, life: None };
+        system.life = Some(self.spawn(&boot.host, &system, true));
+        self.running.insert(boot.host.system_id, system);
+    }
+
+    /// cloud-init runs the scripts once per instance; at a later boot only the agent starts.
+    fn power_on(&mut self, host: &HostRef) {
+        let Some(mut system) = self.running.remove(&host.system_id) else { return };
+        if system.life.is_none() {
+            system.life = Some(self.spawn(host, &system, false));
+        }
+        self.running.insert(host.system_id.clone(), system);
+    }
+
+    fn spawn(
+        &self,
+        host: &HostRef,
+        system: &System,
+        first: bool,
+    ) -> (CancellationToken, JoinHandle<()>) {
+        let stop = self.stop.child_token();
+        let root = self.root(host);
+        let data = &system.data;
+        if let Some(machine) = self.machine(host, system, &root) {
+            return (stop.clone(), tokio::spawn(machine::host(machine, stop)));
+        }
+        let task = match &self.fleet {
+            Some(fleet) => {
+                tokio::spawn(fleet.host(&host.hostname, data, &root, first, stop.clone()))
+            }
+            None => {
+                let lost = self.options.lost.iter().filter(|lost| lost.host == host.hostname);
+                let machine = process::Machine {
+                    root,
+                    data: data.clone(),
+                    loses: lost.map(|lost| lost.loss).collect(),
+                    player: Arc::clone(&self.player),
+                };
+                tokio::spawn(process::host(machine, first, stop.clone()))
+            }
+        };
+        (stop, task)
+    }
+
+    /// The host as a real one, where it is to be that.
+    fn machine(
+        &self,
+        host: &HostRef,
+        system: &System,
+        root: &Path,
+    ) -> Option<Arc<machine::Machine>> {
+        let factory =
+            self.factory.as_ref().filter(|_| self.options.real_hosts.contains(&host.hostname))?;
+        Some(Arc::new(machine::Machine {
+            factory: Arc::clone(factory),
+            folder: root.to_owned(),
+            hostname: host.hostname.clone(),
+            metadata: system.metadata.clone(),
+            user_data: system.user_data.clone(),
+            control_plane_url: system.data.inputs.control_plane_url.clone(),
+        }))
+    }
+
+    fn root(&self, host: &HostRef) -> PathBuf {
+        self.options.dir.join(&host.system_id).join(host.deployment.to_string())
+    }
+
+    /// A released disk holds nothing of use; logs of a host's scripts stay for reading.
+    fn forget(&self, host: &HostRef) {
+        if self.fleet.is_some()
+            && let Err(error) = std::fs::remove_dir_all(self.root(host))
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::debug!(%error, host = %host.hostname, "its folder stays");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! How simulated hosts are run, and what they may lose.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use maas_sim::HardwareClass;
+
+use crate::clock::SharedClock;
+
+/// What runs on a simulated host once it is deployed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HostMode {
+    /// The rendered bootstrap scripts and the agent's executable, for real, in a folder per host.
+    Process,
+    /// The agent's protocol code inside this process.
+    Fleet,
+    /// Nothing.
+    None,
+}
+
+/// Machines up to which the hosts' software runs as processes, where nothing else was asked.
+pub const PROCESS_HOSTS: usize = 8;
+
+/// How simulated hosts are run.
+#[derive(Clone)]
+pub struct HostsOptions {
+    /// What runs on a host.
+    pub mode: HostMode,
+    /// Folder of the hosts' root folders.
+    pub dir: PathBuf,
+    /// Time of a fleet's hosts. Processes live on the machine's own clock.
+    pub clock: SharedClock,
+    /// Seed of what a fleet's hosts draw.
+    pub seed: u64,
+    /// How long the bootstrap of a fleet's host takes.
+    pub times: BootTimes,
+    /// Names of machines that are real but for their hardware.
+    pub real_hosts: Vec<String>,
+    /// The system that those boot; none: the one that was made beside this executable.
+    pub rootfs: Option<PathBuf>,
+    /// What hosts have lost by the time their agents are installed.
+    pub lost: Vec<Lost>,
+}
+
+/// What a host may lose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// What joins it to the fabric.
+    Fabric,
+    /// One of its GPUs.
+    Gpu,
+}
+
+impl Loss {
+    const ALL: [(&str, Self); 2] = [("fabric", Self::Fabric), ("gpu", Self::Gpu)];
+}
+
+/// A host that loses something, as `NAME=WHAT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// The machine's name.
+    pub host: String,
+    /// What.
+    pub loss: Loss,
+}
+
+impl FromStr for Lost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, what) = text.split_once('=').ok_or("write it as NAME=WHAT")?;
+        let known = Loss::ALL.iter().find(|(name, _)| *name == what);
+        let (_, loss) = known.ok_or("a host loses its fabric or a gpu")?;
+        Ok(Self { host: host.to_owned(), loss: *loss })
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Loss::ALL.iter().find(|(_, loss)| *loss == self.loss).map(|(name, _)| *name);
+        write!(f, "{}={}", self.host, name.unwrap_or_default())
+    }
+}
+
+/// How long the bootstrap of a fleet's host takes, in seconds, evenly drawn between two bounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BootTimes {
+    /// The site bundle.
+    pub site_seconds: (f64, f64),
+    /// The installation of the agent.
+    pub node_seconds: (f64, f64),
+}
+
+impl BootTimes {
+    /// What belongs to hardware of `class`, times `scale`.
+    #[must_use]
+    pub fn of_class(class: &HardwareClass, scale: f64) -> Self {
+        if class.name == maas_sim::ZERO.name {
+            return Self { site_seconds: (0.0, 0.0), node_seconds: (0.0, 0.0) };
+        }
+        Self {
+            site_seconds: (120.0 * scale, 240.0 * scale),
+            node_seconds: (20.0 * scale, 40.0 * scale),
+        }
+    }
+}

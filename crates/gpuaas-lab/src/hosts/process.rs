@@ -1,0 +1,228 @@
+//! Hosts whose scripts and agent are real processes below a folder that stands for `/`.
+//!
+//! Whatever a host starts, also in a session of its own as the agent is, inherits
+//! `GPUAAS_HOST_ROOT`; that is how its processes are found and ended. A parent-death signal would
+//! reach the script but not what the script started. For a simulator that is killed there is a
+//! keeper: a shell that waits for the end of its standard input, which comes when the simulator
+//! is gone however it went, and then ends what is left.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuaas_artifact::{ParsedUserData, unpack_user_data};
+use gpuaas_client::failure::Failure;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio_util::sync::CancellationToken;
+
+use super::host_emulator::{self, Player};
+use super::options::Loss;
+
+const ROOT_VARIABLE: &str = "GPUAAS_HOST_ROOT";
+const LOG: &str = "var/log/cloud-init-output.log";
+const AGENT: &str = "usr/local/bin/gpuaas-node-agent";
+/// Looks for processes to end; each look ends those that the one before missed.
+const LOOKS: u32 = 50;
+
+const KEEPER: &str = r#"
+while read -r _; do :; done
+for _ in {1..50}; do
+  found=no
+  while IFS= read -r file; do
+    pid="${file#/proc/}"
+    kill -KILL "${pid%/environ}" 2>/dev/null && found=yes
+  done < <(grep -alsF "GPUAAS_HOST_ROOT=$1/" /proc/[0-9]*/environ)
+  [[ $found == yes ]] || exit 0
+done
+"#;
+
+/// Ends the hosts' processes once this process is gone.
+pub(super) struct Keeper {
+    _shell: Child,
+}
+
+impl Keeper {
+    pub(super) fn start(dir: &Path) -> Result<Self, Failure> {
+        Command::new("bash")
+            .args([OsStr::new("-c"), OsStr::new(KEEPER), OsStr::new("keeper"), dir.as_os_str()])
+            .env_remove(ROOT_VARIABLE)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map(|shell| Self { _shell: shell })
+            .map_err(|error| {
+                Failure::local("hosts_unguarded", "bash cannot be started", error.to_string())
+                    .hint("install bash, or run the hosts with --hosts fleet")
+            })
+    }
+}
+
+/// One simulated host.
+pub(super) struct Machine {
+    /// The folder that stands for its `/`.
+    pub(super) root: PathBuf,
+    /// What cloud-init is given.
+    pub(super) data: ParsedUserData,
+    /// What it has lost by the time its agent is installed.
+    pub(super) loses: Vec<Loss>,
+    /// What plays the rest of it.
+    pub(super) player: Arc<Player>,
+}
+
+/// The life of one host until `stop`; without `first` only the agent's.
+pub(super) async fn host(machine: Machine, first: bool, stop: CancellationToken) {
+    let life = async {
+        let ended = if first { machine.boot().await } else { machine.start_agent().await };
+        if let Err(error) = ended {
+            let host = &machine.data.inputs.hostname;
+            tracing::warn!(%host, root = %machine.root.display(), %error, "a simulated host");
+        }
+        stop.cancelled().await;
+    };
+    stop.run_until_cancelled(life).await;
+    end_processes(&machine.root).await;
+}
+
+impl Machine {
+    /// What cloud-init does: write the files, then run every script, also after one that failed.
+    async fn boot(&self) -> io::Result<()> {
+        let inputs = &self.data.inputs;
+        if inputs.bundle.is_some() {
+            self.player.make(&self.root, &inputs.hostname).await?;
+        }
+        let (folder, data) = (self.root.clone(), self.data.clone());
+        let scripts =
+            tokio::task::spawn_blocking(move || unpack_user_data(&data, &folder)).await??;
+        for (index, script) in scripts.iter().enumerate() {
+            for loss in self.loses.iter().filter(|_| index > 0) {
+                self.player.lose(&self.root, *loss).await?;
+            }
+            let mut command = Command::new("bash");
+            command.arg(script);
+            let status = self.command_of(command)?.spawn()?.wait().await?;
+            if !status.success() {
+                tracing::warn!(script = %script.display(), %status, "see {LOG} of the host");
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_agent(&self) -> io::Result<()> {
+        let mut command = Command::new(self.root.join(AGENT));
+        command.arg("run").arg("--config").arg(self.root.join("etc/gpuaas/agent.json"));
+        command.arg("--host-root").arg(&self.root);
+        let status = self.command_of(command)?.spawn()?.wait().await?;
+        Err(io::Error::other(format!("the agent ended with {status}")))
+    }
+
+    fn command_of(&self, mut command: Command) -> io::Result<Command> {
+        command.env(host_emulator::VARIABLE, self.player.program());
+        command_of(command, &self.root)
+    }
+}
+
+fn command_of(mut command: Command, root: &Path) -> io::Result<Command> {
+    let path = root.join(LOG);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    command
+        .env(ROOT_VARIABLE, root)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .process_group(0)
+        .kill_on_drop(true);
+    Ok(command)
+}
+
+async fn end_processes(root: &Path) {
+    let mut marker = format!("{ROOT_VARIABLE}=").into_bytes();
+    marker.extend_from_slice(root.as_os_str().as_bytes());
+    let mut looks = tokio::time::interval(Duration::from_millis(10));
+    for _ in 0..LOOKS {
+        looks.tick().await;
+        let found = processes_with(&marker);
+        if found.is_empty() {
+            return;
+        }
+        for pid in found {
+            // One that has ended meanwhile is as good as one that is ended here.
+            kill_process(pid, Signal::KILL).ok();
+        }
+    }
+    tracing::warn!(root = %root.display(), "processes of this host would not end");
+}
+
+/// Processes whose environment holds `marker` as a whole variable.
+fn processes_with(marker: &[u8]) -> Vec<Pid> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let environment = std::fs::read(entry.path().join("environ")).ok()?;
+            let marked = environment.split(|byte| *byte == 0).any(|variable| variable == marker);
+            marked.then(|| Pid::from_raw(pid)).flatten()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marker(root: &Path) -> Vec<u8> {
+        format!("{ROOT_VARIABLE}={}", root.display()).into_bytes()
+    }
+
+    async fn until_ready(root: &Path) {
+        let mut looks = tokio::time::interval(Duration::from_millis(5));
+        while !root.join("ready").exists() {
+            looks.tick().await;
+        }
+    }
+
+    /// A script that starts a session of its own, as the agent's does.
+    fn start(root: &Path) -> Child {
+        let mut command = Command::new("bash");
+        let script = format!("setsid sleep 60 & : >{}/ready; sleep 60", root.display());
+        command.args(["-c", &script]);
+        command_of(command, root).unwrap().spawn().unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_a_host_started_ends_with_it_and_with_it_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (dir.path().join("a/1"), dir.path().join("a/10"));
+        let (mut first, _second) = (start(&one), start(&other));
+        until_ready(&one).await;
+        until_ready(&other).await;
+        end_processes(&one).await;
+        assert!(!first.wait().await.unwrap().success());
+        assert!(processes_with(&marker(&one)).is_empty());
+        assert!(processes_with(&marker(&other)).len() >= 2);
+        end_processes(&other).await;
+    }
+
+    #[tokio::test]
+    async fn the_keeper_ends_what_a_killed_simulator_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("b/1");
+        let mut keeper = Keeper::start(dir.path()).unwrap();
+        let mut script = start(&root);
+        until_ready(&root).await;
+        drop(keeper._shell.stdin.take());
+        assert!(keeper._shell.wait().await.unwrap().success());
+        assert!(!script.wait().await.unwrap().success());
+        assert!(processes_with(&marker(&root)).is_empty());
+    }
+}

@@ -1,0 +1,322 @@
+//! Sets the stage of a lab: begins one, or finds the one that was killed.
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use clap::Parser as _;
+use gpuaas_client::failure::Failure;
+use gpuaas_client::terminal::Terminal;
+use gpuaas_engine::ClockChoice;
+use gpuaas_engine::{Clock, RealClock};
+use gpuaas_store::ScratchDatabase;
+use tokio::time::interval;
+
+use crate::arguments::{LabArgs, MachineClass, Speed};
+use crate::control_plane::{self, PlanePlan};
+use crate::hosts::options::HostMode;
+use crate::hosts::options::{Lost, PROCESS_HOSTS};
+use crate::record::Racked;
+use crate::scenario::{Before, Scenario};
+use crate::simulator::{Plan, Simulator};
+use crate::state::{Asked, Folder, LabState};
+use crate::store_failure::of_store;
+
+/// Names of the lab that the first machines stand for.
+const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A lab that can go on.
+pub struct Stage {
+    /// Its folder, locked.
+    pub folder: Folder,
+    /// What is remembered of it.
+    pub state: LabState,
+    /// What goes wrong in it.
+    pub scenario: &'static Scenario,
+    /// The region.
+    pub simulator: Simulator,
+    /// The clock that everything runs on.
+    pub clock: ClockChoice,
+    /// What the machines are.
+    pub class: MachineClass,
+    /// Its own database on a server.
+    pub database: Option<ScratchDatabase>,
+    /// Whether it was begun by an earlier process.
+    pub resumed: bool,
+}
+
+impl Stage {
+    /// Begins a lab in `folder`, or finds the unfinished one there.
+    ///
+    /// # Errors
+    /// `lab_unfinished` where another lab is unfinished there; what keeps a simulator or a database
+    /// from starting.
+    pub async fn set(
+        args: &LabArgs,
+        folder: Folder,
+        terminal: &mut Terminal,
+    ) -> Result<Self, Failure> {
+        let wanted = asked(args);
+        Scenario::named(&wanted.scenario)?;
+        if let Some(state) = folder.unfinished()? {
+            let seed = state.asked.seed;
+            match Simulator::find(&state.simulator, seed).await? {
+                Some(simulator) if wanted == state.asked || Some(&wanted) == unsaid().as_ref() => {
+                    terminal.say(&format!("resuming the lab of {}", state.asked));
+                    return Self::resume(args, folder, state, simulator);
+                }
+                Some(_) => return Err(unfinished(&folder, &state.asked)),
+                None => terminal.say(&format!(
+                    "the lab of {} is gone with its simulator: beginning anew",
+                    state.asked
+                )),
+            }
+        }
+        Self::begin(args, wanted, folder).await
+    }
+
+    fn resume(
+        args: &LabArgs,
+        folder: Folder,
+        state: LabState,
+        simulator: Simulator,
+    ) -> Result<Self, Failure> {
+        control_plane::kill_leftovers(&folder.join("control-plane"));
+        let database = match &args.database {
+            Some(url) => {
+                Some(ScratchDatabase::existing(url, &database_name(&folder)).map_err(of_store)?)
+            }
+            None => None,
+        };
+        let clock = state.clock.parse().map_err(|why: String| {
+            Failure::local("lab_folder_unusable", "The lab's folder cannot be used", why)
+        })?;
+        Ok(Self {
+            scenario: Scenario::named(&state.asked.scenario)?,
+            class: class_of(&state.asked.speed),
+            folder,
+            state,
+            simulator,
+            clock,
+            database,
+            resumed: true,
+        })
+    }
+
+    async fn begin(args: &LabArgs, asked: Asked, folder: Folder) -> Result<Self, Failure> {
+        folder.clear()?;
+        let scenario = Scenario::named(&asked.scenario)?;
+        let class = class_of(&asked.speed);
+        let clock = match args.speed {
+            Speed::Max => ClockChoice::Real,
+            Speed::Times(factor) => ClockChoice::Paced { factor, epoch: RealClock.now() },
+        };
+        let faults = folder.join("faults.json");
+        write(&faults, &scenario.fault_file([NAMES[0], NAMES[1]], class))?;
+        let names = &NAMES[..NAMES.len().min(asked.nodes)];
+        let hosts = if asked.nodes <= PROCESS_HOSTS { HostMode::Process } else { HostMode::Fleet };
+        // A fleet of stand-ins has no keys; as soon as one host is real, all of them do.
+        let stand_ins = hosts == HostMode::Fleet && asked.real_hosts == 0;
+        let node_listen = if stand_ins { None } else { Some(free_port()?) };
+        let simulator = Simulator::start(&Plan {
+            machines: asked.nodes,
+            names,
+            seed: asked.seed,
+            class,
+            hosts,
+            real_hosts: asked.real_hosts,
+            lost: lost(scenario, names),
+            hosts_dir: folder.join("hosts"),
+            clock,
+            faults: Some(faults),
+            log: folder.join("simulator.log"),
+        })
+        .await?;
+        prepare(scenario.before, &simulator).await?;
+        let before = simulator.racked().await?.into_iter().filter_map(|m| m.system_id).collect();
+        let database = match &args.database {
+            Some(url) => {
+                let name = database_name(&folder);
+                Some(ScratchDatabase::create(url, &name).await.map_err(of_store)?)
+            }
+            None => None,
+        };
+        let state = LabState {
+            asked,
+            clock: clock.to_string(),
+            simulator: simulator.at().clone(),
+            listen: free_port()?,
+            node_listen,
+            before,
+            begun_at: RealClock.now(),
+            acts_done: 0,
+        };
+        folder.remember(&state)?;
+        Ok(Self { folder, state, scenario, simulator, clock, class, database, resumed: false })
+    }
+
+    /// Remembers that one more act of the scenario is over.
+    ///
+    /// # Errors
+    /// `lab_folder_unusable`.
+    pub fn act_done(&mut self) -> Result<(), Failure> {
+        self.state.acts_done += 1;
+        self.folder.remember(&self.state)
+    }
+
+    /// How to start the control plane of this lab.
+    #[must_use]
+    pub fn plane(&self) -> PlanePlan {
+        PlanePlan {
+            listen: self.state.listen,
+            node_listen: self.state.node_listen,
+            data: self.folder.join("control-plane"),
+            database: self.database.as_ref().map(|database| database.url().to_owned()),
+            clock: self.clock,
+            sweeps: self.scenario.sweeps(),
+        }
+    }
+
+    /// The machines to onboard: as many as were asked for, in rack order.
+    ///
+    /// # Errors
+    /// When the simulator does not answer.
+    pub async fn machines(&self) -> Result<Vec<Racked>, Failure> {
+        let mut racked = self.simulator.racked().await?;
+        racked.truncate(self.state.asked.nodes);
+        Ok(racked)
+    }
+
+    /// Seconds of the lab's clock per second of the wall.
+    #[must_use]
+    pub const fn factor(&self) -> f64 {
+        match self.clock {
+            ClockChoice::Real => 1.0,
+            ClockChoice::Paced { factor, .. } => factor,
+        }
+    }
+}
+
+fn lost(scenario: &Scenario, names: &[&str]) -> Vec<Lost> {
+    let Some((loss, which)) = scenario.loses else { return Vec::new() };
+    let those = names.iter().enumerate().filter(|(index, _)| which.holds(*index));
+    those.map(|(_, name)| Lost { host: (*name).to_owned(), loss }).collect()
+}
+
+fn asked(args: &LabArgs) -> Asked {
+    Asked {
+        nodes: args.nodes,
+        speed: match args.speed {
+            Speed::Max => "max".to_owned(),
+            Speed::Times(factor) => factor.to_string(),
+        },
+        seed: args.seed,
+        scenario: args.scenario.clone().unwrap_or_else(|| "plain".to_owned()),
+        real_hosts: args.real_hosts.min(args.nodes),
+    }
+}
+
+/// What a bare `gpuaas lab` asks for: whoever types that goes on with whatever is unfinished.
+fn unsaid() -> Option<Asked> {
+    #[derive(clap::Parser)]
+    struct Bare {
+        #[command(flatten)]
+        lab: LabArgs,
+    }
+    Bare::try_parse_from(["lab"]).ok().map(|bare| asked(&bare.lab))
+}
+
+fn class_of(speed: &str) -> MachineClass {
+    if speed == "max" { MachineClass::Zero } else { MachineClass::H200 }
+}
+
+fn unfinished(folder: &Folder, asked: &Asked) -> Failure {
+    Failure::usage(
+        "lab_unfinished",
+        "Another lab is unfinished in this folder",
+        format!("{} holds the lab of {asked}", folder.path().display()),
+    )
+    .hint("finish it with a bare `gpuaas lab`, give this one its own --data DIR, or remove the folder")
+}
+
+/// A name of this folder's own, so that two labs on one server do not meet.
+fn database_name(folder: &Folder) -> String {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    folder.path().hash(&mut hasher);
+    format!("gpuaas_lab_{:016x}", hasher.finish())
+}
+
+/// A port that is free now. Taken before the control plane starts, because nodes are told its
+/// address and it must be the same after a restart.
+fn free_port() -> Result<SocketAddr, Failure> {
+    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).map_err(
+        |error| Failure::local("no_free_port", "No port can be listened on", error.to_string()),
+    )
+}
+
+fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| {
+        let detail = format!("{}: {error}", path.display());
+        Failure::local("lab_folder_unusable", "The lab's folder cannot be used", detail)
+    })
+}
+
+/// What someone did in MAAS before.
+async fn prepare(before: Before, simulator: &Simulator) -> Result<(), Failure> {
+    let racked = simulator.racked().await?;
+    let Some(first) = racked.first() else { return Ok(()) };
+    match before {
+        Before::Nothing => Ok(()),
+        Before::TwinOfFirst => {
+            let old = format!("{}-old", first.name);
+            simulator.enlist(&old, &first.mac_address).await?;
+            simulator.enlist(&first.name, "02:00:5e:00:53:01").await
+        }
+        Before::FirstDeployed => {
+            simulator.enlist(&first.name, &first.mac_address).await?;
+            simulator.by_hand("commission", &first.name).await?;
+            until(simulator, &first.name, "Ready").await?;
+            simulator.by_hand("deploy", &first.name).await?;
+            until(simulator, &first.name, "Deployed").await
+        }
+    }
+}
+
+async fn until(simulator: &Simulator, name: &str, status: &str) -> Result<(), Failure> {
+    let mut looks = interval(LOOK);
+    loop {
+        looks.tick().await;
+        let racked = simulator.racked().await?;
+        let machine = racked.iter().find(|machine| machine.name == name);
+        match machine.and_then(|machine| machine.status.as_deref()) {
+            Some(now) if now == status => return Ok(()),
+            Some(now) if now.starts_with("Failed") => {
+                let detail = format!("{name} is {now} instead of {status}");
+                return Err(Failure::local(
+                    "scenario_unset",
+                    "The scenario was not reached",
+                    detail,
+                ));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_lab_asks_for_the_defaults() {
+        let bare = unsaid().unwrap();
+        assert_eq!((bare.nodes, bare.seed, bare.scenario.as_str()), (3, 1, "plain"));
+    }
+
+    #[test]
+    fn max_speed_means_machines_that_take_no_time() {
+        assert_eq!(class_of("max"), MachineClass::Zero);
+        assert_eq!(class_of("30"), MachineClass::H200);
+    }
+}

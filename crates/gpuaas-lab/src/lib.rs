@@ -1,0 +1,30 @@
+//! The laboratory: simulated regions, emulated hosts, and what an operator does with them.
+//!
+//! [`lab`] onboards simulated machines end to end, [`region`] runs a simulated region with the
+//! software of its hosts, and [`bench`] measures. The control plane is the real one. The executable
+//! hands in how one is started ([`control_plane::ControlPlaneLauncher`]), so the laboratory knows
+//! the admin API and nothing of the server behind it.
+
+pub mod arguments;
+pub mod bench;
+pub mod clock;
+pub mod control_plane;
+pub mod hosts;
+pub mod kill_loop;
+pub mod lab;
+pub mod lab_setup;
+pub mod operator;
+pub mod outcome;
+pub mod processes;
+pub mod progress;
+pub mod record;
+pub mod region;
+pub mod scenario;
+pub mod scenario_actions;
+pub mod simulator;
+pub mod state;
+mod store_failure;
+pub mod summary;
+pub mod watch;
+
+pub use store_failure::of_store;

@@ -1,0 +1,73 @@
+//! How a scenario ended, told: what became of the nodes and of their machines, what MAAS was asked
+//! after a machine was in service, and what the first node's history says.
+//!
+//! No identifiers, no durations: the same scenario tells the same twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use gpuaas_types::RunId;
+use gpuaas_types::api::{NodeView, Source, TimelineEvent};
+
+use crate::scenario::Scenario;
+use crate::summary::Tally;
+
+/// What is told of a scenario: all but the plain one.
+#[must_use]
+pub fn draw(scenario: &Scenario, tally: &Tally, first: &[NodeView]) -> String {
+    let mut text = format!("scenario {}: {}\n\n", scenario.name, scenario.about);
+    let row = |text: &mut String, name: &str, of: &str| {
+        // Writing to a String cannot fail.
+        writeln!(text, "{name:<10}{of}").ok();
+    };
+    row(&mut text, "nodes", &counts(&tally.states));
+    row(&mut text, "machines", &counts(&tally.machines));
+    if !tally.slices.is_empty() {
+        row(&mut text, "slices", &counts(&tally.slices));
+    }
+    if tally.changes.is_empty() {
+        row(&mut text, "MAAS", "was asked for no change after a machine was first deployed");
+    }
+    for (endpoint, machines) in &tally.changes {
+        let times = |(times, machines): (&u32, &usize)| format!("{machines} x {times}");
+        let times: Vec<String> = machines.iter().map(times).collect();
+        row(
+            &mut text,
+            "changes",
+            &format!("{endpoint:<28} machines x times: {}", times.join(", ")),
+        );
+    }
+    let Tally { orphans, double_deploys, .. } = tally;
+    row(&mut text, "strays", &format!("{orphans} orphans, {double_deploys} double deploys"));
+    for node in first {
+        writeln!(text, "\n{} is {}", node.hostname, node.state).ok();
+        for gate in node.gates.iter().filter(|gate| gate.class.is_some()) {
+            writeln!(text, "  {}", gate.text).ok();
+            for check in &gate.failing {
+                writeln!(text, "    {}: {} ({})", check.name, check.seen, check.reason).ok();
+            }
+        }
+        for event in told(&node.timeline) {
+            let step = event.step.map_or("", gpuaas_types::Step::as_str);
+            writeln!(text, "  {step:<17} {:<24} {}", event.code, event.text).ok();
+        }
+    }
+    text
+}
+
+fn counts(of: &BTreeMap<String, usize>) -> String {
+    let parts: Vec<String> = of.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    parts.join(", ")
+}
+
+/// What the control plane and operators wrote down: of all runs but the first where there are
+/// others. What MAAS and the node say comes when it comes, and is left out.
+fn told(timeline: &[TimelineEvent]) -> Vec<&TimelineEvent> {
+    let runs: BTreeSet<RunId> = timeline.iter().filter_map(|event| event.run_id).collect();
+    let first = timeline.iter().find_map(|event| event.run_id).filter(|_| runs.len() > 1);
+    let ours = |event: &&TimelineEvent| {
+        matches!(event.source, Source::ControlPlane | Source::Operator)
+            && (first.is_none() || event.run_id != first)
+    };
+    timeline.iter().filter(ours).collect()
+}

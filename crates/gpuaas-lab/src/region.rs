@@ -1,0 +1,207 @@
+//! `gpuaas maas-sim`: a simulated region with the software of its hosts.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use comfy_table::{Table, presets};
+use gpuaas_client::failure::Failure;
+use gpuaas_client::signals;
+use gpuaas_client::terminal::Terminal;
+use gpuaas_client::waterfall;
+use maas_sim::{
+    ETHERNET, H200, HardwareClass, SharedRegion, SimHandle, SimOptions, SimServer, ZERO,
+};
+use maas_sim::{Fault, parse_faults};
+
+use crate::arguments::{MaasSimArgs, MachineClass};
+use crate::clock::SharedClock;
+use crate::hosts::Hosts;
+use crate::hosts::options::HostMode;
+use crate::hosts::options::{BootTimes, HostsOptions, PROCESS_HOSTS};
+
+/// Machines of the first three racks, by the names that the documentation uses.
+const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];
+
+/// A simulated region whose hosts run their software.
+pub struct RunningSim {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// The administrator's API key.
+    pub api_key: String,
+    /// The region.
+    pub region: Arc<SharedRegion>,
+    server: SimHandle,
+    hosts: Hosts,
+}
+
+impl RunningSim {
+    /// Starts the region of `options` and its hosts.
+    ///
+    /// # Errors
+    /// `address_in_use` and `address_unusable`; those of [`Hosts::start`].
+    pub async fn start(options: SimOptions, hosts: HostsOptions) -> Result<Self, Failure> {
+        let listen = options.listen;
+        let mut server = SimServer::start(options)
+            .await
+            .map_err(|error| Failure::cannot_listen(listen, &error))?;
+        let (_, none) = tokio::sync::mpsc::unbounded_channel();
+        let notices = std::mem::replace(&mut server.notices, none);
+        let hosts = Hosts::start(hosts, notices)?;
+        Ok(Self {
+            addr: server.addr,
+            api_key: server.api_key.clone(),
+            region: Arc::clone(&server.region),
+            server,
+            hosts,
+        })
+    }
+
+    /// Base URL of the region, as a site has it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Ends the hosts' software, then the region.
+    pub async fn stop(self) {
+        self.hosts.stop().await;
+        self.server.shutdown().await;
+    }
+}
+
+/// Runs the command until it is told to stop.
+///
+/// # Errors
+/// A fault file that cannot be read; what [`RunningSim::start`] answers.
+pub async fn run(args: MaasSimArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let temporary = match &args.hosts_dir {
+        Some(_) => None,
+        None => Some(temporary_dir()?),
+    };
+    let dir = args
+        .hosts_dir
+        .clone()
+        .or_else(|| temporary.as_ref().map(|dir| dir.path().to_owned()))
+        .unwrap_or_default();
+    let (options, hosts) = plan(&args, dir)?;
+    let mode = hosts.mode;
+    let stop = signals::stop()?;
+    let sim = RunningSim::start(options, hosts).await?;
+    terminal.say(&machines(&sim.region));
+    terminal.say(&format!("hosts run as: {}", words(mode)));
+    terminal.data(&format!("listening: {}\napi-key: {}", sim.url(), sim.api_key))?;
+    tokio::select! {
+        () = stop => {}
+        () = idle(&sim.region, args.idle_exit) => terminal.say("nobody asked for long: stopping"),
+    }
+    sim.stop().await;
+    Ok(())
+}
+
+/// Returns once the region was not asked anything for `seconds`; without them never.
+async fn idle(region: &SharedRegion, seconds: Option<u64>) {
+    let Some(seconds) = seconds else { return std::future::pending().await };
+    let mut looks = tokio::time::interval(Duration::from_secs(seconds));
+    looks.tick().await;
+    let mut before = region.with(|region| region.stats().calls());
+    loop {
+        looks.tick().await;
+        let now = region.with(|region| region.stats().calls());
+        if now == before {
+            return;
+        }
+        before = now;
+    }
+}
+
+fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), Failure> {
+    let class = class(args.class);
+    let scale = 1.0 / args.speed;
+    let clock = SharedClock::choose(args.clock);
+    let machines = args.machines.max(args.names.len());
+    let default = if machines > PROCESS_HOSTS { HostMode::Fleet } else { HostMode::Process };
+    let names: Vec<String> = if args.names.is_empty() {
+        NAMES.iter().take(machines).map(|name| (*name).to_owned()).collect()
+    } else {
+        args.names.clone()
+    };
+    let options = SimOptions {
+        listen: args.listen,
+        machines,
+        names: names.clone(),
+        class,
+        seed: args.seed,
+        clock: Arc::new(clock.clone()),
+        scale,
+        api_key: args.api_key.clone(),
+        faults: args.faults.as_deref().map(read_faults).transpose()?.unwrap_or_default(),
+        images: Vec::new(),
+    };
+    let hosts = HostsOptions {
+        mode: args.hosts.unwrap_or(default),
+        real_hosts: names.iter().take(args.real_hosts).cloned().collect(),
+        rootfs: args.rootfs.clone(),
+        dir,
+        clock,
+        seed: args.seed,
+        times: BootTimes::of_class(class, scale),
+        lost: args.lose.clone(),
+    };
+    Ok((options, hosts))
+}
+
+/// The hardware of a class.
+#[must_use]
+pub fn class(class: MachineClass) -> &'static HardwareClass {
+    match class {
+        MachineClass::H200 => &H200,
+        MachineClass::Ethernet => &ETHERNET,
+        MachineClass::Zero => &ZERO,
+    }
+}
+
+fn read_faults(path: &Path) -> Result<Vec<Fault>, Failure> {
+    let refused = |detail: String| {
+        Failure::usage("fault_file_unusable", "The fault file cannot be used", detail)
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| refused(format!("{}: {error}", path.display())))?;
+    parse_faults(&text).map_err(|error| refused(error.to_string()))
+}
+
+/// A folder that goes with its handle.
+///
+/// # Errors
+/// `hosts_dir_unwritable`.
+pub fn temporary_dir() -> Result<tempfile::TempDir, Failure> {
+    tempfile::Builder::new().prefix("gpuaas-hosts-").tempdir().map_err(|error| {
+        let title = "The hosts' folder cannot be made";
+        Failure::local("hosts_dir_unwritable", title, error.to_string())
+            .hint("name a folder with --hosts-dir")
+    })
+}
+
+fn machines(region: &SharedRegion) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["MACHINE", "MAC", "BMC", "CLASS"]);
+    let hosts = region.with(|region| region.hosts());
+    let more = hosts.len().saturating_sub(64);
+    for host in hosts.into_iter().take(64) {
+        table.add_row([host.name, host.mac_address, host.bmc_address, host.class.to_owned()]);
+    }
+    let mut text = waterfall::trimmed(&table);
+    if more > 0 {
+        text.push_str(&format!("and {more} more\n"));
+    }
+    text
+}
+
+const fn words(mode: HostMode) -> &'static str {
+    match mode {
+        HostMode::Process => "processes: the rendered bootstrap scripts and the real agent",
+        HostMode::Fleet => "a fleet: the agent's protocol code inside this process",
+        HostMode::None => "nothing: deployed systems stay silent",
+    }
+}

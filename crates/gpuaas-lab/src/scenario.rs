@@ -1,0 +1,454 @@
+//! What happens in a lab, as data: one row per scenario.
+//!
+//! A scenario is what surrounds the operator's path (faults of the region, what someone did in MAAS
+//! before or does meanwhile, crashes of the control plane) and what the operator does once the nodes
+//! are in service. It also says how every node is to end, so that a lab knows whether it went well.
+
+use gpuaas_client::failure::Failure;
+use gpuaas_types::agent::GateClass;
+use gpuaas_types::{DriftKind, NodeState, RunKind};
+use serde_json::{Map, Value};
+
+use crate::arguments::MachineClass;
+use crate::hosts::options::{Loss, PROCESS_HOSTS};
+
+/// What someone did at the MAAS side before the machines were named to GPUaaS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing: every machine is racked and unknown to MAAS.
+    Nothing,
+    /// MAAS knows the first machine under an old name, and another machine has its hostname.
+    TwinOfFirst,
+    /// The first machine was enlisted, commissioned and deployed by hand.
+    FirstDeployed,
+}
+
+/// Nodes of a lab, in rack order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The first.
+    First,
+    /// The second.
+    Second,
+    /// Every one.
+    All,
+}
+
+impl Which {
+    /// Whether the machine at `index` of the rack is meant.
+    #[must_use]
+    pub const fn holds(self, index: usize) -> bool {
+        match self {
+            Self::First => index == 0,
+            Self::Second => index == 1,
+            Self::All => true,
+        }
+    }
+}
+
+/// One thing that a person does. What an operator does goes through the API that everybody uses,
+/// and the next act begins when nothing moves by itself any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// While the nodes are onboarded, someone does this in MAAS' own pages as soon as MAAS says
+    /// `when`. Only as the first act.
+    Meanwhile {
+        /// `release`, `abort`, ...
+        action: &'static str,
+        /// MAAS' label of a status.
+        when: &'static str,
+        /// To whose machines.
+        on: Which,
+    },
+    /// Someone does this in MAAS' own pages, unless MAAS says something else than `when`.
+    InMaas {
+        /// `release`, `abort`, ...
+        action: &'static str,
+        /// MAAS' label of a status.
+        when: &'static str,
+        /// To whose machines.
+        on: Which,
+    },
+    /// GPUaaS finds out by itself and reports it.
+    Reported(DriftKind, Which),
+    /// GPUaaS finds out by itself that it is over.
+    Resolved(DriftKind, Which),
+    /// An operator begins a run.
+    Begin(RunKind, Which),
+    /// An operator lets parked runs go on.
+    Resume(Which),
+}
+
+/// How nodes are to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// Which nodes.
+    pub on: Which,
+    /// Their state.
+    pub state: NodeState,
+    /// Why their run parked; none: it must not have.
+    pub parked: Option<&'static str>,
+    /// MAAS' label of the status of their machines.
+    pub maas: &'static str,
+    /// Why slices may not be handed out; none: they may, where the nodes are active.
+    pub slices: Option<GateClass>,
+}
+
+/// One scenario.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// One line for the list of scenarios.
+    pub about: &'static str,
+    /// Faults of the region, in the simulator's fault file format.
+    pub faults: &'static str,
+    /// What is found in MAAS.
+    pub before: Before,
+    /// Fields of the profile that differ from the defaults, as a JSON object.
+    pub profile: &'static str,
+    /// What whose hosts lose before their agents are installed.
+    pub loses: Option<(Loss, Which)>,
+    /// Whether hosts get fabric addresses.
+    pub roce: bool,
+    /// How often the control plane is killed; above 0 it runs in a process of its own.
+    pub kills: u32,
+    /// What people do.
+    pub acts: &'static [Act],
+    /// How the nodes end; the first row that holds a node counts.
+    pub ends: &'static [End],
+}
+
+/// What makes the hosts of a lab slice hosts.
+const BUNDLE: &str = "h200-slice-vm@1.0.0";
+
+const ACTIVE: End =
+    End { on: Which::All, state: NodeState::Active, parked: None, maas: "Deployed", slices: None };
+
+/// The one in which nothing happens.
+pub const PLAIN: Scenario = Scenario {
+    name: "plain",
+    about: "nothing goes wrong",
+    faults: "[]",
+    before: Before::Nothing,
+    profile: "{}",
+    loses: None,
+    roce: false,
+    kills: 0,
+    acts: &[],
+    ends: &[ACTIVE],
+};
+
+/// Every scenario.
+pub const SCENARIOS: &[Scenario] = &[
+    PLAIN,
+    Scenario {
+        name: "two-candidates",
+        about: "two machines in MAAS could be the first node: its run parks and names both",
+        before: Before::TwinOfFirst,
+        ..PLAIN
+    },
+    Scenario {
+        name: "datasource-retry",
+        about: "the first node's deployed system does not find its datasource; deployed again",
+        faults: r#"[{"kind": "datasource_failure", "machine": "{first}", "count": 1,
+                    "seconds": {patience}}]"#,
+        ..PLAIN
+    },
+    Scenario {
+        name: "accepted-then-504",
+        about: "MAAS does what it is asked, then answers 504, for a third of all changes",
+        faults: ACCEPTED_THEN_504,
+        ..PLAIN
+    },
+    Scenario {
+        name: "roce",
+        about: "fabric interfaces get their addresses before the deployment",
+        profile: r#"{"enable_phase2_roce": true}"#,
+        roce: true,
+        ..PLAIN
+    },
+    Scenario {
+        name: "adopt-deployed",
+        about: "the first machine was deployed by someone else: released, then onboarded",
+        before: Before::FirstDeployed,
+        ..PLAIN
+    },
+    Scenario {
+        name: "fabric-lost",
+        about: "the first host loses its fabric: active, not ready for slices, and not the agent's fault",
+        loses: Some((Loss::Fabric, Which::First)),
+        ends: &[
+            End { on: Which::First, slices: Some(GateClass::HostBaselineIncomplete), ..ACTIVE },
+            ACTIVE,
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "bare-metal",
+        about: "hosts without slices; the first one lost a GPU and is not active without it",
+        profile: r#"{"site_bootstrap_bundle_ref": "h200-ib@1.0.0",
+                    "post_deploy_validation_bundle_ref": "validate-h200@1.0.0"}"#,
+        loses: Some((Loss::Gpu, Which::First)),
+        ends: &[
+            End {
+                on: Which::First,
+                state: NodeState::Enrolling,
+                parked: Some("prerequisite_missing"),
+                ..ACTIVE
+            },
+            ACTIVE,
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "kill-9",
+        about: "the control plane is killed at ten random moments and started again",
+        kills: 10,
+        ..PLAIN
+    },
+    Scenario {
+        name: "reimage",
+        about: "every node in service is released and deployed again, through the same gates",
+        acts: &[Act::Begin(RunKind::Reimage, Which::All)],
+        ..PLAIN
+    },
+    Scenario {
+        name: "decommission",
+        about: "every node leaves: its machine is released and switched off",
+        acts: &[Act::Begin(RunKind::Decommission, Which::All)],
+        ends: &[End { state: NodeState::Retired, maas: "Ready", ..ACTIVE }],
+        ..PLAIN
+    },
+    Scenario {
+        name: "detach",
+        about: "every node is given up; MAAS is not asked and its machines go on",
+        acts: &[Act::Begin(RunKind::Detach, Which::All)],
+        ends: &[End { state: NodeState::Detached, ..ACTIVE }],
+        ..PLAIN
+    },
+    Scenario {
+        name: "handoff",
+        about: "the profile hands machines over: after onboarding nothing is asked of MAAS",
+        profile: r#"{"release_mode": "handoff"}"#,
+        acts: &[Act::Begin(RunKind::Decommission, Which::All)],
+        ends: &[End { state: NodeState::Retired, ..ACTIVE }],
+        ..PLAIN
+    },
+    Scenario {
+        name: "stuck-releasing",
+        about: "machines hang in Releasing: asked again, then marked broken and fixed",
+        faults: r#"[{"kind": "stuck_releasing", "machine": "{first}", "count": 2, "seconds": {held}},
+                    {"kind": "stuck_releasing", "machine": "{second}", "count": 1, "seconds": {held}}]"#,
+        acts: &[Act::Begin(RunKind::Decommission, Which::All)],
+        ends: &[End { state: NodeState::Retired, maas: "Ready", ..ACTIVE }],
+        ..PLAIN
+    },
+    Scenario {
+        name: "human-release",
+        about: "someone releases two machines in MAAS, one in service and one being deployed",
+        faults: r#"[{"kind": "stuck_deploying", "machine": "{second}", "count": 1}]"#,
+        acts: &[
+            Act::Meanwhile { action: "release", when: "Deploying", on: Which::Second },
+            Act::InMaas { action: "release", when: "Deployed", on: Which::First },
+            Act::Reported(DriftKind::ReleasedByHand, Which::First),
+            Act::Begin(RunKind::Reimage, Which::First),
+            Act::Resume(Which::Second),
+            Act::Resolved(DriftKind::ReleasedByHand, Which::First),
+        ],
+        ..PLAIN
+    },
+];
+
+/// Only changes: a 504 to a read is merely a failed read.
+const ACCEPTED_THEN_504: &str = r#"[
+  {"kind": "accepted504", "endpoint": "machines.create", "probability": 0.33},
+  {"kind": "accepted504", "endpoint": "machine.commission", "probability": 0.33},
+  {"kind": "accepted504", "endpoint": "machine.update", "probability": 0.33},
+  {"kind": "accepted504", "endpoint": "blockdevice.set_boot_disk", "probability": 0.33},
+  {"kind": "accepted504", "endpoint": "machine.set_storage_layout", "probability": 0.33},
+  {"kind": "accepted504", "endpoint": "interface.update", "probability": 0.33},
+  {"kind": "accepted504", "endpoint": "interface.link_subnet", "probability": 0.33},
+  {"kind": "accepted504", "endpoint": "machines.allocate", "probability": 0.33},
+  {"kind": "accepted504", "endpoint": "machine.deploy", "probability": 0.33},
+  {"kind": "accepted504", "endpoint": "machine.release", "probability": 0.33}
+]"#;
+
+impl Act {
+    /// Whose turn it is.
+    #[must_use]
+    pub const fn on(&self) -> Which {
+        match self {
+            Self::Meanwhile { on, .. } | Self::InMaas { on, .. } => *on,
+            Self::Reported(_, on)
+            | Self::Resolved(_, on)
+            | Self::Begin(_, on)
+            | Self::Resume(on) => *on,
+        }
+    }
+}
+
+impl Scenario {
+    /// The scenario of a name.
+    ///
+    /// # Errors
+    /// `unknown_scenario`, which lists them.
+    pub fn named(name: &str) -> Result<&'static Self, Failure> {
+        SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
+            let rows = SCENARIOS.iter().map(|s| format!("\n  {:<20}{}", s.name, s.about));
+            Failure::usage(
+                "unknown_scenario",
+                "There is no such scenario",
+                format!("{name:?} is none of{}", rows.collect::<String>()),
+            )
+            .hint("gpuaas lab --scenario NAME")
+        })
+    }
+
+    /// The fault file for a lab whose first machines are `names` and whose machines are of `class`:
+    /// where hardware takes no time, the region is not patient either.
+    #[must_use]
+    pub fn fault_file(&self, names: [&str; 2], class: MachineClass) -> String {
+        let (patience, held) = match class {
+            MachineClass::Zero => ("2", "0.5"),
+            _ => ("1500", "300"),
+        };
+        let [first, second] = names;
+        self.faults
+            .replace("{first}", first)
+            .replace("{second}", second)
+            .replace("{patience}", patience)
+            .replace("{held}", held)
+    }
+
+    /// Fields of the profile that differ from the defaults: the bundle that makes slice hosts, and
+    /// those of the scenario.
+    ///
+    /// # Errors
+    /// `scenario_unset` when the row is not a JSON object, which a test excludes.
+    pub fn profile_fields(&self) -> Result<Map<String, Value>, Failure> {
+        let own: Map<String, Value> = serde_json::from_str(self.profile).map_err(|error| {
+            Failure::local("scenario_unset", "The scenario was not reached", error.to_string())
+        })?;
+        let mut fields = Map::new();
+        fields.insert("site_bootstrap_bundle_ref".to_owned(), Value::from(BUNDLE));
+        fields.extend(own);
+        Ok(fields)
+    }
+
+    /// How the node of the machine at `index` of the rack is to end.
+    #[must_use]
+    pub fn end(&self, index: usize) -> &'static End {
+        self.ends.iter().find(|end| end.on.holds(index)).unwrap_or(&ACTIVE)
+    }
+
+    /// Whether it can be played with so many machines.
+    ///
+    /// # Errors
+    /// `scenario_needs_nodes`, `scenario_needs_hosts`.
+    pub fn fits(&self, nodes: usize) -> Result<(), Failure> {
+        if self.loses.is_some() && nodes > PROCESS_HOSTS {
+            let detail = format!("above {PROCESS_HOSTS} machines hosts have nothing to lose");
+            return Err(Failure::usage(
+                "scenario_needs_hosts",
+                "The scenario needs fewer machines",
+                detail,
+            )
+            .hint(format!("gpuaas lab --nodes 2 --scenario {}", self.name)));
+        }
+        let second = self.acts.iter().any(|act| act.on() == Which::Second);
+        let least = if second { 2 } else { 1 };
+        if nodes >= least {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "scenario_needs_nodes",
+            "The scenario needs more machines",
+            format!("{} is about {least} machines at least", self.name),
+        )
+        .hint(format!("gpuaas lab --nodes {least} --scenario {}", self.name)))
+    }
+
+    /// Whether it waits for what the slow comparison with MAAS finds.
+    #[must_use]
+    pub fn sweeps(&self) -> bool {
+        self.acts.iter().any(|act| matches!(act, Act::Reported(..)))
+    }
+}
+
+/// A fabric address that a lab assigns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fabric {
+    /// Interface name.
+    pub interface: String,
+    /// Subnet.
+    pub subnet_cidr: String,
+    /// Address in it.
+    pub ip_address: String,
+}
+
+/// Addresses of the fabric ports of machine `index` (from 0). The simulated site has one /16 per
+/// port, `10.101.0.0` to `10.108.0.0`.
+#[must_use]
+pub fn fabric_of(class: MachineClass, index: usize) -> Vec<Fabric> {
+    let ports = match class {
+        MachineClass::H200 => 8,
+        MachineClass::Zero => 1,
+        MachineClass::Ethernet => 0,
+    };
+    let (high, low) = (1 + index / 250 % 250, 1 + index % 250);
+    (1..=ports)
+        .map(|port| Fabric {
+            interface: format!("ens{}np0", 107 + port),
+            subnet_cidr: format!("10.{}.0.0/16", 100 + port),
+            ip_address: format!("10.{}.{high}.{low}", 100 + port),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_scenario_lists_all() {
+        let failure = Scenario::named("nosuch").unwrap_err();
+        insta::assert_snapshot!(failure.to_string());
+    }
+
+    #[test]
+    fn fault_files_are_what_the_simulator_reads() {
+        for scenario in SCENARIOS {
+            let text = scenario.fault_file(["j22u11", "j22u15"], MachineClass::Zero);
+            let faults: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+            let known = maas_sim::parse_faults(&text).unwrap();
+            assert_eq!(known.len(), faults.len(), "{}", scenario.name);
+            let left = ["{first}", "{second}", "{patience}", "{held}"]
+                .iter()
+                .any(|name| text.contains(name));
+            assert!(!left, "{}: {text}", scenario.name);
+            scenario.profile_fields().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_meanwhile_is_the_first_act_and_every_node_has_an_end() {
+        for scenario in SCENARIOS {
+            let late = scenario.acts.iter().skip(1);
+            assert!(!late.into_iter().any(|act| matches!(act, Act::Meanwhile { .. })));
+            assert!(scenario.ends.iter().any(|end| end.on == Which::All), "{}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn fabric_addresses_differ_by_machine() {
+        let first = fabric_of(MachineClass::H200, 0);
+        assert_eq!(first.len(), 8);
+        assert_eq!(first[7].interface, "ens115np0");
+        assert_eq!(first[7].ip_address, "10.108.1.1");
+        let all: std::collections::BTreeSet<String> = (0..1000)
+            .map(|index| fabric_of(MachineClass::Zero, index)[0].ip_address.clone())
+            .collect();
+        assert_eq!(all.len(), 1000);
+    }
+}

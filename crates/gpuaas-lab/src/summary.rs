@@ -1,0 +1,295 @@
+//! What came of a lab: the object that `--json` prints, and whether that was what was asked.
+//!
+//! Every number is computed at the end from two independent witnesses: the control plane's API
+//! (nodes and runs) and the simulator's own records (machines in MAAS, deployments).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::waterfall::BucketRow;
+use gpuaas_types::agent::{Gate, GateClass};
+use gpuaas_types::api::{NodeView, RunView};
+use gpuaas_types::{NodeState, RunStatus};
+use serde::Serialize;
+
+use crate::record::{Racked, Record};
+use crate::scenario::Scenario;
+
+/// A node and its latest run.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The node.
+    pub node: NodeView,
+    /// Its run.
+    pub run: RunView,
+}
+
+/// What came of a lab.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tally {
+    /// Nodes asked for.
+    pub nodes: usize,
+    /// Nodes that are active.
+    pub active: usize,
+    /// Nodes whose run parked.
+    pub parked: usize,
+    /// Nodes whose run failed, was cancelled, or had not ended when the lab did. A node that left
+    /// as it was meant to is in none of the three; `states` has it.
+    pub failed: usize,
+    /// Machines in MAAS that no node holds and that were not there before.
+    pub orphans: usize,
+    /// Deployments on top of a deployment that nobody had released.
+    pub double_deploys: u32,
+    /// Nodes by their state.
+    pub states: BTreeMap<String, usize>,
+    /// The nodes' machines by MAAS' status and whether they are on.
+    pub machines: BTreeMap<String, usize>,
+    /// Active nodes by whether slices may be handed out: `ready`, or whose matter it is that not.
+    pub slices: BTreeMap<String, usize>,
+    /// What MAAS was asked to change after a machine was first deployed: by endpoint, how many
+    /// machines so many times.
+    pub changes: BTreeMap<String, BTreeMap<u32, usize>>,
+    /// Seconds of the wall clock from the first request to the end.
+    pub wall_seconds: f64,
+    /// One row per node, in the run's own seconds.
+    pub runs: Vec<BucketRow>,
+}
+
+impl Tally {
+    /// Counts. `before` are the identifiers of machines that were in MAAS before the lab began.
+    #[must_use]
+    pub fn of(
+        ended: &[Ended],
+        racked: &[Racked],
+        before: &[String],
+        record: &Record,
+        wall_seconds: f64,
+    ) -> Self {
+        let active = ended.iter().filter(|e| e.node.state == NodeState::Active).count();
+        let parked = ended
+            .iter()
+            .filter(|e| e.node.state != NodeState::Active && e.run.status == RunStatus::Parked)
+            .count();
+        let failed = ended
+            .iter()
+            .filter(|e| e.node.state != NodeState::Active)
+            .filter(|e| !matches!(e.run.status, RunStatus::Parked | RunStatus::Succeeded))
+            .count();
+        Self {
+            nodes: ended.len(),
+            active,
+            parked,
+            failed,
+            orphans: orphans(ended, racked, before).len(),
+            double_deploys: record.double_deploys(),
+            states: counted(ended.iter().map(|e| e.node.state.to_string())),
+            machines: counted(ended.iter().filter_map(|e| machine_of(e, racked)).map(said)),
+            slices: counted(ended.iter().filter_map(slices)),
+            changes: changes(record),
+            wall_seconds,
+            runs: ended.iter().map(|e| BucketRow::of_run(&e.run, e.node.state)).collect(),
+        }
+    }
+
+    /// The failure of a lab in which a node, or its machine in MAAS, is not as the scenario ends, or
+    /// in which MAAS holds what no node owns.
+    ///
+    /// # Errors
+    /// `nodes_not_active`, `scenario_not_met` or `stray_deployments`.
+    pub fn verdict(
+        &self,
+        ended: &[Ended],
+        racked: &[Racked],
+        scenario: &Scenario,
+    ) -> Result<(), Failure> {
+        let bad: Vec<&Ended> = ended.iter().filter(|e| !met(e, racked, scenario)).collect();
+        if !bad.is_empty() {
+            let inactive = bad.iter().any(|e| e.node.state != NodeState::Active);
+            let lines: String = bad.iter().map(|e| why(e)).collect();
+            let (active, nodes) = (self.active, self.nodes);
+            let (code, title, detail) = if scenario.acts.is_empty() && inactive {
+                let detail = format!("{active} of {nodes} nodes are active{lines}");
+                ("nodes_not_active", "Not every node became active", detail)
+            } else {
+                let detail = format!("{} of {nodes} nodes are not{lines}", bad.len());
+                ("scenario_not_met", "Not every node is as the scenario ends", detail)
+            };
+            return Err(Failure::new(Exit::Parked, code, title, detail));
+        }
+        if self.double_deploys > 0 || self.orphans > 0 {
+            let detail = format!(
+                "the simulator counts {} deployments too many and {} machines that no node holds",
+                self.double_deploys, self.orphans
+            );
+            return Err(Failure::local(
+                "stray_deployments",
+                "MAAS holds what no node owns",
+                detail,
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn counted(of: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for name in of {
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
+}
+
+fn machine_of<'a>(ended: &Ended, racked: &'a [Racked]) -> Option<&'a Racked> {
+    racked.iter().find(|machine| machine.name == ended.node.hostname)
+}
+
+/// Whether slices may be handed out on an active node, where anything asks that.
+fn slices(ended: &Ended) -> Option<String> {
+    let node = &ended.node;
+    let gate = node.gates.iter().find(|gate| gate.gate == Gate::SliceReady)?;
+    let class = gate.class.map_or("unknown", GateClass::as_str);
+    let word = if gate.open { "ready" } else { class };
+    (node.state == NodeState::Active).then(|| word.to_owned())
+}
+
+fn said(machine: &Racked) -> String {
+    let status = machine.status.as_deref().unwrap_or("unknown to MAAS");
+    format!("{status} ({})", if machine.on { "on" } else { "off" })
+}
+
+fn changes(record: &Record) -> BTreeMap<String, BTreeMap<u32, usize>> {
+    let mut changes: BTreeMap<String, BTreeMap<u32, usize>> = BTreeMap::new();
+    for machine in record.machines.values() {
+        for (endpoint, times) in machine.changes() {
+            let row = changes.entry(endpoint.to_owned()).or_default();
+            *row.entry(times).or_default() += 1;
+        }
+    }
+    changes
+}
+
+/// Whether a node and its machine are as the scenario ends.
+fn met(ended: &Ended, racked: &[Racked], scenario: &Scenario) -> bool {
+    let node = &ended.node;
+    let index = racked.iter().position(|machine| machine.name == node.hostname);
+    let end = scenario.end(index.unwrap_or(usize::MAX));
+    let status = index.and_then(|index| racked[index].status.as_deref());
+    let parked = node.park.as_ref().map(|park| park.code.as_str());
+    let slices = slices(ended).filter(|word| word != "ready");
+    node.state == end.state
+        && parked == end.parked
+        && status == Some(end.maas)
+        && slices.as_deref() == end.slices.map(GateClass::as_str)
+}
+
+fn why(ended: &Ended) -> String {
+    let node = &ended.node;
+    match &node.park {
+        Some(park) => format!(
+            "\n  {} parked ({}): {}\n    next: {}",
+            node.hostname, park.code, park.text, park.next_action
+        ),
+        None => {
+            let waits = node.waiting_for.as_deref().unwrap_or("nothing");
+            let maas = node.maas.status_name.as_deref().unwrap_or("nothing");
+            let step = ended.run.step;
+            let gates: String = node.gates.iter().map(|gate| format!("; {}", gate.text)).collect();
+            format!(
+                "\n  {} is {} at {step}, waits for {waits}; MAAS said {maas}{gates}",
+                node.hostname, node.state
+            )
+        }
+    }
+}
+
+/// Identifiers of machines in MAAS that no node holds and that were not there before.
+fn orphans(ended: &[Ended], racked: &[Racked], before: &[String]) -> Vec<String> {
+    let held: BTreeSet<&str> =
+        ended.iter().filter_map(|e| e.node.maas.system_id.as_deref()).collect();
+    racked
+        .iter()
+        .filter_map(|machine| machine.system_id.clone())
+        .filter(|id| !held.contains(id.as_str()) && !before.contains(id))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuaas_testkit::views;
+
+    fn racked(name: &str, system_id: &str) -> Racked {
+        Racked {
+            name: name.to_owned(),
+            mac_address: "02:00:00:00:00:01".to_owned(),
+            bmc_address: "198.18.0.1".to_owned(),
+            system_id: Some(system_id.to_owned()),
+            hostname: Some(name.to_owned()),
+            status: Some("Deployed".to_owned()),
+            on: true,
+        }
+    }
+
+    fn ended() -> Vec<Ended> {
+        let mut active = Ended { node: views::commissioning_node(), run: views::finished_run() };
+        active.node.state = NodeState::Active;
+        let mut parked = Ended { node: views::parked_node(), run: views::finished_run() };
+        parked.run.status = RunStatus::Parked;
+        let mut open = Ended { node: views::commissioning_node(), run: views::finished_run() };
+        open.node.hostname = "j27u15".to_owned();
+        open.node.maas.system_id = None;
+        open.run.status = RunStatus::Waiting;
+        vec![active, parked, open]
+    }
+
+    #[test]
+    fn a_node_that_left_as_it_was_meant_to_has_not_failed() {
+        let mut left = Ended { node: views::commissioning_node(), run: views::finished_run() };
+        left.node.state = NodeState::Retired;
+        left.run.status = RunStatus::Succeeded;
+        let tally = Tally::of(&[left], &[], &[], &Record::default(), 1.0);
+        assert_eq!((tally.nodes, tally.active, tally.failed), (1, 0, 0));
+        assert_eq!(tally.states["retired"], 1);
+    }
+
+    #[test]
+    fn every_node_is_counted_once() {
+        let racked = [racked("j22u11", "abc123"), racked("x", "abc777"), racked("y", "abc888")];
+        let before = ["abc888".to_owned()];
+        let tally = Tally::of(&ended(), &racked, &before, &Record::default(), 12.5);
+        assert_eq!((tally.nodes, tally.active, tally.parked, tally.failed), (3, 1, 1, 1));
+        assert_eq!(tally.orphans, 1);
+        let plain = Scenario::named("plain").unwrap();
+        let failure = tally.verdict(&ended(), &racked, plain).unwrap_err();
+        insta::assert_snapshot!(failure.to_string());
+    }
+
+    #[test]
+    fn the_object_has_the_promised_fields() {
+        let mut ended = ended();
+        ended.truncate(1);
+        let racked = [racked("j22u11", "abc123")];
+        let tally = Tally::of(&ended, &racked, &[], &Record::default(), 12.5);
+        assert!(tally.verdict(&ended, &racked, Scenario::named("plain").unwrap()).is_ok());
+        let retired = Scenario::named("decommission").unwrap();
+        let failure = tally.verdict(&ended, &racked, retired).unwrap_err();
+        assert_eq!(failure.code(), "scenario_not_met");
+        insta::assert_snapshot!(serde_json::to_string_pretty(&tally).unwrap());
+        let row = &tally.runs[0];
+        assert!((row.buckets.values().sum::<f64>() - row.wall_seconds).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_stray_deployment_is_a_failure() {
+        let mut ended = ended();
+        ended.truncate(1);
+        let record: Record =
+            serde_json::from_str(r#"{"endpoints": {}, "machines": {"a": {"double_deploys": 2}}}"#)
+                .unwrap();
+        let racked = [racked("j22u11", "abc123")];
+        let tally = Tally::of(&ended, &racked, &[], &record, 1.0);
+        assert_eq!(tally.double_deploys, 2);
+        let failure = tally.verdict(&ended, &racked, Scenario::named("plain").unwrap());
+        assert_eq!(failure.unwrap_err().code(), "stray_deployments");
+    }
+}

@@ -1,0 +1,61 @@
+//! Arguments of the benchmarks that run on a virtual clock.
+
+use std::str::FromStr;
+
+use clap::Args;
+use gpuaas_client::arguments::positive;
+
+/// `gpuaas bench region`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchRegionArgs {
+    /// How many machines.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub nodes: usize,
+    /// Seconds of the virtual clock from one machine to the next.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = positive)]
+    pub apart: f64,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas bench chaos`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchChaosArgs {
+    /// Seeds of the fleets, the last one included.
+    #[arg(long, value_name = "A..B", default_value = "1..50", conflicts_with = "seed")]
+    pub seeds: Seeds,
+    /// One seed, with its story.
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Machines of each fleet.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub nodes: usize,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `A..B`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seeds {
+    /// The first.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+}
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is not A..B with A not above B");
+        let (first, last) = text.split_once("..").ok_or_else(bad)?;
+        let number = |text: &str| text.trim().parse::<u64>().map_err(|_| bad());
+        let seeds = Self { first: number(first)?, last: number(last)? };
+        if seeds.first <= seeds.last { Ok(seeds) } else { Err(bad()) }
+    }
+}

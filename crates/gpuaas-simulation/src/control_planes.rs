@@ -1,0 +1,220 @@
+//! The control planes of a world: any number on one store, each with a clock of its own, each
+//! crashing, stopping and going on by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gpuaas_client::failure::Failure;
+use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, Failpoints};
+use gpuaas_lab::of_store;
+use gpuaas_store::StoreError;
+use gpuaas_types::{IdSource, RunId, Timestamp};
+
+use crate::breakpoint::Trap;
+use crate::executor::Group;
+use crate::own_urls::OwnUrls;
+use crate::plan::ADVERTISE;
+use crate::replica::Replica;
+use crate::simulation::World;
+use crate::transport;
+
+/// Seconds after which a control plane whose clock rounds looks again.
+const ROUNDING_SECONDS: f64 = 0.001;
+
+/// Seconds for which a watcher has a site. Some looks long: a virtual clock stops at every renewal.
+const WATCH_LEASE_SECONDS: f64 = 30.0;
+
+/// Seconds between two tries to watch a site that somebody else watches.
+const KEEPER_SECONDS: f64 = 15.0;
+
+impl World {
+    /// Whether a control plane runs.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.replicas.iter().any(|replica| !replica.stopped)
+    }
+
+    /// The control planes that run.
+    pub fn running(&self) -> impl Iterator<Item = u32> {
+        self.replicas.iter().filter(|replica| !replica.stopped).map(|replica| replica.id)
+    }
+
+    /// Starts a control plane with a clock that is `skew_seconds` ahead of MAAS'. Where no other
+    /// one is there, running or stopped, it owns the database and ends the leases of the dead.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn start(&mut self, skew_seconds: f64) -> Result<u32, Failure> {
+        if self.replicas.is_empty() {
+            let now = self.clock.now().plus_seconds(skew_seconds);
+            self.store.end_leases_of_dead_owner(now).await.map_err(of_store)?;
+        }
+        Ok(self.start_beside(skew_seconds, None))
+    }
+
+    /// The same beside a control plane that may not be dead: whatever is leased stays so until its
+    /// time is over. A `trap` is told of the moments of its runs.
+    pub fn start_beside(&mut self, skew_seconds: f64, trap: Option<Arc<Trap>>) -> u32 {
+        self.last_replica += 1;
+        let id = self.last_replica;
+        let ahead = self.clock.ahead(skew_seconds);
+        let clock: Arc<dyn Clock> = Arc::new(ahead.clone());
+        if let Some(trap) = &trap {
+            trap.belong_to(id);
+        }
+        let mut config = EngineConfig::new(ADVERTISE, self.parts.agent.clone());
+        config.poll_seconds = self.parts.plan.poll_seconds;
+        config.watch_lease_seconds = WATCH_LEASE_SECONDS;
+        let parallel_runs = config.parallel_runs;
+        let connect = transport::Within::new(
+            Arc::clone(&self.network),
+            &self.clock,
+            Arc::clone(&self.fuse),
+            id,
+            Arc::clone(&clock),
+        );
+        let parts = EngineParts {
+            store: self.store.clone(),
+            clock,
+            ids: Arc::clone(&self.parts.ids) as Arc<dyn IdSource>,
+            connect: Arc::new(connect),
+            bundles: Arc::clone(&self.parts.bundles),
+            artifacts: Arc::clone(&self.parts.artifacts),
+            http: Arc::new(OwnUrls(Arc::clone(&self.parts.artifacts))),
+            config,
+        };
+        let engine = Engine::assemble_with(parts, trap.map(|trap| trap as Arc<dyn Failpoints>));
+        self.replicas.push(Replica {
+            id,
+            clock: ahead,
+            stopped: false,
+            engine: Arc::new(engine),
+            working: Arc::default(),
+            watching: Arc::default(),
+            sweeping: Arc::default(),
+            not_before: self.clock.now(),
+            parallel_runs,
+        });
+        self.next_due = Some(Timestamp::EPOCH);
+        self.plane.up.store(true, Ordering::SeqCst);
+        id
+    }
+
+    /// Drops a control plane wherever it is: between a call and its record, between two writes, in
+    /// the middle of an answer, with leases held.
+    pub fn crash(&mut self, id: u32) {
+        self.crew.dismiss(id);
+        self.replicas.retain(|replica| replica.id != id);
+        self.fuse.replace();
+        self.plane.up.store(self.is_up(), Ordering::SeqCst);
+    }
+
+    /// Schedules a control plane no more: its process is there, with everything in its hands.
+    pub fn stop(&mut self, id: u32) {
+        self.crew.stop(id);
+        self.set_stopped(id, true);
+    }
+
+    /// Lets a stopped control plane go on, as if no time had passed for it.
+    pub fn go_on(&mut self, id: u32) {
+        self.crew.go_on(id);
+        self.set_stopped(id, false);
+    }
+
+    fn set_stopped(&mut self, id: u32, stopped: bool) {
+        for replica in self.replicas.iter_mut().filter(|replica| replica.id == id) {
+            replica.stopped = stopped;
+        }
+        self.fuse.replace();
+        self.next_due = Some(Timestamp::EPOCH);
+        self.plane.up.store(self.is_up(), Ordering::SeqCst);
+    }
+
+    /// Moves the clocks of all control planes by `seconds`, as an administrator or a bad time
+    /// server does.
+    pub fn step_clocks(&mut self, seconds: f64) {
+        for replica in &mut self.replicas {
+            replica.clock.step(seconds);
+            replica.not_before = self.clock.now();
+        }
+        self.next_due = Some(Timestamp::EPOCH);
+    }
+
+    /// What the loops of the engines would ask for next.
+    pub(crate) async fn look(&mut self) -> Result<(), StoreError> {
+        let unwatched = |r: &&Replica| !r.stopped && !r.watching.load(Ordering::SeqCst);
+        let unseen = self.replicas.iter().any(|replica| unwatched(&replica));
+        let written = self.store.counters().write_transactions;
+        if written != self.looked_at_write || self.next_due == Some(Timestamp::EPOCH) {
+            self.looked_at_write = written;
+            self.next_due = self.store.next_due().await?;
+        }
+        if !unseen || !self.store.has_moving_runs(self.site_id).await? {
+            return Ok(());
+        }
+        for replica in self.replicas.iter().filter(unwatched) {
+            replica.watching.store(true, Ordering::SeqCst);
+            let (site_id, engine) = (self.site_id, Arc::clone(&replica.engine));
+            let (watching, clock) = (Arc::clone(&replica.watching), self.clock.clone());
+            self.crew.add(Group::Plane(replica.id), async move {
+                let began = clock.now();
+                engine.watch_site(site_id).await;
+                // Another control plane may watch already; it is not asked all the time.
+                if clock.now() == began {
+                    clock.sleep_until(began.plus_seconds(KEEPER_SECONDS)).await;
+                }
+                watching.store(false, Ordering::SeqCst);
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn claim(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        for index in 0..self.replicas.len() {
+            let replica = &self.replicas[index];
+            if replica.looks_at(self.next_due).is_none_or(|at| at > now) {
+                continue;
+            }
+            let (id, engine) = (replica.id, Arc::clone(&replica.engine));
+            let claimed = engine.claim_runs(replica.free()).await?;
+            self.next_due = engine.next_due().await?;
+            if claimed.is_empty() {
+                // Nothing is due, or only after the rounding between two clocks.
+                self.replicas[index].not_before = now.plus_seconds(ROUNDING_SECONDS);
+            }
+            for work in claimed {
+                let (engine, working) =
+                    (Arc::clone(&engine), Arc::clone(&self.replicas[index].working));
+                let (touched, run_id) = (Arc::clone(&self.touched), work.run_id());
+                working.fetch_add(1, Ordering::SeqCst);
+                self.crew.add(Group::Plane(id), async move {
+                    engine.process_run(work).await;
+                    working.fetch_sub(1, Ordering::SeqCst);
+                    touched.add(run_id);
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the first control plane that runs compare the site with MAAS, if that is due.
+    pub(crate) fn sweep(&mut self) -> Option<u32> {
+        let replica = self.replicas.iter().find(|replica| !replica.stopped)?;
+        if replica.sweeping.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        let (site_id, engine) = (self.site_id, Arc::clone(&replica.engine));
+        let sweeping = Arc::clone(&replica.sweeping);
+        self.crew.add(Group::Plane(replica.id), async move {
+            engine.sweep_site(site_id).await;
+            sweeping.store(false, Ordering::SeqCst);
+        });
+        Some(replica.id)
+    }
+
+    /// Runs that a control plane has looked at since the last time this was asked.
+    #[must_use]
+    pub fn take_touched(&self) -> Vec<RunId> {
+        self.touched.take()
+    }
+}

@@ -1,0 +1,463 @@
+//! What must hold in every world, whatever goes wrong in it.
+//!
+//! Looked at where it can break, so that looking after every turn costs little: a change that
+//! reaches MAAS is held against the journal when it arrives, a run when a control plane has had it
+//! in hand, and everything at once after each event and at the end. [`Checker`] remembers what one
+//! look cannot know: which intent has made its call, what people did, how long a control plane has
+//! been there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpuaas_client::failure::Failure;
+use gpuaas_core::effect::Intent;
+use gpuaas_core::node_state;
+use gpuaas_core::record::{NodeRecord, ReportKind, RunRecord};
+use gpuaas_engine::Clock as _;
+use gpuaas_lab::of_store;
+use gpuaas_store::{ListedNode, NodeFilter, Page, StoreError, TimelineRow, TokenPurpose};
+use gpuaas_types::spec::ReleaseMode;
+use gpuaas_types::{
+    AttemptId, EffectKind, NodeId, NodeState, RunId, RunKind, RunStatus, Timestamp,
+};
+use maas_sim::{HostView, LogEntry, Stats};
+
+use crate::simulation::World;
+use crate::transport::Arrival;
+
+/// Seconds beyond its deadline at which a run that still waits is stuck: clocks step, control
+/// planes are away, and the last look is a while after the deadline.
+const SLACK_SECONDS: f64 = 3600.0;
+/// Seconds after which a run that is due and not looked at is forgotten.
+const FORGOTTEN_SECONDS: f64 = 900.0;
+/// Lines of history of one node.
+const LINES: i64 = 1_000_000;
+
+/// How the runs of a fleet ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lives {
+    /// All.
+    pub begun: usize,
+    /// Succeeded, or cancelled as asked.
+    pub intended: usize,
+    /// Parked with a reason.
+    pub parked: usize,
+}
+
+/// See the module text.
+#[derive(Debug, Default)]
+pub struct Checker {
+    /// Intents that have made their call.
+    called: BTreeSet<AttemptId>,
+    /// When a person last did something to a machine, by its name on the rack.
+    people: BTreeMap<String, Timestamp>,
+    /// Runs whose end was looked at.
+    over: BTreeSet<RunId>,
+    /// Since when a control plane has been running.
+    up_since: Option<Timestamp>,
+}
+
+impl Checker {
+    /// A person did something to a machine, with or without success.
+    pub fn person(&mut self, machine: &str, at: Timestamp) {
+        self.people.insert(machine.to_owned(), at);
+    }
+
+    fn interfered(&self, machine: &str, since: Timestamp) -> bool {
+        self.people.get(machine).is_some_and(|at| *at >= since)
+    }
+
+    /// What holds after every turn: of what arrived in MAAS and of the runs that were looked at.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn after_turn(&mut self, world: &World) -> Result<Vec<String>, Failure> {
+        let mut broken = Vec::new();
+        for arrival in world.take_arrivals() {
+            broken.extend(self.arrived(world, &arrival).await.map_err(of_store)?);
+        }
+        let touched: BTreeSet<RunId> = world.take_touched().into_iter().collect();
+        for run_id in touched {
+            broken.extend(self.touched(world, run_id).await.map_err(of_store)?);
+        }
+        Ok(broken)
+    }
+
+    /// What holds at every moment, of everything.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn everything(&mut self, world: &World) -> Result<Vec<String>, Failure> {
+        let now = world.clock.now();
+        match (world.is_up(), self.up_since) {
+            (false, _) => self.up_since = None,
+            (true, None) => self.up_since = Some(now),
+            (true, Some(_)) => {}
+        }
+        self.of_moment(world, now).await.map_err(of_store)
+    }
+
+    async fn of_moment(&self, world: &World, now: Timestamp) -> Result<Vec<String>, StoreError> {
+        let mut broken = Vec::new();
+        broken.extend(world.region.with(|region| doubly_deployed(region.stats())));
+        if world.tokens_taken_twice() > 0 {
+            broken.push("an enrollment token worked twice".to_owned());
+        }
+        let listed = world.store.list_nodes(NodeFilter::default()).await?;
+        broken.extend(owned_twice(listed.iter().map(|listed| &listed.node)));
+        for listed in listed {
+            let Some(brief) = listed.run.filter(|run| run.status.is_open()) else { continue };
+            let run = world.store.run(brief.id).await?;
+            let name = &listed.node.hostname;
+            broken.extend(unanswered(&run).map(|text| format!("{name}: {text}")));
+            broken.extend(self.stuck(&run, now).map(|text| format!("{name}: {text}")));
+        }
+        Ok(broken)
+    }
+
+    /// A run that moves is looked at when it is due, and gives up when it said it would.
+    fn stuck(&self, run: &RunRecord, now: Timestamp) -> Option<String> {
+        let up_seconds = self.up_since.map_or(0.0, |since| now.seconds_since(since));
+        if run.status == RunStatus::Parked || up_seconds < FORGOTTEN_SECONDS {
+            return None;
+        }
+        let late_seconds = now.seconds_since(run.due_at);
+        if late_seconds > FORGOTTEN_SECONDS {
+            return Some(format!("the run in {} is due for {late_seconds:.0} s", run.step));
+        }
+        let deadline = run.wait.as_ref().and_then(|wait| wait.deadline)?;
+        let over_seconds = now.seconds_since(deadline);
+        (over_seconds > SLACK_SECONDS).then(|| {
+            format!("the run waits in {} {over_seconds:.0} s beyond its deadline", run.step)
+        })
+    }
+
+    /// A change in MAAS is somebody's intent, made once, and never of a machine handed over.
+    async fn arrived(
+        &mut self,
+        world: &World,
+        arrival: &Arrival,
+    ) -> Result<Option<String>, StoreError> {
+        let node = match (&arrival.system_id, &arrival.hostname) {
+            (Some(id), _) => world.store.node_by_system_id(world.site_id, id).await?,
+            (None, Some(name)) => world.store.find_nodes(name).await?.into_iter().next(),
+            (None, None) => None,
+        };
+        let run = match node.as_ref().and_then(|node| node.run_id) {
+            Some(run_id) => Some(world.store.run(run_id).await?),
+            None => None,
+        };
+        let machine = arrival.system_id.as_deref().or(arrival.hostname.as_deref()).unwrap_or("?");
+        let intent = run.as_ref().and_then(|run| run.state.intent.as_ref());
+        let told = self.called_for(arrival.effect, intent);
+        let handed = world.profile().release_mode == ReleaseMode::Handoff
+            && run.as_ref().is_some_and(|run| run.kind != RunKind::Onboard);
+        Ok(match told {
+            Some(text) => Some(format!("{machine}: {text}")),
+            None if handed => {
+                let name = effect_name(arrival.effect);
+                Some(format!("{machine}: {name} of a machine that was handed over"))
+            }
+            None => None,
+        })
+    }
+
+    /// What is wrong with a call that MAAS got, given the intent that stands in the journal.
+    fn called_for(
+        &mut self,
+        effect: Option<EffectKind>,
+        intent: Option<&Intent>,
+    ) -> Option<String> {
+        let name = effect_name(effect);
+        match intent {
+            Some(intent) if Some(intent.effect.kind()) == effect && intent.outcome.is_none() => {
+                let again = !self.called.insert(intent.id);
+                again.then(|| format!("{name} was called twice for intent {}", intent.id))
+            }
+            Some(other) => {
+                let outcome = other.outcome.as_ref().map_or("open", |outcome| outcome.name());
+                let latest = other.effect.kind();
+                Some(format!("{name} without an intent; the latest is {latest}, {outcome}"))
+            }
+            None => Some(format!("{name} without an intent")),
+        }
+    }
+
+    async fn touched(&mut self, world: &World, run_id: RunId) -> Result<Vec<String>, StoreError> {
+        let run = match world.store.run(run_id).await {
+            Ok(run) => run,
+            // A request that was refused has made nothing.
+            Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let node = world.store.node(run.node_id).await?;
+        let mut broken: Vec<String> = unanswered(&run).into_iter().collect();
+        if !run.kind.row().steps.contains(&run.step) {
+            broken.push(format!("a run of kind {} is in {}", run.kind, run.step));
+        }
+        if !run.status.is_open() && self.over.insert(run_id) {
+            broken.extend(self.ended(world, &node, &run).await?);
+        }
+        Ok(broken.into_iter().map(|text| format!("{}: {text}", node.hostname)).collect())
+    }
+
+    /// What a run's end says is so, at the moment at which it ends.
+    async fn ended(
+        &self,
+        world: &World,
+        node: &NodeRecord,
+        run: &RunRecord,
+    ) -> Result<Vec<String>, StoreError> {
+        let mut broken: Vec<String> = uncounted(world, run).await?.into_iter().collect();
+        let reports = world.store.reports(run.id).await?;
+        let cancelled =
+            reports.iter().any(|r| matches!(r.kind, ReportKind::CancelRequested { .. }));
+        let ends = run.kind.row().ends_in;
+        match run.status {
+            RunStatus::Succeeded if node.state != ends => {
+                broken.push(format!("{} succeeded and the node is {}", run.kind, node.state));
+            }
+            RunStatus::Succeeded | RunStatus::Cancelled => {}
+            other => broken.push(format!("a {} ended as {other}", run.kind)),
+        }
+        if run.status == RunStatus::Cancelled && !cancelled {
+            broken.push(format!("a {} was cancelled and nobody had asked", run.kind));
+        }
+        let machine = machine_of(world, node);
+        let name = machine.as_ref().map_or(node.hostname.as_str(), |machine| &machine.name);
+        if run.status != RunStatus::Succeeded || self.interfered(name, run.created_at) {
+            return Ok(broken);
+        }
+        let is_ours = machine.as_ref().is_some_and(has_system);
+        let handoff = world.profile().release_mode == ReleaseMode::Handoff;
+        match run.kind {
+            RunKind::Decommission if is_ours && !handoff => {
+                broken.push("the node is retired and its machine has a system".to_owned());
+            }
+            RunKind::Onboard | RunKind::Reimage if machine.is_some() && !is_ours => {
+                broken.push("the node is active and its machine is not deployed".to_owned());
+            }
+            _ => {}
+        }
+        Ok(broken)
+    }
+
+    /// What holds once nothing moves any more: how lives ended, what is broken, one line per life.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn at_the_end(
+        &self,
+        world: &World,
+    ) -> Result<(Lives, Vec<String>, Vec<String>), Failure> {
+        self.of_end(world).await.map_err(of_store)
+    }
+
+    async fn of_end(&self, world: &World) -> Result<(Lives, Vec<String>, Vec<String>), StoreError> {
+        let (mut lives, mut broken, mut ends) = (Lives::default(), Vec::new(), Vec::new());
+        let mut left = BTreeSet::new();
+        let listed = world.store.list_nodes(NodeFilter::default()).await?;
+        for listed in &listed {
+            let name = &listed.node.hostname;
+            let mut say = |text: String| broken.push(format!("{name}: {text}"));
+            for run in world.store.runs_of_node(listed.node.id, Page::first(1000)).await? {
+                lives.begun += 1;
+                ends.push(format!("{name}: {}", ending(&run)));
+                match run.status {
+                    RunStatus::Succeeded | RunStatus::Cancelled => lives.intended += 1,
+                    RunStatus::Parked => lives.parked += 1,
+                    other => say(format!("the run is still {other} in {}", run.step)),
+                }
+                if leaves_machine(world, &run).await? {
+                    left.insert(name.clone());
+                }
+            }
+            let lines = world.store.timeline_of_node(listed.node.id, 0, LINES).await?;
+            untold(&lines, listed.node.state).into_iter().for_each(&mut say);
+        }
+        broken.extend(self.left_behind(world, &listed, &left));
+        broken.extend(outlived(world, &listed).await?);
+        Ok((lives, broken, ends))
+    }
+
+    /// A machine that carries a system of ours is somebody's.
+    fn left_behind(
+        &self,
+        world: &World,
+        listed: &[ListedNode],
+        left: &BTreeSet<String>,
+    ) -> Vec<String> {
+        let mut broken = Vec::new();
+        for machine in world.region.with(|region| region.hosts()) {
+            let excused = left.contains(&machine.name) || self.people.contains_key(&machine.name);
+            if excused || !has_system(&machine) {
+                continue;
+            }
+            let holder = listed.iter().find(|listed| {
+                in_care(listed.node.state) && listed.node.system_id == machine.system_id
+            });
+            let status = machine.status.unwrap_or_default();
+            match holder {
+                None => broken.push(format!("{}: {status}, and nobody's", machine.name)),
+                Some(holder) => {
+                    let open = holder.run.as_ref().is_some_and(|run| run.status.is_open());
+                    let state = holder.node.state;
+                    if !open && state == NodeState::Registered {
+                        broken.push(format!("{}: {status}, and its node {state}", machine.name));
+                    }
+                }
+            }
+        }
+        broken
+    }
+}
+
+fn has_system(machine: &HostView) -> bool {
+    machine.status.is_some_and(|status| matches!(status, "Deployed" | "Deploying" | "Allocated"))
+}
+
+fn machine_of(world: &World, node: &NodeRecord) -> Option<HostView> {
+    let hosts = world.region.with(|region| region.hosts());
+    hosts.into_iter().find(|host| host.system_id.is_some() && host.system_id == node.system_id)
+}
+
+/// Deployments on top of a deployment. A record that the control plane made anew, once MAAS had
+/// none any more, forgot the one before.
+fn doubly_deployed(stats: &Stats) -> Vec<String> {
+    let made = |entry: &&LogEntry| matches!(entry, LogEntry::Call { endpoint: "machines.create", status, .. } if *status < 300);
+    let machines = stats.machines.iter().filter(|(_, machine)| machine.double_deploys > 0);
+    let machines = machines.filter(|(_, machine)| machine.log.iter().filter(made).count() < 2);
+    machines.map(|(name, _)| format!("{name}: a deployment on top of a deployment")).collect()
+}
+
+const fn in_care(state: NodeState) -> bool {
+    !matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted)
+}
+
+/// No machine is held by two nodes.
+fn owned_twice<'a>(nodes: impl Iterator<Item = &'a NodeRecord>) -> Vec<String> {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut broken = Vec::new();
+    for node in nodes.filter(|node| in_care(node.state)) {
+        if let Some(system_id) = &node.system_id
+            && let Some(other) = owners.insert(system_id, &node.hostname)
+        {
+            broken.push(format!("machine {system_id} is held by {other} and {}", node.hostname));
+        }
+    }
+    broken
+}
+
+/// An open run says when it is looked at next, or why it stopped and what to do.
+fn unanswered(run: &RunRecord) -> Option<String> {
+    match run.status {
+        RunStatus::Running | RunStatus::Waiting if run.due_at >= Timestamp::NEVER => {
+            Some(format!("the run is {} in {} and never due", run.status, run.step))
+        }
+        RunStatus::Waiting if run.wait.is_none() => {
+            Some(format!("the run waits in {} and does not say for what", run.step))
+        }
+        RunStatus::Parked => match &run.park {
+            None => Some(format!("the run is parked in {} without a reason", run.step)),
+            Some(park) if park.text.is_empty() || park.next_action.is_empty() => {
+                Some(format!("the park {} does not say what to do", park.code))
+            }
+            Some(park) if park.evidence.is_empty() && run.state.intent.is_some() => {
+                Some(format!("the park {} shows no evidence", park.code))
+            }
+            Some(_) => None,
+        },
+        _ => None,
+    }
+}
+
+fn ending(run: &RunRecord) -> String {
+    match &run.park {
+        Some(park) => format!("{} parked in {}: {}: {}", run.kind, run.step, park.code, park.text),
+        None => format!("{} {} in {}", run.kind, run.status, run.step),
+    }
+}
+
+/// The spans of a run touch, and their sum is its wall time.
+async fn uncounted(world: &World, run: &RunRecord) -> Result<Option<String>, StoreError> {
+    let Some(ended) = run.ended_at else { return Ok(None) };
+    let spans = world.store.spans(run.id).await?;
+    let sum: f64 = gpuaas_core::buckets::seconds_per_bucket(&spans, ended).values().sum();
+    let wall = ended.seconds_since(run.created_at);
+    let touching = spans.windows(2).all(|pair| pair[0].until == Some(pair[1].from));
+    if (sum - wall).abs() < 1e-6 && touching {
+        return Ok(None);
+    }
+    Ok(Some(format!("the buckets sum to {sum} s, the run took {wall} s")))
+}
+
+/// Whether a run was told to leave its machine as it is, or is made of that.
+async fn leaves_machine(world: &World, run: &RunRecord) -> Result<bool, StoreError> {
+    let handoff = world.profile().release_mode == ReleaseMode::Handoff;
+    if run.kind == RunKind::Detach || handoff && run.kind == RunKind::Decommission {
+        return Ok(true);
+    }
+    let reports = world.store.reports(run.id).await?;
+    Ok(reports
+        .iter()
+        .any(|r| matches!(r.kind, ReportKind::CancelRequested { leave_machine: true, .. })))
+}
+
+/// The history of a node tells each change of its state, each of them one that the table allows,
+/// and ends in the state that it is in.
+fn untold(lines: &[TimelineRow], state: NodeState) -> Vec<String> {
+    let mut broken = Vec::new();
+    let mut at = NodeState::Registered;
+    for line in lines.iter().filter(|line| line.event.code == "node_state_changed") {
+        let Some((to, from)) = change(&line.event.text) else {
+            broken.push(format!("the history says {:?}", line.event.text));
+            continue;
+        };
+        if from != at {
+            broken.push(format!("the history says that it was {from}, and it was {at}"));
+        }
+        if !node_state::may_become(from, to) {
+            broken.push(format!("the history says {to} after {from}, which no table allows"));
+        }
+        at = to;
+    }
+    if at != state {
+        broken.push(format!("the history ends with {at}, and the node is {state}"));
+    }
+    broken
+}
+
+fn change(text: &str) -> Option<(NodeState, NodeState)> {
+    let (to, from) = text.strip_prefix("the node is ")?.split_once(", it was ")?;
+    Some((to.parse().ok()?, from.parse().ok()?))
+}
+
+/// What an agent holds works for one agent of a node in care, and for none of a node that left.
+async fn outlived(world: &World, listed: &[ListedNode]) -> Result<Vec<String>, StoreError> {
+    let now = world.clock.now();
+    let mut working: BTreeMap<NodeId, u32> = BTreeMap::new();
+    for credential in world.credentials() {
+        match world.store.check_token(now, credential.hash, TokenPurpose::Agent).await {
+            Ok(_) => *working.entry(credential.node_id).or_default() += 1,
+            Err(StoreError::Token(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut broken = Vec::new();
+    for ListedNode { node, .. } in listed {
+        let most = u32::from(in_care(node.state));
+        let count = working.get(&node.id).copied().unwrap_or_default();
+        if count > most {
+            let (name, state) = (&node.hostname, node.state);
+            broken.push(format!("{name}: it is {state}, and {count} credentials of agents work"));
+        }
+    }
+    Ok(broken)
+}
+
+/// How an effect is named in a violation; none: a change that the journal knows nothing of.
+fn effect_name(effect: Option<EffectKind>) -> &'static str {
+    effect.map_or("a change that is no effect", EffectKind::as_str)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! The deterministic simulation: a region, control planes and nodes on a virtual clock.
+//!
+//! [`simulation`] is what there is and [`tick`] how it goes on. [`chaos`] draws a fleet's faults,
+//! crashes and operators from a seed, and [`invariants`] says what must hold whatever happens.
+
+pub mod arguments;
+pub mod breakpoint;
+pub mod chaos;
+mod control_planes;
+mod deployed_system;
+mod executor;
+pub mod failpoint;
+pub mod invariants;
+mod node;
+pub mod operate;
+pub mod operator;
+mod own_urls;
+pub mod plan;
+pub mod region;
+mod replica;
+mod seeded_ids;
+mod shared_state;
+pub mod simulation;
+pub mod tick;
+pub mod transport;
+pub mod trouble;
+
+pub use shared_state::Credential;

@@ -1,0 +1,185 @@
+//! What an operator does, straight into the functions of the store that the API's handlers call,
+//! with the refusals that the handlers make.
+
+use std::sync::Arc;
+
+use gpuaas_client::failure::Failure;
+use gpuaas_core::record::NodeHardware;
+use gpuaas_engine::Clock as _;
+use gpuaas_lab::of_store;
+use gpuaas_lab::scenario::Fabric;
+use gpuaas_store::{NewNode, NewRun, Onboard, OperatorCommand, Secret, StartRun, StoreError};
+use gpuaas_types::spec::{ReleaseMode, RoceAssignmentSpec};
+use gpuaas_types::{
+    IdSource, NodeId, ProfileId, RoceAssignmentId, RunId, RunKind, SiteId, Step, Timestamp,
+};
+use maas_sim::HostView;
+
+use crate::executor::Group;
+use crate::node;
+use crate::plan::SITE;
+use crate::simulation::World;
+
+const ACTOR: &str = "chaos";
+
+/// Why an operator's request was refused: the code of the answer.
+pub type Refusal = String;
+
+fn refusal(error: StoreError) -> Result<Refusal, Failure> {
+    match error {
+        StoreError::Conflict { code, .. } => Ok(code.to_owned()),
+        other => Err(of_store(other)),
+    }
+}
+
+impl World {
+    /// Lets an operator name every racked machine, one after the other.
+    pub fn name_all(&mut self) {
+        let machines = self.region.with(|region| region.hosts());
+        let plane = Arc::clone(&self.plane);
+        let place = (self.site_id, self.profile_id);
+        let (apart, touched) = (self.parts.plan.apart_seconds, Arc::clone(&self.touched));
+        self.crew.add(Group::World, async move {
+            for machine in machines {
+                plane.reached().await;
+                let now = plane.clock.now();
+                let asked = request(&*plane.ids, now, place, &machine);
+                let run_id = asked.run.id;
+                match plane.store.onboard(now, asked).await {
+                    Ok(_) => touched.add(run_id),
+                    Err(error) => tracing::error!(%error, machine = machine.name, "not onboarded"),
+                }
+                plane.clock.sleep_until(now.plus_seconds(apart)).await;
+            }
+        });
+    }
+
+    /// Names one racked machine.
+    ///
+    /// # Errors
+    /// The store's, but for a conflict.
+    pub async fn name(&mut self, machine: &HostView) -> Result<Result<RunId, Refusal>, Failure> {
+        let now = self.clock.now();
+        let place = (self.site_id, self.profile_id);
+        let asked = request(&*self.parts.ids, now, place, machine);
+        let run_id = asked.run.id;
+        self.touch(run_id);
+        match self.store.onboard(now, asked).await {
+            Ok(_) => Ok(Ok(run_id)),
+            Err(error) => refusal(error).map(Err),
+        }
+    }
+
+    /// Assigns fabric addresses to a host.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn assign(&self, hostname: &str, addresses: Vec<Fabric>) -> Result<(), Failure> {
+        let now = self.clock.now();
+        for Fabric { interface, subnet_cidr, ip_address } in addresses {
+            let (site, hostname) = (SITE.to_owned(), hostname.to_owned());
+            let spec = RoceAssignmentSpec { site, hostname, interface, subnet_cidr, ip_address };
+            let id = RoceAssignmentId::new(&*self.parts.ids, now);
+            self.store.add_roce(now, id, self.site_id, spec).await.map_err(of_store)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody did something to a run: it may be due.
+    fn touch(&mut self, run_id: RunId) {
+        self.touched.add(run_id);
+        self.next_due = Some(Timestamp::EPOCH);
+    }
+
+    /// Begins a run on a node that exists.
+    ///
+    /// # Errors
+    /// The store's, but for a conflict.
+    pub async fn begin(
+        &mut self,
+        node_id: NodeId,
+        kind: RunKind,
+    ) -> Result<Result<RunId, Refusal>, Failure> {
+        let row = kind.row();
+        let handoff = self.parts.plan.profile.release_mode == ReleaseMode::Handoff;
+        if handoff && row.steps.contains(&Step::Deploy) {
+            return Ok(Err("machine_handed_off".to_owned()));
+        }
+        let now = self.clock.now();
+        let run = NewRun {
+            id: RunId::new(&*self.parts.ids, now),
+            kind,
+            step: row.first(),
+            profile_revision: 1,
+            cause: format!("{ACTOR} asked for {kind}"),
+        };
+        let run_id = run.id;
+        let start =
+            StartRun { node_id, run, from: row.begins_in, history: Vec::new(), audit: None };
+        match self.store.start_run_from(now, start).await {
+            Ok(()) => {
+                self.touch(run_id);
+                Ok(Ok(run_id))
+            }
+            Err(error) => refusal(error).map(Err),
+        }
+    }
+
+    /// An agent of `node_id` that does what it is told until `run_id` is over.
+    pub fn serve_tasks(&mut self, node_id: NodeId, run_id: RunId) {
+        let enrolled = node::Enrolled { node_id, run_id, seed: 0 };
+        self.crew.add(Group::World, node::serve(Arc::clone(&self.plane), enrolled));
+    }
+
+    /// Tells a run what an operator wants.
+    ///
+    /// # Errors
+    /// The store's, but for a conflict.
+    pub async fn tell(
+        &mut self,
+        run_id: RunId,
+        order: OperatorCommand,
+    ) -> Result<Result<(), Refusal>, Failure> {
+        let now = self.clock.now();
+        self.touch(run_id);
+        match self
+            .store
+            .apply_operator_command(now, run_id, order, ACTOR, "chaos has its reasons")
+            .await
+        {
+            Ok(()) => Ok(Ok(())),
+            Err(error) => refusal(error).map(Err),
+        }
+    }
+}
+
+fn request(
+    ids: &dyn IdSource,
+    now: Timestamp,
+    (site_id, profile_id): (SiteId, ProfileId),
+    machine: &HostView,
+) -> Onboard {
+    let hardware = NodeHardware {
+        bmc_address: Some(machine.bmc_address.clone()),
+        bmc_user: Some("maas".to_owned()),
+        power_type: "ipmi".to_owned(),
+        mac_addresses: vec![machine.mac_address.clone()],
+        architecture: "amd64/generic".to_owned(),
+    };
+    let node = NewNode {
+        id: NodeId::new(ids, now),
+        site_id,
+        profile_id,
+        hostname: machine.name.clone(),
+        hardware,
+        bmc_password: Some(Secret::new("secret".to_owned())),
+    };
+    let run = NewRun {
+        id: RunId::new(ids, now),
+        kind: RunKind::Onboard,
+        step: Step::Accept,
+        profile_revision: 1,
+        cause: "onboarding asked for".to_owned(),
+    };
+    Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None }
+}

@@ -1,0 +1,58 @@
+//! What a simulation is made of, and what all of them have in common.
+
+use gpuaas_types::Timestamp;
+use gpuaas_types::spec::ProfileSpec;
+use maas_sim::HardwareClass;
+
+/// When every world begins: any moment will do, as long as it is the same one.
+pub(crate) const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
+/// Name of the site.
+pub(crate) const SITE: &str = "world";
+/// Name under which nodes are told to reach the control plane.
+pub(crate) const ADVERTISE: &str = "http://127.0.0.1:8080";
+/// Seconds after which an operator or an agent tries again while the control plane is away.
+pub(crate) const AWAY_SECONDS: f64 = 5.0;
+
+/// What a world is made of.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Racked machines.
+    pub nodes: usize,
+    /// What they are.
+    pub class: &'static HardwareClass,
+    /// Seconds from one request of the operator to the next.
+    pub apart_seconds: f64,
+    /// Seconds between two looks at the event feed.
+    pub poll_seconds: f64,
+    /// Chance that a node's callback is lost.
+    pub lost_callbacks: f64,
+    /// What nodes are to be.
+    pub profile: ProfileSpec,
+    /// Nodes of the site that may deploy at once; 0: all.
+    pub site_batch_max_parallel: u32,
+    /// Chance that an agent cannot do a task, or finds its host not as it should be.
+    pub failing_tasks: f64,
+    /// Seconds between two sweeps; 0: none.
+    pub sweep_seconds: f64,
+}
+
+impl Plan {
+    /// A fleet in which nothing goes wrong.
+    #[must_use]
+    pub fn calm(seed: u64, nodes: usize, class: &'static HardwareClass) -> Self {
+        Self {
+            seed,
+            nodes,
+            class,
+            apart_seconds: 1.0,
+            poll_seconds: 5.0,
+            lost_callbacks: 0.0,
+            profile: ProfileSpec::default(),
+            site_batch_max_parallel: 0,
+            failing_tasks: 0.0,
+            sweep_seconds: 0.0,
+        }
+    }
+}

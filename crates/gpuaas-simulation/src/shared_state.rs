@@ -1,0 +1,58 @@
+//! What nodes and operators share with the control planes, across their crashes.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpuaas_engine::{Clock as _, VirtualClock};
+use gpuaas_store::Store;
+use gpuaas_types::{NodeId, RunId};
+
+use crate::plan::AWAY_SECONDS;
+use crate::seeded_ids::SeededIds;
+
+/// Runs that somebody has looked at.
+#[derive(Default)]
+pub(crate) struct Touched(Mutex<Vec<RunId>>);
+
+impl Touched {
+    pub(crate) fn add(&self, run_id: RunId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run_id);
+    }
+
+    pub(crate) fn take(&self) -> Vec<RunId> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The credential of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credential {
+    /// Whose it is.
+    pub node_id: NodeId,
+    /// Run that it was made in.
+    pub run_id: RunId,
+    /// SHA-256 of it, as the store keeps it.
+    pub hash: [u8; 32],
+}
+
+/// What nodes and operators share with the control plane.
+pub(crate) struct Plane {
+    pub(crate) store: Store,
+    pub(crate) clock: VirtualClock,
+    pub(crate) ids: Arc<SeededIds>,
+    pub(crate) up: AtomicBool,
+    /// Enrollment tokens that were taken a second time after their first heartbeat.
+    pub(crate) tokens_taken_twice: AtomicUsize,
+    /// Of every agent that was ever taken.
+    pub(crate) credentials: Mutex<Vec<Credential>>,
+    pub(crate) failing_tasks: f64,
+}
+
+impl Plane {
+    /// Returns once the control plane answers.
+    pub(crate) async fn reached(&self) {
+        while !self.up.load(Ordering::SeqCst) {
+            self.clock.sleep_until(self.clock.now().plus_seconds(AWAY_SECONDS)).await;
+        }
+    }
+}

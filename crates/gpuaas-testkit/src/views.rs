@@ -1,0 +1,274 @@
+//! Resources as the admin API answers them, with fixed identifiers and times.
+
+use std::collections::BTreeMap;
+
+use gpuaas_types::api::{
+    AttemptView, CheckResult, Drift, EstimateBasis, EstimateSource, Lateness, MaasView, NodeDrift,
+    NodeView, Owner, Park, ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource,
+    SiteStatus, Source, StepSpan, StuckNode, TimelineEvent, Wait,
+};
+use gpuaas_types::ids::uuid_v7;
+use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::{
+    Bucket, DriftAction, DriftKind, NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus,
+    SiteId, Step, Timestamp,
+};
+
+const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
+
+fn at(seconds: f64) -> Timestamp {
+    BEGIN.plus_seconds(seconds)
+}
+
+/// An onboarding of `j22u11` that succeeded after a retried deployment.
+#[must_use]
+pub fn finished_run() -> RunView {
+    let lengths = [
+        (Step::Accept, 0.2),
+        (Step::Discover, 1.1),
+        (Step::Commission, 612.4),
+        (Step::PredeployChecks, 0.02),
+        (Step::Deploy, 420.0),
+        (Step::ReleaseForRetry, 35.0),
+        (Step::Deploy, 433.1),
+        (Step::FirstBoot, 240.6),
+        (Step::SiteBootstrap, 181.0),
+        (Step::Confirmation, 0.3),
+    ];
+    let mut steps = Vec::new();
+    let mut buckets: BTreeMap<String, f64> =
+        Bucket::ONBOARDING.iter().map(|bucket| (bucket.to_string(), 0.0)).collect();
+    let mut from = 0.0;
+    for (step, length) in lengths {
+        steps.push(StepSpan { step, from: at(from), until: Some(at(from + length)) });
+        let bucket = step.row().bucket.to_string();
+        *buckets.entry(bucket).or_default() += length;
+        from += length;
+    }
+    RunView {
+        id: RunId(uuid_v7(BEGIN, [2; 10])),
+        node_id: NodeId(uuid_v7(BEGIN, [1; 10])),
+        hostname: "j22u11".to_owned(),
+        kind: RunKind::Onboard,
+        step: Step::Confirmation,
+        status: RunStatus::Succeeded,
+        profile_revision: 1,
+        wait: None,
+        park: None,
+        created_at: BEGIN,
+        ended_at: Some(at(from)),
+        wall_seconds: from,
+        buckets,
+        steps,
+        checks: vec![CheckResult {
+            name: "image_available".to_owned(),
+            passed: true,
+            evidence: "MAAS lists ubuntu/noble".to_owned(),
+            at: at(613.0),
+        }],
+        attempts: vec![AttemptView {
+            step: Step::Deploy,
+            effect: gpuaas_types::EffectKind::Deploy,
+            number: 1,
+            intended_at: at(614.0),
+            ended_at: Some(at(615.0)),
+            outcome: Some("accepted".to_owned()),
+            detail: "MAAS says Deploying".to_owned(),
+        }],
+        timeline: Vec::new(),
+    }
+}
+
+/// Node `j22u11`, whose run waits for MAAS to commission its machine.
+#[must_use]
+pub fn commissioning_node() -> NodeView {
+    let event = |seconds, source, code: &str, text: &str| TimelineEvent {
+        at: at(seconds),
+        run_id: Some(RunId(uuid_v7(BEGIN, [2; 10]))),
+        step: Some(Step::Commission),
+        source,
+        code: code.to_owned(),
+        text: text.to_owned(),
+    };
+    NodeView {
+        id: NodeId(uuid_v7(BEGIN, [1; 10])),
+        hostname: "j22u11".to_owned(),
+        site: "lab".to_owned(),
+        profile: "h200".to_owned(),
+        state: NodeState::Registered,
+        run: Some(RunSummary {
+            id: RunId(uuid_v7(BEGIN, [2; 10])),
+            kind: RunKind::Onboard,
+            step: Step::Commission,
+            status: RunStatus::Waiting,
+        }),
+        waiting_for: Some("MAAS to finish commissioning".to_owned()),
+        wait: Some(Wait {
+            code: "maas_commissioning".to_owned(),
+            text: "MAAS to finish commissioning".to_owned(),
+            since: at(1.3),
+            expected_by: Some(at(1801.3)),
+            expected_from: Some(EstimateSource { basis: EstimateBasis::Table, runs: 0 }),
+            deadline: Some(at(10_801.3)),
+        }),
+        park: None,
+        mark: None,
+        drift: Vec::new(),
+        gates: Vec::new(),
+        maas: MaasView {
+            system_id: Some("abc123".to_owned()),
+            status_name: Some("Commissioning".to_owned()),
+            observed_seconds_ago: Some(1.4),
+        },
+        heartbeat_at: None,
+        revision: 3,
+        created_at: BEGIN,
+        updated_at: at(1.3),
+        timeline: vec![
+            event(1.3, Source::ControlPlane, "commission_asked", "Commissioning was asked of MAAS"),
+            event(2.0, Source::Maas, "maas_event", "Powering on"),
+        ],
+    }
+}
+
+/// Node `j22u15`, whose run parked because two machines in MAAS could be it.
+#[must_use]
+pub fn parked_node() -> NodeView {
+    let mut node = commissioning_node();
+    node.hostname = "j22u15".to_owned();
+    node.wait = None;
+    node.waiting_for = None;
+    node.timeline.clear();
+    node.maas = MaasView { system_id: None, status_name: None, observed_seconds_ago: None };
+    if let Some(run) = &mut node.run {
+        run.step = Step::Discover;
+        run.status = RunStatus::Parked;
+    }
+    node.park = Some(Park {
+        code: "two_candidates".to_owned(),
+        text: "two machines in MAAS could be j22u15".to_owned(),
+        since: at(2.0),
+        owner: Owner::InfraOperator,
+        evidence: vec![
+            "abc124 has the hostname".to_owned(),
+            "abc125 has the BMC address 10.0.0.15".to_owned(),
+        ],
+        next_action: "remove or rename one of them in MAAS".to_owned(),
+    });
+    node
+}
+
+/// A slow, a stuck and a parked node, as `node stuck` lists them.
+#[must_use]
+pub fn late_nodes() -> Vec<StuckNode> {
+    let one = |node: &str, mark, step, learned: EstimateSource| StuckNode {
+        node: node.to_owned(),
+        site: "lab".to_owned(),
+        mark,
+        run: RunId(uuid_v7(BEGIN, [2; 10])),
+        kind: RunKind::Onboard,
+        step,
+        waiting_for: "MAAS to finish commissioning".to_owned(),
+        code: Some("maas_commissioning".to_owned()),
+        since: at(1.3),
+        expected_by: Some(at(901.3)),
+        expected_from: Some(learned),
+        owner: Owner::InfraOperator,
+        next_action: "look at the machine in MAAS and at its console".to_owned(),
+        evidence: vec!["commission at step commission, try 1: accepted".to_owned()],
+    };
+    let learned = EstimateSource { basis: EstimateBasis::ProfileAndImage, runs: 37 };
+    let table = EstimateSource { basis: EstimateBasis::Table, runs: 0 };
+    let slow = one("j22u11", Lateness::Slow, Step::Commission, learned);
+    let stuck = one("j22u12", Lateness::Stuck, Step::Deploy, table);
+    let mut parked = one("j22u15", Lateness::Parked, Step::Discover, table);
+    parked.waiting_for = "two machines in MAAS could be j22u15".to_owned();
+    parked.code = Some("two_candidates".to_owned());
+    (parked.expected_by, parked.expected_from) = (None, None);
+    vec![slow, stuck, parked]
+}
+
+/// One difference between node and machine of each kind.
+#[must_use]
+pub fn drift_of_every_kind() -> Vec<NodeDrift> {
+    let said = |kind: DriftKind| match kind {
+        DriftKind::ReleasedByHand => ("Deployed", "MAAS says Ready", DriftAction::Quarantine),
+        DriftKind::DeployedByHand => (
+            "ubuntu/noble of gpuaas, installation 7",
+            "ubuntu/jammy of ann, installation 8",
+            DriftAction::Quarantine,
+        ),
+        DriftKind::InRescueMode => ("Deployed", "MAAS says Rescue mode", DriftAction::Report),
+        DriftKind::Vanished => ("a machine in MAAS", "no such machine", DriftAction::Quarantine),
+        DriftKind::Renamed => ("j22u11", "renamed-by-ann", DriftAction::Report),
+        DriftKind::Retagged => ("gpu", "gpu, broken", DriftAction::Report),
+        DriftKind::HwSyncStale => {
+            ("a report every 900 s", "none since 2026-11-20T11:00:00Z", DriftAction::Report)
+        }
+    };
+    let one = |(number, kind): (usize, &DriftKind)| {
+        let (expected, found, action) = said(*kind);
+        NodeDrift {
+            node: format!("j22u{}", 11 + number),
+            site: "lab".to_owned(),
+            drift: Drift {
+                kind: *kind,
+                expected: expected.to_owned(),
+                found: found.to_owned(),
+                action,
+                since: at(60.0),
+                seen_at: at(960.0),
+            },
+            next_action: gpuaas_core::drift::next_action(*kind).to_owned(),
+        }
+    };
+    DriftKind::ALL.iter().enumerate().map(one).collect()
+}
+
+/// Site `lab`, healthy.
+#[must_use]
+pub fn site() -> SiteResource {
+    SiteResource {
+        id: SiteId(uuid_v7(BEGIN, [3; 10])),
+        spec: SiteSpec {
+            name: "lab".to_owned(),
+            url: "http://127.0.0.1:5240/MAAS".to_owned(),
+            ca_pem: None,
+            node_ca_pem: None,
+            pxe_vlan: None,
+            approved_images: Vec::new(),
+            drift_policy: std::collections::BTreeMap::new(),
+            batch_max_parallel: 0,
+            image_bandwidth_mbit_per_second: 0,
+            bundle_inputs: std::collections::BTreeMap::new(),
+        },
+        status: SiteStatus {
+            maas_version: "3.7.3".to_owned(),
+            maas_user: "admin".to_owned(),
+            health: "ok".to_owned(),
+            health_detail: String::new(),
+            answered_at: Some(at(1.0)),
+            missed_work: 0,
+        },
+        revision: 1,
+        created_at: BEGIN,
+        updated_at: BEGIN,
+    }
+}
+
+/// Profile `h200` with the defaults.
+#[must_use]
+pub fn profile() -> ProfileResource {
+    ProfileResource {
+        id: ProfileId(uuid_v7(BEGIN, [4; 10])),
+        spec: ProfileSpec::default(),
+        status: ProfileStatus {
+            name: "h200".to_owned(),
+            site_bootstrap_bundle_digest: String::new(),
+            bundle_pins: Vec::new(),
+        },
+        revision: 1,
+        created_at: BEGIN,
+        updated_at: BEGIN,
+    }
+}

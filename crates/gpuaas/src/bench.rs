@@ -1,0 +1,50 @@
+//! `gpuaas bench`: measures, and never decides whether a figure is good enough.
+
+use gpuaas_client::failure::Failure;
+use gpuaas_client::terminal::Terminal;
+use gpuaas_lab::bench::{agent, clients, gate, onboard};
+use gpuaas_simulation::{chaos, region};
+
+use crate::args::BenchCommand;
+use crate::launcher::ServeLauncher;
+
+/// `gpuaas bench`.
+///
+/// # Errors
+/// `nodes_not_active` when a node did not become active; what keeps a benchmark from starting.
+pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        BenchCommand::Onboard(args) => onboard::run(args, &ServeLauncher, terminal).await,
+        BenchCommand::Clients(args) => clients::run(args, &ServeLauncher, terminal).await,
+        BenchCommand::Region(args) => region::run(args, terminal).await,
+        BenchCommand::Chaos(args) => chaos::run(args, terminal).await,
+        BenchCommand::Gate(args) => gate::run(args, terminal).await,
+        BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_client::executables::find_agent;
+    use gpuaas_lab::arguments::BenchAgentArgs;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_agent_enrolls_and_is_measured() {
+        if find_agent(None).is_err() {
+            return println!("skipped: no agent was built");
+        }
+        let (mut terminal, captured) = Terminal::captured();
+        let args = BenchAgentArgs { agent_binary: None, seconds: 0.3, json: true };
+        agent::run(args, &ServeLauncher, &mut terminal).await.unwrap();
+        let report: Value = serde_json::from_str(&captured.stdout()).unwrap();
+        let number = |name: &str| report[name].as_f64().unwrap();
+        assert!(number("binary_bytes") > 100_000.0, "{report}");
+        assert!(number("idle_rss_bytes") > 100_000.0, "{report}");
+        assert!(number("enroll_milliseconds") > 0.0, "{report}");
+        assert!(number("facts_milliseconds") > 0.0, "{report}");
+        assert!((0.0..=400.0).contains(&number("idle_cpu_percent")), "{report}");
+    }
+}

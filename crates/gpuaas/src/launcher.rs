@@ -1,0 +1,51 @@
+//! How the laboratory starts a control plane in its own process: as `gpuaas serve` does.
+
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+use gpuaas_client::failure::Failure;
+use gpuaas_engine::ClockChoice;
+use gpuaas_lab::control_plane::{ControlPlaneLauncher, PlanePlan, RunningControlPlane};
+
+use crate::serve::{self, NodeFace, ServeHandle, ServeOptions};
+
+/// Starts control planes with [`serve::start`].
+#[derive(Debug, Clone, Copy)]
+pub struct ServeLauncher;
+
+fn options(plan: &PlanePlan) -> ServeOptions {
+    let hurry = plan.sweeps && plan.clock == ClockChoice::Real;
+    ServeOptions {
+        nodes: plan.node_listen.map_or(NodeFace::StandIns, NodeFace::tls),
+        database: plan.database.clone(),
+        clock: plan.clock.clock(),
+        tune: if hurry { |config| config.sweep_seconds = 1.0 } else { |_| {} },
+        ..ServeOptions::new(plan.listen, plan.data.clone())
+    }
+}
+
+#[async_trait(?Send)]
+impl ControlPlaneLauncher for ServeLauncher {
+    async fn launch(&self, plan: &PlanePlan) -> Result<Box<dyn RunningControlPlane>, Failure> {
+        Ok(Box::new(serve::start(options(plan)).await?))
+    }
+}
+
+#[async_trait]
+impl RunningControlPlane for ServeHandle {
+    fn address(&self) -> SocketAddr {
+        self.addr
+    }
+
+    fn database(&self) -> &'static str {
+        self.store.engine()
+    }
+
+    async fn stop_engine(&self) {
+        self.engine.stop().await;
+    }
+
+    async fn shutdown(self: Box<Self>) {
+        ServeHandle::shutdown(*self).await;
+    }
+}
