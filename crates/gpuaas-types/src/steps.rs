@@ -198,8 +198,6 @@ steps! {
     RoceLinks        "roce_links"         Main  PROVISION    ReadyWait      AfterEffect        60    3600  UNCHANGED  &[E::UnlinkSubnet, E::LinkSubnet];
     /// The region's hardware-sync interval is the profile's.
     HardwareSync     "hardware_sync"      Main  PROVISION    ReadyWait      Now                30    3600  UNCHANGED  &[];
-    /// MAAS has a power driver for the machine, or a person says that it needs none.
-    PowerDriver      "power_driver"       Main  PROVISION    ReadyWait      Now                30    3600  UNCHANGED  &[];
     /// The six checks before anything is written to a disk, and the wait for a deploy slot.
     PredeployChecks  "predeploy_checks"   Main  PROVISION    ReadyWait      Now                30    3600  UNCHANGED  &[];
     /// Submit the deployment and follow it to curtin's reboot.

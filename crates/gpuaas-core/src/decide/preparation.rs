@@ -356,33 +356,6 @@ pub fn hardware_sync(s: &Snapshot<'_>) -> Decision {
     }
 }
 
-/// MAAS can switch the machine: without a power driver no deployment would ever boot it.
-#[must_use]
-pub fn power_driver(s: &Snapshot<'_>) -> Decision {
-    let machine = match known_machine(s) {
-        Ok(machine) => machine,
-        Err(decision) => return decision,
-    };
-    let evidence = match machine.power_type.as_str() {
-        "" => "MAAS has no power driver for the machine".to_owned(),
-        driver => format!("MAAS switches the machine by {driver}"),
-    };
-    let check = s.check("power_driver", !machine.power_type.is_empty(), evidence);
-    match s.apply_check_skips(vec![check]) {
-        checks if checks.iter().all(|check| check.passed) => {
-            Decision::Next { at: s.now, notes: Vec::new(), checks }
-        }
-        checks => park_with_checks(
-            s,
-            "power_driver_missing",
-            "MAAS cannot switch the machine",
-            Owner::InfraOperator,
-            "set the machine's power type in MAAS, then resume the run",
-            checks,
-        ),
-    }
-}
-
 /// The six checks before a deployment, in the order of docs/hosts.md#predeploy-checks.
 pub const PREDEPLOY_CHECKS: [&str; 6] = [
     "bootstrap_endpoint_reachable",

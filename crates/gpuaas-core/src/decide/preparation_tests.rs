@@ -191,13 +191,3 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
     case.now = at(10.0);
     assert!(case.next().0 == Step::Deploy);
 }
-
-#[test]
-fn a_machine_that_maas_cannot_switch_is_not_deployed() {
-    let case = Case::new(Step::PowerDriver).read(machine(status::READY), 1.0);
-    assert_eq!(case.next().0, Step::PredeployChecks);
-    let mut dumb = machine(status::READY);
-    dumb.power_type.clear();
-    let case = Case::new(Step::PowerDriver).read(dumb, 1.0);
-    assert_eq!(parked(&case.decide()), "power_driver_missing");
-}

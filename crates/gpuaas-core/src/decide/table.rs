@@ -21,7 +21,6 @@ pub const fn decision_function(step: Step) -> DecisionFunction {
         Step::PrepareStorage => preparation::prepare_storage,
         Step::RoceLinks => preparation::roce_links,
         Step::HardwareSync => preparation::hardware_sync,
-        Step::PowerDriver => preparation::power_driver,
         Step::PredeployChecks => preparation::predeploy_checks,
         Step::Deploy => deploy::deploy,
         Step::ReleaseForRetry => deploy::release_for_retry,
