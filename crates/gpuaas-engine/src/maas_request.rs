@@ -174,19 +174,14 @@ impl MaasRequest {
                 .unlink_subnet(&system_id, number(interface_id), number(link_id))
                 .await
                 .map(|i| MaasAnswer::Interface(Box::new(i))),
-            Self::Link { system_id, interface_id, subnet_cidr, ip_address } => {
-                let link = LinkSubnet {
-                    mode: LinkMode::Static,
-                    subnet: Some(format!("cidr:{subnet_cidr}")),
-                    ip_address: Some(ip_address),
-                    force: false,
-                    default_gateway: false,
-                };
-                client
-                    .link_subnet(&system_id, number(interface_id), &link)
-                    .await
-                    .map(|i| MaasAnswer::Interface(Box::new(i)))
-            }
+            Self::Link { system_id, interface_id, subnet_cidr, ip_address } => client
+                .link_subnet(
+                    &system_id,
+                    number(interface_id),
+                    &static_link(&subnet_cidr, ip_address),
+                )
+                .await
+                .map(|i| MaasAnswer::Interface(Box::new(i))),
             Self::PowerOff { system_id, comment } => {
                 let answer = client.power_off(&system_id, false, Some(&comment)).await?;
                 Ok(answer.map_or(MaasAnswer::Nothing, machine))
@@ -208,6 +203,17 @@ impl MaasRequest {
                 client.deploy(&system_id, &options).await.map(machine)
             }
         }
+    }
+}
+
+/// A link with a static address in the subnet.
+fn static_link(subnet_cidr: &str, ip_address: String) -> LinkSubnet {
+    LinkSubnet {
+        mode: LinkMode::Static,
+        subnet: Some(format!("cidr:{subnet_cidr}")),
+        ip_address: Some(ip_address),
+        force: false,
+        default_gateway: false,
     }
 }
 
