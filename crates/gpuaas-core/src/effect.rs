@@ -99,8 +99,6 @@ pub enum Effect {
     MarkBroken,
     /// Takes that mark away: `op=mark_fixed`.
     MarkFixed,
-    /// Takes the machine's lock away: `op=unlock`.
-    Unlock,
 }
 
 /// Scripts for a commissioning, by name or tag; an empty list leaves the choice to MAAS.
@@ -163,7 +161,6 @@ impl Effect {
             Self::Abort => EffectKind::Abort,
             Self::MarkBroken => EffectKind::MarkBroken,
             Self::MarkFixed => EffectKind::MarkFixed,
-            Self::Unlock => EffectKind::Unlock,
         }
     }
 
@@ -228,7 +225,6 @@ impl Effect {
             Self::PowerOn => machine.power_state == "on",
             Self::MarkBroken => machine.status == status::BROKEN,
             Self::MarkFixed => machine.status != status::BROKEN,
-            Self::Unlock => !machine.locked,
             Self::Abort
             | Self::Commission { .. }
             | Self::OverrideFailedTesting
@@ -382,7 +378,6 @@ mod tests {
             Effect::Abort,
             Effect::MarkBroken,
             Effect::MarkFixed,
-            Effect::Unlock,
         ];
         let kinds: Vec<EffectKind> = effects.iter().map(Effect::kind).collect();
         assert_eq!(kinds, EffectKind::ALL);

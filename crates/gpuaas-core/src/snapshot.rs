@@ -51,8 +51,6 @@ pub struct Snapshot<'a> {
     pub deploy_queue: Option<DeployQueue>,
     /// The MAAS user that GPUaaS asks as; empty: not known.
     pub maas_user: &'a str,
-    /// Version of MAAS that the site last named; empty: not known.
-    pub maas_version: &'a str,
     /// Somebody follows the site's event feed, so no change from now on is missed.
     pub watched: bool,
     /// How long the current step is expected to take, learned from earlier runs or from the table.
@@ -83,7 +81,6 @@ impl<'a> Snapshot<'a> {
             commissioning: Some(&[]),
             deploy_queue: None,
             maas_user: "",
-            maas_version: "",
             watched: false,
             expected: ExpectedDuration::from_table(run.step),
         }
@@ -226,8 +223,6 @@ pub enum Read {
     ScriptResults,
     /// What MAAS' events say of the machine's latest deployment.
     DeployEvents,
-    /// Who locked the machine, by its events.
-    LockEvents,
     /// The region's hardware-sync interval against the profile's.
     HardwareSyncConfig,
     /// The six checks before a deployment.
@@ -245,7 +240,6 @@ impl Read {
             Self::RegionScripts => "region_scripts",
             Self::ScriptResults => "script_results",
             Self::DeployEvents => "deploy_events",
-            Self::LockEvents => "lock_events",
             Self::HardwareSyncConfig => "hardware_sync_config",
             Self::PredeployChecks => "predeploy_checks",
         }

@@ -50,7 +50,6 @@ pub(crate) enum MaasRequest {
     Abort { system_id: String, comment: String },
     MarkBroken { system_id: String, comment: String },
     MarkFixed { system_id: String, comment: String },
-    Unlock { system_id: String, comment: String },
 }
 
 impl MaasRequest {
@@ -92,7 +91,6 @@ impl MaasRequest {
             Effect::Abort => Self::Abort { system_id, comment },
             Effect::MarkBroken => Self::MarkBroken { system_id, comment },
             Effect::MarkFixed => Self::MarkFixed { system_id, comment },
-            Effect::Unlock => Self::Unlock { system_id, comment },
             Effect::SetBootDisk { block_device_id } => {
                 Self::SetBootDisk { system_id, block_device_id }
             }
@@ -200,9 +198,6 @@ impl MaasRequest {
             }
             Self::MarkFixed { system_id, comment } => {
                 client.mark_fixed(&system_id, Some(&comment)).await.map(machine)
-            }
-            Self::Unlock { system_id, comment } => {
-                client.unlock(&system_id, Some(&comment)).await.map(machine)
             }
             Self::Deploy { system_id, options } => {
                 client.deploy(&system_id, &options).await.map(machine)

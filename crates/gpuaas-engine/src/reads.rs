@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use gpuaas_core::decide::offboarding::LOCK_CHECK;
 use gpuaas_core::decide::preparation::HARDWARE_SYNC_CHECK;
 use gpuaas_core::run_state::{Candidate, DeployEvents, MacOwners, MachineSearch, ReadFailure};
 use gpuaas_core::snapshot::Read;
@@ -36,7 +35,6 @@ pub(crate) async fn perform_read(
         Read::RegionScripts => scripts::read_region_scripts(site, session, asked_at).await,
         Read::ScriptResults => scripts::read_script_results(site, session, asked_at).await,
         Read::DeployEvents => deploy_events(site, session, asked_at).await,
-        Read::LockEvents => lock_events(site, session, asked_at).await,
         Read::HardwareSyncConfig => hardware_sync(shared, site, session).await,
         Read::PredeployChecks => {
             let checks = predeploy::checks(shared, site, session).await;
@@ -95,28 +93,6 @@ async fn read_machine(
         }
         Err(error) => Err(error),
     }
-}
-
-/// Reads who locked the machine last: the newest of its events that says so.
-async fn lock_events(
-    site: &Site,
-    session: &mut RunSession,
-    asked_at: Timestamp,
-) -> Result<(), CallError> {
-    let Some(system_id) = session.node.system_id.clone() else {
-        return Ok(());
-    };
-    let query =
-        EventQuery { ids: vec![system_id], limit: Some(MAX_EVENTS), ..EventQuery::default() };
-    let page = site.call(|client| async move { client.events(&query).await }).await?;
-    let locked = page.events.iter().filter(|event| event.kind.contains("locking"));
-    let evidence = locked.max_by_key(|event| event.id).map_or_else(
-        || "MAAS' events do not say who locked the machine".to_owned(),
-        |event| format!("locked by {}", event.username),
-    );
-    let (name, at) = (LOCK_CHECK.to_owned(), session.read_time(asked_at));
-    session.add_checks(vec![CheckResult { name, passed: true, evidence, at }]);
-    Ok(())
 }
 
 /// Reads what the machine's own events say of its latest deployment: everything since it last became

@@ -81,10 +81,6 @@ impl RunContext {
             host_checks: self.host_checks(),
             commissioning: self.commissioning(),
             maas_user: self.maas_user(),
-            maas_version: self
-                .connection
-                .as_ref()
-                .map_or("", |site| &site.record.status.maas_version),
             watched: self.watched,
             expected: self.durations.expected(run.step),
             ..Snapshot::new(now, run, node, &self.site, &self.profile.spec)

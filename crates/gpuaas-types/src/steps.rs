@@ -71,8 +71,6 @@ string_enum!(
         MarkBroken = "mark_broken",
         /// Takes the mark away again: `op=mark_fixed`.
         MarkFixed = "mark_fixed",
-        /// Takes the machine's lock away: `op=unlock`.
-        Unlock = "unlock",
     }
 );
 
@@ -143,7 +141,6 @@ macro_rules! steps {
 }
 
 const ONBOARD: &[RunKind] = &[RunKind::Onboard];
-const REIMAGE: &[RunKind] = &[RunKind::Reimage];
 const DECOMMISSION: &[RunKind] = &[RunKind::Decommission];
 /// Kinds that bring a machine from Ready to active.
 const PROVISION: &[RunKind] = &[RunKind::Onboard, RunKind::Reimage];
@@ -183,8 +180,6 @@ steps! {
     ReleaseAdopted   "release_adopted"    Side  ONBOARD      Discover       AfterEffect       900    7200  UNCHANGED  RELEASE_EFFECTS;
     /// No new work for the node.
     Drain            "drain"              Main  DRAIN        Leaving        Now                10    3600  DRAINING   &[];
-    /// Take a lock away that MAAS would refuse the release for.
-    Unlock           "unlock"             Main  REIMAGE      Leaving        AfterEffect        30    3600  UNCHANGED  &[E::Unlock];
     /// Release the machine, with or without erasing its disks.
     Release          "release"            Main  RELEASE      Leaving        AfterEffect      1800   14400  DRAINING   RELEASE_EFFECTS;
     /// See that the released machine is off.

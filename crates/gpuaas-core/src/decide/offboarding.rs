@@ -8,7 +8,7 @@ use gpuaas_types::api::Owner;
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{RunKind, RunStatus};
 
-use super::decisions::{fresh_machine, next, park, park_with_checks, read, wait};
+use super::decisions::{fresh_machine, next, park_with_checks, read, wait};
 use super::drive::drive_effect;
 use super::release::{ReleaseOptions, attempts_as_text, released_machine};
 use crate::effect::Effect;
@@ -24,41 +24,6 @@ const POWER_RECHECK_SECONDS: f64 = 15.0;
 #[must_use]
 pub fn drain(s: &Snapshot<'_>) -> Decision {
     next(s.now, vec![Note::new("drained", "the node takes no new work")])
-}
-
-/// Name of the check that [`Read::LockEvents`] writes.
-pub const LOCK_CHECK: &str = "machine_lock";
-
-/// Takes a lock away: whoever asks for a reimage asks for a release, which MAAS refuses of a locked
-/// machine. Who locked it stays among the run's checks.
-#[must_use]
-pub fn unlock(s: &Snapshot<'_>) -> Decision {
-    if s.node.system_id.is_none() || s.is_handed_off() {
-        return next(s.now, Vec::new());
-    }
-    let machine = match fresh_machine(s) {
-        Ok(machine) => machine,
-        Err(decision) => return decision,
-    };
-    if !machine.locked {
-        return next(s.now, Vec::new());
-    }
-    if s.run.state.checks.get(LOCK_CHECK).is_none_or(|check| check.at < s.effort_since()) {
-        return read(s, Read::LockEvents);
-    }
-    match drive_effect(s, Effect::Unlock) {
-        Err(decision) => decision,
-        Ok(intent) if s.observation.is_none_or(|o| o.read_at <= intent.at) => {
-            read(s, Read::Machine)
-        }
-        Ok(_) => park(
-            s,
-            "machine_still_locked",
-            format!("MAAS {} took the unlock but shows the machine locked", s.maas_version),
-            Owner::InfraOperator,
-            "unlock the machine in MAAS, then resume the run",
-        ),
-    }
 }
 
 /// Releases the machine; by the profile's policy its disks are erased on the way.

@@ -82,7 +82,7 @@ fn cancelled(step: Step, leave_machine: bool) -> Case {
 fn draining_leads_to_whatever_the_kind_does_next() {
     for (kind, to) in [
         (RunKind::Decommission, Step::Release),
-        (RunKind::Reimage, Step::Unlock),
+        (RunKind::Reimage, Step::Release),
         (RunKind::SoftReset, Step::AgentCleanup),
         (RunKind::StorageCleanup, Step::AgentCleanup),
     ] {
@@ -281,21 +281,4 @@ fn a_machine_that_is_gone_parks_whoever_needs_it() {
     let mut case = cleaning(RunKind::SoftReset).read(machine(status::READY), 1.0);
     case.observation.as_mut().unwrap().vanished = true;
     assert_eq!(waiting(&case.decide()), "agent_cleanup", "a soft reset does not need MAAS");
-}
-
-#[test]
-fn a_locked_machine_is_unlocked_before_its_release_and_who_locked_it_is_kept() {
-    let locked = MachineView { locked: true, ..machine(status::DEPLOYED) };
-    let mut case = case_of(RunKind::Reimage, Step::Unlock).read(machine(status::DEPLOYED), 1.0);
-    assert_eq!(case.next().0, Step::Release, "it is not locked");
-    case = case.read(locked.clone(), 1.0);
-    assert_eq!(case.decide(), Decision::Read(Read::LockEvents));
-    let check = case.snapshot().check(super::offboarding::LOCK_CHECK, true, "locked by ann");
-    case.run.state.checks.insert(check.name.clone(), check);
-    assert_eq!(case.decide(), Decision::Do(Effect::Unlock));
-    let case = case.intent(Effect::Unlock, 2.0, Some(Outcome::Accepted));
-    assert_eq!(case.decide(), Decision::Read(Read::Machine));
-    let case = case.read(locked, 4.0);
-    assert_eq!(parked(&case.decide()).0, "machine_still_locked");
-    assert_eq!(case.read(machine(status::DEPLOYED), 4.0).next().0, Step::Release);
 }

@@ -32,7 +32,6 @@ pub const fn decision_function(step: Step) -> DecisionFunction {
         Step::PrereqChecks => boot::prereq_checks,
         Step::Confirmation => boot::confirmation,
         Step::Drain => offboarding::drain,
-        Step::Unlock => offboarding::unlock,
         Step::Release => offboarding::release,
         Step::PowerOff => offboarding::power_off,
         Step::AgentCleanup => offboarding::agent_cleanup,

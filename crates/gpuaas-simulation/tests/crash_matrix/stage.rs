@@ -131,13 +131,6 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage { name: "in service", kind: RunKind::Reimage, before: ONBOARDED, ..PLAIN },
     Stage {
-        name: "locked by somebody",
-        kind: RunKind::Reimage,
-        before: ONBOARDED,
-        then: lock_by_hand,
-        ..PLAIN
-    },
-    Stage {
         name: "made over by somebody",
         kind: RunKind::Reimage,
         before: ONBOARDED,
@@ -208,11 +201,6 @@ pub(crate) const STAGES: &[Stage] = &[
 /// MAAS knows the machine and says Deployed.
 fn deployed(region: &mut Region, name: &str) {
     region.add_machine(MachineSpec::new(name, Status::Deployed));
-}
-
-fn lock_by_hand(region: &mut Region, name: &str, now: Timestamp) {
-    let machine = name.to_owned();
-    region.apply_human_action(now.as_micros(), &HumanAction::Lock { machine }).expect("locked");
 }
 
 fn no_data_source_once(region: &mut Region, name: &str) {
