@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// What the server does with one request.
 #[derive(Clone)]
 enum ServerStep {
-    /// Writes this and keeps the connection.
+    /// Writes this and leaves the connection open.
     Respond(String),
     /// Writes this and closes.
     RespondAndClose(String),

@@ -74,7 +74,7 @@ impl Accounts {
     }
 
     /// The user of a request, by index into `users`.
-    pub(crate) fn check(
+    pub(crate) fn authenticate(
         &mut self,
         header: Option<&str>,
         wall_seconds: i64,
@@ -182,16 +182,16 @@ mod tests {
     #[test]
     fn nonces_are_single_use_and_clocks_matter() {
         let mut a = accounts();
-        assert_eq!(a.check(Some(&header("n1", 1000)), 1000).ok(), Some(0));
+        assert_eq!(a.authenticate(Some(&header("n1", 1000)), 1000).ok(), Some(0));
         assert_eq!(
-            text(a.check(Some(&header("n1", 1000)), 1001).expect_err("replay")),
+            text(a.authenticate(Some(&header("n1", 1000)), 1001).expect_err("replay")),
             "Authorization Error: 'Nonce already used: n1'"
         );
         assert_eq!(
-            text(a.check(Some(&header("n2", 600)), 1000).expect_err("old")),
+            text(a.authenticate(Some(&header("n2", 600)), 1000).expect_err("old")),
             "Authorization Error: 'Expired timestamp: given 600 and now 1000 has a greater difference than threshold 300'"
         );
-        assert!(a.check(Some(&header("n3", 9000)), 1000).is_ok());
-        assert_eq!(text(a.check(Some("Basic x"), 1000).expect_err("basic")), "anonymous");
+        assert!(a.authenticate(Some(&header("n3", 9000)), 1000).is_ok());
+        assert_eq!(text(a.authenticate(Some("Basic x"), 1000).expect_err("basic")), "anonymous");
     }
 }

@@ -83,7 +83,7 @@ impl ManualClock {
         clock
     }
 
-    /// Moves the clock on by simulated microseconds, and wakes whoever waits.
+    /// Moves the clock on by simulated microseconds, and wakes all waiting tasks.
     pub fn advance(&self, us: i64) {
         self.0.now.fetch_add(us, Ordering::SeqCst);
         self.0.moved.notify_waiters();

@@ -176,7 +176,7 @@ impl EventLog {
     }
 
     /// Drops the events of a deleted machine.
-    pub(crate) fn forget(&mut self, node: u32) {
+    pub(crate) fn remove_events_of(&mut self, node: u32) {
         if self.by_node.remove(&node).is_some() {
             self.list.retain(|e| e.node != node);
             self.by_node.clear();

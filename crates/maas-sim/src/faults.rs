@@ -168,7 +168,7 @@ impl Fault {
     }
 
     /// The script that it makes fail.
-    pub(crate) fn failing<'a>(&self, scripts: &'a [String]) -> Option<&'a String> {
+    pub(crate) fn script_to_fail<'a>(&self, scripts: &'a [String]) -> Option<&'a String> {
         let part = self.message.as_deref().unwrap_or("");
         scripts.iter().find(|name| name.contains(part))
     }
@@ -286,7 +286,8 @@ fn matches(fault: &Fault, at: FaultTrigger<'_>) -> bool {
             None => label == want,
         })
     });
-    let script = fault.kind != FaultKind::ScriptFailed || fault.failing(at.scripts).is_some();
+    let script =
+        fault.kind != FaultKind::ScriptFailed || fault.script_to_fail(at.scripts).is_some();
     machine && endpoint && script
 }
 

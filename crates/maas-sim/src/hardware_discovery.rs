@@ -2,7 +2,7 @@
 
 use crate::faults::FaultKind;
 use crate::hardware_class::HardwareClass;
-use crate::inventory::{NewMachine, blank};
+use crate::inventory::{NewMachine, new_machine_record};
 use crate::model::{Disk, Link, LinkMode, Nic, NicHardware};
 use crate::region::Region;
 use crate::rng::SimRng;
@@ -18,6 +18,7 @@ impl Region {
         }
     }
 
+    /// Removes all links of a machine and frees their addresses.
     pub(crate) fn drop_links(&mut self, key: u32) {
         let links: Vec<Link> = self
             .edit(key, |m| m.nics.iter_mut().flat_map(|n| std::mem::take(&mut n.links)).collect())
@@ -76,7 +77,7 @@ impl Region {
             let vlan = known.and_then(|(_, vlan)| vlan).or_else(|| {
                 let network =
                     part.network.and_then(|name| self.net.subnet_named(name)).map(|s| s.vlan);
-                network.or_else(|| Some(self.net.unknown_fabric()))
+                network.or_else(|| Some(self.net.add_unknown_fabric()))
             });
             let id = known.map_or_else(|| self.next_id("interface"), |(id, _)| id);
             if known.is_none() {
@@ -196,7 +197,7 @@ impl Region {
                 let nic = Nic::bare(self.next_id("interface"), "eth0".to_owned(), mac);
                 let system_id = self.hosts[host].rng.system_id();
                 self.hosts[host].machine = Some(twin);
-                self.insert_machine(blank(twin, host, system_id, new, vec![nic]));
+                self.insert_machine(new_machine_record(twin, host, system_id, new, vec![nic]));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What people do behind the control plane's back, in MAAS's own pages or at the machine.
+//! Actions of people in MAAS's own pages or at the machine, unknown to the control plane.
 
 use serde::{Deserialize, Serialize};
 

@@ -67,7 +67,7 @@ impl ImageFile {
     }
 
     /// Takes the next chunk.
-    pub(crate) fn take(&mut self, chunk: &[u8]) -> Result<(), ChunkError> {
+    pub(crate) fn append_chunk(&mut self, chunk: &[u8]) -> Result<(), ChunkError> {
         if self.complete {
             return Err("Cannot upload to a complete file.");
         }
@@ -133,7 +133,7 @@ impl Images {
     /// Adds an uploaded image, or a new set to the one of this name and architecture; the files
     /// of its older sets are gone at once.
     #[expect(clippy::too_many_arguments, reason = "the fields of the form")]
-    pub(crate) fn declare(
+    pub(crate) fn add_upload(
         &mut self,
         name: &str,
         architecture: &str,
@@ -177,7 +177,7 @@ impl Images {
     pub(crate) fn preload(&mut self, name: &str) {
         let bytes = name.as_bytes();
         let (sha, size) = (sha256_hex(bytes), bytes.len() as u64);
-        let image = self.declare(
+        let image = self.add_upload(
             name,
             "amd64/generic",
             "",
@@ -198,7 +198,7 @@ impl Images {
         let mut out: Vec<String> = self
             .list
             .iter()
-            .filter(|i| !i.uploaded || i.ready())
+            .filter(|i| !i.uploaded || i.is_complete())
             .map(|i| if i.uploaded { format!("custom/{}", i.name) } else { i.name.clone() })
             .collect();
         out.sort();
@@ -218,7 +218,7 @@ impl Images {
             return Some(("ubuntu".to_owned(), series.to_owned()));
         }
         let name = asked.strip_prefix("custom/").unwrap_or(asked);
-        let found = self.list.iter().any(|i| i.uploaded && i.name == name && i.ready());
+        let found = self.list.iter().any(|i| i.uploaded && i.name == name && i.is_complete());
         found.then(|| ("custom".to_owned(), name.to_owned()))
     }
 
@@ -236,11 +236,11 @@ impl Images {
         Self::kernels(osystem, series).contains(&kernel)
     }
 
-    pub(crate) fn knows_kernel(&self, kernel: &str) -> bool {
+    pub(crate) fn has_any_kernel(&self, kernel: &str) -> bool {
         SERIES.iter().any(|(_, kernels)| kernels.contains(&kernel))
     }
 
-    pub(crate) fn deployed(&mut self, osystem: &str, series: &str, now_us: i64) {
+    pub(crate) fn record_deployment(&mut self, osystem: &str, series: &str, now_us: i64) {
         let name =
             if osystem == "custom" { series.to_owned() } else { format!("{osystem}/{series}") };
         for image in
@@ -252,7 +252,7 @@ impl Images {
 }
 
 impl Image {
-    pub(crate) fn ready(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.sets
             .last()
             .is_some_and(|(_, files)| !files.is_empty() && files.iter().all(|f| f.complete))

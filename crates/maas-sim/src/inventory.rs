@@ -56,6 +56,7 @@ impl Region {
         self.host_view(index)
     }
 
+    /// Adds a host with these addresses; returns its index.
     pub(crate) fn new_host(
         &mut self,
         name: &str,
@@ -140,7 +141,7 @@ impl Region {
         for (i, mac) in new.macs.iter().enumerate() {
             nics.push(Nic::bare(self.next_id("interface"), format!("eth{i}"), mac.clone()));
         }
-        let machine = blank(key, host, system_id.clone(), new, nics);
+        let machine = new_machine_record(key, host, system_id.clone(), new, nics);
         self.hosts[host].machine = Some(key);
         let name = self.hosts[host].name.clone();
         let stats = self.stats.machine_mut(&name);
@@ -162,7 +163,7 @@ fn mac(rng: &mut SimRng) -> String {
 }
 
 /// A machine in status New of which nothing is known but what created it.
-pub(crate) fn blank(
+pub(crate) fn new_machine_record(
     key: u32,
     host: usize,
     system_id: String,

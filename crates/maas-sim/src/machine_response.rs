@@ -72,6 +72,7 @@ impl Region {
         SimResponse::new(200, crate::wire::JSON, format!("{},\n    {extra}\n}}", &text[..cut]))
     }
 
+    /// 200 with the short body that an anonymous enlistment gets.
     pub(crate) fn enlistment_response(&self, key: u32) -> SimResponse {
         let Some(m) = self.machines.get(&key) else {
             return SimResponse::not_found("Machine");

@@ -65,10 +65,12 @@ pub(crate) enum AddressError {
     Used,
 }
 
+/// An IPv4 address as text.
 pub(crate) fn ip(number: u32) -> String {
     Ipv4Addr::from(number).to_string()
 }
 
+/// An IPv4 address from text; `None` for other text.
 pub(crate) fn parse_ip(text: &str) -> Option<u32> {
     text.parse::<Ipv4Addr>().ok().map(u32::from)
 }
@@ -82,10 +84,12 @@ impl Subnet {
         1 << (32 - self.bits)
     }
 
-    pub(crate) fn holds(&self, address: u32) -> bool {
+    /// Whether a host of the subnet may have the address.
+    pub(crate) fn contains_address(&self, address: u32) -> bool {
         address > self.base && address < self.base + self.size() - 1
     }
 
+    /// Network and prefix length, e.g. `10.10.0.0/16`.
     pub(crate) fn cidr(&self) -> String {
         format!("{}/{}", ip(self.base), self.bits)
     }
@@ -93,7 +97,7 @@ impl Subnet {
 
 impl Network {
     /// The site that every region starts with.
-    pub(crate) fn site() -> Self {
+    pub(crate) fn default_site() -> Self {
         let mut net = Self {
             fabrics: Vec::new(),
             vlans: Vec::new(),
@@ -187,7 +191,7 @@ impl Network {
     }
 
     /// A fabric for a cable that leads nowhere known; returns its untagged VLAN.
-    pub(crate) fn unknown_fabric(&mut self) -> i64 {
+    pub(crate) fn add_unknown_fabric(&mut self) -> i64 {
         let fabric = self.fabrics.last().map_or(0, |f| f.0) + 1;
         let vlan = self.vlans.last().map_or(5001, |v| v.id) + 1;
         self.fabrics.push((fabric, format!("fabric-{fabric}")));
@@ -195,14 +199,17 @@ impl Network {
         vlan
     }
 
+    /// The VLAN with this database id.
     pub(crate) fn vlan_by_id(&self, id: i64) -> Option<&Vlan> {
         self.vlans.binary_search_by_key(&id, |v| v.id).ok().map(|at| &self.vlans[at])
     }
 
+    /// The subnet with this database id.
     pub(crate) fn subnet_by_id(&self, id: i64) -> Option<&Subnet> {
         self.subnets.iter().find(|s| s.id == id)
     }
 
+    /// The subnet with this name.
     pub(crate) fn subnet_named(&self, name: &str) -> Option<&Subnet> {
         self.subnets.iter().find(|s| s.name == name)
     }
@@ -221,17 +228,18 @@ impl Network {
         )
     }
 
+    /// Name of a fabric; empty for an unknown one.
     pub(crate) fn fabric_name(&self, id: i64) -> &str {
         self.fabrics.binary_search_by_key(&id, |f| f.0).map_or("", |at| &self.fabrics[at].1)
     }
 
     /// Takes an asked-for address.
-    pub(crate) fn claim(&mut self, subnet: i64, address: u32) -> Result<(), AddressError> {
+    pub(crate) fn claim_address(&mut self, subnet: i64, address: u32) -> Result<(), AddressError> {
         let ranges = &self.ranges;
         let Some(net) = self.subnets.iter_mut().find(|s| s.id == subnet) else {
             return Err(AddressError::Outside);
         };
-        if !net.holds(address) {
+        if !net.contains_address(address) {
             return Err(AddressError::Outside);
         }
         for range in ranges.iter().filter(|r| r.subnet == subnet && r.kind == "dynamic") {
@@ -250,9 +258,11 @@ impl Network {
         let mut tried = 0;
         while tried < net.size() {
             let address = net.next;
-            net.next = if net.holds(address + 1) { address + 1 } else { net.base + 1 };
+            net.next = if net.contains_address(address + 1) { address + 1 } else { net.base + 1 };
             tried += 1;
-            if ranges.iter().any(|(a, b)| (*a..=*b).contains(&address)) || !net.holds(address) {
+            if ranges.iter().any(|(a, b)| (*a..=*b).contains(&address))
+                || !net.contains_address(address)
+            {
                 continue;
             }
             if net.used.insert(address) {
@@ -268,6 +278,7 @@ impl Network {
         Some(range.start + nth % (range.end - range.start))
     }
 
+    /// Makes an address free again.
     pub(crate) fn release_address(&mut self, subnet: i64, address: u32) {
         if let Some(net) = self.subnets.iter_mut().find(|s| s.id == subnet) {
             net.used.remove(&address);
@@ -275,6 +286,7 @@ impl Network {
         }
     }
 
+    /// Addresses in use, in order.
     pub(crate) fn used(&self, subnet: i64) -> Vec<u32> {
         let mut list: Vec<u32> =
             self.subnet_by_id(subnet).map(|s| s.used.iter().copied().collect()).unwrap_or_default();
@@ -328,14 +340,17 @@ impl Network {
         serde_json::from_str(&j.finish()).unwrap_or(Value::Null)
     }
 
+    /// The VLAN as the API shows it.
     pub(crate) fn vlan_json(&self, id: i64) -> Value {
         Self::value(|j| self.write_vlan(j, id))
     }
 
+    /// The subnet as the API shows it.
     pub(crate) fn subnet_json(&self, id: i64) -> Value {
         Self::value(|j| self.write_subnet(j, id))
     }
 
+    /// The fabric with its VLANs as the API shows it.
     pub(crate) fn fabric_json(&self, id: i64) -> Value {
         let vlans: Vec<Value> =
             self.vlans.iter().filter(|v| v.fabric == id).map(|v| self.vlan_json(v.id)).collect();
@@ -343,12 +358,14 @@ impl Network {
                "resource_uri": format!("/MAAS/api/2.0/fabrics/{id}/")})
     }
 
+    /// The address range as the API shows it.
     pub(crate) fn range_json(&self, range: &Range) -> Value {
         json!({"subnet": self.subnet_json(range.subnet), "type": range.kind, "start_ip": ip(range.start),
                "end_ip": ip(range.end), "user": null, "comment": range.comment, "id": range.id,
                "resource_uri": format!("/MAAS/api/2.0/ipranges/{}/", range.id)})
     }
 
+    /// All spaces with their VLANs and subnets as the API shows them.
     pub(crate) fn spaces_json(&self) -> Value {
         let space = |id: i64, name: &str, description: &str, uri: &str| {
             let vlans: Vec<&Vlan> = self.vlans.iter().filter(|v| v.space == name).collect();
@@ -433,11 +450,11 @@ mod tests {
 
     #[test]
     fn picks_what_the_recorded_region_picked() {
-        let mut net = Network::site();
+        let mut net = Network::default_site();
         assert_eq!(net.allocate_address(2).map(ip).as_deref(), Some("10.10.0.4"));
-        assert_eq!(net.claim(2, v4(10, 10, 0, 2)), Err(AddressError::Used));
-        assert!(matches!(net.claim(2, v4(10, 10, 201, 7)), Err(AddressError::Dynamic(..))));
-        assert_eq!(net.claim(3, v4(10, 10, 0, 9)), Err(AddressError::Outside));
+        assert_eq!(net.claim_address(2, v4(10, 10, 0, 2)), Err(AddressError::Used));
+        assert!(matches!(net.claim_address(2, v4(10, 10, 201, 7)), Err(AddressError::Dynamic(..))));
+        assert_eq!(net.claim_address(3, v4(10, 10, 0, 9)), Err(AddressError::Outside));
         net.release_address(2, v4(10, 10, 0, 4));
         assert_eq!(net.allocate_address(2).map(ip).as_deref(), Some("10.10.0.4"));
     }

@@ -41,7 +41,7 @@ pub struct FirstBoot {
     pub metadata: Metadata,
 }
 
-/// Something that whoever runs the hosts' software must act on.
+/// A change that the software of a host has to follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// The deployed system boots: exactly when MAAS turns Deploying into Deployed.

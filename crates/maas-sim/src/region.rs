@@ -124,7 +124,7 @@ impl Region {
             now: 0,
             wall: 0,
             accounts: Accounts::new(cfg.users.clone()),
-            net: Network::site(),
+            net: Network::default_site(),
             hosts: Vec::new(),
             host_by_mac: HashMap::new(),
             host_by_bmc: HashMap::new(),
@@ -194,6 +194,7 @@ impl Region {
         *id
     }
 
+    /// Database id of a machine by its system id.
     pub(crate) fn key_of(&self, system_id: &str) -> Option<u32> {
         self.by_id.get(system_id).copied()
     }
@@ -203,6 +204,7 @@ impl Region {
         self.key_of(system_id).ok_or_else(|| SimResponse::not_found("Machine"))
     }
 
+    /// The machine with this database id; `None` once it was deleted.
     pub(crate) fn machine(&self, key: u32) -> Option<&Machine> {
         self.machines.get(&key)
     }
@@ -249,10 +251,12 @@ impl Region {
         found.filter_map(|key| self.machines.get(&key)).filter(move |m| is(m))
     }
 
+    /// Status of a machine; Missing once it was deleted.
     pub(crate) fn status(&self, key: u32) -> Status {
         self.machine(key).map_or(Status::Missing, |m| m.status)
     }
 
+    /// Drops the rendered bodies of all machines, after a change that shows in many of them.
     pub(crate) fn invalidate_bodies(&mut self) {
         self.machines.values_mut().for_each(Machine::invalidate_body);
     }
@@ -273,11 +277,13 @@ impl Region {
         })
     }
 
+    /// The random numbers of a machine's host.
     pub(crate) fn rng_of(&mut self, key: u32) -> Option<&mut SimRng> {
         let host = self.machine(key)?.host;
         self.hosts.get_mut(host).map(|h| &mut h.rng)
     }
 
+    /// A version 4 UUID from the machine's random numbers.
     pub(crate) fn new_uuid(&mut self, key: u32) -> String {
         self.rng_of(key).map(SimRng::uuid).unwrap_or_default()
     }
@@ -309,6 +315,7 @@ impl Region {
         }
     }
 
+    /// Appends an entry to the log of the machine's host.
     pub(crate) fn append_log(&mut self, key: u32, entry: LogEntry) {
         let Some(m) = self.machines.get(&key) else {
             return;
@@ -329,6 +336,7 @@ impl Region {
         self.record_event_by(key, level, kind, text.into(), None);
     }
 
+    /// [`Region::record_event`] in the name of a user; `None` for MAAS itself.
     pub(crate) fn record_event_by(
         &mut self,
         key: u32,
@@ -391,7 +399,7 @@ impl Region {
     }
 
     /// Back to `to` where MAAS's table has that way, else to the failed status.
-    pub(crate) fn revert(&mut self, key: u32, to: Status, failed: Status) {
+    pub(crate) fn revert_status(&mut self, key: u32, to: Status, failed: Status) {
         let back = if self.status(key).may_become(to) { to } else { failed };
         self.set_status(key, back);
     }
@@ -429,6 +437,6 @@ impl Region {
             let entry = LogEntry::Status { at_us: self.now, name: "deleted" };
             self.stats.machine_mut(&host.name).log.push(entry);
         }
-        self.events.forget(key);
+        self.events.remove_events_of(key);
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn disk(j: &mut JsonWriter, disk: &Disk, system_id: &str) {
     listed_disk(j, disk, system_id);
 }
 
-/// The same as `blockdevices/` lists it, which leaves the firmware out.
+/// Writes the members of a block device as `blockdevices/` lists it, without the firmware.
 pub(crate) fn listed_disk(j: &mut JsonWriter, disk: &Disk, system_id: &str) {
     let physical = disk.logical.is_none();
     j.opt_str("id_path", physical.then(|| format!("/dev/{}", disk.name)).as_deref());

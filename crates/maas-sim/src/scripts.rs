@@ -117,7 +117,7 @@ impl Scripts {
     }
 
     /// Adds a commissioning script as a person would.
-    pub(crate) fn put(&mut self, name: &str, text: Bytes) {
+    pub(crate) fn add_custom(&mut self, name: &str, text: Bytes) {
         self.add(name, SetKind::Commissioning, 0, &["node"], 0);
         if let Some(script) = self.named_mut(name) {
             script.builtin = false;

@@ -100,7 +100,7 @@ async fn serve_connection(
     let serving =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // A caller that goes away is no news.
+        // A connection that the caller closes is no error of the simulator.
         _ = serving => {}
         () = wait_for_stop(&mut stop) => {}
     }

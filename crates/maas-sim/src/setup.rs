@@ -17,7 +17,7 @@ impl Region {
         let text = Bytes::from(text.to_owned());
         match self.scripts.named_mut(name) {
             Some(script) => script.text = text,
-            None => self.scripts.put(name, text),
+            None => self.scripts.add_custom(name, text),
         }
     }
 

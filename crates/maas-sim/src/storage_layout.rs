@@ -38,6 +38,7 @@ struct Plan {
 }
 
 impl Region {
+    /// Removes partitions, file systems and virtual disks.
     pub(crate) fn wipe_layout(&mut self, key: u32) {
         self.edit(key, |m| {
             m.disks.retain(|d| d.logical.is_none());
@@ -123,6 +124,7 @@ impl Region {
         Ok(Plan { root: root.id, boot: boot.id, boot_size, root_size })
     }
 
+    /// A file system with a new UUID.
     pub(crate) fn filesystem(
         &mut self,
         key: u32,

@@ -29,23 +29,23 @@ impl Cpu {
 #[ignore = "measures, asserts nothing about time"]
 fn bodies_and_calls() {
     for class in [&ZERO, &H200] {
-        let mut rig = TestRegion::new(RegionConfig { class, ..zero() });
+        let mut sim = TestRegion::new(RegionConfig { class, ..zero() });
         let ids: Vec<String> = (0..1000)
-            .map(|n| rig.region.add_machine(MachineSpec::new(&format!("n{n}"), Status::Ready)))
+            .map(|n| sim.region.add_machine(MachineSpec::new(&format!("n{n}"), Status::Ready)))
             .collect();
         let start = Cpu::now();
         let bytes: usize =
-            ids.iter().map(|id| rig.send("GET", &format!("machines/{id}/"), "").body.len()).sum();
+            ids.iter().map(|id| sim.send("GET", &format!("machines/{id}/"), "").body.len()).sum();
         let cold = start.elapsed() / 1000;
         let start = Cpu::now();
         for id in &ids {
-            rig.send("GET", &format!("machines/{id}/"), "");
+            sim.send("GET", &format!("machines/{id}/"), "");
         }
         let warm = start.elapsed() / 1000;
         let start = Cpu::now();
         for id in &ids {
-            rig.post(&format!("machines/{id}/"), "op=deploy");
-            rig.advance_seconds(0);
+            sim.post(&format!("machines/{id}/"), "op=deploy");
+            sim.advance_seconds(0);
         }
         let deploy = start.elapsed() / 1000;
         println!(
@@ -55,7 +55,7 @@ fn bodies_and_calls() {
         );
         let start = Cpu::now();
         for _ in 0..100 {
-            rig.send("GET", "events/?op=query&level=DEBUG&limit=1000&after=5000", "");
+            sim.send("GET", "events/?op=query&level=DEBUG&limit=1000&after=5000", "");
         }
         println!("page of 1000 events {:?}", start.elapsed() / 100);
     }

@@ -1,4 +1,4 @@
-//! Whatever is asked in whatever order: the region answers, keeps its own rules, and repeats
+//! Random requests in random order: the region answers, follows its own rules, and repeats
 //! itself from the same seed.
 
 mod common;
@@ -65,33 +65,33 @@ fn step() -> impl Strategy<Value = Step> {
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 fn play(config: RegionConfig, steps: &[Step]) -> TestRegion {
-    let mut rig = TestRegion::new(config);
+    let mut sim = TestRegion::new(config);
     for name in NAMES {
-        rig.region.add_machine(MachineSpec::new(name, Status::New));
+        sim.region.add_machine(MachineSpec::new(name, Status::New));
     }
     for step in steps {
         match step {
             Step::Op(machine, op) => {
-                if let Some(id) = rig.region.system_id_of(NAMES[*machine]) {
-                    let response = rig.post(&format!("machines/{id}/"), OPS[*op]);
+                if let Some(id) = sim.region.system_id_of(NAMES[*machine]) {
+                    let response = sim.post(&format!("machines/{id}/"), OPS[*op]);
                     assert!(response.status < 600);
                 }
             }
             Step::Pass(seconds) => {
-                rig.advance_seconds(*seconds);
+                sim.advance_seconds(*seconds);
             }
             Step::Fault(machine, kind) => {
-                rig.region.inject(Fault::new(FAULTS[*kind]).on(NAMES[*machine]).times(2));
+                sim.region.inject(Fault::new(FAULTS[*kind]).on(NAMES[*machine]).times(2));
             }
             Step::Delete(machine) => {
-                if let Some(id) = NAMES.get(*machine).and_then(|n| rig.region.system_id_of(n)) {
-                    rig.send("DELETE", &format!("machines/{id}/"), "");
+                if let Some(id) = NAMES.get(*machine).and_then(|n| sim.region.system_id_of(n)) {
+                    sim.send("DELETE", &format!("machines/{id}/"), "");
                 }
             }
         }
     }
-    rig.advance_seconds(0);
-    rig
+    sim.advance_seconds(0);
+    sim
 }
 
 /// Every change that a machine's log shows is one that MAAS's table allows.
@@ -115,13 +115,13 @@ proptest! {
     #[test]
     fn no_order_of_calls_breaks_the_region(steps in prop::collection::vec(step(), 1..60), hardware in any::<bool>()) {
         let config = || if hardware { RegionConfig { scale: 1.0, ..zero() } } else { zero() };
-        let mut rig = play(config(), &steps);
-        for machine in rig.region.stats().machines.values() {
+        let mut sim = play(config(), &steps);
+        for machine in sim.region.stats().machines.values() {
             check_log(&machine.log);
         }
-        let listed = rig.get("machines/");
-        prop_assert_eq!(listed.as_array().map(Vec::len), Some(NAMES.iter().filter(|n| rig.region.system_id_of(n).is_some()).count()));
+        let listed = sim.get("machines/");
+        prop_assert_eq!(listed.as_array().map(Vec::len), Some(NAMES.iter().filter(|n| sim.region.system_id_of(n).is_some()).count()));
         let again = play(config(), &steps);
-        prop_assert_eq!(&again.region.stats().machines, &rig.region.stats().machines);
+        prop_assert_eq!(&again.region.stats().machines, &sim.region.stats().machines);
     }
 }

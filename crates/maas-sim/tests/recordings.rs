@@ -1,5 +1,5 @@
 //! The simulator against recordings of a real region: for every recorded exchange of an endpoint
-//! that the simulator serves, the region is put into the state that the exchange speaks of, the
+//! that the simulator serves, the region is put into the state that the exchange needs, the
 //! request is sent, and status, content type, JSON shape and error text are compared.
 //!
 //! Recordings are read where they lie: `GPUAAS_MAAS_RECORDINGS`, else `../shared/maas/recordings`
@@ -314,7 +314,7 @@ fn links(
     }
 }
 
-/// Boot resources: an upload in the state that the exchange speaks of.
+/// Boot resources: an upload in the state that the exchange needs.
 fn uploads(
     replay_region: &mut ReplayRegion,
     exchange: &Exchange,

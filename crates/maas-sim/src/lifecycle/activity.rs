@@ -18,6 +18,7 @@ impl Region {
         self.edit(key, |m| m.work += 1);
     }
 
+    /// Host, deployment and time, as notices name them.
     pub(crate) fn host_ref(&self, key: u32) -> Option<HostRef> {
         self.machine(key).map(|m| HostRef {
             system_id: m.system_id.clone(),
@@ -27,6 +28,7 @@ impl Region {
         })
     }
 
+    /// Adds a notice about the machine.
     pub(crate) fn push_notice(&mut self, key: u32, make: fn(HostRef) -> Notice) {
         if let Some(host) = self.host_ref(key) {
             self.notices.push(make(host));
@@ -73,6 +75,7 @@ impl Region {
         self.append_log(key, LogEntry::Drawn { at_us: self.now, activity, ideal_us });
     }
 
+    /// Adds a pending script set; returns its id.
     pub(crate) fn new_set(&mut self, key: u32, kind: SetKind, scripts: Vec<String>) -> i64 {
         let id = self.next_id("scriptset");
         let first_result = self.next_id("scriptresult");
@@ -101,6 +104,7 @@ impl Region {
         id
     }
 
+    /// Ends a script set in a state, at the present time.
     pub(crate) fn end_set(&mut self, key: u32, id: Option<i64>, state: ScriptState) {
         let now = self.now;
         self.edit(key, |m| {
@@ -126,9 +130,9 @@ impl Region {
         self.settings.int("node_timeout").unwrap_or(30) * MINUTE_US
     }
 
-    /// Schedules the region's own patience. Where hardware takes less than real time, a fault's
+    /// Schedules the region's timeout of the activity. Where hardware takes less than real time, a fault's
     /// wait is shortened alike, unless the fault names its length.
-    pub(super) fn expire_after(&mut self, key: u32, whole: i64, fault: &Fault) {
+    pub(super) fn schedule_timeout(&mut self, key: u32, whole: i64, fault: &Fault) {
         let us = fault
             .seconds
             .map_or((whole as f64 * self.cfg.scale.min(1.0)) as i64, |s| (s * 1e6) as i64);

@@ -9,6 +9,7 @@ use crate::scripts::COMMISSIONING_SCRIPTS;
 use crate::status::Status;
 
 impl Region {
+    /// Begins a commissioning in the name of a user, who owns the machine until it is Ready.
     pub(crate) fn start_commissioning(&mut self, key: u32, user: &str) {
         self.cancel_activity(key);
         self.record_user_event(key, user, "User starting node commissioning", None);
@@ -76,12 +77,12 @@ impl Region {
 
     /// Which of the scripts fail: the last one where the whole fails, or the one that a fault
     /// names.
-    fn failing(&mut self, key: u32, scripts: &[String], whole: FaultKind) -> Vec<String> {
+    fn failed_scripts(&mut self, key: u32, scripts: &[String], whole: FaultKind) -> Vec<String> {
         if self.trigger_fault(key, &[whole]).is_some() {
             return scripts.last().cloned().into_iter().collect();
         }
         let fault = self.trigger_script_fault(key, scripts);
-        fault.and_then(|fault| fault.failing(scripts).cloned()).into_iter().collect()
+        fault.and_then(|fault| fault.script_to_fail(scripts).cloned()).into_iter().collect()
     }
 
     fn fail_set(&mut self, key: u32, set: Option<i64>, scripts: &[String], failed: Vec<String>) {
@@ -101,7 +102,7 @@ impl Region {
             .and_then(|m| m.set(set))
             .map(|s| s.scripts.clone())
             .unwrap_or_default();
-        let failed = self.failing(key, &scripts, FaultKind::CommissioningFailed);
+        let failed = self.failed_scripts(key, &scripts, FaultKind::CommissioningFailed);
         if !failed.is_empty() {
             self.fail_set(key, set, &scripts, failed);
             self.edit(key, |m| m.commissioning_state = ScriptState::Failed);
@@ -155,7 +156,7 @@ impl Region {
         let Some(m) = self.machine(key) else { return };
         let (scripts, set, back) =
             (m.options.tests.clone(), m.current_testing, m.status_after_tests());
-        let failed = self.failing(key, &scripts, FaultKind::TestingFailed);
+        let failed = self.failed_scripts(key, &scripts, FaultKind::TestingFailed);
         if !failed.is_empty() {
             self.fail_set(key, set, &scripts, failed);
             self.edit(key, |m| {
@@ -179,6 +180,7 @@ impl Region {
         }
     }
 
+    /// Begins tests of their own, apart from a commissioning.
     pub(crate) fn start_testing(&mut self, key: u32, user: &str, tests: Vec<String>) {
         self.cancel_activity(key);
         self.record_user_event(key, user, "User starting node testing", None);

@@ -68,6 +68,7 @@ impl Region {
         Ok(())
     }
 
+    /// Gives the addresses of automatic links back to their subnets.
     pub(crate) fn drop_addresses(&mut self, key: u32) {
         let freed: Vec<(i64, u32)> = self
             .edit(key, |m| {
@@ -107,7 +108,7 @@ impl Region {
                 let spent = times.bmc + times.post + times.ephemeral + times.work;
                 let left =
                     (self.node_timeout() - spent).max(times.reboot + times.first_boot + MINUTE_US);
-                self.expire_after(key, left, &fault);
+                self.schedule_timeout(key, left, &fault);
             }
         }
     }
@@ -117,6 +118,7 @@ impl Region {
         self.record_event(key, Level::Error, "Node post-installation failure", text);
     }
 
+    /// Ends a deployment in Failed deployment, with its `error_description`.
     pub(crate) fn fail_deployment(&mut self, key: u32, text: &str) {
         self.cancel_activity(key);
         let set = self.machine(key).and_then(|m| m.current_installation);
@@ -130,7 +132,7 @@ impl Region {
     pub(super) fn user_data_fetched(&mut self, key: u32) {
         self.cancel_activity(key);
         let now = self.now;
-        // Nobody asks for the user-data a second time: a region of many machines needs no copies.
+        // User-data is fetched once, so the region of a large fleet holds no copies of it.
         let user_data = self.edit(key, |m| {
             m.last_sync_us = m.hw_sync.then_some(now);
             m.was_deployed = true;
@@ -180,7 +182,7 @@ impl Region {
     }
 
     /// What release, mark_broken and a given-up deployment take away from a machine.
-    pub(crate) fn strip_deployment(&mut self, key: u32) {
+    pub(crate) fn clear_deployment(&mut self, key: u32) {
         self.edit(key, |m| {
             m.osystem.clear();
             m.distro_series.clear();
@@ -212,7 +214,7 @@ impl Region {
 
     /// A caller switched the machine off. A release ends when its power is seen off, whoever did it
     /// (docs/maas.md#power).
-    pub(crate) fn switched_off(&mut self, key: u32, bmc: i64) {
+    pub(crate) fn power_off_for_caller(&mut self, key: u32, bmc: i64) {
         self.power_off_now(key);
         if self.status(key) == Status::Releasing
             && self.trigger_fault(key, &[FaultKind::StuckReleasing]).is_none()
@@ -224,7 +226,7 @@ impl Region {
 
     /// A caller switched the machine on. One that is being erased boots from the network again and
     /// begins anew.
-    pub(crate) fn switched_on(&mut self, key: u32, bmc: i64) {
+    pub(crate) fn power_on_for_caller(&mut self, key: u32, bmc: i64) {
         if self.status(key) == Status::DiskErasing {
             self.cancel_activity(key);
             return self.schedule_tick(key, bmc, Tick::PowerOn);
@@ -232,7 +234,8 @@ impl Region {
         self.power_on_now(key);
     }
 
-    pub(crate) fn released(&mut self, key: u32) {
+    /// The power is off: the machine becomes Ready, or New where no commissioning passed.
+    pub(crate) fn finish_release(&mut self, key: u32) {
         self.cancel_activity(key);
         let Some(m) = self.machine(key) else { return };
         let manual = !m.has_bmc();
@@ -257,6 +260,7 @@ impl Region {
         self.record_event(key, Level::Info, "Released", "");
     }
 
+    /// Status is Disk erasing already; begins it. Returns the time of the BMC in microseconds.
     pub(crate) fn start_erasing(&mut self, key: u32) -> i64 {
         let times = ActivityTimes {
             bmc: self.draw_duration(key, |c| c.times.bmc),
@@ -275,12 +279,13 @@ impl Region {
 
     pub(super) fn erase_done(&mut self, key: u32) {
         self.cancel_activity(key);
-        self.strip_deployment(key);
+        self.clear_deployment(key);
         self.set_status(key, Status::Releasing);
         self.record_event(key, Level::Info, "Releasing", "");
         self.start_power_off(key);
     }
 
+    /// Ends erasing in Failed disk erasing.
     pub(crate) fn fail_erasing(&mut self, key: u32) {
         self.cancel_activity(key);
         self.power_off_now(key);

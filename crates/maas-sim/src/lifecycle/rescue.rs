@@ -13,6 +13,7 @@ impl Region {
         self.record_event(key, Level::Info, "Rescue mode", "");
     }
 
+    /// Begins to enter rescue mode. Returns the time of the BMC in microseconds.
     pub(crate) fn start_rescue(&mut self, key: u32) -> i64 {
         let times = ActivityTimes {
             bmc: self.draw_duration(key, |c| c.times.bmc),
@@ -26,6 +27,7 @@ impl Region {
         times.bmc
     }
 
+    /// Begins to leave rescue mode. Returns the time of the BMC in microseconds.
     pub(crate) fn leave_rescue(&mut self, key: u32) -> i64 {
         self.cancel_activity(key);
         let bmc = self.draw_duration(key, |c| c.times.bmc);

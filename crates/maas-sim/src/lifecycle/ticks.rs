@@ -8,6 +8,7 @@ use crate::schedule::Tick;
 use crate::status::Status;
 
 impl Region {
+    /// Does what is due for a machine.
     pub(crate) fn run_tick(&mut self, key: u32, tick: Tick) {
         match tick {
             Tick::PowerOn => self.power_came_on(key),
@@ -19,10 +20,10 @@ impl Region {
             Tick::ImageDone => self.image_done(key),
             Tick::NoDatasource => self.no_datasource(key),
             Tick::UserData => self.user_data_fetched(key),
-            Tick::Released => self.released(key),
+            Tick::Released => self.finish_release(key),
             Tick::EraseDone => self.erase_done(key),
             Tick::RescueLeft => self.rescue_left(key),
-            Tick::Timeout => self.timed_out(key),
+            Tick::Timeout => self.time_out(key),
             Tick::HwSync => self.hw_sync(key),
             Tick::Vanish => self.remove_machine(key),
             Tick::Flap(left) => self.flap_power(key, left),
@@ -47,7 +48,7 @@ impl Region {
         if self.status(key) == Status::DiskErasing
             && self.trigger_fault(key, &[FaultKind::StuckErasing]).is_some()
         {
-            // The region has no patience for an erasing that ends (docs/maas.md#status-timeouts).
+            // The region sets no timeout on erasing (docs/maas.md#status-timeouts).
             return;
         }
         let stuck = match self.status(key) {
@@ -56,8 +57,8 @@ impl Region {
             _ => None,
         };
         if let Some(fault) = stuck {
-            // Nothing is heard until the region loses patience; not even with zero hardware
-            // time is this instant, or nobody would ever see the machine stuck.
+            // The machine is silent until the region's timeout. Hardware that takes no time does
+            // not shorten it: otherwise no observer could see the machine stuck.
             let us = fault.seconds.map_or(self.node_timeout(), |s| (s * 1e6) as i64);
             return self.schedule_tick(key, us, Tick::Timeout);
         }
@@ -97,7 +98,7 @@ impl Region {
         }
     }
 
-    fn timed_out(&mut self, key: u32) {
+    fn time_out(&mut self, key: u32) {
         let minutes = self.settings.int("node_timeout").unwrap_or(30);
         let (next, label, minutes) = match self.status(key) {
             Status::Commissioning => (Status::FailedCommissioning, "Commissioning", minutes),

@@ -9,7 +9,7 @@ use crate::wire::SimResponse;
 
 /// Handles `op=abort`: the answer still shows the old status; the change comes after the power-off.
 pub(super) fn abort(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.editable(call)?;
+    let key = region.find_editable(call)?;
     let comment = call.form.filled("comment");
     let (event, message, back): (_, _, Status) = match region.status(key) {
         Status::Commissioning => {

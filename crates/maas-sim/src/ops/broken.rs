@@ -32,7 +32,7 @@ pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> HandlerResult
         }
         region.power_off_now(key);
         region.drop_addresses(key);
-        region.strip_deployment(key);
+        region.clear_deployment(key);
     }
     region.edit(key, |m| {
         m.error_description = comment;
@@ -44,7 +44,7 @@ pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> HandlerResult
 
 /// Handles `op=mark_fixed`: Deployed where that was the status before Broken, else Ready.
 pub(super) fn mark_fixed(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.administered(call)?;
+    let key = region.find_as_admin(call)?;
     if region.status(key) != Status::Broken {
         return Err(SimResponse::conflict("Can't mark a non-broken node as 'Ready'."));
     }

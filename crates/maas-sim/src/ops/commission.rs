@@ -94,7 +94,7 @@ pub(super) fn begin_commissioning(
 
 /// Handles `op=commission`.
 pub(super) fn commission(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.administered(call)?;
+    let key = region.find_as_admin(call)?;
     let options = commission_options(region, &call.form)?;
     let status = region.status(key);
     if !matches!(status, Status::New | Status::FailedCommissioning | Status::Ready | Status::Broken)
@@ -106,7 +106,7 @@ pub(super) fn commission(region: &mut Region, call: &Call<'_>) -> HandlerResult 
 
 /// Handles `op=test`.
 pub(super) fn test(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.administered(call)?;
+    let key = region.find_as_admin(call)?;
     let tests = script_names(
         region,
         &call.form,
@@ -140,7 +140,7 @@ pub(super) fn test(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `op=override_failed_testing`.
 pub(super) fn override_failed_testing(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.administered(call)?;
+    let key = region.find_as_admin(call)?;
     if region.status(key) != Status::FailedTesting {
         let text = "Unable to override node status. Node is not in 'Failed testing' status.";
         return Err(SimResponse::conflict(text));

@@ -1,7 +1,7 @@
 //! `op=allocate`, `op=deploy` and the configuration of the installer.
 
 use super::call::{Call, HandlerResult};
-use super::filters::{is_constraint, select};
+use super::filters::{is_constraint, select_machines};
 use crate::events::Level;
 use crate::faults::FaultKind;
 use crate::model::{Machine, Power, SetKind};
@@ -26,7 +26,7 @@ pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     for (name, value) in form.iter().filter(|(k, _)| !EXTRAS.contains(k)) {
         constraints.push(name, value);
     }
-    let candidates = select(region, &constraints, call)?;
+    let candidates = select_machines(region, &constraints, call)?;
     let free = candidates.into_iter().find(|k| {
         region
             .machine(*k)
@@ -224,7 +224,7 @@ fn record_deployment(
     );
     let interval = crate::times::interval_seconds(region.settings.text("hardware_sync_interval"));
     let set = region.new_set(key, SetKind::Installation, vec!["/tmp/install.log".to_owned()]);
-    region.images.deployed(&deploy_request.osystem, &deploy_request.series, region.now);
+    region.images.record_deployment(&deploy_request.osystem, &deploy_request.series, region.now);
     region.edit(key, |m| {
         m.osystem = deploy_request.osystem;
         m.distro_series = deploy_request.series;

@@ -88,7 +88,7 @@ fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), SimRespo
     }
 }
 
-fn matches(region: &Region, m: &Machine, name: &str, value: &str) -> bool {
+fn matches_filter(region: &Region, m: &Machine, name: &str, value: &str) -> bool {
     let number = || value.parse::<f64>().unwrap_or(0.0);
     match name {
         "id" | "system_id" => m.system_id == value,
@@ -121,7 +121,7 @@ fn matches(region: &Region, m: &Machine, name: &str, value: &str) -> bool {
 }
 
 /// Machines that the caller sees and that match: OR within a key (AND for tags), AND between.
-pub(super) fn select(
+pub(super) fn select_machines(
     region: &Region,
     params: &Params,
     call: &Call<'_>,
@@ -136,16 +136,17 @@ pub(super) fn select(
     }
     let fits = |m: &Machine| {
         groups.iter().all(|(name, values)| match name.strip_prefix("not_") {
-            Some(bare) => !values.iter().any(|v| matches(region, m, bare, v)),
-            None if *name == "tags" => values.iter().all(|v| matches(region, m, name, v)),
-            None => values.iter().any(|v| matches(region, m, name, v)),
+            Some(bare) => !values.iter().any(|v| matches_filter(region, m, bare, v)),
+            None if *name == "tags" => values.iter().all(|v| matches_filter(region, m, name, v)),
+            None => values.iter().any(|v| matches_filter(region, m, name, v)),
         })
     };
     let seen = |m: &Machine| call.admin || m.owner.as_deref().is_none_or(|o| o == call.user);
     let walk = || -> Vec<u32> {
         region.machines.values().filter(|m| seen(m) && fits(m)).map(|m| m.key).collect()
     };
-    let Some(mut keys) = groups.iter().find_map(|(name, values)| named(region, name, values))
+    let Some(mut keys) =
+        groups.iter().find_map(|(name, values)| candidates_by_name(region, name, values))
     else {
         return Ok(walk());
     };
@@ -157,7 +158,7 @@ pub(super) fn select(
 }
 
 /// Whom a filter can mean at most; none where only a walk over the fleet tells.
-fn named(region: &Region, filter: &str, values: &[&str]) -> Option<Vec<u32>> {
+fn candidates_by_name(region: &Region, filter: &str, values: &[&str]) -> Option<Vec<u32>> {
     let all = |name: fn(&str) -> LookupName<'_>| {
         values.iter().flat_map(|value| region.names.candidates(name(value))).collect()
     };

@@ -55,7 +55,7 @@ const IPMI_DEFAULTS: &[(&str, &str)] = &[
     ("mac_address", ""),
 ];
 
-pub(super) fn given_power_parameters(params: &Params) -> Map<String, Value> {
+pub(super) fn sent_power_parameters(params: &Params) -> Map<String, Value> {
     let mut out = Map::new();
     if let Some(Value::Object(map)) =
         params.filled("power_parameters").and_then(|t| serde_json::from_str(t).ok())
@@ -76,7 +76,7 @@ pub(super) type Power = (String, Map<String, Value>);
 pub(super) type FormError = (&'static str, String);
 
 /// The stored power parameters after this request, or the form's refusal.
-pub(super) fn power(
+pub(super) fn parse_power(
     params: &Params,
     old_type: &str,
     old: &Map<String, Value>,
@@ -90,7 +90,7 @@ pub(super) fn power(
         return Err(("power_type", text));
     };
     let mut all = if kind == old_type { old.clone() } else { Map::new() };
-    all.extend(given_power_parameters(params));
+    all.extend(sent_power_parameters(params));
     let skip = params.django_bool("power_parameters_skip_check");
     let missing =
         required.iter().any(|r| all.get(*r).and_then(Value::as_str).is_none_or(str::is_empty));
@@ -106,7 +106,7 @@ pub(super) fn power(
     Ok((kind, all))
 }
 
-pub(super) fn architecture(text: &str) -> Result<String, SimResponse> {
+pub(super) fn parse_architecture(text: &str) -> Result<String, SimResponse> {
     let full = if text.contains('/') { text.to_owned() } else { format!("{text}/generic") };
     if full.split('/').nth(1).is_some_and(|s| s.starts_with("hwe-") || s.starts_with("ga-")) {
         return Err(SimResponse::text(
@@ -172,7 +172,11 @@ pub(super) fn create_errors(
     errors
 }
 
-pub(super) fn same_bmc(region: &Region, kind: &str, parameters: &Map<String, Value>) -> bool {
+pub(super) fn has_duplicate_bmc(
+    region: &Region,
+    kind: &str,
+    parameters: &Map<String, Value>,
+) -> bool {
     let open = |map: &Map<String, Value>| -> Map<String, Value> {
         map.iter()
             .filter(|(k, _)| !SECRETS.contains(&k.as_str()))

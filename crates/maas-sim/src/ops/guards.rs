@@ -13,13 +13,13 @@ pub(super) const OFF_FAILED: &str = "Failed to power off. Connection timed out";
 
 impl Region {
     /// The machine, if the caller may change it: an administrator, or its owner.
-    pub(super) fn editable(&self, call: &Call<'_>) -> Result<u32, SimResponse> {
+    pub(super) fn find_editable(&self, call: &Call<'_>) -> Result<u32, SimResponse> {
         let key = self.find_machine(call.part(0))?;
-        self.permitted(key, call)?;
+        self.check_permitted(key, call)?;
         Ok(key)
     }
 
-    pub(super) fn permitted(&self, key: u32, call: &Call<'_>) -> Result<(), SimResponse> {
+    pub(super) fn check_permitted(&self, key: u32, call: &Call<'_>) -> Result<(), SimResponse> {
         let m = self.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
         if m.locked || !(call.admin || m.owner.as_deref() == Some(call.user.as_str())) {
             return Err(SimResponse::forbidden());
@@ -28,7 +28,7 @@ impl Region {
     }
 
     /// The machine, for administrators; locked or not.
-    pub(super) fn administered(&self, call: &Call<'_>) -> Result<u32, SimResponse> {
+    pub(super) fn find_as_admin(&self, call: &Call<'_>) -> Result<u32, SimResponse> {
         let key = self.find_machine(call.part(0))?;
         if call.admin { Ok(key) } else { Err(SimResponse::forbidden()) }
     }

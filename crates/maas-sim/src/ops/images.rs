@@ -185,7 +185,7 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         ),
     };
     let default_base = format!("ubuntu/{}", region.settings.text("commissioning_distro_series"));
-    let image = region.images.declare(
+    let image = region.images.add_upload(
         name,
         form.get("architecture").unwrap_or(""),
         form.get("title").unwrap_or(""),
@@ -199,7 +199,7 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     if let (Some(bytes), Some(file)) =
         (content, image.sets.last_mut().and_then(|(_, files)| files.first_mut()))
     {
-        file.take(&bytes).map_err(|text| SimResponse::text(400, text))?;
+        file.append_chunk(&bytes).map_err(|text| SimResponse::text(400, text))?;
     }
     let mut response = SimResponse::json(&full(image));
     response.status = 201;
@@ -216,7 +216,7 @@ pub(super) fn upload(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         .flat_map(|(_, f)| f);
     let file = files.into_iter().find(|f| f.id.to_string() == call.part(1));
     let file = file.ok_or_else(|| SimResponse::not_found("BootResourceFile"))?;
-    file.take(&call.request.body).map_err(|text| SimResponse::text(400, text))?;
+    file.append_chunk(&call.request.body).map_err(|text| SimResponse::text(400, text))?;
     Ok(SimResponse::new(200, TEXT_BARE, "OK"))
 }
 

@@ -44,14 +44,14 @@ pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 }
 
 /// The interface, if the machine's state lets its network be changed.
-fn changeable(
+fn find_changeable(
     region: &Region,
     call: &Call<'_>,
     what: &str,
     more: &[Status],
 ) -> Result<(u32, i64), SimResponse> {
     let (key, id) = find(region, call)?;
-    region.permitted(key, call)?;
+    region.check_permitted(key, call)?;
     let status = region.status(key);
     let usual = matches!(
         status,
@@ -76,7 +76,8 @@ fn edit<T>(
 
 /// Handles `PUT nodes/ID/interfaces/IID/`.
 pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (key, id) = changeable(region, call, "update interface interface", &[Status::Deployed])?;
+    let (key, id) =
+        find_changeable(region, call, "update interface interface", &[Status::Deployed])?;
     let form = &call.form;
     let vlan = match form.filled("vlan") {
         None => None,
@@ -130,7 +131,7 @@ fn free(region: &mut Region, links: Vec<Link>) {
 
 /// Handles `DELETE nodes/ID/interfaces/IID/`.
 pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (key, id) = changeable(region, call, "delete interface", &[])?;
+    let (key, id) = find_changeable(region, call, "delete interface", &[])?;
     let links = edit(region, key, id, |nic| std::mem::take(&mut nic.links)).unwrap_or_default();
     free(region, links);
     region.edit_names(key, |m| {
@@ -206,7 +207,7 @@ fn static_address(region: &mut Region, call: &Call<'_>, subnet: i64) -> Result<u
     };
     let address = parse_ip(text)
         .ok_or_else(|| SimResponse::invalid("ip_address", "Enter a valid IPv4 or IPv6 address."))?;
-    match region.net.claim(subnet, address) {
+    match region.net.claim_address(subnet, address) {
         Ok(()) => Ok(address),
         Err(AddressError::Used) => Err(SimResponse::text(404, "IP address is already in use.")),
         Err(AddressError::Dynamic(a, b)) => {
@@ -229,7 +230,7 @@ fn static_address(region: &mut Region, call: &Call<'_>, subnet: i64) -> Result<u
 
 /// Handles `op=link_subnet`.
 pub(super) fn link(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (key, id) = changeable(region, call, "link subnet interface", &[])?;
+    let (key, id) = find_changeable(region, call, "link subnet interface", &[])?;
     let nic = region
         .machine(key)
         .and_then(|m| m.nic(id))
@@ -271,7 +272,7 @@ pub(super) fn link(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `op=unlink_subnet`.
 pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (key, id) = changeable(region, call, "unlink subnet interface", &[])?;
+    let (key, id) = find_changeable(region, call, "unlink subnet interface", &[])?;
     let wanted = call.form.get("id").unwrap_or("").to_owned();
     let links =
         region.machine(key).and_then(|m| m.nic(id)).map(|n| n.links.clone()).unwrap_or_default();
@@ -297,7 +298,7 @@ pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `op=disconnect`: drops the links and the VLAN.
 pub(super) fn disconnect(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (key, id) = changeable(region, call, "disconnect interface", &[])?;
+    let (key, id) = find_changeable(region, call, "disconnect interface", &[])?;
     let gone = edit(region, key, id, |nic| {
         nic.vlan = None;
         std::mem::take(&mut nic.links)
@@ -308,7 +309,7 @@ pub(super) fn disconnect(region: &mut Region, call: &Call<'_>) -> HandlerResult 
 
 /// Handles `op=set_default_gateway`.
 pub(super) fn set_default_gateway(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (key, id) = changeable(region, call, "set default gateway", &[])?;
+    let (key, id) = find_changeable(region, call, "set default gateway", &[])?;
     let nic = region
         .machine(key)
         .and_then(|m| m.nic(id))
@@ -332,7 +333,7 @@ pub(super) fn set_default_gateway(region: &mut Region, call: &Call<'_>) -> Handl
 /// Handles `op=add_tag`.
 pub(super) fn add_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = find(region, call)?;
-    region.permitted(key, call)?;
+    region.check_permitted(key, call)?;
     let tag = call.form.filled("tag").unwrap_or("").to_owned();
     edit(region, key, id, |nic| {
         if !tag.is_empty() && !nic.tags.contains(&tag) {
@@ -345,7 +346,7 @@ pub(super) fn add_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 /// Handles `op=remove_tag`.
 pub(super) fn remove_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = find(region, call)?;
-    region.permitted(key, call)?;
+    region.check_permitted(key, call)?;
     let tag = call.form.filled("tag").unwrap_or("").to_owned();
     edit(region, key, id, |nic| nic.tags.retain(|t| *t != tag));
     show(region, key, id)
@@ -354,7 +355,7 @@ pub(super) fn remove_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult 
 /// Handles `op=create_bond`.
 pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.find_machine(call.part(0))?;
-    region.permitted(key, call)?;
+    region.check_permitted(key, call)?;
     let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Node"))?;
     let wanted: Vec<&str> = call.form.all("parents").collect();
     let parents: Vec<Nic> =
@@ -392,7 +393,7 @@ pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> HandlerResult
 
 /// Handles `op=restore_networking_configuration`.
 pub(super) fn restore(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = super::storage::restorable(region, call, "networking")?;
+    let key = super::storage::find_restorable(region, call, "networking")?;
     region.default_network(key);
     Ok(region.machine_response(key))
 }

@@ -7,7 +7,7 @@ use crate::wire::SimResponse;
 
 /// Handles `op=lock`.
 pub(super) fn lock(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.administered(call)?;
+    let key = region.find_as_admin(call)?;
     if region.machine(key).is_some_and(|m| m.locked) {
         return Err(SimResponse::conflict("Machine is already locked"));
     }
@@ -21,7 +21,7 @@ pub(super) fn lock(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `op=unlock`.
 pub(super) fn unlock(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.administered(call)?;
+    let key = region.find_as_admin(call)?;
     if !region.machine(key).is_some_and(|m| m.locked) {
         return Err(SimResponse::conflict("Machine is not locked"));
     }

@@ -4,8 +4,10 @@ use serde_json::{Map, Value};
 
 use super::call::{Call, HandlerResult};
 use super::commission;
-use super::filters::{is_constraint, select};
-use super::forms::{architecture, create_errors, hostname_error, power, same_bmc};
+use super::filters::{is_constraint, select_machines};
+use super::forms::{
+    create_errors, has_duplicate_bmc, hostname_error, parse_architecture, parse_power,
+};
 use crate::inventory::NewMachine;
 use crate::model::{Machine, ScriptState, SetKind};
 use crate::name_index::LookupName;
@@ -24,13 +26,13 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     if call.query.has("simple_status") {
         return Err(SimResponse::text(500, "Unsupported lookup 'simple_status'"));
     }
-    let keys = select(region, &call.query, call)?;
+    let keys = select_machines(region, &call.query, call)?;
     Ok(region.machine_list_response(&keys))
 }
 
 /// Handles `op=list_allocated`.
 pub(super) fn list_allocated(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let mut keys = select(region, &Params::default(), call)?;
+    let mut keys = select_machines(region, &Params::default(), call)?;
     keys.retain(|k| {
         region.machine(*k).is_some_and(|m| {
             m.status == Status::Allocated && m.owner.as_deref() == Some(&call.user)
@@ -95,7 +97,7 @@ fn conflict_page() -> SimResponse {
 /// Handles `POST machines/`: 200, and the machine boots right away unless `commission` is false.
 pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let form = &call.form;
-    let arch = form.filled("architecture").map(architecture);
+    let arch = form.filled("architecture").map(parse_architecture);
     if let Some(Err(refusal)) = &arch
         && refusal.content_type == crate::wire::TEXT
     {
@@ -104,7 +106,7 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let macs: Vec<String> =
         form.all("mac_addresses").filter(|m| !m.is_empty()).map(str::to_lowercase).collect();
     if call.user.is_empty()
-        && let Some(key) = enlisting(region, &macs)
+        && let Some(key) = find_enlisted(region, &macs)
     {
         return Ok(region.enlistment_response(key));
     }
@@ -113,11 +115,11 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         return Err(SimResponse::invalid_fields(&errors));
     }
     let architecture = arch.unwrap_or_else(|| Ok("amd64/generic".to_owned()))?;
-    let (power_type, power_parameters) =
-        power(form, "", &Map::new()).map_err(|(field, text)| SimResponse::invalid(field, text))?;
+    let (power_type, power_parameters) = parse_power(form, "", &Map::new())
+        .map_err(|(field, text)| SimResponse::invalid(field, text))?;
     let deployed = form.string_bool("deployed", false)?;
     let commission = form.string_bool("commission", call.admin)? && call.admin && !deployed;
-    if same_bmc(region, &power_type, &power_parameters) {
+    if has_duplicate_bmc(region, &power_type, &power_parameters) {
         let wait = (26e6 * region.cfg.scale.min(1.0)) as i64;
         return Err(conflict_page().delayed(wait));
     }
@@ -147,7 +149,7 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 }
 
 /// A machine that enlisted with one of these MACs and is asked for again.
-fn enlisting(region: &Region, macs: &[String]) -> Option<u32> {
+fn find_enlisted(region: &Region, macs: &[String]) -> Option<u32> {
     let known = |mac: &String| {
         let is =
             |m: &Machine| matches!(m.status, Status::New | Status::Commissioning) && m.has_mac(mac);
@@ -220,16 +222,17 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     if form.filled("pool").is_some_and(|p| !region.settings.pools.iter().any(|g| g.name == p)) {
         errors.push(("pool", choice()));
     }
-    if let Some(kernel) = form.filled("min_hwe_kernel").filter(|k| !region.images.knows_kernel(k)) {
+    if let Some(kernel) = form.filled("min_hwe_kernel").filter(|k| !region.images.has_any_kernel(k))
+    {
         errors.push(("min_hwe_kernel", format!("No kernel matches \">={kernel}\" requirement.")));
     }
     if let Some(text) = form.filled("hostname").and_then(|h| hostname_error(region, h, Some(key))) {
         errors.push(("hostname", text));
     }
-    let arch = form.filled("architecture").map(architecture).transpose()?;
+    let arch = form.filled("architecture").map(parse_architecture).transpose()?;
     let touches_power = form.iter().any(|(k, _)| k.starts_with("power_"));
     let new_power = if touches_power {
-        match power(form, &m.power_type, &m.power_parameters) {
+        match parse_power(form, &m.power_type, &m.power_parameters) {
             Ok(power) => Some(power),
             Err((field, text)) => {
                 errors.push((field, text));
@@ -267,7 +270,7 @@ pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `op=set_workload_annotations`: an empty value removes the key.
 pub(super) fn annotate(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.editable(call)?;
+    let key = region.find_editable(call)?;
     if region.machine(key).is_some_and(|m| m.owner.is_none()) {
         return Err(SimResponse::conflict(
             "Cannot set workload annotations on a machine that is not allocated.",

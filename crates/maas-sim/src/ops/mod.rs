@@ -4,13 +4,17 @@
 //! and the source of `describe/`. Adding an operation is one row and one function.
 
 mod abort;
+mod accounts;
 mod broken;
 mod call;
 mod commission;
+mod config;
 mod deploy;
 mod describe;
+mod event_query;
 mod filters;
 mod forms;
+mod groups;
 mod guards;
 mod images;
 mod interfaces;
@@ -23,10 +27,9 @@ mod rescue;
 mod results;
 mod router;
 mod scripts;
-mod site;
 mod storage;
 mod table;
 mod tags;
 
+pub(crate) use accounts::authenticate;
 pub(crate) use router::{API_ROOT, as_user, route};
-pub(crate) use site::authenticate;

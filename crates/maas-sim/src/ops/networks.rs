@@ -153,7 +153,7 @@ pub(super) fn racks(region: &mut Region, _: &Call<'_>) -> HandlerResult {
         "hardware_uuid": null, "power_type": "", "power_state": "unknown", "cpu_count": 0, "cpu_speed": 0, "memory": 0,
         "current_commissioning_result_id": null, "current_installation_result_id": null,
         "current_testing_result_id": null, "hardware_info": {}, "interface_set": [], "tag_names": [],
-        "zone": super::site::zone_json(&region.settings.zones[0]),
+        "zone": super::groups::zone_json(&region.settings.zones[0]),
         "domain": {"authoritative": true, "ttl": null, "id": 0, "name": "maas", "resource_record_count": 0,
                    "is_default": true, "resource_uri": "/MAAS/api/2.0/domains/0/"},
         "resource_uri": format!("/MAAS/api/2.0/rackcontrollers/{RACK}/"),

@@ -13,7 +13,7 @@ use crate::wire::SimResponse;
 
 /// Handles `op=power_on`; on an Allocated machine that means: deploy with the default system.
 pub(super) fn power_on(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.editable(call)?;
+    let key = region.find_editable(call)?;
     if region.machine(key).is_some_and(|m| m.owner.is_none()) {
         return Err(SimResponse::conflict("Can't start node: it hasn't been allocated."));
     }
@@ -27,13 +27,13 @@ pub(super) fn power_on(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let answer = region.machine_response(key);
     region.clear_fault(key, FaultKind::HungPower);
     let bmc = region.draw_duration(key, |c| c.times.bmc);
-    region.switched_on(key, bmc);
+    region.power_on_for_caller(key, bmc);
     Ok(answer.delayed(bmc))
 }
 
 /// Handles `op=power_off`; `null` where nothing can be done.
 pub(super) fn power_off(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.editable(call)?;
+    let key = region.find_editable(call)?;
     region.record_user_event(
         key,
         &call.user,
@@ -48,7 +48,7 @@ pub(super) fn power_off(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     }
     let answer = region.machine_response(key);
     let bmc = region.draw_duration(key, |c| c.times.bmc);
-    region.switched_off(key, bmc);
+    region.power_off_for_caller(key, bmc);
     Ok(answer.delayed(bmc))
 }
 

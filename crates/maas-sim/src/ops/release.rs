@@ -76,16 +76,16 @@ fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> HandlerResult 
     region.record_user_event(key, &call.user, "User releasing node", comment);
     region.set_status(key, Status::Releasing);
     region.record_event(key, Level::Info, "Releasing", "");
-    region.strip_deployment(key);
+    region.clear_deployment(key);
     let manual = region.machine(key).is_some_and(|m| !m.has_bmc());
     if manual || region.machine(key).is_some_and(|m| m.power == Power::Off) {
-        region.released(key);
+        region.finish_release(key);
         return Ok(region.machine_response(key));
     }
     if let Some(refusal) = power_off_failure(region, key) {
         // Committed and then reverted: what release took away stays away
         // (docs/maas.md#unknown-outcomes).
-        region.revert(key, status, Status::FailedReleasing);
+        region.revert_status(key, status, Status::FailedReleasing);
         return Err(refusal);
     }
     let answer = region.machine_response(key);
@@ -103,7 +103,7 @@ pub(super) fn release_many(region: &mut Region, call: &Call<'_>) -> HandlerResul
     }
     let keys: Vec<u32> = ids.iter().filter_map(|id| region.key_of(id)).collect();
     for key in &keys {
-        region.permitted(*key, call)?;
+        region.check_permitted(*key, call)?;
     }
     let stuck: Vec<String> = keys
         .iter()

@@ -8,8 +8,8 @@ use crate::status::Status;
 
 /// Handles `op=rescue_mode`.
 pub(super) fn rescue_mode(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.administered(call)?;
-    region.permitted(key, call)?;
+    let key = region.find_as_admin(call)?;
+    region.check_permitted(key, call)?;
     region.check_transition(key, Status::EnteringRescueMode)?;
     region.record_user_event(key, &call.user, "User starting rescue mode", None);
     let from = region.status(key);
@@ -18,7 +18,7 @@ pub(super) fn rescue_mode(region: &mut Region, call: &Call<'_>) -> HandlerResult
     region.set_status(key, Status::EnteringRescueMode);
     region.record_event(key, Level::Info, "Entering rescue mode", "");
     if let Some(refusal) = region.power_failure(key, OFF_FAILED) {
-        region.revert(key, from, Status::FailedEnteringRescueMode);
+        region.revert_status(key, from, Status::FailedEnteringRescueMode);
         return Err(refusal);
     }
     let answer = region.machine_response(key);
@@ -28,8 +28,8 @@ pub(super) fn rescue_mode(region: &mut Region, call: &Call<'_>) -> HandlerResult
 
 /// Handles `op=exit_rescue_mode`.
 pub(super) fn exit_rescue_mode(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.administered(call)?;
-    region.permitted(key, call)?;
+    let key = region.find_as_admin(call)?;
+    region.check_permitted(key, call)?;
     region.check_transition(key, Status::ExitingRescueMode)?;
     region.record_user_event(key, &call.user, "User stopping rescue mode", None);
     region.set_status(key, Status::ExitingRescueMode);

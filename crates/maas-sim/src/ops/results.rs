@@ -194,7 +194,7 @@ pub(super) fn download(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 }
 
 /// Handles `GET installation-results/`: the older, flat form.
-pub(super) fn old(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+pub(super) fn installation_results(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let ids: Vec<&str> = call.query.all("system_id").collect();
     let names: Vec<&str> = call.query.all("name").collect();
     let kind = call.query.filled("result_type").and_then(|t| t.parse::<i64>().ok());

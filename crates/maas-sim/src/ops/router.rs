@@ -32,12 +32,12 @@ pub(crate) fn route(
         return SimResponse::text(404, format!("Unknown API endpoint: {path}."));
     };
     let query = Params::parse_query(&request.query);
-    let (user, refusal) = match region.accounts.check(request.authorization.as_deref(), region.wall)
-    {
-        Ok(index) => (region.accounts.users.get(index).cloned(), None),
-        Err(AuthFailure::Anonymous) => (None, None),
-        Err(AuthFailure::Refused(response)) => (None, Some(response)),
-    };
+    let (user, refusal) =
+        match region.accounts.authenticate(request.authorization.as_deref(), region.wall) {
+            Ok(index) => (region.accounts.users.get(index).cloned(), None),
+            Err(AuthFailure::Anonymous) => (None, None),
+            Err(AuthFailure::Refused(response)) => (None, Some(response)),
+        };
     if let Some(response) = refusal {
         region.stats.count_call(
             "refused",

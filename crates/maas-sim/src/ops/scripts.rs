@@ -131,8 +131,8 @@ fn seconds(value: &Value) -> Option<i64> {
     text.split(':').try_fold(0, |all, piece| piece.parse::<i64>().ok().map(|n| all * 60 + n))
 }
 
-/// The words of a list, given as a list or with commas.
-fn words(value: &Value) -> Vec<String> {
+/// Texts of a list, whether JSON or comma-separated.
+fn text_list(value: &Value) -> Vec<String> {
     match value {
         Value::Array(items) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         Value::String(text) => {
@@ -177,7 +177,7 @@ fn apply(script: &mut Script, fields: &Map<String, Value>) -> Result<(), SimResp
     script.timeout_seconds =
         fields.get("timeout").and_then(seconds).unwrap_or(script.timeout_seconds);
     if let Some(tags) = fields.get("tags") {
-        script.tags = words(tags);
+        script.tags = text_list(tags);
     }
     // Names of hardware types are reserved as tags: MAAS sets its own and drops the others.
     let hardware = usize::try_from(script.hardware)

@@ -58,7 +58,11 @@ const FORMATS: &[&str] = &["btrfs", "ext2", "ext4", "fat32", "swap", "vfat", "xf
 
 /// The disk of a machine whose filesystems the caller may change. Not among the recordings: read
 /// in MAAS' handler, as are the refusals below.
-fn changeable(region: &Region, call: &Call<'_>, verb: &str) -> Result<(u32, i64), SimResponse> {
+fn find_changeable(
+    region: &Region,
+    call: &Call<'_>,
+    verb: &str,
+) -> Result<(u32, i64), SimResponse> {
     let (m, disk) = find(region, call)?;
     let (key, id) = (m.key, disk.id);
     if !matches!(m.status, Status::Ready | Status::Allocated) {
@@ -66,7 +70,7 @@ fn changeable(region: &Region, call: &Call<'_>, verb: &str) -> Result<(u32, i64)
             format!("Cannot {verb} block device because the machine is not Ready or Allocated.");
         return Err(SimResponse::conflict(text));
     }
-    region.permitted(key, call)?;
+    region.check_permitted(key, call)?;
     Ok((key, id))
 }
 
@@ -81,7 +85,7 @@ fn shown(region: &Region, key: u32, id: i64) -> HandlerResult {
 
 /// Handles `op=format`.
 pub(super) fn format(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (key, id) = changeable(region, call, "format")?;
+    let (key, id) = find_changeable(region, call, "format")?;
     let asked = call
         .form
         .filled("fstype")
@@ -109,7 +113,7 @@ pub(super) fn format(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `op=mount`.
 pub(super) fn mount(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (key, id) = changeable(region, call, "mount")?;
+    let (key, id) = find_changeable(region, call, "mount")?;
     let (_, disk) = find(region, call)?;
     if disk.direct().is_none() {
         let text = "Cannot mount an unformatted partition or block device.";
@@ -136,7 +140,7 @@ pub(super) fn mount(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `op=set_storage_layout`.
 pub(super) fn set_layout(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.editable(call)?;
+    let key = region.find_editable(call)?;
     if region.status(key) != Status::Ready {
         return Err(SimResponse::conflict(
             "Cannot change the storage layout on a machine that is not Ready.",
@@ -151,8 +155,12 @@ pub(super) fn set_layout(region: &mut Region, call: &Call<'_>) -> HandlerResult 
 }
 
 /// Refuses restoring anything in another state than Ready or Failed testing.
-pub(super) fn restorable(region: &Region, call: &Call<'_>, what: &str) -> Result<u32, SimResponse> {
-    let key = region.editable(call)?;
+pub(super) fn find_restorable(
+    region: &Region,
+    call: &Call<'_>,
+    what: &str,
+) -> Result<u32, SimResponse> {
+    let key = region.find_editable(call)?;
     if matches!(region.status(key), Status::Ready | Status::FailedTesting) {
         return Ok(key);
     }
@@ -164,7 +172,7 @@ pub(super) fn restorable(region: &Region, call: &Call<'_>, what: &str) -> Result
 
 /// Handles `op=restore_storage_configuration`.
 pub(super) fn restore(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = restorable(region, call, "storage")?;
+    let key = find_restorable(region, call, "storage")?;
     let layout = region.settings.text("default_storage_layout").to_owned();
     region.apply_layout(key, &layout, &crate::wire::Params::default())?;
     Ok(region.machine_response(key))

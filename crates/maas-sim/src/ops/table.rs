@@ -2,8 +2,8 @@
 
 use super::call::{Access, Action, Call, HandlerResult, Resource};
 use super::{
-    abort, broken, commission, deploy, describe, images, interfaces, locks, machines, networks,
-    power, release, rescue, results, scripts, site, storage, tags,
+    abort, accounts, broken, commission, config, deploy, describe, event_query, groups, images,
+    interfaces, locks, machines, networks, power, release, rescue, results, scripts, storage, tags,
 };
 use crate::region::Region;
 
@@ -77,7 +77,7 @@ const fn with_anonymous(
 }
 
 pub(crate) const RESOURCES: &[Resource] = &[
-    resource("VersionHandler", "version/", &[read("version", site::version).for_anonymous()]),
+    resource("VersionHandler", "version/", &[read("version", config::version).for_anonymous()]),
     resource(
         "DescribeHandler",
         "describe/",
@@ -86,33 +86,39 @@ pub(crate) const RESOURCES: &[Resource] = &[
     resource(
         "UsersHandler",
         "users/",
-        &[read("users.list", site::users), get("whoami", "users.whoami", site::whoami)],
+        &[read("users.list", accounts::users), get("whoami", "users.whoami", accounts::whoami)],
     ),
-    resource("UserHandler", "users/{username}/", &[read("user.read", site::user)]),
+    resource("UserHandler", "users/{username}/", &[read("user.read", accounts::user)]),
     resource(
         "AccountHandler",
         "account/",
         &[
-            get("list_authorisation_tokens", "account.tokens", site::tokens),
-            post("create_authorisation_token", "account.create_token", site::create_token),
+            get("list_authorisation_tokens", "account.tokens", accounts::tokens),
+            post("create_authorisation_token", "account.create_token", accounts::create_token),
         ],
     ),
     resource(
         "SSHKeysHandler",
         "account/prefs/sshkeys/",
-        &[read("sshkeys.list", site::ssh_keys), create("sshkeys.create", site::create_ssh_key)],
+        &[
+            read("sshkeys.list", accounts::ssh_keys),
+            create("sshkeys.create", accounts::create_ssh_key),
+        ],
     ),
     resource(
         "SSHKeyHandler",
         "account/prefs/sshkeys/{id}/",
-        &[read("sshkey.read", site::ssh_key), delete("sshkey.delete", site::delete_ssh_key)],
+        &[
+            read("sshkey.read", accounts::ssh_key),
+            delete("sshkey.delete", accounts::delete_ssh_key),
+        ],
     ),
     resource(
         "MaasHandler",
         "maas/",
         &[
-            get("get_config", "maas.get_config", site::get_config),
-            post("set_config", "maas.set_config", site::set_config).admin_empty_body(),
+            get("get_config", "maas.get_config", config::get_config),
+            post("set_config", "maas.set_config", config::set_config).admin_empty_body(),
         ],
     ),
     with_anonymous(
@@ -254,9 +260,13 @@ pub(crate) const RESOURCES: &[Resource] = &[
     resource(
         "CommissioningResultsHandler",
         "installation-results/",
-        &[read("installation_results.list", results::old)],
+        &[read("installation_results.list", results::installation_results)],
     ),
-    resource("EventsHandler", "events/", &[get("query", "events.query", site::events)]),
+    resource(
+        "EventsHandler",
+        "events/",
+        &[get("query", "events.query", event_query::query_events)],
+    ),
     resource(
         "TagsHandler",
         "tags/",
@@ -280,15 +290,15 @@ pub(crate) const RESOURCES: &[Resource] = &[
     resource(
         "ZonesHandler",
         "zones/",
-        &[read("zones.list", site::zones), create("zones.create", site::create_zone).admin()],
+        &[read("zones.list", groups::zones), create("zones.create", groups::create_zone).admin()],
     ),
-    resource("ZoneHandler", "zones/{name}/", &[read("zone.read", site::zone)]),
+    resource("ZoneHandler", "zones/{name}/", &[read("zone.read", groups::zone)]),
     resource(
         "ResourcePoolsHandler",
         "resourcepools/",
-        &[read("pools.list", site::pools), create("pools.create", site::create_pool).admin()],
+        &[read("pools.list", groups::pools), create("pools.create", groups::create_pool).admin()],
     ),
-    resource("ResourcePoolHandler", "resourcepool/{id}/", &[read("pool.read", site::pool)]),
+    resource("ResourcePoolHandler", "resourcepool/{id}/", &[read("pool.read", groups::pool)]),
     resource("DomainsHandler", "domains/", &[read("domains.list", networks::domains)]),
     resource("FabricsHandler", "fabrics/", &[read("fabrics.list", networks::fabrics)]),
     resource("FabricHandler", "fabrics/{id}/", &[read("fabric.read", networks::fabric)]),

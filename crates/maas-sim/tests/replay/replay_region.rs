@@ -218,7 +218,7 @@ pub(crate) fn spec(exchange: &Exchange) -> Option<(String, MachineSpec, bool)> {
     Some((id, spec, known))
 }
 
-/// Faults that the exchange's answer speaks of.
+/// Faults that lead to the exchange's answer.
 pub(crate) fn faults(exchange: &Exchange) -> Vec<Fault> {
     let text = exchange.text();
     if text.contains("any rack controller") || text.contains("BMC task queue") {
