@@ -121,7 +121,7 @@ fn a_slice_host_gets_its_baseline_first_and_a_second_run_changes_nothing() {
     assert!(changed(&first) > 10, "{first:#}");
     let edge = stage.file("etc/nginx/sites-available/gpuaas-netdata-edge");
     assert!(edge.contains("/j22u11/"), "the host's own name: {edge}");
-    // As the image's runbook has it: what the site set is what it was.
+    // As docs/hosts.md#bundles-on-a-host has it: what the site set is what it was.
     let second = stage.by_hand("h200-slice-vm", &[], &[("GPUAAS_SLICE_INSTALL_PACKAGES", "0")]);
     assert_eq!(changed(&second), 0, "{second:#}");
     assert_eq!(stage.kept("h200-slice-vm.inputs", "gateway"), "10.7.0.1/24");

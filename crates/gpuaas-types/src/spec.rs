@@ -73,9 +73,9 @@ pub enum ReleaseMode {
 
 /// Policy of a provisioning profile. Revisions are immutable and a run pins one.
 ///
-/// The eleven policy fields of the MAAS hardware profile, the two deploy fields, and what the
-/// capability matrix of hardware classes justifies beyond them. A revision that was stored before
-/// a field existed reads as its default.
+/// The eleven policy fields of a hardware profile, the two deploy fields, and what the classes of
+/// hardware need beyond them (docs/hosts.md#hardware-classes). A revision that was stored before a
+/// field existed reads as its default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileSpec {
