@@ -1,8 +1,8 @@
 //! The client: one region, one key, one transport.
 //!
-//! Every call goes through [`Client::exchange`]: it signs each attempt afresh, repeats a read
-//! once where the connection broke under it (a kept-alive connection that the server was just
-//! closing), never repeats a mutation, counts bytes, and classifies failures.
+//! Every call goes through [`Client::exchange`]: it signs each attempt afresh, counts bytes, and
+//! classifies failures. A read is repeated once where the connection broke, because the server may
+//! just have closed an idle one. A mutation is never repeated.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -17,8 +17,8 @@ use crate::transport::{Method, Request, Response, Transport, TransportError};
 /// size (docs/maas.md#costs), and no call of this client asks for it.
 pub const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// Idle connections are dropped well before nginx (75 s) or Twisted would close them, because a
-/// mutation on a connection that the server is just closing has an unknown outcome.
+/// Idle connections are dropped well before nginx (75 s) or Twisted would close them. A mutation on
+/// a connection that the server is just closing has an unknown outcome.
 const POOL_IDLE: Duration = Duration::from_secs(15);
 
 /// [`Transport`] over HTTP/1.1 with keep-alive; no redirects, no proxy from the environment.

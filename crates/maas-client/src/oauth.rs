@@ -1,9 +1,9 @@
 //! OAuth 1.0a PLAINTEXT as MAAS checks it (docs/maas.md#authentication).
 //!
-//! There is no signature to compute: the value is the escaped (empty) consumer secret, `&`, and
-//! the escaped token secret, escaped once more because it stands in a header. What matters is
-//! freshness: MAAS stores every nonce and refuses a header that it has seen, so a header belongs
-//! to one attempt, never to a call that may be tried again.
+//! There is no signature to compute. The value is the escaped (empty) consumer secret, `&`, and the
+//! escaped token secret. It is escaped once more, because it stands in a header. What matters is
+//! freshness: MAAS stores every nonce and refuses a header that it has seen. So a header belongs to
+//! one attempt, never to a call that may be tried again.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,9 @@
 //! The seam between building a MAAS call and carrying it.
 //!
 //! A [`Transport`] carries one request and says, when it fails, how far the request came. A call
-//! that never left may be repeated; a call that may have arrived must be probed. Everything else (signing, forms, typed answers) is above it,
-//! so a simulator can stand in for a region without a socket and still see exact bytes.
+//! that never left may be repeated; a call that may have arrived must be probed. Everything else
+//! (signing, forms, typed answers) is above it. So a simulator can stand in for a region without a
+//! socket and still see exact bytes.
 
 use std::fmt;
 use std::time::Duration;

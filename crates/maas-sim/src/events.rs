@@ -5,8 +5,8 @@
 //! its cursor on an empty page.
 //!
 //! As in a region, events are kept for good, and a machine makes about sixty of them on its way to
-//! Deployed. Nearly all say what others said before of other machines, so what an event says is
-//! kept once, and the event is its number, its time and its machine.
+//! Deployed. Nearly all say what others said before of other machines. So each content is stored
+//! once, and an event is its number, its time and its machine.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,10 +2,9 @@
 //!
 //! Durations are the machine's own time only (firmware, ephemeral boot, image write); what the
 //! region itself takes is not part of a class. The times of `h200` follow an 8-GPU server whose
-//! firmware needs about five minutes to reach the network boot: roughly 9 minutes from
-//! commission to Ready and 18 from deploy to Deployed. The split into boots is the point: a
-//! deploy boots twice, and the second boot ends at the moment that cloud-init asks for its
-//! user-data.
+//! firmware needs about five minutes to reach the network boot. That makes roughly 9 minutes from
+//! commission to Ready and 18 from deploy to Deployed. The split into boots is the point: a deploy
+//! boots twice, and the second boot ends at the moment that cloud-init asks for its user-data.
 
 use crate::rng::LogNormal;
 

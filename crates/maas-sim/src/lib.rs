@@ -1,13 +1,12 @@
 //! A simulated MAAS 3.7 region: machines, API, events, faults.
 //!
 //! [`Region`] is the whole of it and does no I/O: a request and the time go in, an answer comes
-//! out. It is used in three ways: by calls within a process ([`InProcessRegion`]), over HTTP
-//! ([`SimServer`]), and by the tests that replay the recordings of a real region. It knows nothing
-//! of the control plane that it is used to test; whoever runs software on its hosts listens to its
-//! [`Notice`]s.
+//! out. It is used by calls within a process ([`InProcessRegion`]), over HTTP ([`SimServer`]), and
+//! by the tests that replay recordings. It knows nothing of the control plane that it is used to
+//! test; whoever runs software on its hosts listens to its [`Notice`]s.
 //!
-//! Where a refusal's text, a status or a side effect is odd, it was measured on a real 3.7.3
-//! region and is odd there: docs/maas.md has the facts and their sources.
+//! Where a refusal's text, a status or a side effect is odd, a real 3.7.3 region is odd there.
+//! docs/maas.md has the facts and their sources.
 //!
 //! # Examples
 //! A machine that MAAS knows is deployed, and the region tells when its system boots:

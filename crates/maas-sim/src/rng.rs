@@ -1,8 +1,8 @@
 //! The random tree: one stream per machine, seeded from the region's seed and the machine's name.
 //!
-//! A single stream for the whole region would be simpler, but then one more machine, or one more
-//! request, would shift every later draw and two runs could no longer be compared. With a stream
-//! per name a machine behaves the same in a fleet of 3 and in a fleet of 3,000.
+//! A single stream for the whole region would be simpler. But then one more machine, or one more
+//! request, would shift every later draw, and two runs could not be compared. With a stream per
+//! name a machine behaves the same in a fleet of 3 and in a fleet of 3,000.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;

@@ -68,3 +68,22 @@ impl Schedule {
         self.heap.pop().map(|entry| entry.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_come_by_time_and_then_by_the_order_of_scheduling() {
+        let mut schedule = Schedule::default();
+        schedule.push(20, 1, 0, Tick::Timeout);
+        schedule.push(10, 2, 0, Tick::Released);
+        schedule.push(10, 3, 0, Tick::PowerOn);
+        assert_eq!(schedule.next_at_us(), Some(10));
+        assert_eq!(schedule.pop_due(9), None);
+        let keys: Vec<u32> =
+            std::iter::from_fn(|| schedule.pop_due(20)).map(|due| due.key).collect();
+        assert_eq!(keys, [2, 3, 1]);
+        assert_eq!(schedule.next_at_us(), None);
+    }
+}

@@ -1,9 +1,9 @@
 //! What a region counts: calls and bytes by endpoint, and a log per machine from which time
 //! added by a control plane can be computed.
 //!
-//! A machine's log names the hardware time drawn for each activity ([`LogEntry::Drawn`]), the
-//! instants of its states and the arrival of every call that changes something. Between `Ready`
-//! and the next changing call lies the control plane's own time.
+//! A machine's log has the hardware time drawn for each activity ([`LogEntry::Drawn`]), the times
+//! of its states, and every call that changes something. Between `Ready` and the next changing call
+//! lies the control plane's own time.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! Requests and answers as values, without a socket.
 //!
 //! The region reads a [`SimRequest`] and returns a [`SimResponse`]; whether bytes came from a TCP
-//! connection or from a function call does not matter here. MAAS accepts the same
-//! parameters as a query, a form, a multipart body and, for updates, a JSON object
-//! (docs/maas.md#parameters), so all of them end up in one [`Params`].
+//! connection or from a function call does not matter here. MAAS accepts the same parameters as a
+//! query, a form, a multipart body and, for updates, a JSON object (docs/maas.md#parameters). All
+//! of them end up in one [`Params`].
 
 use bytes::Bytes;
 use serde::Serialize;

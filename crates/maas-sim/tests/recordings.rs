@@ -1,6 +1,6 @@
-//! The simulator against recordings of a real region: for every recorded exchange of an endpoint
-//! that the simulator serves, the region is put into the state that the exchange needs, the
-//! request is sent, and status, content type, JSON shape and error text are compared.
+//! The simulator against recordings of a real region, for every endpoint that it serves. The region
+//! is put into the state that the exchange needs, and the request is sent. Status, content type,
+//! JSON shape and error text are compared.
 //!
 //! Recordings are read where they lie: `GPUAAS_MAAS_RECORDINGS`, else `../shared/maas/recordings`
 //! beside the repository. Without them the test says so and passes.

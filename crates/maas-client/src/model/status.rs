@@ -13,7 +13,7 @@ pub const FAILED_COMMISSIONING: i64 = 2;
 pub const MISSING: i64 = 3;
 /// Free to allocate.
 pub const READY: i64 = 4;
-/// Set aside; MAAS itself does not use it.
+/// Set aside for later use.
 pub const RESERVED: i64 = 5;
 /// Runs its deployed system.
 pub const DEPLOYED: i64 = 6;

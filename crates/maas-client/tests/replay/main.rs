@@ -6,10 +6,10 @@
 //!
 //! For each recording of an endpoint in use:
 //! - where the client can express the recorded request (all its parameters are among the route's,
-//!   in the form the client sends), the call is made with them and the request that comes out must
-//!   be the recorded one; a deliberately wrong request is replaced by the route's sample;
-//! - the recorded answer must become a typed value that agrees with the recorded JSON
-//!   (`facts.rs`), or the typed error of its status, content type and text (`expect.rs`).
+//!   in the form the client sends), the call is made with them. The request that comes out must be
+//!   the recorded one; a deliberately wrong request is replaced by the route's sample;
+//! - the recorded answer must become a typed value that agrees with the recorded JSON (`facts.rs`).
+//!   Else it must become the typed error of its status, content type and text (`expect.rs`).
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 

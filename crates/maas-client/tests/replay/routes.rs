@@ -1,5 +1,5 @@
-//! The endpoints that the client uses, as a table: how to recognise a recording of one, which
-//! parameters the client can send, and the call itself.
+//! The endpoints that the client uses, as a table. A row tells how to recognise a recording of it,
+//! which parameters the client can send, and the call.
 
 use std::future::Future;
 use std::pin::Pin;
