@@ -11,12 +11,13 @@
 //! to hear; the store keeps to what both databases have.)
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use gpuaas_engine::Clock;
 use gpuaas_store::Store;
 use gpuaas_types::NodeId;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::MissedTickBehavior;
 
@@ -49,7 +50,7 @@ impl TaskHub {
 
     /// Registers a poll of `node`.
     pub(crate) fn join(self: &Arc<Self>, node: NodeId) -> PollPermit {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let entry = waiting
             .entry(node)
             .or_insert_with(|| Entry { polls: 0, notify: Arc::new(Notify::new()) });
@@ -58,18 +59,18 @@ impl TaskHub {
     }
 
     fn wake(&self, node: NodeId) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.waiting.lock();
         if let Some(entry) = waiting.get(&node) {
             entry.notify.notify_waiters();
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.waiting.lock().is_empty()
     }
 
     fn wake_all(&self) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.waiting.lock();
         waiting.values().for_each(|entry| entry.notify.notify_waiters());
     }
 }
@@ -113,7 +114,7 @@ pub(crate) struct PollPermit {
 
 impl Drop for PollPermit {
     fn drop(&mut self) {
-        let mut waiting = self.hub.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.hub.waiting.lock();
         if let Some(entry) = waiting.get_mut(&self.node) {
             entry.polls -= 1;
             if entry.polls == 0 {

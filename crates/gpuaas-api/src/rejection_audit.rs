@@ -4,9 +4,9 @@
 //! from the same address once in [`REPEAT_SECONDS`], and [`MAX_REJECTIONS`] altogether in that time.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use gpuaas_types::Timestamp;
+use parking_lot::Mutex;
 
 /// Seconds for which the same rejection is not written down again.
 const REPEAT_SECONDS: f64 = 600.0;
@@ -20,7 +20,7 @@ pub(crate) struct RejectionAudit(Mutex<HashMap<String, Timestamp>>);
 impl RejectionAudit {
     /// Whether the rejection of this key is to be written down now; remembers that it was.
     pub(crate) fn should_record(&self, key: String, now: Timestamp) -> bool {
-        let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorded = self.0.lock();
         recorded.retain(|_, at| now.seconds_since(*at) < REPEAT_SECONDS);
         if recorded.contains_key(&key) || recorded.len() >= MAX_REJECTIONS {
             return false;

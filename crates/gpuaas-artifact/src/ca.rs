@@ -1,15 +1,16 @@
-//! Whether a certificate bundle is final: real PEM certificates, not what a template left behind.
+//! Whether a bundle of certificate authorities is final: PEM certificates, and no placeholder that a
+//! template left behind.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use x509_parser::error::PEMError;
+use x509_parser::pem::Pem;
 
-/// Why a certificate bundle is refused.
+/// Why a bundle of certificate authorities is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CaError {
-    /// Nothing between BEGIN CERTIFICATE and END CERTIFICATE anywhere.
+    /// There is no CERTIFICATE block.
     #[error("no PEM certificate in the bundle")]
     NoCertificate,
-    /// A template's placeholder is still there.
+    /// A placeholder of a template is still there.
     #[error("the bundle still holds a template placeholder: {0}")]
     Placeholder(String),
     /// A block that is not a certificate, such as a private key.
@@ -18,9 +19,9 @@ pub enum CaError {
     /// A block that does not hold one DER certificate.
     #[error("certificate {number} of the bundle is damaged: {reason}")]
     Damaged {
-        /// Which, from 1.
+        /// Number of the block, from 1.
         number: usize,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: &'static str,
     },
 }
@@ -35,8 +36,8 @@ impl CaError {
 
 /// Checks a PEM bundle (RFC 7468) and counts its certificates. Text between blocks is allowed.
 ///
-/// Each block must hold base64 of exactly one DER SEQUENCE; signatures and dates are not looked
-/// at, because a node's clock and trust decide those.
+/// Each block must hold exactly one X.509 certificate. Its signature and its dates are not checked:
+/// they are judged by the node that trusts it, at its own time.
 ///
 /// # Errors
 /// See [`CaError`].
@@ -45,57 +46,25 @@ pub fn validate_ca_bundle(pem: &str) -> Result<usize, CaError> {
         return Err(CaError::Placeholder(found));
     }
     let mut count = 0;
-    let mut block: Option<String> = None;
-    for line in pem.lines().map(str::trim) {
-        if let Some(label) = label(line, "-----BEGIN ") {
-            if block.is_some() {
-                return Err(CaError::Damaged { number: count + 1, reason: "it has no end line" });
-            }
-            if label != "CERTIFICATE" {
-                return Err(CaError::ForeignBlock(label.to_owned()));
-            }
-            block = Some(String::new());
-        } else if label(line, "-----END ").is_some() {
-            let number = count + 1;
-            let text =
-                block.take().ok_or(CaError::Damaged { number, reason: "it has no begin line" })?;
-            let der = STANDARD
-                .decode(text)
-                .map_err(|_| CaError::Damaged { number, reason: "it is not base64" })?;
-            if !is_one_der_sequence(&der) {
-                return Err(CaError::Damaged { number, reason: "it is not one DER sequence" });
-            }
-            count = number;
-        } else if let Some(text) = &mut block {
-            text.push_str(line);
+    for block in Pem::iter_from_buffer(pem.as_bytes()) {
+        let number = count + 1;
+        let damaged = |reason| CaError::Damaged { number, reason };
+        let block = block.map_err(|error| {
+            damaged(match error {
+                PEMError::IncompletePEM => "it has no end line",
+                PEMError::Base64DecodeError => "it is not base64",
+                _ => "its begin line is malformed",
+            })
+        })?;
+        if block.label != "CERTIFICATE" {
+            return Err(CaError::ForeignBlock(block.label));
+        }
+        match x509_parser::parse_x509_certificate(&block.contents) {
+            Ok(([], _)) => count = number,
+            _ => return Err(damaged("it is not one DER certificate")),
         }
     }
-    match (block, count) {
-        (Some(_), _) => Err(CaError::Damaged { number: count + 1, reason: "it has no end line" }),
-        (None, 0) => Err(CaError::NoCertificate),
-        (None, count) => Ok(count),
-    }
-}
-
-fn label<'a>(line: &'a str, begin: &str) -> Option<&'a str> {
-    line.strip_prefix(begin)?.strip_suffix("-----")
-}
-
-/// A SEQUENCE tag and a definite length that covers the rest exactly (X.690 section 8.1.3).
-fn is_one_der_sequence(der: &[u8]) -> bool {
-    let Some((&[0x30, first], rest)) = der.split_first_chunk::<2>() else {
-        return false;
-    };
-    if first < 0x80 {
-        return rest.len() == usize::from(first) && !rest.is_empty();
-    }
-    let octets = usize::from(first & 0x7f);
-    if !(1..=4).contains(&octets) || rest.len() < octets {
-        return false;
-    }
-    let (length, body) = rest.split_at(octets);
-    let length = length.iter().fold(0usize, |sum, &byte| (sum << 8) | usize::from(byte));
-    body.len() == length
+    if count == 0 { Err(CaError::NoCertificate) } else { Ok(count) }
 }
 
 /// The first template placeholder in `text`: `{{...`, `REPLACE_ME`, `CHANGE_ME`, `<LIKE THIS>`.
@@ -145,10 +114,16 @@ pub(crate) mod tests {
         let lines: Vec<&str> = CA.lines().collect();
         let shortened = [&lines[..2], &lines[3..]].concat().join("\n");
         let endless = lines[..lines.len() - 1].join("\n");
-        let headless = lines[1..].join("\n");
         let letters = CA.replacen('M', "!", 1);
-        for bad in [shortened, endless.clone(), headless, letters, format!("{endless}\n{CA}")] {
+        let der = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n".to_owned();
+        for bad in [shortened, endless.clone(), letters, format!("{endless}\n{CA}"), der] {
             assert!(matches!(validate_ca_bundle(&bad), Err(CaError::Damaged { number: 1, .. })));
         }
+        assert!(matches!(
+            validate_ca_bundle(&format!("{CA}{endless}")),
+            Err(CaError::Damaged { number: 2, .. })
+        ));
+        let headless = lines[1..].join("\n");
+        assert_eq!(validate_ca_bundle(&headless), Err(CaError::NoCertificate));
     }
 }

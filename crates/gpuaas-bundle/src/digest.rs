@@ -24,7 +24,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest that these bytes are.
+    /// The digest with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -33,7 +33,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -48,15 +48,9 @@ impl FromStr for Digest {
 
     /// Accepts upper and lower case; always prints lower case.
     fn from_str(text: &str) -> Result<Self, DigestError> {
-        let refused = || DigestError { length: text.chars().count() };
-        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(refused());
-        }
         let mut bytes = [0u8; 32];
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            let pair = text.get(index * 2..index * 2 + 2).ok_or_else(refused)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
-        }
+        hex::decode_to_slice(text, &mut bytes)
+            .map_err(|_| DigestError { length: text.chars().count() })?;
         Ok(Self(bytes))
     }
 }

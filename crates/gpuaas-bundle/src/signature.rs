@@ -11,6 +11,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_types::Timestamp;
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -196,15 +198,10 @@ impl SigningKey {
     /// # Errors
     /// It holds no Ed25519 key.
     pub fn from_pem(text: &str) -> Result<Self, SignatureError> {
-        let malformed = |what: &str| SignatureError::Malformed(what.to_owned());
-        let body = text
-            .trim()
-            .strip_prefix("-----BEGIN PRIVATE KEY-----")
-            .and_then(|rest| rest.strip_suffix("-----END PRIVATE KEY-----"))
-            .ok_or_else(|| malformed("not a PEM file with a PRIVATE KEY"))?;
-        let body: String = body.split_whitespace().collect();
-        let pkcs8 = BASE64.decode(body).map_err(|_| malformed("its base64 is broken"))?;
-        Self::from_pkcs8(pkcs8)
+        let pkcs8 = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).map_err(|_| {
+            SignatureError::Malformed("not a PEM file with a PRIVATE KEY".to_owned())
+        })?;
+        Self::from_pkcs8(pkcs8.secret_pkcs8_der().to_vec())
     }
 
     /// Its public half.
@@ -487,9 +484,6 @@ mod tests {
     }
 
     fn hex(text: &str) -> Vec<u8> {
-        (0..text.len())
-            .step_by(2)
-            .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
-            .collect()
+        hex::decode(text).unwrap()
     }
 }

@@ -1,9 +1,8 @@
 //! A circuit breaker per site: a region that does not answer is left alone for a while, so that a
 //! broken site degrades by itself and its runs say why they wait.
 
-use std::sync::{Mutex, PoisonError};
-
 use gpuaas_types::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Failures in a row that open the circuit.
 const THRESHOLD: u32 = 5;
@@ -59,8 +58,8 @@ impl CircuitBreaker {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
     }
 }
 

@@ -1,7 +1,5 @@
 //! Secrets handed to nodes: 256 random bits. The store keeps their SHA-256 only.
 
-use std::fmt::Write as _;
-
 /// A fresh secret: a prefix that names its purpose and 64 hexadecimal characters.
 ///
 /// # Errors
@@ -9,12 +7,7 @@ use std::fmt::Write as _;
 pub fn generate_token(prefix: &str) -> Result<String, getrandom::Error> {
     let mut bytes = [0u8; 32];
     getrandom::fill(&mut bytes)?;
-    let mut secret = format!("{prefix}_");
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        write!(secret, "{byte:02x}").ok();
-    }
-    Ok(secret)
+    Ok(format!("{prefix}_{}", hex::encode(bytes)))
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use gpuaas_types::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::Clock;
 
@@ -76,7 +77,7 @@ impl VirtualClock {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn poll(&self, place: &mut Place<'_>, at: Timestamp, context: &Context<'_>) -> Poll<()> {
@@ -159,7 +160,7 @@ mod tests {
             let (clock, order) = (clock.clone(), Arc::clone(&order));
             async move {
                 clock.sleep_until(begin.plus_seconds(seconds)).await;
-                order.lock().unwrap().push(seconds);
+                order.lock().push(seconds);
             }
         };
         let drive = async {
@@ -169,7 +170,7 @@ mod tests {
             }
         };
         tokio::join!(sleep(5.0), sleep(1.0), sleep(5.0), sleep(0.0), drive);
-        assert_eq!(*order.lock().unwrap(), [0.0, 1.0, 5.0, 5.0]);
+        assert_eq!(*order.lock(), [0.0, 1.0, 5.0, 5.0]);
         assert_eq!(clock.now(), begin.plus_seconds(5.0));
         {
             let dropped = clock.sleep_until(begin.plus_seconds(9.0));

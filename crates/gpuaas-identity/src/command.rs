@@ -111,14 +111,13 @@ impl Authority for CommandAuthority {
             Subject::Node(_) => ("node", "client_auth"),
             Subject::Server(_) => ("server", "server_auth"),
         };
-        let serial: String = request.serial.iter().map(|byte| format!("{byte:02x}")).collect();
         let asked = json!({
             "kind": kind,
             "common_name": request.subject.common_name(),
             "names": request.subject.names(),
             "usage": usage,
             "csr_pem": request.csr_pem,
-            "serial": serial,
+            "serial": hex::encode(request.serial),
             "not_before": request.not_before,
             "not_after": request.not_after,
         });

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
+use parking_lot::RwLock;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -42,13 +43,13 @@ impl ServerCertificate {
 
     /// New connections get this one.
     pub fn replace(&self, certified: CertifiedKey) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(certified);
+        *self.0.write() = Arc::new(certified);
     }
 }
 
 impl ResolvesServerCert for ServerCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&self.0.read()))
     }
 }
 

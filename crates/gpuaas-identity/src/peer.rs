@@ -86,7 +86,7 @@ impl PeerReader {
         let signed = self.verifier.verify_client_cert(leaf, above, moment);
         PeerCertificate {
             fingerprint,
-            serial: hex(parsed.raw_serial()),
+            serial: hex::encode(parsed.raw_serial()),
             node_id: node_of(&parsed),
             not_before,
             not_after,
@@ -106,10 +106,6 @@ fn unreadable(fingerprint: [u8; 32]) -> PeerCertificate {
         ours: false,
         why_not: "it cannot be read".to_owned(),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The one node that a certificate names; none where it names several things.

@@ -8,10 +8,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use gpuaas_types::agent::{NodeCertificate, TaskKeys};
 use gpuaas_types::{NodeId, RunId, Timestamp};
+use parking_lot::Mutex;
 use rcgen::{CertificateParams, KeyPair};
 use serde::{Deserialize, Serialize};
 
@@ -142,7 +142,7 @@ impl IdentityStore {
     pub fn load(&self, run: RunId) -> Option<Identity> {
         let identity = match self {
             Self::File(path) => serde_json::from_slice(&std::fs::read(path).ok()?).ok()?,
-            Self::Memory(cell) => cell.lock().unwrap_or_else(PoisonError::into_inner).clone()?,
+            Self::Memory(cell) => cell.lock().clone()?,
         };
         (identity.run_id == run).then_some(identity)
     }
@@ -158,7 +158,7 @@ impl IdentityStore {
                 atomic_file::remove_if_there(&key_file(path))
             }
             Self::Memory(cell) => {
-                *cell.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity.clone());
+                *cell.lock() = Some(identity.clone());
                 Ok(())
             }
         }

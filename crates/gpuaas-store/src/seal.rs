@@ -99,17 +99,12 @@ impl MasterKey {
     fn parse(path: &Path, text: String) -> Result<Self, StoreError> {
         let text = Zeroizing::new(text);
         let mut key = Zeroizing::new([0u8; 32]);
-        let digits = text.trim();
-        let valid = digits.len() == 64
-            && key.iter_mut().enumerate().all(|(n, byte)| {
-                let pair = digits.get(2 * n..2 * n + 2);
-                let parsed = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok());
-                parsed.map(|value| *byte = value).is_some()
-            });
-        if valid {
-            Ok(Self(key))
-        } else {
-            Err(unreadable(path, &"it is not 64 hexadecimal digits", "restore it from a backup"))
+        match hex::decode_to_slice(text.trim(), &mut *key) {
+            Ok(()) => Ok(Self(key)),
+            Err(_) => {
+                let reason = "it is not 64 hexadecimal digits";
+                Err(unreadable(path, &reason, "restore it from a backup"))
+            }
         }
     }
 
@@ -129,18 +124,14 @@ impl MasterKey {
     /// both use the file of the first.
     fn create(path: &Path) -> Result<Self, StoreError> {
         let key = Self::generate()?;
-        let mut hex = Zeroizing::new(String::with_capacity(65));
-        for byte in key.0.iter() {
-            hex.push_str(&format!("{byte:02x}"));
-        }
-        hex.push('\n');
+        let text = Zeroizing::new(hex::encode(*key.0));
         let draft = path.with_extension(format!("{}.new", key.id_hex()));
         let written = fs::OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&draft)
-            .and_then(|mut file| file.write_all(hex.as_bytes()).and_then(|()| file.sync_all()))
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| fs::hard_link(&draft, path));
         fs::remove_file(&draft).ok();
         match written {
@@ -165,7 +156,7 @@ impl MasterKey {
 
     /// Names the key without telling anything about it.
     pub(crate) fn id_hex(&self) -> String {
-        self.id().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(self.id())
     }
 
     /// Seals `secret` for `owner`.

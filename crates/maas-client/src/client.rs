@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use crate::classify::{self, RequestContext};
@@ -177,7 +178,7 @@ impl Client {
     /// Counters by endpoint, keyed by labels such as `GET machines/{id}/` and
     /// `POST machines/{id}/ op=deploy`.
     pub fn stats(&self) -> BTreeMap<&'static str, CallStats> {
-        self.inner.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.stats.lock().clone()
     }
 
     /// Sends a call and parses the JSON of its answer.
@@ -256,7 +257,7 @@ impl Client {
         let sent = request.path_and_query.len() + request.body.len();
         let result = self.inner.transport.send(request, self.timeout(call.timeout_class)).await;
         let received = result.as_ref().map_or(0, |response| response.body.len());
-        let mut stats = self.inner.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stats = self.inner.stats.lock();
         let row = stats.entry(call.label).or_default();
         row.calls += 1;
         row.request_bytes += sent as u64;

@@ -45,11 +45,7 @@ const SERIES: &[(&str, &[&str])] = &[
 ];
 
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    hex::encode(Sha256::digest(bytes))
 }
 
 impl ImageFile {
@@ -80,7 +76,7 @@ impl ImageFile {
         self.hasher.update(chunk);
         self.received += chunk.len() as u64;
         if self.received == self.size {
-            if hex(&self.hasher.clone().finalize()) != self.sha256 {
+            if hex::encode(self.hasher.clone().finalize()) != self.sha256 {
                 self.received = 0;
                 self.hasher = Sha256::new();
                 return Err("Saved content does not match given SHA256 value.");

@@ -3,8 +3,9 @@
 //! A request holds the region's lock only while it is answered; a machine's body is rendered at
 //! most once between two changes, so most answers are a copy of a pointer.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::clock::SimClock;
@@ -34,7 +35,7 @@ impl SharedRegion {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Region> {
         // A panic in one request must not take the region away from the others.
-        self.region.lock().unwrap_or_else(PoisonError::into_inner)
+        self.region.lock()
     }
 
     /// Does something with the region, e.g. injects a fault or reads the statistics.
