@@ -14,5 +14,5 @@ pub mod signals;
 pub mod terminal;
 pub mod waterfall;
 
-pub use client::secrets::SecretsOf;
+pub use client::secrets::SecretScope;
 pub use client::{ApiClient, chain, install_cryptography};

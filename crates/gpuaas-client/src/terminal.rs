@@ -93,7 +93,7 @@ impl Terminal {
     }
 
     /// Writes a line for people to stderr. Losing it is no failure.
-    pub fn say(&mut self, text: &str) {
+    pub fn message(&mut self, text: &str) {
         writeln!(self.people, "{}", text.trim_end_matches('\n'))
             .and_then(|()| self.people.flush())
             .ok();

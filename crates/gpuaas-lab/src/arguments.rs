@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use gpuaas_client::arguments::positive;
 use gpuaas_engine::ClockChoice;
 
-use crate::hosts::options::{HostMode, Lost};
+use crate::hosts::options::{HostLoss, HostMode};
 
 /// `gpuaas lab`.
 #[derive(Debug, Clone, Args)]
@@ -114,7 +114,7 @@ pub struct MaasSimArgs {
     pub hosts: Option<HostMode>,
     /// What hosts lose before their agents are installed: NAME=fabric, NAME=gpu.
     #[arg(long, value_name = "NAME=WHAT", value_delimiter = ',')]
-    pub lose: Vec<Lost>,
+    pub lose: Vec<HostLoss>,
     /// Folder of the hosts' root folders [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     pub hosts_dir: Option<PathBuf>,

@@ -28,7 +28,7 @@ const TOKEN_FILE: &str = "admin-token";
 
 /// What to start.
 #[derive(Debug, Clone)]
-pub struct PlanePlan {
+pub struct ControlPlanePlan {
     /// Where it listens; port 0 for any, on the first start.
     pub listen: SocketAddr,
     /// Where it listens for nodes, over TLS; none: its nodes are stand-ins.
@@ -43,7 +43,7 @@ pub struct PlanePlan {
     pub sweeps: bool,
 }
 
-impl PlanePlan {
+impl ControlPlanePlan {
     /// Where the admin token is.
     #[must_use]
     pub fn token_file(&self) -> PathBuf {
@@ -67,7 +67,10 @@ pub trait ControlPlaneLauncher: Sync {
     ///
     /// # Errors
     /// What keeps `gpuaas serve` from starting.
-    async fn launch(&self, plan: &PlanePlan) -> Result<Box<dyn RunningControlPlane>, Failure>;
+    async fn launch(
+        &self,
+        plan: &ControlPlanePlan,
+    ) -> Result<Box<dyn RunningControlPlane>, Failure>;
 }
 
 /// A control plane that was started in this process.
@@ -87,20 +90,20 @@ pub trait RunningControlPlane: Send + Sync {
 }
 
 /// A control plane in this process.
-pub struct InProcess {
+pub struct InProcessControlPlane {
     running: Box<dyn RunningControlPlane>,
     /// Its client.
     pub client: ApiClient,
 }
 
-impl InProcess {
+impl InProcessControlPlane {
     /// Starts one.
     ///
     /// # Errors
     /// What keeps `gpuaas serve` from starting; `token_unreadable`.
     pub async fn start(
         launcher: &dyn ControlPlaneLauncher,
-        plan: &PlanePlan,
+        plan: &ControlPlanePlan,
     ) -> Result<Self, Failure> {
         let running = launcher.launch(plan).await?;
         let client = plan.client(running.address())?;
@@ -130,16 +133,16 @@ impl InProcess {
 }
 
 /// A control plane in a process of its own.
-pub struct Process {
-    plan: PlanePlan,
+pub struct ControlPlaneProcess {
+    plan: ControlPlanePlan,
     log: PathBuf,
     child: Option<Child>,
 }
 
-impl Process {
+impl ControlPlaneProcess {
     /// One that is not running yet. `plan.listen` names its port.
     #[must_use]
-    pub const fn new(plan: PlanePlan, log: PathBuf) -> Self {
+    pub const fn new(plan: ControlPlanePlan, log: PathBuf) -> Self {
         Self { plan, log, child: None }
     }
 
@@ -224,7 +227,7 @@ pub fn kill_leftovers(data: &Path) {
     }
 }
 
-impl Drop for Process {
+impl Drop for ControlPlaneProcess {
     fn drop(&mut self) {
         self.kill();
     }

@@ -4,11 +4,11 @@ use gpuaas_client::failure::Failure;
 use gpuaas_engine::{Clock, RealClock};
 use maas_sim::SimRng;
 
-use crate::control_plane::Process;
+use crate::control_plane::ControlPlaneProcess;
 
 /// When to kill.
 #[derive(Debug, Clone, Copy)]
-pub struct Kills {
+pub struct KillPlan {
     /// How often.
     pub count: u32,
     /// Seed of the moments.
@@ -17,12 +17,12 @@ pub struct Kills {
     pub mean_seconds: f64,
 }
 
-impl Kills {
+impl KillPlan {
     /// Seconds before each kill: anything from nothing to twice the mean.
     #[must_use]
     pub fn pauses(&self) -> Vec<f64> {
-        let mut chance = SimRng::for_name(self.seed, "kill-9");
-        (0..self.count).map(|_| chance.uniform() * 2.0 * self.mean_seconds).collect()
+        let mut rng = SimRng::for_name(self.seed, "kill-9");
+        (0..self.count).map(|_| rng.uniform() * 2.0 * self.mean_seconds).collect()
     }
 }
 
@@ -32,9 +32,9 @@ impl Kills {
 ///
 /// # Errors
 /// When the control plane does not start again, or `late` fails.
-pub async fn torment(
-    plane: &mut Process,
-    kills: Kills,
+pub async fn kill_repeatedly(
+    plane: &mut ControlPlaneProcess,
+    kills: KillPlan,
     done: &mut u32,
     late: impl Future<Output = Result<(), Failure>>,
 ) -> Failure {
@@ -63,11 +63,11 @@ mod tests {
 
     #[test]
     fn a_seed_names_the_moments() {
-        let kills = Kills { count: 10, seed: 7, mean_seconds: 2.0 };
+        let kills = KillPlan { count: 10, seed: 7, mean_seconds: 2.0 };
         let pauses = kills.pauses();
         assert_eq!(pauses, kills.pauses());
         assert_eq!(pauses.len(), 10);
         assert!(pauses.iter().all(|pause| (0.0..4.0).contains(pause)));
-        assert_ne!(pauses, Kills { seed: 8, ..kills }.pauses());
+        assert_ne!(pauses, KillPlan { seed: 8, ..kills }.pauses());
     }
 }

@@ -31,17 +31,17 @@ use tokio::time::interval;
 
 use crate::arguments::LabArgs;
 use crate::clock::SharedClock;
-use crate::control_plane::{ControlPlaneLauncher, InProcess, Process};
-use crate::kill_loop::Kills;
-use crate::lab_setup::Stage;
+use crate::control_plane::{ControlPlaneLauncher, ControlPlaneProcess, InProcessControlPlane};
+use crate::kill_loop::KillPlan;
+use crate::lab_setup::LabSetup;
 use crate::operator::Arrivals;
-use crate::progress::Progress;
-use crate::record::Racked;
-use crate::scenario::{Act, Which};
-use crate::scenario_actions::Place;
-use crate::state::Folder;
-use crate::store_failure::of_store;
-use crate::summary::{Ended, Tally};
+use crate::progress::LabProgress;
+use crate::record::MachineInventory;
+use crate::scenario::{MachineSelector, ScenarioAction};
+use crate::scenario_actions::ActionContext;
+use crate::state::LabFolder;
+use crate::store_failure::store_failure;
+use crate::summary::{EndedNode, LabSummary};
 use crate::{kill_loop, operator, outcome, scenario, watch};
 
 const FOLDER: &str = "gpuaas-lab";
@@ -63,12 +63,12 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let folder = args.data.clone().unwrap_or_else(|| PathBuf::from(FOLDER));
     if let Some(name) = &args.scenario {
-        scenario::Scenario::named(name)?.fits(args.nodes)?;
+        scenario::Scenario::by_name(name)?.fits(args.nodes)?;
     }
     if args.real_hosts > 0 {
-        crate::hosts::may_be_real(None)?;
+        crate::hosts::check_systemd_hosts(None)?;
     }
-    staged(&args, Folder::lock(&folder)?, launcher, terminal).await
+    run_in_folder(&args, LabFolder::lock(&folder)?, launcher, terminal).await
 }
 
 fn interrupted() -> Failure {
@@ -80,60 +80,62 @@ fn interrupted() -> Failure {
     .hint("gpuaas lab goes on with it")
 }
 
-async fn staged(
+async fn run_in_folder(
     args: &LabArgs,
-    folder: Folder,
+    folder: LabFolder,
     launcher: &dyn ControlPlaneLauncher,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
-    let mut stage = Stage::set(args, folder, terminal).await?;
-    announce(&stage, terminal);
-    let mut control = Control::start(&stage, launcher).await?;
+    let mut setup = LabSetup::prepare(args, folder, terminal).await?;
+    print_header(&setup, terminal);
+    let mut control = LabControlPlane::start(&setup, launcher).await?;
     let ended = tokio::select! {
-        ended = play(&mut stage, &mut control, terminal) => ended?,
+        ended = run_scenario(&mut setup, &mut control, terminal) => ended?,
         () = signals::stop()? => return Err(interrupted()),
     };
-    let racked = stage.simulator.racked().await?;
-    let record = stage.simulator.record().await?;
-    let wall_seconds = RealClock.now().seconds_since(stage.state.begun_at);
-    let tally = Tally::of(&ended, &racked, &stage.state.before, &record, wall_seconds);
-    show(&stage, &control, &ended, &tally, terminal);
-    if stage.scenario.name != scenario::PLAIN.name {
-        let first = first_nodes(&stage, &control.client()).await?;
-        terminal.say(&format!("\n{}", outcome::draw(stage.scenario, &tally, &first)));
+    let inventory = setup.simulator.machine_inventory().await?;
+    let record = setup.simulator.record().await?;
+    let wall_seconds = RealClock.now().seconds_since(setup.state.begun_at);
+    let summary =
+        LabSummary::summarize(&ended, &inventory, &setup.state.before, &record, wall_seconds);
+    print_result(&setup, &control, &ended, &summary, terminal);
+    if setup.scenario.name != scenario::PLAIN.name {
+        let first = first_nodes(&setup, &control.client()).await?;
+        terminal.message(&format!("\n{}", outcome::draw(setup.scenario, &summary, &first)));
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&tally).map_err(|error| {
+        let text = serde_json::to_string_pretty(&summary).map_err(|error| {
             let title = "The answer could not be written down";
             Failure::local("answer_unprintable", title, error.to_string())
         })?;
         terminal.data(&text)?;
     }
-    let verdict = tally.verdict(&ended, &racked, stage.scenario);
+    let verdict = summary.verdict(&ended, &inventory, setup.scenario);
     if args.keep {
-        keep(&stage, terminal).await?;
+        keep_running(&setup, terminal).await?;
     }
-    leave(stage, control, verdict.is_ok(), terminal).await?;
+    take_down(setup, control, verdict.is_ok(), terminal).await?;
     verdict
 }
 
 /// The control plane of a lab.
-enum Control {
-    Here(InProcess),
+enum LabControlPlane {
+    Here(InProcessControlPlane),
     /// In a process that is killed now and then.
     Killed {
-        process: Process,
+        process: ControlPlaneProcess,
         client: ApiClient,
         kills: u32,
     },
 }
 
-impl Control {
-    async fn start(stage: &Stage, launcher: &dyn ControlPlaneLauncher) -> Result<Self, Failure> {
-        if stage.scenario.kills == 0 {
-            return InProcess::start(launcher, &stage.plane()).await.map(Self::Here);
+impl LabControlPlane {
+    async fn start(setup: &LabSetup, launcher: &dyn ControlPlaneLauncher) -> Result<Self, Failure> {
+        if setup.scenario.kills == 0 {
+            return InProcessControlPlane::start(launcher, &setup.plane()).await.map(Self::Here);
         }
-        let mut process = Process::new(stage.plane(), stage.folder.join("control-plane.log"));
+        let mut process =
+            ControlPlaneProcess::new(setup.plane(), setup.folder.join("control-plane.log"));
         let client = process.start().await?;
         Ok(Self::Killed { process, client, kills: 0 })
     }
@@ -147,96 +149,101 @@ impl Control {
 }
 
 /// Onboards the machines and plays what is left of the scenario's acts.
-async fn play(
-    stage: &mut Stage,
-    control: &mut Control,
+async fn run_scenario(
+    setup: &mut LabSetup,
+    control: &mut LabControlPlane,
     terminal: &mut Terminal,
-) -> Result<Vec<Ended>, Failure> {
+) -> Result<Vec<EndedNode>, Failure> {
     let client = control.client();
-    let machines = stage.machines().await?;
-    onboard(stage, control, &machines, terminal).await?;
-    let clock = SharedClock::choose(stage.clock).0;
-    let acts = stage.scenario.acts;
-    let mut progress = Progress::new(terminal.interactive());
-    while let Some(act) = acts.get(stage.state.acts_done) {
-        place(stage, &client, &machines).act(*act).await?;
+    let machines = setup.machines().await?;
+    onboard(setup, control, &machines, terminal).await?;
+    let clock = SharedClock::choose(setup.clock).0;
+    let actions = setup.scenario.actions;
+    let mut progress = LabProgress::new(terminal.interactive());
+    while let Some(action) = actions.get(setup.state.actions_done) {
+        action_context(setup, &client, &machines).perform(*action).await?;
         let shown = |nodes: &[NodeView]| progress.show(nodes, clock.now(), terminal);
         watch::until_settled(&client, machines.len(), &RealClock, shown).await?;
-        stage.act_done()?;
+        setup.action_done()?;
     }
     progress.end();
-    watch::until_said(&client).await;
+    watch::until_gates_reported(&client).await;
     watch::gather(&client).await
 }
 
-fn place<'a>(stage: &'a Stage, client: &'a ApiClient, machines: &'a [Racked]) -> Place<'a> {
-    let reason = format!("scenario {}", stage.scenario.name);
-    Place { client, simulator: &stage.simulator, machines, reason }
+fn action_context<'a>(
+    setup: &'a LabSetup,
+    client: &'a ApiClient,
+    machines: &'a [MachineInventory],
+) -> ActionContext<'a> {
+    let reason = format!("scenario {}", setup.scenario.name);
+    ActionContext { client, simulator: &setup.simulator, machines, reason }
 }
 
 /// The first nodes with their histories, as far as the scenario is about them.
-async fn first_nodes(stage: &Stage, client: &ApiClient) -> Result<Vec<NodeView>, Failure> {
-    let about_second = stage.scenario.acts.iter().any(|act| act.on() == Which::Second);
+async fn first_nodes(setup: &LabSetup, client: &ApiClient) -> Result<Vec<NodeView>, Failure> {
+    let about_second =
+        setup.scenario.actions.iter().any(|action| action.on() == MachineSelector::Second);
     let count = if about_second { 2 } else { 1 };
     let mut nodes = Vec::new();
-    for machine in stage.machines().await?.iter().take(count) {
+    for machine in setup.machines().await?.iter().take(count) {
         nodes.push(client.node(&machine.name).await?);
     }
     Ok(nodes)
 }
 
 async fn onboard(
-    stage: &mut Stage,
-    control: &mut Control,
-    machines: &[Racked],
+    setup: &mut LabSetup,
+    control: &mut LabControlPlane,
+    machines: &[MachineInventory],
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let client = control.client();
-    let clock = SharedClock::choose(stage.clock).0;
-    let real = stage.state.asked.real_hosts > 0;
+    let clock = SharedClock::choose(setup.clock).0;
+    let real = setup.state.asked.real_hosts > 0;
     let inputs = if real { operator::inputs_of_real_hosts() } else { operator::SiteInputs::new() };
-    let (url, api_key) = (stage.simulator.maas_url(), stage.simulator.api_key());
+    let (url, api_key) = (setup.simulator.maas_url(), setup.simulator.api_key());
     operator::add_site(&client, &url, api_key, inputs).await?;
-    operator::add_profile(&client, stage.scenario.profile_fields()?).await?;
-    if stage.scenario.roce {
+    operator::add_profile(&client, setup.scenario.profile_fields()?).await?;
+    if setup.scenario.roce {
         for (index, machine) in machines.iter().enumerate() {
-            let addresses = scenario::fabric_of(stage.class, index);
+            let addresses = scenario::fabric_addresses(setup.class, index);
             operator::add_fabric(&client, &machine.name, addresses).await?;
         }
     }
     let arrivals = Arrivals { clock: clock.as_ref(), begin: clock.now(), apart_seconds: 0.0 };
-    // Where the control plane is killed, one machine comes late: see `kill_loop::torment`.
-    let late = usize::from(matches!(control, Control::Killed { .. })).min(machines.len());
+    // Where the control plane is killed, one machine comes late: see `kill_loop::kill_repeatedly`.
+    let late = usize::from(matches!(control, LabControlPlane::Killed { .. })).min(machines.len());
     let (early, late) = machines.split_at(machines.len() - late);
     operator::onboard(&client, early, arrivals).await?;
-    let mut progress = Progress::new(terminal.interactive());
+    let mut progress = LabProgress::new(terminal.interactive());
     let settled = watch::until_settled(&client, machines.len(), &RealClock, |nodes| {
         progress.show(nodes, clock.now(), terminal);
     });
     match control {
-        Control::Here(_) => {
+        LabControlPlane::Here(_) => {
             let mut settled = std::pin::pin!(settled);
-            let next = stage.scenario.acts.get(stage.state.acts_done);
-            if let Some(act @ Act::Meanwhile { .. }) = next {
-                let place = place(stage, &client, machines);
+            let next = setup.scenario.actions.get(setup.state.actions_done);
+            if let Some(action @ ScenarioAction::Meanwhile { .. }) = next {
+                let context = action_context(setup, &client, machines);
                 tokio::select! {
-                    done = place.act(*act) => done?,
-                    _ = &mut settled => return Err(unset("nothing was left to interfere with")),
+                    done = context.perform(*action) => done?,
+                    _ = &mut settled => return Err(scenario_not_reached("nothing was left to interfere with")),
                 }
-                stage.act_done()?;
+                setup.action_done()?;
             }
             settled.await?;
         }
-        Control::Killed { process, kills, .. } => {
-            let plan = Kills {
-                count: stage.scenario.kills,
-                seed: stage.state.asked.seed,
-                mean_seconds: mean_pause(stage),
+        LabControlPlane::Killed { process, kills, .. } => {
+            let plan = KillPlan {
+                count: setup.scenario.kills,
+                seed: setup.state.asked.seed,
+                mean_seconds: mean_pause(setup),
             };
             let late = operator::onboard(&client, late, arrivals);
             tokio::select! {
                 settled = settled => settled?,
-                failure = kill_loop::torment(process, plan, kills, late) => return Err(failure),
+                failure = kill_loop::kill_repeatedly(process, plan, kills, late) => return Err(failure),
             }
             process.start().await?;
         }
@@ -245,77 +252,83 @@ async fn onboard(
     Ok(())
 }
 
-fn unset(why: &str) -> Failure {
+fn scenario_not_reached(why: &str) -> Failure {
     Failure::local("scenario_unset", "The scenario was not reached", why)
 }
 
 /// Between two kills, so that all of them fall into the run.
-fn mean_pause(stage: &Stage) -> f64 {
-    match stage.clock {
+fn mean_pause(setup: &LabSetup) -> f64 {
+    match setup.clock {
         ClockChoice::Real => 0.1,
         ClockChoice::Paced { factor, .. } => {
-            RUN_SECONDS / factor / f64::from(stage.scenario.kills + 2)
+            RUN_SECONDS / factor / f64::from(setup.scenario.kills + 2)
         }
     }
 }
 
-fn announce(stage: &Stage, terminal: &mut Terminal) {
-    if !stage.resumed {
-        terminal.say(&format!("lab of {}", stage.state.asked));
+fn print_header(setup: &LabSetup, terminal: &mut Terminal) {
+    if !setup.resumed {
+        terminal.message(&format!("lab of {}", setup.state.asked));
     }
-    terminal.say(&match stage.clock {
+    terminal.message(&match setup.clock {
         ClockChoice::Real => "hardware takes no time; seconds are real".to_owned(),
         ClockChoice::Paced { factor, .. } => {
             format!("seconds are simulated: the clock runs {factor} times as fast as the wall")
         }
     });
-    urls(stage, terminal);
+    print_urls(setup, terminal);
 }
 
-fn urls(stage: &Stage, terminal: &mut Terminal) {
-    let plane = stage.plane();
-    terminal.say(&format!("  MAAS region    {}/", stage.simulator.maas_url()));
-    terminal.say(&format!("  MAAS API key   {}", stage.simulator.api_key()));
-    terminal.say(&format!("  control plane  http://{}", plane.listen));
-    terminal.say(&format!("  admin token    {}", plane.token_file().display()));
+fn print_urls(setup: &LabSetup, terminal: &mut Terminal) {
+    let plane = setup.plane();
+    terminal.message(&format!("  MAAS region    {}/", setup.simulator.maas_url()));
+    terminal.message(&format!("  MAAS API key   {}", setup.simulator.api_key()));
+    terminal.message(&format!("  control plane  http://{}", plane.listen));
+    terminal.message(&format!("  admin token    {}", plane.token_file().display()));
 }
 
-fn show(stage: &Stage, control: &Control, ended: &[Ended], tally: &Tally, terminal: &mut Terminal) {
+fn print_result(
+    setup: &LabSetup,
+    control: &LabControlPlane,
+    ended: &[EndedNode],
+    summary: &LabSummary,
+    terminal: &mut Terminal,
+) {
     let style = terminal.style();
     if ended.len() <= DRAWN {
         for one in ended {
-            terminal.say("");
-            terminal.say(&waterfall::draw(&one.run, style));
+            terminal.message("");
+            terminal.message(&waterfall::draw(&one.run, style));
         }
     }
-    terminal.say("");
-    terminal.say(&waterfall::bucket_table(&tally.runs, style));
-    let clock = match stage.clock {
+    terminal.message("");
+    terminal.message(&waterfall::bucket_table(&summary.runs, style));
+    let clock = match setup.clock {
         ClockChoice::Real => String::new(),
         ClockChoice::Paced { factor, .. } => {
             format!(" (simulated seconds, {factor} times the wall)")
         }
     };
-    let Tally { active, nodes, wall_seconds, .. } = tally;
-    let what = match stage.scenario.acts {
+    let LabSummary { active, nodes, wall_seconds, .. } = summary;
+    let what = match setup.scenario.actions {
         [] => format!("{active} of {nodes} machines active"),
         _ => format!("{nodes} machines went through the scenario"),
     };
-    terminal.say(&format!("\n{what} in {wall_seconds:.1} s of the wall{clock}"));
-    if let Control::Killed { kills, .. } = control {
-        terminal.say(&format!("the control plane was killed {kills} times"));
+    terminal.message(&format!("\n{what} in {wall_seconds:.1} s of the wall{clock}"));
+    if let LabControlPlane::Killed { kills, .. } = control {
+        terminal.message(&format!("the control plane was killed {kills} times"));
     }
 }
 
 /// Leaves everything running until an interrupt.
-async fn keep(stage: &Stage, terminal: &mut Terminal) -> Result<(), Failure> {
+async fn keep_running(setup: &LabSetup, terminal: &mut Terminal) -> Result<(), Failure> {
     let mut stop = std::pin::pin!(signals::stop()?);
-    terminal.say("\nkept running until Ctrl-C:");
-    urls(stage, terminal);
-    terminal.say(&format!(
+    terminal.message("\nkept running until Ctrl-C:");
+    print_urls(setup, terminal);
+    terminal.message(&format!(
         "  try            gpuaas node list --server http://{} --token-file {}",
-        stage.state.listen,
-        stage.plane().token_file().display()
+        setup.state.listen,
+        setup.plane().token_file().display()
     ));
     let mut presence = interval(PRESENCE);
     loop {
@@ -323,23 +336,23 @@ async fn keep(stage: &Stage, terminal: &mut Terminal) -> Result<(), Failure> {
             () = &mut stop => return Ok(()),
             _ = presence.tick() => {
                 // Asked only so that it does not think itself alone.
-                stage.simulator.ask_version().await.ok();
+                setup.simulator.ask_version().await.ok();
             }
         }
     }
 }
 
 /// Takes the lab down. Its files are kept where something went wrong.
-async fn leave(
-    stage: Stage,
-    control: Control,
+async fn take_down(
+    setup: LabSetup,
+    control: LabControlPlane,
     well: bool,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
-    let Stage { folder, simulator, database, .. } = stage;
+    let LabSetup { folder, simulator, database, .. } = setup;
     match control {
-        Control::Here(here) => here.stop_with(simulator).await,
-        Control::Killed { mut process, .. } => {
+        LabControlPlane::Here(here) => here.stop_with(simulator).await,
+        LabControlPlane::Killed { mut process, .. } => {
             process.kill();
             simulator.stop().await;
         }
@@ -347,14 +360,14 @@ async fn leave(
     folder.forget()?;
     if well {
         if let Some(database) = database {
-            database.drop_it().await.map_err(of_store)?;
+            database.drop_it().await.map_err(store_failure)?;
         }
         return folder.remove();
     }
-    left_behind(folder.path(), terminal);
+    report_remains(folder.path(), terminal);
     Ok(())
 }
 
-fn left_behind(path: &Path, terminal: &mut Terminal) {
-    terminal.say(&format!("its store and logs are left in {}", path.display()));
+fn report_remains(path: &Path, terminal: &mut Terminal) {
+    terminal.message(&format!("its store and logs are left in {}", path.display()));
 }

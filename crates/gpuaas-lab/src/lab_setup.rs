@@ -12,23 +12,23 @@ use gpuaas_store::ScratchDatabase;
 use tokio::time::interval;
 
 use crate::arguments::{LabArgs, MachineClass, Speed};
-use crate::control_plane::{self, PlanePlan};
+use crate::control_plane::{self, ControlPlanePlan};
 use crate::hosts::options::HostMode;
-use crate::hosts::options::{Lost, PROCESS_HOSTS};
-use crate::record::Racked;
-use crate::scenario::{Before, Scenario};
-use crate::simulator::{Plan, Simulator};
-use crate::state::{Asked, Folder, LabState};
-use crate::store_failure::of_store;
+use crate::hosts::options::{HostLoss, PROCESS_HOSTS};
+use crate::record::MachineInventory;
+use crate::scenario::{InitialRegion, Scenario};
+use crate::simulator::{Simulator, SimulatorPlan};
+use crate::state::{LabFolder, LabRequest, LabState};
+use crate::store_failure::store_failure;
 
 /// Names of the lab that the first machines stand for.
 const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A lab that can go on.
-pub struct Stage {
+pub struct LabSetup {
     /// Its folder, locked.
-    pub folder: Folder,
+    pub folder: LabFolder,
     /// What is remembered of it.
     pub state: LabState,
     /// What goes wrong in it.
@@ -45,54 +45,56 @@ pub struct Stage {
     pub resumed: bool,
 }
 
-impl Stage {
+impl LabSetup {
     /// Begins a lab in `folder`, or finds the unfinished one there.
     ///
     /// # Errors
     /// `lab_unfinished` where another lab is unfinished there; what keeps a simulator or a database
     /// from starting.
-    pub async fn set(
+    pub async fn prepare(
         args: &LabArgs,
-        folder: Folder,
+        folder: LabFolder,
         terminal: &mut Terminal,
     ) -> Result<Self, Failure> {
-        let wanted = asked(args);
-        Scenario::named(&wanted.scenario)?;
+        let request = request(args);
+        Scenario::by_name(&request.scenario)?;
         if let Some(state) = folder.unfinished()? {
             let seed = state.asked.seed;
             match Simulator::find(&state.simulator, seed).await? {
-                Some(simulator) if wanted == state.asked || Some(&wanted) == unsaid().as_ref() => {
-                    terminal.say(&format!("resuming the lab of {}", state.asked));
+                Some(simulator)
+                    if request == state.asked || Some(&request) == default_request().as_ref() =>
+                {
+                    terminal.message(&format!("resuming the lab of {}", state.asked));
                     return Self::resume(args, folder, state, simulator);
                 }
                 Some(_) => return Err(unfinished(&folder, &state.asked)),
-                None => terminal.say(&format!(
+                None => terminal.message(&format!(
                     "the lab of {} is gone with its simulator: beginning anew",
                     state.asked
                 )),
             }
         }
-        Self::begin(args, wanted, folder).await
+        Self::begin(args, request, folder).await
     }
 
     fn resume(
         args: &LabArgs,
-        folder: Folder,
+        folder: LabFolder,
         state: LabState,
         simulator: Simulator,
     ) -> Result<Self, Failure> {
         control_plane::kill_leftovers(&folder.join("control-plane"));
         let database = match &args.database {
-            Some(url) => {
-                Some(ScratchDatabase::existing(url, &database_name(&folder)).map_err(of_store)?)
-            }
+            Some(url) => Some(
+                ScratchDatabase::existing(url, &database_name(&folder)).map_err(store_failure)?,
+            ),
             None => None,
         };
         let clock = state.clock.parse().map_err(|why: String| {
             Failure::local("lab_folder_unusable", "The lab's folder cannot be used", why)
         })?;
         Ok(Self {
-            scenario: Scenario::named(&state.asked.scenario)?,
+            scenario: Scenario::by_name(&state.asked.scenario)?,
             class: class_of(&state.asked.speed),
             folder,
             state,
@@ -103,9 +105,9 @@ impl Stage {
         })
     }
 
-    async fn begin(args: &LabArgs, asked: Asked, folder: Folder) -> Result<Self, Failure> {
+    async fn begin(args: &LabArgs, asked: LabRequest, folder: LabFolder) -> Result<Self, Failure> {
         folder.clear()?;
-        let scenario = Scenario::named(&asked.scenario)?;
+        let scenario = Scenario::by_name(&asked.scenario)?;
         let class = class_of(&asked.speed);
         let clock = match args.speed {
             Speed::Max => ClockChoice::Real,
@@ -118,26 +120,27 @@ impl Stage {
         // A fleet of stand-ins has no keys; as soon as one host is real, all of them do.
         let stand_ins = hosts == HostMode::Fleet && asked.real_hosts == 0;
         let node_listen = if stand_ins { None } else { Some(free_port()?) };
-        let simulator = Simulator::start(&Plan {
+        let simulator = Simulator::start(&SimulatorPlan {
             machines: asked.nodes,
             names,
             seed: asked.seed,
             class,
             hosts,
             real_hosts: asked.real_hosts,
-            lost: lost(scenario, names),
+            lost: host_losses(scenario, names),
             hosts_dir: folder.join("hosts"),
             clock,
             faults: Some(faults),
             log: folder.join("simulator.log"),
         })
         .await?;
-        prepare(scenario.before, &simulator).await?;
-        let before = simulator.racked().await?.into_iter().filter_map(|m| m.system_id).collect();
+        prepare_region(scenario.before, &simulator).await?;
+        let before =
+            simulator.machine_inventory().await?.into_iter().filter_map(|m| m.system_id).collect();
         let database = match &args.database {
             Some(url) => {
                 let name = database_name(&folder);
-                Some(ScratchDatabase::create(url, &name).await.map_err(of_store)?)
+                Some(ScratchDatabase::create(url, &name).await.map_err(store_failure)?)
             }
             None => None,
         };
@@ -149,7 +152,7 @@ impl Stage {
             node_listen,
             before,
             begun_at: RealClock.now(),
-            acts_done: 0,
+            actions_done: 0,
         };
         folder.remember(&state)?;
         Ok(Self { folder, state, scenario, simulator, clock, class, database, resumed: false })
@@ -159,21 +162,21 @@ impl Stage {
     ///
     /// # Errors
     /// `lab_folder_unusable`.
-    pub fn act_done(&mut self) -> Result<(), Failure> {
-        self.state.acts_done += 1;
+    pub fn action_done(&mut self) -> Result<(), Failure> {
+        self.state.actions_done += 1;
         self.folder.remember(&self.state)
     }
 
     /// How to start the control plane of this lab.
     #[must_use]
-    pub fn plane(&self) -> PlanePlan {
-        PlanePlan {
+    pub fn plane(&self) -> ControlPlanePlan {
+        ControlPlanePlan {
             listen: self.state.listen,
             node_listen: self.state.node_listen,
             data: self.folder.join("control-plane"),
             database: self.database.as_ref().map(|database| database.url().to_owned()),
             clock: self.clock,
-            sweeps: self.scenario.sweeps(),
+            sweeps: self.scenario.needs_sweeps(),
         }
     }
 
@@ -181,10 +184,10 @@ impl Stage {
     ///
     /// # Errors
     /// When the simulator does not answer.
-    pub async fn machines(&self) -> Result<Vec<Racked>, Failure> {
-        let mut racked = self.simulator.racked().await?;
-        racked.truncate(self.state.asked.nodes);
-        Ok(racked)
+    pub async fn machines(&self) -> Result<Vec<MachineInventory>, Failure> {
+        let mut inventory = self.simulator.machine_inventory().await?;
+        inventory.truncate(self.state.asked.nodes);
+        Ok(inventory)
     }
 
     /// Seconds of the lab's clock per second of the wall.
@@ -197,14 +200,14 @@ impl Stage {
     }
 }
 
-fn lost(scenario: &Scenario, names: &[&str]) -> Vec<Lost> {
+fn host_losses(scenario: &Scenario, names: &[&str]) -> Vec<HostLoss> {
     let Some((loss, which)) = scenario.loses else { return Vec::new() };
-    let those = names.iter().enumerate().filter(|(index, _)| which.holds(*index));
-    those.map(|(_, name)| Lost { host: (*name).to_owned(), loss }).collect()
+    let those = names.iter().enumerate().filter(|(index, _)| which.includes(*index));
+    those.map(|(_, name)| HostLoss { host: (*name).to_owned(), loss }).collect()
 }
 
-fn asked(args: &LabArgs) -> Asked {
-    Asked {
+fn request(args: &LabArgs) -> LabRequest {
+    LabRequest {
         nodes: args.nodes,
         speed: match args.speed {
             Speed::Max => "max".to_owned(),
@@ -217,20 +220,20 @@ fn asked(args: &LabArgs) -> Asked {
 }
 
 /// What a bare `gpuaas lab` asks for: whoever types that goes on with whatever is unfinished.
-fn unsaid() -> Option<Asked> {
+fn default_request() -> Option<LabRequest> {
     #[derive(clap::Parser)]
     struct Bare {
         #[command(flatten)]
         lab: LabArgs,
     }
-    Bare::try_parse_from(["lab"]).ok().map(|bare| asked(&bare.lab))
+    Bare::try_parse_from(["lab"]).ok().map(|bare| request(&bare.lab))
 }
 
 fn class_of(speed: &str) -> MachineClass {
     if speed == "max" { MachineClass::Zero } else { MachineClass::H200 }
 }
 
-fn unfinished(folder: &Folder, asked: &Asked) -> Failure {
+fn unfinished(folder: &LabFolder, asked: &LabRequest) -> Failure {
     Failure::usage(
         "lab_unfinished",
         "Another lab is unfinished in this folder",
@@ -240,7 +243,7 @@ fn unfinished(folder: &Folder, asked: &Asked) -> Failure {
 }
 
 /// A name of this folder's own, so that two labs on one server do not meet.
-fn database_name(folder: &Folder) -> String {
+fn database_name(folder: &LabFolder) -> String {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
     folder.path().hash(&mut hasher);
@@ -263,32 +266,32 @@ fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
 }
 
 /// What someone did in MAAS before.
-async fn prepare(before: Before, simulator: &Simulator) -> Result<(), Failure> {
-    let racked = simulator.racked().await?;
-    let Some(first) = racked.first() else { return Ok(()) };
+async fn prepare_region(before: InitialRegion, simulator: &Simulator) -> Result<(), Failure> {
+    let inventory = simulator.machine_inventory().await?;
+    let Some(first) = inventory.first() else { return Ok(()) };
     match before {
-        Before::Nothing => Ok(()),
-        Before::TwinOfFirst => {
+        InitialRegion::Nothing => Ok(()),
+        InitialRegion::TwinOfFirst => {
             let old = format!("{}-old", first.name);
             simulator.enlist(&old, &first.mac_address).await?;
             simulator.enlist(&first.name, "02:00:5e:00:53:01").await
         }
-        Before::FirstDeployed => {
+        InitialRegion::FirstDeployed => {
             simulator.enlist(&first.name, &first.mac_address).await?;
-            simulator.by_hand("commission", &first.name).await?;
-            until(simulator, &first.name, "Ready").await?;
-            simulator.by_hand("deploy", &first.name).await?;
-            until(simulator, &first.name, "Deployed").await
+            simulator.human_action("commission", &first.name).await?;
+            until_status(simulator, &first.name, "Ready").await?;
+            simulator.human_action("deploy", &first.name).await?;
+            until_status(simulator, &first.name, "Deployed").await
         }
     }
 }
 
-async fn until(simulator: &Simulator, name: &str, status: &str) -> Result<(), Failure> {
+async fn until_status(simulator: &Simulator, name: &str, status: &str) -> Result<(), Failure> {
     let mut looks = interval(LOOK);
     loop {
         looks.tick().await;
-        let racked = simulator.racked().await?;
-        let machine = racked.iter().find(|machine| machine.name == name);
+        let inventory = simulator.machine_inventory().await?;
+        let machine = inventory.iter().find(|machine| machine.name == name);
         match machine.and_then(|machine| machine.status.as_deref()) {
             Some(now) if now == status => return Ok(()),
             Some(now) if now.starts_with("Failed") => {
@@ -310,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_bare_lab_asks_for_the_defaults() {
-        let bare = unsaid().unwrap();
+        let bare = default_request().unwrap();
         assert_eq!((bare.nodes, bare.seed, bare.scenario.as_str()), (3, 1, "plain"));
     }
 

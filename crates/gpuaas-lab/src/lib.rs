@@ -27,4 +27,4 @@ mod store_failure;
 pub mod summary;
 pub mod watch;
 
-pub use store_failure::of_store;
+pub use store_failure::store_failure;

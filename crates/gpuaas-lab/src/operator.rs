@@ -15,7 +15,7 @@ use gpuaas_types::api::SiteCreate;
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec, SiteSpec};
 use serde_json::{Map, Value};
 
-use crate::record::Racked;
+use crate::record::MachineInventory;
 use crate::scenario::Fabric;
 
 /// The lab's site.
@@ -132,12 +132,12 @@ impl Arrivals<'_> {
 /// The first refusal.
 pub async fn onboard(
     client: &ApiClient,
-    racked: &[Racked],
+    inventory: &[MachineInventory],
     arrivals: Arrivals<'_>,
 ) -> Result<(), Failure> {
     let known: BTreeSet<String> =
         client.nodes(Some(SITE), None).await?.items.into_iter().map(|n| n.hostname).collect();
-    let requests = racked.iter().filter(|m| !known.contains(&m.name)).enumerate().map(
+    let requests = inventory.iter().filter(|m| !known.contains(&m.name)).enumerate().map(
         |(index, machine)| async move {
             arrivals.turn(index).await;
             client.onboard(&request(machine)).await.map(drop)
@@ -150,7 +150,7 @@ pub async fn onboard(
     Ok(())
 }
 
-fn request(machine: &Racked) -> OnboardRequest {
+fn request(machine: &MachineInventory) -> OnboardRequest {
     OnboardRequest {
         hostname: machine.name.clone(),
         site: SITE.to_owned(),

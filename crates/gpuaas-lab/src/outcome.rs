@@ -10,25 +10,25 @@ use gpuaas_types::RunId;
 use gpuaas_types::api::{NodeView, Source, TimelineEvent};
 
 use crate::scenario::Scenario;
-use crate::summary::Tally;
+use crate::summary::LabSummary;
 
 /// What is told of a scenario: all but the plain one.
 #[must_use]
-pub fn draw(scenario: &Scenario, tally: &Tally, first: &[NodeView]) -> String {
+pub fn draw(scenario: &Scenario, summary: &LabSummary, first: &[NodeView]) -> String {
     let mut text = format!("scenario {}: {}\n\n", scenario.name, scenario.about);
     let row = |text: &mut String, name: &str, of: &str| {
         // Writing to a String cannot fail.
         writeln!(text, "{name:<10}{of}").ok();
     };
-    row(&mut text, "nodes", &counts(&tally.states));
-    row(&mut text, "machines", &counts(&tally.machines));
-    if !tally.slices.is_empty() {
-        row(&mut text, "slices", &counts(&tally.slices));
+    row(&mut text, "nodes", &counts(&summary.states));
+    row(&mut text, "machines", &counts(&summary.machines));
+    if !summary.slices.is_empty() {
+        row(&mut text, "slices", &counts(&summary.slices));
     }
-    if tally.changes.is_empty() {
+    if summary.changes.is_empty() {
         row(&mut text, "MAAS", "was asked for no change after a machine was first deployed");
     }
-    for (endpoint, machines) in &tally.changes {
+    for (endpoint, machines) in &summary.changes {
         let times = |(times, machines): (&u32, &usize)| format!("{machines} x {times}");
         let times: Vec<String> = machines.iter().map(times).collect();
         row(
@@ -37,7 +37,7 @@ pub fn draw(scenario: &Scenario, tally: &Tally, first: &[NodeView]) -> String {
             &format!("{endpoint:<28} machines x times: {}", times.join(", ")),
         );
     }
-    let Tally { orphans, double_deploys, .. } = tally;
+    let LabSummary { orphans, double_deploys, .. } = summary;
     row(&mut text, "strays", &format!("{orphans} orphans, {double_deploys} double deploys"));
     for node in first {
         writeln!(text, "\n{} is {}", node.hostname, node.state).ok();
@@ -47,7 +47,7 @@ pub fn draw(scenario: &Scenario, tally: &Tally, first: &[NodeView]) -> String {
                 writeln!(text, "    {}: {} ({})", check.name, check.seen, check.reason).ok();
             }
         }
-        for event in told(&node.timeline) {
+        for event in notable_events(&node.timeline) {
             let step = event.step.map_or("", gpuaas_types::Step::as_str);
             writeln!(text, "  {step:<17} {:<24} {}", event.code, event.text).ok();
         }
@@ -62,7 +62,7 @@ fn counts(of: &BTreeMap<String, usize>) -> String {
 
 /// What the control plane and operators wrote down: of all runs but the first where there are
 /// others. What MAAS and the node say comes when it comes, and is left out.
-fn told(timeline: &[TimelineEvent]) -> Vec<&TimelineEvent> {
+fn notable_events(timeline: &[TimelineEvent]) -> Vec<&TimelineEvent> {
     let runs: BTreeSet<RunId> = timeline.iter().filter_map(|event| event.run_id).collect();
     let first = timeline.iter().find_map(|event| event.run_id).filter(|_| runs.len() > 1);
     let ours = |event: &&TimelineEvent| {

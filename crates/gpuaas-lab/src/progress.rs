@@ -15,12 +15,12 @@ const LISTED: usize = 24;
 const REDRAW: Duration = Duration::from_millis(150);
 
 /// What is shown while a lab works.
-pub struct Progress {
+pub struct LabProgress {
     bars: Option<(MultiProgress, BTreeMap<String, ProgressBar>)>,
     last: BTreeMap<String, String>,
 }
 
-impl Progress {
+impl LabProgress {
     /// Live lines where `interactive`, else plain ones.
     #[must_use]
     pub fn new(interactive: bool) -> Self {
@@ -54,7 +54,7 @@ impl Progress {
                     bar.finish();
                 }
             }
-            None if changed => terminal.say(&whole),
+            None if changed => terminal.message(&whole),
             None => {}
         }
         if changed {
@@ -97,7 +97,7 @@ fn line(node: &NodeView) -> String {
 fn counts(nodes: &[NodeView]) -> String {
     let mut by_step: BTreeMap<(usize, &str), usize> = BTreeMap::new();
     for node in nodes {
-        *by_step.entry(place(node)).or_default() += 1;
+        *by_step.entry(position(node)).or_default() += 1;
     }
     let parts: Vec<String> =
         by_step.into_iter().map(|((_, name), count)| format!("{count} {name}")).collect();
@@ -105,7 +105,7 @@ fn counts(nodes: &[NodeView]) -> String {
 }
 
 /// Where a machine is, ordered as a run goes.
-fn place(node: &NodeView) -> (usize, &'static str) {
+fn position(node: &NodeView) -> (usize, &'static str) {
     match (&node.run, node.state) {
         (_, NodeState::Active) => (usize::MAX, "active"),
         (Some(run), _) if run.status == RunStatus::Parked => (usize::MAX - 1, "parked"),
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_line_per_change() {
         let (mut terminal, captured) = Terminal::captured();
-        let mut progress = Progress::new(false);
+        let mut progress = LabProgress::new(false);
         let begin = views::commissioning_node().created_at;
         progress.show(
             &[views::commissioning_node(), views::parked_node()],
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(counts(&nodes), "30 machines: 2 commission, 1 parked, 27 active");
         let (mut terminal, captured) = Terminal::captured();
         let now = nodes[0].created_at.plus_seconds(61.0);
-        Progress::new(false).show(&nodes, now, &mut terminal);
+        LabProgress::new(false).show(&nodes, now, &mut terminal);
         assert_eq!(captured.stderr(), "   1:01  30 machines: 2 commission, 1 parked, 27 active\n");
     }
 }

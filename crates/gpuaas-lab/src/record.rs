@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// A racked machine.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Racked {
+pub struct MachineInventory {
     /// Name on the rack.
     pub name: String,
     /// MAC address of the port that boots from the network.
@@ -99,14 +99,14 @@ impl MachineRecord {
 
 /// Everything counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Record {
+pub struct RegionRecord {
     /// By endpoint label.
     pub endpoints: BTreeMap<String, EndpointCount>,
     /// By name of the racked machine.
     pub machines: BTreeMap<String, MachineRecord>,
 }
 
-impl Record {
+impl RegionRecord {
     /// Calls over all endpoints.
     #[must_use]
     pub fn calls(&self) -> u64 {
@@ -154,10 +154,10 @@ mod tests {
                 {"kind": "drawn", "at_us": 5, "activity": "deploy", "ideal_us": 9},
                 {"kind": "status", "at_us": 7, "name": "Ready"},
                 {"kind": "call", "at_us": 8, "endpoint": "machine.deploy", "status": 200}]}}}"#;
-        let record: Record = serde_json::from_str(text).unwrap();
+        let record: RegionRecord = serde_json::from_str(text).unwrap();
         assert_eq!((record.calls(), record.bytes(), record.double_deploys()), (4, 130, 1));
         assert_eq!(record.machines["a"].log[0], LogLine::Other);
-        let before: Record = serde_json::from_str(
+        let before: RegionRecord = serde_json::from_str(
             r#"{"endpoints": {"version": {"calls": 1, "bytes_in": 0, "bytes_out": 40}}, "machines": {}}"#,
         )
         .unwrap();

@@ -25,7 +25,7 @@ use crate::hosts::options::{BootTimes, HostsOptions, PROCESS_HOSTS};
 const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];
 
 /// A simulated region whose hosts run their software.
-pub struct RunningSim {
+pub struct RunningRegion {
     /// Where it listens.
     pub addr: SocketAddr,
     /// The administrator's API key.
@@ -36,7 +36,7 @@ pub struct RunningSim {
     hosts: Hosts,
 }
 
-impl RunningSim {
+impl RunningRegion {
     /// Starts the region of `options` and its hosts.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl RunningSim {
 /// Runs the command until it is told to stop.
 ///
 /// # Errors
-/// A fault file that cannot be read; what [`RunningSim::start`] answers.
+/// A fault file that cannot be read; what [`RunningRegion::start`] answers.
 pub async fn run(args: MaasSimArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let temporary = match &args.hosts_dir {
         Some(_) => None,
@@ -88,20 +88,20 @@ pub async fn run(args: MaasSimArgs, terminal: &mut Terminal) -> Result<(), Failu
     let (options, hosts) = plan(&args, dir)?;
     let mode = hosts.mode;
     let stop = signals::stop()?;
-    let sim = RunningSim::start(options, hosts).await?;
-    terminal.say(&machines(&sim.region));
-    terminal.say(&format!("hosts run as: {}", words(mode)));
+    let sim = RunningRegion::start(options, hosts).await?;
+    terminal.message(&machines(&sim.region));
+    terminal.message(&format!("hosts run as: {}", describe_host_mode(mode)));
     terminal.data(&format!("listening: {}\napi-key: {}", sim.url(), sim.api_key))?;
     tokio::select! {
         () = stop => {}
-        () = idle(&sim.region, args.idle_exit) => terminal.say("nobody asked for long: stopping"),
+        () = until_idle(&sim.region, args.idle_exit) => terminal.message("nobody asked for long: stopping"),
     }
     sim.stop().await;
     Ok(())
 }
 
 /// Returns once the region was not asked anything for `seconds`; without them never.
-async fn idle(region: &SharedRegion, seconds: Option<u64>) {
+async fn until_idle(region: &SharedRegion, seconds: Option<u64>) {
     let Some(seconds) = seconds else { return std::future::pending().await };
     let mut looks = tokio::time::interval(Duration::from_secs(seconds));
     looks.tick().await;
@@ -198,7 +198,7 @@ fn machines(region: &SharedRegion) -> String {
     text
 }
 
-const fn words(mode: HostMode) -> &'static str {
+const fn describe_host_mode(mode: HostMode) -> &'static str {
     match mode {
         HostMode::Process => "processes: the rendered bootstrap scripts and the real agent",
         HostMode::Fleet => "a fleet: the agent's protocol code inside this process",

@@ -14,7 +14,7 @@ use crate::hosts::options::{Loss, PROCESS_HOSTS};
 
 /// What someone did at the MAAS side before the machines were named to GPUaaS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Before {
+pub enum InitialRegion {
     /// Nothing: every machine is racked and unknown to MAAS.
     Nothing,
     /// MAAS knows the first machine under an old name, and another machine has its hostname.
@@ -25,7 +25,7 @@ pub enum Before {
 
 /// Nodes of a lab, in rack order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum MachineSelector {
     /// The first.
     First,
     /// The second.
@@ -34,10 +34,10 @@ pub enum Which {
     All,
 }
 
-impl Which {
+impl MachineSelector {
     /// Whether the machine at `index` of the rack is meant.
     #[must_use]
-    pub const fn holds(self, index: usize) -> bool {
+    pub const fn includes(self, index: usize) -> bool {
         match self {
             Self::First => index == 0,
             Self::Second => index == 1,
@@ -49,7 +49,7 @@ impl Which {
 /// One thing that a person does. What an operator does goes through the API that everybody uses,
 /// and the next act begins when nothing moves by itself any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum ScenarioAction {
     /// While the nodes are onboarded, someone does this in MAAS' own pages as soon as MAAS says
     /// `when`. Only as the first act.
     Meanwhile {
@@ -58,7 +58,7 @@ pub enum Act {
         /// MAAS' label of a status.
         when: &'static str,
         /// To whose machines.
-        on: Which,
+        on: MachineSelector,
     },
     /// Someone does this in MAAS' own pages, unless MAAS says something else than `when`.
     InMaas {
@@ -67,23 +67,23 @@ pub enum Act {
         /// MAAS' label of a status.
         when: &'static str,
         /// To whose machines.
-        on: Which,
+        on: MachineSelector,
     },
     /// GPUaaS finds out by itself and reports it.
-    Reported(DriftKind, Which),
+    Reported(DriftKind, MachineSelector),
     /// GPUaaS finds out by itself that it is over.
-    Resolved(DriftKind, Which),
+    Resolved(DriftKind, MachineSelector),
     /// An operator begins a run.
-    Begin(RunKind, Which),
+    Begin(RunKind, MachineSelector),
     /// An operator lets parked runs go on.
-    Resume(Which),
+    Resume(MachineSelector),
 }
 
 /// How nodes are to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
+pub struct ExpectedEnd {
     /// Which nodes.
-    pub on: Which,
+    pub on: MachineSelector,
     /// Their state.
     pub state: NodeState,
     /// Why their run parked; none: it must not have.
@@ -104,38 +104,43 @@ pub struct Scenario {
     /// Faults of the region, in the simulator's fault file format.
     pub faults: &'static str,
     /// What is found in MAAS.
-    pub before: Before,
+    pub before: InitialRegion,
     /// Fields of the profile that differ from the defaults, as a JSON object.
     pub profile: &'static str,
     /// What whose hosts lose before their agents are installed.
-    pub loses: Option<(Loss, Which)>,
+    pub loses: Option<(Loss, MachineSelector)>,
     /// Whether hosts get fabric addresses.
     pub roce: bool,
     /// How often the control plane is killed; above 0 it runs in a process of its own.
     pub kills: u32,
     /// What people do.
-    pub acts: &'static [Act],
+    pub actions: &'static [ScenarioAction],
     /// How the nodes end; the first row that holds a node counts.
-    pub ends: &'static [End],
+    pub ends: &'static [ExpectedEnd],
 }
 
 /// What makes the hosts of a lab slice hosts.
 const BUNDLE: &str = "h200-slice-vm@1.0.0";
 
-const ACTIVE: End =
-    End { on: Which::All, state: NodeState::Active, parked: None, maas: "Deployed", slices: None };
+const ACTIVE: ExpectedEnd = ExpectedEnd {
+    on: MachineSelector::All,
+    state: NodeState::Active,
+    parked: None,
+    maas: "Deployed",
+    slices: None,
+};
 
 /// The one in which nothing happens.
 pub const PLAIN: Scenario = Scenario {
     name: "plain",
     about: "nothing goes wrong",
     faults: "[]",
-    before: Before::Nothing,
+    before: InitialRegion::Nothing,
     profile: "{}",
     loses: None,
     roce: false,
     kills: 0,
-    acts: &[],
+    actions: &[],
     ends: &[ACTIVE],
 };
 
@@ -145,7 +150,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "two-candidates",
         about: "two machines in MAAS could be the first node: its run parks and names both",
-        before: Before::TwinOfFirst,
+        before: InitialRegion::TwinOfFirst,
         ..PLAIN
     },
     Scenario {
@@ -171,15 +176,19 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "adopt-deployed",
         about: "the first machine was deployed by someone else: released, then onboarded",
-        before: Before::FirstDeployed,
+        before: InitialRegion::FirstDeployed,
         ..PLAIN
     },
     Scenario {
         name: "fabric-lost",
         about: "the first host loses its fabric: active, not ready for slices, and not the agent's fault",
-        loses: Some((Loss::Fabric, Which::First)),
+        loses: Some((Loss::Fabric, MachineSelector::First)),
         ends: &[
-            End { on: Which::First, slices: Some(GateClass::HostBaselineIncomplete), ..ACTIVE },
+            ExpectedEnd {
+                on: MachineSelector::First,
+                slices: Some(GateClass::HostBaselineIncomplete),
+                ..ACTIVE
+            },
             ACTIVE,
         ],
         ..PLAIN
@@ -189,10 +198,10 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "hosts without slices; the first one lost a GPU and is not active without it",
         profile: r#"{"site_bootstrap_bundle_ref": "h200-ib@1.0.0",
                     "post_deploy_validation_bundle_ref": "validate-h200@1.0.0"}"#,
-        loses: Some((Loss::Gpu, Which::First)),
+        loses: Some((Loss::Gpu, MachineSelector::First)),
         ends: &[
-            End {
-                on: Which::First,
+            ExpectedEnd {
+                on: MachineSelector::First,
                 state: NodeState::Enrolling,
                 parked: Some("prerequisite_missing"),
                 ..ACTIVE
@@ -210,29 +219,29 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "reimage",
         about: "every node in service is released and deployed again, through the same gates",
-        acts: &[Act::Begin(RunKind::Reimage, Which::All)],
+        actions: &[ScenarioAction::Begin(RunKind::Reimage, MachineSelector::All)],
         ..PLAIN
     },
     Scenario {
         name: "decommission",
         about: "every node leaves: its machine is released and switched off",
-        acts: &[Act::Begin(RunKind::Decommission, Which::All)],
-        ends: &[End { state: NodeState::Retired, maas: "Ready", ..ACTIVE }],
+        actions: &[ScenarioAction::Begin(RunKind::Decommission, MachineSelector::All)],
+        ends: &[ExpectedEnd { state: NodeState::Retired, maas: "Ready", ..ACTIVE }],
         ..PLAIN
     },
     Scenario {
         name: "detach",
         about: "every node is given up; MAAS is not asked and its machines go on",
-        acts: &[Act::Begin(RunKind::Detach, Which::All)],
-        ends: &[End { state: NodeState::Detached, ..ACTIVE }],
+        actions: &[ScenarioAction::Begin(RunKind::Detach, MachineSelector::All)],
+        ends: &[ExpectedEnd { state: NodeState::Detached, ..ACTIVE }],
         ..PLAIN
     },
     Scenario {
         name: "handoff",
         about: "the profile hands machines over: after onboarding nothing is asked of MAAS",
         profile: r#"{"release_mode": "handoff"}"#,
-        acts: &[Act::Begin(RunKind::Decommission, Which::All)],
-        ends: &[End { state: NodeState::Retired, ..ACTIVE }],
+        actions: &[ScenarioAction::Begin(RunKind::Decommission, MachineSelector::All)],
+        ends: &[ExpectedEnd { state: NodeState::Retired, ..ACTIVE }],
         ..PLAIN
     },
     Scenario {
@@ -240,21 +249,29 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "machines hang in Releasing: asked again, then marked broken and fixed",
         faults: r#"[{"kind": "stuck_releasing", "machine": "{first}", "count": 2, "seconds": {held}},
                     {"kind": "stuck_releasing", "machine": "{second}", "count": 1, "seconds": {held}}]"#,
-        acts: &[Act::Begin(RunKind::Decommission, Which::All)],
-        ends: &[End { state: NodeState::Retired, maas: "Ready", ..ACTIVE }],
+        actions: &[ScenarioAction::Begin(RunKind::Decommission, MachineSelector::All)],
+        ends: &[ExpectedEnd { state: NodeState::Retired, maas: "Ready", ..ACTIVE }],
         ..PLAIN
     },
     Scenario {
         name: "human-release",
         about: "someone releases two machines in MAAS, one in service and one being deployed",
         faults: r#"[{"kind": "stuck_deploying", "machine": "{second}", "count": 1}]"#,
-        acts: &[
-            Act::Meanwhile { action: "release", when: "Deploying", on: Which::Second },
-            Act::InMaas { action: "release", when: "Deployed", on: Which::First },
-            Act::Reported(DriftKind::ReleasedByHand, Which::First),
-            Act::Begin(RunKind::Reimage, Which::First),
-            Act::Resume(Which::Second),
-            Act::Resolved(DriftKind::ReleasedByHand, Which::First),
+        actions: &[
+            ScenarioAction::Meanwhile {
+                action: "release",
+                when: "Deploying",
+                on: MachineSelector::Second,
+            },
+            ScenarioAction::InMaas {
+                action: "release",
+                when: "Deployed",
+                on: MachineSelector::First,
+            },
+            ScenarioAction::Reported(DriftKind::ReleasedByHand, MachineSelector::First),
+            ScenarioAction::Begin(RunKind::Reimage, MachineSelector::First),
+            ScenarioAction::Resume(MachineSelector::Second),
+            ScenarioAction::Resolved(DriftKind::ReleasedByHand, MachineSelector::First),
         ],
         ..PLAIN
     },
@@ -274,10 +291,10 @@ const ACCEPTED_THEN_504: &str = r#"[
   {"kind": "accepted504", "endpoint": "machine.release", "probability": 0.33}
 ]"#;
 
-impl Act {
+impl ScenarioAction {
     /// Whose turn it is.
     #[must_use]
-    pub const fn on(&self) -> Which {
+    pub const fn on(&self) -> MachineSelector {
         match self {
             Self::Meanwhile { on, .. } | Self::InMaas { on, .. } => *on,
             Self::Reported(_, on)
@@ -293,7 +310,7 @@ impl Scenario {
     ///
     /// # Errors
     /// `unknown_scenario`, which lists them.
-    pub fn named(name: &str) -> Result<&'static Self, Failure> {
+    pub fn by_name(name: &str) -> Result<&'static Self, Failure> {
         SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
             let rows = SCENARIOS.iter().map(|s| format!("\n  {:<20}{}", s.name, s.about));
             Failure::usage(
@@ -338,8 +355,8 @@ impl Scenario {
 
     /// How the node of the machine at `index` of the rack is to end.
     #[must_use]
-    pub fn end(&self, index: usize) -> &'static End {
-        self.ends.iter().find(|end| end.on.holds(index)).unwrap_or(&ACTIVE)
+    pub fn expected_end(&self, index: usize) -> &'static ExpectedEnd {
+        self.ends.iter().find(|end| end.on.includes(index)).unwrap_or(&ACTIVE)
     }
 
     /// Whether it can be played with so many machines.
@@ -356,7 +373,7 @@ impl Scenario {
             )
             .hint(format!("gpuaas lab --nodes 2 --scenario {}", self.name)));
         }
-        let second = self.acts.iter().any(|act| act.on() == Which::Second);
+        let second = self.actions.iter().any(|action| action.on() == MachineSelector::Second);
         let least = if second { 2 } else { 1 };
         if nodes >= least {
             return Ok(());
@@ -371,8 +388,8 @@ impl Scenario {
 
     /// Whether it waits for what the slow comparison with MAAS finds.
     #[must_use]
-    pub fn sweeps(&self) -> bool {
-        self.acts.iter().any(|act| matches!(act, Act::Reported(..)))
+    pub fn needs_sweeps(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, ScenarioAction::Reported(..)))
     }
 }
 
@@ -390,7 +407,7 @@ pub struct Fabric {
 /// Addresses of the fabric ports of machine `index` (from 0). The simulated site has one /16 per
 /// port, `10.101.0.0` to `10.108.0.0`.
 #[must_use]
-pub fn fabric_of(class: MachineClass, index: usize) -> Vec<Fabric> {
+pub fn fabric_addresses(class: MachineClass, index: usize) -> Vec<Fabric> {
     let ports = match class {
         MachineClass::H200 => 8,
         MachineClass::Zero => 1,
@@ -412,7 +429,7 @@ mod tests {
 
     #[test]
     fn an_unknown_scenario_lists_all() {
-        let failure = Scenario::named("nosuch").unwrap_err();
+        let failure = Scenario::by_name("nosuch").unwrap_err();
         insta::assert_snapshot!(failure.to_string());
     }
 
@@ -434,20 +451,26 @@ mod tests {
     #[test]
     fn a_meanwhile_is_the_first_act_and_every_node_has_an_end() {
         for scenario in SCENARIOS {
-            let late = scenario.acts.iter().skip(1);
-            assert!(!late.into_iter().any(|act| matches!(act, Act::Meanwhile { .. })));
-            assert!(scenario.ends.iter().any(|end| end.on == Which::All), "{}", scenario.name);
+            let late = scenario.actions.iter().skip(1);
+            assert!(
+                !late.into_iter().any(|action| matches!(action, ScenarioAction::Meanwhile { .. }))
+            );
+            assert!(
+                scenario.ends.iter().any(|end| end.on == MachineSelector::All),
+                "{}",
+                scenario.name
+            );
         }
     }
 
     #[test]
     fn fabric_addresses_differ_by_machine() {
-        let first = fabric_of(MachineClass::H200, 0);
+        let first = fabric_addresses(MachineClass::H200, 0);
         assert_eq!(first.len(), 8);
         assert_eq!(first[7].interface, "ens115np0");
         assert_eq!(first[7].ip_address, "10.108.1.1");
         let all: std::collections::BTreeSet<String> = (0..1000)
-            .map(|index| fabric_of(MachineClass::Zero, index)[0].ip_address.clone())
+            .map(|index| fabric_addresses(MachineClass::Zero, index)[0].ip_address.clone())
             .collect();
         assert_eq!(all.len(), 1000);
     }

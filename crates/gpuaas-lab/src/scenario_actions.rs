@@ -15,8 +15,8 @@ use gpuaas_types::{DriftKind, RunKind, RunStatus};
 use tokio::time::interval;
 
 use crate::operator::{AT_ONCE, SITE};
-use crate::record::Racked;
-use crate::scenario::{Act, Which};
+use crate::record::MachineInventory;
+use crate::scenario::{MachineSelector, ScenarioAction};
 use crate::simulator::Simulator;
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -25,24 +25,24 @@ const REPORT_LOOKS: u32 = 6000;
 const ACTOR: &str = "lab";
 
 /// Where an act takes place.
-pub struct Place<'a> {
+pub struct ActionContext<'a> {
     /// The operators' way in.
     pub client: &'a ApiClient,
     /// The region.
     pub simulator: &'a Simulator,
     /// The machines that are onboarded, in rack order.
-    pub machines: &'a [Racked],
+    pub machines: &'a [MachineInventory],
     /// Why, as it stands in the history.
     pub reason: String,
 }
 
-impl Place<'_> {
-    fn names(&self, on: Which) -> Vec<&str> {
-        let chosen = self.machines.iter().enumerate().filter(|(index, _)| on.holds(*index));
+impl ActionContext<'_> {
+    fn names(&self, on: MachineSelector) -> Vec<&str> {
+        let chosen = self.machines.iter().enumerate().filter(|(index, _)| on.includes(*index));
         chosen.map(|(_, machine)| machine.name.as_str()).collect()
     }
 
-    async fn nodes(&self, on: Which) -> Result<Vec<NodeView>, Failure> {
+    async fn nodes(&self, on: MachineSelector) -> Result<Vec<NodeView>, Failure> {
         let names = self.names(on);
         let mut nodes = self.client.nodes(Some(SITE), None).await?.items;
         nodes.retain(|node| names.contains(&node.hostname.as_str()));
@@ -53,35 +53,49 @@ impl Place<'_> {
     ///
     /// # Errors
     /// What the control plane or the region refused; `scenario_unset` where nothing was reported.
-    pub async fn act(&self, act: Act) -> Result<(), Failure> {
-        match act {
-            Act::Meanwhile { action, when, on } => self.meanwhile(action, when, on).await,
-            Act::InMaas { action, when, on } => self.by_hand(action, when, on).await.map(drop),
-            Act::Reported(kind, on) => self.reported(kind, on, true).await,
-            Act::Resolved(kind, on) => self.reported(kind, on, false).await,
-            Act::Begin(kind, on) => self.begin(kind, on).await,
-            Act::Resume(on) => self.resume(on).await,
+    pub async fn perform(&self, action: ScenarioAction) -> Result<(), Failure> {
+        match action {
+            ScenarioAction::Meanwhile { action, when, on } => {
+                self.meanwhile(action, when, on).await
+            }
+            ScenarioAction::InMaas { action, when, on } => {
+                self.human_action(action, when, on).await.map(drop)
+            }
+            ScenarioAction::Reported(kind, on) => self.reported(kind, on, true).await,
+            ScenarioAction::Resolved(kind, on) => self.reported(kind, on, false).await,
+            ScenarioAction::Begin(kind, on) => self.begin(kind, on).await,
+            ScenarioAction::Resume(on) => self.resume(on).await,
         }
     }
 
     /// Does `action` to every machine as soon as MAAS says `when` of it.
-    async fn meanwhile(&self, action: &str, when: &str, on: Which) -> Result<(), Failure> {
+    async fn meanwhile(
+        &self,
+        action: &str,
+        when: &str,
+        on: MachineSelector,
+    ) -> Result<(), Failure> {
         let mut looks = interval(LOOK);
         let mut left = self.names(on).len();
         while left > 0 {
             looks.tick().await;
-            left -= left.min(self.by_hand(action, when, on).await?);
+            left -= left.min(self.human_action(action, when, on).await?);
         }
         Ok(())
     }
 
     /// Does `action` to every machine of which MAAS says `when`; returns to how many.
-    async fn by_hand(&self, action: &str, when: &str, on: Which) -> Result<usize, Failure> {
+    async fn human_action(
+        &self,
+        action: &str,
+        when: &str,
+        on: MachineSelector,
+    ) -> Result<usize, Failure> {
         let names = self.names(on);
         let mut done = 0;
-        for machine in self.simulator.racked().await? {
+        for machine in self.simulator.machine_inventory().await? {
             if names.contains(&machine.name.as_str()) && machine.status.as_deref() == Some(when) {
-                self.simulator.by_hand(action, &machine.name).await?;
+                self.simulator.human_action(action, &machine.name).await?;
                 done += 1;
             }
         }
@@ -89,7 +103,12 @@ impl Place<'_> {
     }
 
     /// Waits until the difference is reported of every node, or of none.
-    async fn reported(&self, kind: DriftKind, on: Which, wanted: bool) -> Result<(), Failure> {
+    async fn reported(
+        &self,
+        kind: DriftKind,
+        on: MachineSelector,
+        wanted: bool,
+    ) -> Result<(), Failure> {
         let mut looks = interval(LOOK);
         for _ in 0..REPORT_LOOKS {
             looks.tick().await;
@@ -103,7 +122,7 @@ impl Place<'_> {
         Err(Failure::local("scenario_unset", "The scenario was not reached", detail))
     }
 
-    async fn begin(&self, kind: RunKind, on: Which) -> Result<(), Failure> {
+    async fn begin(&self, kind: RunKind, on: MachineSelector) -> Result<(), Failure> {
         let request = RunRequest {
             kind,
             reason: self.reason.clone(),
@@ -120,7 +139,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    async fn resume(&self, on: Which) -> Result<(), Failure> {
+    async fn resume(&self, on: MachineSelector) -> Result<(), Failure> {
         for node in self.nodes(on).await? {
             if let Some(run) = node.run.filter(|run| run.status == RunStatus::Parked) {
                 self.client.resume(&run.id.to_string(), ACTOR, &self.reason).await?;

@@ -22,11 +22,11 @@ use serde_json::json;
 use tokio::time::interval;
 
 use crate::arguments::MachineClass;
+use crate::hosts::options::HostLoss;
 use crate::hosts::options::HostMode;
-use crate::hosts::options::Lost;
 use crate::processes;
-use crate::record::{Racked, Record};
-use crate::state::SimulatorAt;
+use crate::record::{MachineInventory, RegionRecord};
+use crate::state::SimulatorAddress;
 
 const COMMAND: &str = "maas-sim";
 /// A region with nothing to do ends by itself after this many seconds.
@@ -39,7 +39,7 @@ const CALL_SECONDS: u64 = 60;
 
 /// What to start.
 #[derive(Debug, Clone)]
-pub struct Plan<'a> {
+pub struct SimulatorPlan<'a> {
     /// Racked machines.
     pub machines: usize,
     /// Names of the first ones.
@@ -53,7 +53,7 @@ pub struct Plan<'a> {
     /// How many of the named ones boot a whole system.
     pub real_hosts: usize,
     /// What their hosts lose.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<HostLoss>,
     /// Where their root folders are.
     pub hosts_dir: PathBuf,
     /// The clock shared with the control plane.
@@ -67,7 +67,7 @@ pub struct Plan<'a> {
 /// A simulated region in another process.
 #[derive(Debug)]
 pub struct Simulator {
-    at: SimulatorAt,
+    at: SimulatorAddress,
     api_key: String,
     http: Client,
     child: Option<Child>,
@@ -78,14 +78,14 @@ impl Simulator {
     ///
     /// # Errors
     /// `simulator_not_started`, with the end of its log.
-    pub async fn start(plan: &Plan<'_>) -> Result<Self, Failure> {
+    pub async fn start(plan: &SimulatorPlan<'_>) -> Result<Self, Failure> {
         let mut child = spawn(plan)?;
         let mut looks = interval(LOOK);
         for _ in 0..START_LOOKS {
             looks.tick().await;
             let log = std::fs::read_to_string(&plan.log).unwrap_or_default();
             if let Some(url) = base_url(&log) {
-                let at = SimulatorAt { pid: child.id(), url };
+                let at = SimulatorAddress { pid: child.id(), url };
                 let api_key = api_key(plan.seed);
                 return Ok(Self { at, api_key, http: http()?, child: Some(child) });
             }
@@ -102,15 +102,15 @@ impl Simulator {
     ///
     /// # Errors
     /// `http_unavailable` when no HTTP client can be made.
-    pub async fn find(at: &SimulatorAt, seed: u64) -> Result<Option<Self>, Failure> {
+    pub async fn find(at: &SimulatorAddress, seed: u64) -> Result<Option<Self>, Failure> {
         let found = Self { at: at.clone(), api_key: api_key(seed), http: http()?, child: None };
-        let alive = is_simulator(at.pid) && found.racked().await.is_ok();
+        let alive = is_simulator(at.pid) && found.machine_inventory().await.is_ok();
         Ok(alive.then_some(found))
     }
 
     /// Where it is.
     #[must_use]
-    pub const fn at(&self) -> &SimulatorAt {
+    pub const fn at(&self) -> &SimulatorAddress {
         &self.at
     }
 
@@ -130,22 +130,22 @@ impl Simulator {
     ///
     /// # Errors
     /// `simulator_silent`, as every call.
-    pub async fn racked(&self) -> Result<Vec<Racked>, Failure> {
-        self.ask(self.http.get(self.side("machines"))).await
+    pub async fn machine_inventory(&self) -> Result<Vec<MachineInventory>, Failure> {
+        self.get_json(self.http.get(self.control_api_url("machines"))).await
     }
 
     /// Everything counted so far.
     ///
     /// # Errors
-    /// See [`Simulator::racked`].
-    pub async fn record(&self) -> Result<Record, Failure> {
-        self.ask(self.http.get(self.side("stats"))).await
+    /// See [`Simulator::inventory`].
+    pub async fn record(&self) -> Result<RegionRecord, Failure> {
+        self.get_json(self.http.get(self.control_api_url("stats"))).await
     }
 
     /// Has the machine itself tell MAAS that it exists, as a first network boot does.
     ///
     /// # Errors
-    /// See [`Simulator::racked`].
+    /// See [`Simulator::inventory`].
     pub async fn enlist(&self, hostname: &str, mac_address: &str) -> Result<(), Failure> {
         let url = format!("{}/api/2.0/machines/", self.maas_url());
         let form = [
@@ -166,7 +166,7 @@ impl Simulator {
     /// Asks the region for its version, as the least that counts as being asked.
     ///
     /// # Errors
-    /// See [`Simulator::racked`].
+    /// See [`Simulator::inventory`].
     pub async fn ask_version(&self) -> Result<(), Failure> {
         let url = format!("{}/api/2.0/version/", self.maas_url());
         self.send(self.http.get(url)).await.map(drop)
@@ -175,18 +175,18 @@ impl Simulator {
     /// Does what a person does in MAAS' own UI: `commission`, `deploy`, `release`, ...
     ///
     /// # Errors
-    /// See [`Simulator::racked`].
-    pub async fn by_hand(&self, action: &str, machine: &str) -> Result<(), Failure> {
+    /// See [`Simulator::inventory`].
+    pub async fn human_action(&self, action: &str, machine: &str) -> Result<(), Failure> {
         let body = json!({"action": action, "machine": machine});
-        self.send(self.http.post(self.side("human")).json(&body)).await.map(drop)
+        self.send(self.http.post(self.control_api_url("human")).json(&body)).await.map(drop)
     }
 
     /// Has things go wrong from now on.
     ///
     /// # Errors
-    /// See [`Simulator::racked`].
+    /// See [`Simulator::inventory`].
     pub async fn inject(&self, faults: &[maas_sim::Fault]) -> Result<(), Failure> {
-        self.send(self.http.post(self.side("faults")).json(faults)).await.map(drop)
+        self.send(self.http.post(self.control_api_url("faults")).json(faults)).await.map(drop)
     }
 
     /// Ends the process and waits for its end, so that its port and files are free.
@@ -215,29 +215,29 @@ impl Simulator {
         processes::signal(self.at.pid, Signal::KILL);
     }
 
-    fn side(&self, what: &str) -> String {
+    fn control_api_url(&self, what: &str) -> String {
         format!("{}/sim/v1/{what}", self.at.url)
     }
 
-    async fn ask<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Failure> {
+    async fn get_json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Failure> {
         let body = self.send(request).await?;
-        serde_json::from_slice(&body).map_err(|error| silent(&self.at.url, &error.to_string()))
+        serde_json::from_slice(&body).map_err(|error| no_answer(&self.at.url, &error.to_string()))
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Vec<u8>, Failure> {
-        let lost = |error: reqwest::Error| silent(&self.at.url, &chain(&error.without_url()));
+        let lost = |error: reqwest::Error| no_answer(&self.at.url, &chain(&error.without_url()));
         let response = request.send().await.map_err(lost)?;
         let status = response.status();
         let body = response.bytes().await.map_err(lost)?;
         if !status.is_success() {
             let text = String::from_utf8_lossy(&body).into_owned();
-            return Err(silent(&self.at.url, &format!("HTTP {status}: {text}")));
+            return Err(no_answer(&self.at.url, &format!("HTTP {status}: {text}")));
         }
         Ok(body.to_vec())
     }
 }
 
-fn spawn(plan: &Plan<'_>) -> Result<Child, Failure> {
+fn spawn(plan: &SimulatorPlan<'_>) -> Result<Child, Failure> {
     use std::os::unix::process::CommandExt as _;
     let failed = |error: std::io::Error| not_started(&error.to_string(), "");
     let log = File::create(&plan.log).map_err(failed)?;
@@ -246,7 +246,7 @@ fn spawn(plan: &Plan<'_>) -> Result<Child, Failure> {
         .arg(COMMAND)
         .args(["--listen", "127.0.0.1:0", "--machines", &plan.machines.to_string()])
         .args(["--seed", &plan.seed.to_string(), "--api-key", &api_key(plan.seed)])
-        .args(["--class", word(plan.class), "--hosts", mode(plan.hosts)])
+        .args(["--class", class_name(plan.class), "--hosts", host_mode_name(plan.hosts)])
         .args(["--clock", &plan.clock.to_string()])
         .args(["--idle-exit", &IDLE_EXIT_SECONDS.to_string()])
         .arg("--hosts-dir")
@@ -272,7 +272,7 @@ fn spawn(plan: &Plan<'_>) -> Result<Child, Failure> {
         .map_err(failed)
 }
 
-const fn word(class: MachineClass) -> &'static str {
+const fn class_name(class: MachineClass) -> &'static str {
     match class {
         MachineClass::H200 => "h200",
         MachineClass::Ethernet => "ethernet",
@@ -280,7 +280,7 @@ const fn word(class: MachineClass) -> &'static str {
     }
 }
 
-const fn mode(hosts: HostMode) -> &'static str {
+const fn host_mode_name(hosts: HostMode) -> &'static str {
     match hosts {
         HostMode::Process => "process",
         HostMode::Fleet => "fleet",
@@ -322,7 +322,7 @@ fn not_started(why: &str, log: &str) -> Failure {
     )
 }
 
-fn silent(url: &str, why: &str) -> Failure {
+fn no_answer(url: &str, why: &str) -> Failure {
     Failure::new(
         Exit::Local,
         "simulator_silent",

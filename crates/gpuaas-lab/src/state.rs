@@ -30,7 +30,7 @@ const OURS: [&str; 7] = [
 
 /// What makes two labs the same lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct LabRequest {
     /// Machines.
     pub nodes: usize,
     /// `max`, or the factor as text.
@@ -44,7 +44,7 @@ pub struct Asked {
     pub real_hosts: usize,
 }
 
-impl std::fmt::Display for Asked {
+impl std::fmt::Display for LabRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let plural = if self.nodes == 1 { "" } else { "s" };
         write!(
@@ -57,7 +57,7 @@ impl std::fmt::Display for Asked {
 
 /// Where the simulator lives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SimulatorAt {
+pub struct SimulatorAddress {
     /// Process.
     pub pid: u32,
     /// `http://HOST:PORT`.
@@ -68,11 +68,11 @@ pub struct SimulatorAt {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LabState {
     /// What was asked.
-    pub asked: Asked,
+    pub asked: LabRequest,
     /// The shared clock, as the command line writes it.
     pub clock: String,
     /// The simulator.
-    pub simulator: SimulatorAt,
+    pub simulator: SimulatorAddress,
     /// Where the control plane listens.
     pub listen: SocketAddr,
     /// Where nodes look for it, over TLS; none: they are stand-ins.
@@ -84,17 +84,17 @@ pub struct LabState {
     pub begun_at: Timestamp,
     /// How many acts of the scenario are over.
     #[serde(default)]
-    pub acts_done: usize,
+    pub actions_done: usize,
 }
 
 /// A lab's folder, locked.
 #[derive(Debug)]
-pub struct Folder {
+pub struct LabFolder {
     path: PathBuf,
     _lock: File,
 }
 
-impl Folder {
+impl LabFolder {
     /// Makes the folder where it is missing, and locks it.
     ///
     /// # Errors
@@ -216,7 +216,7 @@ mod tests {
 
     fn state() -> LabState {
         LabState {
-            asked: Asked {
+            asked: LabRequest {
                 nodes: 3,
                 speed: "30".to_owned(),
                 seed: 1,
@@ -224,23 +224,23 @@ mod tests {
                 real_hosts: 0,
             },
             clock: "paced:30:1795190400000000".to_owned(),
-            simulator: SimulatorAt { pid: 42, url: "http://127.0.0.1:1234".to_owned() },
+            simulator: SimulatorAddress { pid: 42, url: "http://127.0.0.1:1234".to_owned() },
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             node_listen: Some(SocketAddr::from(([127, 0, 0, 1], 8443))),
             before: vec!["abc123".to_owned()],
             begun_at: Timestamp::from_micros(1_795_190_400_000_000),
-            acts_done: 2,
+            actions_done: 2,
         }
     }
 
     #[test]
     fn a_lab_is_remembered_until_it_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::lock(&dir.path().join("lab")).unwrap();
+        let folder = LabFolder::lock(&dir.path().join("lab")).unwrap();
         assert_eq!(folder.unfinished().unwrap(), None);
         folder.remember(&state()).unwrap();
         assert_eq!(folder.unfinished().unwrap(), Some(state()));
-        assert_eq!(Folder::lock(folder.path()).unwrap_err().code(), "lab_running");
+        assert_eq!(LabFolder::lock(folder.path()).unwrap_err().code(), "lab_running");
         folder.forget().unwrap();
         assert_eq!(folder.unfinished().unwrap(), None);
     }
@@ -249,7 +249,7 @@ mod tests {
     fn only_what_a_lab_made_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lab");
-        let folder = Folder::lock(&path).unwrap();
+        let folder = LabFolder::lock(&path).unwrap();
         std::fs::create_dir_all(folder.join("hosts/j22u11")).unwrap();
         std::fs::write(folder.join("notes.txt"), "mine").unwrap();
         folder.remember(&state()).unwrap();
@@ -257,7 +257,7 @@ mod tests {
         assert!(path.join("notes.txt").exists());
         assert!(!path.join("hosts").exists());
         std::fs::remove_file(path.join("notes.txt")).unwrap();
-        Folder::lock(&path).unwrap().remove().unwrap();
+        LabFolder::lock(&path).unwrap().remove().unwrap();
         assert!(!path.exists());
     }
 

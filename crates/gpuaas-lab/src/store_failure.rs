@@ -5,6 +5,6 @@ use gpuaas_store::StoreError;
 
 /// The failure of a command whose store did not work.
 #[must_use]
-pub fn of_store(error: StoreError) -> Failure {
+pub fn store_failure(error: StoreError) -> Failure {
     Failure::local(error.code(), "The store cannot be opened", error.to_string()).hint(error.hint())
 }

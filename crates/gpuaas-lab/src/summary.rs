@@ -12,12 +12,12 @@ use gpuaas_types::api::{NodeView, RunView};
 use gpuaas_types::{NodeState, RunStatus};
 use serde::Serialize;
 
-use crate::record::{Racked, Record};
+use crate::record::{MachineInventory, RegionRecord};
 use crate::scenario::Scenario;
 
 /// A node and its latest run.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct EndedNode {
     /// The node.
     pub node: NodeView,
     /// Its run.
@@ -26,7 +26,7 @@ pub struct Ended {
 
 /// What came of a lab.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Tally {
+pub struct LabSummary {
     /// Nodes asked for.
     pub nodes: usize,
     /// Nodes that are active.
@@ -55,14 +55,14 @@ pub struct Tally {
     pub runs: Vec<BucketRow>,
 }
 
-impl Tally {
+impl LabSummary {
     /// Counts. `before` are the identifiers of machines that were in MAAS before the lab began.
     #[must_use]
-    pub fn of(
-        ended: &[Ended],
-        racked: &[Racked],
+    pub fn summarize(
+        ended: &[EndedNode],
+        inventory: &[MachineInventory],
         before: &[String],
-        record: &Record,
+        record: &RegionRecord,
         wall_seconds: f64,
     ) -> Self {
         let active = ended.iter().filter(|e| e.node.state == NodeState::Active).count();
@@ -80,11 +80,13 @@ impl Tally {
             active,
             parked,
             failed,
-            orphans: orphans(ended, racked, before).len(),
+            orphans: orphans(ended, inventory, before).len(),
             double_deploys: record.double_deploys(),
-            states: counted(ended.iter().map(|e| e.node.state.to_string())),
-            machines: counted(ended.iter().filter_map(|e| machine_of(e, racked)).map(said)),
-            slices: counted(ended.iter().filter_map(slices)),
+            states: count_by_name(ended.iter().map(|e| e.node.state.to_string())),
+            machines: count_by_name(
+                ended.iter().filter_map(|e| machine_of(e, inventory)).map(describe_machine),
+            ),
+            slices: count_by_name(ended.iter().filter_map(slices)),
             changes: changes(record),
             wall_seconds,
             runs: ended.iter().map(|e| BucketRow::of_run(&e.run, e.node.state)).collect(),
@@ -98,16 +100,17 @@ impl Tally {
     /// `nodes_not_active`, `scenario_not_met` or `stray_deployments`.
     pub fn verdict(
         &self,
-        ended: &[Ended],
-        racked: &[Racked],
+        ended: &[EndedNode],
+        inventory: &[MachineInventory],
         scenario: &Scenario,
     ) -> Result<(), Failure> {
-        let bad: Vec<&Ended> = ended.iter().filter(|e| !met(e, racked, scenario)).collect();
+        let bad: Vec<&EndedNode> =
+            ended.iter().filter(|e| !ended_as_expected(e, inventory, scenario)).collect();
         if !bad.is_empty() {
             let inactive = bad.iter().any(|e| e.node.state != NodeState::Active);
-            let lines: String = bad.iter().map(|e| why(e)).collect();
+            let lines: String = bad.iter().map(|e| describe_end(e)).collect();
             let (active, nodes) = (self.active, self.nodes);
-            let (code, title, detail) = if scenario.acts.is_empty() && inactive {
+            let (code, title, detail) = if scenario.actions.is_empty() && inactive {
                 let detail = format!("{active} of {nodes} nodes are active{lines}");
                 ("nodes_not_active", "Not every node became active", detail)
             } else {
@@ -131,7 +134,7 @@ impl Tally {
     }
 }
 
-fn counted(of: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
+fn count_by_name(of: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for name in of {
         *counts.entry(name).or_default() += 1;
@@ -139,25 +142,28 @@ fn counted(of: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
     counts
 }
 
-fn machine_of<'a>(ended: &Ended, racked: &'a [Racked]) -> Option<&'a Racked> {
-    racked.iter().find(|machine| machine.name == ended.node.hostname)
+fn machine_of<'a>(
+    ended: &EndedNode,
+    inventory: &'a [MachineInventory],
+) -> Option<&'a MachineInventory> {
+    inventory.iter().find(|machine| machine.name == ended.node.hostname)
 }
 
 /// Whether slices may be handed out on an active node, where anything asks that.
-fn slices(ended: &Ended) -> Option<String> {
+fn slices(ended: &EndedNode) -> Option<String> {
     let node = &ended.node;
     let gate = node.gates.iter().find(|gate| gate.gate == Gate::SliceReady)?;
     let class = gate.class.map_or("unknown", GateClass::as_str);
-    let word = if gate.open { "ready" } else { class };
-    (node.state == NodeState::Active).then(|| word.to_owned())
+    let readiness = if gate.open { "ready" } else { class };
+    (node.state == NodeState::Active).then(|| readiness.to_owned())
 }
 
-fn said(machine: &Racked) -> String {
+fn describe_machine(machine: &MachineInventory) -> String {
     let status = machine.status.as_deref().unwrap_or("unknown to MAAS");
     format!("{status} ({})", if machine.on { "on" } else { "off" })
 }
 
-fn changes(record: &Record) -> BTreeMap<String, BTreeMap<u32, usize>> {
+fn changes(record: &RegionRecord) -> BTreeMap<String, BTreeMap<u32, usize>> {
     let mut changes: BTreeMap<String, BTreeMap<u32, usize>> = BTreeMap::new();
     for machine in record.machines.values() {
         for (endpoint, times) in machine.changes() {
@@ -169,20 +175,24 @@ fn changes(record: &Record) -> BTreeMap<String, BTreeMap<u32, usize>> {
 }
 
 /// Whether a node and its machine are as the scenario ends.
-fn met(ended: &Ended, racked: &[Racked], scenario: &Scenario) -> bool {
+fn ended_as_expected(
+    ended: &EndedNode,
+    inventory: &[MachineInventory],
+    scenario: &Scenario,
+) -> bool {
     let node = &ended.node;
-    let index = racked.iter().position(|machine| machine.name == node.hostname);
-    let end = scenario.end(index.unwrap_or(usize::MAX));
-    let status = index.and_then(|index| racked[index].status.as_deref());
+    let index = inventory.iter().position(|machine| machine.name == node.hostname);
+    let end = scenario.expected_end(index.unwrap_or(usize::MAX));
+    let status = index.and_then(|index| inventory[index].status.as_deref());
     let parked = node.park.as_ref().map(|park| park.code.as_str());
-    let slices = slices(ended).filter(|word| word != "ready");
+    let slices = slices(ended).filter(|readiness| readiness != "ready");
     node.state == end.state
         && parked == end.parked
         && status == Some(end.maas)
         && slices.as_deref() == end.slices.map(GateClass::as_str)
 }
 
-fn why(ended: &Ended) -> String {
+fn describe_end(ended: &EndedNode) -> String {
     let node = &ended.node;
     match &node.park {
         Some(park) => format!(
@@ -203,10 +213,10 @@ fn why(ended: &Ended) -> String {
 }
 
 /// Identifiers of machines in MAAS that no node holds and that were not there before.
-fn orphans(ended: &[Ended], racked: &[Racked], before: &[String]) -> Vec<String> {
+fn orphans(ended: &[EndedNode], inventory: &[MachineInventory], before: &[String]) -> Vec<String> {
     let held: BTreeSet<&str> =
         ended.iter().filter_map(|e| e.node.maas.system_id.as_deref()).collect();
-    racked
+    inventory
         .iter()
         .filter_map(|machine| machine.system_id.clone())
         .filter(|id| !held.contains(id.as_str()) && !before.contains(id))
@@ -218,8 +228,8 @@ mod tests {
     use super::*;
     use gpuaas_testkit::views;
 
-    fn racked(name: &str, system_id: &str) -> Racked {
-        Racked {
+    fn machine_inventory(name: &str, system_id: &str) -> MachineInventory {
+        MachineInventory {
             name: name.to_owned(),
             mac_address: "02:00:00:00:00:01".to_owned(),
             bmc_address: "198.18.0.1".to_owned(),
@@ -230,12 +240,13 @@ mod tests {
         }
     }
 
-    fn ended() -> Vec<Ended> {
-        let mut active = Ended { node: views::commissioning_node(), run: views::finished_run() };
+    fn ended() -> Vec<EndedNode> {
+        let mut active =
+            EndedNode { node: views::commissioning_node(), run: views::finished_run() };
         active.node.state = NodeState::Active;
-        let mut parked = Ended { node: views::parked_node(), run: views::finished_run() };
+        let mut parked = EndedNode { node: views::parked_node(), run: views::finished_run() };
         parked.run.status = RunStatus::Parked;
-        let mut open = Ended { node: views::commissioning_node(), run: views::finished_run() };
+        let mut open = EndedNode { node: views::commissioning_node(), run: views::finished_run() };
         open.node.hostname = "j27u15".to_owned();
         open.node.maas.system_id = None;
         open.run.status = RunStatus::Waiting;
@@ -244,23 +255,29 @@ mod tests {
 
     #[test]
     fn a_node_that_left_as_it_was_meant_to_has_not_failed() {
-        let mut left = Ended { node: views::commissioning_node(), run: views::finished_run() };
-        left.node.state = NodeState::Retired;
-        left.run.status = RunStatus::Succeeded;
-        let tally = Tally::of(&[left], &[], &[], &Record::default(), 1.0);
-        assert_eq!((tally.nodes, tally.active, tally.failed), (1, 0, 0));
-        assert_eq!(tally.states["retired"], 1);
+        let mut retired =
+            EndedNode { node: views::commissioning_node(), run: views::finished_run() };
+        retired.node.state = NodeState::Retired;
+        retired.run.status = RunStatus::Succeeded;
+        let summary = LabSummary::summarize(&[retired], &[], &[], &RegionRecord::default(), 1.0);
+        assert_eq!((summary.nodes, summary.active, summary.failed), (1, 0, 0));
+        assert_eq!(summary.states["retired"], 1);
     }
 
     #[test]
     fn every_node_is_counted_once() {
-        let racked = [racked("j22u11", "abc123"), racked("x", "abc777"), racked("y", "abc888")];
+        let inventory = [
+            machine_inventory("j22u11", "abc123"),
+            machine_inventory("x", "abc777"),
+            machine_inventory("y", "abc888"),
+        ];
         let before = ["abc888".to_owned()];
-        let tally = Tally::of(&ended(), &racked, &before, &Record::default(), 12.5);
-        assert_eq!((tally.nodes, tally.active, tally.parked, tally.failed), (3, 1, 1, 1));
-        assert_eq!(tally.orphans, 1);
-        let plain = Scenario::named("plain").unwrap();
-        let failure = tally.verdict(&ended(), &racked, plain).unwrap_err();
+        let summary =
+            LabSummary::summarize(&ended(), &inventory, &before, &RegionRecord::default(), 12.5);
+        assert_eq!((summary.nodes, summary.active, summary.parked, summary.failed), (3, 1, 1, 1));
+        assert_eq!(summary.orphans, 1);
+        let plain = Scenario::by_name("plain").unwrap();
+        let failure = summary.verdict(&ended(), &inventory, plain).unwrap_err();
         insta::assert_snapshot!(failure.to_string());
     }
 
@@ -268,14 +285,15 @@ mod tests {
     fn the_object_has_the_promised_fields() {
         let mut ended = ended();
         ended.truncate(1);
-        let racked = [racked("j22u11", "abc123")];
-        let tally = Tally::of(&ended, &racked, &[], &Record::default(), 12.5);
-        assert!(tally.verdict(&ended, &racked, Scenario::named("plain").unwrap()).is_ok());
-        let retired = Scenario::named("decommission").unwrap();
-        let failure = tally.verdict(&ended, &racked, retired).unwrap_err();
+        let inventory = [machine_inventory("j22u11", "abc123")];
+        let summary =
+            LabSummary::summarize(&ended, &inventory, &[], &RegionRecord::default(), 12.5);
+        assert!(summary.verdict(&ended, &inventory, Scenario::by_name("plain").unwrap()).is_ok());
+        let retired = Scenario::by_name("decommission").unwrap();
+        let failure = summary.verdict(&ended, &inventory, retired).unwrap_err();
         assert_eq!(failure.code(), "scenario_not_met");
-        insta::assert_snapshot!(serde_json::to_string_pretty(&tally).unwrap());
-        let row = &tally.runs[0];
+        insta::assert_snapshot!(serde_json::to_string_pretty(&summary).unwrap());
+        let row = &summary.runs[0];
         assert!((row.buckets.values().sum::<f64>() - row.wall_seconds).abs() < 1e-6);
     }
 
@@ -283,13 +301,13 @@ mod tests {
     fn a_stray_deployment_is_a_failure() {
         let mut ended = ended();
         ended.truncate(1);
-        let record: Record =
+        let record: RegionRecord =
             serde_json::from_str(r#"{"endpoints": {}, "machines": {"a": {"double_deploys": 2}}}"#)
                 .unwrap();
-        let racked = [racked("j22u11", "abc123")];
-        let tally = Tally::of(&ended, &racked, &[], &record, 1.0);
-        assert_eq!(tally.double_deploys, 2);
-        let failure = tally.verdict(&ended, &racked, Scenario::named("plain").unwrap());
+        let inventory = [machine_inventory("j22u11", "abc123")];
+        let summary = LabSummary::summarize(&ended, &inventory, &[], &record, 1.0);
+        assert_eq!(summary.double_deploys, 2);
+        let failure = summary.verdict(&ended, &inventory, Scenario::by_name("plain").unwrap());
         assert_eq!(failure.unwrap_err().code(), "stray_deployments");
     }
 }

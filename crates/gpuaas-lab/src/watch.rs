@@ -15,7 +15,7 @@ use gpuaas_types::{NodeState, RunStatus};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::operator::SITE;
-use crate::summary::Ended;
+use crate::summary::EndedNode;
 
 /// Failed looks in a row, a second and more, after which the control plane counts as gone.
 const PATIENCE_SECONDS: f64 = 60.0;
@@ -68,7 +68,7 @@ pub async fn until_settled(
 
 /// Returns when the agents of active nodes have said how their gates stand, or after a while: what
 /// is not said by then is the answer.
-pub async fn until_said(client: &ApiClient) {
+pub async fn until_gates_reported(client: &ApiClient) {
     let mut looks = interval(look_every(0));
     let unsaid = |node: &NodeView| {
         let waits = |gate: &GateView| gate.said_at.is_none();
@@ -103,12 +103,12 @@ fn settled(node: &NodeView) -> bool {
 ///
 /// # Errors
 /// When the control plane refuses or does not answer.
-pub async fn gather(client: &ApiClient) -> Result<Vec<Ended>, Failure> {
+pub async fn gather(client: &ApiClient) -> Result<Vec<EndedNode>, Failure> {
     let mut nodes = client.nodes(Some(SITE), None).await?.items;
     nodes.sort_by(|a, b| a.hostname.cmp(&b.hostname));
     let runs = nodes.into_iter().filter_map(|node| {
         let id = node.run.as_ref()?.id.to_string();
-        Some(async move { client.run(&id).await.map(|run| Ended { node, run }) })
+        Some(async move { client.run(&id).await.map(|run| EndedNode { node, run }) })
     });
     let mut answers = stream::iter(runs).buffered(AT_ONCE);
     let mut ended = Vec::new();

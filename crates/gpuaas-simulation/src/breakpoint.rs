@@ -1,9 +1,9 @@
-//! Where a control plane dies or stands still: a trap on the moments of one run.
+//! Stops a control plane at the N-th failpoint that one run passes.
 //!
-//! It writes down every moment of its run ([`Trap::passed`]) and, if it is set, stops the process
-//! at one of them: the world's turn then answers [`crate::tick::Turn::Burnt`], and whoever drives the
-//! world drops the control plane there or lets it stand still. A seed gives one history, so the
-//! N-th moment of a run is the same one every time, up to the disturbance.
+//! It records every failpoint of its run ([`Breakpoint::passed`]). When the run reaches the chosen
+//! one, the tick returns [`crate::tick::Tick::Triggered`], and the caller drops the control plane
+//! there or leaves it paused. A seed gives one history, so the N-th failpoint of a run is the same
+//! every time, up to the disturbance.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,122 +15,122 @@ use gpuaas_engine::{Failpoint, Failpoints};
 use gpuaas_types::{AttemptId, EffectKind, RunId, RunStatus, Step};
 use tokio::sync::Notify;
 
-use crate::failpoint::Fuse;
+use crate::failpoint::FailpointTrigger;
 
-/// A moment that the run came to, and the run as its worker saw it then.
+/// A failpoint that the run passed, and the run as its worker held it there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passed {
+pub struct PassedFailpoint {
     /// The moment.
     pub moment: Failpoint,
     /// Step of the run.
     pub step: Step,
-    /// Its status.
+    /// Status of the run.
     pub status: RunStatus,
-    /// What it waits for.
+    /// Code of its wait; none: it does not wait.
     pub wait: Option<String>,
     /// Its latest intent in this step.
-    pub intent: Option<Intended>,
+    pub intent: Option<ObservedIntent>,
 }
 
 /// An intent as a worker sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Intended {
-    /// Which one.
+pub struct ObservedIntent {
+    /// Identifier of the attempt.
     pub id: AttemptId,
     /// Kind of its effect.
     pub effect: EffectKind,
-    /// Its outcome is known to the worker.
+    /// Whether the worker knows the outcome.
     pub ended: bool,
 }
 
-/// See the module text.
-pub struct Trap {
-    fuse: Arc<Fuse>,
+/// Records the failpoints of one run, and breaks at one of them.
+pub struct Breakpoint {
+    failpoint: Arc<FailpointTrigger>,
     replica: AtomicU32,
-    watched: Mutex<Watched>,
-    open: AtomicBool,
-    opened: Notify,
+    watched: Mutex<WatchedRun>,
+    resumed: AtomicBool,
+    resume_signal: Notify,
 }
 
 #[derive(Default)]
-struct Watched {
+struct WatchedRun {
     run_id: Option<RunId>,
-    springs_at: Option<usize>,
-    passed: Vec<Passed>,
+    break_at: Option<usize>,
+    passed: Vec<PassedFailpoint>,
 }
 
-impl Trap {
-    /// A trap that is not set. It stops the world whose `fuse` it is given.
+impl Breakpoint {
+    /// A breakpoint that watches no run yet. It triggers `failpoint` when it breaks.
     #[must_use]
-    pub fn new(fuse: &Arc<Fuse>) -> Arc<Self> {
+    pub fn new(failpoint: &Arc<FailpointTrigger>) -> Arc<Self> {
         Arc::new(Self {
-            fuse: Arc::clone(fuse),
+            failpoint: Arc::clone(failpoint),
             replica: AtomicU32::new(0),
             watched: Mutex::default(),
-            open: AtomicBool::new(false),
-            opened: Notify::new(),
+            resumed: AtomicBool::new(false),
+            resume_signal: Notify::new(),
         })
     }
 
-    /// Tells it whose moments it is told of.
-    pub(crate) fn belong_to(&self, replica: u32) {
+    /// Names the control plane whose worker it is attached to.
+    pub(crate) fn attach_to(&self, replica: u32) {
         self.replica.store(replica, Ordering::SeqCst);
     }
 
-    /// Watches a run from here on, and springs when it comes to moment `springs_at`, counted from
-    /// 0; none: never.
-    pub fn set(&self, run_id: RunId, springs_at: Option<usize>) {
-        *self.lock() = Watched { run_id: Some(run_id), springs_at, passed: Vec::new() };
+    /// Watches a run from here on, and breaks at its failpoint number `break_at`, counted from 0;
+    /// none: never.
+    pub fn watch_run(&self, run_id: RunId, break_at: Option<usize>) {
+        *self.lock() = WatchedRun { run_id: Some(run_id), break_at, passed: Vec::new() };
     }
 
-    /// Every moment so far, in order.
+    /// Every failpoint that the run has passed, in order.
     #[must_use]
-    pub fn passed(&self) -> Vec<Passed> {
+    pub fn passed(&self) -> Vec<PassedFailpoint> {
         self.lock().passed.clone()
     }
 
-    /// How many moments the run came to.
+    /// How many failpoints the run has passed.
     #[must_use]
-    pub fn count(&self) -> usize {
+    pub fn passed_count(&self) -> usize {
         self.lock().passed.len()
     }
 
-    /// Lets whoever stands in the trap go on.
-    pub fn open(&self) {
-        self.open.store(true, Ordering::SeqCst);
-        self.opened.notify_waiters();
+    /// Lets the worker that waits at the breakpoint continue.
+    pub fn resume(&self) {
+        self.resumed.store(true, Ordering::SeqCst);
+        self.resume_signal.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Watched> {
+    fn lock(&self) -> MutexGuard<'_, WatchedRun> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl Failpoints for Trap {
+impl Failpoints for Breakpoint {
     async fn reach(&self, run: &RunRecord, moment: Failpoint) {
-        let opened = self.opened.notified();
-        let springs = {
+        let resume_signal = self.resume_signal.notified();
+        let breaks = {
             let mut watched = self.lock();
             if watched.run_id != Some(run.id) {
                 return;
             }
-            watched.passed.push(seen(run, moment));
-            watched.springs_at == Some(watched.passed.len() - 1)
+            watched.passed.push(passed_failpoint(run, moment));
+            watched.break_at == Some(watched.passed.len() - 1)
         };
-        if springs && !self.open.load(Ordering::SeqCst) {
-            self.fuse.burn(self.replica.load(Ordering::SeqCst));
-            opened.await;
+        if breaks && !self.resumed.load(Ordering::SeqCst) {
+            self.failpoint.trigger(self.replica.load(Ordering::SeqCst));
+            resume_signal.await;
         }
     }
 }
 
-fn seen(run: &RunRecord, moment: Failpoint) -> Passed {
-    let intent = run.state.intent.as_ref().map(|intent| Intended {
+fn passed_failpoint(run: &RunRecord, moment: Failpoint) -> PassedFailpoint {
+    let intent = run.state.intent.as_ref().map(|intent| ObservedIntent {
         id: intent.id,
         effect: intent.effect.kind(),
         ended: intent.outcome.as_ref().is_some_and(|o| !matches!(o, Outcome::Unknown { .. })),
     });
     let wait = run.wait.as_ref().map(|wait| wait.code.clone());
-    Passed { moment, step: run.step, status: run.status, wait, intent }
+    PassedFailpoint { moment, step: run.step, status: run.status, wait, intent }
 }

@@ -1,8 +1,8 @@
-//! `gpuaas bench chaos`: fleets in worlds where everything goes wrong.
+//! `gpuaas bench chaos`: fleets in simulations where everything goes wrong.
 //!
 //! A seed draws the faults, the people, the crashes and the wrong clocks of one fleet's life. What
 //! must hold whatever happens is in [`crate::invariants`] and is looked at after every one of these
-//! events, after every few turns, and at the end. A life ends as intended, or parked with a reason.
+//! events, after every few ticks, and at the end. A life ends as intended, or parked with a reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,17 +12,17 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_lab::arguments::MachineClass;
 use gpuaas_lab::bench::usage;
-use gpuaas_lab::scenario::fabric_of;
+use gpuaas_lab::scenario::fabric_addresses;
 use gpuaas_types::Timestamp;
 use maas_sim::{Fault, HostView};
 use serde::Serialize;
 
 use crate::arguments::BenchChaosArgs;
-use crate::failpoint::{Counts, End};
-use crate::invariants::{Checker, Lives};
-use crate::simulation::World;
-use crate::tick::Turn;
-use crate::trouble::{Draw, Trouble};
+use crate::disruption::{ChaosRng, Disruption};
+use crate::failpoint::{CountedEvent, TriggerAction};
+use crate::invariants::{InvariantChecker, RunOutcomes};
+use crate::simulation::Simulation;
+use crate::tick::Tick;
 
 /// Virtual seconds after which a fleet that still moves counts as stuck.
 const LIMIT_SECONDS: f64 = 10.0 * 86_400.0;
@@ -57,11 +57,11 @@ pub struct ChaosReport {
 
 /// One fleet's life.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Life {
+pub struct FleetHistory {
     /// What happened, one line each.
     pub story: Vec<String>,
     /// How its runs ended.
-    pub lives: Lives,
+    pub lives: RunOutcomes,
     /// Invariants broken, one line each.
     pub violations: Vec<String>,
 }
@@ -69,7 +69,7 @@ pub struct Life {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// `invariant_broken`, naming the seeds; what keeps a world from being made.
+/// `invariant_broken`, naming the seeds; what keeps a simulation from being made.
 pub async fn run(args: BenchChaosArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let began = RealClock.now();
     let (first, last) = match args.seed {
@@ -80,14 +80,14 @@ pub async fn run(args: BenchChaosArgs, terminal: &mut Terminal) -> Result<(), Fa
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = (0..workers).map(|_| {
         let (next, nodes) = (Arc::clone(&next), args.nodes);
-        gpuaas_lab::bench::isolated::alone(async move || {
+        gpuaas_lab::bench::isolated_thread::run_isolated(async move || {
             let mut lived = Vec::new();
             loop {
                 let seed = next.fetch_add(1, Ordering::SeqCst);
                 if seed > last {
                     return Ok(lived);
                 }
-                lived.push((seed, live(seed, nodes).await?));
+                lived.push((seed, run_fleet(seed, nodes).await?));
             }
         })
     });
@@ -96,7 +96,7 @@ pub async fn run(args: BenchChaosArgs, terminal: &mut Terminal) -> Result<(), Fa
         lived.extend(of_worker?);
     }
     lived.sort_by_key(|(seed, _)| *seed);
-    let mut report = sum(&lived, args.nodes);
+    let mut report = summarize(&lived, args.nodes);
     report.wall_seconds = RealClock.now().seconds_since(began);
     report.peak_rss_bytes = usage::peak_rss_bytes(std::process::id())?;
     for (seed, life) in &lived {
@@ -104,7 +104,7 @@ pub async fn run(args: BenchChaosArgs, terminal: &mut Terminal) -> Result<(), Fa
             terminal.data(&life.story.join("\n"))?;
         }
         for violation in &life.violations {
-            terminal.say(&format!("seed {seed}: {violation}"));
+            terminal.message(&format!("seed {seed}: {violation}"));
         }
     }
     terminal.data(&if args.json {
@@ -119,7 +119,7 @@ pub async fn run(args: BenchChaosArgs, terminal: &mut Terminal) -> Result<(), Fa
     Err(Failure::local("invariant_broken", "What must always hold did not", detail))
 }
 
-fn sum(lived: &[(u64, Life)], nodes: usize) -> ChaosReport {
+fn summarize(lived: &[(u64, FleetHistory)], nodes: usize) -> ChaosReport {
     let mut report = ChaosReport { nodes, ..ChaosReport::default() };
     for (seed, life) in lived {
         report.seeds += 1;
@@ -137,237 +137,271 @@ fn sum(lived: &[(u64, Life)], nodes: usize) -> ChaosReport {
 /// Lives one fleet's life.
 ///
 /// # Errors
-/// What keeps its world from being made, and the store's.
-pub async fn live(seed: u64, nodes: usize) -> Result<Life, Failure> {
-    let mut draw = Draw::of(seed);
-    let mut world = World::new(draw.plan(seed, nodes)).await?;
-    let hosts = world.region.with(|region| region.hosts());
+/// What keeps its simulation from being made, and the store's.
+pub async fn run_fleet(seed: u64, nodes: usize) -> Result<FleetHistory, Failure> {
+    let mut rng = ChaosRng::from_seed(seed);
+    let mut simulation = Simulation::new(rng.plan(seed, nodes)).await?;
+    let hosts = simulation.region.with(|region| region.hosts());
     let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
-    let begin = world.clock.now();
-    let faults = draw.faults(&names);
-    let troubles = draw.troubles(begin, &names);
-    let mut life = Chaos {
-        life: Life::default(),
+    let begin = simulation.clock.now();
+    let faults = rng.faults(&names);
+    let disruptions = rng.disruptions(begin, &names);
+    let mut life = ChaosRun {
+        life: FleetHistory::default(),
         begin,
-        draw,
-        troubles,
-        checker: Checker::default(),
+        rng,
+        disruptions,
+        checker: InvariantChecker::default(),
         hosts,
-        next_sweep_burns: None,
+        armed_for_next_sweep: None,
     };
-    life.prepare(&mut world, faults).await?;
-    life.go(&mut world).await?;
-    let (lives, broken, ends) = life.checker.at_the_end(&world).await?;
+    life.prepare(&mut simulation, faults).await?;
+    life.go(&mut simulation).await?;
+    let (lives, broken, ends) = life.checker.check_end(&simulation).await?;
     life.life.lives = lives;
     for line in ends {
-        life.tell(&world, &line);
+        life.record_event(&simulation, &line);
     }
-    life.note(&world, broken);
+    life.record_violations(&simulation, broken);
     Ok(life.life)
 }
 
-pub(crate) struct Chaos {
-    life: Life,
+pub(crate) struct ChaosRun {
+    life: FleetHistory,
     begin: Timestamp,
-    pub(crate) draw: Draw,
+    pub(crate) rng: ChaosRng,
     /// What is still to come, the earliest first.
-    troubles: Vec<(Timestamp, Trouble)>,
-    checker: Checker,
+    disruptions: Vec<(Timestamp, Disruption)>,
+    checker: InvariantChecker,
     pub(crate) hosts: Vec<HostView>,
-    next_sweep_burns: Option<(Counts, u32)>,
+    armed_for_next_sweep: Option<(CountedEvent, u32)>,
 }
 
-impl Chaos {
-    pub(crate) fn tell(&mut self, world: &World, text: &str) {
-        let seconds = world.clock.now().seconds_since(self.begin);
+impl ChaosRun {
+    pub(crate) fn record_event(&mut self, simulation: &Simulation, text: &str) {
+        let seconds = simulation.clock.now().seconds_since(self.begin);
         self.life.story.push(format!("{seconds:>12.3}  {text}"));
     }
 
-    pub(crate) fn note(&mut self, world: &World, broken: Vec<String>) {
+    pub(crate) fn record_violations(&mut self, simulation: &Simulation, broken: Vec<String>) {
         for text in broken {
             if !self.life.violations.contains(&text) {
-                self.tell(world, &format!("BROKEN: {text}"));
+                self.record_event(simulation, &format!("BROKEN: {text}"));
                 self.life.violations.push(text);
             }
         }
     }
 
-    async fn check(&mut self, world: &World) -> Result<(), Failure> {
-        let broken = self.checker.everything(world).await?;
-        self.note(world, broken);
+    async fn check(&mut self, simulation: &Simulation) -> Result<(), Failure> {
+        let broken = self.checker.check_all(simulation).await?;
+        self.record_violations(simulation, broken);
         Ok(())
     }
 
-    async fn prepare(&mut self, world: &mut World, faults: Vec<Fault>) -> Result<(), Failure> {
-        let profile = world.profile().clone();
-        self.tell(world, &format!("drawn: {profile:?}"));
+    async fn prepare(
+        &mut self,
+        simulation: &mut Simulation,
+        faults: Vec<Fault>,
+    ) -> Result<(), Failure> {
+        let profile = simulation.profile().clone();
+        self.record_event(simulation, &format!("drawn: {profile:?}"));
         for fault in &faults {
             let whose = fault.machine.as_deref().unwrap_or("every call");
-            self.tell(world, &format!("drawn: {:?} on {whose}", fault.kind));
+            self.record_event(simulation, &format!("drawn: {:?} on {whose}", fault.kind));
         }
-        world.region.with(|region| {
+        simulation.region.with(|region| {
             for fault in faults {
                 region.inject(fault);
             }
         });
         if profile.enable_phase2_roce {
             for (index, host) in self.hosts.iter().enumerate() {
-                world.assign(&host.name, fabric_of(MachineClass::H200, index)).await?;
+                simulation
+                    .assign_roce(&host.name, fabric_addresses(MachineClass::H200, index))
+                    .await?;
             }
         }
-        self.start(world).await?;
-        world.name_all();
+        self.start(simulation).await?;
+        simulation.onboard_all();
         Ok(())
     }
 
-    async fn go(&mut self, world: &mut World) -> Result<(), Failure> {
+    async fn go(&mut self, simulation: &mut Simulation) -> Result<(), Failure> {
         let limit = self.begin.plus_seconds(LIMIT_SECONDS);
         let (mut turns, mut moved_at) = (0, self.begin);
         loop {
-            let until = self.troubles.first().map_or(limit, |(at, _)| (*at).min(limit));
-            let turn = world.turn(until).await?;
-            let broken = self.checker.after_turn(world).await?;
-            self.note(world, broken);
+            let until = self.disruptions.first().map_or(limit, |(at, _)| (*at).min(limit));
+            let turn = simulation.tick(until).await?;
+            let broken = self.checker.after_tick(simulation).await?;
+            self.record_violations(simulation, broken);
             match turn {
-                Turn::Burnt(replica, end) => self.burnt(world, replica, end).await?,
-                Turn::Still if self.troubles.is_empty() => break,
-                Turn::Still => world.clock.advance_to(until),
-                Turn::Swept(replica) => self.swept(world, replica),
-                Turn::Ran | Turn::Waited => {}
+                Tick::Triggered(replica, end) => {
+                    self.failpoint_triggered(simulation, replica, end).await?
+                }
+                Tick::Idle if self.disruptions.is_empty() => break,
+                Tick::Idle => simulation.clock.advance_to(until),
+                Tick::SweepStarted(replica) => self.sweep_started(simulation, replica),
+                Tick::Ran | Tick::Waited => {}
             }
-            if world.has_work() || !self.troubles.is_empty() {
-                moved_at = world.clock.now();
+            if simulation.has_due_run() || !self.disruptions.is_empty() {
+                moved_at = simulation.clock.now();
             }
-            if world.clock.now().seconds_since(moved_at) > REST_SECONDS {
+            if simulation.clock.now().seconds_since(moved_at) > REST_SECONDS {
                 break;
             }
-            if world.clock.now() >= limit {
+            if simulation.clock.now() >= limit {
                 let text = "the fleet still moves after ten days".to_owned();
-                self.note(world, vec![text]);
+                self.record_violations(simulation, vec![text]);
                 break;
             }
-            while self.troubles.first().is_some_and(|(at, _)| *at <= world.clock.now()) {
-                let (_, trouble) = self.troubles.remove(0);
-                self.meet(world, trouble).await?;
-                self.check(world).await?;
+            while self.disruptions.first().is_some_and(|(at, _)| *at <= simulation.clock.now()) {
+                let (_, disruption) = self.disruptions.remove(0);
+                self.apply_disruption(simulation, disruption).await?;
+                self.check(simulation).await?;
             }
             turns += 1;
             if turns % LOOK_EVERY == 0 {
-                self.check(world).await?;
+                self.check(simulation).await?;
             }
         }
-        self.check(world).await
+        self.check(simulation).await
     }
 
-    async fn meet(&mut self, world: &mut World, trouble: Trouble) -> Result<(), Failure> {
-        match trouble {
-            Trouble::Human(action) => {
-                let now = world.clock.now();
-                let done =
-                    world.region.with(|region| region.apply_human_action(now.as_micros(), &action));
-                self.checker.person(action.machine(), now);
+    async fn apply_disruption(
+        &mut self,
+        simulation: &mut Simulation,
+        disruption: Disruption,
+    ) -> Result<(), Failure> {
+        match disruption {
+            Disruption::Human(action) => {
+                let now = simulation.clock.now();
+                let done = simulation
+                    .region
+                    .with(|region| region.apply_human_action(now.as_micros(), &action));
+                self.checker.record_human_action(action.machine(), now);
                 let came = done.map_or_else(|error| error.to_string(), |()| "done".to_owned());
-                self.tell(world, &format!("a person: {action:?}: {came}"));
+                self.record_event(simulation, &format!("a person: {action:?}: {came}"));
             }
-            Trouble::Operator(name) if world.is_up() => self.operate(world, &name).await?,
-            Trouble::Operator(_) => {}
-            Trouble::Crash => {
-                if let Some(replica) = self.some(world) {
-                    self.tell(world, &format!("control plane {replica} dies"));
-                    self.crash(world, replica).await?;
+            Disruption::Operator(name) if simulation.is_up() => {
+                self.act_as_operator(simulation, &name).await?
+            }
+            Disruption::Operator(_) => {}
+            Disruption::Crash => {
+                if let Some(replica) = self.random_running(simulation) {
+                    self.record_event(simulation, &format!("control plane {replica} dies"));
+                    self.crash(simulation, replica).await?;
                 }
             }
-            Trouble::Fuse(counts, left, end) => {
-                if let Some(replica) = self.some(world) {
-                    world.fuse.light(replica, counts, left, end);
+            Disruption::ArmFailpoint(counts, left, end) => {
+                if let Some(replica) = self.random_running(simulation) {
+                    simulation.failpoint.arm(replica, counts, left, end);
                 }
             }
-            Trouble::SweepFuse(counts, left) => self.next_sweep_burns = Some((counts, left)),
-            Trouble::Restart => {
-                if !world.is_up() {
-                    let replica = self.start(world).await?;
-                    if self.draw.luck(0.2) {
-                        let left =
-                            1 + u32::from(self.draw.luck(0.5)) + u32::from(self.draw.luck(0.5));
-                        world.fuse.light(replica, Counts::Writes, left, End::Dies);
+            Disruption::ArmSweepFailpoint(counts, left) => {
+                self.armed_for_next_sweep = Some((counts, left))
+            }
+            Disruption::Restart => {
+                if !simulation.is_up() {
+                    let replica = self.start(simulation).await?;
+                    if self.rng.random_bool(0.2) {
+                        let left = 1
+                            + u32::from(self.rng.random_bool(0.5))
+                            + u32::from(self.rng.random_bool(0.5));
+                        simulation.failpoint.arm(
+                            replica,
+                            CountedEvent::CommittedWrite,
+                            left,
+                            TriggerAction::Crash,
+                        );
                     }
                 }
             }
-            Trouble::Second => {
-                self.start(world).await?;
+            Disruption::StartSecond => {
+                self.start(simulation).await?;
             }
-            Trouble::Stop => {
-                if let Some(replica) = self.some(world) {
-                    self.stop(world, replica).await?;
+            Disruption::Pause => {
+                if let Some(replica) = self.random_running(simulation) {
+                    self.pause(simulation, replica).await?;
                 }
             }
-            Trouble::GoOn(replica) => {
-                self.tell(world, &format!("control plane {replica} goes on"));
-                world.go_on(replica);
+            Disruption::Resume(replica) => {
+                self.record_event(simulation, &format!("control plane {replica} goes on"));
+                simulation.resume(replica);
             }
-            Trouble::Step(seconds) => {
-                self.tell(world, &format!("clocks are set by {seconds:+.1} s"));
-                world.step_clocks(seconds);
+            Disruption::StepClocks(seconds) => {
+                self.record_event(simulation, &format!("clocks are set by {seconds:+.1} s"));
+                simulation.step_clocks(seconds);
             }
         }
         Ok(())
     }
 
     /// One of the control planes that run.
-    fn some(&mut self, world: &World) -> Option<u32> {
-        let running: Vec<u32> = world.running().collect();
-        if running.is_empty() { None } else { Some(self.draw.one_of(&running)) }
+    fn random_running(&mut self, simulation: &Simulation) -> Option<u32> {
+        let running: Vec<u32> = simulation.running().collect();
+        if running.is_empty() { None } else { Some(self.rng.choose(&running)) }
     }
 
-    async fn start(&mut self, world: &mut World) -> Result<u32, Failure> {
-        let skew_seconds = self.draw.skew_seconds();
-        let replica = world.start(skew_seconds).await?;
+    async fn start(&mut self, simulation: &mut Simulation) -> Result<u32, Failure> {
+        let skew_seconds = self.rng.skew_seconds();
+        let replica = simulation.start(skew_seconds).await?;
         let text = format!("control plane {replica} starts, {skew_seconds:+.1} s ahead of MAAS");
-        self.tell(world, &text);
+        self.record_event(simulation, &text);
         Ok(replica)
     }
 
-    fn later(&mut self, world: &World, seconds: f64, trouble: Trouble) {
-        let at = world.clock.now().plus_seconds(seconds);
-        let place = self.troubles.partition_point(|(other, _)| *other <= at);
-        self.troubles.insert(place, (at, trouble));
+    fn schedule(&mut self, simulation: &Simulation, seconds: f64, disruption: Disruption) {
+        let at = simulation.clock.now().plus_seconds(seconds);
+        let place = self.disruptions.partition_point(|(other, _)| *other <= at);
+        self.disruptions.insert(place, (at, disruption));
     }
 
-    async fn burnt(&mut self, world: &mut World, replica: u32, end: End) -> Result<(), Failure> {
+    async fn failpoint_triggered(
+        &mut self,
+        simulation: &mut Simulation,
+        replica: u32,
+        end: TriggerAction,
+    ) -> Result<(), Failure> {
         match end {
-            End::Dies => {
-                self.tell(world, &format!("control plane {replica} dies with something in hand"));
-                self.crash(world, replica).await
+            TriggerAction::Crash => {
+                self.record_event(
+                    simulation,
+                    &format!("control plane {replica} dies with something in hand"),
+                );
+                self.crash(simulation, replica).await
             }
-            End::Stops => self.stop(world, replica).await,
+            TriggerAction::Pause => self.pause(simulation, replica).await,
         }
     }
 
-    async fn crash(&mut self, world: &mut World, replica: u32) -> Result<(), Failure> {
-        world.crash(replica);
-        self.check(world).await?;
-        let seconds = self.draw.away_seconds();
-        self.later(world, seconds, Trouble::Restart);
+    async fn crash(&mut self, simulation: &mut Simulation, replica: u32) -> Result<(), Failure> {
+        simulation.crash(replica);
+        self.check(simulation).await?;
+        let seconds = self.rng.away_seconds();
+        self.schedule(simulation, seconds, Disruption::Restart);
         Ok(())
     }
 
     /// Stops one for longer than its leases last, and lets another take over.
-    async fn stop(&mut self, world: &mut World, replica: u32) -> Result<(), Failure> {
-        self.tell(world, &format!("control plane {replica} stops with what it has in hand"));
-        world.stop(replica);
-        self.check(world).await?;
-        let seconds = self.draw.stopped_seconds();
-        self.later(world, seconds, Trouble::GoOn(replica));
-        if !world.is_up() {
-            self.start(world).await?;
+    async fn pause(&mut self, simulation: &mut Simulation, replica: u32) -> Result<(), Failure> {
+        self.record_event(
+            simulation,
+            &format!("control plane {replica} stops with what it has in hand"),
+        );
+        simulation.pause(replica);
+        self.check(simulation).await?;
+        let seconds = self.rng.stopped_seconds();
+        self.schedule(simulation, seconds, Disruption::Resume(replica));
+        if !simulation.is_up() {
+            self.start(simulation).await?;
         }
         Ok(())
     }
 
-    fn swept(&mut self, world: &World, replica: u32) {
-        if let Some((counts, left)) = self.next_sweep_burns.take() {
-            self.tell(world, "a control plane is about to die in its sweep");
-            world.fuse.light(replica, counts, left, End::Dies);
+    fn sweep_started(&mut self, simulation: &Simulation, replica: u32) {
+        if let Some((counts, left)) = self.armed_for_next_sweep.take() {
+            self.record_event(simulation, "a control plane is about to die in its sweep");
+            simulation.failpoint.arm(replica, counts, left, TriggerAction::Crash);
         }
     }
 }
@@ -399,9 +433,9 @@ mod tests {
     async fn whatever_goes_wrong(seeds: std::ops::RangeInclusive<u64>) {
         let mut lived = Vec::new();
         for seed in seeds {
-            lived.push((seed, live(seed, NODES).await.unwrap()));
+            lived.push((seed, run_fleet(seed, NODES).await.unwrap()));
         }
-        let report = sum(&lived, NODES);
+        let report = summarize(&lived, NODES);
         let broken: Vec<_> =
             lived.iter().flat_map(|(s, l)| l.violations.iter().map(move |v| (s, v))).collect();
         assert!(broken.is_empty(), "{broken:#?}");
@@ -436,7 +470,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_seed_tells_the_same_story_again() {
-        let (first, second) = (live(5, 4).await.unwrap(), live(5, 4).await.unwrap());
+        let (first, second) = (run_fleet(5, 4).await.unwrap(), run_fleet(5, 4).await.unwrap());
         assert_eq!(first, second);
     }
 }

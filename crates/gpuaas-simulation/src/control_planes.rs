@@ -1,4 +1,4 @@
-//! The control planes of a world: any number on one store, each with a clock of its own, each
+//! The control planes of a simulation: any number on one store, each with a clock of its own, each
 //! crashing, stopping and going on by itself.
 
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, Failpoints};
-use gpuaas_lab::of_store;
+use gpuaas_lab::store_failure;
 use gpuaas_store::StoreError;
 use gpuaas_types::{IdSource, RunId, Timestamp};
 
-use crate::breakpoint::Trap;
-use crate::executor::Group;
-use crate::own_urls::OwnUrls;
+use crate::artifact_urls::ArtifactUrls;
+use crate::breakpoint::Breakpoint;
+use crate::executor::TaskOwner;
 use crate::plan::ADVERTISE;
 use crate::replica::Replica;
-use crate::simulation::World;
+use crate::simulation::Simulation;
 use crate::transport;
 
 /// Seconds after which a control plane whose clock rounds looks again.
@@ -27,16 +27,16 @@ const WATCH_LEASE_SECONDS: f64 = 30.0;
 /// Seconds between two tries to watch a site that somebody else watches.
 const KEEPER_SECONDS: f64 = 15.0;
 
-impl World {
+impl Simulation {
     /// Whether a control plane runs.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        self.replicas.iter().any(|replica| !replica.stopped)
+        self.replicas.iter().any(|replica| !replica.paused)
     }
 
     /// The control planes that run.
     pub fn running(&self) -> impl Iterator<Item = u32> {
-        self.replicas.iter().filter(|replica| !replica.stopped).map(|replica| replica.id)
+        self.replicas.iter().filter(|replica| !replica.paused).map(|replica| replica.id)
     }
 
     /// Starts a control plane with a clock that is `skew_seconds` ahead of MAAS'. Where no other
@@ -47,29 +47,29 @@ impl World {
     pub async fn start(&mut self, skew_seconds: f64) -> Result<u32, Failure> {
         if self.replicas.is_empty() {
             let now = self.clock.now().plus_seconds(skew_seconds);
-            self.store.end_leases_of_dead_owner(now).await.map_err(of_store)?;
+            self.store.end_leases_of_dead_owner(now).await.map_err(store_failure)?;
         }
         Ok(self.start_beside(skew_seconds, None))
     }
 
     /// The same beside a control plane that may not be dead: whatever is leased stays so until its
-    /// time is over. A `trap` is told of the moments of its runs.
-    pub fn start_beside(&mut self, skew_seconds: f64, trap: Option<Arc<Trap>>) -> u32 {
+    /// time is over. A `breakpoint` is told of the moments of its runs.
+    pub fn start_beside(&mut self, skew_seconds: f64, breakpoint: Option<Arc<Breakpoint>>) -> u32 {
         self.last_replica += 1;
         let id = self.last_replica;
         let ahead = self.clock.ahead(skew_seconds);
         let clock: Arc<dyn Clock> = Arc::new(ahead.clone());
-        if let Some(trap) = &trap {
-            trap.belong_to(id);
+        if let Some(breakpoint) = &breakpoint {
+            breakpoint.attach_to(id);
         }
         let mut config = EngineConfig::new(ADVERTISE, self.parts.agent.clone());
         config.poll_seconds = self.parts.plan.poll_seconds;
         config.watch_lease_seconds = WATCH_LEASE_SECONDS;
         let parallel_runs = config.parallel_runs;
-        let connect = transport::Within::new(
+        let connect = transport::InProcessConnector::new(
             Arc::clone(&self.network),
             &self.clock,
-            Arc::clone(&self.fuse),
+            Arc::clone(&self.failpoint),
             id,
             Arc::clone(&clock),
         );
@@ -80,14 +80,17 @@ impl World {
             connect: Arc::new(connect),
             bundles: Arc::clone(&self.parts.bundles),
             artifacts: Arc::clone(&self.parts.artifacts),
-            http: Arc::new(OwnUrls(Arc::clone(&self.parts.artifacts))),
+            http: Arc::new(ArtifactUrls(Arc::clone(&self.parts.artifacts))),
             config,
         };
-        let engine = Engine::assemble_with(parts, trap.map(|trap| trap as Arc<dyn Failpoints>));
+        let engine = Engine::assemble_with(
+            parts,
+            breakpoint.map(|breakpoint| breakpoint as Arc<dyn Failpoints>),
+        );
         self.replicas.push(Replica {
             id,
             clock: ahead,
-            stopped: false,
+            paused: false,
             engine: Arc::new(engine),
             working: Arc::default(),
             watching: Arc::default(),
@@ -96,38 +99,38 @@ impl World {
             parallel_runs,
         });
         self.next_due = Some(Timestamp::EPOCH);
-        self.plane.up.store(true, Ordering::SeqCst);
+        self.shared.up.store(true, Ordering::SeqCst);
         id
     }
 
     /// Drops a control plane wherever it is: between a call and its record, between two writes, in
     /// the middle of an answer, with leases held.
     pub fn crash(&mut self, id: u32) {
-        self.crew.dismiss(id);
+        self.executor.cancel_replica(id);
         self.replicas.retain(|replica| replica.id != id);
-        self.fuse.replace();
-        self.plane.up.store(self.is_up(), Ordering::SeqCst);
+        self.failpoint.reset();
+        self.shared.up.store(self.is_up(), Ordering::SeqCst);
     }
 
     /// Schedules a control plane no more: its process is there, with everything in its hands.
-    pub fn stop(&mut self, id: u32) {
-        self.crew.stop(id);
-        self.set_stopped(id, true);
+    pub fn pause(&mut self, id: u32) {
+        self.executor.pause_replica(id);
+        self.set_paused(id, true);
     }
 
     /// Lets a stopped control plane go on, as if no time had passed for it.
-    pub fn go_on(&mut self, id: u32) {
-        self.crew.go_on(id);
-        self.set_stopped(id, false);
+    pub fn resume(&mut self, id: u32) {
+        self.executor.resume_replica(id);
+        self.set_paused(id, false);
     }
 
-    fn set_stopped(&mut self, id: u32, stopped: bool) {
+    fn set_paused(&mut self, id: u32, paused: bool) {
         for replica in self.replicas.iter_mut().filter(|replica| replica.id == id) {
-            replica.stopped = stopped;
+            replica.paused = paused;
         }
-        self.fuse.replace();
+        self.failpoint.reset();
         self.next_due = Some(Timestamp::EPOCH);
-        self.plane.up.store(self.is_up(), Ordering::SeqCst);
+        self.shared.up.store(self.is_up(), Ordering::SeqCst);
     }
 
     /// Moves the clocks of all control planes by `seconds`, as an administrator or a bad time
@@ -141,8 +144,8 @@ impl World {
     }
 
     /// What the loops of the engines would ask for next.
-    pub(crate) async fn look(&mut self) -> Result<(), StoreError> {
-        let unwatched = |r: &&Replica| !r.stopped && !r.watching.load(Ordering::SeqCst);
+    pub(crate) async fn refresh_due_runs(&mut self) -> Result<(), StoreError> {
+        let unwatched = |r: &&Replica| !r.paused && !r.watching.load(Ordering::SeqCst);
         let unseen = self.replicas.iter().any(|replica| unwatched(&replica));
         let written = self.store.counters().write_transactions;
         if written != self.looked_at_write || self.next_due == Some(Timestamp::EPOCH) {
@@ -156,7 +159,7 @@ impl World {
             replica.watching.store(true, Ordering::SeqCst);
             let (site_id, engine) = (self.site_id, Arc::clone(&replica.engine));
             let (watching, clock) = (Arc::clone(&replica.watching), self.clock.clone());
-            self.crew.add(Group::Plane(replica.id), async move {
+            self.executor.spawn(TaskOwner::ControlPlane(replica.id), async move {
                 let began = clock.now();
                 engine.watch_site(site_id).await;
                 // Another control plane may watch already; it is not asked all the time.
@@ -169,14 +172,14 @@ impl World {
         Ok(())
     }
 
-    pub(crate) async fn claim(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    pub(crate) async fn claim_due_runs(&mut self, now: Timestamp) -> Result<(), StoreError> {
         for index in 0..self.replicas.len() {
             let replica = &self.replicas[index];
-            if replica.looks_at(self.next_due).is_none_or(|at| at > now) {
+            if replica.claims_at(self.next_due).is_none_or(|at| at > now) {
                 continue;
             }
             let (id, engine) = (replica.id, Arc::clone(&replica.engine));
-            let claimed = engine.claim_runs(replica.free()).await?;
+            let claimed = engine.claim_runs(replica.free_workers()).await?;
             self.next_due = engine.next_due().await?;
             if claimed.is_empty() {
                 // Nothing is due, or only after the rounding between two clocks.
@@ -187,7 +190,7 @@ impl World {
                     (Arc::clone(&engine), Arc::clone(&self.replicas[index].working));
                 let (touched, run_id) = (Arc::clone(&self.touched), work.run_id());
                 working.fetch_add(1, Ordering::SeqCst);
-                self.crew.add(Group::Plane(id), async move {
+                self.executor.spawn(TaskOwner::ControlPlane(id), async move {
                     engine.process_run(work).await;
                     working.fetch_sub(1, Ordering::SeqCst);
                     touched.add(run_id);
@@ -198,14 +201,14 @@ impl World {
     }
 
     /// Lets the first control plane that runs compare the site with MAAS, if that is due.
-    pub(crate) fn sweep(&mut self) -> Option<u32> {
-        let replica = self.replicas.iter().find(|replica| !replica.stopped)?;
+    pub(crate) fn start_sweep(&mut self) -> Option<u32> {
+        let replica = self.replicas.iter().find(|replica| !replica.paused)?;
         if replica.sweeping.swap(true, Ordering::SeqCst) {
             return None;
         }
         let (site_id, engine) = (self.site_id, Arc::clone(&replica.engine));
         let sweeping = Arc::clone(&replica.sweeping);
-        self.crew.add(Group::Plane(replica.id), async move {
+        self.executor.spawn(TaskOwner::ControlPlane(replica.id), async move {
             engine.sweep_site(site_id).await;
             sweeping.store(false, Ordering::SeqCst);
         });
@@ -214,7 +217,7 @@ impl World {
 
     /// Runs that a control plane has looked at since the last time this was asked.
     #[must_use]
-    pub fn take_touched(&self) -> Vec<RunId> {
+    pub fn take_touched_runs(&self) -> Vec<RunId> {
         self.touched.take()
     }
 }

@@ -4,20 +4,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpuaas_types::NodeId;
 
-use crate::executor::{Crew, Group};
+use crate::executor::{Executor, TaskOwner};
 use crate::node;
-use crate::shared_state::Plane;
+use crate::shared_state::SharedState;
 
 /// A deployed system.
-pub(crate) struct System {
+pub(crate) struct DeployedSystem {
     pub(crate) deployment: u64,
-    pub(crate) life: u64,
+    pub(crate) task_id: u64,
     pub(crate) on: bool,
-    pub(crate) enrolled: Arc<Mutex<Option<node::Enrolled>>>,
+    pub(crate) enrolled: Arc<Mutex<Option<node::EnrolledAgent>>>,
 }
 
-impl System {
-    pub(crate) fn enrolled(&self) -> Option<node::Enrolled> {
+impl DeployedSystem {
+    pub(crate) fn enrolled(&self) -> Option<node::EnrolledAgent> {
         *self.enrolled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -26,9 +26,10 @@ impl System {
     }
 
     /// Lets its agent, if it has one, run again.
-    pub(crate) fn revive(&mut self, crew: &mut Crew, plane: &Arc<Plane>) {
-        if let (Some(enrolled), false) = (self.enrolled(), crew.has(self.life)) {
-            self.life = crew.add(Group::World, node::agent(Arc::clone(plane), enrolled));
+    pub(crate) fn restart_agent(&mut self, executor: &mut Executor, shared: &Arc<SharedState>) {
+        if let (Some(enrolled), false) = (self.enrolled(), executor.contains(self.task_id)) {
+            self.task_id = executor
+                .spawn(TaskOwner::Environment, node::run_agent(Arc::clone(shared), enrolled));
         }
     }
 }

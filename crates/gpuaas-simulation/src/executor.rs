@@ -1,10 +1,9 @@
-//! Everybody in a world, one at a time.
+//! A deterministic executor: one task runs at a time, in the order in which tasks were woken.
 //!
-//! A member is a future. It runs until it can go no further in this moment: until it is done, or
-//! sleeps on the virtual clock, or waits for another member. Waiting for the database is neither:
-//! the store says how many callers wait for it, and while one does, the member is waited for in real
-//! time, so that no moment passes and nobody else runs. Members that were woken run in the order in
-//! which they were woken.
+//! A task is a future. It runs until it is done, sleeps on the virtual clock, or waits for another
+//! task. Waiting for the database is neither: the store counts its pending callers, and while there
+//! is one, the executor waits for the task in real time. So the virtual clock stands still and no
+//! other task runs in between.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -17,15 +16,15 @@ use futures::task::AtomicWaker;
 use gpuaas_store::Store;
 use tokio::task::unconstrained;
 
-use crate::failpoint::Fuse;
+use crate::failpoint::FailpointTrigger;
 
-/// Whose a member is.
+/// To what a task belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Group {
-    /// A control plane's: gone when it crashes, and not scheduled while it is stopped.
-    Plane(u32),
-    /// Anybody else's.
-    World,
+pub(crate) enum TaskOwner {
+    /// The control plane of this number: dropped when it crashes, not scheduled while paused.
+    ControlPlane(u32),
+    /// A node, an operator or the region: outlives every control plane.
+    Environment,
 }
 
 #[derive(Default)]
@@ -40,130 +39,137 @@ impl Queue {
     }
 }
 
-struct Bell {
+struct TaskWaker {
     id: u64,
-    rung: AtomicBool,
+    woken: AtomicBool,
     queue: Arc<Queue>,
 }
 
-impl Wake for Bell {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        if !self.rung.swap(true, Ordering::SeqCst) {
+        if !self.woken.swap(true, Ordering::SeqCst) {
             self.queue.lock().push_back(self.id);
         }
         self.queue.driver.wake();
     }
 }
 
-struct Member {
-    group: Group,
-    bell: Arc<Bell>,
+struct Task {
+    owner: TaskOwner,
+    task_waker: Arc<TaskWaker>,
     waker: Waker,
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// See the module text.
+/// Tasks of a simulation and the queue of those that were woken.
 #[derive(Default)]
-pub(crate) struct Crew {
-    members: BTreeMap<u64, Member>,
+pub(crate) struct Executor {
+    tasks: BTreeMap<u64, Task>,
     last: u64,
     queue: Arc<Queue>,
-    stopped: BTreeSet<u32>,
-    /// Members of stopped control planes whose turn has come meanwhile, in that order.
-    held: Vec<u64>,
+    paused: BTreeSet<u32>,
+    /// Tasks of paused control planes that were woken meanwhile, in that order.
+    postponed: Vec<u64>,
 }
 
-impl Crew {
-    /// Takes a member in; it runs at the next [`Crew::settle`].
-    pub(crate) fn add(
+impl Executor {
+    /// Adds a task and wakes it; it runs at the next [`Executor::run_until_stalled`].
+    pub(crate) fn spawn(
         &mut self,
-        group: Group,
+        owner: TaskOwner,
         future: impl Future<Output = ()> + Send + 'static,
     ) -> u64 {
         self.last += 1;
         let id = self.last;
-        let bell =
-            Arc::new(Bell { id, rung: AtomicBool::new(false), queue: Arc::clone(&self.queue) });
-        let waker = Waker::from(Arc::clone(&bell));
-        // Tokio's budget counts what a real scheduler gives back between polls; here nobody does.
+        let task_waker = Arc::new(TaskWaker {
+            id,
+            woken: AtomicBool::new(false),
+            queue: Arc::clone(&self.queue),
+        });
+        let waker = Waker::from(Arc::clone(&task_waker));
+        // Tokio's budget counts what a real scheduler gives back between polls; this one does not.
         let future = Box::pin(unconstrained(future));
-        self.members.insert(id, Member { group, bell, waker: waker.clone(), future });
+        self.tasks.insert(id, Task { owner, task_waker, waker: waker.clone(), future });
         waker.wake();
         id
     }
 
-    /// Whether a member is still there.
-    pub(crate) fn has(&self, id: u64) -> bool {
-        self.members.contains_key(&id)
+    /// Whether the task is neither done nor cancelled.
+    pub(crate) fn contains(&self, id: u64) -> bool {
+        self.tasks.contains_key(&id)
     }
 
-    /// Drops a member where it is.
-    pub(crate) fn end(&mut self, id: u64) {
-        self.members.remove(&id);
+    /// Drops a task where it is.
+    pub(crate) fn cancel(&mut self, id: u64) {
+        self.tasks.remove(&id);
     }
 
-    /// Drops every member of a control plane where it is.
-    pub(crate) fn dismiss(&mut self, replica: u32) {
-        self.stopped.remove(&replica);
-        self.members.retain(|_, member| member.group != Group::Plane(replica));
+    /// Drops every task of a control plane where it is.
+    pub(crate) fn cancel_replica(&mut self, replica: u32) {
+        self.paused.remove(&replica);
+        self.tasks.retain(|_, task| task.owner != TaskOwner::ControlPlane(replica));
     }
 
-    /// Schedules no member of a control plane any more.
-    pub(crate) fn stop(&mut self, replica: u32) {
-        self.stopped.insert(replica);
+    /// Schedules no task of a control plane any more.
+    pub(crate) fn pause_replica(&mut self, replica: u32) {
+        self.paused.insert(replica);
     }
 
-    /// Schedules them again, first those whose turn had come meanwhile.
-    pub(crate) fn go_on(&mut self, replica: u32) {
-        self.stopped.remove(&replica);
-        self.queue.lock().extend(self.held.drain(..));
+    /// Schedules them again, first those that were woken meanwhile.
+    pub(crate) fn resume_replica(&mut self, replica: u32) {
+        self.paused.remove(&replica);
+        self.queue.lock().extend(self.postponed.drain(..));
     }
 
-    fn is_stopped(&self, member: &Member) -> bool {
-        matches!(member.group, Group::Plane(replica) if self.stopped.contains(&replica))
+    fn is_paused(&self, task: &Task) -> bool {
+        matches!(task.owner, TaskOwner::ControlPlane(replica) if self.paused.contains(&replica))
     }
 
-    /// Whether somebody can run now.
+    /// Whether a task can run now.
     pub(crate) fn is_ready(&self) -> bool {
         !self.queue.lock().is_empty()
     }
 
-    /// Runs whoever can run until nobody can, or the fuse is burnt. Answers whether anybody ran.
-    pub(crate) async fn settle(&mut self, store: &Store, fuse: &Fuse) -> bool {
+    /// Runs tasks until none is woken or the failpoint has triggered. Returns whether one ran.
+    pub(crate) async fn run_until_stalled(
+        &mut self,
+        store: &Store,
+        failpoint: &FailpointTrigger,
+    ) -> bool {
         let mut ran = false;
-        while fuse.burnt().is_none() {
+        while failpoint.triggered().is_none() {
             let Some(id) = self.queue.lock().pop_front() else { break };
-            let Some(mut member) = self.members.remove(&id) else { continue };
-            if self.is_stopped(&member) {
-                self.held.push(id);
-                self.members.insert(id, member);
+            let Some(mut task) = self.tasks.remove(&id) else { continue };
+            if self.is_paused(&task) {
+                self.postponed.push(id);
+                self.tasks.insert(id, task);
                 continue;
             }
             ran = true;
-            if !self.run(&mut member, store, fuse).await {
-                self.members.insert(id, member);
+            if !self.run_task(&mut task, store, failpoint).await {
+                self.tasks.insert(id, task);
             }
         }
         ran
     }
 
-    /// Runs one member as far as this moment lets it. Answers whether it is done.
-    async fn run(&self, member: &mut Member, store: &Store, fuse: &Fuse) -> bool {
+    /// Runs one task until it is done or must wait. Returns whether it is done.
+    async fn run_task(&self, task: &mut Task, store: &Store, failpoint: &FailpointTrigger) -> bool {
         let written = || store.counters().write_transactions;
         loop {
             let before = written();
-            member.bell.rung.store(false, Ordering::SeqCst);
-            let mut context = Context::from_waker(&member.waker);
-            if member.future.as_mut().poll(&mut context).is_ready() {
+            task.task_waker.woken.store(false, Ordering::SeqCst);
+            let mut context = Context::from_waker(&task.waker);
+            if task.future.as_mut().poll(&mut context).is_ready() {
                 return true;
             }
-            if !member.bell.rung.load(Ordering::SeqCst) {
+            if !task.task_waker.woken.load(Ordering::SeqCst) {
                 if store.in_flight() == 0 {
                     return false;
                 }
                 poll_fn(|context| {
                     self.queue.driver.register(context.waker());
-                    if member.bell.rung.load(Ordering::SeqCst) {
+                    if task.task_waker.woken.load(Ordering::SeqCst) {
                         Poll::Ready(())
                     } else {
                         Poll::Pending
@@ -171,13 +177,13 @@ impl Crew {
                 })
                 .await;
             }
-            if let Group::Plane(replica) = member.group {
-                fuse.wrote(replica, written() - before);
+            if let TaskOwner::ControlPlane(replica) = task.owner {
+                failpoint.after_writes(replica, written() - before);
             }
-            if fuse.burnt().is_some() {
+            if failpoint.triggered().is_some() {
                 return false;
             }
-            self.queue.lock().retain(|id| *id != member.bell.id);
+            self.queue.lock().retain(|id| *id != task.task_waker.id);
         }
     }
 }

@@ -1,135 +1,140 @@
 //! Ends a control plane, or stops it for a while, at a moment that was chosen beforehand.
 //!
-//! Two kinds of moments matter. A *call boundary* lies before a request leaves, and after its
-//! answer has come: there the journal and MAAS know different things. A *write* that was
-//! committed, and whose caller has not been told yet, is the other: a process that dies there has
-//! written one thing and not the next. One control plane at a time has a fuse, and its own
-//! boundaries alone burn it.
+//! Two kinds of events are counted. A *call boundary* lies before a request leaves, and after its
+//! response has arrived: there the journal and MAAS hold different things. A *committed write* whose
+//! caller has not resumed yet is the other: a process that crashes there has written one thing and
+//! not the next. One control plane at a time is armed, and only its own events count.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-/// What happens at the end of the fuse.
+/// What happens to the control plane when the failpoint triggers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The control plane dies.
-    Dies,
-    /// It is not scheduled any more, with whatever it has in hand; what left, left.
-    Stops,
+pub enum TriggerAction {
+    /// The control plane is dropped where it is.
+    Crash,
+    /// The executor no longer schedules it. Requests that left stay in flight.
+    Pause,
 }
 
-/// What the fuse counts.
+/// Which events an armed failpoint counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counts {
-    /// Boundaries of calls.
-    Calls,
-    /// Writes that were committed.
-    Writes,
+pub enum CountedEvent {
+    /// A request is about to leave, has left, or its response has arrived.
+    CallBoundary,
+    /// The database committed a write.
+    CommittedWrite,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Lit {
+struct Armed {
     replica: u32,
-    counts: Counts,
-    left: u32,
-    end: End,
+    counted: CountedEvent,
+    remaining: u32,
+    action: TriggerAction,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    lit: Option<Lit>,
-    burnt: Option<(u32, End)>,
+struct TriggerState {
+    armed: Option<Armed>,
+    triggered: Option<(u32, TriggerAction)>,
 }
 
-/// See the module text.
+/// The failpoint of one simulation: triggers once, at the event it was armed for.
 #[derive(Debug, Default)]
-pub struct Fuse {
-    state: Mutex<State>,
+pub struct FailpointTrigger {
+    state: Mutex<TriggerState>,
 }
 
-impl Fuse {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl FailpointTrigger {
+    fn lock(&self) -> MutexGuard<'_, TriggerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `replica` come to its end at the `left`-th of what is counted from here.
-    pub fn light(&self, replica: u32, counts: Counts, left: u32, end: End) {
-        self.lock().lit = Some(Lit { replica, counts, left: left.max(1), end });
+    /// Triggers `action` for `replica` at the `remaining`-th counted event from here.
+    pub fn arm(&self, replica: u32, counted: CountedEvent, remaining: u32, action: TriggerAction) {
+        self.lock().armed = Some(Armed { replica, counted, remaining: remaining.max(1), action });
     }
 
-    /// Whose end has come, and what kind of end.
+    /// The control plane for which it has triggered, and what happens to it.
     #[must_use]
-    pub fn burnt(&self) -> Option<(u32, End)> {
-        self.lock().burnt
+    pub fn triggered(&self) -> Option<(u32, TriggerAction)> {
+        self.lock().triggered
     }
 
-    /// Ends `replica` here and now: it stands where it is, and whoever drives the world decides
-    /// whether it dies there.
-    pub(crate) fn burn(&self, replica: u32) {
-        self.lock().burnt = Some((replica, End::Stops));
+    /// Triggers for `replica` at once. It pauses where it is; the caller of the simulation decides
+    /// whether it crashes there.
+    pub(crate) fn trigger(&self, replica: u32) {
+        self.lock().triggered = Some((replica, TriggerAction::Pause));
     }
 
-    /// A new fuse that nobody has lit.
-    pub fn replace(&self) {
-        *self.lock() = State::default();
+    /// Disarms it and forgets that it triggered.
+    pub fn reset(&self) {
+        *self.lock() = TriggerState::default();
     }
 
-    /// Counts one, where the fuse counts this; answers what kind of end has come.
-    fn count(&self, replica: u32, counts: Counts, ends: &[End]) -> Option<End> {
+    /// Counts one event where it is armed for such events. Returns the action if it triggers now.
+    fn count(
+        &self,
+        replica: u32,
+        counted: CountedEvent,
+        actions: &[TriggerAction],
+    ) -> Option<TriggerAction> {
         let mut state = self.lock();
-        let lit = state.lit.as_mut()?;
-        if lit.replica != replica || lit.counts != counts || !ends.contains(&lit.end) {
+        let armed = state.armed.as_mut()?;
+        if armed.replica != replica || armed.counted != counted || !actions.contains(&armed.action)
+        {
             return None;
         }
-        lit.left -= 1;
-        if lit.left > 0 {
+        armed.remaining -= 1;
+        if armed.remaining > 0 {
             return None;
         }
-        let end = lit.end;
-        state.lit = None;
-        state.burnt = Some((replica, end));
-        Some(end)
+        let action = armed.action;
+        state.armed = None;
+        state.triggered = Some((replica, action));
+        Some(action)
     }
 
-    async fn boundary(&self, replica: u32, ends: &[End]) {
-        match self.count(replica, Counts::Calls, ends) {
+    async fn boundary(&self, replica: u32, actions: &[TriggerAction]) {
+        match self.count(replica, CountedEvent::CallBoundary, actions) {
             None => {}
-            Some(End::Dies) => std::future::pending().await,
-            Some(End::Stops) => pause().await,
+            Some(TriggerAction::Crash) => std::future::pending().await,
+            Some(TriggerAction::Pause) => pause().await,
         }
     }
 
-    /// A request is about to leave. Nobody stops here: a request that leaves late is one that
-    /// nothing but MAAS could refuse.
-    pub(crate) async fn leaves(&self, replica: u32) {
-        self.boundary(replica, &[End::Dies]).await;
+    /// A request is about to leave. Pausing here is left out: nothing but MAAS could refuse a
+    /// request that leaves late.
+    pub(crate) async fn before_request(&self, replica: u32) {
+        self.boundary(replica, &[TriggerAction::Crash]).await;
     }
 
-    /// The request has left. To stop here is to have a change in flight and not to hear of it; to
-    /// die here is to die before it left, as far as anybody can tell.
-    pub(crate) async fn left(&self, replica: u32) {
-        self.boundary(replica, &[End::Stops]).await;
+    /// The request has left. A pause here leaves a change in flight. A crash here cannot be told
+    /// from one before the request left, so it is left out.
+    pub(crate) async fn after_request(&self, replica: u32) {
+        self.boundary(replica, &[TriggerAction::Pause]).await;
     }
 
-    /// Its answer has come.
-    pub(crate) async fn came(&self, replica: u32) {
-        self.boundary(replica, &[End::Dies, End::Stops]).await;
+    /// The response has arrived.
+    pub(crate) async fn after_response(&self, replica: u32) {
+        self.boundary(replica, &[TriggerAction::Crash, TriggerAction::Pause]).await;
     }
 
-    /// A write was committed. Nobody stops here, holding a connection that others wait for.
-    pub(crate) fn wrote(&self, replica: u32, writes: u64) {
+    /// Writes were committed. Pausing here would hold a connection that others wait for.
+    pub(crate) fn after_writes(&self, replica: u32, writes: u64) {
         for _ in 0..writes {
-            self.count(replica, Counts::Writes, &[End::Dies]);
+            self.count(replica, CountedEvent::CommittedWrite, &[TriggerAction::Crash]);
         }
     }
 }
 
-/// Gives way once: whoever polls decides when it goes on.
+/// Returns pending once and wakes itself, so that the executor decides when it resumes.
 async fn pause() {
-    let mut gave_way = false;
+    let mut yielded = false;
     poll_fn(|context| {
-        if std::mem::replace(&mut gave_way, true) {
+        if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();

@@ -1,8 +1,8 @@
-//! What must hold in every world, whatever goes wrong in it.
+//! What must hold in every simulation, whatever goes wrong in it.
 //!
-//! Looked at where it can break, so that looking after every turn costs little: a change that
+//! Looked at where it can break, so that looking after every tick costs little: a change that
 //! reaches MAAS is held against the journal when it arrives, a run when a control plane has had it
-//! in hand, and everything at once after each event and at the end. [`Checker`] remembers what one
+//! in hand, and everything at once after each event and at the end. [`InvariantChecker`] remembers what one
 //! look cannot know: which intent has made its call, what people did, how long a control plane has
 //! been there.
 
@@ -13,7 +13,7 @@ use gpuaas_core::effect::Intent;
 use gpuaas_core::node_state;
 use gpuaas_core::record::{NodeRecord, ReportKind, RunRecord};
 use gpuaas_engine::Clock as _;
-use gpuaas_lab::of_store;
+use gpuaas_lab::store_failure;
 use gpuaas_store::{ListedNode, NodeFilter, Page, StoreError, TimelineRow, TokenPurpose};
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::{
@@ -21,8 +21,8 @@ use gpuaas_types::{
 };
 use maas_sim::{HostView, LogEntry, Stats};
 
-use crate::simulation::World;
-use crate::transport::Arrival;
+use crate::simulation::Simulation;
+use crate::transport::ArrivedChange;
 
 /// Seconds beyond its deadline at which a run that still waits is stuck: clocks step, control
 /// planes are away, and the last look is a while after the deadline.
@@ -34,7 +34,7 @@ const LINES: i64 = 1_000_000;
 
 /// How the runs of a fleet ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lives {
+pub struct RunOutcomes {
     /// All.
     pub begun: usize,
     /// Succeeded, or cancelled as asked.
@@ -45,7 +45,7 @@ pub struct Lives {
 
 /// See the module text.
 #[derive(Debug, Default)]
-pub struct Checker {
+pub struct InvariantChecker {
     /// Intents that have made their call.
     called: BTreeSet<AttemptId>,
     /// When a person last did something to a machine, by its name on the rack.
@@ -56,9 +56,9 @@ pub struct Checker {
     up_since: Option<Timestamp>,
 }
 
-impl Checker {
+impl InvariantChecker {
     /// A person did something to a machine, with or without success.
-    pub fn person(&mut self, machine: &str, at: Timestamp) {
+    pub fn record_human_action(&mut self, machine: &str, at: Timestamp) {
         self.people.insert(machine.to_owned(), at);
     }
 
@@ -66,18 +66,20 @@ impl Checker {
         self.people.get(machine).is_some_and(|at| *at >= since)
     }
 
-    /// What holds after every turn: of what arrived in MAAS and of the runs that were looked at.
+    /// What holds after every tick: of what arrived in MAAS and of the runs that were looked at.
     ///
     /// # Errors
     /// The store's.
-    pub async fn after_turn(&mut self, world: &World) -> Result<Vec<String>, Failure> {
+    pub async fn after_tick(&mut self, simulation: &Simulation) -> Result<Vec<String>, Failure> {
         let mut broken = Vec::new();
-        for arrival in world.take_arrivals() {
-            broken.extend(self.arrived(world, &arrival).await.map_err(of_store)?);
+        for arrival in simulation.take_arrived_changes() {
+            broken.extend(
+                self.check_arrived_change(simulation, &arrival).await.map_err(store_failure)?,
+            );
         }
-        let touched: BTreeSet<RunId> = world.take_touched().into_iter().collect();
+        let touched: BTreeSet<RunId> = simulation.take_touched_runs().into_iter().collect();
         for run_id in touched {
-            broken.extend(self.touched(world, run_id).await.map_err(of_store)?);
+            broken.extend(self.check_touched_run(simulation, run_id).await.map_err(store_failure)?);
         }
         Ok(broken)
     }
@@ -86,29 +88,33 @@ impl Checker {
     ///
     /// # Errors
     /// The store's.
-    pub async fn everything(&mut self, world: &World) -> Result<Vec<String>, Failure> {
-        let now = world.clock.now();
-        match (world.is_up(), self.up_since) {
+    pub async fn check_all(&mut self, simulation: &Simulation) -> Result<Vec<String>, Failure> {
+        let now = simulation.clock.now();
+        match (simulation.is_up(), self.up_since) {
             (false, _) => self.up_since = None,
             (true, None) => self.up_since = Some(now),
             (true, Some(_)) => {}
         }
-        self.of_moment(world, now).await.map_err(of_store)
+        self.violations_now(simulation, now).await.map_err(store_failure)
     }
 
-    async fn of_moment(&self, world: &World, now: Timestamp) -> Result<Vec<String>, StoreError> {
+    async fn violations_now(
+        &self,
+        simulation: &Simulation,
+        now: Timestamp,
+    ) -> Result<Vec<String>, StoreError> {
         let mut broken = Vec::new();
-        broken.extend(world.region.with(|region| doubly_deployed(region.stats())));
-        if world.tokens_taken_twice() > 0 {
+        broken.extend(simulation.region.with(|region| doubly_deployed(region.stats())));
+        if simulation.tokens_taken_twice() > 0 {
             broken.push("an enrollment token worked twice".to_owned());
         }
-        let listed = world.store.list_nodes(NodeFilter::default()).await?;
+        let listed = simulation.store.list_nodes(NodeFilter::default()).await?;
         broken.extend(owned_twice(listed.iter().map(|listed| &listed.node)));
         for listed in listed {
             let Some(brief) = listed.run.filter(|run| run.status.is_open()) else { continue };
-            let run = world.store.run(brief.id).await?;
+            let run = simulation.store.run(brief.id).await?;
             let name = &listed.node.hostname;
-            broken.extend(unanswered(&run).map(|text| format!("{name}: {text}")));
+            broken.extend(unexplained_open_run(&run).map(|text| format!("{name}: {text}")));
             broken.extend(self.stuck(&run, now).map(|text| format!("{name}: {text}")));
         }
         Ok(broken)
@@ -132,24 +138,24 @@ impl Checker {
     }
 
     /// A change in MAAS is somebody's intent, made once, and never of a machine handed over.
-    async fn arrived(
+    async fn check_arrived_change(
         &mut self,
-        world: &World,
-        arrival: &Arrival,
+        simulation: &Simulation,
+        arrival: &ArrivedChange,
     ) -> Result<Option<String>, StoreError> {
         let node = match (&arrival.system_id, &arrival.hostname) {
-            (Some(id), _) => world.store.node_by_system_id(world.site_id, id).await?,
-            (None, Some(name)) => world.store.find_nodes(name).await?.into_iter().next(),
+            (Some(id), _) => simulation.store.node_by_system_id(simulation.site_id, id).await?,
+            (None, Some(name)) => simulation.store.find_nodes(name).await?.into_iter().next(),
             (None, None) => None,
         };
         let run = match node.as_ref().and_then(|node| node.run_id) {
-            Some(run_id) => Some(world.store.run(run_id).await?),
+            Some(run_id) => Some(simulation.store.run(run_id).await?),
             None => None,
         };
         let machine = arrival.system_id.as_deref().or(arrival.hostname.as_deref()).unwrap_or("?");
         let intent = run.as_ref().and_then(|run| run.state.intent.as_ref());
-        let told = self.called_for(arrival.effect, intent);
-        let handed = world.profile().release_mode == ReleaseMode::Handoff
+        let told = self.check_intent_of_call(arrival.effect, intent);
+        let handed = simulation.profile().release_mode == ReleaseMode::Handoff
             && run.as_ref().is_some_and(|run| run.kind != RunKind::Onboard);
         Ok(match told {
             Some(text) => Some(format!("{machine}: {text}")),
@@ -162,7 +168,7 @@ impl Checker {
     }
 
     /// What is wrong with a call that MAAS got, given the intent that stands in the journal.
-    fn called_for(
+    fn check_intent_of_call(
         &mut self,
         effect: Option<EffectKind>,
         intent: Option<&Intent>,
@@ -182,33 +188,38 @@ impl Checker {
         }
     }
 
-    async fn touched(&mut self, world: &World, run_id: RunId) -> Result<Vec<String>, StoreError> {
-        let run = match world.store.run(run_id).await {
+    async fn check_touched_run(
+        &mut self,
+        simulation: &Simulation,
+        run_id: RunId,
+    ) -> Result<Vec<String>, StoreError> {
+        let run = match simulation.store.run(run_id).await {
             Ok(run) => run,
             // A request that was refused has made nothing.
             Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let node = world.store.node(run.node_id).await?;
-        let mut broken: Vec<String> = unanswered(&run).into_iter().collect();
+        let node = simulation.store.node(run.node_id).await?;
+        let mut broken: Vec<String> = unexplained_open_run(&run).into_iter().collect();
         if !run.kind.row().steps.contains(&run.step) {
             broken.push(format!("a run of kind {} is in {}", run.kind, run.step));
         }
         if !run.status.is_open() && self.over.insert(run_id) {
-            broken.extend(self.ended(world, &node, &run).await?);
+            broken.extend(self.check_ended_run(simulation, &node, &run).await?);
         }
         Ok(broken.into_iter().map(|text| format!("{}: {text}", node.hostname)).collect())
     }
 
     /// What a run's end says is so, at the moment at which it ends.
-    async fn ended(
+    async fn check_ended_run(
         &self,
-        world: &World,
+        simulation: &Simulation,
         node: &NodeRecord,
         run: &RunRecord,
     ) -> Result<Vec<String>, StoreError> {
-        let mut broken: Vec<String> = uncounted(world, run).await?.into_iter().collect();
-        let reports = world.store.reports(run.id).await?;
+        let mut broken: Vec<String> =
+            unbalanced_buckets(simulation, run).await?.into_iter().collect();
+        let reports = simulation.store.reports(run.id).await?;
         let cancelled =
             reports.iter().any(|r| matches!(r.kind, ReportKind::CancelRequested { .. }));
         let ends = run.kind.row().ends_in;
@@ -222,13 +233,13 @@ impl Checker {
         if run.status == RunStatus::Cancelled && !cancelled {
             broken.push(format!("a {} was cancelled and nobody had asked", run.kind));
         }
-        let machine = machine_of(world, node);
+        let machine = machine_of(simulation, node);
         let name = machine.as_ref().map_or(node.hostname.as_str(), |machine| &machine.name);
         if run.status != RunStatus::Succeeded || self.interfered(name, run.created_at) {
             return Ok(broken);
         }
         let is_ours = machine.as_ref().is_some_and(has_system);
-        let handoff = world.profile().release_mode == ReleaseMode::Handoff;
+        let handoff = simulation.profile().release_mode == ReleaseMode::Handoff;
         match run.kind {
             RunKind::Decommission if is_ours && !handoff => {
                 broken.push("the node is retired and its machine has a system".to_owned());
@@ -245,49 +256,52 @@ impl Checker {
     ///
     /// # Errors
     /// The store's.
-    pub async fn at_the_end(
+    pub async fn check_end(
         &self,
-        world: &World,
-    ) -> Result<(Lives, Vec<String>, Vec<String>), Failure> {
-        self.of_end(world).await.map_err(of_store)
+        simulation: &Simulation,
+    ) -> Result<(RunOutcomes, Vec<String>, Vec<String>), Failure> {
+        self.violations_at_end(simulation).await.map_err(store_failure)
     }
 
-    async fn of_end(&self, world: &World) -> Result<(Lives, Vec<String>, Vec<String>), StoreError> {
-        let (mut lives, mut broken, mut ends) = (Lives::default(), Vec::new(), Vec::new());
+    async fn violations_at_end(
+        &self,
+        simulation: &Simulation,
+    ) -> Result<(RunOutcomes, Vec<String>, Vec<String>), StoreError> {
+        let (mut lives, mut broken, mut ends) = (RunOutcomes::default(), Vec::new(), Vec::new());
         let mut left = BTreeSet::new();
-        let listed = world.store.list_nodes(NodeFilter::default()).await?;
+        let listed = simulation.store.list_nodes(NodeFilter::default()).await?;
         for listed in &listed {
             let name = &listed.node.hostname;
-            let mut say = |text: String| broken.push(format!("{name}: {text}"));
-            for run in world.store.runs_of_node(listed.node.id, Page::first(1000)).await? {
+            let mut report = |text: String| broken.push(format!("{name}: {text}"));
+            for run in simulation.store.runs_of_node(listed.node.id, Page::first(1000)).await? {
                 lives.begun += 1;
                 ends.push(format!("{name}: {}", ending(&run)));
                 match run.status {
                     RunStatus::Succeeded | RunStatus::Cancelled => lives.intended += 1,
                     RunStatus::Parked => lives.parked += 1,
-                    other => say(format!("the run is still {other} in {}", run.step)),
+                    other => report(format!("the run is still {other} in {}", run.step)),
                 }
-                if leaves_machine(world, &run).await? {
+                if leaves_machine(simulation, &run).await? {
                     left.insert(name.clone());
                 }
             }
-            let lines = world.store.timeline_of_node(listed.node.id, 0, LINES).await?;
-            untold(&lines, listed.node.state).into_iter().for_each(&mut say);
+            let lines = simulation.store.timeline_of_node(listed.node.id, 0, LINES).await?;
+            history_gaps(&lines, listed.node.state).into_iter().for_each(&mut report);
         }
-        broken.extend(self.left_behind(world, &listed, &left));
-        broken.extend(outlived(world, &listed).await?);
+        broken.extend(self.unowned_machines(simulation, &listed, &left));
+        broken.extend(surviving_credentials(simulation, &listed).await?);
         Ok((lives, broken, ends))
     }
 
     /// A machine that carries a system of ours is somebody's.
-    fn left_behind(
+    fn unowned_machines(
         &self,
-        world: &World,
+        simulation: &Simulation,
         listed: &[ListedNode],
         left: &BTreeSet<String>,
     ) -> Vec<String> {
         let mut broken = Vec::new();
-        for machine in world.region.with(|region| region.hosts()) {
+        for machine in simulation.region.with(|region| region.hosts()) {
             let excused = left.contains(&machine.name) || self.people.contains_key(&machine.name);
             if excused || !has_system(&machine) {
                 continue;
@@ -315,8 +329,8 @@ fn has_system(machine: &HostView) -> bool {
     machine.status.is_some_and(|status| matches!(status, "Deployed" | "Deploying" | "Allocated"))
 }
 
-fn machine_of(world: &World, node: &NodeRecord) -> Option<HostView> {
-    let hosts = world.region.with(|region| region.hosts());
+fn machine_of(simulation: &Simulation, node: &NodeRecord) -> Option<HostView> {
+    let hosts = simulation.region.with(|region| region.hosts());
     hosts.into_iter().find(|host| host.system_id.is_some() && host.system_id == node.system_id)
 }
 
@@ -348,7 +362,7 @@ fn owned_twice<'a>(nodes: impl Iterator<Item = &'a NodeRecord>) -> Vec<String> {
 }
 
 /// An open run says when it is looked at next, or why it stopped and what to do.
-fn unanswered(run: &RunRecord) -> Option<String> {
+fn unexplained_open_run(run: &RunRecord) -> Option<String> {
     match run.status {
         RunStatus::Running | RunStatus::Waiting if run.due_at >= Timestamp::NEVER => {
             Some(format!("the run is {} in {} and never due", run.status, run.step))
@@ -378,9 +392,12 @@ fn ending(run: &RunRecord) -> String {
 }
 
 /// The spans of a run touch, and their sum is its wall time.
-async fn uncounted(world: &World, run: &RunRecord) -> Result<Option<String>, StoreError> {
+async fn unbalanced_buckets(
+    simulation: &Simulation,
+    run: &RunRecord,
+) -> Result<Option<String>, StoreError> {
     let Some(ended) = run.ended_at else { return Ok(None) };
-    let spans = world.store.spans(run.id).await?;
+    let spans = simulation.store.spans(run.id).await?;
     let sum: f64 = gpuaas_core::buckets::seconds_per_bucket(&spans, ended).values().sum();
     let wall = ended.seconds_since(run.created_at);
     let touching = spans.windows(2).all(|pair| pair[0].until == Some(pair[1].from));
@@ -391,12 +408,12 @@ async fn uncounted(world: &World, run: &RunRecord) -> Result<Option<String>, Sto
 }
 
 /// Whether a run was told to leave its machine as it is, or is made of that.
-async fn leaves_machine(world: &World, run: &RunRecord) -> Result<bool, StoreError> {
-    let handoff = world.profile().release_mode == ReleaseMode::Handoff;
+async fn leaves_machine(simulation: &Simulation, run: &RunRecord) -> Result<bool, StoreError> {
+    let handoff = simulation.profile().release_mode == ReleaseMode::Handoff;
     if run.kind == RunKind::Detach || handoff && run.kind == RunKind::Decommission {
         return Ok(true);
     }
-    let reports = world.store.reports(run.id).await?;
+    let reports = simulation.store.reports(run.id).await?;
     Ok(reports
         .iter()
         .any(|r| matches!(r.kind, ReportKind::CancelRequested { leave_machine: true, .. })))
@@ -404,7 +421,7 @@ async fn leaves_machine(world: &World, run: &RunRecord) -> Result<bool, StoreErr
 
 /// The history of a node tells each change of its state, each of them one that the table allows,
 /// and ends in the state that it is in.
-fn untold(lines: &[TimelineRow], state: NodeState) -> Vec<String> {
+fn history_gaps(lines: &[TimelineRow], state: NodeState) -> Vec<String> {
     let mut broken = Vec::new();
     let mut at = NodeState::Registered;
     for line in lines.iter().filter(|line| line.event.code == "node_state_changed") {
@@ -432,11 +449,14 @@ fn change(text: &str) -> Option<(NodeState, NodeState)> {
 }
 
 /// What an agent holds works for one agent of a node in care, and for none of a node that left.
-async fn outlived(world: &World, listed: &[ListedNode]) -> Result<Vec<String>, StoreError> {
-    let now = world.clock.now();
+async fn surviving_credentials(
+    simulation: &Simulation,
+    listed: &[ListedNode],
+) -> Result<Vec<String>, StoreError> {
+    let now = simulation.clock.now();
     let mut working: BTreeMap<NodeId, u32> = BTreeMap::new();
-    for credential in world.credentials() {
-        match world.store.check_token(now, credential.hash, TokenPurpose::Agent).await {
+    for credential in simulation.credentials() {
+        match simulation.store.check_token(now, credential.hash, TokenPurpose::Agent).await {
             Ok(_) => *working.entry(credential.node_id).or_default() += 1,
             Err(StoreError::Token(_)) => {}
             Err(error) => return Err(error),

@@ -4,25 +4,25 @@
 //! crashes and operators from a seed, and [`invariants`] says what must hold whatever happens.
 
 pub mod arguments;
+mod artifact_urls;
 pub mod breakpoint;
 pub mod chaos;
 mod control_planes;
 mod deployed_system;
+pub mod disruption;
 mod executor;
 pub mod failpoint;
 pub mod invariants;
 mod node;
-pub mod operate;
 pub mod operator;
-mod own_urls;
+mod operator_actions;
 pub mod plan;
-pub mod region;
+pub mod region_benchmark;
 mod replica;
 mod seeded_ids;
 mod shared_state;
 pub mod simulation;
 pub mod tick;
 pub mod transport;
-pub mod trouble;
 
-pub use shared_state::Credential;
+pub use shared_state::AgentCredentialRecord;

@@ -15,19 +15,19 @@ use gpuaas_types::agent::{BootstrapPhase, Finding, ProgressStatus, Task, TaskRes
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::SimRng;
 
-use crate::plan::AWAY_SECONDS;
-use crate::shared_state::{Credential, Plane};
+use crate::plan::RETRY_SECONDS;
+use crate::shared_state::{AgentCredentialRecord, SharedState};
 
 const VERSION: &str = "0.1.0";
 /// First pause between two questions for tasks, in seconds; doubles up to the longest.
-const POLL_SECONDS: f64 = 0.25;
+const FIRST_POLL_SECONDS: f64 = 0.25;
 const LONGEST_POLL_SECONDS: f64 = 60.0;
 /// Tries of a callback, as the bootstrap scripts make.
 const CALLBACK_TRIES: u32 = 3;
 
 /// Who an agent is once the control plane took it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Enrolled {
+pub(crate) struct EnrolledAgent {
     pub(crate) node_id: NodeId,
     pub(crate) run_id: RunId,
     /// Decides how its tasks end.
@@ -35,59 +35,59 @@ pub(crate) struct Enrolled {
 }
 
 /// A system at its first boot.
-pub(crate) struct Newborn {
-    pub(crate) plane: Arc<Plane>,
+pub(crate) struct BootingNode {
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) inputs: BootstrapInputs,
     pub(crate) times: BootTimes,
-    pub(crate) chance: SimRng,
+    pub(crate) rng: SimRng,
     pub(crate) lost_callbacks: f64,
-    pub(crate) enrolled: Arc<Mutex<Option<Enrolled>>>,
+    pub(crate) enrolled: Arc<Mutex<Option<EnrolledAgent>>>,
 }
 
-impl Newborn {
+impl BootingNode {
     /// The bootstrap, then the agent.
-    pub(crate) async fn live(mut self) {
+    pub(crate) async fn run(mut self) {
         let site_seconds = self.draw(self.times.site_seconds);
         let node_seconds = self.draw(self.times.node_seconds);
-        self.say(BootstrapPhase::SiteBootstrap, ProgressStatus::Started).await;
-        self.plane.wait(site_seconds).await;
-        self.say(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded).await;
-        self.say(BootstrapPhase::NodeBootstrap, ProgressStatus::Started).await;
-        self.plane.wait(node_seconds).await;
+        self.report_progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Started).await;
+        self.shared.sleep(site_seconds).await;
+        self.report_progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded).await;
+        self.report_progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Started).await;
+        self.shared.sleep(node_seconds).await;
         let Some(enrolled) = self.enroll().await else { return };
         *self.enrolled.lock().unwrap_or_else(PoisonError::into_inner) = Some(enrolled);
-        self.plane.beat(enrolled).await;
+        self.shared.send_heartbeat(enrolled).await;
         self.try_token_again(enrolled).await;
-        self.say(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await;
-        agent(self.plane, enrolled).await;
+        self.report_progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await;
+        run_agent(self.shared, enrolled).await;
     }
 
     fn draw(&mut self, (low, high): (f64, f64)) -> f64 {
-        low + (high - low) * self.chance.uniform()
+        low + (high - low) * self.rng.uniform()
     }
 
-    async fn say(&mut self, phase: BootstrapPhase, status: ProgressStatus) {
-        if self.chance.uniform() < self.lost_callbacks {
+    async fn report_progress(&mut self, phase: BootstrapPhase, status: ProgressStatus) {
+        if self.rng.uniform() < self.lost_callbacks {
             return;
         }
         for _ in 0..CALLBACK_TRIES {
-            if self.plane.up.load(Ordering::SeqCst) {
+            if self.shared.up.load(Ordering::SeqCst) {
                 let kind = ReportKind::Progress { phase, status, message: String::new() };
                 let report =
-                    Report { run_id: self.inputs.run_id, at: self.plane.clock.now(), kind };
-                if let Err(error) = self.plane.store.add_report(report, Vec::new()).await {
+                    Report { run_id: self.inputs.run_id, at: self.shared.clock.now(), kind };
+                if let Err(error) = self.shared.store.add_report(report, Vec::new()).await {
                     tracing::debug!(%error, "callback");
                 }
                 return;
             }
-            self.plane.wait(AWAY_SECONDS).await;
+            self.shared.sleep(RETRY_SECONDS).await;
         }
     }
 
     /// An enrollment, and the hash of the credential that it asks for.
-    fn knock(&self) -> (Enroll, [u8; 32]) {
-        let now = self.plane.clock.now();
-        let ids = &self.plane.ids;
+    fn enroll_request(&self) -> (Enroll, [u8; 32]) {
+        let now = self.shared.clock.now();
+        let ids = &self.shared.ids;
         let id = TokenId::new(&**ids, now);
         let hash = sha256(&ids.uuid(now).to_string());
         let enroll = Enroll {
@@ -102,20 +102,20 @@ impl Newborn {
         (enroll, hash)
     }
 
-    async fn enroll(&mut self) -> Option<Enrolled> {
-        self.plane.reached().await;
-        let now = self.plane.clock.now();
-        let (knock, hash) = self.knock();
+    async fn enroll(&mut self) -> Option<EnrolledAgent> {
+        self.shared.until_reachable().await;
+        let now = self.shared.clock.now();
+        let (request, hash) = self.enroll_request();
         #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
         #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
-        let seed = (self.chance.uniform() * 1e15) as u64;
-        match self.plane.store.use_enrollment_token(now, knock).await {
+        let seed = (self.rng.uniform() * 1e15) as u64;
+        match self.shared.store.use_enrollment_token(now, request).await {
             Ok(taken) => {
                 let (node_id, run_id) = (taken.node_id, taken.run_id);
-                let credential = Credential { node_id, run_id, hash };
-                let credentials = &self.plane.credentials;
+                let credential = AgentCredentialRecord { node_id, run_id, hash };
+                let credentials = &self.shared.credentials;
                 credentials.lock().unwrap_or_else(PoisonError::into_inner).push(credential);
-                Some(Enrolled { node_id, run_id, seed })
+                Some(EnrolledAgent { node_id, run_id, seed })
             }
             Err(error) => {
                 tracing::debug!(%error, "the agent was refused");
@@ -125,41 +125,41 @@ impl Newborn {
     }
 
     /// A token that leaked: after the first heartbeat it must be worth nothing.
-    async fn try_token_again(&self, enrolled: Enrolled) {
-        let now = self.plane.clock.now();
-        let again = self.plane.store.use_enrollment_token(now, self.knock().0).await;
+    async fn try_token_again(&self, enrolled: EnrolledAgent) {
+        let now = self.shared.clock.now();
+        let again = self.shared.store.use_enrollment_token(now, self.enroll_request().0).await;
         if !matches!(again, Err(StoreError::Token(_))) {
             tracing::error!(run = %enrolled.run_id, "an enrollment token worked twice");
-            self.plane.tokens_taken_twice.fetch_add(1, Ordering::SeqCst);
+            self.shared.tokens_taken_twice.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
 /// The agent of a node that is enrolled, until its diagnostics are handed in.
-pub(crate) async fn agent(plane: Arc<Plane>, enrolled: Enrolled) {
-    plane.beat(enrolled).await;
-    serve(plane, enrolled).await;
+pub(crate) async fn run_agent(shared: Arc<SharedState>, enrolled: EnrolledAgent) {
+    shared.send_heartbeat(enrolled).await;
+    serve_tasks(shared, enrolled).await;
 }
 
 /// Does the tasks of a node until its run is over or asks for nothing more.
-pub(crate) async fn serve(plane: Arc<Plane>, enrolled: Enrolled) {
-    let mut pause_seconds = POLL_SECONDS;
+pub(crate) async fn serve_tasks(shared: Arc<SharedState>, enrolled: EnrolledAgent) {
+    let mut pause_seconds = FIRST_POLL_SECONDS;
     loop {
-        plane.reached().await;
-        let now = plane.clock.now();
-        let tasks = plane.store.pending_tasks(now, enrolled.node_id).await.unwrap_or_default();
+        shared.until_reachable().await;
+        let now = shared.clock.now();
+        let tasks = shared.store.pending_tasks(now, enrolled.node_id).await.unwrap_or_default();
         if tasks.is_empty() {
-            plane.wait(pause_seconds).await;
+            shared.sleep(pause_seconds).await;
             pause_seconds = (pause_seconds * 2.0).min(LONGEST_POLL_SECONDS);
-            if plane.is_over(enrolled.run_id).await {
+            if shared.run_is_over(enrolled.run_id).await {
                 return;
             }
             continue;
         }
         for task in tasks {
-            let result = plane.result(enrolled, &task);
-            let now = plane.clock.now();
-            let sent = plane.store.finish_task(now, enrolled.node_id, task.id, result, Vec::new());
+            let result = shared.task_result(enrolled, &task);
+            let now = shared.clock.now();
+            let sent = shared.store.finish_task(now, enrolled.node_id, task.id, result, Vec::new());
             if let Err(error) = sent.await {
                 tracing::debug!(%error, "task result");
             }
@@ -168,12 +168,12 @@ pub(crate) async fn serve(plane: Arc<Plane>, enrolled: Enrolled) {
     }
 }
 
-impl Plane {
+impl SharedState {
     /// How a task ends: well, not at all well, or with a finding that is not as it should be.
-    fn result(&self, enrolled: Enrolled, task: &Task) -> TaskResult {
-        let mut chance = SimRng::for_name(enrolled.seed, &task.id.to_string());
-        let succeeded = chance.uniform() >= self.failing_tasks / 2.0;
-        let sound = chance.uniform() >= self.failing_tasks / 2.0;
+    fn task_result(&self, enrolled: EnrolledAgent, task: &Task) -> TaskResult {
+        let mut rng = SimRng::for_name(enrolled.seed, &task.id.to_string());
+        let succeeded = rng.uniform() >= self.failing_tasks / 2.0;
+        let sound = rng.uniform() >= self.failing_tasks / 2.0;
         let finding = |name: String, sound: bool| Finding {
             name,
             passed: Some(sound),
@@ -191,13 +191,13 @@ impl Plane {
         }
     }
 
-    async fn wait(&self, seconds: f64) {
+    async fn sleep(&self, seconds: f64) {
         self.clock.sleep_until(self.clock.now().plus_seconds(seconds)).await;
     }
 
-    async fn beat(&self, enrolled: Enrolled) {
-        self.reached().await;
-        let Enrolled { node_id, run_id, .. } = enrolled;
+    async fn send_heartbeat(&self, enrolled: EnrolledAgent) {
+        self.until_reachable().await;
+        let EnrolledAgent { node_id, run_id, .. } = enrolled;
         let beat = Heartbeat {
             node_id,
             run_id,
@@ -212,7 +212,7 @@ impl Plane {
     }
 
     /// Whether nothing will be asked of an agent of this run any more.
-    async fn is_over(&self, run_id: RunId) -> bool {
+    async fn run_is_over(&self, run_id: RunId) -> bool {
         use gpuaas_types::RunStatus::{Running, Waiting};
         let run = self.store.run(run_id).await;
         run.is_ok_and(|run| !matches!(run.status, Running | Waiting))

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gpuaas_client::failure::Failure;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::Clock as _;
-use gpuaas_lab::of_store;
 use gpuaas_lab::scenario::Fabric;
+use gpuaas_lab::store_failure;
 use gpuaas_store::{NewNode, NewRun, Onboard, OperatorCommand, Secret, StartRun, StoreError};
 use gpuaas_types::spec::{ReleaseMode, RoceAssignmentSpec};
 use gpuaas_types::{
@@ -15,41 +15,41 @@ use gpuaas_types::{
 };
 use maas_sim::HostView;
 
-use crate::executor::Group;
+use crate::executor::TaskOwner;
 use crate::node;
 use crate::plan::SITE;
-use crate::simulation::World;
+use crate::simulation::Simulation;
 
 const ACTOR: &str = "chaos";
 
 /// Why an operator's request was refused: the code of the answer.
-pub type Refusal = String;
+pub type RefusalCode = String;
 
-fn refusal(error: StoreError) -> Result<Refusal, Failure> {
+fn refusal(error: StoreError) -> Result<RefusalCode, Failure> {
     match error {
         StoreError::Conflict { code, .. } => Ok(code.to_owned()),
-        other => Err(of_store(other)),
+        other => Err(store_failure(other)),
     }
 }
 
-impl World {
+impl Simulation {
     /// Lets an operator name every racked machine, one after the other.
-    pub fn name_all(&mut self) {
+    pub fn onboard_all(&mut self) {
         let machines = self.region.with(|region| region.hosts());
-        let plane = Arc::clone(&self.plane);
-        let place = (self.site_id, self.profile_id);
+        let shared = Arc::clone(&self.shared);
+        let site_and_profile = (self.site_id, self.profile_id);
         let (apart, touched) = (self.parts.plan.apart_seconds, Arc::clone(&self.touched));
-        self.crew.add(Group::World, async move {
+        self.executor.spawn(TaskOwner::Environment, async move {
             for machine in machines {
-                plane.reached().await;
-                let now = plane.clock.now();
-                let asked = request(&*plane.ids, now, place, &machine);
-                let run_id = asked.run.id;
-                match plane.store.onboard(now, asked).await {
+                shared.until_reachable().await;
+                let now = shared.clock.now();
+                let onboard = request(&*shared.ids, now, site_and_profile, &machine);
+                let run_id = onboard.run.id;
+                match shared.store.onboard(now, onboard).await {
                     Ok(_) => touched.add(run_id),
                     Err(error) => tracing::error!(%error, machine = machine.name, "not onboarded"),
                 }
-                plane.clock.sleep_until(now.plus_seconds(apart)).await;
+                shared.clock.sleep_until(now.plus_seconds(apart)).await;
             }
         });
     }
@@ -58,13 +58,16 @@ impl World {
     ///
     /// # Errors
     /// The store's, but for a conflict.
-    pub async fn name(&mut self, machine: &HostView) -> Result<Result<RunId, Refusal>, Failure> {
+    pub async fn onboard(
+        &mut self,
+        machine: &HostView,
+    ) -> Result<Result<RunId, RefusalCode>, Failure> {
         let now = self.clock.now();
-        let place = (self.site_id, self.profile_id);
-        let asked = request(&*self.parts.ids, now, place, machine);
-        let run_id = asked.run.id;
+        let site_and_profile = (self.site_id, self.profile_id);
+        let onboard = request(&*self.parts.ids, now, site_and_profile, machine);
+        let run_id = onboard.run.id;
         self.touch(run_id);
-        match self.store.onboard(now, asked).await {
+        match self.store.onboard(now, onboard).await {
             Ok(_) => Ok(Ok(run_id)),
             Err(error) => refusal(error).map(Err),
         }
@@ -74,13 +77,13 @@ impl World {
     ///
     /// # Errors
     /// The store's.
-    pub async fn assign(&self, hostname: &str, addresses: Vec<Fabric>) -> Result<(), Failure> {
+    pub async fn assign_roce(&self, hostname: &str, addresses: Vec<Fabric>) -> Result<(), Failure> {
         let now = self.clock.now();
         for Fabric { interface, subnet_cidr, ip_address } in addresses {
             let (site, hostname) = (SITE.to_owned(), hostname.to_owned());
             let spec = RoceAssignmentSpec { site, hostname, interface, subnet_cidr, ip_address };
             let id = RoceAssignmentId::new(&*self.parts.ids, now);
-            self.store.add_roce(now, id, self.site_id, spec).await.map_err(of_store)?;
+            self.store.add_roce(now, id, self.site_id, spec).await.map_err(store_failure)?;
         }
         Ok(())
     }
@@ -95,11 +98,11 @@ impl World {
     ///
     /// # Errors
     /// The store's, but for a conflict.
-    pub async fn begin(
+    pub async fn begin_run(
         &mut self,
         node_id: NodeId,
         kind: RunKind,
-    ) -> Result<Result<RunId, Refusal>, Failure> {
+    ) -> Result<Result<RunId, RefusalCode>, Failure> {
         let row = kind.row();
         let handoff = self.parts.plan.profile.release_mode == ReleaseMode::Handoff;
         if handoff && row.steps.contains(&Step::Deploy) {
@@ -127,19 +130,20 @@ impl World {
 
     /// An agent of `node_id` that does what it is told until `run_id` is over.
     pub fn serve_tasks(&mut self, node_id: NodeId, run_id: RunId) {
-        let enrolled = node::Enrolled { node_id, run_id, seed: 0 };
-        self.crew.add(Group::World, node::serve(Arc::clone(&self.plane), enrolled));
+        let enrolled = node::EnrolledAgent { node_id, run_id, seed: 0 };
+        self.executor
+            .spawn(TaskOwner::Environment, node::serve_tasks(Arc::clone(&self.shared), enrolled));
     }
 
     /// Tells a run what an operator wants.
     ///
     /// # Errors
     /// The store's, but for a conflict.
-    pub async fn tell(
+    pub async fn apply_operator_command(
         &mut self,
         run_id: RunId,
         order: OperatorCommand,
-    ) -> Result<Result<(), Refusal>, Failure> {
+    ) -> Result<Result<(), RefusalCode>, Failure> {
         let now = self.clock.now();
         self.touch(run_id);
         match self

@@ -4,18 +4,18 @@ use gpuaas_types::Timestamp;
 use gpuaas_types::spec::ProfileSpec;
 use maas_sim::HardwareClass;
 
-/// When every world begins: any moment will do, as long as it is the same one.
+/// When every simulation begins: any moment will do, as long as it is the same one.
 pub(crate) const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
 /// Name of the site.
-pub(crate) const SITE: &str = "world";
+pub(crate) const SITE: &str = "simulated";
 /// Name under which nodes are told to reach the control plane.
 pub(crate) const ADVERTISE: &str = "http://127.0.0.1:8080";
 /// Seconds after which an operator or an agent tries again while the control plane is away.
-pub(crate) const AWAY_SECONDS: f64 = 5.0;
+pub(crate) const RETRY_SECONDS: f64 = 5.0;
 
-/// What a world is made of.
+/// What a simulation is made of.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct SimulationPlan {
     /// Seed of everything random.
     pub seed: u64,
     /// Racked machines.
@@ -38,7 +38,7 @@ pub struct Plan {
     pub sweep_seconds: f64,
 }
 
-impl Plan {
+impl SimulationPlan {
     /// A fleet in which nothing goes wrong.
     #[must_use]
     pub fn calm(seed: u64, nodes: usize, class: &'static HardwareClass) -> Self {

@@ -19,10 +19,10 @@ impl SeededIds {
 
 impl IdSource for SeededIds {
     fn uuid(&self, now: Timestamp) -> Uuid {
-        let mut chance = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rng = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = [0u8; 10];
         for byte in &mut bytes {
-            *byte = u8::try_from(chance.below(256)).unwrap_or_default();
+            *byte = u8::try_from(rng.below(256)).unwrap_or_default();
         }
         uuid_v7(now, bytes)
     }

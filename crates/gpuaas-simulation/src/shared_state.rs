@@ -7,14 +7,14 @@ use gpuaas_engine::{Clock as _, VirtualClock};
 use gpuaas_store::Store;
 use gpuaas_types::{NodeId, RunId};
 
-use crate::plan::AWAY_SECONDS;
+use crate::plan::RETRY_SECONDS;
 use crate::seeded_ids::SeededIds;
 
 /// Runs that somebody has looked at.
 #[derive(Default)]
-pub(crate) struct Touched(Mutex<Vec<RunId>>);
+pub(crate) struct TouchedRuns(Mutex<Vec<RunId>>);
 
-impl Touched {
+impl TouchedRuns {
     pub(crate) fn add(&self, run_id: RunId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run_id);
     }
@@ -26,7 +26,7 @@ impl Touched {
 
 /// The credential of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Credential {
+pub struct AgentCredentialRecord {
     /// Whose it is.
     pub node_id: NodeId,
     /// Run that it was made in.
@@ -36,7 +36,7 @@ pub struct Credential {
 }
 
 /// What nodes and operators share with the control plane.
-pub(crate) struct Plane {
+pub(crate) struct SharedState {
     pub(crate) store: Store,
     pub(crate) clock: VirtualClock,
     pub(crate) ids: Arc<SeededIds>,
@@ -44,15 +44,15 @@ pub(crate) struct Plane {
     /// Enrollment tokens that were taken a second time after their first heartbeat.
     pub(crate) tokens_taken_twice: AtomicUsize,
     /// Of every agent that was ever taken.
-    pub(crate) credentials: Mutex<Vec<Credential>>,
+    pub(crate) credentials: Mutex<Vec<AgentCredentialRecord>>,
     pub(crate) failing_tasks: f64,
 }
 
-impl Plane {
+impl SharedState {
     /// Returns once the control plane answers.
-    pub(crate) async fn reached(&self) {
+    pub(crate) async fn until_reachable(&self) {
         while !self.up.load(Ordering::SeqCst) {
-            self.clock.sleep_until(self.clock.now().plus_seconds(AWAY_SECONDS)).await;
+            self.clock.sleep_until(self.clock.now().plus_seconds(RETRY_SECONDS)).await;
         }
     }
 }

@@ -1,15 +1,14 @@
-//! A whole world on a virtual clock, in one process: a region, a control plane, every node.
+//! A region, control planes and every node on a virtual clock, in one process.
 //!
-//! Time stands still while anything can run and then jumps to the next moment at which something
-//! happens, so an hour of hardware costs the milliseconds of work that lie in it. The engine is the
-//! real one, driven turn by turn ([`Engine::claim`], [`Engine::work`], [`Engine::watch`]); MAAS is
-//! the simulator's region behind the client's own transport; nodes say what they say straight into
-//! the store's functions that the API's handlers call, because fifty thousand of them over HTTP
-//! would measure HTTP. Nobody runs at the same time as anybody else ([`crew`]), so a seed gives one
-//! history, and a crash is a future that is dropped.
+//! Time stands still while anything can run and then jumps to the next event, so an hour of hardware
+//! costs the milliseconds of work that lie in it. The engine is the real one, driven call by call
+//! (`Engine::claim`, `Engine::work`, `Engine::watch`). MAAS is the simulator's region behind the
+//! client's own transport. Nodes report straight to the functions of the store that the API's
+//! handlers call, because fifty thousand of them over HTTP would measure HTTP. One task runs at a
+//! time (`executor.rs`), so a seed gives one history, and a crash is a future that is dropped.
 //!
-//! There may be several control planes ([`replica`]); one that is stopped keeps what it has in
-//! hand and goes on with it later, while another has taken over.
+//! There may be several control planes (`control_planes.rs`). A paused one keeps its work and
+//! resumes it later, while another has taken over.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +21,7 @@ use gpuaas_client::failure::Failure;
 use gpuaas_engine::{Clock as _, VirtualClock};
 use gpuaas_lab::clock::SharedClock;
 use gpuaas_lab::hosts::options::BootTimes;
-use gpuaas_lab::of_store;
+use gpuaas_lab::store_failure;
 use gpuaas_store::{MasterKey, Secret, Store};
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
@@ -30,65 +29,65 @@ use gpuaas_types::{IdSource, NodeId, ProfileId, SiteId, Timestamp};
 use maas_sim::SimOptions;
 use tokio::sync::broadcast;
 
-use crate::deployed_system::System;
-use crate::executor::Crew;
-use crate::failpoint::Fuse;
-use crate::plan::{BEGIN, Plan, SITE};
+use crate::deployed_system::DeployedSystem;
+use crate::executor::Executor;
+use crate::failpoint::FailpointTrigger;
+use crate::plan::{BEGIN, SITE, SimulationPlan};
 use crate::replica::Replica;
 use crate::seeded_ids::SeededIds;
-use crate::shared_state::{Credential, Plane, Touched};
-use crate::transport::{Arrival, Network};
+use crate::shared_state::{AgentCredentialRecord, SharedState, TouchedRuns};
+use crate::transport::{ArrivedChange, Network};
 
-/// See the module text.
-pub struct World {
-    /// Time.
+/// One simulation with everything in it.
+pub struct Simulation {
+    /// The virtual clock of everything in it.
     pub clock: VirtualClock,
-    /// The region.
+    /// The simulated MAAS region.
     pub region: Arc<maas_sim::SharedRegion>,
-    /// State of the control plane; survives its crashes.
+    /// State of the control planes; survives their crashes.
     pub store: Store,
     /// Site of all nodes.
     pub site_id: SiteId,
     /// Profile of all nodes.
     pub profile_id: ProfileId,
-    /// Ends a control plane, or stops it, at a moment chosen beforehand.
-    pub fuse: Arc<Fuse>,
-    pub(crate) plane: Arc<Plane>,
+    /// Crashes or pauses a control plane at an event chosen beforehand.
+    pub failpoint: Arc<FailpointTrigger>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) network: Arc<Network>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) last_replica: u32,
-    pub(crate) parts: Parts,
-    pub(crate) crew: Crew,
-    pub(crate) touched: Arc<Touched>,
+    pub(crate) parts: SharedParts,
+    pub(crate) executor: Executor,
+    pub(crate) touched: Arc<TouchedRuns>,
     pub(crate) tasks: broadcast::Receiver<NodeId>,
     /// Of the store, by the clocks of control planes.
     pub(crate) next_due: Option<Timestamp>,
     pub(crate) looked_at_write: u64,
     pub(crate) next_sweep: Timestamp,
-    pub(crate) systems: BTreeMap<String, System>,
+    pub(crate) systems: BTreeMap<String, DeployedSystem>,
     pub(crate) dir: tempfile::TempDir,
 }
 
-/// What outlives an engine.
-pub(crate) struct Parts {
+/// What every control plane is started with.
+pub(crate) struct SharedParts {
     pub(crate) ids: Arc<SeededIds>,
     pub(crate) bundles: Arc<BundleCatalog>,
     pub(crate) artifacts: Arc<ArtifactStore>,
     pub(crate) agent: Artifact,
     pub(crate) times: BootTimes,
-    pub(crate) plan: Plan,
+    pub(crate) plan: SimulationPlan,
 }
 
 fn local(error: &dyn std::fmt::Display) -> Failure {
-    Failure::local("world_not_made", "The simulated world cannot be made", error.to_string())
+    Failure::local("simulation_not_made", "The simulation cannot be made", error.to_string())
 }
 
-impl World {
-    /// Makes the world of a plan. Nothing has happened in it yet, and the control plane is down.
+impl Simulation {
+    /// Makes the simulation of a plan. Nothing has happened in it yet, and the control plane is down.
     ///
     /// # Errors
     /// When its temporary files cannot be written.
-    pub async fn new(plan: Plan) -> Result<Self, Failure> {
+    pub async fn new(plan: SimulationPlan) -> Result<Self, Failure> {
         let dir = gpuaas_lab::region::temporary_dir()?;
         let clock = VirtualClock::new(BEGIN);
         let options = SimOptions {
@@ -101,7 +100,7 @@ impl World {
         let shared = SharedClock(Arc::new(clock.clone()));
         let region = maas_sim::SharedRegion::new(region, Arc::new(shared));
         let key = MasterKey::from_bytes([7; 32]);
-        let store = Store::in_memory(key).await.map_err(of_store)?;
+        let store = Store::in_memory(key).await.map_err(store_failure)?;
         let ids = Arc::new(SeededIds::new(plan.seed));
         let artifacts =
             ArtifactStore::open(&dir.path().join("artifacts")).map_err(|e| local(&e))?;
@@ -111,7 +110,7 @@ impl World {
         let bundles = BundleCatalog::with_built_in(&artifacts, &key, clock.now());
         let bundles = bundles.map_err(|e| local(&e))?;
         let (site_id, profile_id) = register(&store, &*ids, &api_key, &plan).await?;
-        let plane = Arc::new(Plane {
+        let shared = Arc::new(SharedState {
             store: store.clone(),
             clock: clock.clone(),
             ids: Arc::clone(&ids),
@@ -121,7 +120,7 @@ impl World {
             failing_tasks: plan.failing_tasks,
         });
         let tasks = store.task_signal();
-        let parts = Parts {
+        let parts = SharedParts {
             ids,
             bundles: Arc::new(bundles),
             artifacts,
@@ -136,13 +135,13 @@ impl World {
             store,
             site_id,
             profile_id,
-            fuse: Arc::default(),
-            plane,
+            failpoint: Arc::default(),
+            shared,
             replicas: Vec::new(),
             last_replica: 0,
             next_sweep: BEGIN.plus_seconds(parts.plan.sweep_seconds),
             parts,
-            crew: Crew::default(),
+            executor: Executor::default(),
             touched: Arc::default(),
             tasks,
             next_due: None,
@@ -152,7 +151,7 @@ impl World {
         })
     }
 
-    /// Folder of the world's files.
+    /// Folder of the simulation's files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.dir.path()
@@ -161,7 +160,7 @@ impl World {
     /// Enrollment tokens that worked although their agent had long been heard.
     #[must_use]
     pub fn tokens_taken_twice(&self) -> usize {
-        self.plane.tokens_taken_twice.load(Ordering::SeqCst)
+        self.shared.tokens_taken_twice.load(Ordering::SeqCst)
     }
 
     /// What nodes are to be.
@@ -172,14 +171,14 @@ impl World {
 
     /// Credentials of every agent that was ever taken.
     #[must_use]
-    pub fn credentials(&self) -> Vec<Credential> {
-        self.plane.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn credentials(&self) -> Vec<AgentCredentialRecord> {
+        self.shared.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Changes that reached the region since the last time this was asked.
     #[must_use]
-    pub fn take_arrivals(&self) -> Vec<Arrival> {
-        self.network.take_arrivals()
+    pub fn take_arrived_changes(&self) -> Vec<ArrivedChange> {
+        self.network.take_arrived_changes()
     }
 }
 
@@ -187,7 +186,7 @@ async fn register(
     store: &Store,
     ids: &dyn IdSource,
     api_key: &str,
-    plan: &Plan,
+    plan: &SimulationPlan,
 ) -> Result<(SiteId, ProfileId), Failure> {
     let site_id = SiteId::new(ids, BEGIN);
     let spec = SiteSpec {
@@ -204,9 +203,9 @@ async fn register(
     };
     let key = Secret::new(api_key.to_owned());
     let made = store.create_site(BEGIN, site_id, spec, SiteStatus::default(), &key).await;
-    made.map_err(of_store)?;
+    made.map_err(store_failure)?;
     let profile_id = ProfileId::new(ids, BEGIN);
     let made = store.create_profile(BEGIN, profile_id, "h200", &plan.profile, &[]).await;
-    made.map_err(of_store)?;
+    made.map_err(store_failure)?;
     Ok((site_id, profile_id))
 }

@@ -2,8 +2,8 @@
 //!
 //! A request takes its time there and back, as on a network; without that, an answer would carry
 //! the moment of its question and nothing could be newer than anything. Once it left, it arrives,
-//! whatever becomes of the process that sent it: the [`Network`] belongs to the world and not to a
-//! control plane. What arrives and changes something is kept as an [`Arrival`], so that somebody
+//! whatever becomes of the process that sent it: the [`Network`] belongs to the simulation and not to a
+//! control plane. What arrives and changes something is kept as an [`ArrivedChange`], so that somebody
 //! can ask whose intent it carries out.
 
 use std::collections::BTreeMap;
@@ -20,15 +20,15 @@ use maas_client::{
 use maas_sim::{ResponseDelivery, SharedRegion};
 use tokio::sync::oneshot;
 
-use crate::failpoint::Fuse;
+use crate::failpoint::FailpointTrigger;
 
 /// Seconds that a request needs to the region, and an answer back.
 const TRAVEL_SECONDS: f64 = 0.004;
 
 /// A change that reached the region.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arrival {
-    /// When, by the world's clock.
+pub struct ArrivedChange {
+    /// When, by the simulation's clock.
     pub at: Timestamp,
     /// Which control plane sent it.
     pub replica: u32,
@@ -42,47 +42,47 @@ pub struct Arrival {
 
 type Answer = Result<Response, TransportError>;
 
-enum Flight {
-    There { replica: u32, request: Box<maas_sim::SimRequest>, timeout: Duration },
-    Back(Answer),
+enum Message {
+    Request { replica: u32, request: Box<maas_sim::SimRequest>, timeout: Duration },
+    Response(Answer),
 }
 
 #[derive(Default)]
-struct Air {
+struct InFlight {
     last: u64,
-    flights: BTreeMap<(Timestamp, u64), (Flight, oneshot::Sender<Answer>)>,
-    arrivals: Vec<Arrival>,
+    messages: BTreeMap<(Timestamp, u64), (Message, oneshot::Sender<Answer>)>,
+    arrivals: Vec<ArrivedChange>,
 }
 
-impl Air {
-    fn add(&mut self, at: Timestamp, flight: Flight, answer: oneshot::Sender<Answer>) {
+impl InFlight {
+    fn add(&mut self, at: Timestamp, message: Message, answer: oneshot::Sender<Answer>) {
         self.last += 1;
-        self.flights.insert((at, self.last), (flight, answer));
+        self.messages.insert((at, self.last), (message, answer));
     }
 }
 
 /// What is on its way between control planes and the region.
 pub(crate) struct Network {
     region: Arc<SharedRegion>,
-    air: Mutex<Air>,
+    in_flight: Mutex<InFlight>,
 }
 
 impl Network {
     pub(crate) fn new(region: Arc<SharedRegion>) -> Self {
-        Self { region, air: Mutex::default() }
+        Self { region, in_flight: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Air> {
-        self.air.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, InFlight> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When something arrives next.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        self.lock().flights.keys().next().map(|(at, _)| *at)
+        self.lock().messages.keys().next().map(|(at, _)| *at)
     }
 
     /// Changes that arrived since the last time this was asked.
-    pub(crate) fn take_arrivals(&self) -> Vec<Arrival> {
+    pub(crate) fn take_arrived_changes(&self) -> Vec<ArrivedChange> {
         std::mem::take(&mut self.lock().arrivals)
     }
 
@@ -90,30 +90,31 @@ impl Network {
     pub(crate) fn deliver(&self, now: Timestamp) -> bool {
         let mut any = false;
         loop {
-            let mut air = self.lock();
-            let Some(first) = air.flights.first_entry().filter(|first| first.key().0 <= now) else {
+            let mut in_flight = self.lock();
+            let Some(first) = in_flight.messages.first_entry().filter(|first| first.key().0 <= now)
+            else {
                 return any;
             };
             any = true;
-            let (flight, answer) = first.remove();
-            match flight {
+            let (message, answer) = first.remove();
+            match message {
                 // Whoever asked may be gone.
-                Flight::Back(came) => drop(answer.send(came)),
-                Flight::There { replica, request, timeout } => {
+                Message::Response(came) => drop(answer.send(came)),
+                Message::Request { replica, request, timeout } => {
                     if request.method != "GET" {
-                        air.arrivals.extend(arrival(now, replica, &request));
+                        in_flight.arrivals.extend(arrival(now, replica, &request));
                     }
-                    drop(air);
-                    let (seconds, came) = self.ask(&request, timeout);
+                    drop(in_flight);
+                    let (seconds, came) = self.call_region(&request, timeout);
                     let at = now.plus_seconds(seconds);
-                    self.lock().add(at, Flight::Back(came), answer);
+                    self.lock().add(at, Message::Response(came), answer);
                 }
             }
         }
     }
 
     /// The region's answer, and how long it is on its way.
-    fn ask(&self, request: &maas_sim::SimRequest, timeout: Duration) -> (f64, Answer) {
+    fn call_region(&self, request: &maas_sim::SimRequest, timeout: Duration) -> (f64, Answer) {
         let answer = self.region.call(request);
         #[expect(clippy::cast_precision_loss, reason = "a wait of minutes")]
         let seconds = answer.delay_us as f64 / 1e6 + TRAVEL_SECONDS;
@@ -141,7 +142,7 @@ impl Network {
 }
 
 /// A change of a machine; none where the request is about something else.
-fn arrival(at: Timestamp, replica: u32, request: &maas_sim::SimRequest) -> Option<Arrival> {
+fn arrival(at: Timestamp, replica: u32, request: &maas_sim::SimRequest) -> Option<ArrivedChange> {
     let body = String::from_utf8_lossy(&request.body);
     let field = |name: &str| {
         let pairs = request.query.split('&').chain(body.split('&'));
@@ -165,61 +166,61 @@ fn arrival(at: Timestamp, replica: u32, request: &maas_sim::SimRequest) -> Optio
     };
     let creates = effect == Some(EffectKind::CreateMachine);
     let hostname = if creates { word("hostname") } else { None };
-    Some(Arrival { at, replica, effect, system_id, hostname })
+    Some(ArrivedChange { at, replica, effect, system_id, hostname })
 }
 
 /// Connects the engine of one control plane to a region in the same process.
-pub(crate) struct Within {
-    line: Arc<Line>,
+pub(crate) struct InProcessConnector {
+    transport: Arc<InProcessTransport>,
     signed_by: Arc<dyn Clock>,
 }
 
-struct Line {
+struct InProcessTransport {
     network: Arc<Network>,
     clock: VirtualClock,
-    fuse: Arc<Fuse>,
+    failpoint: Arc<FailpointTrigger>,
     replica: u32,
 }
 
-impl Within {
+impl InProcessConnector {
     pub(crate) fn new(
         network: Arc<Network>,
         clock: &VirtualClock,
-        fuse: Arc<Fuse>,
+        failpoint: Arc<FailpointTrigger>,
         replica: u32,
         signed_by: Arc<dyn Clock>,
     ) -> Self {
-        let line = Line { network, clock: clock.clone(), fuse, replica };
-        Self { line: Arc::new(line), signed_by }
+        let transport = InProcessTransport { network, clock: clock.clone(), failpoint, replica };
+        Self { transport: Arc::new(transport), signed_by }
     }
 }
 
-impl Connect for Within {
+impl Connect for InProcessConnector {
     fn connect(&self, site: &SiteSpec, key: ApiKey) -> Result<Client, MaasError> {
         let config = Config::new(site.url.clone(), key);
         let clock = Arc::clone(&self.signed_by);
-        let line = Arc::clone(&self.line) as Arc<dyn Transport>;
-        Client::with_transport(&config, line, Arc::new(move || clock.now().as_seconds()))
+        let transport = Arc::clone(&self.transport) as Arc<dyn Transport>;
+        Client::with_transport(&config, transport, Arc::new(move || clock.now().as_seconds()))
     }
 }
 
 #[async_trait]
-impl Transport for Line {
+impl Transport for InProcessTransport {
     async fn send(&self, request: Request, timeout: Duration) -> Answer {
-        self.fuse.leaves(self.replica).await;
+        self.failpoint.before_request(self.replica).await;
         let (answer, coming) = oneshot::channel();
         let at = self.clock.now().plus_seconds(TRAVEL_SECONDS);
-        let request = Box::new(as_seen(request));
-        let flight = Flight::There { replica: self.replica, request, timeout };
-        self.network.lock().add(at, flight, answer);
-        self.fuse.left(self.replica).await;
+        let request = Box::new(to_sim_request(request));
+        let message = Message::Request { replica: self.replica, request, timeout };
+        self.network.lock().add(at, message, answer);
+        self.failpoint.after_request(self.replica).await;
         let came = coming.await;
-        self.fuse.came(self.replica).await;
-        came.unwrap_or_else(|_| Err(TransportError::Reset("the world ended".to_owned())))
+        self.failpoint.after_response(self.replica).await;
+        came.unwrap_or_else(|_| Err(TransportError::Reset("the simulation ended".to_owned())))
     }
 }
 
-fn as_seen(request: Request) -> maas_sim::SimRequest {
+fn to_sim_request(request: Request) -> maas_sim::SimRequest {
     let header = |name: &str| request.header(name).map(str::to_owned);
     let (authorization, content_type) = (header("authorization"), header("content-type"));
     let (path, query) =

@@ -29,7 +29,7 @@ pub use bundle::{
     BundleLintArgs, BundleNewArgs, BundlePublishArgs, BundlePullArgs, BundleRenderArgs,
     BundleShowArgs, BundleTrustArgs, RegistryArgs,
 };
-pub use node::{LeaveArgs, NodeCommand, NodeListArgs, OnboardArgs, RevokeCertificateArgs};
+pub use node::{NodeCommand, NodeListArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs};
 pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};
 pub use profile::{
     Assignment, ProfileAddArgs, ProfileCommand, ProfileSetArgs, RoceAddArgs, RoceCommand,

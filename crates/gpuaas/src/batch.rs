@@ -40,8 +40,8 @@ pub async fn run(command: BatchCommand, terminal: &mut Terminal) -> Result<(), F
             let batch = ApiClient::from_args(&args.api)?.batch(&args.name).await?;
             output::print(terminal, args.api.format, &batch, show)
         }
-        BatchCommand::Resume(args) => tell("resume", &args, terminal).await,
-        BatchCommand::Stop(args) => tell("stop", &args, terminal).await,
+        BatchCommand::Resume(args) => send_batch_command("resume", &args, terminal).await,
+        BatchCommand::Stop(args) => send_batch_command("stop", &args, terminal).await,
     }
 }
 
@@ -53,7 +53,7 @@ async fn start(args: &BatchStartArgs, terminal: &mut Terminal) -> Result<(), Fai
     if args.dry_run {
         return output::print(terminal, args.api.format, &accepted, plan);
     }
-    terminal.say(&plan(&accepted, terminal.style()));
+    terminal.message(&plan(&accepted, terminal.style()));
     let batch = match args.wait {
         true => follow(&client, &accepted.name, args.timeout, terminal).await?,
         false => client.batch(&accepted.name).await?,
@@ -62,7 +62,11 @@ async fn start(args: &BatchStartArgs, terminal: &mut Terminal) -> Result<(), Fai
     if args.wait { verdict(&batch) } else { Ok(()) }
 }
 
-async fn tell(order: &str, args: &BatchOrderArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+async fn send_batch_command(
+    order: &str,
+    args: &BatchOrderArgs,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
     let body = BatchActionRequest { actor: args.who.actor.clone(), reason: args.reason.clone() };
     let mut batch = client.order_batch(&args.name, order, &body).await?;
@@ -112,7 +116,7 @@ async fn follow(
                     missed = 0;
                     let line = progress(&batch);
                     if line != last {
-                        terminal.say(&line);
+                        terminal.message(&line);
                         last = line;
                     }
                     if settled(&batch) {

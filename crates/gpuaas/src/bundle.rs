@@ -38,7 +38,7 @@ const REDACTED: &str = "***";
 
 /// What `gpuaas bundle build --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Built {
+pub struct BuildReport {
     /// Name.
     pub name: String,
     /// Version.
@@ -53,7 +53,7 @@ pub struct Built {
 
 /// What `gpuaas bundle show` prints.
 #[derive(Debug, Clone, Serialize)]
-pub struct Shown {
+pub struct BundleSummary {
     /// SHA-256 of the bytes.
     pub digest: Digest,
     /// Length in bytes.
@@ -68,7 +68,7 @@ pub struct Shown {
 
 /// What a node would do.
 #[derive(Debug, Clone, Serialize)]
-pub struct Rendered {
+pub struct RenderedBundle {
     /// `name@version`.
     pub bundle: String,
     /// The scripts' environment. Secrets are not shown.
@@ -90,7 +90,7 @@ pub async fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), 
         BundleCommand::New(args) => new(&args, terminal),
         BundleCommand::Lint(args) => {
             let archive = lint(&args.folder)?;
-            terminal.say(&format!("{} is fine", archive.manifest.reference()));
+            terminal.message(&format!("{} is fine", archive.manifest.reference()));
             Ok(())
         }
         BundleCommand::Build(args) => build(&args, terminal),
@@ -107,9 +107,9 @@ pub async fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), 
             render(&args, &bundle.archive, terminal)
         }
         BundleCommand::Key(args) => {
-            let key = SigningKey::generate().map_err(|error| of_signature(&error))?;
+            let key = SigningKey::generate().map_err(|error| signature_failure(&error))?;
             write_new(&args.file, key.to_pem().as_bytes(), 0o600)?;
-            terminal.say(&format!(
+            terminal.message(&format!(
                 "private key {} written to {}",
                 key.public().id(),
                 args.file.display()
@@ -135,12 +135,12 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     file.and_then(|mut file| file.write_all(bytes)).map_err(|error| unreadable(path, &error))
 }
 
-fn of_signature(error: &gpuaas_bundle::SignatureError) -> Failure {
+fn signature_failure(error: &gpuaas_bundle::SignatureError) -> Failure {
     Failure::local(error.code(), "The bundle is not trusted", error.to_string())
         .hint("do not use it: take the bundle, its signature and the key from whoever built it")
 }
 
-fn of_findings(folder: &Path, findings: &[LintFinding]) -> Failure {
+fn lint_failure(folder: &Path, findings: &[LintFinding]) -> Failure {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     let title = "The bundle cannot be used";
     Failure::local("bundle_invalid", title, format!("{}\n{}", folder.display(), lines.join("\n")))
@@ -152,7 +152,7 @@ fn from_folder(folder: &Path) -> Result<Archive, Failure> {
         SourceError::Io { path, source } => {
             unreadable(&path, &source).hint("a bundle is a folder with a bundle.yaml")
         }
-        SourceError::Invalid(findings) => of_findings(folder, &findings),
+        SourceError::Invalid(findings) => lint_failure(folder, &findings),
     })
 }
 
@@ -165,14 +165,14 @@ fn lint(folder: &Path) -> Result<Archive, Failure> {
         let tools: [(&str, &[&str]); 2] =
             [("bash", &["-n"]), ("shellcheck", &["--format=gcc", "--external-sources"])];
         for (program, arguments) in tools {
-            findings.extend(said_by(program, arguments, folder, path));
+            findings.extend(tool_findings(program, arguments, folder, path));
         }
     }
-    if findings.is_empty() { Ok(archive) } else { Err(of_findings(folder, &findings)) }
+    if findings.is_empty() { Ok(archive) } else { Err(lint_failure(folder, &findings)) }
 }
 
 /// What a tool says of a script: nothing when it is content or not installed.
-fn said_by(program: &str, arguments: &[&str], folder: &Path, path: &str) -> Vec<LintFinding> {
+fn tool_findings(program: &str, arguments: &[&str], folder: &Path, path: &str) -> Vec<LintFinding> {
     let output = Command::new(program).args(arguments).arg(path).current_dir(folder).output();
     let Ok(output) = output else { return Vec::new() };
     if output.status.success() {
@@ -225,13 +225,13 @@ fn new(args: &BundleNewArgs, terminal: &mut Terminal) -> Result<(), Failure> {
         write_new(&path, script.as_bytes(), 0o755)?;
     }
     let archive = from_folder(&args.folder)?;
-    terminal.say(&format!("{} is in {}", archive.manifest.reference(), args.folder.display()));
+    terminal.message(&format!("{} is in {}", archive.manifest.reference(), args.folder.display()));
     Ok(())
 }
 
 fn build(args: &BundleBuildArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let archive = lint(&args.folder)?;
-    let bytes = archive.write().map_err(|error| of_archive(&args.folder, &error))?;
+    let bytes = archive.write().map_err(|error| archive_failure(&args.folder, &error))?;
     let manifest = &archive.manifest;
     let file = args.out.join(format!("{}-{}.tar", manifest.name, manifest.version));
     let digest = Digest::of(&bytes);
@@ -251,14 +251,14 @@ fn build(args: &BundleBuildArgs, terminal: &mut Terminal) -> Result<(), Failure>
         }
         None => {}
     }
-    let built = Built {
+    let built = BuildReport {
         name: manifest.name.clone(),
         version: manifest.version.clone(),
         digest,
         size_bytes: bytes.len() as u64,
         signed_by: key.as_ref().map(|key| key.public().id()),
     };
-    terminal.say(&format!("{} is in {}", manifest.reference(), file.display()));
+    terminal.message(&format!("{} is in {}", manifest.reference(), file.display()));
     let format = if args.json { Format::Json } else { Format::Table };
     output::print(terminal, format, &built, |built, _| {
         let signed = built.signed_by.as_deref().unwrap_or("nobody");
@@ -277,12 +277,12 @@ fn sign(
 ) -> Result<Envelope, Failure> {
     let (bundle, signed_at) = (manifest.reference(), RealClock.now());
     let statement = Statement { bundle, digest, signed_at, expires_at };
-    key.sign(&statement).map_err(|error| of_signature(&error))
+    key.sign(&statement).map_err(|error| signature_failure(&error))
 }
 
 fn read_key(path: &Path) -> Result<SigningKey, Failure> {
     let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-    SigningKey::from_pem(&text).map_err(|error| of_signature(&error))
+    SigningKey::from_pem(&text).map_err(|error| signature_failure(&error))
 }
 
 fn signature_of(file: &Path) -> PathBuf {
@@ -291,7 +291,7 @@ fn signature_of(file: &Path) -> PathBuf {
     name.into()
 }
 
-fn of_archive(path: &Path, error: &gpuaas_bundle::ArchiveError) -> Failure {
+fn archive_failure(path: &Path, error: &gpuaas_bundle::ArchiveError) -> Failure {
     let detail = format!("{}: {error}", path.display());
     Failure::local(error.code(), "The bundle is refused", detail)
 }
@@ -300,41 +300,41 @@ fn of_archive(path: &Path, error: &gpuaas_bundle::ArchiveError) -> Failure {
 fn open(path: &Path) -> Result<(Archive, Vec<u8>), Failure> {
     if path.is_dir() {
         let archive = from_folder(path)?;
-        let bytes = archive.write().map_err(|error| of_archive(path, &error))?;
+        let bytes = archive.write().map_err(|error| archive_failure(path, &error))?;
         return Ok((archive, bytes));
     }
     let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
-    let archive = Archive::read(&bytes).map_err(|error| of_archive(path, &error))?;
+    let archive = Archive::read(&bytes).map_err(|error| archive_failure(path, &error))?;
     Ok((archive, bytes))
 }
 
 /// A bundle from where it is, and what goes with it.
-struct Opened {
+struct OpenedBundle {
     archive: Archive,
     bytes: Vec<u8>,
     /// Where the control plane had it.
     published: Option<Box<BundleArchive>>,
 }
 
-impl Opened {
+impl OpenedBundle {
     fn here(path: &Path) -> Result<Self, Failure> {
         open(path).map(|(archive, bytes)| Self { archive, bytes, published: None })
     }
 }
 
 /// A bundle that is a file or a folder here, else one that the control plane has.
-async fn opened(path: &Path, connection: &ConnectionArgs) -> Result<Opened, Failure> {
+async fn opened(path: &Path, connection: &ConnectionArgs) -> Result<OpenedBundle, Failure> {
     let name = path.to_str().filter(|text| !path.exists() && is_reference(text));
     let Some(name) = name else {
-        return Opened::here(path);
+        return OpenedBundle::here(path);
     };
     let published = ApiClient::connect(connection)?.bundle_archive(name).await?;
     let bytes = BASE64.decode(&published.archive).map_err(|error| {
         let title = "The answer is not a control plane's";
         Failure::new(Exit::Unreachable, "unexpected_answer", title, error.to_string())
     })?;
-    let archive = Archive::read(&bytes).map_err(|error| of_archive(path, &error))?;
-    Ok(Opened { archive, bytes, published: Some(Box::new(published)) })
+    let archive = Archive::read(&bytes).map_err(|error| archive_failure(path, &error))?;
+    Ok(OpenedBundle { archive, bytes, published: Some(Box::new(published)) })
 }
 
 fn is_reference(text: &str) -> bool {
@@ -342,8 +342,12 @@ fn is_reference(text: &str) -> bool {
         || text.strip_prefix("sha256:").unwrap_or(text).parse::<Digest>().is_ok()
 }
 
-fn show(args: &BundleShowArgs, opened: Opened, terminal: &mut Terminal) -> Result<(), Failure> {
-    let Opened { archive, bytes, published } = opened;
+fn show(
+    args: &BundleShowArgs,
+    opened: OpenedBundle,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let OpenedBundle { archive, bytes, published } = opened;
     let signed_by = match (&args.trust, published) {
         (None, published) => published.and_then(|published| published.bundle.signed_by),
         (Some(key), published) => {
@@ -357,7 +361,7 @@ fn show(args: &BundleShowArgs, opened: Opened, terminal: &mut Terminal) -> Resul
             Some(signer(key, &text, &archive.manifest, &bytes)?)
         }
     };
-    let shown = Shown {
+    let shown = BundleSummary {
         digest: Digest::of(&bytes),
         size_bytes: bytes.len() as u64,
         signed_by,
@@ -373,15 +377,15 @@ fn show(args: &BundleShowArgs, opened: Opened, terminal: &mut Terminal) -> Resul
 
 /// Whose signature it is, when it is that of the key and of these bytes.
 fn signer(key: &str, text: &[u8], manifest: &Manifest, bytes: &[u8]) -> Result<String, Failure> {
-    let key: PublicKey = key.parse().map_err(|error| of_signature(&error))?;
+    let key: PublicKey = key.parse().map_err(|error| signature_failure(&error))?;
     let trusted = [TrustedKey { name: key.id(), key, until: None }];
     let verified = Envelope::parse(text).and_then(|envelope| {
         envelope.verify(&trusted, &manifest.reference(), bytes, RealClock.now())
     });
-    verified.map_err(|error| of_signature(&error))
+    verified.map_err(|error| signature_failure(&error))
 }
 
-fn table_of(shown: &Shown) -> String {
+fn table_of(shown: &BundleSummary) -> String {
     let manifest = &shown.manifest;
     let mut text = format!(
         "{} ({}): {}\ndigest {}, {} bytes, signed by {}\n",
@@ -416,7 +420,7 @@ fn table_of(shown: &Shown) -> String {
     text
 }
 
-fn diff(old: &Opened, new: &Opened, terminal: &mut Terminal) -> Result<(), Failure> {
+fn diff(old: &OpenedBundle, new: &OpenedBundle, terminal: &mut Terminal) -> Result<(), Failure> {
     let lines = differences(&old.archive, &new.archive);
     let head = format!("{} -> {}", Digest::of(&old.bytes), Digest::of(&new.bytes));
     let lines = if lines.is_empty() { vec!["no difference".to_owned()] } else { lines };
@@ -481,7 +485,7 @@ fn render(
     })
 }
 
-fn rendered(manifest: &Manifest, set: &Inputs) -> Result<Rendered, Failure> {
+fn rendered(manifest: &Manifest, set: &Inputs) -> Result<RenderedBundle, Failure> {
     // What a secret is nobody needs to say here, and nobody is shown.
     let mut values = manifest.resolve_in_open(set).map_err(|error| {
         Failure::usage("bundle_input_invalid", "An input cannot be used", error.to_string())
@@ -503,7 +507,7 @@ fn rendered(manifest: &Manifest, set: &Inputs) -> Result<Rendered, Failure> {
         .phases
         .iter()
         .partition(|phase| manifest.applies(phase.only_when.as_deref(), &values));
-    Ok(Rendered {
+    Ok(RenderedBundle {
         bundle: manifest.reference(),
         environment,
         phases: on.iter().map(|phase| phase.name.clone()).collect(),

@@ -27,8 +27,9 @@ pub async fn revoke(args: &RevokeCertificateArgs, terminal: &mut Terminal) -> Re
     let asked = RevokeCertificate { reason: args.reason.clone(), actor: args.who.actor.clone() };
     let node = client.revoke_certificate(&args.node, &asked).await?;
     let hostname = &node.hostname;
-    terminal
-        .say(&format!("{hostname}: its agent is refused; gpuaas node reimage gives it another"));
+    terminal.message(&format!(
+        "{hostname}: its agent is refused; gpuaas node reimage gives it another"
+    ));
     output::print(terminal, args.api.format, &node, table)
 }
 

@@ -8,7 +8,7 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_client::waterfall::{self, BucketRow};
-use gpuaas_client::{ApiClient, SecretsOf};
+use gpuaas_client::{ApiClient, SecretScope};
 use gpuaas_types::RunKind;
 use gpuaas_types::api::{List, NodeView, RunView, SiteCreate};
 use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -19,7 +19,7 @@ use crate::args::{
     OnboardArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs,
     SiteCommand, SkipCheckArgs,
 };
-use crate::{certificates, follow, leave, node_task, secrets, telemetry};
+use crate::{certificates, follow, node_task, offboarding, secrets, telemetry};
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;
@@ -43,7 +43,7 @@ pub async fn site(command: SiteCommand, terminal: &mut Terminal) -> Result<(), F
             let site = ApiClient::from_args(&args.api)?.site(&args.name).await?;
             output::print(terminal, args.api.format, &site, output::site)
         }
-        SiteCommand::Secret(command) => secrets::run(SecretsOf::Site, command, terminal).await,
+        SiteCommand::Secret(command) => secrets::run(SecretScope::Site, command, terminal).await,
     }
 }
 
@@ -91,7 +91,7 @@ pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result
             return output::print(terminal, args.api.format, &presets, output::presets);
         }
         ProfileCommand::Secret(command) => {
-            return secrets::run(SecretsOf::Profile, command, terminal).await;
+            return secrets::run(SecretScope::Profile, command, terminal).await;
         }
         ProfileCommand::Add(args) => {
             let client = ApiClient::from_args(&args.api)?;
@@ -211,19 +211,21 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
             let nodes = ApiClient::from_args(&api)?.nodes(site.as_deref(), state).await?;
             output::print(terminal, api.format, &nodes, output::nodes)
         }
-        NodeCommand::Decommission(args) => leave::run(RunKind::Decommission, &args, terminal).await,
-        NodeCommand::Reimage(args) => leave::run(RunKind::Reimage, &args, terminal).await,
-        NodeCommand::SoftReset(args) => leave::run(RunKind::SoftReset, &args, terminal).await,
-        NodeCommand::StorageCleanup(args) => {
-            leave::run(RunKind::StorageCleanup, &args, terminal).await
+        NodeCommand::Decommission(args) => {
+            offboarding::run(RunKind::Decommission, &args, terminal).await
         }
-        NodeCommand::Detach(args) => leave::run(RunKind::Detach, &args, terminal).await,
-        NodeCommand::Remove(args) => leave::run(RunKind::Remove, &args, terminal).await,
-        NodeCommand::Task(args) => node_task::give(&args, terminal).await,
+        NodeCommand::Reimage(args) => offboarding::run(RunKind::Reimage, &args, terminal).await,
+        NodeCommand::SoftReset(args) => offboarding::run(RunKind::SoftReset, &args, terminal).await,
+        NodeCommand::StorageCleanup(args) => {
+            offboarding::run(RunKind::StorageCleanup, &args, terminal).await
+        }
+        NodeCommand::Detach(args) => offboarding::run(RunKind::Detach, &args, terminal).await,
+        NodeCommand::Remove(args) => offboarding::run(RunKind::Remove, &args, terminal).await,
+        NodeCommand::Task(args) => node_task::issue(&args, terminal).await,
         NodeCommand::Tasks(args) => node_task::list(&args, terminal).await,
         NodeCommand::RevokeCertificate(args) => certificates::revoke(&args, terminal).await,
         NodeCommand::Certificates(args) => certificates::show(&args, terminal).await,
-        NodeCommand::Telemetry(args) => telemetry::look(&args, terminal).await,
+        NodeCommand::Telemetry(args) => telemetry::diagnose(&args, terminal).await,
         NodeCommand::ConvergeTelemetry(args) => telemetry::run(&args, terminal).await,
         NodeCommand::Show(args) => {
             let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;
@@ -241,12 +243,13 @@ async fn onboard(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(), Fail
     for request in &requests {
         match client.onboard(request).await {
             Ok(answer) => {
-                terminal.say(&format!("{:<12} accepted, run {}", request.hostname, answer.run_id));
+                terminal
+                    .message(&format!("{:<12} accepted, run {}", request.hostname, answer.run_id));
                 accepted.push((answer.node_id, request.hostname.clone()));
             }
             Err(failure) if requests.len() == 1 => return Err(failure),
             Err(failure) => {
-                terminal.say(&format!("{:<12} {failure}", request.hostname));
+                terminal.message(&format!("{:<12} {failure}", request.hostname));
                 refused.get_or_insert(failure);
             }
         }
@@ -261,7 +264,7 @@ async fn onboard(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(), Fail
         nodes
     };
     if args.wait {
-        say_where_time_went(&client, &nodes, terminal).await?;
+        print_bucket_times(&client, &nodes, terminal).await?;
     }
     match (nodes.as_slice(), requests.len()) {
         ([node], 1) => output::print(terminal, args.api.format, node, |node, style| {
@@ -277,7 +280,7 @@ async fn onboard(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(), Fail
 }
 
 /// A waterfall per node as long as they fit on a screen or two, and the bucket table of several.
-async fn say_where_time_went(
+async fn print_bucket_times(
     client: &ApiClient,
     nodes: &[NodeView],
     terminal: &mut Terminal,
@@ -287,14 +290,14 @@ async fn say_where_time_went(
         let Some(run) = &node.run else { continue };
         let run = client.run(&run.id.to_string()).await?;
         if nodes.len() <= WATERFALLS {
-            terminal.say("");
-            terminal.say(&waterfall::draw(&run, terminal.style()));
+            terminal.message("");
+            terminal.message(&waterfall::draw(&run, terminal.style()));
         }
         rows.push(BucketRow::of_run(&run, node.state));
     }
     if rows.len() > 1 {
-        terminal.say("");
-        terminal.say(&waterfall::bucket_table(&rows, terminal.style()));
+        terminal.message("");
+        terminal.message(&waterfall::bucket_table(&rows, terminal.style()));
     }
     Ok(())
 }
@@ -336,12 +339,13 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
             let client = ApiClient::from_args(&args.api)?;
             (args.api.format, client.resume(&args.id, &args.who.actor, &args.reason).await?)
         }
-        RunCommand::Retry(args) => tell(args, "retry", json!({})).await?,
+        RunCommand::Retry(args) => send_run_command(args, "retry", json!({})).await?,
         RunCommand::Cancel(CancelArgs { leave_machine, said }) => {
-            tell(said, "cancel", json!({ "leave_machine": leave_machine })).await?
+            send_run_command(said, "cancel", json!({ "leave_machine": leave_machine })).await?
         }
         RunCommand::SkipCheck(SkipCheckArgs { check, seconds, said }) => {
-            tell(said, "skip-check", json!({ "check": check, "seconds": seconds })).await?
+            send_run_command(said, "skip-check", json!({ "check": check, "seconds": seconds }))
+                .await?
         }
     };
     output::print(terminal, format, &run, output::run)
@@ -358,7 +362,7 @@ pub async fn drift(command: DriftCommand, terminal: &mut Terminal) -> Result<(),
 }
 
 /// Tells a run what an operator wants.
-async fn tell(
+async fn send_run_command(
     args: ResumeArgs,
     order: &str,
     mut body: Value,

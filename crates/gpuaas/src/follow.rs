@@ -145,7 +145,7 @@ async fn follow(
                 }
                 Err(failure) if failure.exit == Exit::Unreachable && missed < PATIENCE => {
                     if missed == 0 {
-                        terminal.say(&format!(
+                        terminal.message(&format!(
                             "{name}  the control plane does not answer; still trying"
                         ));
                     }
@@ -178,7 +178,7 @@ impl Progress {
         let line = line(node);
         let Some((multi, bars)) = &mut self.bars else {
             if before.map(self::line).as_ref() != Some(&line) {
-                terminal.say(&line);
+                terminal.message(&line);
             }
             return;
         };

@@ -5,18 +5,18 @@ use std::net::SocketAddr;
 use async_trait::async_trait;
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::ClockChoice;
-use gpuaas_lab::control_plane::{ControlPlaneLauncher, PlanePlan, RunningControlPlane};
+use gpuaas_lab::control_plane::{ControlPlaneLauncher, ControlPlanePlan, RunningControlPlane};
 
-use crate::serve::{self, NodeFace, ServeHandle, ServeOptions};
+use crate::serve::{self, NodeListenerOptions, ServeHandle, ServeOptions};
 
 /// Starts control planes with [`serve::start`].
 #[derive(Debug, Clone, Copy)]
 pub struct ServeLauncher;
 
-fn options(plan: &PlanePlan) -> ServeOptions {
+fn options(plan: &ControlPlanePlan) -> ServeOptions {
     let hurry = plan.sweeps && plan.clock == ClockChoice::Real;
     ServeOptions {
-        nodes: plan.node_listen.map_or(NodeFace::StandIns, NodeFace::tls),
+        nodes: plan.node_listen.map_or(NodeListenerOptions::StandIns, NodeListenerOptions::tls),
         database: plan.database.clone(),
         clock: plan.clock.clock(),
         tune: if hurry { |config| config.sweep_seconds = 1.0 } else { |_| {} },
@@ -26,7 +26,10 @@ fn options(plan: &PlanePlan) -> ServeOptions {
 
 #[async_trait(?Send)]
 impl ControlPlaneLauncher for ServeLauncher {
-    async fn launch(&self, plan: &PlanePlan) -> Result<Box<dyn RunningControlPlane>, Failure> {
+    async fn launch(
+        &self,
+        plan: &ControlPlanePlan,
+    ) -> Result<Box<dyn RunningControlPlane>, Failure> {
         Ok(Box::new(serve::start(options(plan)).await?))
     }
 }

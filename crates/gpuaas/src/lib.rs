@@ -13,8 +13,8 @@ pub mod commands;
 pub mod follow;
 #[cfg(feature = "lab")]
 pub mod launcher;
-pub mod leave;
 pub mod node_task;
+pub mod offboarding;
 pub mod secrets;
 pub mod serve;
 pub mod task_key;
@@ -52,7 +52,7 @@ where
     match execute(cli, &mut terminal) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            terminal.say(&failure.to_string());
+            terminal.message(&failure.to_string());
             ExitCode::from(failure.exit as u8)
         }
     }

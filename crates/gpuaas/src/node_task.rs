@@ -26,7 +26,7 @@ const PATIENCE: u32 = 60;
 ///
 /// # Errors
 /// What the control plane refused; with `--wait` a task that was not carried out, or not in time.
-pub async fn give(args: &NodeTaskArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+pub async fn issue(args: &NodeTaskArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let (operation, options, save) = operation(&args.kind)?;
     let client = ApiClient::from_args(&options.api)?;
     let request = TaskRequest {
@@ -38,12 +38,13 @@ pub async fn give(args: &NodeTaskArgs, terminal: &mut Terminal) -> Result<(), Fa
     };
     let mut task = client.give_task(&args.node, &request, options.key.as_deref()).await?;
     if options.wait {
-        terminal.say(&format!("{:<12} {} {}", task.hostname, task.operation.kind(), task.id));
+        terminal.message(&format!("{:<12} {} {}", task.hostname, task.operation.kind(), task.id));
         let id = task.id.to_string();
-        let waited = timeout(Duration::from_secs(options.timeout), ended(&client, &id)).await;
+        let waited =
+            timeout(Duration::from_secs(options.timeout), wait_for_end(&client, &id)).await;
         task = waited.map_err(|_| late(&task, options.timeout))??;
         if let Some(path) = save {
-            keep(&task, path, terminal)?;
+            save_archive(&task, path, terminal)?;
         }
     }
     output::print(terminal, options.api.format, &task, draw)?;
@@ -118,7 +119,7 @@ fn operation(kind: &NodeTaskKind) -> Result<(Operation, &TaskOptions, Option<&Pa
 }
 
 /// The task once nothing more is to come. A control plane that is away for a while is waited for.
-async fn ended(client: &ApiClient, id: &str) -> Result<TaskView, Failure> {
+async fn wait_for_end(client: &ApiClient, id: &str) -> Result<TaskView, Failure> {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut missed = 0;
@@ -158,11 +159,11 @@ fn verdict(task: &TaskView) -> Result<(), Failure> {
 }
 
 /// Writes the archive to a file.
-fn keep(task: &TaskView, path: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
+fn save_archive(task: &TaskView, path: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
     let archive = task.result.as_ref().and_then(|result| result.archive.as_ref());
     let Some(TaskArchive { data: Some(data), .. }) = archive else {
         let place = archive.and_then(|archive| archive.path.as_deref());
-        terminal.say(&place.map_or_else(
+        terminal.message(&place.map_or_else(
             || "there is no archive to save".to_owned(),
             |place| format!("the archive is too large to travel; it is on the host: {place}"),
         ));

@@ -4,7 +4,7 @@
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
-use gpuaas_client::{ApiClient, SecretsOf};
+use gpuaas_client::{ApiClient, SecretScope};
 use gpuaas_types::api::List;
 use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
 
@@ -16,7 +16,7 @@ use crate::commands::read_secret;
 /// # Errors
 /// What the control plane or this machine refuses, or that the former does not answer.
 pub async fn run(
-    of: SecretsOf,
+    of: SecretScope,
     command: SecretCommand,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
@@ -25,7 +25,8 @@ pub async fn run(
             let body = InputSecretSet { value: read_secret(&args.file)?, actor: args.who.actor };
             let client = ApiClient::from_args(&args.api)?;
             let set = client.set_secret(of, &args.name, &args.bundle, &args.input, &body).await?;
-            terminal.say("deployments from now on get it; a host that is up gets it by a reimage");
+            terminal
+                .message("deployments from now on get it; a host that is up gets it by a reimage");
             let one =
                 |set: &InputSecretView, style| table(&List { items: vec![set.clone()] }, style);
             output::print(terminal, args.api.format, &set, one)
@@ -38,7 +39,7 @@ pub async fn run(
             let client = ApiClient::from_args(&args.api)?;
             let (bundle, input) = (&args.bundle, &args.input);
             let left = client.delete_secret(of, &args.name, bundle, input, &args.who.actor).await?;
-            terminal.say(&format!("{bundle} {input} is forgotten; what is still set:"));
+            terminal.message(&format!("{bundle} {input} is forgotten; what is still set:"));
             output::print(terminal, args.api.format, &left, table)
         }
     }

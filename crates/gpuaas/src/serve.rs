@@ -37,7 +37,7 @@ use crate::args::ServeArgs;
 mod nodes;
 mod retention;
 
-pub use nodes::{NodeFace, ServerFiles, TlsOptions};
+pub use nodes::{NodeListenerOptions, ServerFiles, TlsOptions};
 pub use retention::Retention;
 
 /// How long open requests (agents' long polls, mostly) may go on after a stop.
@@ -48,7 +48,7 @@ pub struct ServeOptions {
     /// Address to listen on for operators; port 0 for any.
     pub listen: SocketAddr,
     /// How nodes reach it.
-    pub nodes: NodeFace,
+    pub nodes: NodeListenerOptions,
     /// Folder of the embedded store, the artifacts, the master key and the admin token.
     pub data: PathBuf,
     /// Database URL; none: `gpuaas.db` in `data`.
@@ -78,7 +78,7 @@ impl ServeOptions {
     pub fn new(listen: SocketAddr, data: PathBuf) -> Self {
         Self {
             listen,
-            nodes: NodeFace::tls(([127, 0, 0, 1], 0).into()),
+            nodes: NodeListenerOptions::tls(([127, 0, 0, 1], 0).into()),
             data,
             database: None,
             advertise: None,
@@ -143,7 +143,8 @@ impl ServeHandle {
 /// `address_in_use`, `address_unusable`, `agent_missing`, those of the store
 /// (`database_unreachable`, `master_key_wrong`, ...) and of the bundle catalog.
 pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
-    if matches!(options.nodes, NodeFace::StandIns) && !options.listen.ip().is_loopback() {
+    if matches!(options.nodes, NodeListenerOptions::StandIns) && !options.listen.ip().is_loopback()
+    {
         return Err(stand_ins_not_local(options.listen));
     }
     let agent = find_agent(options.agent_binary.as_deref())?;
@@ -153,11 +154,11 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let listener = bind(options.listen).await?;
     let addr = listener.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
     let node_socket = match &options.nodes {
-        NodeFace::Tls(tls) => Some((tls.as_ref(), bind(tls.listen).await?)),
-        NodeFace::StandIns => None,
+        NodeListenerOptions::Tls(tls) => Some((tls.as_ref(), bind(tls.listen).await?)),
+        NodeListenerOptions::StandIns => None,
     };
 
-    let key = MasterKey::load_or_create(&options.data.join("master.key")).map_err(of_store)?;
+    let key = MasterKey::load_or_create(&options.data.join("master.key")).map_err(store_failure)?;
     let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
         .map_err(|error| unwritable(&options.data, &error))?;
     let stored = artifacts.put_file(&agent).map_err(|error| {
@@ -166,9 +167,9 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     })?;
     let agent = ArtifactStore::artifact(AGENT, gpuaas_node_agent::VERSION, stored);
 
-    let store = Store::open(&database, key).await.map_err(of_store)?;
+    let store = Store::open(&database, key).await.map_err(store_failure)?;
     if lock.is_some() {
-        store.end_leases_of_dead_owner(options.clock.now()).await.map_err(of_store)?;
+        store.end_leases_of_dead_owner(options.clock.now()).await.map_err(store_failure)?;
     }
     let FirstStart { bundles, bundle_key, admin_token, token_is_new, nodes } =
         seed_first_start(&store, &artifacts, &options, node_socket).await?;
@@ -240,7 +241,7 @@ async fn seed_first_start(
     options: &ServeOptions,
     node_socket: Option<(&TlsOptions, TcpListener)>,
 ) -> Result<FirstStart, Failure> {
-    let startup = store.lock_startup().await.map_err(of_store)?;
+    let startup = store.lock_startup().await.map_err(store_failure)?;
     let (bundles, bundle_key) = bundles(store, artifacts, options.clock.as_ref()).await?;
     let (admin_token, token_is_new) = admin_token(store, options).await?;
     let nodes = nodes::prepare_any(store, node_socket, options.advertise.as_deref()).await?;
@@ -258,9 +259,10 @@ fn servers(
 ) -> Vec<JoinHandle<io::Result<()>>> {
     let (store, clock) = (state.store.clone(), Arc::clone(&state.clock));
     let routers = gpuaas_api::routers(state);
-    let mut servers = vec![tokio::spawn(answer(listener, routers.operators, stop.clone()))];
+    let mut servers =
+        vec![tokio::spawn(serve_operators(listener, routers.operators, stop.clone()))];
     if let (Some(nodes), Some(router)) = (nodes, routers.nodes) {
-        servers.push(tokio::spawn(answer_nodes(nodes, router, stop.clone())));
+        servers.push(tokio::spawn(serve_nodes(nodes, router, stop.clone())));
     }
     if let Some(retention) = retention {
         let stop = stop.clone();
@@ -298,26 +300,30 @@ async fn bundles(
         Failure::local("signing_key_unusable", title, error.to_string())
     };
     let proposed = Secret::new(SigningKey::generate().map_err(of_key)?.to_pem());
-    let kept = store.ensure_signing_key(&proposed).await.map_err(of_store)?;
+    let kept = store.ensure_signing_key(&proposed).await.map_err(store_failure)?;
     let key = SigningKey::from_pem(kept.expose()).map_err(of_key)?;
     let catalog = BundleCatalog::new(artifacts.clone(), &key);
     // Hosts verify by their own clocks, which a clock of a simulation may run ahead of.
     let now = clock.now().min(RealClock.now());
     bundles::seed_built_in(store, &catalog, &key, now).await.map_err(|error| match error {
-        SeedError::Store(error) => of_store(error),
+        SeedError::Store(error) => store_failure(error),
         SeedError::Catalog(error) => failed(&error),
     })?;
     Ok((catalog, key))
 }
 
-async fn answer(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
+async fn serve_operators(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let service = router.into_make_service_with_connect_info::<Peer>();
     axum::serve(PlainListener(listener), service)
         .with_graceful_shutdown(async move { stop.cancelled().await })
         .await
 }
 
-async fn answer_nodes(
+async fn serve_nodes(
     nodes: nodes::Prepared,
     router: Router,
     stop: CancellationToken,
@@ -337,7 +343,7 @@ async fn answer_nodes(
 pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let stop = signals::stop()?;
     let data = args.data.clone();
-    let (nodes, retention) = (args.node_face(), args.retention());
+    let (nodes, retention) = (args.node_listener(), args.retention());
     // A clock that is not the wall's is a simulator's, whose hosts have made-up addresses.
     let simulated_hosts = args.clock != ClockChoice::Real;
     let handle = start(ServeOptions {
@@ -356,16 +362,18 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     match &handle.admin_token {
         Some(token) if handle.token_is_new => {
             lines.push_str(&format!("\nadmin-token: {token}"));
-            terminal.say(&format!("the admin token is kept in {}", file.display()));
+            terminal.message(&format!("the admin token is kept in {}", file.display()));
         }
-        Some(_) => terminal.say(&format!("the admin token is in {}", file.display())),
-        None => terminal.say("the admin token was made by another control plane of this database"),
+        Some(_) => terminal.message(&format!("the admin token is in {}", file.display())),
+        None => {
+            terminal.message("the admin token was made by another control plane of this database")
+        }
     }
-    terminal.say(&format!("state is kept in {}", handle.store.engine()));
+    terminal.message(&format!("state is kept in {}", handle.store.engine()));
     lines.push_str(&format!("\nnodes: {}", handle.node_url));
     terminal.data(&lines)?;
     stop.await;
-    terminal.say("stopping");
+    terminal.message("stopping");
     handle.shutdown().await;
     Ok(())
 }
@@ -384,14 +392,14 @@ async fn admin_token(
     let is_new = kept.is_none();
     let token = match kept {
         Some(token) => token,
-        None => gpuaas_api::propose_admin_token().map_err(of_store)?,
+        None => gpuaas_api::propose_admin_token().map_err(store_failure)?,
     };
     // Kept before it counts: a process that dies in between proposes the same one again.
     if is_new {
         write_private(&path, &token).map_err(failed)?;
     }
     let now = options.clock.now();
-    if gpuaas_api::ensure_admin_token(store, now, &token).await.map_err(of_store)? {
+    if gpuaas_api::ensure_admin_token(store, now, &token).await.map_err(store_failure)? {
         return Ok((Some(token), is_new));
     }
     if is_new {
@@ -464,7 +472,7 @@ fn unwritable(dir: &Path, error: &io::Error) -> Failure {
         .hint("let this user write there, or name another folder with --data")
 }
 
-fn of_store(error: StoreError) -> Failure {
+fn store_failure(error: StoreError) -> Failure {
     Failure::local(error.code(), "The store cannot be opened", error.to_string()).hint(error.hint())
 }
 
@@ -503,7 +511,7 @@ mod tests {
     #[tokio::test]
     async fn stand_ins_are_served_on_loopback_only() {
         let mut options = ServeOptions::new(([0, 0, 0, 0], 0).into(), PathBuf::from("/no/data"));
-        options.nodes = NodeFace::StandIns;
+        options.nodes = NodeListenerOptions::StandIns;
         let failure = start(options).await.map(drop).unwrap_err();
         assert_eq!(failure.code(), "stand_ins_not_local");
     }

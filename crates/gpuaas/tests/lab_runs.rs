@@ -159,7 +159,7 @@ fn ten_kills_of_the_control_plane_lose_nothing() {
 
 /// What a scenario tells of its end, which is the same every time but for identifiers and for how
 /// long ago something was.
-fn told(output: &Output) -> String {
+fn scenario_report(output: &Output) -> String {
     let text = stderr(output);
     let (_, told) = text.split_once("\nscenario ").unwrap_or_else(|| panic!("{text}"));
     let mut words: Vec<&str> = told.trim_end().split(' ').collect();
@@ -187,7 +187,7 @@ fn scenario_of(nodes: &str, name: &str) -> Value {
     let output = lab(&dir.path().join("lab"), &arguments);
     assert!(output.status.success(), "{}", stderr(&output));
     insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
-        insta::assert_snapshot!(format!("lab-{name}"), told(&output));
+        insta::assert_snapshot!(format!("lab-{name}"), scenario_report(&output));
     });
     let object = object(&output);
     assert_eq!((&object["orphans"], &object["double_deploys"]), (&Value::from(0), &Value::from(0)));

@@ -9,14 +9,14 @@ use crate::failure::Failure;
 
 /// Whose secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SecretsOf {
+pub enum SecretScope {
     /// Of a site.
     Site,
     /// Of a profile.
     Profile,
 }
 
-impl SecretsOf {
+impl SecretScope {
     const fn collection(self) -> &'static str {
         match self {
             Self::Site => "sites",
@@ -32,7 +32,7 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn secrets(
         &self,
-        of: SecretsOf,
+        of: SecretScope,
         name: &str,
     ) -> Result<List<InputSecretView>, Failure> {
         self.get(&[of.collection(), name, "secrets"]).await
@@ -44,7 +44,7 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn set_secret(
         &self,
-        of: SecretsOf,
+        of: SecretScope,
         name: &str,
         bundle: &str,
         input: &str,
@@ -60,7 +60,7 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn delete_secret(
         &self,
-        of: SecretsOf,
+        of: SecretScope,
         name: &str,
         bundle: &str,
         input: &str,

@@ -29,7 +29,7 @@ use crate::record::LogLine;
 /// A stretch of a run in which nothing waits for hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Transition {
+pub enum AddedTimeTransition {
     /// Request to create.
     AskedToCreated,
     /// New to commission.
@@ -56,7 +56,7 @@ pub struct Spread {
 impl Spread {
     /// Of these seconds; all zero for none.
     #[must_use]
-    pub fn of(seconds: &[f64]) -> Self {
+    pub fn from_seconds(seconds: &[f64]) -> Self {
         let at = |part| percentile(seconds.to_vec(), part);
         Self { p50: at(0.5), p95: at(0.95), max: at(1.0), count: seconds.len() }
     }
@@ -64,36 +64,38 @@ impl Spread {
 
 /// Added seconds of one machine, in its own order.
 #[must_use]
-pub fn of_machine(log: &[LogLine], run: &RunView) -> Vec<(Transition, f64)> {
+pub fn added_by_machine(log: &[LogLine], run: &RunView) -> Vec<(AddedTimeTransition, f64)> {
     let mut added = Vec::new();
-    let mut open: Option<(Transition, i64)> =
-        Some((Transition::AskedToCreated, run.created_at.as_micros()));
+    let mut open: Option<(AddedTimeTransition, i64)> =
+        Some((AddedTimeTransition::AskedToCreated, run.created_at.as_micros()));
     let mut new_at = None;
     for line in log {
         let (at_us, arrived) = match line {
             LogLine::Status { at_us, name } => {
                 match name.as_str() {
                     "New" => new_at = Some(*at_us),
-                    "Ready" => open = Some((Transition::ReadyToDeployed, *at_us)),
+                    "Ready" => open = Some((AddedTimeTransition::ReadyToDeployed, *at_us)),
                     _ => {}
                 }
                 continue;
             }
             LogLine::Call { at_us, endpoint, status } if *status < 300 => match endpoint.as_str() {
-                "machines.create" => (*at_us, Transition::AskedToCreated),
-                "machine.commission" => (*at_us, Transition::CreatedToCommissioned),
-                "machine.deploy" => (*at_us, Transition::ReadyToDeployed),
+                "machines.create" => (*at_us, AddedTimeTransition::AskedToCreated),
+                "machine.commission" => (*at_us, AddedTimeTransition::CreatedToCommissioned),
+                "machine.deploy" => (*at_us, AddedTimeTransition::ReadyToDeployed),
                 _ => continue,
             },
             LogLine::Call { .. } | LogLine::Other => continue,
         };
-        if arrived == Transition::CreatedToCommissioned {
+        if arrived == AddedTimeTransition::CreatedToCommissioned {
             added.extend(new_at.take().map(|from| (arrived, seconds(from, at_us))));
         } else if let Some((_, from)) = open.take_if(|(transition, _)| *transition == arrived) {
             added.push((arrived, seconds(from, at_us)));
         }
     }
-    added.extend(bootstrapped_to_active(run).map(|s| (Transition::BootstrappedToActive, s)));
+    added.extend(
+        bootstrapped_to_active(run).map(|s| (AddedTimeTransition::BootstrappedToActive, s)),
+    );
     added
 }
 
@@ -109,13 +111,18 @@ fn seconds(from_us: i64, to_us: i64) -> f64 {
 
 /// All transitions together, and each by itself.
 #[must_use]
-pub fn spreads(added: &[(Transition, f64)]) -> (Spread, BTreeMap<Transition, Spread>) {
-    let mut each: BTreeMap<Transition, Vec<f64>> = BTreeMap::new();
+pub fn spreads(
+    added: &[(AddedTimeTransition, f64)],
+) -> (Spread, BTreeMap<AddedTimeTransition, Spread>) {
+    let mut each: BTreeMap<AddedTimeTransition, Vec<f64>> = BTreeMap::new();
     for (transition, seconds) in added {
         each.entry(*transition).or_default().push(*seconds);
     }
     let all: Vec<f64> = added.iter().map(|(_, seconds)| *seconds).collect();
-    (Spread::of(&all), each.into_iter().map(|(t, list)| (t, Spread::of(&list))).collect())
+    (
+        Spread::from_seconds(&all),
+        each.into_iter().map(|(t, list)| (t, Spread::from_seconds(&list))).collect(),
+    )
 }
 
 #[cfg(test)]
@@ -159,23 +166,23 @@ mod tests {
         run.steps =
             vec![StepSpan { step: Step::NodeBootstrap, from: at(2001.0), until: Some(at(2010.0)) }];
         run.ended_at = Some(at(2010.4));
-        let added = of_machine(&log, &run);
-        let rounded: Vec<(Transition, i64)> =
+        let added = added_by_machine(&log, &run);
+        let rounded: Vec<(AddedTimeTransition, i64)> =
             added.iter().map(|(t, s)| (*t, (s * 1000.0).round() as i64)).collect();
         assert_eq!(
             rounded,
             [
-                (Transition::AskedToCreated, 300),
-                (Transition::CreatedToCommissioned, 600),
-                (Transition::ReadyToDeployed, 1000),
-                (Transition::ReadyToDeployed, 500),
-                (Transition::BootstrappedToActive, 400),
+                (AddedTimeTransition::AskedToCreated, 300),
+                (AddedTimeTransition::CreatedToCommissioned, 600),
+                (AddedTimeTransition::ReadyToDeployed, 1000),
+                (AddedTimeTransition::ReadyToDeployed, 500),
+                (AddedTimeTransition::BootstrappedToActive, 400),
             ]
         );
         let (all, each) = spreads(&added);
         assert_eq!(all.count, 5);
         assert!((all.max - 1.0).abs() < 1e-9);
-        assert_eq!(each[&Transition::ReadyToDeployed].count, 2);
+        assert_eq!(each[&AddedTimeTransition::ReadyToDeployed].count, 2);
     }
 
     #[test]
@@ -183,8 +190,8 @@ mod tests {
         let log = [status(100.0, "Ready"), call(100.5, "machine.deploy", 200)];
         let mut run = views::finished_run();
         run.ended_at = None;
-        let added = of_machine(&log, &run);
+        let added = added_by_machine(&log, &run);
         assert_eq!(added.len(), 1);
-        assert_eq!(added[0].0, Transition::ReadyToDeployed);
+        assert_eq!(added[0].0, AddedTimeTransition::ReadyToDeployed);
     }
 }

@@ -29,9 +29,9 @@ use tokio::time::{interval, timeout};
 use super::usage;
 use crate::arguments::BenchAgentArgs;
 use crate::clock::SharedClock;
-use crate::control_plane::{ControlPlaneLauncher, InProcess, PlanePlan};
+use crate::control_plane::{ControlPlaneLauncher, ControlPlanePlan, InProcessControlPlane};
 use crate::operator::{self, Arrivals};
-use crate::record::Racked;
+use crate::record::MachineInventory;
 use crate::region::temporary_dir;
 use crate::watch;
 
@@ -85,7 +85,7 @@ async fn measure(
     let listen = options.listen;
     let started = SimServer::start(options).await;
     let mut region = started.map_err(|error| Failure::cannot_listen(listen, &error))?;
-    let plan = PlanePlan {
+    let plan = ControlPlanePlan {
         listen: ([127, 0, 0, 1], 0).into(),
         node_listen: Some(([127, 0, 0, 1], 0).into()),
         data: folder.path().join("control-plane"),
@@ -93,15 +93,15 @@ async fn measure(
         clock: ClockChoice::Real,
         sweeps: false,
     };
-    let plane = InProcess::start(launcher, &plan).await?;
+    let plane = InProcessControlPlane::start(launcher, &plan).await?;
     let measured = async {
         let inputs = deployed(&plane, &mut region).await?;
-        say(&inputs, BootstrapPhase::SiteBootstrap, ProgressStatus::Started).await?;
-        say(&inputs, BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded).await?;
-        say(&inputs, BootstrapPhase::NodeBootstrap, ProgressStatus::Started).await?;
-        let mut host = Started::new(agent, folder.path(), &inputs)?;
+        report_progress(&inputs, BootstrapPhase::SiteBootstrap, ProgressStatus::Started).await?;
+        report_progress(&inputs, BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded).await?;
+        report_progress(&inputs, BootstrapPhase::NodeBootstrap, ProgressStatus::Started).await?;
+        let mut host = StartedAgent::new(agent, folder.path(), &inputs)?;
         let enroll_milliseconds = host.ready().await?;
-        say(&inputs, BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await?;
+        report_progress(&inputs, BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await?;
         active(&plane).await?;
         let (idle_rss_bytes, idle_cpu_percent) = host.idle(idle).await?;
         Ok(AgentBenchReport {
@@ -120,16 +120,16 @@ async fn measure(
 
 /// What the node's deployed system was handed.
 async fn deployed(
-    plane: &InProcess,
+    plane: &InProcessControlPlane,
     region: &mut maas_sim::SimHandle,
 ) -> Result<BootstrapInputs, Failure> {
     let client = &plane.client;
     operator::add_site(client, &region.url(), &region.api_key, operator::SiteInputs::new()).await?;
     operator::add_profile(client, serde_json::Map::new()).await?;
     let hosts = region.region.with(|region| region.hosts());
-    let racked: Vec<Racked> = hosts
+    let inventory: Vec<MachineInventory> = hosts
         .into_iter()
-        .map(|host| Racked {
+        .map(|host| MachineInventory {
             name: host.name,
             mac_address: host.mac_address,
             bmc_address: host.bmc_address,
@@ -141,7 +141,7 @@ async fn deployed(
         .collect();
     let clock = RealClock;
     let begin = clock.now();
-    operator::onboard(client, &racked, Arrivals { clock: &clock, begin, apart_seconds: 0.0 })
+    operator::onboard(client, &inventory, Arrivals { clock: &clock, begin, apart_seconds: 0.0 })
         .await?;
     let boot = async {
         while let Some(notice) = region.notices.recv().await {
@@ -157,7 +157,7 @@ async fn deployed(
 }
 
 /// A callback of the bootstrap scripts.
-async fn say(
+async fn report_progress(
     inputs: &BootstrapInputs,
     phase: BootstrapPhase,
     status: ProgressStatus,
@@ -170,7 +170,7 @@ async fn say(
     told.map_err(|error| not_ready(&error.to_string()))
 }
 
-async fn active(plane: &InProcess) -> Result<(), Failure> {
+async fn active(plane: &InProcessControlPlane) -> Result<(), Failure> {
     let settled = watch::until_settled(&plane.client, 1, &RealClock, |_| {});
     timeout(Duration::from_secs(PATIENCE_SECONDS), settled)
         .await
@@ -184,7 +184,7 @@ async fn active(plane: &InProcess) -> Result<(), Failure> {
 }
 
 /// A running agent.
-struct Started {
+struct StartedAgent {
     child: Child,
     pid: u32,
     at: Instant,
@@ -192,7 +192,7 @@ struct Started {
     log: PathBuf,
 }
 
-impl Started {
+impl StartedAgent {
     fn new(agent: &Path, folder: &Path, inputs: &BootstrapInputs) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| not_ready(&error.to_string());
         let config = folder.join("agent.json");

@@ -12,16 +12,16 @@ use gpuaas_types::NodeState;
 use maas_sim::{Fault, FaultKind};
 use serde::Serialize;
 
-use super::report::Parked;
+use super::report::ParkedNode;
 use crate::arguments::{BenchClientsArgs, MachineClass};
 use crate::clock::SharedClock;
-use crate::control_plane::{ControlPlaneLauncher, InProcess, PlanePlan};
+use crate::control_plane::{ControlPlaneLauncher, ControlPlanePlan, InProcessControlPlane};
 use crate::hosts::options::HostMode;
 use crate::operator::{self, Arrivals};
-use crate::progress::Progress;
+use crate::progress::LabProgress;
 use crate::region::temporary_dir;
-use crate::simulator::{Plan, Simulator};
-use crate::summary::{Ended, Tally};
+use crate::simulator::{Simulator, SimulatorPlan};
+use crate::summary::{EndedNode, LabSummary};
 use crate::watch;
 
 /// Seconds of the run's clock per second of the wall.
@@ -45,7 +45,7 @@ pub struct ClientsReport {
     /// Seconds of the wall clock.
     pub wall_seconds: f64,
     /// Why nodes are not active.
-    pub not_active: Vec<Parked>,
+    pub not_active: Vec<ParkedNode>,
 }
 
 /// Runs the benchmark.
@@ -60,7 +60,7 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let folder = temporary_dir()?;
     let clock = ClockChoice::Paced { factor: FACTOR, epoch: RealClock.now() };
-    let simulator = Simulator::start(&Plan {
+    let simulator = Simulator::start(&SimulatorPlan {
         machines: args.nodes,
         names: &[],
         seed: args.seed,
@@ -74,7 +74,7 @@ pub async fn run(
         log: folder.path().join("simulator.log"),
     })
     .await?;
-    let plan = PlanePlan {
+    let plan = ControlPlanePlan {
         listen: ([127, 0, 0, 1], 0).into(),
         node_listen: None,
         data: folder.path().join("control-plane"),
@@ -82,7 +82,7 @@ pub async fn run(
         clock,
         sweeps: false,
     };
-    let measured = match InProcess::start(launcher, &plan).await {
+    let measured = match InProcessControlPlane::start(launcher, &plan).await {
         Ok(plane) => {
             let measured = measure(&args, &plane, clock, &simulator, terminal).await;
             plane.stop_with(simulator).await;
@@ -108,13 +108,13 @@ fn mix(args: &BenchClientsArgs) -> Vec<Fault> {
 
 async fn measure(
     args: &BenchClientsArgs,
-    plane: &InProcess,
+    plane: &InProcessControlPlane,
     choice: ClockChoice,
     simulator: &Simulator,
     terminal: &mut Terminal,
 ) -> Result<ClientsReport, Failure> {
     let client = &plane.client;
-    let machines = simulator.racked().await?;
+    let machines = simulator.machine_inventory().await?;
     let before = simulator.record().await?;
     // A person adds the site and sees at once whether MAAS answered.
     operator::add_site(
@@ -129,7 +129,7 @@ async fn measure(
     let clock = SharedClock::choose(choice).0;
     let begin = RealClock.now();
     let arrivals = Arrivals { clock: clock.as_ref(), begin: clock.now(), apart_seconds: 0.0 };
-    let mut progress = Progress::new(terminal.interactive());
+    let mut progress = LabProgress::new(terminal.interactive());
     let settled = watch::until_settled(client, machines.len(), &RealClock, |nodes| {
         progress.show(nodes, clock.now(), terminal);
     });
@@ -138,33 +138,33 @@ async fn measure(
     named.and(settled)?;
     let wall_seconds = RealClock.now().seconds_since(begin);
     let ended = watch::gather(client).await?;
-    let racked = simulator.racked().await?;
+    let inventory = simulator.machine_inventory().await?;
     let record = simulator.record().await?.since(&before);
-    let tally = Tally::of(&ended, &racked, &[], &record, wall_seconds);
+    let summary = LabSummary::summarize(&ended, &inventory, &[], &record, wall_seconds);
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2 to the 52nd")]
     let maas_calls_per_node = record.calls() as f64 / args.nodes.max(1) as f64;
     Ok(ClientsReport {
-        nodes: tally.nodes,
-        active: tally.active,
-        parked: tally.parked,
-        orphans: tally.orphans,
-        double_deploys: tally.double_deploys,
+        nodes: summary.nodes,
+        active: summary.active,
+        parked: summary.parked,
+        orphans: summary.orphans,
+        double_deploys: summary.double_deploys,
         maas_calls_per_node,
         wall_seconds,
         not_active: ended.iter().filter_map(not_active).collect(),
     })
 }
 
-fn not_active(ended: &Ended) -> Option<Parked> {
+fn not_active(ended: &EndedNode) -> Option<ParkedNode> {
     if ended.node.state == NodeState::Active {
         return None;
     }
     let node = ended.node.hostname.clone();
     Some(match &ended.node.park {
-        Some(park) => Parked { node, code: park.code.clone(), text: park.text.clone() },
+        Some(park) => ParkedNode { node, code: park.code.clone(), text: park.text.clone() },
         None => {
             let text = ended.node.waiting_for.clone().unwrap_or_default();
-            Parked { node, code: ended.run.step.to_string(), text }
+            ParkedNode { node, code: ended.run.step.to_string(), text }
         }
     })
 }

@@ -5,7 +5,7 @@ pub mod added;
 pub mod agent;
 pub mod clients;
 pub mod gate;
-pub mod isolated;
+pub mod isolated_thread;
 pub mod onboard;
 pub mod report;
 pub mod usage;

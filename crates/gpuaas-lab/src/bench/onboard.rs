@@ -17,19 +17,19 @@ use gpuaas_store::ScratchDatabase;
 use gpuaas_types::{NodeState, Timestamp};
 
 use super::added;
-use super::report::{OnboardReport, Parked};
+use super::report::{OnboardReport, ParkedNode};
 use super::usage;
 use crate::arguments::{BenchOnboardArgs, Hardware, MachineClass};
 use crate::clock::SharedClock;
-use crate::control_plane::{ControlPlaneLauncher, InProcess, PlanePlan};
+use crate::control_plane::{ControlPlaneLauncher, ControlPlanePlan, InProcessControlPlane};
 use crate::hosts::options::HostMode;
 use crate::operator::{self, Arrivals};
-use crate::progress::Progress;
-use crate::record::{Racked, Record};
+use crate::progress::LabProgress;
+use crate::record::{MachineInventory, RegionRecord};
 use crate::region::temporary_dir;
-use crate::simulator::{Plan, Simulator};
-use crate::store_failure::of_store;
-use crate::summary::Ended;
+use crate::simulator::{Simulator, SimulatorPlan};
+use crate::store_failure::store_failure;
+use crate::summary::EndedNode;
 use crate::watch;
 
 /// Simulated seconds per second of the wall, where nothing else was asked.
@@ -49,7 +49,7 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let folder = temporary_dir()?;
     let clock = choose_clock(&args);
-    let simulator = Simulator::start(&Plan {
+    let simulator = Simulator::start(&SimulatorPlan {
         machines: args.nodes,
         names: &[],
         seed: args.seed,
@@ -92,7 +92,7 @@ fn choose_clock(args: &BenchOnboardArgs) -> ClockChoice {
 async fn scratch_database(args: &BenchOnboardArgs) -> Result<Option<ScratchDatabase>, Failure> {
     let Some(url) = &args.database else { return Ok(None) };
     let name = format!("gpuaas_bench_{}_{}", RealClock.now().as_seconds(), std::process::id());
-    ScratchDatabase::create(url, &name).await.map(Some).map_err(of_store)
+    ScratchDatabase::create(url, &name).await.map(Some).map_err(store_failure)
 }
 
 async fn with_database(
@@ -110,7 +110,7 @@ async fn with_database(
             return Err(failure);
         }
     };
-    let plan = PlanePlan {
+    let plan = ControlPlanePlan {
         listen: ([127, 0, 0, 1], 0).into(),
         node_listen: None,
         data: folder.join("control-plane"),
@@ -118,7 +118,7 @@ async fn with_database(
         clock,
         sweeps: false,
     };
-    let report = match InProcess::start(launcher, &plan).await {
+    let report = match InProcessControlPlane::start(launcher, &plan).await {
         Ok(plane) => {
             let report = measure(&plane, clock, &simulator, terminal).await;
             plane.stop_with(simulator).await;
@@ -130,15 +130,15 @@ async fn with_database(
         }
     };
     if let Some(database) = database {
-        database.drop_it().await.map_err(of_store)?;
+        database.drop_it().await.map_err(store_failure)?;
     }
     report
 }
 
 /// What was read when the work had ended.
 struct Measured {
-    ended: Vec<Ended>,
-    record: Record,
+    ended: Vec<EndedNode>,
+    record: RegionRecord,
     begin: Timestamp,
     cpu_seconds: f64,
     factor: f64,
@@ -148,14 +148,14 @@ struct Measured {
 }
 
 async fn measure(
-    plane: &InProcess,
+    plane: &InProcessControlPlane,
     clock: ClockChoice,
     simulator: &Simulator,
     terminal: &mut Terminal,
 ) -> Result<OnboardReport, Failure> {
     let client = &plane.client;
     let shared = SharedClock::choose(clock).0;
-    let machines = simulator.racked().await?;
+    let machines = simulator.machine_inventory().await?;
     let before = simulator.record().await?;
     operator::add_site(
         client,
@@ -186,7 +186,7 @@ async fn measure(
 /// be active before the last is named.
 async fn work(
     client: &ApiClient,
-    machines: &[Racked],
+    machines: &[MachineInventory],
     choice: ClockChoice,
     clock: &dyn Clock,
     terminal: &mut Terminal,
@@ -197,7 +197,7 @@ async fn work(
         ClockChoice::Paced { .. } => ARRIVAL_SECONDS / machines.len().max(1) as f64,
     };
     let arrivals = Arrivals { clock, begin: clock.now(), apart_seconds };
-    let mut progress = Progress::new(terminal.interactive());
+    let mut progress = LabProgress::new(terminal.interactive());
     let settled = watch::until_settled(client, machines.len(), &RealClock, |nodes| {
         progress.show(nodes, clock.now(), terminal);
     });
@@ -209,14 +209,14 @@ async fn work(
 impl Measured {
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2 to the 52nd")]
     fn report(self, nodes: usize) -> OnboardReport {
-        let of_active: Vec<&Ended> =
+        let of_active: Vec<&EndedNode> =
             self.ended.iter().filter(|e| e.node.state == NodeState::Active).collect();
         let last = self.ended.iter().filter_map(|e| e.run.ended_at).max().unwrap_or(self.begin);
         let wall_seconds = last.seconds_since(self.begin) / self.factor;
         let transitions: Vec<_> = of_active
             .iter()
             .filter_map(|e| Some((self.record.machines.get(&e.node.hostname)?, &e.run)))
-            .flat_map(|(machine, run)| added::of_machine(&machine.log, run))
+            .flat_map(|(machine, run)| added::added_by_machine(&machine.log, run))
             .collect();
         let (added_seconds, added_seconds_by_transition) = added::spreads(&transitions);
         let per_node = |value: f64| value / nodes.max(1) as f64;
@@ -249,7 +249,7 @@ impl Measured {
     }
 }
 
-fn parked(ended: &Ended) -> Option<Parked> {
+fn parked(ended: &EndedNode) -> Option<ParkedNode> {
     if ended.node.state == NodeState::Active {
         return None;
     }
@@ -260,7 +260,7 @@ fn parked(ended: &Ended) -> Option<Parked> {
             ended.node.waiting_for.clone().unwrap_or_else(|| "it waits for nothing".to_owned()),
         ),
     };
-    Some(Parked { node: ended.node.hostname.clone(), code, text })
+    Some(ParkedNode { node: ended.node.hostname.clone(), code, text })
 }
 
 #[cfg(test)]
@@ -270,14 +270,15 @@ mod tests {
 
     #[test]
     fn figures_come_from_the_records() {
-        let mut active = Ended { node: views::commissioning_node(), run: views::finished_run() };
+        let mut active =
+            EndedNode { node: views::commissioning_node(), run: views::finished_run() };
         active.node.state = NodeState::Active;
         let begin = active.run.created_at;
         active.run.ended_at = Some(begin.plus_seconds(60.0));
-        let stuck = Ended { node: views::parked_node(), run: views::finished_run() };
+        let stuck = EndedNode { node: views::parked_node(), run: views::finished_run() };
         let mut run_ended = stuck.clone();
         run_ended.run.ended_at = None;
-        let record: Record = serde_json::from_str(
+        let record: RegionRecord = serde_json::from_str(
             r#"{"endpoints": {"events.query": {"calls": 22, "bytes_in": 0, "bytes_out": 2000}},
                 "machines": {}}"#,
         )

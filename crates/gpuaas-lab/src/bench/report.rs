@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use gpuaas_client::failure::Failure;
 use serde::Serialize;
 
-use super::added::{Spread, Transition};
+use super::added::{AddedTimeTransition, Spread};
 
 /// Why a node is not active.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Parked {
+pub struct ParkedNode {
     /// Hostname.
     pub node: String,
     /// Code of the park, or the step at which it stood.
@@ -37,7 +37,7 @@ pub struct OnboardReport {
     /// Seconds added per transition over the simulator's ideal, by the run's clock.
     pub added_seconds: Spread,
     /// The same by transition.
-    pub added_seconds_by_transition: BTreeMap<Transition, Spread>,
+    pub added_seconds_by_transition: BTreeMap<AddedTimeTransition, Spread>,
     /// Seconds of the run's clock per second of the wall.
     pub clock_factor: f64,
     /// Processor seconds of the control plane, per node.
@@ -51,7 +51,7 @@ pub struct OnboardReport {
     /// The database that held the state.
     pub database: &'static str,
     /// Nodes that did not become active.
-    pub parked: Vec<Parked>,
+    pub parked: Vec<ParkedNode>,
 }
 
 /// A report as the object that `--json` prints.
@@ -130,14 +130,17 @@ mod tests {
                 ("machine.deploy".to_owned(), 1000),
             ]),
             added_seconds: spread,
-            added_seconds_by_transition: BTreeMap::from([(Transition::ReadyToDeployed, spread)]),
+            added_seconds_by_transition: BTreeMap::from([(
+                AddedTimeTransition::ReadyToDeployed,
+                spread,
+            )]),
             clock_factor: 1.0,
             cpu_seconds_per_node: 0.0123,
             peak_rss_bytes: 50 * 1_048_576,
             simulator_peak_rss_bytes: 70 * 1_048_576,
             wall_seconds: 18.7,
             database: "sqlite",
-            parked: vec![Parked {
+            parked: vec![ParkedNode {
                 node: "node0007".to_owned(),
                 code: "two_candidates".to_owned(),
                 text: "2 machines in MAAS match node0007".to_owned(),

@@ -32,12 +32,12 @@ const COMMAND_SECONDS: u64 = 120;
 
 /// Makes hosts and plays them.
 #[derive(Debug)]
-pub(super) struct Player {
+pub(super) struct HostEmulator {
     dir: PathBuf,
     fresh: OnceCell<()>,
 }
 
-impl Player {
+impl HostEmulator {
     /// One that keeps its files in `dir`.
     pub(super) fn new(hosts: &Path) -> Self {
         Self { dir: hosts.join(".player"), fresh: OnceCell::new() }
@@ -49,7 +49,7 @@ impl Player {
     }
 
     /// Gets ready to make hosts, before the first one is wanted.
-    pub(super) async fn warm(&self) {
+    pub(super) async fn prepare_in_advance(&self) {
         if let Err(error) = self.fresh.get_or_try_init(|| self.prepare()).await {
             tracing::warn!(%error, "no host with a bundle can be made");
         }
@@ -61,7 +61,7 @@ impl Player {
         std::fs::create_dir_all(root)?;
         let mut copy = Command::new("cp");
         copy.arg("-a").arg(self.dir.join("fresh/.")).arg(root);
-        ended_well(copy).await?;
+        run_to_success(copy).await?;
         std::fs::write(root.join("etc/hostname"), format!("{hostname}\n"))
     }
 
@@ -77,7 +77,7 @@ impl Player {
         }
         let mut make = Command::new("bash");
         make.arg(self.dir.join("make-host.sh")).arg(&fresh);
-        ended_well(make).await?;
+        run_to_success(make).await?;
         std::fs::write(fresh.join("proc/cmdline"), COMMAND_LINE)?;
         // Whoever asks for this unit is its process.
         let active = fresh.join("run/fixture/active");
@@ -88,18 +88,18 @@ impl Player {
     }
 
     /// Takes something from the host.
-    pub(super) async fn lose(&self, root: &Path, loss: Loss) -> io::Result<()> {
+    pub(super) async fn apply_loss(&self, root: &Path, loss: Loss) -> io::Result<()> {
         let script = match loss {
             Loss::Fabric => LOSE_FABRIC,
             Loss::Gpu => LOSE_GPU,
         };
         let mut lose = Command::new("bash");
         lose.args(["-c", script]).env("GPUAAS_HOST_ROOT", root).env(VARIABLE, self.program());
-        ended_well(lose).await
+        run_to_success(lose).await
     }
 }
 
-async fn ended_well(mut command: Command) -> io::Result<()> {
+async fn run_to_success(mut command: Command) -> io::Result<()> {
     command.env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);
     // mkfs is no command for everyone.
     command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -109,6 +109,6 @@ async fn ended_well(mut command: Command) -> io::Result<()> {
     if status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&stderr);
-    Err(io::Error::other(format!("{status}: {}", said.lines().last().unwrap_or_default())))
+    let stderr_text = String::from_utf8_lossy(&stderr);
+    Err(io::Error::other(format!("{status}: {}", stderr_text.lines().last().unwrap_or_default())))
 }

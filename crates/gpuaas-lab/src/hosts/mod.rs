@@ -10,11 +10,11 @@
 //! A host is known by its system id, and what runs on it by its deployment: a notice about an
 //! older deployment can come late and changes nothing.
 
-mod fleet;
+mod fleet_host;
 mod host_emulator;
-mod machine;
 pub mod options;
-mod process;
+mod process_host;
+mod systemd_host;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,15 +27,15 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::host_emulator::Player;
+use self::host_emulator::HostEmulator;
 use self::options::{HostMode, HostsOptions};
 
 /// Whether this machine can have real hosts with the system in `rootfs`.
 ///
 /// # Errors
 /// `real_host_needs_root`, `real_host_tool_missing`, `real_host_rootfs_missing`.
-pub fn may_be_real(rootfs: Option<&Path>) -> Result<(), Failure> {
-    machine::rootfs(rootfs).map(drop)
+pub fn check_systemd_hosts(rootfs: Option<&Path>) -> Result<(), Failure> {
+    systemd_host::rootfs(rootfs).map(drop)
 }
 
 /// The hosts of a region, being run.
@@ -61,32 +61,33 @@ impl Hosts {
             None
         } else {
             let dir = options.dir.join(".real");
-            Some(Arc::new(machine::Factory::new(options.rootfs.as_deref(), &dir)?))
+            Some(Arc::new(systemd_host::SystemdHostFactory::new(options.rootfs.as_deref(), &dir)?))
         };
-        let keeper = match options.mode {
-            _ if factory.is_some() => Some(process::Keeper::start(&options.dir)?),
-            HostMode::Process => Some(process::Keeper::start(&options.dir)?),
+        let reaper = match options.mode {
+            _ if factory.is_some() => Some(process_host::ProcessReaper::start(&options.dir)?),
+            HostMode::Process => Some(process_host::ProcessReaper::start(&options.dir)?),
             HostMode::Fleet | HostMode::None => None,
         };
         let fleet = match options.mode {
-            HostMode::Fleet => Some(fleet::Fleet::new(&options)?),
+            HostMode::Fleet => Some(fleet_host::Fleet::new(&options)?),
             HostMode::Process | HostMode::None => None,
         };
         let stop = CancellationToken::new();
-        let player = Arc::new(Player::new(&options.dir));
+        let emulator = Arc::new(HostEmulator::new(&options.dir));
         let as_processes = options.mode == HostMode::Process;
         let running = HashMap::new();
-        let rack = Rack { options, fleet, factory, player, stop: stop.clone(), running };
-        let player = Arc::clone(&rack.player);
+        let supervisor =
+            HostSupervisor { options, fleet, factory, emulator, stop: stop.clone(), running };
+        let emulator = Arc::clone(&supervisor.emulator);
         let task = tokio::spawn(async move {
             let warm = tokio::spawn(async move {
                 if as_processes {
-                    player.warm().await;
+                    emulator.prepare_in_advance().await;
                 }
             });
-            rack.run(notices).await;
+            supervisor.run(notices).await;
             warm.abort();
-            drop(keeper);
+            drop(reaper);
         });
         Ok(Self { stop, task })
     }
@@ -109,17 +110,17 @@ fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// A deployed system, running or switched off.
-struct System {
+struct RunningSystem {
     deployment: u64,
     data: ParsedUserData,
     user_data: Vec<u8>,
     metadata: Metadata,
-    life: Option<(CancellationToken, JoinHandle<()>)>,
+    running_task: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
-impl System {
-    async fn end(&mut self) {
-        if let Some((stop, task)) = self.life.take() {
+impl RunningSystem {
+    async fn stop(&mut self) {
+        if let Some((stop, task)) = self.running_task.take() {
             stop.cancel();
             if let Err(error) = task.await {
                 tracing::error!(%error, "a simulated host did not end well");
@@ -128,26 +129,26 @@ impl System {
     }
 }
 
-struct Rack {
+struct HostSupervisor {
     options: HostsOptions,
-    fleet: Option<fleet::Fleet>,
-    factory: Option<Arc<machine::Factory>>,
-    player: Arc<Player>,
+    fleet: Option<fleet_host::Fleet>,
+    factory: Option<Arc<systemd_host::SystemdHostFactory>>,
+    emulator: Arc<HostEmulator>,
     stop: CancellationToken,
-    running: HashMap<String, System>,
+    running: HashMap<String, RunningSystem>,
 }
 
-impl Rack {
+impl HostSupervisor {
     async fn run(mut self, mut notices: UnboundedReceiver<Notice>) {
         let stop = self.stop.clone();
         while let Some(Some(notice)) = stop.run_until_cancelled(notices.recv()).await {
-            self.act(notice).await;
+            self.apply_notice(notice).await;
         }
-        let ends = self.running.values_mut().map(System::end);
+        let ends = self.running.values_mut().map(RunningSystem::stop);
         futures::future::join_all(ends).await;
     }
 
-    async fn act(&mut self, notice: Notice) {
+    async fn apply_notice(&mut self, notice: Notice) {
         let host = notice.host().clone();
         let known = self.running.get(&host.system_id).map(|system| system.deployment);
         if known.is_some_and(|deployment| deployment > host.deployment) {
@@ -158,13 +159,13 @@ impl Rack {
             Notice::PoweredOn(host) => self.power_on(&host),
             Notice::PoweredOff(host) => {
                 if let Some(system) = self.running.get_mut(&host.system_id) {
-                    system.end().await;
+                    system.stop().await;
                 }
             }
             Notice::Released(host) => {
                 if let Some(mut system) = self.running.remove(&host.system_id) {
-                    system.end().await;
-                    self.forget(&host);
+                    system.stop().await;
+                    self.remove_folder(&host);
                 }
             }
         }
@@ -172,7 +173,7 @@ impl Rack {
 
     async fn first_boot(&mut self, boot: FirstBoot) {
         if let Some(mut old) = self.running.remove(&boot.host.system_id) {
-            old.end().await;
+            old.stop().await;
         }
         if self.options.mode == HostMode::None {
             return;
@@ -186,16 +187,17 @@ impl Rack {
         };
         let FirstBoot { user_data, metadata, .. } = boot;
         let deployment = boot.host.deployment;
-        let mut system = System { deployment, data, user_data, metadata, life: None };
-        system.life = Some(self.spawn(&boot.host, &system, true));
+        let mut system =
+            RunningSystem { deployment, data, user_data, metadata, running_task: None };
+        system.running_task = Some(self.spawn(&boot.host, &system, true));
         self.running.insert(boot.host.system_id, system);
     }
 
     /// cloud-init runs the scripts once per instance; at a later boot only the agent starts.
     fn power_on(&mut self, host: &HostRef) {
         let Some(mut system) = self.running.remove(&host.system_id) else { return };
-        if system.life.is_none() {
-            system.life = Some(self.spawn(host, &system, false));
+        if system.running_task.is_none() {
+            system.running_task = Some(self.spawn(host, &system, false));
         }
         self.running.insert(host.system_id.clone(), system);
     }
@@ -203,14 +205,14 @@ impl Rack {
     fn spawn(
         &self,
         host: &HostRef,
-        system: &System,
+        system: &RunningSystem,
         first: bool,
     ) -> (CancellationToken, JoinHandle<()>) {
         let stop = self.stop.child_token();
         let root = self.root(host);
         let data = &system.data;
-        if let Some(machine) = self.machine(host, system, &root) {
-            return (stop.clone(), tokio::spawn(machine::host(machine, stop)));
+        if let Some(machine) = self.systemd_host(host, system, &root) {
+            return (stop.clone(), tokio::spawn(systemd_host::run_host(machine, stop)));
         }
         let task = match &self.fleet {
             Some(fleet) => {
@@ -218,28 +220,28 @@ impl Rack {
             }
             None => {
                 let lost = self.options.lost.iter().filter(|lost| lost.host == host.hostname);
-                let machine = process::Machine {
+                let machine = process_host::ProcessHost {
                     root,
                     data: data.clone(),
-                    loses: lost.map(|lost| lost.loss).collect(),
-                    player: Arc::clone(&self.player),
+                    losses: lost.map(|lost| lost.loss).collect(),
+                    emulator: Arc::clone(&self.emulator),
                 };
-                tokio::spawn(process::host(machine, first, stop.clone()))
+                tokio::spawn(process_host::run_host(machine, first, stop.clone()))
             }
         };
         (stop, task)
     }
 
     /// The host as a real one, where it is to be that.
-    fn machine(
+    fn systemd_host(
         &self,
         host: &HostRef,
-        system: &System,
+        system: &RunningSystem,
         root: &Path,
-    ) -> Option<Arc<machine::Machine>> {
+    ) -> Option<Arc<systemd_host::SystemdHost>> {
         let factory =
             self.factory.as_ref().filter(|_| self.options.real_hosts.contains(&host.hostname))?;
-        Some(Arc::new(machine::Machine {
+        Some(Arc::new(systemd_host::SystemdHost {
             factory: Arc::clone(factory),
             folder: root.to_owned(),
             hostname: host.hostname.clone(),
@@ -254,7 +256,7 @@ impl Rack {
     }
 
     /// A released disk holds nothing of use; logs of a host's scripts stay for reading.
-    fn forget(&self, host: &HostRef) {
+    fn remove_folder(&self, host: &HostRef) {
         if self.fleet.is_some()
             && let Err(error) = std::fs::remove_dir_all(self.root(host))
             && error.kind() != std::io::ErrorKind::NotFound

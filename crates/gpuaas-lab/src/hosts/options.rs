@@ -41,7 +41,7 @@ pub struct HostsOptions {
     /// The system that those boot; none: the one that was made beside this executable.
     pub rootfs: Option<PathBuf>,
     /// What hosts have lost by the time their agents are installed.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<HostLoss>,
 }
 
 /// What a host may lose.
@@ -59,14 +59,14 @@ impl Loss {
 
 /// A host that loses something, as `NAME=WHAT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub struct HostLoss {
     /// The machine's name.
     pub host: String,
     /// What.
     pub loss: Loss,
 }
 
-impl FromStr for Lost {
+impl FromStr for HostLoss {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -77,7 +77,7 @@ impl FromStr for Lost {
     }
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for HostLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = Loss::ALL.iter().find(|(_, loss)| *loss == self.loss).map(|(name, _)| *name);
         write!(f, "{}={}", self.host, name.unwrap_or_default())

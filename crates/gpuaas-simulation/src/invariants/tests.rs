@@ -9,8 +9,8 @@ use maas_sim::{H200, HumanAction, MachineSpec, Status};
 use uuid::Uuid;
 
 use super::*;
-use crate::plan::Plan;
-use crate::tick::Turn;
+use crate::plan::SimulationPlan;
+use crate::tick::Tick;
 
 const NOW: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
 
@@ -86,27 +86,27 @@ fn a_forged_history_is_found() {
     let issued = line("the node is bootstrap_issued, it was registered");
     let enrolling = line("the node is enrolling, it was bootstrap_issued");
     let active = line("the node is active, it was enrolling");
-    assert_eq!(untold(&[], Registered), [""; 0]);
-    assert_eq!(untold(&[issued.clone(), enrolling.clone()], Enrolling), [""; 0]);
-    assert_eq!(untold(std::slice::from_ref(&issued), Active).len(), 1, "the end is missing");
-    assert_eq!(untold(&[issued.clone(), active], Active).len(), 1, "the middle is missing");
+    assert_eq!(history_gaps(&[], Registered), [""; 0]);
+    assert_eq!(history_gaps(&[issued.clone(), enrolling.clone()], Enrolling), [""; 0]);
+    assert_eq!(history_gaps(std::slice::from_ref(&issued), Active).len(), 1, "the end is missing");
+    assert_eq!(history_gaps(&[issued.clone(), active], Active).len(), 1, "the middle is missing");
     let forged = line("the node is active, it was registered");
-    assert_eq!(untold(&[forged], Active).len(), 1, "the table does not allow it");
-    assert_eq!(untold(&[issued, line("the node is fine")], BootstrapIssued).len(), 1);
+    assert_eq!(history_gaps(&[forged], Active).len(), 1, "the table does not allow it");
+    assert_eq!(history_gaps(&[issued, line("the node is fine")], BootstrapIssued).len(), 1);
 }
 
 #[test]
 fn a_call_without_its_own_intent_is_found() {
-    let mut checker = Checker::default();
+    let mut checker = InvariantChecker::default();
     let deploy = Effect::Deploy { distro_series: "noble".to_owned(), enable_hw_sync: false };
     let open = intent(deploy.clone(), None);
-    assert_eq!(checker.called_for(Some(EffectKind::Deploy), Some(&open)), None);
-    let again = checker.called_for(Some(EffectKind::Deploy), Some(&open)).unwrap();
+    assert_eq!(checker.check_intent_of_call(Some(EffectKind::Deploy), Some(&open)), None);
+    let again = checker.check_intent_of_call(Some(EffectKind::Deploy), Some(&open)).unwrap();
     assert!(again.contains("twice"), "{again}");
-    assert!(checker.called_for(Some(EffectKind::Release), Some(&open)).is_some());
-    assert!(checker.called_for(Some(EffectKind::Deploy), None).is_some());
+    assert!(checker.check_intent_of_call(Some(EffectKind::Release), Some(&open)).is_some());
+    assert!(checker.check_intent_of_call(Some(EffectKind::Deploy), None).is_some());
     let over = Intent { id: AttemptId(Uuid::max()), ..intent(deploy, Some(Outcome::Accepted)) };
-    assert!(checker.called_for(Some(EffectKind::Deploy), Some(&over)).is_some());
+    assert!(checker.check_intent_of_call(Some(EffectKind::Deploy), Some(&over)).is_some());
 }
 
 #[test]
@@ -121,9 +121,9 @@ fn two_owners_of_a_machine_are_found() {
 #[test]
 fn a_run_that_nobody_looks_at_or_explains_is_found() {
     let never = run(RunStatus::Running, Timestamp::NEVER);
-    assert!(unanswered(&never).is_some());
-    assert!(unanswered(&run(RunStatus::Waiting, NOW)).is_some(), "for what?");
-    assert!(unanswered(&run(RunStatus::Parked, Timestamp::NEVER)).is_some(), "why?");
+    assert!(unexplained_open_run(&never).is_some());
+    assert!(unexplained_open_run(&run(RunStatus::Waiting, NOW)).is_some(), "for what?");
+    assert!(unexplained_open_run(&run(RunStatus::Parked, Timestamp::NEVER)).is_some(), "why?");
     let mut parked = run(RunStatus::Parked, Timestamp::NEVER);
     parked.park = Some(Park {
         code: "deploy_failed".to_owned(),
@@ -133,49 +133,49 @@ fn a_run_that_nobody_looks_at_or_explains_is_found() {
         evidence: vec!["MAAS said Failed deployment 3 s ago".to_owned()],
         next_action: String::new(),
     });
-    assert!(unanswered(&parked).is_some(), "and now?");
+    assert!(unexplained_open_run(&parked).is_some(), "and now?");
     if let Some(park) = &mut parked.park {
         park.next_action = "resume".to_owned();
     }
-    assert_eq!(unanswered(&parked), None);
+    assert_eq!(unexplained_open_run(&parked), None);
 
-    let checker = Checker { up_since: Some(NOW), ..Checker::default() };
+    let checker = InvariantChecker { up_since: Some(NOW), ..InvariantChecker::default() };
     let due = run(RunStatus::Running, NOW);
     assert_eq!(checker.stuck(&due, NOW.plus_seconds(800.0)), None);
     assert!(checker.stuck(&due, NOW.plus_seconds(2000.0)).is_some(), "forgotten");
 }
 
-async fn settle(world: &mut World, checker: &mut Checker, seconds: f64) {
-    let until = world.clock.now().plus_seconds(seconds);
-    while world.clock.now() < until {
-        if world.turn(until).await.unwrap() == Turn::Still {
-            world.clock.advance_to(until);
+async fn settle(simulation: &mut Simulation, checker: &mut InvariantChecker, seconds: f64) {
+    let until = simulation.clock.now().plus_seconds(seconds);
+    while simulation.clock.now() < until {
+        if simulation.tick(until).await.unwrap() == Tick::Idle {
+            simulation.clock.advance_to(until);
         }
-        assert_eq!(checker.after_turn(world).await.unwrap(), [""; 0]);
+        assert_eq!(checker.after_tick(simulation).await.unwrap(), [""; 0]);
     }
 }
 
 #[tokio::test]
 async fn a_deployment_by_hand_on_top_of_a_deployment_is_found() {
-    let mut world = World::new(Plan::calm(1, 1, &H200)).await.unwrap();
-    world.start(0.0).await.unwrap();
-    world.name_all();
-    let mut checker = Checker::default();
-    settle(&mut world, &mut checker, 8000.0).await;
-    assert_eq!(checker.everything(&world).await.unwrap(), [""; 0]);
-    let (lives, broken, _) = checker.at_the_end(&world).await.unwrap();
+    let mut simulation = Simulation::new(SimulationPlan::calm(1, 1, &H200)).await.unwrap();
+    simulation.start(0.0).await.unwrap();
+    simulation.onboard_all();
+    let mut checker = InvariantChecker::default();
+    settle(&mut simulation, &mut checker, 8000.0).await;
+    assert_eq!(checker.check_all(&simulation).await.unwrap(), [""; 0]);
+    let (lives, broken, _) = checker.check_end(&simulation).await.unwrap();
     assert_eq!((lives.begun, lives.intended, broken.len()), (1, 1, 0), "{broken:?}");
 
     // Whoever does this bypasses the journal, and the checker is not told that it was a person.
-    let name = world.region.with(|region| region.hosts())[0].name.clone();
-    let now = world.clock.now().as_micros();
-    world.region.with(|region| {
+    let name = simulation.region.with(|region| region.hosts())[0].name.clone();
+    let now = simulation.clock.now().as_micros();
+    simulation.region.with(|region| {
         region.apply_human_action(now, &HumanAction::Delete { machine: name.clone() }).unwrap();
         region.add_machine(MachineSpec::new(&name, Status::Ready));
         region.apply_human_action(now, &HumanAction::Deploy { machine: name.clone() }).unwrap();
     });
-    let broken = checker.everything(&world).await.unwrap();
+    let broken = checker.check_all(&simulation).await.unwrap();
     assert!(broken.iter().any(|text| text.contains("on top of a deployment")), "{broken:?}");
-    let (_, broken, _) = checker.at_the_end(&world).await.unwrap();
+    let (_, broken, _) = checker.check_end(&simulation).await.unwrap();
     assert!(broken.iter().any(|text| text.contains("nobody's")), "{broken:?}");
 }

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas_engine::Failpoint;
-use gpuaas_simulation::breakpoint::Passed;
+use gpuaas_simulation::breakpoint::PassedFailpoint;
 use gpuaas_store::StoreError;
 use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, Timestamp};
 use maas_sim::LogEntry;
 use serde_json::{Value, json};
 
-use crate::stage::Scene;
+use crate::setup::StartedRun;
 
 /// Lines of a timeline that tell of a disturbance, or of one try among several.
 const OF_TRIES: [&str; 3] = ["deploy_started", "outcome_settled", "unknown_outcome"];
@@ -45,9 +45,9 @@ pub(crate) struct End {
 
 impl End {
     /// Of a run that does not move any more.
-    pub(crate) async fn of(scene: &Scene) -> Result<Self, StoreError> {
-        let store = &scene.world.store;
-        let run = store.run(scene.run_id).await?;
+    pub(crate) async fn read(started: &StartedRun) -> Result<Self, StoreError> {
+        let store = &started.simulation.store;
+        let run = store.run(started.run_id).await?;
         let (mut lines, mut feed) = (BTreeMap::new(), BTreeMap::new());
         for row in store.timeline_of_run(run.id, 0, 10_000).await? {
             let code = row.event.code;
@@ -55,20 +55,20 @@ impl End {
                 *lines.entry(code).or_default() += 1;
             }
         }
-        for (_, text) in scene.feed() {
+        for (_, text) in started.feed() {
             *feed.entry(text).or_default() += 1;
         }
         let mut calls = BTreeMap::new();
-        let log = scene.world.region.with(|region| {
-            region.stats().machines.get(&scene.host).map(|machine| machine.log.clone())
+        let log = started.simulation.region.with(|region| {
+            region.stats().machines.get(&started.host).map(|machine| machine.log.clone())
         });
-        for entry in log.unwrap_or_default().split_off(scene.logged) {
+        for entry in log.unwrap_or_default().split_off(started.logged) {
             if let LogEntry::Call { endpoint, status, .. } = entry {
                 *calls.entry((endpoint, status < 400)).or_default() += 1;
             }
         }
-        for (endpoint, counted) in scene.of_region() {
-            let before = scene.asked.get(endpoint).copied().unwrap_or_default();
+        for (endpoint, counted) in started.calls_of_region() {
+            let before = started.asked.get(endpoint).copied().unwrap_or_default();
             let (taken, refused) = (counted.0 - before.0, counted.1 - before.1);
             for (count, was_taken) in [(taken, true), (refused, false)] {
                 if count > 0 {
@@ -79,13 +79,13 @@ impl End {
         let checks = run.state.checks.iter().map(|(name, check)| (name.clone(), check.passed));
         Ok(Self {
             status: run.status,
-            node: store.node(scene.node_id).await?.state,
+            node: store.node(started.node_id).await?.state,
             steps: store.spans(run.id).await?.into_iter().map(|span| span.step).collect(),
             lines,
             feed,
             calls,
             checks: checks.collect(),
-            machine: machine(scene),
+            machine: machine(started),
         })
     }
 
@@ -93,7 +93,7 @@ impl End {
     /// nowhere: where the answer was lost the same is asked once more, and where the call never left
     /// it counts as one in vain, so that MAAS refuses once less. No more than that one is forgiven,
     /// and nothing that MAAS took.
-    fn calls_less_hidden(&self, expected: &Self, at: &Passed) -> Calls {
+    fn calls_less_hidden(&self, expected: &Self, at: &PassedFailpoint) -> Calls {
         let mut calls = self.calls.clone();
         let effect = at.intent.as_ref().map_or("", |intent| intent.effect.as_str());
         let of_effect = |endpoint: &str| endpoint.rsplit('.').next() == Some(effect);
@@ -112,7 +112,7 @@ impl End {
     }
 
     /// What is not as `expected` after a disturbance at a moment, one line each.
-    pub(crate) fn differences(&self, expected: &Self, at: &Passed) -> Vec<String> {
+    pub(crate) fn differences(&self, expected: &Self, at: &PassedFailpoint) -> Vec<String> {
         let mut lines = Vec::new();
         let mut compare = |name: &str, is: String, expected: String| {
             if is != expected {
@@ -148,8 +148,9 @@ fn entries<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
 }
 
 /// What MAAS shows of the machine, less what counts or tells the time.
-fn machine(scene: &Scene) -> Value {
-    let Some(seen) = scene.world.region.with(|region| region.machine_json(&scene.host)) else {
+fn machine(started: &StartedRun) -> Value {
+    let Some(seen) = started.simulation.region.with(|region| region.machine_json(&started.host))
+    else {
         return Value::Null;
     };
     let links: Vec<Value> = seen["interface_set"]
@@ -185,37 +186,48 @@ fn machine(scene: &Scene) -> Value {
 /// never heard. That look is as old as looks lie apart; where the watcher was lost with its process,
 /// as old as it takes until another one watches, whose first look finds only the end.
 async fn unheard(
-    scene: &Scene,
+    started: &StartedRun,
     ended: Timestamp,
     disturbed: bool,
 ) -> Result<Vec<String>, StoreError> {
-    let rows = scene.world.store.timeline_of_node(scene.node_id, scene.told_before, 10_000).await?;
+    let rows = started
+        .simulation
+        .store
+        .timeline_of_node(started.node_id, started.history_before, 10_000)
+        .await?;
     let rows = rows.into_iter().filter(|row| row.event.code == FEED);
-    let heard: Vec<String> = rows.map(|row| row.event.text).collect();
-    let said = scene.feed();
-    let same = heard.iter().zip(&said).take_while(|(heard, (_, said))| *heard == said).count();
-    if let Some(other) = heard.get(same) {
+    let event_cursor: Vec<String> = rows.map(|row| row.event.text).collect();
+    let said = started.feed();
+    let same = event_cursor
+        .iter()
+        .zip(&said)
+        .take_while(|(event_cursor, (_, said))| *event_cursor == said)
+        .count();
+    if let Some(other) = event_cursor.get(same) {
         let next = said.get(same);
         return Ok(vec![format!(
             "after {same} lines of the feed it tells {other:?}, not {next:?}"
         )]);
     }
-    let lost = if disturbed { UNWATCHED_SECONDS + scene.poll_seconds } else { 0.0 };
-    let since = ended.plus_seconds(-(scene.poll_seconds + LOOK_SECONDS + lost));
+    let lost = if disturbed { UNWATCHED_SECONDS + started.poll_seconds } else { 0.0 };
+    let since = ended.plus_seconds(-(started.poll_seconds + LOOK_SECONDS + lost));
     let late = said[same..].iter().filter(|(at, _)| *at < since);
     Ok(late.map(|(at, line)| format!("{line:?}, said at {at}, was never heard")).collect())
 }
 
 /// What is wrong with the history of a run that is over, one line each.
-pub(crate) async fn faults(scene: &Scene, disturbed: bool) -> Result<Vec<String>, StoreError> {
-    let store = &scene.world.store;
-    let run = store.run(scene.run_id).await?;
+pub(crate) async fn faults(
+    started: &StartedRun,
+    disturbed: bool,
+) -> Result<Vec<String>, StoreError> {
+    let store = &started.simulation.store;
+    let run = store.run(started.run_id).await?;
     let mut wrong = Vec::new();
     let Some(ended) = run.ended_at else {
         let why = run.park.map(|park| format!("{}: {}", park.code, park.text));
         return Ok(vec![format!("the run is {} in {}: {why:?}", run.status, run.step)]);
     };
-    wrong.extend(unheard(scene, ended, disturbed).await?);
+    wrong.extend(unheard(started, ended, disturbed).await?);
     let spans = store.spans(run.id).await?;
     if spans.first().map(|span| span.from) != Some(run.created_at) {
         wrong.push(format!("its spans do not begin with it: {spans:?}"));
@@ -237,15 +249,15 @@ pub(crate) async fn faults(scene: &Scene, disturbed: bool) -> Result<Vec<String>
     }
     let deploys = attempts.iter().filter(|attempt| attempt.effect == EffectKind::Deploy).count();
     let rows = store.timeline_of_run(run.id, 0, 10_000).await?;
-    let started = rows.iter().filter(|row| row.event.code == "deploy_started").count();
-    if deploys != started {
-        wrong.push(format!("{started} deployments in the timeline, {deploys} in the journal"));
+    let begun = rows.iter().filter(|row| row.event.code == "deploy_started").count();
+    if deploys != begun {
+        wrong.push(format!("{begun} deployments in the timeline, {deploys} in the journal"));
     }
-    let doubles = scene.world.region.with(|region| region.stats().double_deploys());
+    let doubles = started.simulation.region.with(|region| region.stats().double_deploys());
     if doubles > 0 {
         wrong.push(format!("{doubles} deployments on top of a deployment"));
     }
-    if scene.world.tokens_taken_twice() > 0 {
+    if started.simulation.tokens_taken_twice() > 0 {
         wrong.push("an enrollment token worked twice".to_owned());
     }
     Ok(wrong)

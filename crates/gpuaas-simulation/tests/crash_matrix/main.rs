@@ -1,18 +1,18 @@
 //! The crash matrix, generated from the tables of steps and of run kinds.
 //!
-//! Every kind of run is lived once undisturbed on each of its stages ([`stage::STAGES`]), while
+//! Every kind of run is lived once undisturbed on each of its setups ([`setup::SETUPS`]), while
 //! the engine tells each moment at which a process could be lost ([`gpuaas_engine::Failpoint`]). Then
-//! it is lived again for every such moment and every way of being disturbed there ([`Way`]), each
-//! time in a new world of the same seed, and must end as the undisturbed one did: same state, same
+//! it is lived again for every such moment and every way of being disturbed there ([`Disturbance`]), each
+//! time in a new simulation of the same seed, and must end as the undisturbed one did: same state, same
 //! machine, same calls, a whole timeline that tells MAAS' feed line by line.
 //!
-//! Which effects there are is what `gpuaas_types::steps` says. One that no stage reaches, by the
+//! Which effects there are is what `gpuaas_types::steps` says. One that no setup reaches, by the
 //! journal, fails the test by name: nothing is skipped.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod end;
-mod stage;
+mod setup;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use end::{End, faults};
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::Failpoint;
-use gpuaas_simulation::breakpoint::Passed;
+use gpuaas_simulation::breakpoint::PassedFailpoint;
 use gpuaas_types::steps::KINDS;
 use gpuaas_types::{EffectKind, RunKind, Step};
-use stage::{Came, STAGES, Scene, Stage};
+use setup::{DriveOutcome, RunSetup, SETUPS, StartedRun};
 
 /// What happens at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Disturbance {
     /// The process dies and starts again.
     Killed,
     /// It stands still until its lease is over and another worker has the run; then it goes on.
@@ -39,11 +39,13 @@ enum Way {
 /// Ways of being disturbed at a moment. What a worker that stands still can do afterwards is told
 /// by where it stands: with a claim, an intent or an answer that nobody knows of, it goes on to a
 /// write; after its record it goes on to a decision, which only an end can have made stale.
-fn ways(moment: Failpoint) -> &'static [Way] {
+fn disturbances(moment: Failpoint) -> &'static [Disturbance] {
     match moment {
-        Failpoint::Call | Failpoint::Called => &[Way::Killed, Way::Overtaken, Way::Late],
-        Failpoint::Commit => &[Way::Killed, Way::Overtaken],
-        Failpoint::Claimed | Failpoint::Committed => &[Way::Killed, Way::Late],
+        Failpoint::Call | Failpoint::Called => {
+            &[Disturbance::Killed, Disturbance::Overtaken, Disturbance::Late]
+        }
+        Failpoint::Commit => &[Disturbance::Killed, Disturbance::Overtaken],
+        Failpoint::Claimed | Failpoint::Committed => &[Disturbance::Killed, Disturbance::Late],
     }
 }
 
@@ -53,22 +55,22 @@ type Row = (RunKind, Option<Step>, EffectKind);
 /// One life to live.
 #[derive(Clone, Copy)]
 struct Case {
-    stage: usize,
+    setup: usize,
     /// Which moment of the run.
     index: usize,
-    way: Way,
+    disturbance: Disturbance,
 }
 
 /// An undisturbed life.
 struct Undisturbed {
-    passed: Vec<Passed>,
+    passed: Vec<PassedFailpoint>,
     reached: BTreeSet<Row>,
     wrong: Vec<String>,
     end: End,
 }
 
 /// Does `work` on a runtime of its own.
-fn alone<T>(work: impl Future<Output = T>) -> T {
+fn block_on_current_thread<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
@@ -90,69 +92,71 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-async fn undisturbed(stage: &Stage) -> Result<Undisturbed, Failure> {
-    let mut scene = stage.set(None).await?;
-    assert_eq!(scene.until_end().await?, Came::There);
-    let wrong = faults(&scene, false).await.unwrap();
-    let reached = scene.world.store.attempts(scene.run_id).await.unwrap().into_iter();
+async fn undisturbed(setup: &RunSetup) -> Result<Undisturbed, Failure> {
+    let mut started = setup.set(None).await?;
+    assert_eq!(started.until_end().await?, DriveOutcome::Reached);
+    let wrong = faults(&started, false).await.unwrap();
+    let reached = started.simulation.store.attempts(started.run_id).await.unwrap().into_iter();
     let reached = reached.filter_map(|attempt| {
         let of_step = attempt.step.row().effects.contains(&attempt.effect);
-        of_step.then(|| row(stage.kind, attempt.step, attempt.effect))
+        of_step.then(|| row(setup.kind, attempt.step, attempt.effect))
     });
-    let end = End::of(&scene).await.unwrap();
-    Ok(Undisturbed { passed: scene.trap.passed(), reached: reached.collect(), wrong, end })
+    let end = End::read(&started).await.unwrap();
+    Ok(Undisturbed { passed: started.breakpoint.passed(), reached: reached.collect(), wrong, end })
 }
 
 /// Lives one case. Answers what is wrong with it.
-async fn live(case: Case, told: &[Undisturbed]) -> Result<Vec<String>, Failure> {
-    let mut scene = STAGES[case.stage].set(Some(case.index)).await?;
-    if scene.until_end().await? != Came::Sprung {
+async fn run_case(case: Case, baselines: &[Undisturbed]) -> Result<Vec<String>, Failure> {
+    let mut started = SETUPS[case.setup].set(Some(case.index)).await?;
+    if started.until_end().await? != DriveOutcome::BreakpointHit {
         return Ok(vec!["the run never came to this moment".to_owned()]);
     }
-    if scene.trap.passed()[case.index] != told[case.stage].passed[case.index] {
+    if started.breakpoint.passed()[case.index] != baselines[case.setup].passed[case.index] {
         return Ok(vec!["the run came to another moment than before".to_owned()]);
     }
     let mut wrong = Vec::new();
-    match case.way {
-        Way::Killed => {
-            scene.world.crash(scene.first);
-            scene.take_over(true).await;
-            scene.until_end().await?;
+    match case.disturbance {
+        Disturbance::Killed => {
+            started.simulation.crash(started.first);
+            started.take_over(true).await;
+            started.until_end().await?;
         }
-        Way::Overtaken => {
-            scene.world.stop(scene.first);
-            scene.take_over(false).await;
-            scene.drive(|scene| scene.second.count() > 0).await?;
-            scene.go_on().await?;
-            scene.until_end().await?;
+        Disturbance::Overtaken => {
+            started.simulation.pause(started.first);
+            started.take_over(false).await;
+            started.drive(|started| started.second.passed_count() > 0).await?;
+            started.resume_paused().await?;
+            started.until_end().await?;
         }
-        Way::Late => {
-            scene.world.stop(scene.first);
-            scene.take_over(false).await;
-            scene.until_end().await?;
-            let before = everything(&scene).await;
-            scene.go_on().await?;
-            let after = everything(&scene).await;
+        Disturbance::Late => {
+            started.simulation.pause(started.first);
+            started.take_over(false).await;
+            started.until_end().await?;
+            let before = everything(&started).await;
+            started.resume_paused().await?;
+            let after = everything(&started).await;
             let wrote = before.iter().zip(&after).filter(|(before, after)| before != after);
             wrong.extend(wrote.map(|(b, a)| format!("a late worker changed {b}\nto {a}")));
         }
     }
-    wrong.extend(faults(&scene, true).await.unwrap());
-    let (end, expected) = (End::of(&scene).await.unwrap(), &told[case.stage].end);
-    wrong.extend(end.differences(expected, &told[case.stage].passed[case.index]));
+    wrong.extend(faults(&started, true).await.unwrap());
+    let (end, expected) = (End::read(&started).await.unwrap(), &baselines[case.setup].end);
+    wrong.extend(end.differences(expected, &baselines[case.setup].passed[case.index]));
     Ok(wrong)
 }
 
 /// All that is stored of a run, and all that its machine was asked.
-async fn everything(scene: &Scene) -> [String; 6] {
-    let store = &scene.world.store;
-    let run = store.run(scene.run_id).await.unwrap();
+async fn everything(started: &StartedRun) -> [String; 6] {
+    let store = &started.simulation.store;
+    let run = store.run(started.run_id).await.unwrap();
     let attempts = store.attempts(run.id).await.unwrap();
     let transitions = store.transitions(run.id).await.unwrap();
     let timeline = store.timeline_of_run(run.id, 0, 10_000).await.unwrap();
-    let node = store.node(scene.node_id).await.unwrap();
-    let machine =
-        scene.world.region.with(|region| region.stats().machines.get(&scene.host).cloned());
+    let node = store.node(started.node_id).await.unwrap();
+    let machine = started
+        .simulation
+        .region
+        .with(|region| region.stats().machines.get(&started.host).cloned());
     [
         format!("{run:?}"),
         format!("{node:?}"),
@@ -163,20 +167,21 @@ async fn everything(scene: &Scene) -> [String; 6] {
     ]
 }
 
-/// The moments of a stage that no earlier stage of its kind has had, by what the run was at. Of two
+/// The moments of a setup that no earlier setup of its kind has had, by what the run was at. Of two
 /// moments between which nothing is written and nothing asked, one is enough: the commit of an
 /// intent and its call, an answer and the commit after it.
-fn fresh(told: &Undisturbed, kind: RunKind, seen: &mut BTreeSet<String>) -> Vec<usize> {
+fn fresh(baseline: &Undisturbed, kind: RunKind, seen: &mut BTreeSet<String>) -> Vec<usize> {
     let mut recorded = None;
     let mut moments = Vec::new();
-    for (index, passed) in told.passed.iter().enumerate() {
+    for (index, passed) in baseline.passed.iter().enumerate() {
         let effect = passed.intent.as_ref().map(|intent| (intent.effect, intent.ended));
         if passed.moment == Failpoint::Called {
             recorded = passed.intent.as_ref().map(|intent| intent.effect);
         }
-        let Passed { moment, step, status, wait, .. } = passed;
+        let PassedFailpoint { moment, step, status, wait, .. } = passed;
         let key = format!("{kind} {moment:?} {step} {status} {wait:?} {effect:?} {recorded:?}");
-        let at = |index: Option<usize>| index.and_then(|i| told.passed.get(i)).map(|p| p.moment);
+        let at =
+            |index: Option<usize>| index.and_then(|i| baseline.passed.get(i)).map(|p| p.moment);
         let same = match moment {
             Failpoint::Committed => at(index.checked_add(1)) == Some(Failpoint::Call),
             Failpoint::Commit => at(index.checked_sub(1)) == Some(Failpoint::Called),
@@ -211,10 +216,10 @@ fn rows() -> BTreeSet<Row> {
 
 /// How many boundaries of effects a kind's chosen moments are: before the call, after it, after
 /// its record.
-fn boundaries(told: &Undisturbed, chosen: &[usize]) -> BTreeMap<&'static str, usize> {
+fn boundaries(baseline: &Undisturbed, chosen: &[usize]) -> BTreeMap<&'static str, usize> {
     let mut count = BTreeMap::new();
     let mut recording = false;
-    for (index, passed) in told.passed.iter().enumerate() {
+    for (index, passed) in baseline.passed.iter().enumerate() {
         let name = match passed.moment {
             Failpoint::Call => Some("before a call"),
             Failpoint::Called => Some("after a call"),
@@ -227,7 +232,7 @@ fn boundaries(told: &Undisturbed, chosen: &[usize]) -> BTreeMap<&'static str, us
             _ => {}
         }
         // The record of one effect and the intent of the next share a commit.
-        let next = told.passed.get(index + 1).map(|next| next.moment);
+        let next = baseline.passed.get(index + 1).map(|next| next.moment);
         let shares = passed.moment == Failpoint::Committed && next == Some(Failpoint::Call);
         let chosen = chosen.contains(&index) || shares && chosen.contains(&(index + 1));
         if let Some(name) = name.filter(|_| chosen) {
@@ -239,15 +244,16 @@ fn boundaries(told: &Undisturbed, chosen: &[usize]) -> BTreeMap<&'static str, us
 
 #[test]
 fn the_crash_matrix_ends_every_run_as_if_nothing_had_happened() {
-    let told = each(STAGES.len(), |stage| alone(undisturbed(&STAGES[stage])).unwrap());
-    let wrong: Vec<_> = STAGES
+    let baselines =
+        each(SETUPS.len(), |setup| block_on_current_thread(undisturbed(&SETUPS[setup])).unwrap());
+    let wrong: Vec<_> = SETUPS
         .iter()
-        .zip(&told)
-        .filter(|(_, told)| !told.wrong.is_empty())
-        .map(|(stage, told)| format!("{} ({}): {:?}", stage.kind, stage.name, told.wrong))
+        .zip(&baselines)
+        .filter(|(_, baseline)| !baseline.wrong.is_empty())
+        .map(|(setup, baseline)| format!("{} ({}): {:?}", setup.kind, setup.name, baseline.wrong))
         .collect();
     assert!(wrong.is_empty(), "undisturbed:\n{}", wrong.join("\n"));
-    let reached: BTreeSet<Row> = told.iter().flat_map(|t| t.reached.iter().copied()).collect();
+    let reached: BTreeSet<Row> = baselines.iter().flat_map(|t| t.reached.iter().copied()).collect();
     let missing: Vec<_> = rows().difference(&reached).copied().collect();
     assert!(
         missing.is_empty(),
@@ -259,16 +265,22 @@ fn the_crash_matrix_ends_every_run_as_if_nothing_had_happened() {
         let mut seen = BTreeSet::new();
         let (mut stages, mut moments, before) = (0, 0, cases.len());
         let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
-        for (stage, told) in told.iter().enumerate().filter(|(s, _)| STAGES[*s].kind == kind.kind) {
-            let chosen = fresh(told, kind.kind, &mut seen);
+        for (setup, baseline) in
+            baselines.iter().enumerate().filter(|(s, _)| SETUPS[*s].kind == kind.kind)
+        {
+            let chosen = fresh(baseline, kind.kind, &mut seen);
             stages += 1;
             moments += chosen.len();
-            for (name, count) in boundaries(told, &chosen) {
+            for (name, count) in boundaries(baseline, &chosen) {
                 *counted.entry(name).or_default() += count;
             }
             for index in chosen {
-                let ways = ways(told.passed[index].moment);
-                cases.extend(ways.iter().map(|way| Case { stage, index, way: *way }));
+                let ways = disturbances(baseline.passed[index].moment);
+                cases.extend(ways.iter().map(|disturbance| Case {
+                    setup,
+                    index,
+                    disturbance: *disturbance,
+                }));
             }
         }
         assert!(moments > 0, "no stage of tests/crash_matrix/stage.rs is of kind {}", kind.kind);
@@ -282,16 +294,18 @@ fn the_crash_matrix_ends_every_run_as_if_nothing_had_happened() {
         ));
     }
     println!("{}", lines.join("\n"));
-    let lived = each(cases.len(), |index| alone(live(cases[index], &told)).unwrap());
+    let lived = each(cases.len(), |index| {
+        block_on_current_thread(run_case(cases[index], &baselines)).unwrap()
+    });
     let mut broken = Vec::new();
     for (case, wrong) in cases.iter().zip(lived).filter(|(_, wrong)| !wrong.is_empty()) {
-        let stage = &STAGES[case.stage];
-        let moment = &told[case.stage].passed[case.index];
+        let setup = &SETUPS[case.setup];
+        let moment = &baselines[case.setup].passed[case.index];
         broken.push(format!(
             "{} ({}), {:?} at moment {}, {moment:?}:\n{}",
-            stage.kind,
-            stage.name,
-            case.way,
+            setup.kind,
+            setup.name,
+            case.disturbance,
             case.index,
             wrong.join("\n")
         ));

@@ -17,17 +17,17 @@ pub enum NodeCommand {
     /// Show one node with its history.
     Show(ShowArgs),
     /// Take a node out of service: drain, release in MAAS, power off.
-    Decommission(LeaveArgs),
+    Decommission(OffboardArgs),
     /// Release, deploy and enroll a node again, through the same gates.
-    Reimage(LeaveArgs),
+    Reimage(OffboardArgs),
     /// Have the agent remove what a tenant left; MAAS is not asked.
-    SoftReset(LeaveArgs),
+    SoftReset(OffboardArgs),
     /// Have the agent empty the scratch storage; MAAS is not asked.
-    StorageCleanup(LeaveArgs),
+    StorageCleanup(OffboardArgs),
     /// Give a machine up without touching it in MAAS.
-    Detach(LeaveArgs),
+    Detach(OffboardArgs),
     /// Put away the record of a retired or detached node.
-    Remove(LeaveArgs),
+    Remove(OffboardArgs),
     /// Have the agent of a node do something: change a service, repair drift, update packages ...
     Task(Box<NodeTaskArgs>),
     /// List what the agent of a node was told to do.
@@ -61,7 +61,7 @@ pub struct RevokeCertificateArgs {
 
 /// A command that takes something away from a node: it shows its plan first.
 #[derive(Debug, Clone, Args)]
-pub struct LeaveArgs {
+pub struct OffboardArgs {
     /// Hostname, node id, MAAS system id or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,

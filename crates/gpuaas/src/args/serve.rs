@@ -8,7 +8,7 @@ use gpuaas_client::arguments::positive;
 use gpuaas_engine::ClockChoice;
 use gpuaas_identity::Lifetimes;
 
-use crate::serve::{NodeFace, Retention, ServerFiles, TlsOptions};
+use crate::serve::{NodeListenerOptions, Retention, ServerFiles, TlsOptions};
 
 /// `gpuaas serve`.
 #[derive(Debug, Clone, Args)]
@@ -75,15 +75,15 @@ impl ServeArgs {
 
     /// How nodes reach the control plane.
     #[must_use]
-    pub fn node_face(&self) -> NodeFace {
+    pub fn node_listener(&self) -> NodeListenerOptions {
         if self.stand_ins {
-            return NodeFace::StandIns;
+            return NodeListenerOptions::StandIns;
         }
         let certificate = self.node_certificate_file.clone().zip(self.node_key_file.clone());
         let anchor = self.node_anchor_file.clone();
         let files = certificate.map(|(certificate, key)| ServerFiles { certificate, key, anchor });
         let node_seconds = self.node_certificate_days * 86_400.0;
-        NodeFace::Tls(Box::new(TlsOptions {
+        NodeListenerOptions::Tls(Box::new(TlsOptions {
             listen: self.node_listen,
             files,
             authority: self.authority_command.clone().zip(self.authority_anchor_file.clone()),

@@ -8,10 +8,10 @@ use super::Format;
 #[derive(Debug, Clone, Args)]
 pub struct ConvergeTelemetryArgs {
     /// Host name or address, as ssh takes it.
-    #[arg(long, value_name = "HOST", value_parser = word)]
+    #[arg(long, value_name = "HOST", value_parser = single_word)]
     pub host: String,
     /// User to log in as; root, or one who may sudo without a password.
-    #[arg(long, value_name = "USER", value_parser = word)]
+    #[arg(long, value_name = "USER", value_parser = single_word)]
     pub user: String,
     /// An option of ssh, as after its -o: StrictHostKeyChecking=accept-new.
     #[arg(long = "ssh-option", value_name = "OPTION", value_parser = ssh_option)]
@@ -32,7 +32,7 @@ pub struct ConvergeTelemetryArgs {
 }
 
 /// A host or a user. What begins with a dash would be an option of ssh.
-fn word(text: &str) -> Result<String, String> {
+fn single_word(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-:[]%".contains(c);
     if text.is_empty() || text.starts_with('-') || !text.chars().all(plain) {
         return Err(format!("{text:?} is neither a name nor an address"));

@@ -35,7 +35,7 @@ const MAX_SMALL_BYTES: u64 = 1 << 20;
 
 /// A repository of a registry, and what of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct OciReference {
     /// `http://HOST:PORT`.
     base: Url,
     /// `gpuaas/h200-ib`.
@@ -102,7 +102,7 @@ fn tag_of(version: &str) -> String {
     version.replace('+', "_")
 }
 
-impl std::str::FromStr for Place {
+impl std::str::FromStr for OciReference {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -136,7 +136,7 @@ impl std::str::FromStr for Place {
 
 /// A registry, spoken to.
 pub(super) struct Registry {
-    place: Place,
+    reference: OciReference,
     http: reqwest::Client,
     login: Login,
     /// What the registry has taken.
@@ -171,14 +171,14 @@ fn client(url: &Url, stays: bool) -> Result<reqwest::Client, Failure> {
     })
 }
 
-fn silent(url: &Url, error: reqwest::Error) -> Failure {
+fn no_answer(url: &Url, error: reqwest::Error) -> Failure {
     let origin = url.origin().ascii_serialization();
     let detail = format!("{origin}: {}", chain(&error.without_url()));
     Failure::new(Exit::Unreachable, "registry_silent", "The registry gave no answer", detail)
 }
 
 /// What was pulled.
-pub(super) struct Pulled {
+pub(super) struct PulledBundle {
     /// The archive.
     pub(super) archive: Vec<u8>,
     /// Its signature, where there is one.
@@ -186,9 +186,9 @@ pub(super) struct Pulled {
 }
 
 impl Registry {
-    pub(super) fn new(place: Place, login: Login) -> Result<Self, Failure> {
-        let http = client(&place.base, false)?;
-        Ok(Self { place, http, login, shown: Mutex::default() })
+    pub(super) fn new(reference: OciReference, login: Login) -> Result<Self, Failure> {
+        let http = client(&reference.base, false)?;
+        Ok(Self { reference, http, login, shown: Mutex::default() })
     }
 
     /// Pushes a bundle; answers the digest of its OCI manifest.
@@ -217,7 +217,7 @@ impl Registry {
         };
         let body = serde_json::to_vec(&body).map_err(|error| refused(error.to_string()))?;
         let digest = format!("sha256:{}", Digest::of(&body));
-        let tag = self.place.reference.clone().unwrap_or_else(|| tag_of(&manifest.version));
+        let tag = self.reference.reference.clone().unwrap_or_else(|| tag_of(&manifest.version));
         let url = self.url(&["manifests", &tag])?;
         let request = self.http.put(url).header(CONTENT_TYPE, MANIFEST_TYPE).body(body);
         self.send(request, &[StatusCode::CREATED]).await?;
@@ -236,8 +236,8 @@ impl Registry {
         let begun = self.send(self.http.post(begin), &[StatusCode::ACCEPTED]).await?;
         let location = begun.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let location = location.ok_or_else(|| refused("it names no place for an upload"))?;
-        let mut url = self.place.base.join(location).map_err(|e| refused(e.to_string()))?;
-        if url.origin() != self.place.base.origin() {
+        let mut url = self.reference.base.join(location).map_err(|e| refused(e.to_string()))?;
+        if url.origin() != self.reference.base.origin() {
             return Err(refused(format!(
                 "it sends uploads elsewhere, to {}",
                 url.origin().ascii_serialization()
@@ -249,8 +249,8 @@ impl Registry {
     }
 
     /// Pulls a bundle.
-    pub(super) async fn pull(&self) -> Result<Pulled, Failure> {
-        let reference = self.place.reference.as_deref().ok_or_else(|| {
+    pub(super) async fn pull(&self) -> Result<PulledBundle, Failure> {
+        let reference = self.reference.reference.as_deref().ok_or_else(|| {
             Failure::usage("registry_reference_missing", "Which version?", "no tag and no digest")
                 .hint("write :VERSION or @sha256:DIGEST behind the repository")
         })?;
@@ -272,7 +272,7 @@ impl Registry {
             Some(signature) => Some(self.blob(signature, MAX_SMALL_BYTES).await?),
             None => None,
         };
-        Ok(Pulled { archive: self.blob(archive, MAX_ARCHIVE_BYTES).await?, signature })
+        Ok(PulledBundle { archive: self.blob(archive, MAX_ARCHIVE_BYTES).await?, signature })
     }
 
     async fn blob(&self, wanted: &Descriptor, most: u64) -> Result<Vec<u8>, Failure> {
@@ -291,7 +291,7 @@ impl Registry {
     async fn read(&self, request: RequestBuilder, most: u64) -> Result<Vec<u8>, Failure> {
         let mut response = self.send(request, &[StatusCode::OK]).await?;
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.silent(error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.no_answer(error))? {
             bytes.extend_from_slice(&chunk);
             if bytes.len() as u64 > most {
                 return Err(damaged(format!("more than {most} bytes")));
@@ -311,11 +311,11 @@ impl Registry {
             && let Some(again) = again
         {
             // A token is for a scope and a time, so what it was good for before says nothing.
-            let answer = self.login.answer(&self.place.base, &response).await?;
+            let answer = self.login.authorize(&self.reference.base, &response).await?;
             *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
             response = self.ask(again).await?;
             if response.status() == StatusCode::UNAUTHORIZED {
-                return Err(self.login.refused(&self.place.base));
+                return Err(self.login.refused(&self.reference.base));
             }
         }
         let status = response.status();
@@ -334,17 +334,17 @@ impl Registry {
         if let Some(shown) = shown {
             request = request.header(AUTHORIZATION, shown);
         }
-        request.send().await.map_err(|error| self.silent(error))
+        request.send().await.map_err(|error| self.no_answer(error))
     }
 
-    fn silent(&self, error: reqwest::Error) -> Failure {
-        silent(&self.place.base, error)
+    fn no_answer(&self, error: reqwest::Error) -> Failure {
+        no_answer(&self.reference.base, error)
     }
 
     fn url(&self, path: &[&str]) -> Result<Url, Failure> {
-        let mut url = self.place.base.clone();
+        let mut url = self.reference.base.clone();
         let segments = url.path_segments_mut().map(|mut segments| {
-            segments.clear().push("v2").extend(self.place.repository.split('/')).extend(path);
+            segments.clear().push("v2").extend(self.reference.repository.split('/')).extend(path);
         });
         segments.map(|()| url).map_err(|()| refused("its URL cannot be used"))
     }
@@ -354,19 +354,19 @@ impl Registry {
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Result<Place, String> {
+    fn parse_reference(text: &str) -> Result<OciReference, String> {
         text.parse()
     }
 
     #[test]
     fn places_are_read_with_tag_and_digest() {
-        let plain = place("http://127.0.0.1:5000/gpuaas/h200-ib").unwrap();
+        let plain = parse_reference("http://127.0.0.1:5000/gpuaas/h200-ib").unwrap();
         assert_eq!((plain.repository.as_str(), &plain.reference), ("gpuaas/h200-ib", &None));
         assert_eq!(plain.base.as_str(), "http://127.0.0.1:5000/");
-        let tagged = place("https://registry.example/h200-ib:1.0.0").unwrap();
+        let tagged = parse_reference("https://registry.example/h200-ib:1.0.0").unwrap();
         assert_eq!(tagged.reference.as_deref(), Some("1.0.0"));
         let digest = "0".repeat(64);
-        let exact = place(&format!("http://h/a@sha256:{digest}")).unwrap();
+        let exact = parse_reference(&format!("http://h/a@sha256:{digest}")).unwrap();
         assert_eq!(exact.reference, Some(format!("sha256:{digest}")));
         for bad in [
             "h200-ib",
@@ -377,7 +377,7 @@ mod tests {
             "http://h/a@sha256:x",
             "http://ann:secret@h/a",
         ] {
-            place(bad).unwrap_err();
+            parse_reference(bad).unwrap_err();
         }
         assert_eq!(tag_of("1.0.0+site"), "1.0.0_site");
     }

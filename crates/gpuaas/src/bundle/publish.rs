@@ -11,8 +11,10 @@ use gpuaas_client::output::{self, or_dash, table};
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
 
-use super::oci::{Login, Place, Pulled, Registry};
-use super::{of_archive, of_signature, open, read_key, sign, signature_of, signer, unreadable};
+use super::oci::{Login, OciReference, PulledBundle, Registry};
+use super::{
+    archive_failure, open, read_key, sign, signature_failure, signature_of, signer, unreadable,
+};
 use crate::args::{
     BundleApproveArgs, BundlePublishArgs, BundlePullArgs, BundleTrustArgs, ListArgs,
 };
@@ -30,15 +32,15 @@ pub(super) async fn publish(
         }
         None if args.bundle.is_file() && beside.exists() => {
             let text = std::fs::read(&beside).map_err(|error| unreadable(&beside, &error))?;
-            Some(Envelope::parse(&text).map_err(|error| of_signature(&error))?)
+            Some(Envelope::parse(&text).map_err(|error| signature_failure(&error))?)
         }
         None => None,
     };
     if let Some(url) = &args.oci {
         let signature = envelope.map(|envelope| serde_json::to_vec(&envelope).unwrap_or_default());
-        let registry = Registry::new(place(url)?, Login::of(&args.registry)?)?;
+        let registry = Registry::new(parse_reference(url)?, Login::from_args(&args.registry)?)?;
         let digest = registry.push(&archive.manifest, &bytes, signature.as_deref()).await?;
-        terminal.say(&format!("{} is in {url}", archive.manifest.reference()));
+        terminal.message(&format!("{} is in {url}", archive.manifest.reference()));
         return terminal.data(&digest);
     }
     let body = BundlePublish {
@@ -47,11 +49,11 @@ pub(super) async fn publish(
         actor: args.who.actor.clone(),
     };
     let view = ApiClient::from_args(&args.api)?.publish_bundle(&body).await?;
-    terminal.say(&format!("{} is published", view.bundle));
+    terminal.message(&format!("{} is published", view.bundle));
     output::print(terminal, args.api.format, &view, |view, style| rows([view], style))
 }
 
-fn place(url: &str) -> Result<Place, Failure> {
+fn parse_reference(url: &str) -> Result<OciReference, Failure> {
     url.parse().map_err(|why: String| {
         Failure::usage("registry_url_invalid", "The registry's URL cannot be used", why)
     })
@@ -59,9 +61,9 @@ fn place(url: &str) -> Result<Place, Failure> {
 
 /// Nothing is written before all of it is whole and, where a key is named, trusted.
 pub(super) async fn pull(args: &BundlePullArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let registry = Registry::new(place(&args.oci)?, Login::of(&args.registry)?)?;
-    let Pulled { archive: bytes, signature } = registry.pull().await?;
-    let archive = Archive::read(&bytes).map_err(|error| of_archive(&args.out, &error))?;
+    let registry = Registry::new(parse_reference(&args.oci)?, Login::from_args(&args.registry)?)?;
+    let PulledBundle { archive: bytes, signature } = registry.pull().await?;
+    let archive = Archive::read(&bytes).map_err(|error| archive_failure(&args.out, &error))?;
     if let Some(key) = &args.trust {
         let text = signature.as_deref().unwrap_or_default();
         signer(key, text, &archive.manifest, &bytes)?;
@@ -77,7 +79,7 @@ pub(super) async fn pull(args: &BundlePullArgs, terminal: &mut Terminal) -> Resu
     if let Some(signature) = &signature {
         write(&beside, signature)?;
     }
-    terminal.say(&format!("{} is in {}", manifest.reference(), file.display()));
+    terminal.message(&format!("{} is in {}", manifest.reference(), file.display()));
     terminal.data(&Digest::of(&bytes).to_string())
 }
 

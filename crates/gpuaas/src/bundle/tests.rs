@@ -59,7 +59,7 @@ async fn a_signature_is_of_its_key_and_of_its_bytes() {
             trust: Some(trust.to_owned()),
             api: ApiArgs { format: Format::Json, connection: nowhere() },
         };
-        show(&args, Opened::here(file)?, &mut terminal).map(|()| captured.stdout())
+        show(&args, OpenedBundle::here(file)?, &mut terminal).map(|()| captured.stdout())
     };
     let text: serde_json::Value = serde_json::from_str(&shown(&file, &public).unwrap()).unwrap();
     assert_eq!(text["signed_by"], report["signed_by"]);

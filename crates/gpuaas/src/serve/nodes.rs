@@ -16,14 +16,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use tokio::net::TcpListener;
 
-use super::of_store;
+use super::store_failure;
 
 /// Seconds between two looks whether the listener's certificate is to be replaced.
 const LOOK_SECONDS: f64 = 3600.0;
 
 /// How nodes reach a control plane.
 #[derive(Debug, Clone)]
-pub enum NodeFace {
+pub enum NodeListenerOptions {
     /// Over TLS, on a listener of their own, with certificates.
     Tls(Box<TlsOptions>),
     /// In plain text, where operators do: stand-ins of simulated fleets, on loopback.
@@ -54,7 +54,7 @@ pub struct ServerFiles {
     pub anchor: Option<PathBuf>,
 }
 
-impl NodeFace {
+impl NodeListenerOptions {
     /// TLS on this address with everything else as usual.
     #[must_use]
     pub fn tls(listen: SocketAddr) -> Self {
@@ -143,7 +143,7 @@ async fn authority(store: &Store, options: &TlsOptions) -> Result<Arc<dyn Author
         return Ok(Arc::new(outside));
     }
     let proposed = Secret::new(BuiltIn::generate(RealClock.now()).map_err(failed)?.to_pem());
-    let kept = store.ensure_node_authority(&proposed).await.map_err(of_store)?;
+    let kept = store.ensure_node_authority(&proposed).await.map_err(store_failure)?;
     Ok(Arc::new(BuiltIn::from_pem(kept.expose()).map_err(failed)?))
 }
 

@@ -5,7 +5,7 @@
 //! cannot differ. `converge.sh` around them names what is wrong before, and looks at the effects
 //! afterwards. Nothing stays on the host but what the bundle would have left.
 
-mod look;
+mod diagnose;
 
 use std::fmt::Write as _;
 use std::process::{Output, Stdio};
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::args::ConvergeTelemetryArgs;
 
-pub use look::run as look;
+pub use diagnose::run as diagnose;
 
 macro_rules! bundled {
     ($($path:literal),+ $(,)?) => {
@@ -60,14 +60,14 @@ pub struct ConvergeReport {
     /// Whether the edge is as it should be now.
     pub converged: bool,
     /// What was wrong, or `none`.
-    pub diagnoses: Vec<Diagnosis>,
+    pub diagnoses: Vec<ConvergeDiagnosis>,
     /// Each file, link and unit.
-    pub items: Vec<Item>,
+    pub items: Vec<ConvergeItem>,
 }
 
 /// Something that was wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Diagnosis {
+pub struct ConvergeDiagnosis {
     /// Stable code, such as `wrong_listener`.
     pub code: String,
     /// What was seen.
@@ -76,7 +76,7 @@ pub struct Diagnosis {
 
 /// Something that has to be so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Item {
+pub struct ConvergeItem {
     /// `changed`, `unchanged`, `would change`, `would run`, `seen` or `warning`.
     pub outcome: &'static str,
     /// What.
@@ -190,19 +190,21 @@ async fn send(mut command: Command, script: &str, limit: Duration) -> Result<Out
     ended.map_err(|error| Failure::local("ssh_missing", "ssh cannot be run", error.to_string()))
 }
 
-fn read(said: &str) -> ConvergeReport {
+fn read(output_text: &str) -> ConvergeReport {
     let mut report = ConvergeReport::default();
-    for line in said.lines() {
+    for line in output_text.lines() {
         if let Some(rest) = line.strip_prefix("diagnosis ") {
             let (code, text) = rest.split_once(' ').unwrap_or((rest, ""));
-            report.diagnoses.push(Diagnosis { code: code.to_owned(), text: text.to_owned() });
+            report
+                .diagnoses
+                .push(ConvergeDiagnosis { code: code.to_owned(), text: text.to_owned() });
         } else if line == "converged" || line.starts_with("converged ") {
             report.converged = true;
         } else if let Some((outcome, rest)) =
             OUTCOMES.iter().find_map(|outcome| Some((*outcome, line.strip_prefix(outcome)?)))
             && let Some(item) = rest.strip_prefix([' ', ':'])
         {
-            report.items.push(Item { outcome, item: item.trim().to_owned() });
+            report.items.push(ConvergeItem { outcome, item: item.trim().to_owned() });
         }
     }
     report
@@ -216,8 +218,8 @@ fn failure(
     if output.status.success() && report.converged {
         return None;
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<&str> = output_text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = last[last.len().saturating_sub(3)..].join(" | ");
     let at = format!("{}@{}: {last}", args.user, args.host);
     if output.status.code() == Some(SSH_FAILED) && report.diagnoses.is_empty() {

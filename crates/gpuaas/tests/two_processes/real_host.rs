@@ -27,7 +27,7 @@ struct Inside {
 
 impl Inside {
     /// Of the only host below `hosts`.
-    fn of(hosts: &Path) -> Self {
+    fn read(hosts: &Path) -> Self {
         let folder = format!("--directory={}/", hosts.display());
         let is_nspawn = |pid: &String| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -121,7 +121,7 @@ fn a_real_host_is_looked_after() {
     ));
     until_slices(&rig, true);
     each_phase_is_in_its_history(&rig);
-    let host = Inside::of(hosts.path());
+    let host = Inside::read(hosts.path());
     facts_are_what_its_own_tools_say(&host);
     services_are_stopped_and_brought_back(&rig, &host);
     bundles_run_again_with_their_secret(&rig, &host);

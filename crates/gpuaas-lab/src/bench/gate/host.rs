@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::mutations::Act;
+use super::mutations::HostChange;
 
 const SLICE: &str = "h200-slice-vm";
 const FABRIC_ADDRESS: &str = "192.168.36.100/24";
@@ -85,7 +85,7 @@ impl TestHost {
         }
         host.bootstrap().await.map_err(|error| unavailable(&error))?;
         host.install_agent().map_err(|error| unavailable(&error))?;
-        host.play(&["boot"]).await.map_err(|error| unavailable(&error))?;
+        host.run_fixture(&["boot"]).await.map_err(|error| unavailable(&error))?;
         // No check looks at them, and every copy would carry them along.
         fs::remove_dir_all(host.root().join("dev")).map_err(|error| unavailable(&error))?;
         Ok(host)
@@ -106,32 +106,32 @@ impl TestHost {
     }
 
     /// Changes the host.
-    pub(super) async fn act(&self, act: &Act) -> io::Result<()> {
-        match act {
-            Act::Remove(path) => fs::remove_file(self.at(path)),
-            Act::Write(path, text) => fs::write(self.at(path), text),
-            Act::Replace(path, from, to) => {
+    pub(super) async fn change(&self, change: &HostChange) -> io::Result<()> {
+        match change {
+            HostChange::Remove(path) => fs::remove_file(self.at(path)),
+            HostChange::Write(path, text) => fs::write(self.at(path), text),
+            HostChange::Replace(path, from, to) => {
                 let text = fs::read_to_string(self.at(path))?;
                 if !text.contains(from) {
                     return Err(io::Error::other(format!("{path} holds no {from:?}")));
                 }
                 fs::write(self.at(path), text.replace(from, to))
             }
-            Act::Link(path, target) => match fs::remove_file(self.at(path)) {
+            HostChange::Link(path, target) => match fs::remove_file(self.at(path)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => std::os::unix::fs::symlink(target, self.at(path)),
             },
-            Act::Byte(path, at, value) => {
+            HostChange::Byte(path, at, value) => {
                 let mut bytes = fs::read(self.at(path))?;
                 *bytes.get_mut(*at).ok_or_else(|| io::Error::other("it is shorter"))? = *value;
                 fs::write(self.at(path), bytes)
             }
-            Act::Cut(path, length) => {
+            HostChange::Cut(path, length) => {
                 let bytes = fs::read(self.at(path))?;
                 fs::write(self.at(path), &bytes[..bytes.len().min(*length)])
             }
-            Act::Play(arguments) => self.play(arguments).await,
-            Act::Bootstrap => self.bootstrap().await,
+            HostChange::Play(arguments) => self.run_fixture(arguments).await,
+            HostChange::Bootstrap => self.bootstrap().await,
         }
     }
 
@@ -166,7 +166,7 @@ impl TestHost {
         if report.ended_well() { Ok(()) } else { Err(io::Error::other(report.summary())) }
     }
 
-    async fn play(&self, arguments: &[&str]) -> io::Result<()> {
+    async fn run_fixture(&self, arguments: &[&str]) -> io::Result<()> {
         let mut command = Command::new(&self.player);
         command.args(arguments).env("GPUAAS_HOST_ROOT", self.root());
         command.env("GPUAAS_SYSFS", self.at("/sys")).env("GPUAAS_FIXTURE_KERNEL", &self.player);
@@ -203,8 +203,8 @@ async fn ended_well(mut command: Command) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(io::Error::other(format!("it ended with {}: {said}", output.status)))
+    let reported = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(io::Error::other(format!("it ended with {}: {reported}", output.status)))
 }
 
 /// Folders, files with their modes, and links as they are.

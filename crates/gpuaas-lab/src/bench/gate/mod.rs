@@ -19,7 +19,7 @@ use gpuaas_client::terminal::Terminal;
 use serde::Serialize;
 
 use self::host::{Role, TestHost};
-use self::mutations::{BARE_METAL, BROKEN, HARMLESS, HARMLESS_BARE_METAL, Mutation, Red};
+use self::mutations::{BARE_METAL, BROKEN, ExpectedRed, HARMLESS, HARMLESS_BARE_METAL, Mutation};
 use crate::arguments::BenchGateArgs;
 
 /// The gates that are looked at.
@@ -59,10 +59,10 @@ type Seen = BTreeMap<(&'static str, String), (String, String)>;
 /// when a gate did not see what it should.
 pub async fn run(args: BenchGateArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let json = args.json;
-    let report = super::isolated::alone(async move || measure(&args).await).await?;
+    let report = super::isolated_thread::run_isolated(async move || measure(&args).await).await?;
     terminal.data(&if json { super::report::json(&report)? } else { report.table() })?;
     for surprise in &report.surprises {
-        terminal.say(surprise);
+        terminal.message(surprise);
     }
     if report.is_exact() {
         return Ok(());
@@ -110,16 +110,17 @@ async fn look_all(
     ready: &TestHost,
     rows: &'static [Mutation],
 ) -> Result<Vec<(&'static Mutation, Seen)>, Failure> {
-    let looks = rows.iter().map(async |row| Ok::<_, Failure>((row, look(ready, row).await?)));
+    let looks =
+        rows.iter().map(async |row| Ok::<_, Failure>((row, judge_mutation(ready, row).await?)));
     stream::iter(looks).buffered(AT_ONCE).try_collect().await
 }
 
 /// What is red on a copy of the host after `row`.
-async fn look(ready: &TestHost, row: &Mutation) -> Result<Seen, Failure> {
+async fn judge_mutation(ready: &TestHost, row: &Mutation) -> Result<Seen, Failure> {
     let host = ready.copy()?;
-    for act in row.acts {
-        host.act(act).await.map_err(|error| {
-            let text = format!("{}: {act:?}: {error}", row.name);
+    for change in row.changes {
+        host.change(change).await.map_err(|error| {
+            let text = format!("{}: {change:?}: {error}", row.name);
             Failure::local("mutation_impossible", "The test host cannot be changed so", text)
         })?;
     }
@@ -135,7 +136,7 @@ async fn look(ready: &TestHost, row: &Mutation) -> Result<Seen, Failure> {
 }
 
 /// What is not as the row says.
-fn compare(wanted: &[Red], red: &Seen) -> Vec<String> {
+fn compare(wanted: &[ExpectedRed], red: &Seen) -> Vec<String> {
     let mut wrong = Vec::new();
     for one in wanted {
         match red.get(&(one.gate.as_str(), one.check.to_owned())) {

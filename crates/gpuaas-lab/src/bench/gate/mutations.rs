@@ -11,7 +11,7 @@ use gpuaas_bundle::Gate;
 
 /// One change of the host. Paths are the host's.
 #[derive(Debug)]
-pub(super) enum Act {
+pub(super) enum HostChange {
     /// A file or link is gone.
     Remove(&'static str),
     /// A file has this text.
@@ -32,7 +32,7 @@ pub(super) enum Act {
 
 /// A check that has to be red.
 #[derive(Debug)]
-pub(super) struct Red {
+pub(super) struct ExpectedRed {
     /// Its gate.
     pub(super) gate: Gate,
     /// Its name.
@@ -49,12 +49,12 @@ pub(super) struct Mutation {
     /// What happened to the host.
     pub(super) name: &'static str,
     /// How that is done.
-    pub(super) acts: &'static [Act],
+    pub(super) changes: &'static [HostChange],
     /// What has to be red, and nothing else.
-    pub(super) red: &'static [Red],
+    pub(super) red: &'static [ExpectedRed],
 }
 
-use Act::{Bootstrap, Byte, Cut, Link, Play, Remove, Replace, Write};
+use HostChange::{Bootstrap, Byte, Cut, Link, Play, Remove, Replace, Write};
 
 /// Of the bundle that the others require.
 const BASELINE: &str = "host baseline incomplete: h200-ib@1.0.0";
@@ -67,24 +67,28 @@ const AGENT: &str = "agent fault";
 /// Of a marker: the slice host asks for it, and it is the baseline's.
 const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.0.0";
 
-const fn slice(check: &'static str, reason: &'static str, seen: &'static str) -> Red {
-    Red { gate: Gate::SliceReady, check, reason, seen }
+const fn slice(check: &'static str, reason: &'static str, seen: &'static str) -> ExpectedRed {
+    ExpectedRed { gate: Gate::SliceReady, check, reason, seen }
 }
 
-const fn active(check: &'static str, reason: &'static str, seen: &'static str) -> Red {
-    Red { gate: Gate::Active, check, reason, seen }
+const fn active(check: &'static str, reason: &'static str, seen: &'static str) -> ExpectedRed {
+    ExpectedRed { gate: Gate::Active, check, reason, seen }
 }
 
-const fn telemetry(check: &'static str, seen: &'static str) -> Red {
-    Red { gate: Gate::Telemetry, check, reason: BASELINE, seen }
+const fn telemetry(check: &'static str, seen: &'static str) -> ExpectedRed {
+    ExpectedRed { gate: Gate::Telemetry, check, reason: BASELINE, seen }
 }
 
-const fn row(name: &'static str, acts: &'static [Act], red: &'static [Red]) -> Mutation {
-    Mutation { name, acts, red }
+const fn row(
+    name: &'static str,
+    changes: &'static [HostChange],
+    red: &'static [ExpectedRed],
+) -> Mutation {
+    Mutation { name, changes, red }
 }
 
-const fn fine(name: &'static str, acts: &'static [Act]) -> Mutation {
-    Mutation { name, acts, red: &[] }
+const fn fine(name: &'static str, changes: &'static [HostChange]) -> Mutation {
+    Mutation { name, changes, red: &[] }
 }
 
 const FABRIC_ADDRESS: &str = "address 192.168.0.0/16 on ibp*";

@@ -19,7 +19,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Response, Url};
 use serde::Deserialize;
 
-use super::{MAX_SMALL_BYTES, client, silent};
+use super::{MAX_SMALL_BYTES, client, no_answer};
 use crate::args::RegistryArgs;
 use crate::commands::read_secret;
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Credentials {
 
 /// What is known of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Known {
+enum CredentialSource {
     Nothing,
     Credentials(Credentials),
     /// There is one, and it cannot be used: why.
@@ -64,15 +64,15 @@ impl Login {
     ///
     /// # Errors
     /// The password's file cannot be read.
-    pub(in crate::bundle) fn of(args: &RegistryArgs) -> Result<Self, Failure> {
+    pub(in crate::bundle) fn from_args(args: &RegistryArgs) -> Result<Self, Failure> {
         let password = args.registry_password_file.as_deref().map(read_secret).transpose()?;
         Ok(Self { args: args.clone(), password })
     }
 
-    fn known(&self, registry: &Url) -> Known {
+    fn known(&self, registry: &Url) -> CredentialSource {
         if let (Some(user), Some(password)) = (&self.args.registry_user, &self.password) {
             let (user, password) = (user.clone(), password.clone());
-            return Known::Credentials(Credentials {
+            return CredentialSource::Credentials(Credentials {
                 user,
                 password,
                 from: "--registry-user".to_owned(),
@@ -83,21 +83,23 @@ impl Login {
             .docker_config
             .clone()
             .or_else(|| std::env::home_dir().map(|home| home.join(".docker")));
-        folder.map_or(Known::Nothing, |folder| of_docker(&folder.join("config.json"), registry))
+        folder.map_or(CredentialSource::Nothing, |folder| {
+            docker_credentials(&folder.join("config.json"), registry)
+        })
     }
 
     /// What to show a registry that answered 401.
     ///
     /// # Errors
     /// `registry_login_...`: nothing that could be shown, or nothing that may be; `registry_silent`.
-    pub(super) async fn answer(
+    pub(super) async fn authorize(
         &self,
         registry: &Url,
         refusal: &Response,
     ) -> Result<HeaderValue, Failure> {
         let challenges = challenges(refusal.headers());
         let origin = registry.origin().ascii_serialization();
-        if registry.scheme() != "https" && !is_here(registry) {
+        if registry.scheme() != "https" && !is_loopback(registry) {
             let detail = format!(
                 "{origin} wants a login, and has no TLS: the password would be read on the way"
             );
@@ -109,13 +111,15 @@ impl Login {
         let of = |scheme: &str| challenges.iter().find(|one| one.scheme == scheme);
         if let Some(bearer) = of("bearer") {
             let shown = match &known {
-                Known::Credentials(credentials) => Some(credentials),
+                CredentialSource::Credentials(credentials) => Some(credentials),
                 // What is public needs none.
-                Known::Nothing | Known::Unusable(_) => None,
+                CredentialSource::Nothing | CredentialSource::Unusable(_) => None,
             };
             let token = token(registry, bearer, shown).await;
             return token.map_err(|failure| match known {
-                Known::Unusable(why) if failure.code() == REFUSED => unusable(&origin, &why),
+                CredentialSource::Unusable(why) if failure.code() == REFUSED => {
+                    unusable(&origin, &why)
+                }
                 _ => failure,
             });
         }
@@ -126,9 +130,9 @@ impl Login {
             return Err(failed("registry_login_unknown", detail));
         }
         match known {
-            Known::Credentials(credentials) => basic(&credentials),
-            Known::Nothing => Err(missing(&origin)),
-            Known::Unusable(why) => Err(unusable(&origin, &why)),
+            CredentialSource::Credentials(credentials) => basic(&credentials),
+            CredentialSource::Nothing => Err(missing(&origin)),
+            CredentialSource::Unusable(why) => Err(unusable(&origin, &why)),
         }
     }
 
@@ -136,12 +140,12 @@ impl Login {
     pub(super) fn refused(&self, registry: &Url) -> Failure {
         let origin = registry.origin().ascii_serialization();
         match self.known(registry) {
-            Known::Credentials(credentials) => {
+            CredentialSource::Credentials(credentials) => {
                 failed(REFUSED, format!("{origin} refuses {credentials:?}"))
                     .hint("check name and password, and what they may do in the repository")
             }
-            Known::Nothing => missing(&origin),
-            Known::Unusable(why) => unusable(&origin, &why),
+            CredentialSource::Nothing => missing(&origin),
+            CredentialSource::Unusable(why) => unusable(&origin, &why),
         }
     }
 }
@@ -160,7 +164,7 @@ fn failed(code: &str, detail: impl Into<String>) -> Failure {
 }
 
 /// Whether a URL is of this machine.
-fn is_here(url: &Url) -> bool {
+fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
@@ -196,8 +200,8 @@ async fn token(
     let unsafe_realm =
         |why: &str| failed("registry_login_unsafe", format!("it sends logins to {realm:?}, {why}"));
     let mut url = Url::parse(realm).map_err(|_| unsafe_realm("which is no URL"))?;
-    let fits =
-        url.scheme() == "https" || (url.scheme() == "http" && is_here(&url) && is_here(registry));
+    let fits = url.scheme() == "https"
+        || (url.scheme() == "http" && is_loopback(&url) && is_loopback(registry));
     if !fits {
         return Err(unsafe_realm("which has no TLS"));
     }
@@ -214,7 +218,7 @@ async fn token(
         request = request.header(AUTHORIZATION, basic(credentials)?);
     }
     let origin = url.origin().ascii_serialization();
-    let mut answer = request.send().await.map_err(|error| silent(&url, error))?;
+    let mut answer = request.send().await.map_err(|error| no_answer(&url, error))?;
     let status = answer.status();
     if !status.is_success() {
         let who = known.map_or_else(|| "nobody in particular".to_owned(), |one| format!("{one:?}"));
@@ -222,7 +226,7 @@ async fn token(
         return Err(failed(REFUSED, detail).hint(HINT));
     }
     let mut text = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(|error| silent(&url, error))? {
+    while let Some(chunk) = answer.chunk().await.map_err(|error| no_answer(&url, error))? {
         text.extend_from_slice(&chunk);
         if text.len() as u64 > MAX_SMALL_BYTES {
             let detail = format!("{origin} answers with more than {MAX_SMALL_BYTES} bytes");
@@ -315,31 +319,33 @@ struct Auth {
     identitytoken: String,
 }
 
-fn of_docker(file: &PathBuf, registry: &Url) -> Known {
+fn docker_credentials(file: &PathBuf, registry: &Url) -> CredentialSource {
     let text = match std::fs::read(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Known::Nothing,
-        Err(error) => return Known::Unusable(format!("{}: {error}", file.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return CredentialSource::Nothing;
+        }
+        Err(error) => return CredentialSource::Unusable(format!("{}: {error}", file.display())),
     };
     let config: DockerConfig = match serde_json::from_slice(&text) {
         Ok(config) => config,
         // The error's text may quote the file.
         Err(error) => {
             let (line, file) = (error.line(), file.display());
-            return Known::Unusable(format!("{file} is no config.json, in line {line}"));
+            return CredentialSource::Unusable(format!("{file} is no config.json, in line {line}"));
         }
     };
-    of_config(&config, file, registry)
+    credentials_in(&config, file, registry)
 }
 
-fn of_config(config: &DockerConfig, file: &Path, registry: &Url) -> Known {
+fn credentials_in(config: &DockerConfig, file: &Path, registry: &Url) -> CredentialSource {
     let host = registry.host_str().unwrap_or_default();
     let host = if HUB.0.contains(&host) { HUB.1 } else { host };
     let name = registry.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-    let is_it = |key: &str| is_key_of(key, &name, registry);
+    let is_it = |key: &str| names_registry(key, &name, registry);
     let file = file.display();
     let helper = |helper: &str| {
-        Known::Unusable(format!(
+        CredentialSource::Unusable(format!(
             "{file} leaves it to the credential helper {helper:?}, and none is run"
         ))
     };
@@ -350,19 +356,21 @@ fn of_config(config: &DockerConfig, file: &Path, registry: &Url) -> Known {
     let own = kept.and_then(credentials_of);
     match (own, kept) {
         (Some((user, password)), _) => {
-            Known::Credentials(Credentials { user, password, from: file.to_string() })
+            CredentialSource::Credentials(Credentials { user, password, from: file.to_string() })
         }
         (None, _) if !config.creds_store.is_empty() => helper(&config.creds_store),
-        (None, Some(auth)) if !auth.identitytoken.is_empty() => {
-            Known::Unusable(format!("{file} has an identity token for {name} and no password"))
+        (None, Some(auth)) if !auth.identitytoken.is_empty() => CredentialSource::Unusable(
+            format!("{file} has an identity token for {name} and no password"),
+        ),
+        (None, Some(_)) => {
+            CredentialSource::Unusable(format!("what {file} has for {name} is no login"))
         }
-        (None, Some(_)) => Known::Unusable(format!("what {file} has for {name} is no login")),
-        (None, None) => Known::Nothing,
+        (None, None) => CredentialSource::Nothing,
     }
 }
 
 /// Whether a key of `auths` means this registry: its host and port, as such or in a URL of its API.
-fn is_key_of(key: &str, name: &str, registry: &Url) -> bool {
+fn names_registry(key: &str, name: &str, registry: &Url) -> bool {
     let (scheme, rest) = key.split_once("://").map_or((None, key), |(s, rest)| (Some(s), rest));
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let usual = if registry.scheme() == "https" { ":443" } else { ":80" };
@@ -390,14 +398,14 @@ mod tests {
         Url::parse(text).unwrap()
     }
 
-    fn known(config: serde_json::Value, registry: &str) -> Known {
+    fn known(config: serde_json::Value, registry: &str) -> CredentialSource {
         let config = serde_json::from_value(config).unwrap();
-        of_config(&config, Path::new("c.json"), &url(registry))
+        credentials_in(&config, Path::new("c.json"), &url(registry))
     }
 
     fn user(config: serde_json::Value, registry: &str) -> Option<String> {
         match known(config, registry) {
-            Known::Credentials(one) => Some(format!("{}:{}", one.user, one.password)),
+            CredentialSource::Credentials(one) => Some(format!("{}:{}", one.user, one.password)),
             _ => None,
         }
     }
@@ -442,7 +450,7 @@ mod tests {
             "example",
             "",
         ] {
-            assert_eq!(known(file(key), "https://r.example/"), Known::Nothing, "{key}");
+            assert_eq!(known(file(key), "https://r.example/"), CredentialSource::Nothing, "{key}");
         }
         assert_eq!(
             user(file("127.0.0.1:5000"), "http://127.0.0.1:5000").as_deref(),
@@ -457,7 +465,7 @@ mod tests {
     #[test]
     fn what_a_helper_keeps_is_said_and_not_fetched() {
         let of = |config| match known(config, "https://r.example/") {
-            Known::Unusable(why) => why,
+            CredentialSource::Unusable(why) => why,
             other => format!("{other:?}"),
         };
         let store = of(json!({ "auths": { "r.example": {} }, "credsStore": "desktop" }));
@@ -484,10 +492,10 @@ mod tests {
         for here in
             ["http://127.0.0.1:5000", "http://localhost/", "http://[::1]:5/", "http://127.9.9.9"]
         {
-            assert!(is_here(&url(here)), "{here}");
+            assert!(is_loopback(&url(here)), "{here}");
         }
         for there in ["http://10.0.0.1", "http://localhost.evil", "http://127.0.0.1.evil/"] {
-            assert!(!is_here(&url(there)), "{there}");
+            assert!(!is_loopback(&url(there)), "{there}");
         }
     }
 }

@@ -11,14 +11,18 @@ use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::RunKind;
 use gpuaas_types::api::{List, RunPlan, RunRequest};
 
-use crate::args::LeaveArgs;
+use crate::args::OffboardArgs;
 use crate::follow;
 
 /// One of the commands above.
 ///
 /// # Errors
 /// What the control plane refused; `not_confirmed` when nobody said yes; a run that stopped short.
-pub async fn run(kind: RunKind, args: &LeaveArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+pub async fn run(
+    kind: RunKind,
+    args: &OffboardArgs,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
     let mut asked = RunRequest {
         kind,
@@ -30,7 +34,7 @@ pub async fn run(kind: RunKind, args: &LeaveArgs, terminal: &mut Terminal) -> Re
     if args.dry_run {
         return output::print(terminal, args.api.format, &planned, draw);
     }
-    terminal.say(&draw(&planned, terminal.style()));
+    terminal.message(&draw(&planned, terminal.style()));
     if !args.yes {
         confirm(&planned, terminal)?;
     }
@@ -39,7 +43,7 @@ pub async fn run(kind: RunKind, args: &LeaveArgs, terminal: &mut Terminal) -> Re
     let begun = client.begin(&planned.node_id.to_string(), &asked).await?;
     let (id, name) = (begun.node_id, begun.hostname);
     let run = begun.run_id.map_or_else(String::new, |run| run.to_string());
-    terminal.say(&format!("{name:<12} accepted, run {run}"));
+    terminal.message(&format!("{name:<12} accepted, run {run}"));
     let nodes = if args.wait {
         follow::until_settled(&client, &[(id, name)], args.timeout, terminal).await?
     } else {
@@ -60,7 +64,7 @@ fn confirm(plan: &RunPlan, terminal: &mut Terminal) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !terminal.interactive() {
         return Err(refused(format!("nobody is there to confirm the {}", plan.kind)));
     }
-    terminal.say(&format!("Type {} to go on:", plan.hostname));
+    terminal.message(&format!("Type {} to go on:", plan.hostname));
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(|error| refused(error.to_string()))?;
     if line.trim() == plan.hostname { Ok(()) } else { Err(refused("it was not confirmed".into())) }

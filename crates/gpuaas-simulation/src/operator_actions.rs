@@ -4,78 +4,87 @@
 use gpuaas_client::failure::Failure;
 use gpuaas_core::record::RunRecord;
 use gpuaas_engine::Clock as _;
-use gpuaas_lab::of_store;
+use gpuaas_lab::store_failure;
 use gpuaas_store::{ListedNode, NodeFilter, OperatorCommand};
 use gpuaas_types::{NodeState, RunKind, RunStatus};
 
-use crate::chaos::Chaos;
-use crate::operator::Refusal;
-use crate::simulation::World;
+use crate::chaos::ChaosRun;
+use crate::operator::RefusalCode;
+use crate::simulation::Simulation;
 
 /// For how long an operator answers for a check, in seconds.
 const SKIP_SECONDS: f64 = 86_400.0;
 
-impl Chaos {
+impl ChaosRun {
     /// Does something about one host.
-    pub(crate) async fn operate(&mut self, world: &mut World, name: &str) -> Result<(), Failure> {
-        let listed = world.store.list_nodes(NodeFilter::default()).await.map_err(of_store)?;
+    pub(crate) async fn act_as_operator(
+        &mut self,
+        simulation: &mut Simulation,
+        name: &str,
+    ) -> Result<(), Failure> {
+        let listed =
+            simulation.store.list_nodes(NodeFilter::default()).await.map_err(store_failure)?;
         // The newest record of the host: earlier ones left.
         let Some(node) = listed.into_iter().rfind(|listed| listed.node.hostname == name) else {
             return Ok(());
         };
         match node.run.as_ref().filter(|run| run.status.is_open()) {
             Some(run) => {
-                let run = world.store.run(run.id).await.map_err(of_store)?;
-                self.talk(world, name, &run).await
+                let run = simulation.store.run(run.id).await.map_err(store_failure)?;
+                self.send_command(simulation, name, &run).await
             }
-            None => self.begin(world, &node).await,
+            None => self.begin(simulation, &node).await,
         }
     }
 
-    async fn talk(
+    async fn send_command(
         &mut self,
-        world: &mut World,
+        simulation: &mut Simulation,
         name: &str,
         run: &RunRecord,
     ) -> Result<(), Failure> {
         let parked = run.status == RunStatus::Parked;
         let failing = run.state.checks.values().find(|check| !check.passed);
-        let order = match (self.draw.chance.below(10), failing) {
+        let order = match (self.rng.stream.below(10), failing) {
             (0..=2, _) => OperatorCommand::Resume,
             (3..=5, _) => OperatorCommand::Retry,
             (6 | 7, Some(check)) => OperatorCommand::SkipCheck {
                 check: check.name.clone(),
-                until: world.clock.now().plus_seconds(SKIP_SECONDS),
+                until: simulation.clock.now().plus_seconds(SKIP_SECONDS),
             },
             (9, _) => OperatorCommand::Cancel { leave_machine: true },
             _ => OperatorCommand::Cancel { leave_machine: false },
         };
         let needs_park = matches!(order, OperatorCommand::Resume | OperatorCommand::Retry);
         let text = format!("an operator: {order:?} of the {} of {name} in {}", run.kind, run.step);
-        let answer = world.tell(run.id, order).await?;
-        self.answered(world, text, &answer, parked || !needs_park);
-        if !self.draw.luck(0.1) {
+        let answer = simulation.apply_operator_command(run.id, order).await?;
+        self.record_answer(simulation, text, &answer, parked || !needs_park);
+        if !self.rng.random_bool(0.1) {
             return Ok(());
         }
         // A node has one open run.
-        let kind = self.draw.kind();
-        let answer = world.begin(run.node_id, kind).await?;
+        let kind = self.rng.run_kind();
+        let answer = simulation.begin_run(run.node_id, kind).await?;
         let text = format!("an operator: {kind} of {name}, which has an open run");
-        self.answered(world, text, &answer.map(drop), false);
+        self.record_answer(simulation, text, &answer.map(drop), false);
         Ok(())
     }
 
-    async fn begin(&mut self, world: &mut World, listed: &ListedNode) -> Result<(), Failure> {
+    async fn begin(
+        &mut self,
+        simulation: &mut Simulation,
+        listed: &ListedNode,
+    ) -> Result<(), Failure> {
         let (node, name) = (&listed.node, &listed.node.hostname);
         let left =
             matches!(node.state, NodeState::Retired | NodeState::Detached | NodeState::Deleted);
-        if left && self.draw.luck(0.5) {
+        if left && self.rng.random_bool(0.5) {
             let Some(host) = self.hosts.iter().find(|host| host.name == *name).cloned() else {
                 return Ok(());
             };
-            let answer = world.name(&host).await?;
-            self.answered(
-                world,
+            let answer = simulation.onboard(&host).await?;
+            self.record_answer(
+                simulation,
                 format!("an operator: onboard {name} again"),
                 &answer.map(drop),
                 true,
@@ -84,32 +93,32 @@ impl Chaos {
         }
         let kind = match node.state {
             NodeState::Retired | NodeState::Detached => RunKind::Remove,
-            NodeState::Registered => self.draw.one_of(&[RunKind::Decommission, RunKind::Detach]),
-            _ => self.draw.kind(),
+            NodeState::Registered => self.rng.choose(&[RunKind::Decommission, RunKind::Detach]),
+            _ => self.rng.run_kind(),
         };
         let allowed = kind.row().begins_in.contains(&node.state);
         let text = format!("an operator: {kind} of {name}, which is {}", node.state);
-        let answer = world.begin(node.id, kind).await?;
+        let answer = simulation.begin_run(node.id, kind).await?;
         let handed = answer.as_ref().is_err_and(|code| code == "machine_handed_off");
-        self.answered(world, text, &answer.map(drop), allowed && !handed);
+        self.record_answer(simulation, text, &answer.map(drop), allowed && !handed);
         Ok(())
     }
 
     /// Tells what came of a request, and whether that is what should have.
-    fn answered(
+    fn record_answer(
         &mut self,
-        world: &World,
+        simulation: &Simulation,
         text: String,
-        answer: &Result<(), Refusal>,
+        answer: &Result<(), RefusalCode>,
         allowed: bool,
     ) {
         let came = answer.as_ref().map_or_else(|code| code.as_str(), |()| "done");
-        self.tell(world, &format!("{text}: {came}"));
+        self.record_event(simulation, &format!("{text}: {came}"));
         if answer.is_ok() && !allowed {
-            self.note(world, vec![format!("{text}: this had to be refused")]);
+            self.record_violations(simulation, vec![format!("{text}: this had to be refused")]);
         }
         if answer.is_err() && allowed {
-            self.note(world, vec![format!("{text}: refused with {came}")]);
+            self.record_violations(simulation, vec![format!("{text}: refused with {came}")]);
         }
     }
 }

@@ -5,11 +5,11 @@ use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode};
 use gpuaas_types::{RunKind, Timestamp};
 use maas_sim::{Fault, FaultKind, H200, HumanAction, SimRng};
 
-use crate::failpoint::{Counts, End};
-use crate::plan::Plan;
+use crate::failpoint::{CountedEvent, TriggerAction};
+use crate::plan::SimulationPlan;
 
 /// Virtual seconds in which people and crashes come.
-pub const TROUBLE_SECONDS: f64 = 4.0 * 3600.0;
+pub const DISRUPTED_SECONDS: f64 = 4.0 * 3600.0;
 /// Virtual seconds in which operators do something.
 const OPERATED_SECONDS: f64 = 8.0 * 3600.0;
 /// Wrong by at most so many seconds, either way: what a working NTP leaves, and much more.
@@ -55,7 +55,7 @@ const OF_CALLS: [FaultKind; 6] = [
 
 /// What comes at a moment that was drawn before the life began.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Trouble {
+pub enum Disruption {
     /// Somebody does something in MAAS.
     Human(HumanAction),
     /// An operator does something about one host.
@@ -63,74 +63,74 @@ pub enum Trouble {
     /// A control plane dies now.
     Crash,
     /// One dies or stops after so many calls or writes.
-    Fuse(Counts, u32, End),
+    ArmFailpoint(CountedEvent, u32, TriggerAction),
     /// One dies or stops after so many calls or writes of the next sweep.
-    SweepFuse(Counts, u32),
+    ArmSweepFailpoint(CountedEvent, u32),
     /// One starts again.
     Restart,
     /// A second one starts beside it.
-    Second,
+    StartSecond,
     /// One is not scheduled any more.
-    Stop,
+    Pause,
     /// One that was stopped goes on.
-    GoOn(u32),
+    Resume(u32),
     /// All clocks of control planes are set.
-    Step(f64),
+    StepClocks(f64),
 }
 
 /// Draws what a life is made of.
 #[derive(Debug)]
-pub struct Draw {
+pub struct ChaosRng {
     /// The seed's stream.
-    pub chance: SimRng,
+    pub stream: SimRng,
     /// Whether several control planes share the work at times.
     pub shared: bool,
 }
 
-impl Draw {
+impl ChaosRng {
     /// What a seed draws.
     #[must_use]
-    pub fn of(seed: u64) -> Self {
-        let mut chance = SimRng::for_name(seed, "chaos");
-        let shared = chance.uniform() < 0.4;
-        Self { chance, shared }
+    pub fn from_seed(seed: u64) -> Self {
+        let mut stream = SimRng::for_name(seed, "chaos");
+        let shared = stream.uniform() < 0.4;
+        Self { stream, shared }
     }
 
     /// True with this chance.
-    pub fn luck(&mut self, part: f64) -> bool {
-        self.chance.uniform() < part
+    pub fn random_bool(&mut self, part: f64) -> bool {
+        self.stream.uniform() < part
     }
 
     /// One of them.
-    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.chance.below(all.len())]
+    pub fn choose<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.stream.below(all.len())]
     }
 
     fn count(&mut self, below: usize) -> u32 {
-        u32::try_from(self.chance.below(below)).unwrap_or_default()
+        u32::try_from(self.stream.below(below)).unwrap_or_default()
     }
 
     /// The fleet.
-    pub fn plan(&mut self, seed: u64, nodes: usize) -> Plan {
-        let batch = if self.luck(0.2) { 1 + self.count(8) } else { 0 };
-        Plan {
-            apart_seconds: 120.0 * self.chance.uniform(),
-            poll_seconds: 1.0 + 29.0 * self.chance.uniform(),
-            lost_callbacks: if self.luck(0.5) { 0.1 * self.chance.uniform() } else { 0.0 },
+    pub fn plan(&mut self, seed: u64, nodes: usize) -> SimulationPlan {
+        let batch = if self.random_bool(0.2) { 1 + self.count(8) } else { 0 };
+        SimulationPlan {
+            apart_seconds: 120.0 * self.stream.uniform(),
+            poll_seconds: 1.0 + 29.0 * self.stream.uniform(),
+            lost_callbacks: if self.random_bool(0.5) { 0.1 * self.stream.uniform() } else { 0.0 },
             profile: self.profile(),
             site_batch_max_parallel: batch,
-            failing_tasks: if self.luck(0.3) { 0.3 * self.chance.uniform() } else { 0.0 },
+            failing_tasks: if self.random_bool(0.3) { 0.3 * self.stream.uniform() } else { 0.0 },
             sweep_seconds: 300.0,
-            ..Plan::calm(seed, nodes, &H200)
+            ..SimulationPlan::calm(seed, nodes, &H200)
         }
     }
 
     fn profile(&mut self) -> ProfileSpec {
-        let roce = self.luck(0.15);
-        let hardware_sync = self.luck(0.2);
+        let roce = self.random_bool(0.15);
+        let hardware_sync = self.random_bool(0.2);
         let plain = ProfileSpec::default();
         ProfileSpec {
-            strict_pxe_preflight: !self.luck(0.2),
+            strict_pxe_preflight: !self.random_bool(0.2),
             enable_phase2_roce: roce,
             fabric_mode: if roce { FabricMode::Roce } else { plain.fabric_mode },
             require_hw_sync: hardware_sync,
@@ -139,14 +139,18 @@ impl Draw {
                 1..=4 => "15m".to_owned(),
                 _ => String::new(),
             },
-            release_erase: self.luck(0.4),
-            release_fallback_no_erase: self.luck(0.5),
-            enable_deploy_retry_on_datasource_failure: self.luck(0.7),
+            release_erase: self.random_bool(0.4),
+            release_fallback_no_erase: self.random_bool(0.5),
+            enable_deploy_retry_on_datasource_failure: self.random_bool(0.7),
             max_deploy_retry_attempts: self.count(3),
-            auto_claim_single_new_machine: self.luck(0.2),
-            batch_max_parallel: if self.luck(0.2) { 1 + self.count(6) } else { 0 },
-            storage_layout_profile: self.one_of(&["flat", "flat", "lvm", "bcache"]).to_owned(),
-            release_mode: if self.luck(0.12) { ReleaseMode::Handoff } else { ReleaseMode::Managed },
+            auto_claim_single_new_machine: self.random_bool(0.2),
+            batch_max_parallel: if self.random_bool(0.2) { 1 + self.count(6) } else { 0 },
+            storage_layout_profile: self.choose(&["flat", "flat", "lvm", "bcache"]).to_owned(),
+            release_mode: if self.random_bool(0.12) {
+                ReleaseMode::Handoff
+            } else {
+                ReleaseMode::Managed
+            },
             ..plain
         }
     }
@@ -154,41 +158,41 @@ impl Draw {
     /// Seconds by which the clock of a control plane is wrong when it starts.
     pub fn skew_seconds(&mut self) -> f64 {
         let most = if self.shared { SHARED_SKEW_SECONDS } else { SKEW_SECONDS };
-        most * (2.0 * self.chance.uniform() - 1.0)
+        most * (2.0 * self.stream.uniform() - 1.0)
     }
 
     /// How long a control plane that died is away.
     pub fn away_seconds(&mut self) -> f64 {
-        0.5 + AWAY_SECONDS * self.chance.uniform().powi(3)
+        0.5 + AWAY_SECONDS * self.stream.uniform().powi(3)
     }
 
     /// How long one that was stopped is not scheduled.
     pub fn stopped_seconds(&mut self) -> f64 {
-        STOPPED_SECONDS + AWAY_SECONDS * self.chance.uniform().powi(2)
+        STOPPED_SECONDS + AWAY_SECONDS * self.stream.uniform().powi(2)
     }
 
     /// What goes wrong with hardware and with calls.
     pub fn faults(&mut self, names: &[String]) -> Vec<Fault> {
         let mut faults = Vec::new();
         for name in names {
-            if self.luck(0.5) {
-                let kind = self.one_of(&OF_MACHINES);
-                let times = 1 + u32::from(self.luck(0.3));
+            if self.random_bool(0.5) {
+                let kind = self.choose(&OF_MACHINES);
+                let times = 1 + u32::from(self.random_bool(0.3));
                 faults.push(Fault::new(kind).on(name).times(times));
             }
-            if self.luck(0.1) {
-                let when = self.one_of(&["Ready", "Deploying", "Deployed"]).to_owned();
+            if self.random_bool(0.1) {
+                let when = self.choose(&["Ready", "Deploying", "Deployed"]).to_owned();
                 let fault = Fault::new(FaultKind::Vanished).on(name).times(1);
                 faults.push(Fault { when: Some(when), ..fault });
             }
         }
         for kind in OF_CALLS {
-            if self.luck(0.5) {
-                let probability = Some(0.15 * self.chance.uniform());
+            if self.random_bool(0.5) {
+                let probability = Some(0.15 * self.stream.uniform());
                 faults.push(Fault { probability, ..Fault::new(kind) });
             }
         }
-        if self.luck(0.2) {
+        if self.random_bool(0.2) {
             // A list that takes longer than anybody waits, now and then.
             let slow = Fault::new(FaultKind::Slow).at("machines.list").lasting_seconds(90.0);
             faults.push(Fault { probability: Some(0.2), ..slow });
@@ -197,53 +201,68 @@ impl Draw {
     }
 
     /// What comes when, the earliest first.
-    pub fn troubles(&mut self, begin: Timestamp, names: &[String]) -> Vec<(Timestamp, Trouble)> {
-        let mut troubles = Vec::new();
-        for _ in 0..self.chance.below(6) {
-            let action = self.human(names);
-            troubles.push((TROUBLE_SECONDS, Trouble::Human(action)));
+    pub fn disruptions(
+        &mut self,
+        begin: Timestamp,
+        names: &[String],
+    ) -> Vec<(Timestamp, Disruption)> {
+        let mut disruptions = Vec::new();
+        for _ in 0..self.stream.below(6) {
+            let action = self.human_action(names);
+            disruptions.push((DISRUPTED_SECONDS, Disruption::Human(action)));
         }
-        for _ in 0..self.chance.below(6) {
-            let trouble = self.accident();
-            troubles.push((TROUBLE_SECONDS, trouble));
+        for _ in 0..self.stream.below(6) {
+            let disruption = self.control_plane_disruption();
+            disruptions.push((DISRUPTED_SECONDS, disruption));
         }
         if self.shared {
-            troubles.push((TROUBLE_SECONDS, Trouble::Second));
-            for _ in 0..=self.chance.below(3) {
-                troubles.push((TROUBLE_SECONDS, Trouble::Stop));
+            disruptions.push((DISRUPTED_SECONDS, Disruption::StartSecond));
+            for _ in 0..=self.stream.below(3) {
+                disruptions.push((DISRUPTED_SECONDS, Disruption::Pause));
             }
-        } else if self.luck(0.3) {
-            let seconds = STEP_SECONDS * (2.0 * self.chance.uniform() - 1.0);
-            troubles.push((TROUBLE_SECONDS, Trouble::Step(seconds)));
+        } else if self.random_bool(0.3) {
+            let seconds = STEP_SECONDS * (2.0 * self.stream.uniform() - 1.0);
+            disruptions.push((DISRUPTED_SECONDS, Disruption::StepClocks(seconds)));
         }
-        for _ in 0..self.chance.below(names.len() * 2) {
-            let name = names[self.chance.below(names.len())].clone();
-            troubles.push((OPERATED_SECONDS, Trouble::Operator(name)));
+        for _ in 0..self.stream.below(names.len() * 2) {
+            let name = names[self.stream.below(names.len())].clone();
+            disruptions.push((OPERATED_SECONDS, Disruption::Operator(name)));
         }
-        let mut troubles: Vec<_> = troubles
+        let mut disruptions: Vec<_> = disruptions
             .into_iter()
-            .map(|(within, trouble)| (begin.plus_seconds(within * self.chance.uniform()), trouble))
+            .map(|(within, disruption)| {
+                (begin.plus_seconds(within * self.stream.uniform()), disruption)
+            })
             .collect();
-        troubles.sort_by_key(|(at, _)| *at);
-        troubles
+        disruptions.sort_by_key(|(at, _)| *at);
+        disruptions
     }
 
-    fn accident(&mut self) -> Trouble {
-        let end = if self.shared && self.luck(0.5) { End::Stops } else { End::Dies };
-        match self.chance.below(10) {
-            0..=2 => Trouble::Crash,
-            3..=5 => Trouble::Fuse(Counts::Calls, 1 + self.count(40), end),
+    fn control_plane_disruption(&mut self) -> Disruption {
+        let end = if self.shared && self.random_bool(0.5) {
+            TriggerAction::Pause
+        } else {
+            TriggerAction::Crash
+        };
+        match self.stream.below(10) {
+            0..=2 => Disruption::Crash,
+            3..=5 => Disruption::ArmFailpoint(CountedEvent::CallBoundary, 1 + self.count(40), end),
             // Who stops after a write may as well stop at the next call.
-            6..=8 => Trouble::Fuse(Counts::Writes, 1 + self.count(40), End::Dies),
-            _ => {
-                Trouble::SweepFuse(self.one_of(&[Counts::Calls, Counts::Writes]), 1 + self.count(4))
-            }
+            6..=8 => Disruption::ArmFailpoint(
+                CountedEvent::CommittedWrite,
+                1 + self.count(40),
+                TriggerAction::Crash,
+            ),
+            _ => Disruption::ArmSweepFailpoint(
+                self.choose(&[CountedEvent::CallBoundary, CountedEvent::CommittedWrite]),
+                1 + self.count(4),
+            ),
         }
     }
 
-    fn human(&mut self, names: &[String]) -> HumanAction {
-        let machine = names[self.chance.below(names.len())].clone();
-        match self.chance.below(9) {
+    fn human_action(&mut self, names: &[String]) -> HumanAction {
+        let machine = names[self.stream.below(names.len())].clone();
+        match self.stream.below(9) {
             0 => HumanAction::Release { machine },
             1 => HumanAction::Deploy { machine },
             2 => HumanAction::Commission { machine },
@@ -257,8 +276,8 @@ impl Draw {
     }
 
     /// What an operator asks of a node without an open run.
-    pub fn kind(&mut self) -> RunKind {
-        self.one_of(&[
+    pub fn run_kind(&mut self) -> RunKind {
+        self.choose(&[
             RunKind::Reimage,
             RunKind::Reimage,
             RunKind::Decommission,

@@ -1,6 +1,6 @@
-//! What it takes to bring each effect about: the stages on which runs are disturbed.
+//! What it takes to bring each effect about: the setups on which runs are disturbed.
 //!
-//! A new effect that no stage reaches makes the matrix fail and name it. What it then takes is a
+//! A new effect that no setup reaches makes the matrix fail and name it. What it then takes is a
 //! row here, or a line in a row.
 
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::Clock as _;
-use gpuaas_simulation::breakpoint::Trap;
-use gpuaas_simulation::plan::Plan;
-use gpuaas_simulation::simulation::World;
-use gpuaas_simulation::tick::Turn;
+use gpuaas_simulation::breakpoint::Breakpoint;
+use gpuaas_simulation::plan::SimulationPlan;
+use gpuaas_simulation::simulation::Simulation;
+use gpuaas_simulation::tick::Tick;
 use gpuaas_store::OperatorCommand;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
 use gpuaas_types::{NodeId, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus, Timestamp};
@@ -30,15 +30,15 @@ const NODE_TIMEOUT_MINUTES: u32 = 5;
 const REST_SECONDS: f64 = 120.0;
 /// Virtual seconds from the beginning of a run to what an operator tells it: later than any
 /// disturbance before that has been dealt with.
-const TOLD_SECONDS: f64 = 200.0;
-/// Name of the site of every world.
-const SITE: &str = "world";
+const COMMAND_SECONDS: f64 = 200.0;
+/// Name of the site of every simulation.
+const SITE: &str = "simulated";
 
 /// What an operator says, given when.
-type Told = fn(Timestamp) -> OperatorCommand;
+type CommandAt = fn(Timestamp) -> OperatorCommand;
 
 /// How a run comes to be, and what happens around it.
-pub(crate) struct Stage {
+pub(crate) struct RunSetup {
     /// What the matrix calls it.
     pub(crate) name: &'static str,
     /// Kind of the disturbed run.
@@ -46,41 +46,46 @@ pub(crate) struct Stage {
     /// Runs of the node before it, each undisturbed and to its end.
     pub(crate) before: &'static [RunKind],
     /// What is so in the region from the beginning.
-    pub(crate) given: fn(&mut Region, &str),
+    pub(crate) prepare_region: fn(&mut Region, &str),
     /// What somebody does to the machine between the runs before and the disturbed one.
-    pub(crate) then: fn(&mut Region, &str, Timestamp),
-    /// What an operator tells the disturbed run, [`TOLD_SECONDS`] after its beginning.
-    pub(crate) told: Option<Told>,
+    pub(crate) between_runs: fn(&mut Region, &str, Timestamp),
+    /// What an operator tells the disturbed run, [`COMMAND_SECONDS`] after its beginning.
+    pub(crate) command: Option<CommandAt>,
     /// What the profile says besides.
     pub(crate) policy: fn(&mut ProfileSpec),
     /// Virtual seconds between two looks at the event feed.
     pub(crate) poll_seconds: f64,
 }
 
-const PLAIN: Stage = Stage {
+const PLAIN: RunSetup = RunSetup {
     name: "plain",
     kind: RunKind::Onboard,
     before: &[],
-    given: |_, _| {},
-    then: |_, _, _| {},
-    told: None,
+    prepare_region: |_, _| {},
+    between_runs: |_, _, _| {},
+    command: None,
     policy: |_| {},
     poll_seconds: POLL_SECONDS,
 };
 
 const ONBOARDED: &[RunKind] = &[RunKind::Onboard];
 
-/// Every stage.
-pub(crate) const STAGES: &[Stage] = &[
-    Stage { name: "a racked machine", ..PLAIN },
-    Stage { name: "deployed by somebody", given: deployed, ..PLAIN },
-    Stage { name: "no data source", given: no_data_source_once, ..PLAIN },
-    Stage { name: "cancelled", given: stuck, told: Some(cancel), ..PLAIN },
-    Stage { name: "a test fails", given: failing_test, told: Some(answer_for_test), ..PLAIN },
-    Stage { name: "somebody's power hangs", given: hung_power_of_somebody, ..PLAIN },
-    Stage {
+/// Every setup.
+pub(crate) const SETUPS: &[RunSetup] = &[
+    RunSetup { name: "a racked machine", ..PLAIN },
+    RunSetup { name: "deployed by somebody", prepare_region: deployed, ..PLAIN },
+    RunSetup { name: "no data source", prepare_region: no_data_source_once, ..PLAIN },
+    RunSetup { name: "cancelled", prepare_region: stuck, command: Some(cancel), ..PLAIN },
+    RunSetup {
+        name: "a test fails",
+        prepare_region: failing_test,
+        command: Some(answer_for_test),
+        ..PLAIN
+    },
+    RunSetup { name: "somebody's power hangs", prepare_region: hung_power_of_somebody, ..PLAIN },
+    RunSetup {
         name: "its erasing hangs",
-        given: |region, name| {
+        prepare_region: |region, name| {
             deployed(region, name);
             erase_always(region);
             hanging_erasing(region, name);
@@ -88,109 +93,109 @@ pub(crate) const STAGES: &[Stage] = &[
         poll_seconds: RARE_POLL_SECONDS,
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "cancelled, and the release hangs",
-        given: |region, name| {
+        prepare_region: |region, name| {
             stuck(region, name);
             hanging_release(region, name);
         },
-        told: Some(cancel),
+        command: Some(cancel),
         ..PLAIN
     },
-    Stage { name: "in service", kind: RunKind::Decommission, before: ONBOARDED, ..PLAIN },
-    Stage {
+    RunSetup { name: "in service", kind: RunKind::Decommission, before: ONBOARDED, ..PLAIN },
+    RunSetup {
         name: "released and on",
         kind: RunKind::Decommission,
         before: ONBOARDED,
-        then: release_and_switch_on,
+        between_runs: release_and_switch_on,
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "the power hangs",
         kind: RunKind::Decommission,
         before: ONBOARDED,
-        then: |region, name, _| hung_power(region, name),
+        between_runs: |region, name, _| hung_power(region, name),
         policy: erase_come_what_may,
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "the release hangs",
         kind: RunKind::Decommission,
         before: ONBOARDED,
-        then: |region, name, _| hanging_release(region, name),
+        between_runs: |region, name, _| hanging_release(region, name),
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "an erasing hangs",
         kind: RunKind::Decommission,
         before: ONBOARDED,
-        then: |region, name, _| hanging_erasing(region, name),
+        between_runs: |region, name, _| hanging_erasing(region, name),
         policy: erase_come_what_may,
         poll_seconds: RARE_POLL_SECONDS,
         ..PLAIN
     },
-    Stage { name: "in service", kind: RunKind::Reimage, before: ONBOARDED, ..PLAIN },
-    Stage {
+    RunSetup { name: "in service", kind: RunKind::Reimage, before: ONBOARDED, ..PLAIN },
+    RunSetup {
         name: "made over by somebody",
         kind: RunKind::Reimage,
         before: ONBOARDED,
-        then: make_over,
+        between_runs: make_over,
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "a test fails",
         kind: RunKind::Reimage,
         before: ONBOARDED,
-        then: |region, name, now| {
+        between_runs: |region, name, now| {
             make_over(region, name, now);
             failing_test(region, name);
         },
-        told: Some(answer_for_test),
+        command: Some(answer_for_test),
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "no data source",
         kind: RunKind::Reimage,
         before: ONBOARDED,
-        then: |region, name, _| no_data_source_once(region, name),
+        between_runs: |region, name, _| no_data_source_once(region, name),
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "cancelled",
         kind: RunKind::Reimage,
         before: ONBOARDED,
-        then: |region, name, _| stuck(region, name),
-        told: Some(cancel),
+        between_runs: |region, name, _| stuck(region, name),
+        command: Some(cancel),
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "the power hangs",
         kind: RunKind::Reimage,
         before: ONBOARDED,
-        then: |region, name, _| hung_power(region, name),
+        between_runs: |region, name, _| hung_power(region, name),
         policy: erase_come_what_may,
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "an erasing hangs",
         kind: RunKind::Reimage,
         before: ONBOARDED,
-        then: |region, name, _| hanging_erasing(region, name),
+        between_runs: |region, name, _| hanging_erasing(region, name),
         policy: erase_come_what_may,
         poll_seconds: RARE_POLL_SECONDS,
         ..PLAIN
     },
-    Stage {
+    RunSetup {
         name: "the release hangs",
         kind: RunKind::Reimage,
         before: ONBOARDED,
-        then: |region, name, _| hanging_release(region, name),
+        between_runs: |region, name, _| hanging_release(region, name),
         ..PLAIN
     },
-    Stage { name: "in service", kind: RunKind::SoftReset, before: ONBOARDED, ..PLAIN },
-    Stage { name: "in service", kind: RunKind::StorageCleanup, before: ONBOARDED, ..PLAIN },
-    Stage { name: "in service", kind: RunKind::Detach, before: ONBOARDED, ..PLAIN },
-    Stage {
+    RunSetup { name: "in service", kind: RunKind::SoftReset, before: ONBOARDED, ..PLAIN },
+    RunSetup { name: "in service", kind: RunKind::StorageCleanup, before: ONBOARDED, ..PLAIN },
+    RunSetup { name: "in service", kind: RunKind::Detach, before: ONBOARDED, ..PLAIN },
+    RunSetup {
         name: "detached",
         kind: RunKind::Remove,
         before: &[RunKind::Onboard, RunKind::Detach],
@@ -301,54 +306,58 @@ fn profile() -> ProfileSpec {
 const ADDRESSES: [(&str, &str, &str); 2] =
     [("eno8303", "10.10.0.0/16", "10.10.7.1"), ("ens108np0", "10.101.0.0/16", "10.101.7.1")];
 
-/// A stage with its run begun.
-pub(crate) struct Scene {
-    pub(crate) world: World,
+/// A setup with its run begun.
+pub(crate) struct StartedRun {
+    pub(crate) simulation: Simulation,
     /// The first control plane.
     pub(crate) first: u32,
     /// What it tells of its run.
-    pub(crate) trap: Arc<Trap>,
+    pub(crate) breakpoint: Arc<Breakpoint>,
     /// What the one that takes over tells of it.
-    pub(crate) second: Arc<Trap>,
+    pub(crate) second: Arc<Breakpoint>,
     pub(crate) host: String,
     pub(crate) node_id: NodeId,
     pub(crate) run_id: RunId,
     /// Lines in the machine's log in the region when the run began.
     pub(crate) logged: usize,
     /// Newest event of MAAS' feed that had been heard then.
-    heard: i64,
+    event_cursor: i64,
     /// Last line of the node's history then.
-    pub(crate) told_before: i64,
+    pub(crate) history_before: i64,
     /// Calls that belong to no machine, as of then.
     pub(crate) asked: BTreeMap<&'static str, (u64, u64)>,
     /// Virtual seconds between two looks at the event feed.
     pub(crate) poll_seconds: f64,
-    told: Option<(Timestamp, Told)>,
+    command: Option<(Timestamp, CommandAt)>,
     limit: Timestamp,
 }
 
 /// What a drive came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Came {
-    /// The trap sprang.
-    Sprung,
+pub(crate) enum DriveOutcome {
+    /// The breakpoint was hit.
+    BreakpointHit,
     /// What was waited for is so.
-    There,
+    Reached,
     /// Nothing moves any more.
-    Still,
+    Idle,
 }
 
-impl Stage {
-    /// Sets the stage and begins the run, with a trap at its moment `springs_at`.
-    pub(crate) async fn set(&self, springs_at: Option<usize>) -> Result<Scene, Failure> {
+impl RunSetup {
+    /// Sets the setup and begins the run, with a breakpoint at its moment `break_at`.
+    pub(crate) async fn set(&self, break_at: Option<usize>) -> Result<StartedRun, Failure> {
         let mut profile = profile();
         (self.policy)(&mut profile);
-        let plan = Plan { poll_seconds: self.poll_seconds, profile, ..Plan::calm(1, 1, &ZERO) };
-        let mut world = World::new(plan).await?;
-        let host = world.region.with(|region| region.hosts()[0].clone());
-        world.region.with(|region| {
+        let plan = SimulationPlan {
+            poll_seconds: self.poll_seconds,
+            profile,
+            ..SimulationPlan::calm(1, 1, &ZERO)
+        };
+        let mut simulation = Simulation::new(plan).await?;
+        let host = simulation.region.with(|region| region.hosts()[0].clone());
+        simulation.region.with(|region| {
             region.set_setting("node_timeout", NODE_TIMEOUT_MINUTES.into());
-            (self.given)(region, &host.name);
+            (self.prepare_region)(region, &host.name);
         });
         for (interface, subnet_cidr, ip_address) in ADDRESSES {
             let spec = RoceAssignmentSpec {
@@ -358,51 +367,52 @@ impl Stage {
                 subnet_cidr: subnet_cidr.to_owned(),
                 ip_address: ip_address.to_owned(),
             };
-            let now = world.clock.now();
+            let now = simulation.clock.now();
             let id = RoceAssignmentId::new(&RandomIds, now);
-            world.store.add_roce(now, id, world.site_id, spec).await.expect("an address");
+            simulation.store.add_roce(now, id, simulation.site_id, spec).await.expect("an address");
         }
-        let (trap, second) = (Trap::new(&world.fuse), Trap::new(&world.fuse));
-        let first = world.start_beside(0.0, Some(Arc::clone(&trap)));
-        let limit = world.clock.now().plus_seconds(LIMIT_SECONDS);
-        let run_id = world.name(&host).await?.expect("onboarding begins");
-        let node_id = world.store.run(run_id).await.expect("a run").node_id;
-        let mut scene = Scene {
-            world,
+        let (breakpoint, second) =
+            (Breakpoint::new(&simulation.failpoint), Breakpoint::new(&simulation.failpoint));
+        let first = simulation.start_beside(0.0, Some(Arc::clone(&breakpoint)));
+        let limit = simulation.clock.now().plus_seconds(LIMIT_SECONDS);
+        let run_id = simulation.onboard(&host).await?.expect("onboarding begins");
+        let node_id = simulation.store.run(run_id).await.expect("a run").node_id;
+        let mut started = StartedRun {
+            simulation,
             first,
-            trap,
+            breakpoint,
             second,
             host: host.name,
             node_id,
             run_id,
             logged: 0,
-            heard: 0,
-            told_before: 0,
+            event_cursor: 0,
+            history_before: 0,
             asked: BTreeMap::new(),
             poll_seconds: self.poll_seconds,
-            told: None,
+            command: None,
             limit,
         };
         let onboards = self.before.first() == Some(&RunKind::Onboard);
         assert_eq!(onboards, self.kind != RunKind::Onboard, "{}: what made the node?", self.name);
-        scene.trap.set(scene.run_id, None);
+        started.breakpoint.watch_run(started.run_id, None);
         if onboards {
-            scene.live_through(&self.before[1..], self.kind, self.then).await?;
+            started.run_earlier_runs(&self.before[1..], self.kind, self.between_runs).await?;
         }
-        let now = scene.world.clock.now();
-        scene.told = self.told.map(|order| (now.plus_seconds(TOLD_SECONDS), order));
-        scene.trap.set(scene.run_id, springs_at);
-        scene.second.set(scene.run_id, None);
-        Ok(scene)
+        let now = started.simulation.clock.now();
+        started.command = self.command.map(|order| (now.plus_seconds(COMMAND_SECONDS), order));
+        started.breakpoint.watch_run(started.run_id, break_at);
+        started.second.watch_run(started.run_id, None);
+        Ok(started)
     }
 }
 
-impl Scene {
+impl StartedRun {
     /// Calls so far that change something of the region and of no machine: how many were taken,
     /// and how many refused.
-    pub(crate) fn of_region(&self) -> BTreeMap<&'static str, (u64, u64)> {
+    pub(crate) fn calls_of_region(&self) -> BTreeMap<&'static str, (u64, u64)> {
         let changes = ["scripts.create", "script.update"];
-        self.world.region.with(|region| {
+        self.simulation.region.with(|region| {
             let rows = region.stats().endpoints.iter();
             rows.filter(|(label, _)| changes.contains(label))
                 .map(|(label, row)| (*label, (row.calls - row.errors, row.errors)))
@@ -413,8 +423,8 @@ impl Scene {
     /// What MAAS' feed says of the machine since the run began, or had not been heard then: when,
     /// and as a history tells it.
     pub(crate) fn feed(&self) -> Vec<(Timestamp, String)> {
-        let lines = self.world.region.with(|region| region.event_feed(&self.host));
-        let news = lines.into_iter().filter(|line| line.id > self.heard);
+        let lines = self.simulation.region.with(|region| region.event_feed(&self.host));
+        let news = lines.into_iter().filter(|line| line.id > self.event_cursor);
         news.map(|line| {
             let text =
                 if line.text.is_empty() { String::new() } else { format!(": {}", line.text) };
@@ -424,34 +434,35 @@ impl Scene {
     }
 
     /// Lives the runs before the last one, and begins that.
-    async fn live_through(
+    async fn run_earlier_runs(
         &mut self,
         before: &[RunKind],
         last: RunKind,
-        then: fn(&mut Region, &str, Timestamp),
+        between_runs: fn(&mut Region, &str, Timestamp),
     ) -> Result<(), Failure> {
         for kind in before.iter().chain([&last]) {
-            assert_eq!(self.until_end().await?, Came::There);
-            let run = self.world.store.run(self.run_id).await.expect("a run");
+            assert_eq!(self.until_end().await?, DriveOutcome::Reached);
+            let run = self.simulation.store.run(self.run_id).await.expect("a run");
             assert_eq!(run.status, RunStatus::Succeeded, "{} {:?}", run.kind, run.park);
             if *kind == last {
-                let now = self.world.clock.now();
+                let now = self.simulation.clock.now();
                 let host = self.host.clone();
-                self.world.region.with(|region| then(region, &host, now));
-                let stats = self.world.region.with(|region| region.stats().machines[&host].clone());
+                self.simulation.region.with(|region| between_runs(region, &host, now));
+                let stats =
+                    self.simulation.region.with(|region| region.stats().machines[&host].clone());
                 self.logged = stats.log.len();
-                self.asked = self.of_region();
-                let (store, site_id) = (&self.world.store, self.world.site_id);
-                self.heard = store.event_cursor(site_id).await.expect("a site").unwrap_or(0);
+                self.asked = self.calls_of_region();
+                let (store, site_id) = (&self.simulation.store, self.simulation.site_id);
+                self.event_cursor = store.event_cursor(site_id).await.expect("a site").unwrap_or(0);
                 let told = store.timeline_of_node(self.node_id, 0, 10_000).await;
-                self.told_before = told.expect("a history").last().map_or(0, |row| row.id);
+                self.history_before = told.expect("a history").last().map_or(0, |row| row.id);
             }
-            let begun = self.world.begin(self.node_id, *kind).await?;
+            let begun = self.simulation.begin_run(self.node_id, *kind).await?;
             self.run_id = begun.expect("the table of kinds allows it");
-            self.trap.set(self.run_id, None);
+            self.breakpoint.watch_run(self.run_id, None);
         }
         if !last.row().needs_maas {
-            self.world.serve_tasks(self.node_id, self.run_id);
+            self.simulation.serve_tasks(self.node_id, self.run_id);
         }
         Ok(())
     }
@@ -460,63 +471,70 @@ impl Scene {
     /// its place.
     pub(crate) async fn take_over(&mut self, from_dead: bool) {
         if from_dead {
-            let now = self.world.clock.now();
-            self.world.store.end_leases_of_dead_owner(now).await.expect("the leases ended");
+            let now = self.simulation.clock.now();
+            self.simulation.store.end_leases_of_dead_owner(now).await.expect("the leases ended");
         }
-        self.world.start_beside(0.0, Some(Arc::clone(&self.second)));
+        self.simulation.start_beside(0.0, Some(Arc::clone(&self.second)));
     }
 
     /// Lets the worker that stands still do what it has in hand.
-    pub(crate) async fn go_on(&mut self) -> Result<(), Failure> {
-        self.trap.open();
-        self.world.go_on(self.first);
-        let until = self.world.clock.now().plus_seconds(REST_SECONDS);
-        self.drive(|scene| scene.world.clock.now() >= until).await?;
+    pub(crate) async fn resume_paused(&mut self) -> Result<(), Failure> {
+        self.breakpoint.resume();
+        self.simulation.resume(self.first);
+        let until = self.simulation.clock.now().plus_seconds(REST_SECONDS);
+        self.drive(|started| started.simulation.clock.now() >= until).await?;
         Ok(())
     }
 
-    /// Lets the world go on until the run is over: by what is stored, looked at when a worker has
+    /// Lets the simulation go on until the run is over: by what is stored, looked at when a worker has
     /// left a moment behind.
-    pub(crate) async fn until_end(&mut self) -> Result<Came, Failure> {
+    pub(crate) async fn until_end(&mut self) -> Result<DriveOutcome, Failure> {
         loop {
-            let run = self.world.store.run(self.run_id).await.expect("a run");
-            if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) && self.told.is_none()
+            let run = self.simulation.store.run(self.run_id).await.expect("a run");
+            if !matches!(run.status, RunStatus::Running | RunStatus::Waiting)
+                && self.command.is_none()
             {
-                return Ok(Came::There);
+                return Ok(DriveOutcome::Reached);
             }
-            let passed = self.trap.count() + self.second.count();
-            let open = self.told.is_some();
-            let news =
-                |s: &Self| s.trap.count() + s.second.count() > passed || open && s.told.is_none();
+            let passed = self.breakpoint.passed_count() + self.second.passed_count();
+            let open = self.command.is_some();
+            let news = |s: &Self| {
+                s.breakpoint.passed_count() + s.second.passed_count() > passed
+                    || open && s.command.is_none()
+            };
             match self.drive(news).await? {
-                Came::There => {}
+                DriveOutcome::Reached => {}
                 other => return Ok(other),
             }
         }
     }
 
-    /// Lets the world go on until `there`, or the trap springs, or nothing moves any more.
-    pub(crate) async fn drive(&mut self, there: impl Fn(&Self) -> bool) -> Result<Came, Failure> {
-        while !there(self) {
-            let tick = self.world.clock.now().plus_seconds(self.poll_seconds);
-            let until = self.told.map_or(tick, |(at, _)| at.min(tick));
-            let turn = self.world.turn(until).await?;
-            if matches!(turn, Turn::Burnt(..)) {
-                return Ok(Came::Sprung);
+    /// Lets the simulation go on until `reached`, or the breakpoint is hit, or nothing moves any more.
+    pub(crate) async fn drive(
+        &mut self,
+        reached: impl Fn(&Self) -> bool,
+    ) -> Result<DriveOutcome, Failure> {
+        while !reached(self) {
+            let tick = self.simulation.clock.now().plus_seconds(self.poll_seconds);
+            let until = self.command.map_or(tick, |(at, _)| at.min(tick));
+            let turn = self.simulation.tick(until).await?;
+            if matches!(turn, Tick::Triggered(..)) {
+                return Ok(DriveOutcome::BreakpointHit);
             }
-            let now = self.world.clock.now();
-            match self.told {
+            let now = self.simulation.clock.now();
+            match self.command {
                 Some((at, order)) if now >= at => {
-                    self.told = None;
-                    let told = self.world.tell(self.run_id, order(now)).await?;
+                    self.command = None;
+                    let told =
+                        self.simulation.apply_operator_command(self.run_id, order(now)).await?;
                     told.expect("the run is open");
                 }
-                Some((at, _)) if turn == Turn::Still => self.world.clock.advance_to(at),
-                None if turn == Turn::Still => return Ok(Came::Still),
+                Some((at, _)) if turn == Tick::Idle => self.simulation.clock.advance_to(at),
+                None if turn == Tick::Idle => return Ok(DriveOutcome::Idle),
                 _ => {}
             }
             assert!(now < self.limit, "the run still moves after {LIMIT_SECONDS} s");
         }
-        Ok(Came::There)
+        Ok(DriveOutcome::Reached)
     }
 }

@@ -14,16 +14,16 @@ use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_lab::bench::usage;
-use gpuaas_lab::of_store;
+use gpuaas_lab::store_failure;
 use gpuaas_store::NodeFilter;
 use gpuaas_types::{NodeState, Timestamp};
 use maas_sim::H200;
 use serde::Serialize;
 
 use crate::arguments::BenchRegionArgs;
-use crate::plan::Plan;
-use crate::simulation::World;
-use crate::tick::Turn;
+use crate::plan::SimulationPlan;
+use crate::simulation::Simulation;
+use crate::tick::Tick;
 
 /// As the control plane does unless told otherwise.
 const POLL_SECONDS: f64 = 1.0;
@@ -53,10 +53,12 @@ pub struct RegionReport {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// `nodes_not_active` when a node did not become active; what keeps a world from being made.
+/// `nodes_not_active` when a node did not become active; what keeps a simulation from being made.
 pub async fn run(args: BenchRegionArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let asked = args.clone();
-    let report = gpuaas_lab::bench::isolated::alone(async move || measure(&asked).await).await?;
+    let report =
+        gpuaas_lab::bench::isolated_thread::run_isolated(async move || measure(&asked).await)
+            .await?;
     terminal.data(&if args.json {
         gpuaas_lab::bench::report::json(&report)?
     } else {
@@ -72,20 +74,20 @@ pub async fn run(args: BenchRegionArgs, terminal: &mut Terminal) -> Result<(), F
 async fn measure(args: &BenchRegionArgs) -> Result<RegionReport, Failure> {
     let began = RealClock.now();
     let cpu = usage::own_cpu_seconds()?;
-    let calm = Plan::calm(args.seed, args.nodes, &H200);
-    let plan = Plan { apart_seconds: args.apart, poll_seconds: POLL_SECONDS, ..calm };
-    let mut world = World::new(plan).await?;
-    let begin = world.clock.now();
+    let calm = SimulationPlan::calm(args.seed, args.nodes, &H200);
+    let plan = SimulationPlan { apart_seconds: args.apart, poll_seconds: POLL_SECONDS, ..calm };
+    let mut simulation = Simulation::new(plan).await?;
+    let begin = simulation.clock.now();
     #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
     let nodes = args.nodes.max(1) as f64;
     let limit = begin.plus_seconds(args.apart * nodes + LIMIT_SECONDS);
-    world.start(0.0).await?;
-    world.name_all();
-    while world.turn(limit).await? != Turn::Still && world.clock.now() < limit {}
-    let listed = world.store.list_nodes(NodeFilter::default()).await.map_err(of_store)?;
+    simulation.start(0.0).await?;
+    simulation.onboard_all();
+    while simulation.tick(limit).await? != Tick::Idle && simulation.clock.now() < limit {}
+    let listed = simulation.store.list_nodes(NodeFilter::default()).await.map_err(store_failure)?;
     let ends = listed.iter().filter_map(|n| n.run.as_ref()?.ended_at);
     let last: Timestamp = ends.max().unwrap_or(begin);
-    let calls = world.region.with(|region| region.stats().calls());
+    let calls = simulation.region.with(|region| region.stats().calls());
     #[expect(clippy::cast_precision_loss, reason = "a number of calls")]
     let maas_calls_per_node = calls as f64 / nodes;
     Ok(RegionReport {
@@ -137,24 +139,27 @@ mod tests {
     /// be lost.
     #[tokio::test]
     async fn a_long_feed_is_read_from_a_region_that_loses_most_answers() {
-        let calm = Plan::calm(5, 100, &ZERO);
-        let mut world = World::new(Plan { apart_seconds: 0.0, ..calm }).await.unwrap();
-        world.start(0.0).await.unwrap();
-        world.name_all();
-        let begin = world.clock.now();
+        let calm = SimulationPlan::calm(5, 100, &ZERO);
+        let mut simulation =
+            Simulation::new(SimulationPlan { apart_seconds: 0.0, ..calm }).await.unwrap();
+        simulation.start(0.0).await.unwrap();
+        simulation.onboard_all();
+        let begin = simulation.clock.now();
         let watched = begin.plus_seconds(1.0);
-        while world.clock.now() < watched {
-            assert_ne!(world.turn(watched).await.unwrap(), Turn::Still);
+        while simulation.clock.now() < watched {
+            assert_ne!(simulation.tick(watched).await.unwrap(), Tick::Idle);
         }
         let lost = Fault::new(FaultKind::Refused504).at("events.query");
-        world.region.with(|region| region.inject(Fault { probability: Some(0.75), ..lost }));
+        simulation.region.with(|region| region.inject(Fault { probability: Some(0.75), ..lost }));
         let limit = begin.plus_seconds(5.0 * 3600.0);
-        while world.turn(limit).await.unwrap() != Turn::Still && world.clock.now() < limit {}
-        let nodes = world.store.list_nodes(NodeFilter::default()).await.unwrap();
+        while simulation.tick(limit).await.unwrap() != Tick::Idle && simulation.clock.now() < limit
+        {
+        }
+        let nodes = simulation.store.list_nodes(NodeFilter::default()).await.unwrap();
         let active = nodes.iter().filter(|n| n.node.state == NodeState::Active).count();
         assert_eq!(active, 100);
         // 2,705 s when a look that lost one page began again with the first.
-        let took = world.clock.now().seconds_since(begin);
+        let took = simulation.clock.now().seconds_since(begin);
         assert!(took < 1500.0, "{took} s");
     }
 }

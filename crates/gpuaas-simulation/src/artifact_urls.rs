@@ -7,10 +7,10 @@ use gpuaas_artifact::ArtifactStore;
 use gpuaas_engine::{Fetch, ResourceHead};
 
 /// Our own URLs, read from the artifact store that would serve them.
-pub(crate) struct OwnUrls(pub(crate) Arc<ArtifactStore>);
+pub(crate) struct ArtifactUrls(pub(crate) Arc<ArtifactStore>);
 
 #[async_trait]
-impl Fetch for OwnUrls {
+impl Fetch for ArtifactUrls {
     async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
         let Some((_, digest)) = url.rsplit_once("/sha256/") else { return Ok(Vec::new()) };
         let digest = digest.parse().map_err(|_| format!("{url} names no digest"))?;

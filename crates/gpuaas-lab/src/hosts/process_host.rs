@@ -3,7 +3,7 @@
 //! Whatever a host starts, also in a session of its own as the agent is, inherits
 //! `GPUAAS_HOST_ROOT`; that is how its processes are found and ended. A parent-death signal would
 //! reach the script but not what the script started. For a simulator that is killed there is a
-//! keeper: a shell that waits for the end of its standard input, which comes when the simulator
+//! reaper: a shell that waits for the end of its standard input, which comes when the simulator
 //! is gone however it went, and then ends what is left.
 
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
-use super::host_emulator::{self, Player};
+use super::host_emulator::{self, HostEmulator};
 use super::options::Loss;
 
 const ROOT_VARIABLE: &str = "GPUAAS_HOST_ROOT";
@@ -29,7 +29,7 @@ const AGENT: &str = "usr/local/bin/gpuaas-node-agent";
 /// Looks for processes to end; each look ends those that the one before missed.
 const LOOKS: u32 = 50;
 
-const KEEPER: &str = r#"
+const REAPER_SCRIPT: &str = r#"
 while read -r _; do :; done
 for _ in {1..50}; do
   found=no
@@ -42,14 +42,19 @@ done
 "#;
 
 /// Ends the hosts' processes once this process is gone.
-pub(super) struct Keeper {
+pub(super) struct ProcessReaper {
     _shell: Child,
 }
 
-impl Keeper {
+impl ProcessReaper {
     pub(super) fn start(dir: &Path) -> Result<Self, Failure> {
         Command::new("bash")
-            .args([OsStr::new("-c"), OsStr::new(KEEPER), OsStr::new("keeper"), dir.as_os_str()])
+            .args([
+                OsStr::new("-c"),
+                OsStr::new(REAPER_SCRIPT),
+                OsStr::new("keeper"),
+                dir.as_os_str(),
+            ])
             .env_remove(ROOT_VARIABLE)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -65,48 +70,48 @@ impl Keeper {
 }
 
 /// One simulated host.
-pub(super) struct Machine {
+pub(super) struct ProcessHost {
     /// The folder that stands for its `/`.
     pub(super) root: PathBuf,
     /// What cloud-init is given.
     pub(super) data: ParsedUserData,
     /// What it has lost by the time its agent is installed.
-    pub(super) loses: Vec<Loss>,
+    pub(super) losses: Vec<Loss>,
     /// What plays the rest of it.
-    pub(super) player: Arc<Player>,
+    pub(super) emulator: Arc<HostEmulator>,
 }
 
 /// The life of one host until `stop`; without `first` only the agent's.
-pub(super) async fn host(machine: Machine, first: bool, stop: CancellationToken) {
-    let life = async {
-        let ended = if first { machine.boot().await } else { machine.start_agent().await };
+pub(super) async fn run_host(host: ProcessHost, first: bool, stop: CancellationToken) {
+    let running = async {
+        let ended = if first { host.boot().await } else { host.start_agent().await };
         if let Err(error) = ended {
-            let host = &machine.data.inputs.hostname;
-            tracing::warn!(%host, root = %machine.root.display(), %error, "a simulated host");
+            let hostname = &host.data.inputs.hostname;
+            tracing::warn!(host = %hostname, root = %host.root.display(), %error, "a simulated host");
         }
         stop.cancelled().await;
     };
-    stop.run_until_cancelled(life).await;
-    end_processes(&machine.root).await;
+    stop.run_until_cancelled(running).await;
+    end_processes(&host.root).await;
 }
 
-impl Machine {
+impl ProcessHost {
     /// What cloud-init does: write the files, then run every script, also after one that failed.
     async fn boot(&self) -> io::Result<()> {
         let inputs = &self.data.inputs;
         if inputs.bundle.is_some() {
-            self.player.make(&self.root, &inputs.hostname).await?;
+            self.emulator.make(&self.root, &inputs.hostname).await?;
         }
         let (folder, data) = (self.root.clone(), self.data.clone());
         let scripts =
             tokio::task::spawn_blocking(move || unpack_user_data(&data, &folder)).await??;
         for (index, script) in scripts.iter().enumerate() {
-            for loss in self.loses.iter().filter(|_| index > 0) {
-                self.player.lose(&self.root, *loss).await?;
+            for loss in self.losses.iter().filter(|_| index > 0) {
+                self.emulator.apply_loss(&self.root, *loss).await?;
             }
             let mut command = Command::new("bash");
             command.arg(script);
-            let status = self.command_of(command)?.spawn()?.wait().await?;
+            let status = self.host_command(command)?.spawn()?.wait().await?;
             if !status.success() {
                 tracing::warn!(script = %script.display(), %status, "see {LOG} of the host");
             }
@@ -118,17 +123,17 @@ impl Machine {
         let mut command = Command::new(self.root.join(AGENT));
         command.arg("run").arg("--config").arg(self.root.join("etc/gpuaas/agent.json"));
         command.arg("--host-root").arg(&self.root);
-        let status = self.command_of(command)?.spawn()?.wait().await?;
+        let status = self.host_command(command)?.spawn()?.wait().await?;
         Err(io::Error::other(format!("the agent ended with {status}")))
     }
 
-    fn command_of(&self, mut command: Command) -> io::Result<Command> {
-        command.env(host_emulator::VARIABLE, self.player.program());
-        command_of(command, &self.root)
+    fn host_command(&self, mut command: Command) -> io::Result<Command> {
+        command.env(host_emulator::VARIABLE, self.emulator.program());
+        host_command(command, &self.root)
     }
 }
 
-fn command_of(mut command: Command, root: &Path) -> io::Result<Command> {
+fn host_command(mut command: Command, root: &Path) -> io::Result<Command> {
     let path = root.join(LOG);
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -196,7 +201,7 @@ mod tests {
         let mut command = Command::new("bash");
         let script = format!("setsid sleep 60 & : >{}/ready; sleep 60", root.display());
         command.args(["-c", &script]);
-        command_of(command, root).unwrap().spawn().unwrap()
+        host_command(command, root).unwrap().spawn().unwrap()
     }
 
     #[tokio::test]
@@ -217,11 +222,11 @@ mod tests {
     async fn the_keeper_ends_what_a_killed_simulator_left() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("b/1");
-        let mut keeper = Keeper::start(dir.path()).unwrap();
+        let mut reaper = ProcessReaper::start(dir.path()).unwrap();
         let mut script = start(&root);
         until_ready(&root).await;
-        drop(keeper._shell.stdin.take());
-        assert!(keeper._shell.wait().await.unwrap().success());
+        drop(reaper._shell.stdin.take());
+        assert!(reaper._shell.wait().await.unwrap().success());
         assert!(!script.wait().await.unwrap().success());
         assert!(processes_with(&marker(&root)).is_empty());
     }

@@ -83,8 +83,8 @@ impl Fleet {
     }
 
     fn stand_in(&self, hostname: &str, inputs: &BootstrapInputs, root: &Path) -> SimulatedHost {
-        let mut chance = SimRng::for_name(self.seed, &format!("boot/{hostname}"));
-        let mut draw = |(low, high): (f64, f64)| low + (high - low) * chance.uniform();
+        let mut rng = SimRng::for_name(self.seed, &format!("boot/{hostname}"));
+        let mut draw = |(low, high): (f64, f64)| low + (high - low) * rng.uniform();
         SimulatedHost {
             bootstrap_token: inputs.bootstrap_token.clone(),
             site_seconds: draw(self.times.site_seconds),

@@ -1,5 +1,5 @@
 //! Hosts that are real but for their hardware: the distribution's own systemd, cloud-init and
-//! daemons, booted by systemd-nspawn (`bundles/real-host/machine.sh`).
+//! daemons, booted by systemd-nspawn (`bundles/real-host/host.sh`).
 //!
 //! Such a host has a network of its own that leads nowhere, so what it has to reach comes to it: the
 //! sockets of MAAS' metadata service and of the control plane are opened inside its network, on
@@ -9,7 +9,7 @@
 //!
 //! Power is cut by killing the host's first process: the kernel ends everything inside with it, as
 //! in a machine. nspawn is the first process of a namespace itself, so when the simulator is killed
-//! and the keeper of `process.rs` ends what it left, no guest lives on.
+//! and the reaper of `process_host.rs` ends what it left, no guest lives on.
 
 use std::fs;
 use std::io;
@@ -45,12 +45,12 @@ const STAMP: &str = "etc/gpuaas-rootfs";
 const METADATA_PORT: u16 = 5240;
 /// Looks for the host's first process, a twentieth of a second apart.
 const BOOT_LOOKS: u32 = 600;
-/// Marks a host's processes for the keeper of `process.rs`.
+/// Marks a host's processes for the reaper of `process_host.rs`.
 const ROOT_VARIABLE: &str = "GPUAAS_HOST_ROOT";
 
 /// What real hosts are made of.
 #[derive(Debug)]
-pub(super) struct Factory {
+pub(super) struct SystemdHostFactory {
     rootfs: PathBuf,
     script: PathBuf,
 }
@@ -69,7 +69,7 @@ pub(super) fn rootfs(named: Option<&Path>) -> Result<PathBuf, Failure> {
         return Err(Failure::local("real_host_tool_missing", TITLE, text)
             .hint("on Debian: apt-get install systemd-container util-linux e2fsprogs"));
     }
-    let rootfs = named.map_or_else(beside, Path::to_owned);
+    let rootfs = named.map_or_else(default_rootfs, Path::to_owned);
     if !rootfs.join(STAMP).is_file() {
         let text = format!("{} holds no system", rootfs.display());
         return Err(Failure::local("real_host_rootfs_missing", TITLE, text)
@@ -78,7 +78,7 @@ pub(super) fn rootfs(named: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(rootfs)
 }
 
-impl Factory {
+impl SystemdHostFactory {
     /// Looks whether this machine can have real hosts. Their scripts are put into `dir`.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Factory {
 }
 
 /// `cargo xtask real-host` puts it beside the executables' folder.
-fn beside() -> PathBuf {
+fn default_rootfs() -> PathBuf {
     let exe = std::env::current_exe().unwrap_or_default();
     exe.ancestors()
         .map(|folder| folder.join("real-host/rootfs"))
@@ -120,9 +120,9 @@ fn installed(tool: &str) -> bool {
 }
 
 /// A machine with its system.
-pub(super) struct Machine {
+pub(super) struct SystemdHost {
     /// What it is made of.
-    pub(super) factory: Arc<Factory>,
+    pub(super) factory: Arc<SystemdHostFactory>,
     /// Where its disk and its console are.
     pub(super) folder: PathBuf,
     /// Short hostname.
@@ -136,23 +136,22 @@ pub(super) struct Machine {
 }
 
 /// The life of a machine from one power-on until `stop`.
-pub(super) async fn host(machine: Arc<Machine>, stop: CancellationToken) {
-    let life = async {
-        if let Err(error) = machine.live().await {
-            let host = &machine.hostname;
-            tracing::warn!(%host, folder = %machine.folder.display(), %error, "a real host");
+pub(super) async fn run_host(host: Arc<SystemdHost>, stop: CancellationToken) {
+    let running = async {
+        if let Err(error) = host.run_until_power_off().await {
+            tracing::warn!(host = %host.hostname, folder = %host.folder.display(), %error, "a real host");
         }
         stop.cancelled().await;
     };
-    stop.run_until_cancelled(life).await;
+    stop.run_until_cancelled(running).await;
 }
 
-impl Machine {
-    async fn live(self: &Arc<Self>) -> io::Result<()> {
+impl SystemdHost {
+    async fn run_until_power_off(self: &Arc<Self>) -> io::Result<()> {
         let control_plane = address(&self.control_plane_url)?;
         let mut nspawn = self.power_on()?;
         let leader = leader(&mut nspawn).await?;
-        let _power = Power::over(leader)?;
+        let _power = PowerSwitch::of_process(leader)?;
         let inside = |port| ([127, 0, 0, 1], port).into();
         let sockets = [inside(METADATA_PORT), inside(control_plane.port())];
         let [metadata, agents] = sockets_of(leader, sockets).await?;
@@ -211,18 +210,18 @@ fn address(url: &str) -> io::Result<SocketAddr> {
 }
 
 /// The power of a host; dropping it cuts it.
-struct Power(OwnedFd);
+struct PowerSwitch(OwnedFd);
 
-impl Power {
+impl PowerSwitch {
     /// Over the host whose first process is `pid`.
-    fn over(pid: u32) -> io::Result<Self> {
+    fn of_process(pid: u32) -> io::Result<Self> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the host has no first process"))?;
         Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 }
 
-impl Drop for Power {
+impl Drop for PowerSwitch {
     fn drop(&mut self) {
         match pidfd_send_signal(&self.0, Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
@@ -300,28 +299,28 @@ async fn forward(from: TcpListener, to: SocketAddr) {
 }
 
 /// MAAS' metadata service, as far as cloud-init's data source asks (DataSourceMAAS.py).
-fn metadata_service(machine: Arc<Machine>) -> Router {
+fn metadata_service(host: Arc<SystemdHost>) -> Router {
     Router::new()
         .route("/MAAS/metadata/2012-03-01/{*what}", get(metadata).post(status))
         .route("/MAAS/metadata/status/{*what}", get(metadata).post(status))
-        .with_state(machine)
+        .with_state(host)
 }
 
 async fn metadata(
-    State(machine): State<Arc<Machine>>,
+    State(host): State<Arc<SystemdHost>>,
     UrlPath(what): UrlPath<String>,
     headers: HeaderMap,
 ) -> Result<Bytes, StatusCode> {
-    let token = format!("oauth_token=\"{}token\"", machine.metadata.instance_id);
+    let token = format!("oauth_token=\"{}token\"", host.metadata.instance_id);
     let said = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     if !said.is_some_and(|said| said.starts_with("OAuth") && said.contains(&token)) {
         return Err(StatusCode::UNAUTHORIZED);
     }
     let answer = match what.as_str() {
-        "meta-data/instance-id" => machine.metadata.instance_id.clone().into_bytes(),
-        "meta-data/local-hostname" => machine.metadata.local_hostname.clone().into_bytes(),
-        "meta-data/public-keys" => machine.metadata.public_keys.join("\n").into_bytes(),
-        "user-data" => machine.user_data.clone(),
+        "meta-data/instance-id" => host.metadata.instance_id.clone().into_bytes(),
+        "meta-data/local-hostname" => host.metadata.local_hostname.clone().into_bytes(),
+        "meta-data/public-keys" => host.metadata.public_keys.join("\n").into_bytes(),
+        "user-data" => host.user_data.clone(),
         _ => return Err(StatusCode::NOT_FOUND),
     };
     Ok(answer.into())
@@ -336,9 +335,12 @@ async fn status() -> &'static str {
 mod tests {
     use super::*;
 
-    fn machine() -> Machine {
-        Machine {
-            factory: Arc::new(Factory { rootfs: PathBuf::new(), script: PathBuf::new() }),
+    fn machine() -> SystemdHost {
+        SystemdHost {
+            factory: Arc::new(SystemdHostFactory {
+                rootfs: PathBuf::new(),
+                script: PathBuf::new(),
+            }),
             folder: PathBuf::new(),
             hostname: "j22u11".to_owned(),
             metadata: Metadata {
@@ -373,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn a_host_without_power_ends() {
         let mut first = Command::new("sleep").arg("600").kill_on_drop(true).spawn().unwrap();
-        let power = Power::over(first.id().unwrap()).unwrap();
+        let power = PowerSwitch::of_process(first.id().unwrap()).unwrap();
         assert!(first.try_wait().unwrap().is_none());
         drop(power);
         let ended = tokio::time::timeout(Duration::from_secs(30), first.wait()).await;
