@@ -84,14 +84,14 @@ const fn drift_of_status(number: i64) -> Option<DriftKind> {
 /// the results.
 fn deployment_ids(remembered: &MachineView, seen: &MachineView) -> (String, String) {
     let numbered = remembered.installation_id.is_some() && seen.installation_id.is_some();
-    let said = |machine: &MachineView| {
+    let identity = |machine: &MachineView| {
         let owner = machine.owner.as_deref().unwrap_or("nobody");
         let number = machine.installation_id.filter(|_| numbered);
         let number = number.map(|id| format!(", installation {id}"));
         let system = format!("{}/{}", machine.osystem, machine.distro_series);
         format!("{system} of {owner}{}", number.unwrap_or_default())
     };
-    (said(remembered), said(seen))
+    (identity(remembered), identity(seen))
 }
 
 /// The machine as it should be remembered, where what is remembered of its deployment has no

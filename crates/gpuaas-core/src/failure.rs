@@ -168,18 +168,18 @@ impl FailureClass {
 #[must_use]
 pub fn classify(texts: &[&str]) -> Option<FailureClass> {
     let text = texts.join("\n").to_ascii_lowercase();
-    let told = |row: &&FailureRow| row.words.iter().any(|word| contains_word(&text, word));
-    FAILURES.iter().find(told).map(|row| row.class)
+    let matches = |row: &&FailureRow| row.words.iter().any(|word| contains_word(&text, word));
+    FAILURES.iter().find(matches).map(|row| row.class)
 }
 
-/// Whether `word` occurs at the beginning of a word: "roce" is not said by "processing".
+/// Whether `word` occurs at the beginning of a word: "processing" does not contain "roce".
 fn contains_word(text: &str, word: &str) -> bool {
     text.match_indices(word)
         .any(|(at, _)| !text[..at].ends_with(|before: char| before.is_ascii_alphanumeric()))
 }
 
 /// Classifies a failed deployment. MAAS says *Deployed* when the deployed system asks for its
-/// user-data, so a failure after curtin's reboot means that it never did: whatever else was said,
+/// user-data, so a failure after curtin's reboot means that it never did: whatever other words occur,
 /// it did not find its datasource. Before the reboot the words decide.
 #[must_use]
 pub fn classify_deployment(rebooted: bool, texts: &[&str]) -> FailureClass {

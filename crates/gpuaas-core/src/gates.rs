@@ -146,16 +146,16 @@ pub struct LatestGateReport<'a> {
 /// ```
 ///
 /// `wanted`: a bundle of the node's profile asks something of a host for it. `silent`: the agent of
-/// the deployed system has not been heard for long, so what it said is history.
+/// the deployed system has not reported for long, so its reports are history.
 #[must_use]
 pub fn gate_view(
     gate: Gate,
     wanted: bool,
     state: NodeState,
     silent: bool,
-    said: Option<LatestGateReport<'_>>,
+    latest: Option<LatestGateReport<'_>>,
 ) -> Option<GateView> {
-    if !wanted && said.is_none() {
+    if !wanted && latest.is_none() {
         return None;
     }
     let name = gate.as_str();
@@ -164,12 +164,12 @@ pub fn gate_view(
         open,
         class,
         text,
-        since: said.map(|said| said.since),
-        said_at: said.map(|said| said.at),
-        failing: said.map(|said| failing_checks(said.report)).unwrap_or_default(),
+        since: latest.map(|latest| latest.since),
+        said_at: latest.map(|latest| latest.at),
+        failing: latest.map(|latest| failing_checks(latest.report)).unwrap_or_default(),
     };
     let fault = Some(GateClass::AgentFault);
-    Some(match said {
+    Some(match latest {
         _ if state != NodeState::Active => {
             view(false, None, format!("{name} is shut: the node is {state}"))
         }
@@ -220,8 +220,8 @@ mod tests {
     fn a_gate_is_open_only_on_an_active_node_whose_agent_says_so() {
         let (good, bad) = (report(None), report(Some(GateClass::HostBaselineIncomplete)));
         let stand = |state, silent, report: Option<&GateReport>| {
-            let said = report.map(|report| LatestGateReport { report, since: AT, at: AT });
-            let view = gate_view(Gate::SliceReady, true, state, silent, said).unwrap();
+            let latest = report.map(|report| LatestGateReport { report, since: AT, at: AT });
+            let view = gate_view(Gate::SliceReady, true, state, silent, latest).unwrap();
             (view.open, view.class, view.text)
         };
         let (active, fault) = (NodeState::Active, Some(GateClass::AgentFault));

@@ -274,9 +274,9 @@ mod tests {
         ]);
         let layout = find("flat-data").unwrap();
         let data = layout.data_disks(&machine, 2);
-        let told: Vec<(i64, &str)> =
+        let mounts: Vec<(i64, &str)> =
             data.iter().map(|d| (d.disk.id, d.mount_point.as_str())).collect();
-        assert_eq!(told, [(1, "/data/0"), (4, "/data/1"), (3, "/data/2")]);
+        assert_eq!(mounts, [(1, "/data/0"), (4, "/data/1"), (3, "/data/2")]);
         assert!(find("flat").unwrap().data_disks(&machine, 2).is_empty());
     }
 

@@ -40,7 +40,7 @@ pub struct RunRecord {
     pub step_since: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// When a worker should look at it next.
+    /// When a worker decides on it next.
     pub due_at: Timestamp,
     /// Grows with every event that concerns the run.
     pub wake_seq: i64,
@@ -82,7 +82,7 @@ pub struct NodeRecord {
     pub state: NodeState,
     /// MAAS' identifier, unique in its site; none before discovery.
     pub system_id: Option<String>,
-    /// What the operator said of the hardware.
+    /// Hardware as the operator described it.
     pub hardware: NodeHardware,
     /// The open run, or the latest one.
     pub run_id: Option<RunId>,
@@ -96,7 +96,7 @@ pub struct NodeRecord {
     pub updated_at: Timestamp,
 }
 
-/// Something that was said to a run: by its node, or by an operator. Appended, never changed, and
+/// A report to a run, by its node or by an operator. Appended, never changed, and
 /// safe to append while a worker holds the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -107,7 +107,7 @@ pub enum ReportKind {
         phase: BootstrapPhase,
         /// How far.
         status: ProgressStatus,
-        /// What it said.
+        /// The callback's message.
         message: String,
     },
     /// The agent asked to enroll and was taken.
@@ -156,6 +156,6 @@ pub struct Report {
     pub run_id: RunId,
     /// When the control plane received it.
     pub at: Timestamp,
-    /// What was said.
+    /// The content of the report.
     pub kind: ReportKind,
 }

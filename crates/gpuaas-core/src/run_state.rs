@@ -33,7 +33,7 @@ pub struct Candidate {
     pub held_by: Option<String>,
 }
 
-/// Result of a look for the machine.
+/// Result of a search for the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineSearch {
     /// When MAAS was asked.
@@ -99,8 +99,8 @@ impl ScriptOutcome {
         let Self { name, status_name, runtime, last_line, .. } = self;
         let exit = self.exit_status.map_or_else(String::new, |code| format!(", exit code {code}"));
         let ran = if runtime.is_empty() { String::new() } else { format!(", ran {runtime}") };
-        let said = if last_line.is_empty() { String::new() } else { format!(": {last_line}") };
-        format!("{name}: {status_name}{exit}{ran}{said}")
+        let printed = if last_line.is_empty() { String::new() } else { format!(": {last_line}") };
+        format!("{name}: {status_name}{exit}{ran}{printed}")
     }
 }
 
@@ -159,22 +159,22 @@ pub struct RunState {
     /// Latest failed read; cleared by a good one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_failure: Option<ReadFailure>,
-    /// Latest look for the machine.
+    /// Latest search for the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<MachineSearch>,
     /// How the machine came to the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<MachineOrigin>,
-    /// Latest look for the boot MAC.
+    /// Latest search for machines with the boot MAC address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac_owners: Option<MacOwners>,
-    /// Latest look at the region's scripts.
+    /// Latest read of the region's scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region_scripts: Option<RegionScripts>,
-    /// Latest look at what the scripts of a commissioning said.
+    /// Latest read of the results of a commissioning's scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script_results: Option<ScriptResults>,
-    /// Latest look at the events of a deployment that failed.
+    /// Latest read of the events of a deployment that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deploy_events: Option<DeployEvents>,
     /// Latest result of every check and gate.

@@ -1,4 +1,4 @@
-//! Everything a decision may look at, and everything it may say.
+//! What a decision reads, and what it may decide.
 
 use gpuaas_types::agent::{BootstrapPhase, HostCheck, ProgressStatus, TaskSpec};
 use gpuaas_types::api::{CheckResult, Park, Wait};
@@ -40,7 +40,7 @@ pub struct Snapshot<'a> {
     pub roce: &'a [RoceAssignmentSpec],
     /// What is known of the machine in MAAS.
     pub observation: Option<&'a Observation>,
-    /// What the node said during this run, oldest first.
+    /// Reports of the node and of operators during this run, oldest first.
     pub reports: &'a [Report],
     /// What the profile's validation bundle asks of the host, and its site bundle of an active
     /// one; or why that is not known.
@@ -99,8 +99,8 @@ impl<'a> Snapshot<'a> {
         if observation.read_at >= since { observation.machine.as_ref() } else { None }
     }
 
-    /// The first report of the current deployment that `wanted` accepts. What a system that has
-    /// been deployed over since once said does not count.
+    /// The first report of the current deployment that `wanted` accepts. Reports of a system
+    /// that has been deployed over since do not count.
     #[must_use]
     pub fn report(&self, wanted: impl Fn(&ReportKind) -> bool) -> Option<&'a Report> {
         let deployed = self.run.state.intended_at.get(&EffectKind::Deploy);

@@ -162,7 +162,7 @@ fn judge_ready_machine(
     Decision::Next { at: s.now, notes, checks }
 }
 
-/// MAAS says that the commissioning or a test failed: ours are told from everything else.
+/// MAAS says that the commissioning or a test failed: our scripts are distinguished from everything else.
 fn judge_failed_machine(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
     if scripts.is_empty() {
         return handle_other_failure(s, number, scripts);

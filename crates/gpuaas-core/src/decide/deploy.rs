@@ -71,7 +71,7 @@ pub fn first_boot(s: &Snapshot<'_>) -> Decision {
     }
 }
 
-/// MAAS says Deployed. The boundary is the moment that MAAS said so.
+/// Ends the step once MAAS says Deployed, as of the moment of that status.
 fn go_on_when_deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decision {
     let at = s.observation.map_or(s.now, |o| o.status_at);
     if s.run.step == Step::Deploy {
@@ -158,10 +158,14 @@ fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
     let Some(events) = events else {
         return read(s, Read::DeployEvents);
     };
-    let said = &machine.error_description;
+    let description = &machine.error_description;
     let alarm = events.alarm.as_deref().unwrap_or_default();
-    let class = failure::classify_deployment(events.rebooted, &[said, alarm]);
-    let text = if alarm.is_empty() { said.clone() } else { format!("{said}; before: {alarm}") };
+    let class = failure::classify_deployment(events.rebooted, &[description, alarm]);
+    let text = if alarm.is_empty() {
+        description.clone()
+    } else {
+        format!("{description}; before: {alarm}")
+    };
     let used = s.run.state.visits(Step::ReleaseForRetry);
     let allowed = s.profile.max_deploy_retry_attempts;
     let row = class.row();

@@ -243,7 +243,7 @@ impl Case {
         self.next_of(&self.decide())
     }
 
-    /// The same of a decision that is looked at for more.
+    /// The step that `decision` leads to, and the second of the boundary.
     pub(crate) fn next_of(&self, decision: &Decision) -> (Step, f64) {
         let step = decision.next_step(&self.run);
         match (step, decision) {
