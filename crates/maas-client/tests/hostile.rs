@@ -182,7 +182,8 @@ async fn no_answer_in_time_is_an_unknown_outcome() {
     let error = server.client().deploy("abc", &DeployOptions::default()).await.unwrap_err();
     assert_eq!(cause(&error), UnknownCause::Timeout);
     assert_eq!(error.code(), "maas_unknown_outcome");
-    assert_eq!(server.requests().len(), 1);
+    // On a busy machine the time is over before the server has read the request.
+    assert!(server.requests().len() <= 1, "a mutation was repeated");
 }
 
 #[tokio::test]
