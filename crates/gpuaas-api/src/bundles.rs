@@ -389,7 +389,7 @@ pub(crate) fn site_inputs(ctx: &Ctx, prefix: &str, site: &SiteSpec) -> Result<()
                 return Err(invalid(&field, format!("no version of {bundle} has this input")));
             }
             if declared.iter().any(|input| input.secret) {
-                let source = InputError::SecretInOpen { name: name.clone() };
+                let source = InputError::SecretNotAllowed { name: name.clone() };
                 let error = CatalogError::Input { bundle: bundle.clone(), source };
                 return Err(refused(&error).with_field(field, error.to_string()));
             }

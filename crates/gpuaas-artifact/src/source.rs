@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use gpuaas_bundle::archive::check_path;
 use gpuaas_bundle::manifest::{ARCHIVED_NAME, SOURCE_NAME};
-use gpuaas_bundle::{Archive, Entry, Fault, Kind, Manifest};
+use gpuaas_bundle::{Archive, BundleKind, Entry, Manifest, ManifestFault};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_saphyr::Spanned;
@@ -101,7 +101,7 @@ pub(crate) fn lint_scripts(archive: &Archive) -> Vec<LintFinding> {
     let entries = phases.filter_map(|phase| archive.files.get_key_value(&phase.run));
     let mut findings: Vec<LintFinding> =
         entries.flat_map(|(path, e)| lint_phase_script(path, e)).collect();
-    if archive.manifest.kind == Kind::Commissioning {
+    if archive.manifest.kind == BundleKind::Commissioning {
         findings.extend(scripts::commissioning_scripts(archive).err());
     }
     findings
@@ -190,7 +190,7 @@ impl ManifestLines {
     }
 
     /// The line of the part that a fault names: `inputs.NAME`, `phases[3]`, or a field.
-    fn find(&self, fault: &Fault) -> Option<u64> {
+    fn find(&self, fault: &ManifestFault) -> Option<u64> {
         let field = fault.at.split(['.', '[']).next().unwrap_or_default();
         let inner = fault.at.get(field.len() + 1..).unwrap_or_default();
         let index = inner.trim_end_matches(']').parse::<usize>().unwrap_or(usize::MAX);

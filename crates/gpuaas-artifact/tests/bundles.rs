@@ -49,7 +49,7 @@ fn what_a_bundle_requires_exists_and_takes_what_it_is_given() {
         let manifest = &archive.manifest;
         for requirement in &manifest.requires {
             let required = &bundles[&requirement.bundle].manifest;
-            let given = manifest.given(requirement, &values(manifest)).unwrap();
+            let given = manifest.values_for(requirement, &values(manifest)).unwrap();
             let reference = &requirement.bundle;
             let values = required.resolve(&given).unwrap_or_else(|e| panic!("{reference}: {e}"));
             required.checks(&values).unwrap_or_else(|fault| panic!("{reference}: {fault}"));

@@ -1,12 +1,12 @@
-//! A bundle's folder as one file: an uncompressed tar (POSIX ustar) that is the same everywhere.
+//! The archive of a bundle: an uncompressed tar (POSIX ustar) that is the same everywhere.
 //!
 //! Entries are sorted by name behind the manifest; owner, group and time are zero; a mode is 0755
 //! or 0644. No compression: a bundle is some 100 KiB of text, the digest must not depend on the
 //! version of a compressor, and nothing can unfold to more than its size.
 //!
-//! A reader takes only what [`Archive::write`] could have written: plain files with a clean
+//! A reader accepts only what [`Archive::write`] could have written: plain files with a clean
 //! relative path. Links, devices, folders, absolute names, `..`, names that differ only in case,
-//! and anything above the limits are refused with the reason, before a byte is placed.
+//! and anything above the limits are refused with the reason, before a file is written.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -15,46 +15,46 @@ use std::path::Path;
 use crate::digest::Digest;
 use crate::manifest::{ARCHIVED_NAME, Manifest};
 
-/// Entries of an archive at most.
+/// Largest number of entries of an archive.
 const MAX_ENTRIES: usize = 1000;
-/// Bytes of one entry at most.
+/// Largest entry, in bytes.
 const MAX_ENTRY_BYTES: u64 = 16 << 20;
-/// Bytes of a whole archive at most.
+/// Largest archive, in bytes.
 pub const MAX_ARCHIVE_BYTES: u64 = 64 << 20;
 
 /// One file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its bytes.
+    /// Content.
     pub bytes: Vec<u8>,
-    /// Whether it may be executed.
+    /// Whether its mode is 0755, not 0644.
     pub executable: bool,
 }
 
-/// A bundle, taken apart.
+/// A bundle as its manifest and its files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Archive {
-    /// What it says of itself.
+    /// The manifest.
     pub manifest: Manifest,
     /// Its files but the manifest, by path relative to the bundle's folder.
     pub files: BTreeMap<String, Entry>,
 }
 
-/// Why bytes are no bundle.
+/// Why bytes are not the archive of a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// Not a tar, or cut off.
     #[error("this is not a bundle: {0}")]
     Malformed(String),
-    /// An entry that no bundle has.
+    /// An entry that is not allowed in a bundle.
     #[error("entry {path:?} is refused: {reason}")]
     Entry {
-        /// Its name, as it is in the archive.
+        /// Name of the entry.
         path: String,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// More than a bundle may have.
+    /// The archive is above a limit.
     #[error("too large: {0}")]
     TooLarge(String),
     /// The manifest does not fit the files.
@@ -120,7 +120,7 @@ impl Archive {
         Ok(bytes)
     }
 
-    /// Takes an archive apart.
+    /// Parses an archive.
     ///
     /// # Errors
     /// Anything in it that [`Archive::write`] would not have written.
@@ -153,24 +153,24 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Places the files below `folder`, which must be empty or not yet exist. What was
-    /// [read](Self::read) has no path that leads elsewhere.
+    /// Writes the files below `folder`, which must be empty or not yet exist. An archive that was
+    /// [parsed](Self::read) has no path that leads elsewhere.
     ///
     /// # Errors
-    /// The file system refused; what was placed until then stays.
+    /// The file system refused; the files that were written stay.
     pub fn unpack(&self, folder: &Path) -> io::Result<()> {
         std::fs::create_dir_all(folder)?;
         if std::fs::read_dir(folder)?.next().is_some() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder is not empty"));
         }
         let manifest = self.manifest_json().map_err(io::Error::other)?;
-        place(&folder.join(ARCHIVED_NAME), &manifest, false)?;
+        write_file(&folder.join(ARCHIVED_NAME), &manifest, false)?;
         for (path, entry) in &self.files {
             let path = folder.join(path);
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent)?;
             }
-            place(&path, &entry.bytes, entry.executable)?;
+            write_file(&path, &entry.bytes, entry.executable)?;
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ fn malformed(error: io::Error) -> ArchiveError {
     ArchiveError::Malformed(text.lines().next().unwrap_or_default().chars().take(200).collect())
 }
 
-fn place(path: &Path, bytes: &[u8], executable: bool) -> io::Result<()> {
+fn write_file(path: &Path, bytes: &[u8], executable: bool) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
     let mode = if executable { 0o755 } else { 0o644 };

@@ -1,5 +1,4 @@
-//! What a node is told of its site's bundle: where the bytes are, who vouches for them, and with
-//! which values they run.
+//! The delivery of a site's bundle to a node: URLs, signatures, and values of inputs.
 
 use std::fmt;
 
@@ -21,7 +20,7 @@ pub struct Artifact {
     pub digest: Digest,
     /// Length in bytes.
     pub size_bytes: u64,
-    /// Where to fetch it: absolute, or a path below the control plane's URL.
+    /// URL: absolute, or a path below the control plane's URL.
     pub url: String,
 }
 
@@ -33,13 +32,13 @@ impl Artifact {
     }
 }
 
-/// A bundle's archive, and who vouches for it.
+/// A bundle's archive and its signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignedBundle {
-    /// The archive.
+    /// The archive, by digest.
     pub artifact: Artifact,
-    /// The signature.
+    /// The signed statement about it.
     pub envelope: Envelope,
 }
 
@@ -47,7 +46,7 @@ pub struct SignedBundle {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delivery {
-    /// What is required first; the last one is the bundle that runs.
+    /// Required bundles first; the last one is the site's bundle.
     pub bundles: Vec<SignedBundle>,
     /// Values that the profile and the site set for the last one.
     #[serde(default)]
@@ -55,12 +54,12 @@ pub struct Delivery {
     /// Values of those inputs of the last one that must never be shown.
     #[serde(default, skip_serializing_if = "Inputs::is_empty")]
     pub secrets: Inputs,
-    /// Keys whose signatures count.
+    /// Keys whose signatures are trusted.
     pub trusted_keys: Vec<TrustedKey>,
 }
 
 impl Delivery {
-    /// Every value that is set for the last bundle, the secret ones too.
+    /// All values for the last bundle, secret ones included.
     #[must_use]
     pub fn values(&self) -> Inputs {
         let mut values = self.inputs.clone();

@@ -1,7 +1,7 @@
-//! Inputs of a bundle: what a site may set, of which type, and what it is otherwise.
+//! Inputs of a bundle: the values that a site may set, their types, and their defaults.
 //!
-//! A value travels as text, because the scripts of a bundle see it in their environment. Its type
-//! is checked before anything runs: a prefix that is none never reaches a shell.
+//! A value is text, because the scripts of a bundle get it in their environment. Its type is checked
+//! before anything runs: a malformed prefix never reaches a shell.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 /// Longest value, in bytes.
 const MAX_VALUE_BYTES: usize = 4096;
-/// In a placeholder, asks for a part of the input.
-const PORT_OF: &str = ":port";
+/// Suffix of a placeholder that stands for the port of a socket.
+const PORT_SUFFIX: &str = ":port";
 
-/// What a value may be.
+/// Type of an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputType {
@@ -21,7 +21,7 @@ pub enum InputType {
     String,
     /// A whole number, in decimal.
     Integer,
-    /// `1` or `0`; `true`, `false`, `yes` and `no` are taken and written as those.
+    /// `1` or `0`; `true`, `false`, `yes` and `no` are accepted and converted to these.
     Boolean,
     /// An IPv4 or IPv6 address.
     Address,
@@ -29,7 +29,7 @@ pub enum InputType {
     Cidr,
     /// An address and a port, `127.0.0.1:19998` or `[::1]:80`. `{name:port}` is its port.
     Socket,
-    /// A link's name as Linux has it (15 bytes at most, no slash, no space).
+    /// Name of a network link (Linux: at most 15 bytes, no slash, no space).
     Interface,
     /// An absolute path without `..`.
     Path,
@@ -37,7 +37,7 @@ pub enum InputType {
     PciAddress,
     /// A Debian package's name.
     Package,
-    /// One of these words.
+    /// One of these texts.
     Choice(Vec<String>),
     /// Any number of the inner type, separated by spaces.
     List(Box<InputType>),
@@ -47,68 +47,68 @@ pub enum InputType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// What a value may be.
+    /// Type of the value.
     #[serde(rename = "type")]
     pub kind: InputType,
-    /// What it is for, one line.
+    /// Purpose of the input, one line.
     pub about: String,
-    /// Its value where nobody sets one; none: it has to be set.
+    /// Value where none is set; `None`: a value has to be set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// Name under which the scripts see it, and under which an operator who runs the bundle by
-    /// hand may set it.
+    /// Environment variable of the scripts with the value. An operator who runs the bundle by hand may
+    /// set it.
     pub environment: String,
-    /// Whether it must never be shown.
+    /// Whether the value must never be shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
 }
 
-/// Values of all inputs of a bundle, in their written form.
+/// Values of a bundle's inputs, by name.
 pub type Inputs = BTreeMap<String, String>;
 
-/// A value that cannot be used.
+/// Why the value of an input cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     /// The bundle has no input of this name.
     #[error("there is no input {name}")]
     Unknown {
-        /// As it was given.
+        /// The name.
         name: String,
     },
     /// Neither a value nor a default.
     #[error("input {name} has to be set")]
     Missing {
-        /// Which one.
+        /// Name of the input.
         name: String,
     },
     /// A secret with neither a value nor a default.
     #[error("input {name} is a secret, and nobody has set it")]
     SecretMissing {
-        /// Which one.
+        /// Name of the input.
         name: String,
     },
-    /// A secret among values that everybody may read.
+    /// A secret among values that are stored in plain text.
     #[error("input {name} is a secret, which is not kept among the values of a profile or a site")]
-    SecretInOpen {
-        /// Which one.
+    SecretNotAllowed {
+        /// Name of the input.
         name: String,
     },
-    /// A value that is to be kept as a secret, and is of an input that is none.
+    /// A value to seal as a secret, of an input that is not secret.
     #[error("input {name} is no secret")]
     NotSecret {
-        /// Which one.
+        /// Name of the input.
         name: String,
     },
-    /// A secret of another bundle would be handed to it, and it is none.
+    /// An input that is not secret would get the secret of another bundle.
     #[error("input {name} would be given a secret, and is none")]
-    GivenAway {
-        /// Which one.
+    SecretLeaked {
+        /// Name of the input.
         name: String,
     },
-    /// Not of its type.
+    /// A value that is not of the input's type.
     #[error("input {name}: {reason}")]
     Invalid {
-        /// Which one.
+        /// Name of the input.
         name: String,
         /// What is wrong; never the value of a secret.
         reason: String,
@@ -123,16 +123,16 @@ impl InputError {
             Self::Unknown { .. } => "bundle_input_unknown",
             Self::Missing { .. } => "bundle_input_missing",
             Self::SecretMissing { .. } => "bundle_secret_missing",
-            Self::SecretInOpen { .. } => "bundle_secret_in_open",
+            Self::SecretNotAllowed { .. } => "bundle_secret_in_open",
             Self::NotSecret { .. } => "bundle_input_not_secret",
-            Self::GivenAway { .. } => "bundle_secret_given_away",
+            Self::SecretLeaked { .. } => "bundle_secret_given_away",
             Self::Invalid { .. } => "bundle_input_invalid",
         }
     }
 }
 
 impl InputType {
-    /// The written form of `text`.
+    /// Parses a value, and returns it in its normal form.
     ///
     /// # Errors
     /// What is wrong with it, as the end of a sentence.
@@ -171,7 +171,7 @@ impl InputType {
         if fits { Ok(text.to_owned()) } else { Err(format!("not {}", self.describe())) }
     }
 
-    /// What it is, with its article.
+    /// The type as a noun with its article, for error texts.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -207,12 +207,13 @@ fn is_address(text: &str) -> bool {
 
 fn is_cidr(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else { return false };
-    let most = match (address.parse::<Ipv4Addr>(), address.parse::<Ipv6Addr>()) {
+    let max_length = match (address.parse::<Ipv4Addr>(), address.parse::<Ipv6Addr>()) {
         (Ok(_), _) => 32,
         (_, Ok(_)) => 128,
         _ => return false,
     };
-    length.bytes().all(|b| b.is_ascii_digit()) && length.parse::<u8>().is_ok_and(|n| n <= most)
+    length.bytes().all(|b| b.is_ascii_digit())
+        && length.parse::<u8>().is_ok_and(|n| n <= max_length)
 }
 
 /// The port of an address that has one.
@@ -228,7 +229,7 @@ fn is_interface(text: &str) -> bool {
         && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
 }
 
-/// Whether `text` is an absolute path that stays where it says.
+/// Whether `text` is an absolute path without `..`.
 #[must_use]
 pub fn is_path(text: &str) -> bool {
     text.starts_with('/') && !text.contains('\0') && text.split('/').all(|part| part != "..")
@@ -257,7 +258,7 @@ fn is_package(text: &str) -> bool {
         && text.bytes().all(rest)
 }
 
-/// The values of all `declared` inputs: what is set, else the default.
+/// The values of all `declared` inputs: those of `set`, else the defaults.
 ///
 /// # Errors
 /// The first value that is unknown, missing or not of its type.
@@ -285,24 +286,24 @@ pub fn resolve(declared: &BTreeMap<String, Input>, set: &Inputs) -> Result<Input
     Ok(values)
 }
 
-/// Whether none of the `declared` secrets is among values that everybody may read.
+/// Refuses secrets among values that are stored in plain text.
 ///
 /// # Errors
-/// [`InputError::SecretInOpen`].
+/// [`InputError::SecretNotAllowed`].
 pub fn refuse_secrets(declared: &BTreeMap<String, Input>, set: &Inputs) -> Result<(), InputError> {
     let secret = |name: &&String| declared.get(*name).is_some_and(|input| input.secret);
     match set.keys().find(secret) {
-        Some(name) => Err(InputError::SecretInOpen { name: name.clone() }),
+        Some(name) => Err(InputError::SecretNotAllowed { name: name.clone() }),
         None => Ok(()),
     }
 }
 
-/// Puts values into a JSON document: `{name}` in a text becomes the value, `{name:port}` the port of
-/// a socket; a text that is only `{name}` of a number, or only a port, becomes the number.
+/// Fills the placeholders of a JSON document: `{name}` in a text becomes the value, `{name:port}` the
+/// port of a socket. A text that is only `{name}` of an integer, or only a port, becomes a number.
 ///
 /// # Errors
-/// A placeholder that names no input, or the port of what has none.
-pub fn fill(
+/// A placeholder that names no input, or the port of a value that has none.
+pub fn fill_placeholders(
     document: &serde_json::Value,
     declared: &BTreeMap<String, Input>,
     values: &Inputs,
@@ -314,12 +315,17 @@ pub fn fill(
             None => fill_text(text, values)?.into(),
         },
         Value::Array(items) => Value::Array(
-            items.iter().map(|item| fill(item, declared, values)).collect::<Result<_, _>>()?,
+            items
+                .iter()
+                .map(|item| fill_placeholders(item, declared, values))
+                .collect::<Result<_, _>>()?,
         ),
         Value::Object(fields) => Value::Object(
             fields
                 .iter()
-                .map(|(name, value)| Ok((name.clone(), fill(value, declared, values)?)))
+                .map(|(name, value)| {
+                    Ok((name.clone(), fill_placeholders(value, declared, values)?))
+                })
                 .collect::<Result<_, _>>()?,
         ),
         other => other.clone(),
@@ -329,7 +335,7 @@ pub fn fill(
 /// `text` with `{name}` replaced by the input's value, and `{name:port}` by its port.
 ///
 /// # Errors
-/// A placeholder that names no input, has no end, or asks for the port of what has none.
+/// A placeholder that names no input, has no end, or is of the port of a value that has none.
 pub fn fill_text(text: &str, values: &Inputs) -> Result<String, InputError> {
     let unknown = |name: &str| InputError::Unknown { name: name.to_owned() };
     let mut filled = String::new();
@@ -337,7 +343,7 @@ pub fn fill_text(text: &str, values: &Inputs) -> Result<String, InputError> {
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').ok_or_else(|| unknown(after))?;
         filled.push_str(before);
-        let socket = name.strip_suffix(PORT_OF);
+        let socket = name.strip_suffix(PORT_SUFFIX);
         let value = values.get(socket.unwrap_or(name)).ok_or_else(|| unknown(name))?;
         match socket {
             None => filled.push_str(value),
@@ -354,10 +360,10 @@ fn no_port(name: &str) -> InputError {
     InputError::Invalid { name: name.to_owned(), reason }
 }
 
-/// The value that a placeholder alone stands for, when it is a number.
+/// The number that a text stands for which is only a placeholder; `None` where it is not one.
 fn number(text: &str, declared: &BTreeMap<String, Input>, values: &Inputs) -> Option<i64> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
-    if let Some(socket) = name.strip_suffix(PORT_OF) {
+    if let Some(socket) = name.strip_suffix(PORT_SUFFIX) {
         return port(values.get(socket)?).map(i64::from);
     }
     declared.get(name).filter(|input| input.kind == InputType::Integer)?;
@@ -369,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_take_what_they_are_and_nothing_else() {
+    fn types_accept_their_values_and_nothing_else() {
         let list = InputType::List(Box::new(InputType::Interface));
         let choice = InputType::Choice(vec!["keep".to_owned(), "drop".to_owned()]);
         for (kind, good, bad) in [
@@ -434,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_missed_and_misplaced_under_its_own_name() {
+    fn a_secret_that_is_missing_or_in_plain_text_has_its_own_code() {
         let mut declared = declared();
         declared.get_mut("gateway").unwrap().secret = true;
         let code = |error: InputError| (error.code(), error.to_string().contains("gateway"));
@@ -453,13 +459,13 @@ mod tests {
         let values = resolve(&declared(), &set).unwrap();
         let document =
             serde_json::json!([{"count": "{vfs}", "text": "on {gateway}, {vfs}", "n": 1}]);
-        let filled = fill(&document, &declared(), &values).unwrap();
+        let filled = fill_placeholders(&document, &declared(), &values).unwrap();
         assert_eq!(
             filled,
             serde_json::json!([{"count": 8, "text": "on 10.100.0.1/24, 8", "n": 1}])
         );
-        assert!(fill(&serde_json::json!("{nosuch}"), &declared(), &values).is_err());
-        assert!(fill(&serde_json::json!("a {open"), &declared(), &values).is_err());
+        assert!(fill_placeholders(&serde_json::json!("{nosuch}"), &declared(), &values).is_err());
+        assert!(fill_placeholders(&serde_json::json!("a {open"), &declared(), &values).is_err());
     }
 
     #[test]
@@ -468,7 +474,11 @@ mod tests {
         declared.get_mut("gateway").unwrap().kind = InputType::Socket;
         let filled = |socket: &str| {
             let values = [("gateway".to_owned(), socket.to_owned())].into();
-            fill(&serde_json::json!(["{gateway:port}", "on {gateway:port};"]), &declared, &values)
+            fill_placeholders(
+                &serde_json::json!(["{gateway:port}", "on {gateway:port};"]),
+                &declared,
+                &values,
+            )
         };
         assert_eq!(filled("0.0.0.0:29999").unwrap(), serde_json::json!([29999, "on 29999;"]));
         assert_eq!(filled("[::1]:80").unwrap(), serde_json::json!([80, "on 80;"]));

@@ -1,15 +1,14 @@
-//! What a bundle is: the folder that gives a node its personality, as bytes that can be trusted.
+//! Bundles: typed folders of scripts and checks that configure a node, as signed archives.
 //!
-//! Four parts, used by whoever builds a bundle and by whoever runs one:
+//! Four parts, for the control plane that builds a bundle and the agent that runs one:
 //!
-//! - [`manifest`]: what a bundle says of itself. Typed and checked whole, so what a build let
-//!   through needs no second opinion on the node.
+//! - [`manifest`]: the typed manifest, checked as a whole before an archive is built.
 //! - [`archive`]: the folder as one file. The same folder gives the same bytes everywhere, and a
-//!   reader takes only what a writer of this crate could have written.
-//! - [`signature`]: who vouches for the bytes, and until when.
-//! - [`delivery`]: what a node is told of all that.
+//!   reader accepts only what a writer of this crate could have written.
+//! - [`signature`]: signed statements about an archive's digest.
+//! - [`delivery`]: what a node is told of its bundle.
 //!
-//! A task for an agent is signed in the same envelope: [`order`].
+//! Tasks for agents are signed in the same envelope: [`order`].
 //!
 //! No clock, no network, and no file is touched but those below a folder that the caller names.
 
@@ -25,5 +24,7 @@ pub use archive::{Archive, ArchiveError, Entry};
 pub use delivery::{Artifact, Delivery, SignedBundle};
 pub use digest::Digest;
 pub use input::{Input, InputError, InputType, Inputs};
-pub use manifest::{Fault, Gate, Kind, Manifest, Phase, Reference, Requirement};
+pub use manifest::{
+    BundleKind, BundleReference, Gate, Manifest, ManifestFault, ManifestPhase, Requirement,
+};
 pub use signature::{Envelope, PublicKey, SignatureError, SigningKey, Statement, TrustedKey};

@@ -1,8 +1,8 @@
-//! What a bundle says of itself.
+//! The manifest of a bundle.
 //!
-//! A manifest is written by a person as `bundle.yaml` and travels as `manifest.json`, the first
-//! entry of the archive. [`Manifest::faults`] names everything that is wrong with it at once; a
-//! bundle with a fault is never built, so nothing that runs on a node has to guess.
+//! A person writes it as `bundle.yaml`; an archive has it as `manifest.json`, its first entry.
+//! [`Manifest::faults`] returns everything that is wrong with it at once. A bundle with a fault is
+//! never built, so nothing that runs on a node has to guess.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,17 +24,17 @@ const MAX_PHASE_SECONDS: u32 = 4 * 3600;
 /// What a bundle is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum BundleKind {
     /// Runs at a node's first boot, before the agent enrolls.
     SiteBootstrap,
     /// Scripts that MAAS runs while it commissions a machine.
     Commissioning,
-    /// What has to be true of a node after its deployment.
+    /// Checks that a node has to pass after its deployment.
     PostDeployValidation,
 }
 
-impl Kind {
-    /// Its written form.
+impl BundleKind {
+    /// The name of the kind in a manifest.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Kind {
 
 /// `name@version`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reference {
+pub struct BundleReference {
     /// Name, `[a-z0-9-]`, at most 64 characters. Also a file name on the node.
     pub name: String,
     /// Version, `[0-9A-Za-z.+-]`, at most 64 characters.
@@ -62,24 +62,24 @@ pub struct Manifest {
     pub name: String,
     /// Version, `[0-9A-Za-z.+-]`.
     pub version: String,
-    /// What it is for.
-    pub kind: Kind,
-    /// One line.
+    /// When and where the bundle runs.
+    pub kind: BundleKind,
+    /// Purpose of the bundle, one line.
     pub about: String,
     /// Bundles that run before this one, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<Requirement>,
-    /// What a site may set, by name.
+    /// Values that a site may set, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, Input>,
     /// Debian packages that the node needs.
     #[serde(default, skip_serializing_if = "Packages::is_none")]
     pub packages: Packages,
-    /// What runs, in order.
+    /// Scripts that run on the node, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<Phase>,
-    /// What is true of a node on which it ran: [`HostCheck`]s, in which `{input}` stands for an
-    /// input's value.
+    pub phases: Vec<ManifestPhase>,
+    /// Effects on a node on which it ran: [`HostCheck`]s, in which `{input}` stands for an input's
+    /// value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expects: Vec<Expectation>,
 }
@@ -99,10 +99,10 @@ pub struct Requirement {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Packages {
-    /// Without these the bundle fails.
+    /// Packages without which the bundle fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
-    /// A missing one is logged.
+    /// Packages whose absence is only logged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub optional: Vec<String>,
 }
@@ -116,20 +116,20 @@ impl Packages {
 /// One script of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Phase {
-    /// Name, `[a-z0-9-]`; shown in the timeline.
+pub struct ManifestPhase {
+    /// Name, `[a-z0-9-]`, as the timeline shows it.
     pub name: String,
     /// The script, a file of the bundle, run by bash.
     pub run: String,
-    /// Ended after so many seconds.
+    /// Seconds after which the phase is killed.
     pub timeout_seconds: u32,
-    /// A boolean input that turns it off.
+    /// Boolean input; where it is 0, the phase is skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_when: Option<String>,
-    /// Only brings packages, so a curated image that has them all makes it needless.
+    /// Whether the phase only installs packages: it is skipped on a curated image that has them all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub installs_packages: bool,
-    /// Paths of the node below which it changes files. What else it may change is nothing.
+    /// Paths of the node below which the phase changes files. It changes no others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touches: Vec<String>,
 }
@@ -137,13 +137,13 @@ pub struct Phase {
 /// A check, and when it applies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
-    /// A boolean input without which it does not apply.
+    /// Boolean input; where it is 0, the check does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_when: Option<String>,
-    /// Gates that it blocks, such as `slice_ready`; none: it only informs.
+    /// Gates that the check blocks, such as `slice_ready`; empty: the check only informs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
-    /// It blocks its gates only where another bundle of the host requires this one.
+    /// Whether the check blocks its gates only where another bundle of the host requires this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub when_required: bool,
     /// The [`HostCheck`], with placeholders.
@@ -152,35 +152,35 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// Whether it blocks `gate`, when its bundle is `required` by another one or not.
+    /// Whether the check blocks `gate`; `required`: whether another bundle requires its bundle.
     #[must_use]
     pub fn blocks(&self, gate: Gate, required: bool) -> bool {
         self.gates.contains(&gate) && (required || !self.when_required)
     }
 }
 
-/// Something that is wrong with a bundle.
+/// What is wrong with a manifest, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// Where: a field of the manifest, or a file.
+pub struct ManifestFault {
+    /// Path of the field, such as `phases[3]`.
     pub at: String,
-    /// What.
+    /// What is wrong, in a sentence.
     pub text: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ManifestFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.at, self.text)
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for BundleReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.name, self.version)
     }
 }
 
-impl FromStr for Reference {
+impl FromStr for BundleReference {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -224,8 +224,8 @@ fn is_environment_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
-/// Names of the environment that belong to whoever runs the scripts.
-const RESERVED: [&str; 5] =
+/// Environment variables that the launcher sets.
+const RESERVED_VARIABLES: [&str; 5] =
     ["GPUAAS_HOST_ROOT", "GPUAAS_BUNDLE_DIR", "GPUAAS_RUN_ID", "GPUAAS_SITE", "GPUAAS_HOSTNAME"];
 
 impl Manifest {
@@ -235,7 +235,7 @@ impl Manifest {
         format!("{}@{}", self.name, self.version)
     }
 
-    /// The values of its inputs: what is set, else the default.
+    /// The values of its inputs: those of `set`, else the defaults.
     ///
     /// # Errors
     /// See [`input::resolve`].
@@ -243,11 +243,11 @@ impl Manifest {
         input::resolve(&self.inputs, set)
     }
 
-    /// The same, in which every secret is empty.
+    /// The values of its inputs with every secret empty.
     ///
     /// # Errors
     /// See [`input::resolve`].
-    pub fn resolve_in_open(&self, set: &Inputs) -> Result<Inputs, InputError> {
+    pub fn resolve_public(&self, set: &Inputs) -> Result<Inputs, InputError> {
         let (secret, open): (BTreeMap<_, _>, BTreeMap<_, _>) =
             self.inputs.clone().into_iter().partition(|(_, input)| input.secret);
         let mut set = set.clone();
@@ -257,11 +257,15 @@ impl Manifest {
         Ok(values)
     }
 
-    /// What a required bundle is given when this one has `values`.
+    /// The values that a required bundle gets when this one has `values`.
     ///
     /// # Errors
     /// A placeholder that names no input; a bundle that was built has none.
-    pub fn given(&self, requirement: &Requirement, values: &Inputs) -> Result<Inputs, InputError> {
+    pub fn values_for(
+        &self,
+        requirement: &Requirement,
+        values: &Inputs,
+    ) -> Result<Inputs, InputError> {
         requirement
             .with
             .iter()
@@ -269,199 +273,202 @@ impl Manifest {
             .collect()
     }
 
-    /// An input of `required` that is no secret, and that this one would hand a secret to.
+    /// An input of `required` that is not secret, and to which this bundle hands down a secret.
     #[must_use]
-    pub fn gives_away(&self, requirement: &Requirement, required: &Self) -> Option<String> {
+    pub fn leaked_secret(&self, requirement: &Requirement, required: &Self) -> Option<String> {
         let open = |name: &str| required.inputs.get(name).is_some_and(|input| !input.secret);
-        let mut given = requirement.with.iter();
-        given
-            .find(|(name, text)| open(name) && self.names_secret(text))
+        let mut handed_down = requirement.with.iter();
+        handed_down
+            .find(|(name, text)| open(name) && self.mentions_secret(text))
             .map(|(name, _)| name.clone())
     }
 
-    /// Whether a secret would be put into `text`.
-    fn names_secret(&self, text: &str) -> bool {
+    /// Whether `text` has a placeholder of a secret.
+    fn mentions_secret(&self, text: &str) -> bool {
         let mut secrets = self.inputs.iter().filter(|(_, input)| input.secret);
         secrets.any(|(name, _)| {
             text.contains(&format!("{{{name}}}")) || text.contains(&format!("{{{name}:"))
         })
     }
 
-    /// Whether something with this `only_when` applies.
+    /// Whether a phase or check with this `only_when` applies.
     #[must_use]
     pub fn applies(&self, only_when: Option<&str>, values: &Inputs) -> bool {
         only_when.is_none_or(|name| values.get(name).is_some_and(|value| value == "1"))
     }
 
-    /// The checks that have to pass with these values.
+    /// The checks that apply with these values.
     ///
     /// # Errors
-    /// What is wrong with one of them; a bundle that was built has none that is wrong.
-    pub fn checks(&self, values: &Inputs) -> Result<Vec<HostCheck>, Fault> {
-        self.checks_of(values, |_| true)
+    /// A check that cannot be filled with the values; a bundle that was built has none.
+    pub fn checks(&self, values: &Inputs) -> Result<Vec<HostCheck>, ManifestFault> {
+        self.checks_where(values, |_| true)
     }
 
-    /// The checks that block a gate with these values; `required`: by another bundle of the host.
+    /// The checks that block a gate with these values; `required`: whether another bundle of the host
+    /// requires this one.
     ///
     /// # Errors
     /// See [`Self::checks`].
-    pub fn gate(
+    pub fn gate_checks(
         &self,
         gate: Gate,
         values: &Inputs,
         required: bool,
-    ) -> Result<Vec<HostCheck>, Fault> {
-        self.checks_of(values, |expected| expected.blocks(gate, required))
+    ) -> Result<Vec<HostCheck>, ManifestFault> {
+        self.checks_where(values, |expected| expected.blocks(gate, required))
     }
 
-    /// The same without those that hold a secret, for whoever keeps or shows them.
+    /// [`Self::gate_checks`] without those that contain a secret value; these may be stored and shown.
     ///
     /// # Errors
     /// See [`Self::checks`].
-    pub fn gate_in_open(
+    pub fn public_gate_checks(
         &self,
         gate: Gate,
         values: &Inputs,
         required: bool,
-    ) -> Result<Vec<HostCheck>, Fault> {
-        let open = |expected: &Expectation| {
+    ) -> Result<Vec<HostCheck>, ManifestFault> {
+        let is_public = |expected: &Expectation| {
             let mut texts = expected.check.values();
-            !texts.any(|text| self.names_secret(&text.to_string()))
+            !texts.any(|text| self.mentions_secret(&text.to_string()))
         };
-        self.checks_of(values, |expected| expected.blocks(gate, required) && open(expected))
+        self.checks_where(values, |expected| expected.blocks(gate, required) && is_public(expected))
     }
 
-    fn checks_of(
+    fn checks_where(
         &self,
         values: &Inputs,
-        wanted: impl Fn(&Expectation) -> bool,
-    ) -> Result<Vec<HostCheck>, Fault> {
+        applies: impl Fn(&Expectation) -> bool,
+    ) -> Result<Vec<HostCheck>, ManifestFault> {
         let mut checks = Vec::new();
         for (index, expected) in self.expects.iter().enumerate() {
-            if !wanted(expected) || !self.applies(expected.only_when.as_deref(), values) {
+            if !applies(expected) || !self.applies(expected.only_when.as_deref(), values) {
                 continue;
             }
-            let fault = |text: String| Fault { at: format!("expects[{index}]"), text };
+            let fault = |text: String| ManifestFault { at: format!("expects[{index}]"), text };
             let document = serde_json::Value::Object(expected.check.clone());
-            let filled = input::fill(&document, &self.inputs, values)
+            let filled = input::fill_placeholders(&document, &self.inputs, values)
                 .map_err(|error| fault(error.to_string()))?;
             checks.push(serde_json::from_value(filled).map_err(|error| {
                 // The error's own text may show a value.
-                let hidden = self.names_secret(&document.to_string());
+                let hidden = self.mentions_secret(&document.to_string());
                 fault(if hidden { "a secret does not fit".to_owned() } else { error.to_string() })
             })?);
         }
         Ok(checks)
     }
 
-    /// Everything that is wrong with it, given the files of its folder.
+    /// Everything that is wrong with the manifest; `files` are the paths of the bundle.
     #[must_use]
-    pub fn faults(&self, files: &BTreeSet<String>) -> Vec<Fault> {
+    pub fn faults(&self, files: &BTreeSet<String>) -> Vec<ManifestFault> {
         let mut faults = Vec::new();
-        let mut say = |at: &str, text: String| {
-            faults.push(Fault { at: at.to_owned(), text });
+        let mut report = |at: &str, text: String| {
+            faults.push(ManifestFault { at: at.to_owned(), text });
         };
-        if let Err(reason) = self.reference().parse::<Reference>() {
-            say("name", reason.to_owned());
+        if let Err(reason) = self.reference().parse::<BundleReference>() {
+            report("name", reason.to_owned());
         }
         if self.about.trim().is_empty() || self.about.contains('\n') {
-            say("about", "one line that says what the bundle is for".to_owned());
+            report("about", "one line that says what the bundle is for".to_owned());
         }
-        self.faults_of_kind(&mut say);
-        self.faults_of_requires(&mut say);
-        self.faults_of_inputs(&mut say);
-        self.faults_of_phases(files, &mut say);
+        self.faults_of_kind(&mut report);
+        self.faults_of_requires(&mut report);
+        self.faults_of_inputs(&mut report);
+        self.faults_of_phases(files, &mut report);
         for package in self.packages.required.iter().chain(&self.packages.optional) {
             if input::InputType::Package.parse(package).is_err() {
-                say("packages", format!("{package:?} is not a package's name"));
+                report("packages", format!("{package:?} is not a package's name"));
             }
         }
-        self.faults_of_checks(&mut say);
+        self.faults_of_checks(&mut report);
         faults
     }
 
-    fn faults_of_kind(&self, say: &mut impl FnMut(&str, String)) {
+    fn faults_of_kind(&self, report: &mut impl FnMut(&str, String)) {
         match self.kind {
-            Kind::SiteBootstrap if self.phases.is_empty() => {
-                say("phases", "a site bootstrap has at least one".to_owned());
+            BundleKind::SiteBootstrap if self.phases.is_empty() => {
+                report("phases", "a site bootstrap has at least one".to_owned());
             }
-            Kind::PostDeployValidation if self.expects.is_empty() => {
-                say("expects", "a validation has at least one check".to_owned());
+            BundleKind::PostDeployValidation if self.expects.is_empty() => {
+                report("expects", "a validation has at least one check".to_owned());
             }
-            Kind::PostDeployValidation | Kind::Commissioning if !self.phases.is_empty() => {
-                say("phases", format!("a {} bundle runs none on the node", self.kind.as_str()));
+            BundleKind::PostDeployValidation | BundleKind::Commissioning
+                if !self.phases.is_empty() =>
+            {
+                report("phases", format!("a {} bundle runs none on the node", self.kind.as_str()));
             }
             _ => {}
         }
     }
 
-    fn faults_of_requires(&self, say: &mut impl FnMut(&str, String)) {
+    fn faults_of_requires(&self, report: &mut impl FnMut(&str, String)) {
         let mut seen = BTreeSet::new();
         let samples = self.samples();
         for requirement in &self.requires {
             let required = &requirement.bundle;
-            match required.parse::<Reference>() {
-                Err(reason) => say("requires", format!("{required:?}: {reason}")),
+            match required.parse::<BundleReference>() {
+                Err(reason) => report("requires", format!("{required:?}: {reason}")),
                 Ok(reference) if reference.name == self.name => {
-                    say("requires", format!("{required} is the bundle itself"));
+                    report("requires", format!("{required} is the bundle itself"));
                 }
                 Ok(reference) if !seen.insert(reference.name.clone()) => {
-                    say("requires", format!("{} is named twice", reference.name));
+                    report("requires", format!("{} is named twice", reference.name));
                 }
                 Ok(_) => {}
             }
-            if let Err(error) = self.given(requirement, &samples) {
-                say("requires", format!("{required}: {error}"));
+            if let Err(error) = self.values_for(requirement, &samples) {
+                report("requires", format!("{required}: {error}"));
             }
         }
     }
 
-    fn faults_of_inputs(&self, say: &mut impl FnMut(&str, String)) {
+    fn faults_of_inputs(&self, report: &mut impl FnMut(&str, String)) {
         let mut seen = BTreeSet::new();
         for (name, input) in &self.inputs {
             let at = format!("inputs.{name}");
             if !is_input_name(name) {
-                say(&at, "a name is of a-z, 0-9 and _, and begins with a letter".to_owned());
+                report(&at, "a name is of a-z, 0-9 and _, and begins with a letter".to_owned());
             }
             let environment = input.environment.as_str();
-            if !is_environment_name(environment) || RESERVED.contains(&environment) {
-                say(&at, format!("{environment:?} cannot be its name in the environment"));
+            if !is_environment_name(environment) || RESERVED_VARIABLES.contains(&environment) {
+                report(&at, format!("{environment:?} cannot be its name in the environment"));
             }
             if !seen.insert(environment) {
-                say(&at, format!("another input has the name {environment} too"));
+                report(&at, format!("another input has the name {environment} too"));
             }
             if input.about.trim().is_empty() {
-                say(&at, "say what it is for".to_owned());
+                report(&at, "say what it is for".to_owned());
             }
             if input.secret && input.default.as_deref().is_some_and(|text| !text.is_empty()) {
-                say(&at, "a secret has no default: everybody could read it".to_owned());
+                report(&at, "a secret has no default: everybody could read it".to_owned());
             }
-            if input.secret && self.kind != Kind::SiteBootstrap {
+            if input.secret && self.kind != BundleKind::SiteBootstrap {
                 let kind = self.kind.as_str();
-                say(&at, format!("a {kind} bundle has no secrets: what it is given is shown"));
+                report(&at, format!("a {kind} bundle has no secrets: what it is given is shown"));
             }
             if let Some(Err(reason)) = input.default.as_ref().map(|text| input.kind.parse(text)) {
-                say(&at, format!("its default is {reason}"));
+                report(&at, format!("its default is {reason}"));
             }
         }
     }
 
-    fn faults_of_phases(&self, files: &BTreeSet<String>, say: &mut impl FnMut(&str, String)) {
+    fn faults_of_phases(&self, files: &BTreeSet<String>, report: &mut impl FnMut(&str, String)) {
         let mut seen = BTreeSet::new();
         for (index, phase) in self.phases.iter().enumerate() {
             let at = format!("phases[{index}]");
             if !is_name(&phase.name) || !seen.insert(&phase.name) {
-                say(&at, format!("{:?} is no name, or another phase has it", phase.name));
+                report(&at, format!("{:?} is no name, or another phase has it", phase.name));
             }
             if !files.contains(&phase.run) {
-                say(&at, format!("there is no file {:?} in the bundle", phase.run));
+                report(&at, format!("there is no file {:?} in the bundle", phase.run));
             }
             if !(1..=MAX_PHASE_SECONDS).contains(&phase.timeout_seconds) {
-                say(&at, format!("timeout_seconds is from 1 to {MAX_PHASE_SECONDS}"));
+                report(&at, format!("timeout_seconds is from 1 to {MAX_PHASE_SECONDS}"));
             }
-            self.fault_of_condition(&at, phase.only_when.as_deref(), say);
+            self.fault_of_condition(&at, phase.only_when.as_deref(), report);
             for path in phase.touches.iter().filter(|path| !is_path(path)) {
-                say(&at, format!("touches {path:?}, which is not an absolute path"));
+                report(&at, format!("touches {path:?}, which is not an absolute path"));
             }
         }
     }
@@ -470,28 +477,28 @@ impl Manifest {
         &self,
         at: &str,
         only_when: Option<&str>,
-        say: &mut impl FnMut(&str, String),
+        report: &mut impl FnMut(&str, String),
     ) {
         let Some(name) = only_when else { return };
         match self.inputs.get(name) {
             Some(input) if input.kind == input::InputType::Boolean => {}
-            Some(_) => say(at, format!("only_when: input {name} is not a boolean")),
-            None => say(at, format!("only_when: there is no input {name}")),
+            Some(_) => report(at, format!("only_when: input {name} is not a boolean")),
+            None => report(at, format!("only_when: there is no input {name}")),
         }
     }
 
-    /// Every check has to be one for the values that a type allows: the defaults, and a sample
-    /// where an input has none.
-    fn faults_of_checks(&self, say: &mut impl FnMut(&str, String)) {
+    /// Parses every check with sample values: the defaults, and a value of the type where an input has
+    /// none.
+    fn faults_of_checks(&self, report: &mut impl FnMut(&str, String)) {
         for (index, expected) in self.expects.iter().enumerate() {
             self.fault_of_condition(
                 &format!("expects[{index}]"),
                 expected.only_when.as_deref(),
-                say,
+                report,
             );
         }
         if let Err(fault) = self.checks(&self.samples()) {
-            say(&fault.at, fault.text);
+            report(&fault.at, fault.text);
         }
     }
 
@@ -548,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_named_with_its_place() {
+    fn every_fault_is_named_with_its_path() {
         let all = [
             serde_json::json!({"name": "Site"}),
             serde_json::json!({"about": ""}),

@@ -1,9 +1,9 @@
-//! Tasks that an agent can trust.
+//! Signed tasks.
 //!
-//! The control plane signs each task for one node ([`AssignedTask`]), with its active key. An agent
-//! carries out what a staged, active or grace key has signed, for itself, before it expires, and
-//! nothing else. Which keys those are it learns at its enrollment, and later from a set that one
-//! of the keys it has signed, so whoever only answers in the control plane's place changes nothing.
+//! The control plane signs each task for one node ([`AssignedTask`]) with its active key. An agent carries
+//! out a task that a staged, active or grace key has signed for its node, before it expires, and
+//! nothing else. It gets these keys at its enrollment, and later from a set that one of them has
+//! signed. So a server that only takes the control plane's address changes nothing.
 
 use gpuaas_types::agent::{AssignedTask, Task, TaskKeys};
 use gpuaas_types::{NodeId, Timestamp};
@@ -15,30 +15,30 @@ pub const ORDER_TYPE: &str = "application/vnd.gpuaas.order.v1+json";
 /// Type of signed [`TaskKeys`].
 pub const KEYS_TYPE: &str = "application/vnd.gpuaas.task-keys.v1+json";
 
-/// Why an agent does not carry out a task, or does not take keys.
+/// Why an agent refuses a task, or a set of keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderFault {
-    /// Nobody whose word counts has signed it.
+    /// No trusted key has signed it.
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// It was signed for another node.
     #[error("it is for node {node_id}")]
     OtherNode {
-        /// Whose it is.
+        /// The node that it is for.
         node_id: NodeId,
     },
-    /// Its time is over.
+    /// The task has expired.
     #[error("not started: it expired at {at}")]
     Expired {
-        /// Since when.
+        /// Time of the expiry.
         at: Timestamp,
     },
-    /// These keys are older than those that the agent has.
+    /// The set of keys is not newer than the one that the agent has.
     #[error("the keys are of revision {seen}, and {known} is known")]
     OldKeys {
-        /// What came.
+        /// Revision of the set.
         seen: i64,
-        /// What the agent has.
+        /// Revision that the agent has.
         known: i64,
     },
 }
@@ -61,10 +61,10 @@ impl OrderFault {
 /// # Errors
 /// It has no JSON form.
 pub fn sign(key: &SigningKey, order: &AssignedTask) -> Result<Envelope, SignatureError> {
-    key.seal(ORDER_TYPE, order)
+    key.sign_payload(ORDER_TYPE, order)
 }
 
-/// The task in an envelope, when `node_id` may carry it out at `now`.
+/// The task of an envelope, when `node_id` may carry it out at `now`.
 ///
 /// # Errors
 /// See [`OrderFault`].
@@ -74,7 +74,7 @@ pub fn admit(
     node_id: NodeId,
     now: Timestamp,
 ) -> Result<Task, OrderFault> {
-    let order: AssignedTask = order.open(ORDER_TYPE, &trusted(keys), now)?;
+    let order: AssignedTask = order.verify_payload(ORDER_TYPE, &trusted(keys), now)?;
     if order.node_id != node_id {
         return Err(OrderFault::OtherNode { node_id: order.node_id });
     }
@@ -84,15 +84,15 @@ pub fn admit(
     Ok(order.task)
 }
 
-/// Signs the keys that count from now on.
+/// Signs a new set of task keys.
 ///
 /// # Errors
 /// They have no JSON form.
 pub fn sign_keys(key: &SigningKey, keys: &TaskKeys) -> Result<Envelope, SignatureError> {
-    key.seal(KEYS_TYPE, keys)
+    key.sign_payload(KEYS_TYPE, keys)
 }
 
-/// The keys in an envelope, when `known` vouch for them at `now`.
+/// The keys of an envelope, when one of `known` that is trusted at `now` has signed them.
 ///
 /// # Errors
 /// See [`OrderFault`].
@@ -101,14 +101,14 @@ pub fn admit_keys(
     known: &TaskKeys,
     now: Timestamp,
 ) -> Result<TaskKeys, OrderFault> {
-    let keys: TaskKeys = keys.open(KEYS_TYPE, &trusted(known), now)?;
+    let keys: TaskKeys = keys.verify_payload(KEYS_TYPE, &trusted(known), now)?;
     if keys.revision <= known.revision {
         return Err(OrderFault::OldKeys { seen: keys.revision, known: known.revision });
     }
     Ok(keys)
 }
 
-/// A key that cannot be read counts for nothing.
+/// The keys as trusted ones; one that cannot be parsed is left out.
 fn trusted(keys: &TaskKeys) -> Vec<TrustedKey> {
     let keys = keys.keys.iter();
     keys.filter_map(|one| {
@@ -177,7 +177,7 @@ mod tests {
     fn one_signed_thing_is_not_another() {
         let key = SigningKey::generate().unwrap();
         let known = keys(1, &[(&key, TaskKeyState::Active, None)]);
-        let mut envelope = key.seal(ORDER_TYPE, &keys(2, &[])).unwrap();
+        let mut envelope = key.sign_payload(ORDER_TYPE, &keys(2, &[])).unwrap();
         let refused =
             |envelope: &Envelope| admit_keys(envelope, &known, at(1.0)).unwrap_err().code();
         assert_eq!(refused(&envelope), "signature_malformed");

@@ -1,10 +1,9 @@
-//! Who vouches for a bundle, and until when.
+//! Signatures of bundles.
 //!
 //! A signature is a DSSE envelope (Dead Simple Signing Envelope 1.0, as in-toto and Sigstore use
 //! it) around a [`Statement`], signed with Ed25519 (RFC 8032). What is signed is the exact text of
-//! the statement with its type, so no canonical form of JSON is needed, and a signature made for
-//! something else never fits. The statement names the digest; bytes of another digest are refused
-//! before the signature is even looked at.
+//! the statement with its type, so no canonical form of JSON is needed, and a signature of
+//! something else never fits. The statement names the digest; bytes of another digest are refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -18,12 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// Type of what is signed.
+/// DSSE payload type of a [`Statement`].
 pub const PAYLOAD_TYPE: &str = "application/vnd.gpuaas.bundle.v1+json";
 /// Longest envelope, in bytes.
 const MAX_ENVELOPE_BYTES: usize = 16 * 1024;
 
-/// What a signer says of a bundle.
+/// The statement of a signer about a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Statement {
@@ -31,22 +30,22 @@ pub struct Statement {
     pub bundle: String,
     /// SHA-256 of the archive.
     pub digest: Digest,
-    /// When it was signed.
+    /// Time of the signature.
     pub signed_at: Timestamp,
-    /// From when on the signature is worth nothing; none: until its key is.
+    /// Time at which the signature expires; `None`: it is valid as long as its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
-/// A signed statement, as it travels.
+/// A DSSE envelope: a payload and its signatures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Envelope {
-    /// [`PAYLOAD_TYPE`].
+    /// Type of the payload, such as [`PAYLOAD_TYPE`].
     pub payload_type: String,
-    /// The statement's text, in base64.
+    /// The payload, in base64.
     pub payload: String,
-    /// One or more signatures of it.
+    /// Signatures of the payload.
     pub signatures: Vec<Signature>,
 }
 
@@ -60,25 +59,25 @@ pub struct Signature {
     pub sig: String,
 }
 
-/// A private key. Never printed; its file belongs to one user.
+/// An Ed25519 private key. Its `Debug` form shows only the key id.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
     pkcs8: Vec<u8>,
 }
 
-/// A public key: 32 bytes, written in base64.
+/// An Ed25519 public key: 32 bytes, as text in base64.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
-/// A key whose signatures count, and whose they are.
+/// A public key whose signatures are trusted, and its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustedKey {
-    /// Who signs with it.
+    /// Name of its owner.
     pub name: String,
     /// The key.
     pub key: PublicKey,
-    /// From when on it does not count any more; none: it counts.
+    /// Time from which the key is not trusted any more; `None`: it is trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -86,55 +85,55 @@ pub struct TrustedKey {
 /// Why a bundle is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// Not an envelope of a bundle.
+    /// Not an envelope, or not of the expected payload type.
     #[error("the signature cannot be read: {0}")]
     Malformed(String),
-    /// Signed by nobody who is trusted.
+    /// No trusted key has signed it.
     #[error("no trusted key has signed it; it is signed by {}", .signers.join(", "))]
     UnknownKey {
         /// Key ids in the envelope.
         signers: Vec<String>,
     },
-    /// A trusted key is named, and its signature does not fit.
+    /// The signature does not fit the trusted key that it names.
     #[error("the signature of {signer} does not fit")]
     Forged {
-        /// Whose name it bears.
+        /// Name of the key's owner.
         signer: String,
     },
-    /// The key does not count any more.
+    /// The key is not trusted any more.
     #[error("the key of {signer} is not trusted since {until}")]
     KeyRetired {
-        /// Whose key.
+        /// Name of the key's owner.
         signer: String,
-        /// Since when.
+        /// Time from which it is not trusted.
         until: Timestamp,
     },
-    /// The signature is too old.
+    /// The signature has expired.
     #[error("the signature expired at {at}")]
     Expired {
-        /// When.
+        /// Time of the expiry.
         at: Timestamp,
     },
     /// Signed in the future: this host's clock, or the signer's, is wrong.
     #[error("the signature is from {at}, which is still to come; is the clock right?")]
     NotYet {
-        /// When.
+        /// Time of the signature.
         at: Timestamp,
     },
     /// The bytes are not the ones that were signed.
     #[error("the bytes have digest {seen}, and {signed} was signed")]
     WrongDigest {
-        /// Of the bytes.
+        /// Digest of the bytes.
         seen: Digest,
-        /// In the statement.
+        /// Digest in the statement.
         signed: Digest,
     },
-    /// Another bundle than the one that was asked for.
+    /// The statement is about another bundle.
     #[error("{signed} was signed, and {wanted} was asked for")]
     WrongBundle {
-        /// In the statement.
+        /// Bundle of the statement.
         signed: String,
-        /// Asked for.
+        /// Bundle that was expected.
         wanted: String,
     },
 }
@@ -156,11 +155,11 @@ impl SignatureError {
     }
 }
 
-/// A clock may be wrong by so many seconds before a signature counts as one of the future.
-const CLOCK_SECONDS: f64 = 300.0;
+/// Largest clock error, in seconds, before a signature counts as one of the future.
+const MAX_CLOCK_ERROR_SECONDS: f64 = 300.0;
 
-/// PAE of DSSE 1.0: what is signed.
-fn encoding(payload_type: &str, payload: &[u8]) -> Vec<u8> {
+/// The bytes that are signed: the pre-authentication encoding (PAE) of DSSE 1.0.
+fn pre_authentication_encoding(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [head.as_bytes(), payload].concat()
 }
@@ -204,7 +203,7 @@ impl SigningKey {
         Self::from_pkcs8(pkcs8.secret_pkcs8_der().to_vec())
     }
 
-    /// Its public half.
+    /// The public key.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         let mut bytes = [0; 32];
@@ -217,21 +216,21 @@ impl SigningKey {
     /// # Errors
     /// The statement has no JSON form.
     pub fn sign(&self, statement: &Statement) -> Result<Envelope, SignatureError> {
-        self.seal(PAYLOAD_TYPE, statement)
+        self.sign_payload(PAYLOAD_TYPE, statement)
     }
 
-    /// Signs anything, as something of `payload_type`.
+    /// Signs any payload of type `payload_type`.
     ///
     /// # Errors
     /// It has no JSON form.
-    pub fn seal<T: Serialize>(
+    pub fn sign_payload<T: Serialize>(
         &self,
         payload_type: &str,
         value: &T,
     ) -> Result<Envelope, SignatureError> {
         let payload = serde_json::to_vec(value)
             .map_err(|error| SignatureError::Malformed(error.to_string()))?;
-        let signature = self.pair.sign(&encoding(payload_type, &payload));
+        let signature = self.pair.sign(&pre_authentication_encoding(payload_type, &payload));
         Ok(Envelope {
             payload_type: payload_type.to_owned(),
             payload: BASE64.encode(&payload),
@@ -250,7 +249,7 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl PublicKey {
-    /// What names the key in an envelope: the first 16 digits of the SHA-256 of its bytes.
+    /// The key id in an envelope: the first 16 hexadecimal digits of the SHA-256 of the key.
     #[must_use]
     pub fn id(&self) -> String {
         Digest::of(&self.0).to_string().chars().take(16).collect()
@@ -298,27 +297,27 @@ impl Envelope {
         serde_json::from_slice(text).map_err(|error| SignatureError::Malformed(error.to_string()))
     }
 
-    /// What it says, without a look at who says it. For display only.
+    /// The statement without any verification of its signatures. For display only.
     ///
     /// # Errors
     /// [`SignatureError::Malformed`].
-    pub fn claims(&self) -> Result<Statement, SignatureError> {
+    pub fn unverified_statement(&self) -> Result<Statement, SignatureError> {
         self.payload(PAYLOAD_TYPE)
     }
 
-    /// What somebody trusted said at `now`, if it is of `payload_type`.
+    /// The payload, if it is of `payload_type` and a key that is trusted at `now` has signed it.
     ///
     /// # Errors
     /// Malformed, of an unknown or retired key, or forged.
-    pub fn open<T: DeserializeOwned>(
+    pub fn verify_payload<T: DeserializeOwned>(
         &self,
         payload_type: &str,
         trusted: &[TrustedKey],
         now: Timestamp,
     ) -> Result<T, SignatureError> {
-        let said = self.payload(payload_type)?;
+        let payload = self.payload(payload_type)?;
         self.signer(trusted, now)?;
-        Ok(said)
+        Ok(payload)
     }
 
     fn payload<T: DeserializeOwned>(&self, payload_type: &str) -> Result<T, SignatureError> {
@@ -356,7 +355,7 @@ impl Envelope {
         seen: Digest,
         now: Timestamp,
     ) -> Result<String, SignatureError> {
-        let statement = self.claims()?;
+        let statement = self.unverified_statement()?;
         let signer = self.signer(trusted, now)?;
         if statement.bundle != wanted {
             let wanted = wanted.to_owned();
@@ -368,7 +367,7 @@ impl Envelope {
         if let Some(at) = statement.expires_at.filter(|at| *at <= now) {
             return Err(SignatureError::Expired { at });
         }
-        if statement.signed_at > now.plus_seconds(CLOCK_SECONDS) {
+        if statement.signed_at > now.plus_seconds(MAX_CLOCK_ERROR_SECONDS) {
             return Err(SignatureError::NotYet { at: statement.signed_at });
         }
         Ok(signer)
@@ -379,7 +378,7 @@ impl Envelope {
         let payload = BASE64
             .decode(&self.payload)
             .map_err(|_| SignatureError::Malformed("no base64".to_owned()))?;
-        let signed = encoding(&self.payload_type, &payload);
+        let signed = pre_authentication_encoding(&self.payload_type, &payload);
         let mut reason = None;
         for signature in &self.signatures {
             let Some(known) = trusted.iter().find(|known| known.key.id() == signature.keyid) else {

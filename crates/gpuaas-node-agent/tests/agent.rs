@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{
-    BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, Fake, FastClock, node_id, run_id, signed, task_keys,
+    BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, FakeControlPlane, FastClock, node_id, run_id, signed,
+    task_keys,
 };
 use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_identity::key_digest;
@@ -65,7 +66,7 @@ fn plain(number: u128, spec: TaskSpec) -> Task {
     Task { id: TaskId(Uuid::from_u128(number)), spec, expires_at: Timestamp::NEVER }
 }
 
-fn task(fake: &Fake, number: u128, expires_at: Timestamp) -> SignedTask<Envelope> {
+fn task(fake: &FakeControlPlane, number: u128, expires_at: Timestamp) -> SignedTask<Envelope> {
     let units = vec!["ssh.service".to_owned()];
     let task = Task { expires_at, ..plain(number, TaskSpec::Diagnostics { units }) };
     signed(&fake.key, node_id(), task)
@@ -76,7 +77,7 @@ async fn enrolls_then_heartbeats_then_carries_out_tasks() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("etc")).unwrap();
     std::fs::write(dir.path().join("etc/hostname"), "j22u11\n").unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     fake.change(|seen| {
         seen.tasks = [task(&fake, 1, Timestamp::NEVER), task(&fake, 2, Timestamp::EPOCH)].into()
     });
@@ -108,11 +109,11 @@ async fn enrolls_then_heartbeats_then_carries_out_tasks() {
 }
 
 #[tokio::test]
-async fn a_task_that_nobody_trusted_has_signed_touches_nothing() {
+async fn a_task_without_a_trusted_signature_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let tenant = dir.path().join("var/lib/gpuaas/tenant/data");
     std::fs::create_dir_all(&tenant).unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     let strange = SigningKey::generate().unwrap();
     let reset = |number| plain(number, TaskSpec::SoftReset {});
     let of_another = signed(&fake.key, NodeId(Uuid::from_u128(8)), reset(2));
@@ -156,7 +157,7 @@ async fn a_task_that_nobody_trusted_has_signed_touches_nothing() {
 #[tokio::test]
 async fn new_keys_come_from_known_ones_and_outlast_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     let [next, strange] = [0; 2].map(|_| SigningKey::generate().unwrap());
     let newer = |revision, key: &SigningKey| {
         task_keys(revision, &[(TaskKeyState::Grace, &fake.key), (TaskKeyState::Active, key)])
@@ -183,7 +184,7 @@ async fn new_keys_come_from_known_ones_and_outlast_a_restart() {
 #[tokio::test]
 async fn outages_before_and_amid_do_not_end_it() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     fake.change(|seen| (seen.down, seen.poll_seconds) = (true, 5));
     let agent = Running::start(config(dir.path()), &fake.url);
     fake.until("refused for a while", |seen| seen.unavailable_answers >= 3).await;
@@ -211,7 +212,7 @@ async fn outages_before_and_amid_do_not_end_it() {
 #[tokio::test]
 async fn a_refused_token_ends_it_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     fake.change(|seen| seen.refuse_enrollment = true);
     let agent = Running::start(config(dir.path()), &fake.url);
     let AgentError::EnrollmentRefused(problem) = agent.task.await.unwrap().unwrap_err() else {
@@ -226,7 +227,7 @@ async fn a_refused_token_ends_it_with_the_reason() {
 #[tokio::test]
 async fn a_restart_keeps_the_identity_and_another_run_does_not() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     for _ in 0..2 {
         let before = fake.count("heartbeat");
         let agent = Running::start(config(dir.path()), &fake.url);
@@ -246,7 +247,7 @@ async fn a_restart_keeps_the_identity_and_another_run_does_not() {
 #[tokio::test]
 async fn a_refused_result_is_dropped_and_the_next_task_is_done() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     fake.change(|seen| {
         seen.refuse_results = true;
         seen.tasks.push_back(task(&fake, 1, Timestamp::NEVER));
@@ -265,7 +266,7 @@ async fn a_refused_result_is_dropped_and_the_next_task_is_done() {
 #[tokio::test]
 async fn many_simulated_hosts_share_one_client() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     fake.change(|seen| seen.heartbeat_interval_seconds = 3600);
     let control_plane = ControlPlane::with_client(&fake.url, http_client(None, false).unwrap());
     let facts = Arc::new(serde_json::json!({"hostname": "stand-in"}));
@@ -305,7 +306,7 @@ fn simulated_host(root: &Path) -> SimulatedHost {
 }
 
 async fn run_simulated_host(
-    fake: &Fake,
+    fake: &FakeControlPlane,
     simulated_host: SimulatedHost,
     last_call: &str,
 ) -> Vec<String> {
@@ -323,7 +324,7 @@ async fn run_simulated_host(
 #[tokio::test]
 async fn a_simulated_host_reports_as_the_scripts_do() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     fake.change(|seen| seen.heartbeat_interval_seconds = 3600);
     let calls =
         run_simulated_host(&fake, simulated_host(dir.path()), "node_bootstrap succeeded").await;
@@ -337,14 +338,14 @@ async fn a_simulated_host_reports_as_the_scripts_do() {
     ];
     assert_eq!(calls, order);
 
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     let failing =
         SimulatedHost { site_failure: Some("no disk".to_owned()), ..simulated_host(dir.path()) };
     let calls = run_simulated_host(&fake, failing, "node_bootstrap failed").await;
     let order = ["site_bootstrap started", "site_bootstrap failed", "node_bootstrap failed"];
     assert_eq!(calls, order);
 
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     fake.change(|seen| seen.refuse_enrollment = true);
     let calls =
         run_simulated_host(&fake, simulated_host(dir.path()), "node_bootstrap failed").await;
@@ -372,7 +373,7 @@ impl AgentClock for FastForward {
 #[tokio::test]
 async fn a_certificate_is_renewed_in_time_and_remembered() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start_tls(dir.path(), 600.0).await;
+    let fake = FakeControlPlane::start_tls(dir.path(), 600.0).await;
     let start = |clock: Arc<dyn AgentClock>| {
         let shutdown = CancellationToken::new();
         let run = agent::run(config(dir.path()), fake.plane(), clock, shutdown.clone());
@@ -400,9 +401,9 @@ async fn a_certificate_is_renewed_in_time_and_remembered() {
 }
 
 #[tokio::test]
-async fn an_agent_killed_before_it_kept_the_answer_enrolls_with_the_same_key() {
+async fn an_agent_killed_before_it_stored_the_response_enrolls_with_the_same_key() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start_tls(dir.path(), 86_400.0).await;
+    let fake = FakeControlPlane::start_tls(dir.path(), 86_400.0).await;
     let start = || {
         let shutdown = CancellationToken::new();
         let run =
@@ -433,7 +434,7 @@ async fn an_agent_killed_before_it_kept_the_answer_enrolls_with_the_same_key() {
 #[tokio::test]
 async fn an_agent_whose_certificate_has_expired_keeps_asking_and_enrolls_no_more() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start_tls(dir.path(), 600.0).await;
+    let fake = FakeControlPlane::start_tls(dir.path(), 600.0).await;
     let key = NodeKey::generate().unwrap();
     let long_ago = HostClock.now().plus_seconds(-3600.0);
     let issued = fake.issuer.as_ref().unwrap().node(node_id(), &key.csr_pem, long_ago);
@@ -465,7 +466,7 @@ async fn an_agent_whose_certificate_has_expired_keeps_asking_and_enrolls_no_more
 #[tokio::test]
 async fn failures_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     let plane = |url: &str| ControlPlane::new(url, None).unwrap();
     let stranger = AgentCredential::Bearer("not the credential".to_owned());
     let plane = |url: &str| plane(url).with_credential(&stranger).unwrap();

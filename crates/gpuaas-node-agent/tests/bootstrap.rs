@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use common::{BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, Fake, run_id};
+use common::{BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, FakeControlPlane, run_id};
 use gpuaas_artifact::{
     ArtifactStore, BootstrapInputs, BundleCatalog, CatalogBundle, CheckedBundle, Limits,
     parse_user_data, read_folder, render_user_data, unpack_user_data,
@@ -27,14 +27,14 @@ const TOKEN: &str = "h8sh-of-a-site";
 /// A simulated host. What it started ends with it.
 struct Machine {
     dir: tempfile::TempDir,
-    fake: Fake,
+    fake: FakeControlPlane,
     store: ArtifactStore,
     catalog: BundleCatalog,
     key: SigningKey,
     path: String,
 }
 
-struct Ran {
+struct ScriptRun {
     ok: bool,
     output: String,
 }
@@ -43,7 +43,7 @@ impl Machine {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = ArtifactStore::open(&dir.path().join("artifacts")).unwrap();
-        let fake = Fake::start_tls(&dir.path().join("artifacts"), 86_400.0).await;
+        let fake = FakeControlPlane::start_tls(&dir.path().join("artifacts"), 86_400.0).await;
         fake.change(|seen| seen.heartbeat_interval_seconds = 600);
         fs::create_dir(dir.path().join("root")).unwrap();
         let path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned();
@@ -111,14 +111,14 @@ impl Machine {
     }
 
     /// Runs every script as cloud-init does, also after one that failed.
-    async fn boot(&self, inputs: &BootstrapInputs) -> [Ran; 2] {
+    async fn boot(&self, inputs: &BootstrapInputs) -> [ScriptRun; 2] {
         let parsed = parse_user_data(&render_user_data(inputs).unwrap().bytes).unwrap();
         let scripts = unpack_user_data(&parsed, &self.root()).unwrap();
         let [site, node] = &scripts[..] else { panic!("{scripts:?}") };
         [self.run(site).await, self.run(node).await]
     }
 
-    async fn run(&self, script: &Path) -> Ran {
+    async fn run(&self, script: &Path) -> ScriptRun {
         let output = Command::new("bash")
             .arg(script)
             .env_clear()
@@ -129,7 +129,10 @@ impl Machine {
             .await
             .unwrap();
         let text = [output.stdout, output.stderr].concat();
-        Ran { ok: output.status.success(), output: String::from_utf8_lossy(&text).into_owned() }
+        ScriptRun {
+            ok: output.status.success(),
+            output: String::from_utf8_lossy(&text).into_owned(),
+        }
     }
 
     fn file(&self, path: &str) -> String {
@@ -228,7 +231,7 @@ async fn a_bundle_that_fails_stops_the_node_bootstrap() {
 
 /// Whatever is wrong with what a node is told or given, nothing of the bundle is placed or run.
 #[tokio::test]
-async fn a_bundle_that_nobody_trusted_vouches_for_is_not_run() {
+async fn a_bundle_without_a_trusted_signature_is_not_run() {
     let machine = Machine::new().await;
     let good = machine.bundle("touch \"$GPUAAS_HOST_ROOT/ran\"\n").unwrap();
     let refused = async |delivery: Delivery, reason: &str| {
@@ -250,7 +253,7 @@ async fn a_bundle_that_nobody_trusted_vouches_for_is_not_run() {
     refused(with(|d| d.bundles[0].artifact.version = "1.0.1".into()), "was asked for").await;
     let forged = |d: &mut Delivery| {
         let other = SigningKey::generate().unwrap();
-        let statement = d.bundles[0].envelope.claims().unwrap();
+        let statement = d.bundles[0].envelope.unverified_statement().unwrap();
         let own = d.bundles[0].envelope.signatures[0].keyid.clone();
         d.bundles[0].envelope = other.sign(&statement).unwrap();
         d.bundles[0].envelope.signatures[0].keyid = own;

@@ -12,17 +12,17 @@ use serde_json::Value;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_gpuaas-node-agent");
 
-struct Stage {
+struct Fixture {
     dir: tempfile::TempDir,
     source: PathBuf,
 }
 
-impl Stage {
+impl Fixture {
     /// A host with both bundles installed; none where the fixture's tools are missing.
     fn new() -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles");
-        let stage = Self { dir, source };
+        let fixture = Self { dir, source };
         for tool in ["mkfs.ext4", "blkid", "wipefs"] {
             let found = Command::new("bash").args(["-c", &format!("command -v {tool}")]).output();
             if !found.is_ok_and(|output| output.status.success()) {
@@ -30,24 +30,24 @@ impl Stage {
                 return None;
             }
         }
-        let make_host = stage.source.join("fixture/make-host.sh");
-        let made = Command::new("bash").arg(make_host).arg(stage.root()).output().unwrap();
+        let make_host = fixture.source.join("fixture/make-host.sh");
+        let made = Command::new("bash").arg(make_host).arg(fixture.root()).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         for name in ["h200-ib", "h200-slice-vm"] {
-            let archive = read_folder(&stage.source.join(name)).unwrap();
+            let archive = read_folder(&fixture.source.join(name)).unwrap();
             let bytes = archive.write().unwrap();
-            let file = stage.dir.path().join(format!("{name}.tar"));
+            let file = fixture.dir.path().join(format!("{name}.tar"));
             std::fs::write(&file, &bytes).unwrap();
             let output = Command::new(AGENT)
                 .args(["bundle", "unpack", "--bundle", &archive.manifest.reference()])
                 .args(["--digest", &Digest::of(&bytes).to_string(), "--into"])
-                .arg(stage.installed(name))
+                .arg(fixture.installed(name))
                 .arg(&file)
                 .output()
                 .unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
-        Some(stage)
+        Some(fixture)
     }
 
     fn root(&self) -> PathBuf {
@@ -108,7 +108,7 @@ fn changed(report: &Value) -> u64 {
 
 #[test]
 fn a_slice_host_gets_its_baseline_first_and_a_second_run_changes_nothing() {
-    let Some(stage) = Stage::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     let site = [
         ["--set", "guest_subnet=10.7.0.0/24"],
         ["--set", "gateway=10.7.0.1/24"],
@@ -116,26 +116,29 @@ fn a_slice_host_gets_its_baseline_first_and_a_second_run_changes_nothing() {
         ["--set", "dhcp_last=10.7.0.250"],
         ["--set", "login_password_hash=$6$salt$h8sh"],
     ];
-    let first = stage.by_hand("h200-slice-vm", site.as_flattened(), &[]);
+    let first = fixture.by_hand("h200-slice-vm", site.as_flattened(), &[]);
     assert_eq!(first["requires"][0]["bundle"], "h200-ib@1.0.0");
     assert!(changed(&first) > 10, "{first:#}");
-    let edge = stage.file("etc/nginx/sites-available/gpuaas-netdata-edge");
+    let edge = fixture.file("etc/nginx/sites-available/gpuaas-netdata-edge");
     assert!(edge.contains("/j22u11/"), "the host's own name: {edge}");
     // As docs/hosts.md#bundles-on-a-host has it: what the site set is what it was.
-    let second = stage.by_hand("h200-slice-vm", &[], &[("GPUAAS_SLICE_INSTALL_PACKAGES", "0")]);
+    let second = fixture.by_hand("h200-slice-vm", &[], &[("GPUAAS_SLICE_INSTALL_PACKAGES", "0")]);
     assert_eq!(changed(&second), 0, "{second:#}");
-    assert_eq!(stage.kept("h200-slice-vm.inputs", "gateway"), "10.7.0.1/24");
-    assert_eq!(stage.kept("h200-ib.inputs", "install_packages"), "0");
+    assert_eq!(fixture.kept("h200-slice-vm.inputs", "gateway"), "10.7.0.1/24");
+    assert_eq!(fixture.kept("h200-ib.inputs", "install_packages"), "0");
     for bundle in ["h200-ib", "h200-slice-vm"] {
         let secrets = format!("{bundle}.secrets");
-        assert_eq!(stage.kept(&secrets, "login_password_hash"), "$6$salt$h8sh", "{bundle}");
+        assert_eq!(fixture.kept(&secrets, "login_password_hash"), "$6$salt$h8sh", "{bundle}");
     }
     // The baseline alone stays a slice host's.
-    let alone = stage.run("h200-ib");
+    let alone = fixture.run("h200-ib");
     assert_eq!(changed(&alone), 0, "{alone:#}");
-    assert_eq!(stage.kept("h200-ib.inputs", "nvidia_smi"), "0");
+    assert_eq!(fixture.kept("h200-ib.inputs", "nvidia_smi"), "0");
     for name in ["h200-ib.done", "h200-slice-vm.done", "h200-slice-vm.validation"] {
-        assert!(stage.root().join("var/lib/gpuaas/site-bootstrap").join(name).is_file(), "{name}");
+        assert!(
+            fixture.root().join("var/lib/gpuaas/site-bootstrap").join(name).is_file(),
+            "{name}"
+        );
     }
 }
 
@@ -143,10 +146,10 @@ fn a_slice_host_gets_its_baseline_first_and_a_second_run_changes_nothing() {
 /// keeps the gate shut, and says so.
 #[test]
 fn the_gate_sees_effects_and_not_markers() {
-    let Some(stage) = Stage::new() else { return };
-    stage.run("h200-slice-vm");
+    let Some(fixture) = Fixture::new() else { return };
+    fixture.run("h200-slice-vm");
     let gate = || {
-        let output = stage.agent(&["check", "--gate", "slice_ready"]);
+        let output = fixture.agent(&["check", "--gate", "slice_ready"]);
         assert_eq!(output.status.code(), Some(4), "nobody answers for this host");
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         report["checks"].as_array().unwrap().clone()
@@ -159,11 +162,11 @@ fn the_gate_sees_effects_and_not_markers() {
     for name in ["driver vfio-pci of 10de", "virtual functions of 15b3", "60-ipoib.yaml"] {
         assert_eq!(passed(&before, name), Some(true), "{name}: {before:#?}");
     }
-    std::fs::remove_file(stage.root().join("etc/netplan/60-ipoib.yaml")).unwrap();
+    std::fs::remove_file(fixture.root().join("etc/netplan/60-ipoib.yaml")).unwrap();
     let after = gate();
     let lost =
         after.iter().find(|c| c["name"].as_str().unwrap().contains("60-ipoib.yaml")).unwrap();
     assert_eq!(lost["passed"], false);
     assert!(lost["reason"].as_str().unwrap().starts_with("host baseline incomplete"), "{lost}");
-    assert!(stage.root().join("var/lib/gpuaas/site-bootstrap/h200-ib.done").is_file());
+    assert!(fixture.root().join("var/lib/gpuaas/site-bootstrap/h200-ib.done").is_file());
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use common::{ENROLLMENT_TOKEN, Fake, FastClock, node_id, run_id, signed};
+use common::{ENROLLMENT_TOKEN, FakeControlPlane, FastClock, node_id, run_id, signed};
 use gpuaas_node_agent::agent::{self, AgentConfig};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
 use gpuaas_node_agent::env::AgentEnv;
@@ -37,7 +37,11 @@ fn config(root: &Path, state: &Path) -> AgentConfig {
     }
 }
 
-fn run(config: AgentConfig, fake: &Fake, clock: Arc<dyn AgentClock>) -> CancellationToken {
+fn run(
+    config: AgentConfig,
+    fake: &FakeControlPlane,
+    clock: Arc<dyn AgentClock>,
+) -> CancellationToken {
     let shutdown = CancellationToken::new();
     let control_plane = ControlPlane::new(&fake.url, None).unwrap();
     let stop = shutdown.clone();
@@ -45,7 +49,7 @@ fn run(config: AgentConfig, fake: &Fake, clock: Arc<dyn AgentClock>) -> Cancella
     shutdown
 }
 
-fn give(fake: &Fake, number: u128, spec: TaskSpec, expires_at: Timestamp) {
+fn give(fake: &FakeControlPlane, number: u128, spec: TaskSpec, expires_at: Timestamp) {
     let task = Task { id: TaskId(Uuid::from_u128(number)), spec, expires_at };
     fake.change(|seen| seen.tasks.push_back(signed(&fake.key, node_id(), task)));
 }
@@ -60,9 +64,9 @@ fn restart(unit: &str) -> TaskSpec {
 }
 
 /// A file system of 64 KiB; gone with this.
-struct Small(PathBuf);
+struct SmallFileSystem(PathBuf);
 
-impl Small {
+impl SmallFileSystem {
     fn mount(path: PathBuf) -> Option<Self> {
         std::fs::create_dir_all(&path).unwrap();
         let mut mount = Command::new("mount");
@@ -71,7 +75,7 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFileSystem {
     fn drop(&mut self) {
         Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
     }
@@ -80,13 +84,13 @@ impl Drop for Small {
 #[tokio::test]
 async fn a_full_disk_is_reported_and_loses_no_result() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(small) = Small::mount(dir.path().join("state")) else {
+    let Some(small) = SmallFileSystem::mount(dir.path().join("state")) else {
         println!("skipped: a small file system can be mounted by root only");
         return;
     };
     let ballast = small.0.join("ballast");
     std::fs::write(&ballast, vec![0; 1 << 20]).unwrap_err();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     // It enrolls with no room for what it is told, and lives on.
     let stop = run(config(dir.path(), &small.0), &fake, Arc::new(FastClock));
     fake.until("it says so", |seen| seen.troubles == ["disk_full"]).await;
@@ -151,7 +155,7 @@ impl AgentClock for SetClock {
 #[tokio::test]
 async fn a_clock_that_jumps_holds_nothing_up_and_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start(dir.path()).await;
+    let fake = FakeControlPlane::start(dir.path()).await;
     fake.change(|seen| seen.poll_seconds = 5);
     let clock = Arc::new(SetClock::default());
     let stop = run(config(dir.path(), &dir.path().join("state")), &fake, clock.clone());
@@ -186,7 +190,7 @@ async fn a_clock_that_jumps_holds_nothing_up_and_is_named() {
 #[tokio::test]
 async fn a_task_that_was_cut_short_is_reported_and_not_done_again() {
     let dir = tempfile::tempdir().unwrap();
-    let fake = Fake::start_tls(dir.path(), 86_400.0).await;
+    let fake = FakeControlPlane::start_tls(dir.path(), 86_400.0).await;
     fake.change(|seen| seen.heartbeat_interval_seconds = 1);
     std::fs::create_dir_all(dir.path().join("root")).unwrap();
     std::fs::write(dir.path().join("root/ca.pem"), fake.anchor_pem().unwrap()).unwrap();

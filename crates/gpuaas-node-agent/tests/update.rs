@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use common::{ENROLLMENT_TOKEN, Fake, node_id, run_id, signed};
+use common::{ENROLLMENT_TOKEN, FakeControlPlane, node_id, run_id, signed};
 use gpuaas_bundle::Digest;
 use gpuaas_node_agent::{VERSION, operate};
 use gpuaas_types::agent::{Operation, Task, TaskResult, TaskSpec};
@@ -19,9 +19,9 @@ const AGENT: &str = env!("CARGO_BIN_EXE_gpuaas-node-agent");
 /// Seconds in which a new agent has to be heard.
 const CONFIRM_SECONDS: u32 = 5;
 
-struct Stage {
+struct Fixture {
     dir: tempfile::TempDir,
-    fake: Fake,
+    fake: FakeControlPlane,
 }
 
 /// An executable that is the agent under another digest, and has the configuration that is good.
@@ -38,21 +38,21 @@ fn agent_only(when: &str, otherwise: &str) -> String {
     )
 }
 
-impl Stage {
+impl Fixture {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let fake = Fake::start_tls(dir.path(), 86_400.0).await;
+        let fake = FakeControlPlane::start_tls(dir.path(), 86_400.0).await;
         fake.change(|seen| seen.heartbeat_interval_seconds = 1);
-        let stage = Self { dir, fake };
-        std::fs::create_dir_all(stage.dir.path().join("root")).unwrap();
-        let anchor = stage.fake.anchor_pem().unwrap();
-        std::fs::write(stage.dir.path().join("root/ca.pem"), anchor).unwrap();
-        stage.config("good.json", &stage.fake.url);
-        stage.executable(&stage.place(), &agent("old"));
-        stage
+        let fixture = Self { dir, fake };
+        std::fs::create_dir_all(fixture.dir.path().join("root")).unwrap();
+        let anchor = fixture.fake.anchor_pem().unwrap();
+        std::fs::write(fixture.dir.path().join("root/ca.pem"), anchor).unwrap();
+        fixture.config("good.json", &fixture.fake.url);
+        fixture.executable(&fixture.executable_path(), &agent("old"));
+        fixture
     }
 
-    fn place(&self) -> PathBuf {
+    fn executable_path(&self) -> PathBuf {
         self.dir.path().join("bin/gpuaas-node-agent")
     }
 
@@ -76,7 +76,7 @@ impl Stage {
     }
 
     fn start(&self) -> Child {
-        let mut command = Command::new(self.place());
+        let mut command = Command::new(self.executable_path());
         command.args(self.arguments()).stdin(Stdio::null()).kill_on_drop(true);
         command.env("SYSTEMD_EXEC_PID", "1").spawn().unwrap()
     }
@@ -118,18 +118,18 @@ impl Stage {
         self.fake.change(|seen| seen.results[0].1.clone())
     }
 
-    fn in_place(&self) -> String {
-        std::fs::read_to_string(self.place()).unwrap()
+    fn installed_text(&self) -> String {
+        std::fs::read_to_string(self.executable_path()).unwrap()
     }
 
     fn previous(&self) -> PathBuf {
-        self.place().with_file_name("gpuaas-node-agent.previous")
+        self.executable_path().with_file_name("gpuaas-node-agent.previous")
     }
 
     /// The old one is in its place, nothing lies beside it, and it lives.
-    async fn old_one_goes_on(&self, agent: &mut Child) {
-        assert_eq!(self.in_place(), agent_text_old());
-        assert!(!self.place().with_file_name("gpuaas-node-agent.new").exists());
+    async fn assert_old_agent_runs(&self, agent: &mut Child) {
+        assert_eq!(self.installed_text(), agent_text_old());
+        assert!(!self.executable_path().with_file_name("gpuaas-node-agent.new").exists());
         assert!(!self.state().join("update.json").exists());
         let before = self.fake.count("heartbeat");
         self.fake
@@ -146,115 +146,118 @@ fn agent_text_old() -> String {
 }
 
 #[tokio::test]
-async fn a_good_update_takes_the_place() {
-    let stage = Stage::new().await;
-    let mut running = stage.start();
+async fn a_good_update_is_installed() {
+    let fixture = Fixture::new().await;
+    let mut running = fixture.start();
     let new = agent("new");
-    stage.order(&new, Digest::of(new.as_bytes()));
-    let result = stage.result().await;
+    fixture.order(&new, Digest::of(new.as_bytes()));
+    let result = fixture.result().await;
     assert!(result.succeeded, "{result:?}");
     assert_eq!(result.changes.len(), 1);
-    assert_eq!(stage.in_place(), new);
-    assert_eq!(std::fs::read_to_string(stage.previous()).unwrap(), agent("old"));
+    assert_eq!(fixture.installed_text(), new);
+    assert_eq!(std::fs::read_to_string(fixture.previous()).unwrap(), agent("old"));
     // The process became the new one, which was heard, and nothing is pending.
-    let beats = stage.fake.count("heartbeat");
+    let beats = fixture.fake.count("heartbeat");
     let beat = |call: &&String| *call == "heartbeat";
-    stage.fake.until("a heartbeat", |seen| seen.calls.iter().filter(beat).count() > beats).await;
-    assert!(!stage.state().join("update.json").exists());
-    assert!(!stage.state().join("task.json").exists());
+    fixture.fake.until("a heartbeat", |seen| seen.calls.iter().filter(beat).count() > beats).await;
+    assert!(!fixture.state().join("update.json").exists());
+    assert!(!fixture.state().join("task.json").exists());
     assert!(running.try_wait().unwrap().is_none());
-    assert_eq!(stage.fake.count("enroll"), 1);
+    assert_eq!(fixture.fake.count("enroll"), 1);
     // The same again changes nothing.
-    stage.fake.change(|seen| seen.results.clear());
-    stage.order(&new, Digest::of(new.as_bytes()));
-    let again = stage.result().await;
+    fixture.fake.change(|seen| seen.results.clear());
+    fixture.order(&new, Digest::of(new.as_bytes()));
+    let again = fixture.result().await;
     assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
 }
 
 #[tokio::test]
 async fn a_corrupt_download_is_not_even_tried() {
-    let stage = Stage::new().await;
-    let mut running = stage.start();
-    stage.order("#!/bin/sh\ntouch /tmp/never\n", Digest::of(b"something else"));
-    let result = stage.result().await;
+    let fixture = Fixture::new().await;
+    let mut running = fixture.start();
+    fixture.order("#!/bin/sh\ntouch /tmp/never\n", Digest::of(b"something else"));
+    let result = fixture.result().await;
     assert_eq!(result.code, "digest_mismatch", "{result:?}");
-    stage.old_one_goes_on(&mut running).await;
+    fixture.assert_old_agent_runs(&mut running).await;
 }
 
 #[tokio::test]
-async fn what_does_not_run_or_last_is_not_put_in_place() {
+async fn an_update_that_does_not_run_or_last_is_not_installed() {
     for (text, code) in [
         ("#!/bin/sh\nexit 1\n".to_owned(), "agent_does_not_run"),
         ("#!/bin/sh\necho 99.0\n".to_owned(), "agent_version_mismatch"),
         (agent_only("version", "echo broken >&2; exit 7"), "agent_does_not_last"),
     ] {
-        let stage = Stage::new().await;
-        let mut running = stage.start();
-        stage.order(&text, Digest::of(text.as_bytes()));
-        let result = stage.result().await;
+        let fixture = Fixture::new().await;
+        let mut running = fixture.start();
+        fixture.order(&text, Digest::of(text.as_bytes()));
+        let result = fixture.result().await;
         assert_eq!(result.code, code, "{result:?}");
-        stage.old_one_goes_on(&mut running).await;
+        fixture.assert_old_agent_runs(&mut running).await;
     }
 }
 
 #[tokio::test]
-async fn what_cannot_reach_the_control_plane_is_not_put_in_place() {
-    let stage = Stage::new().await;
-    stage.config("nowhere.json", "https://127.0.0.1:1");
-    let mut running = stage.start();
+async fn an_update_that_cannot_reach_the_control_plane_is_not_installed() {
+    let fixture = Fixture::new().await;
+    fixture.config("nowhere.json", "https://127.0.0.1:1");
+    let mut running = fixture.start();
     let nowhere = format!(
         "args=(\"$@\"); args[2]={}; exec -a \"$0\" {AGENT} \"${{args[@]}}\"",
-        stage.dir.path().join("nowhere.json").display()
+        fixture.dir.path().join("nowhere.json").display()
     );
     let text = agent_only("version", &nowhere);
-    stage.order(&text, Digest::of(text.as_bytes()));
-    let result = stage.result().await;
+    fixture.order(&text, Digest::of(text.as_bytes()));
+    let result = fixture.result().await;
     assert_eq!(result.code, "agent_not_heard", "{result:?}");
-    stage.old_one_goes_on(&mut running).await;
+    fixture.assert_old_agent_runs(&mut running).await;
 }
 
 #[tokio::test]
-async fn what_is_not_heard_in_its_place_gives_it_back() {
-    let stage = Stage::new().await;
-    stage.config("nowhere.json", "https://127.0.0.1:1");
-    let mut running = stage.start();
+async fn an_update_without_a_heartbeat_is_rolled_back() {
+    let fixture = Fixture::new().await;
+    fixture.config("nowhere.json", "https://127.0.0.1:1");
+    let mut running = fixture.start();
     // The trial is good; what takes the place asks somebody else.
-    let dir = stage.dir.path().display();
+    let dir = fixture.dir.path().display();
     let nowhere = format!(
         "[[ \"$1\" == version ]] && exec {AGENT} version\n\
          cp {dir}/nowhere.json {dir}/agent.json; exec -a \"$0\" {AGENT} \"$@\""
     );
     let text = agent_only("--trial", &nowhere);
-    stage.order(&text, Digest::of(text.as_bytes()));
-    let result = stage.result().await;
+    fixture.order(&text, Digest::of(text.as_bytes()));
+    let result = fixture.result().await;
     assert_eq!(result.code, "agent_rolled_back", "{result:?}");
     assert!(result.message.contains("no heartbeat got through in 5 s"), "{}", result.message);
-    stage.old_one_goes_on(&mut running).await;
+    fixture.assert_old_agent_runs(&mut running).await;
 }
 
 #[tokio::test]
-async fn what_crashes_in_its_place_is_put_back_by_its_guard() {
-    let stage = Stage::new().await;
-    let mut running = stage.start();
+async fn an_update_that_crashes_is_rolled_back_by_its_guard() {
+    let fixture = Fixture::new().await;
+    let mut running = fixture.start();
     let text =
         agent_only("--trial", &format!("[[ \"$1\" == version ]] && exec {AGENT} version; exit 1"));
-    stage.order(&text, Digest::of(text.as_bytes()));
+    fixture.order(&text, Digest::of(text.as_bytes()));
     assert_eq!(running.wait().await.unwrap().code(), Some(1));
-    assert_eq!(stage.in_place(), text);
+    assert_eq!(fixture.installed_text(), text);
     // As the unit does: the previous executable is asked before each start.
     let guard = async || {
-        let mut command = Command::new(stage.previous());
-        command.args(["guard", "--state-dir"]).arg(stage.state());
-        command.arg("--executable").arg(stage.place()).status().await.unwrap()
+        let mut command = Command::new(fixture.previous());
+        command.args(["guard", "--state-dir"]).arg(fixture.state());
+        command.arg("--executable").arg(fixture.executable_path()).status().await.unwrap()
     };
     for _ in 0..3 {
         assert!(guard().await.success());
-        assert_eq!(stage.start().wait().await.unwrap().code(), Some(1));
+        assert_eq!(fixture.start().wait().await.unwrap().code(), Some(1));
     }
     assert!(guard().await.success());
-    let mut running = stage.start();
-    let result = stage.result().await;
+    let mut running = fixture.start();
+    let result = fixture.result().await;
     assert_eq!(result.code, "agent_rolled_back", "{result:?}");
-    stage.old_one_goes_on(&mut running).await;
-    assert!(!operate::guard(&stage.state(), &stage.place()).unwrap(), "nothing is pending");
+    fixture.assert_old_agent_runs(&mut running).await;
+    assert!(
+        !operate::guard(&fixture.state(), &fixture.executable_path()).unwrap(),
+        "nothing is pending"
+    );
 }

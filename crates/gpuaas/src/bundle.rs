@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_artifact::{LintFinding, SourceError, read_folder};
 use gpuaas_bundle::manifest::{SOURCE_NAME, is_name};
 use gpuaas_bundle::{
-    Archive, Digest, Envelope, Inputs, Manifest, PublicKey, Reference, SigningKey, Statement,
+    Archive, BundleReference, Digest, Envelope, Inputs, Manifest, PublicKey, SigningKey, Statement,
     TrustedKey,
 };
 use gpuaas_client::ApiClient;
@@ -338,7 +338,7 @@ async fn opened(path: &Path, connection: &ConnectionArgs) -> Result<OpenedBundle
 }
 
 fn is_reference(text: &str) -> bool {
-    text.parse::<Reference>().is_ok()
+    text.parse::<BundleReference>().is_ok()
         || text.strip_prefix("sha256:").unwrap_or(text).parse::<Digest>().is_ok()
 }
 
@@ -487,7 +487,7 @@ fn render(
 
 fn rendered(manifest: &Manifest, set: &Inputs) -> Result<RenderedBundle, Failure> {
     // What a secret is nobody needs to say here, and nobody is shown.
-    let mut values = manifest.resolve_in_open(set).map_err(|error| {
+    let mut values = manifest.resolve_public(set).map_err(|error| {
         Failure::usage("bundle_input_invalid", "An input cannot be used", error.to_string())
             .hint("gpuaas bundle show lists the inputs")
     })?;

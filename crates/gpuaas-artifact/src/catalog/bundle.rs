@@ -1,6 +1,8 @@
 //! One bundle: as its archive has it, and as the catalog has it.
 
-use gpuaas_bundle::{Archive, Artifact, Digest, Envelope, Kind, Manifest, SignedBundle, Statement};
+use gpuaas_bundle::{
+    Archive, Artifact, BundleKind, Digest, Envelope, Manifest, SignedBundle, Statement,
+};
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::BundlePin;
 
@@ -49,9 +51,9 @@ impl CheckedBundle {
             return Err(CatalogError::Invalid(findings));
         }
         let scripts = match archive.manifest.kind {
-            Kind::Commissioning => scripts::commissioning_scripts(&archive)
+            BundleKind::Commissioning => scripts::commissioning_scripts(&archive)
                 .map_err(|f| CatalogError::Invalid(vec![f]))?,
-            Kind::SiteBootstrap | Kind::PostDeployValidation => Vec::new(),
+            BundleKind::SiteBootstrap | BundleKind::PostDeployValidation => Vec::new(),
         };
         Ok(Self {
             digest: Digest::of(bytes),

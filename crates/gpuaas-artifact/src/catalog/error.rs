@@ -90,7 +90,7 @@ impl CatalogError {
             Self::Signature { .. } => {
                 "sign it with a key of gpuaas bundle keys, or trust its key with gpuaas bundle trust".into()
             }
-            Self::Input { bundle, source: InputError::SecretInOpen { name } } => {
+            Self::Input { bundle, source: InputError::SecretNotAllowed { name } } => {
                 secret_hint(bundle, name)
             }
             Self::Input { source: InputError::SecretMissing { .. }, .. } => {
@@ -101,7 +101,7 @@ impl CatalogError {
             Self::Input { source: InputError::NotSecret { .. }, .. } => {
                 "a profile sets it with --input, a site with --bundle-input".into()
             }
-            Self::Input { source: InputError::GivenAway { .. }, .. } => {
+            Self::Input { source: InputError::SecretLeaked { .. }, .. } => {
                 "hand a secret on to an input that is one".into()
             }
             Self::Input { .. } => {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use gpuaas_bundle::manifest::Reference;
-use gpuaas_bundle::{Artifact, Digest, Gate, Kind, Manifest, SigningKey, TrustedKey};
+use gpuaas_bundle::manifest::BundleReference;
+use gpuaas_bundle::{Artifact, BundleKind, Digest, Gate, Manifest, SigningKey, TrustedKey};
 use gpuaas_types::api::BundlePin;
 use parking_lot::RwLock;
 
@@ -85,12 +85,12 @@ impl BundleCatalog {
     pub(super) fn find_kind(
         &self,
         reference: &str,
-        kind: Option<Kind>,
+        kind: Option<BundleKind>,
     ) -> Result<Arc<CatalogBundle>, CatalogError> {
         let index = self.index.read();
         let digest = match parse_reference(reference)? {
             BundleRef::Digest(digest) => Some(digest),
-            BundleRef::Name(Reference { name, version }) => {
+            BundleRef::Name(BundleReference { name, version }) => {
                 index.names.get(&(name, version)).copied()
             }
         };
@@ -100,7 +100,7 @@ impl BundleCatalog {
         let found = digest.and_then(|digest| index.bundles.get(&digest)).filter(fits);
         found.cloned().ok_or_else(|| CatalogError::NotFound {
             reference: reference.to_owned(),
-            kind: kind.map_or("", Kind::as_str),
+            kind: kind.map_or("", BundleKind::as_str),
             known: index
                 .names
                 .iter()
@@ -115,7 +115,7 @@ impl BundleCatalog {
     /// # Errors
     /// See [`Self::find`].
     pub fn commissioning(&self, reference: &str) -> Result<Vec<CommissioningScript>, CatalogError> {
-        let found = self.find_kind(reference, Some(Kind::Commissioning))?;
+        let found = self.find_kind(reference, Some(BundleKind::Commissioning))?;
         Ok(found.bundle.scripts.clone())
     }
 
@@ -124,7 +124,7 @@ impl BundleCatalog {
     /// # Errors
     /// See [`Self::find`].
     pub fn check_validation(&self, reference: &str) -> Result<(), CatalogError> {
-        self.find_kind(reference, Some(Kind::PostDeployValidation)).map(drop)
+        self.find_kind(reference, Some(BundleKind::PostDeployValidation)).map(drop)
     }
 
     /// Digests of a site bundle and of everything that it requires, in the order of their runs.
@@ -132,7 +132,7 @@ impl BundleCatalog {
     /// # Errors
     /// See [`Self::find`]; [`CatalogError::Circle`].
     pub fn pins(&self, reference: &str) -> Result<Vec<BundlePin>, CatalogError> {
-        let main = self.find_kind(reference, Some(Kind::SiteBootstrap))?;
+        let main = self.find_kind(reference, Some(BundleKind::SiteBootstrap))?;
         Ok(self.with_required(&main)?.iter().map(|one| one.pin()).collect())
     }
 
@@ -160,7 +160,7 @@ impl BundleCatalog {
             return Err(CatalogError::Circle(required_by.join(" -> ")));
         }
         for requirement in &bundle.bundle.manifest.requires {
-            let required = self.find_kind(&requirement.bundle, Some(Kind::SiteBootstrap))?;
+            let required = self.find_kind(&requirement.bundle, Some(BundleKind::SiteBootstrap))?;
             self.collect_required(&required, required_by, all)?;
         }
         required_by.pop();
@@ -208,7 +208,7 @@ impl BundleCatalog {
 /// A parsed reference of a bundle.
 enum BundleRef {
     Digest(Digest),
-    Name(Reference),
+    Name(BundleReference),
 }
 
 fn parse_reference(reference: &str) -> Result<BundleRef, CatalogError> {

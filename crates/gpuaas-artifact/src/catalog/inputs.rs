@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gpuaas_bundle::{Delivery, Gate, Input, InputError, Inputs, Kind, Manifest, TrustedKey, input};
+use gpuaas_bundle::{
+    BundleKind, Delivery, Gate, Input, InputError, Inputs, Manifest, TrustedKey, input,
+};
 use gpuaas_types::Timestamp;
 use gpuaas_types::agent::HostCheck;
 use gpuaas_types::api::BundlePin;
@@ -23,7 +25,7 @@ impl BundleCatalog {
         reference: &str,
         set: &BTreeMap<String, Inputs>,
     ) -> Result<Vec<HostCheck>, CatalogError> {
-        let found = self.find_kind(reference, Some(Kind::PostDeployValidation))?;
+        let found = self.find_kind(reference, Some(BundleKind::PostDeployValidation))?;
         let manifest = &found.bundle.manifest;
         let values = resolve(manifest, set.get(&manifest.name).unwrap_or(&Inputs::new()))?;
         manifest.checks(&values).map_err(|fault| invalid(manifest, &fault))
@@ -35,15 +37,15 @@ impl BundleCatalog {
     /// See [`Self::find`]; [`CatalogError::Input`].
     pub fn check_requires(&self, manifest: &Manifest) -> Result<(), CatalogError> {
         for requirement in &manifest.requires {
-            let required = self.find_kind(&requirement.bundle, Some(Kind::SiteBootstrap))?;
+            let required = self.find_kind(&requirement.bundle, Some(BundleKind::SiteBootstrap))?;
             let refuse =
                 |source| Err(CatalogError::Input { bundle: requirement.bundle.clone(), source });
             let inputs = &required.bundle.manifest.inputs;
             if let Some(name) = requirement.with.keys().find(|name| !inputs.contains_key(*name)) {
                 return refuse(InputError::Unknown { name: name.clone() });
             }
-            if let Some(name) = manifest.gives_away(requirement, &required.bundle.manifest) {
-                return refuse(InputError::GivenAway { name });
+            if let Some(name) = manifest.leaked_secret(requirement, &required.bundle.manifest) {
+                return refuse(InputError::SecretLeaked { name });
             }
         }
         Ok(())
@@ -128,9 +130,9 @@ impl BundleCatalog {
         let Some(main) = pinned.last() else { return Ok(Vec::new()) };
         let mut checks = Vec::new();
         let main = &main.bundle.manifest;
-        for_each_manifest(main, inputs, &pinned, resolve_in_open, &mut |manifest, values| {
+        for_each_manifest(main, inputs, &pinned, resolve_public, &mut |manifest, values| {
             let required = manifest.name != main.name;
-            let own = manifest.gate_in_open(gate, values, required);
+            let own = manifest.public_gate_checks(gate, values, required);
             let own = own.map_err(|fault| invalid(manifest, &fault))?;
             checks.extend(own);
             Ok(())
@@ -153,11 +155,11 @@ impl BundleCatalog {
         let all = self.list();
         let manifests = || {
             let manifests = all.iter().map(|one| &one.bundle.manifest);
-            manifests.filter(|manifest| manifest.kind == Kind::SiteBootstrap)
+            manifests.filter(|manifest| manifest.kind == BundleKind::SiteBootstrap)
         };
         if !manifests().any(|manifest| manifest.name == bundle) {
             let known: BTreeSet<String> = manifests().map(|one| one.name.clone()).collect();
-            let (reference, kind) = (bundle.to_owned(), Kind::SiteBootstrap.as_str());
+            let (reference, kind) = (bundle.to_owned(), BundleKind::SiteBootstrap.as_str());
             let known = known.into_iter().collect();
             return Err(CatalogError::NotFound { reference, kind, known });
         }
@@ -183,12 +185,12 @@ fn resolve(manifest: &Manifest, set: &Inputs) -> Result<Inputs, CatalogError> {
     manifest.resolve(set).map_err(|source| CatalogError::Input { bundle, source })
 }
 
-fn resolve_in_open(manifest: &Manifest, set: &Inputs) -> Result<Inputs, CatalogError> {
+fn resolve_public(manifest: &Manifest, set: &Inputs) -> Result<Inputs, CatalogError> {
     let bundle = manifest.reference();
-    manifest.resolve_in_open(set).map_err(|source| CatalogError::Input { bundle, source })
+    manifest.resolve_public(set).map_err(|source| CatalogError::Input { bundle, source })
 }
 
-fn invalid(manifest: &Manifest, fault: &gpuaas_bundle::Fault) -> CatalogError {
+fn invalid(manifest: &Manifest, fault: &gpuaas_bundle::ManifestFault) -> CatalogError {
     let file = manifest.reference();
     CatalogError::Invalid(vec![LintFinding { file, line: None, text: fault.to_string() }])
 }
@@ -211,10 +213,10 @@ fn for_each_manifest<'a>(
         };
         let refuse = |source| CatalogError::Input { bundle: manifest.reference(), source };
         // A version that was published before secrets were checked may hand one down openly.
-        if let Some(name) = manifest.gives_away(requirement, required) {
-            return Err(refuse(InputError::GivenAway { name }));
+        if let Some(name) = manifest.leaked_secret(requirement, required) {
+            return Err(refuse(InputError::SecretLeaked { name }));
         }
-        let given = manifest.given(requirement, &values).map_err(refuse)?;
+        let given = manifest.values_for(requirement, &values).map_err(refuse)?;
         for_each_manifest(required, &given, pinned, resolve, visit)?;
     }
     Ok(())

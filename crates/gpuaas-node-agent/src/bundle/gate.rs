@@ -106,7 +106,8 @@ pub(crate) fn bundle_checks(gate: Gate, root: &HostRoot) -> Result<Vec<BundleChe
         let values = stored_inputs::values_for_checks(root, manifest)
             .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
         let own = required.contains(manifest.name.as_str());
-        let checks = manifest.gate(gate, &values, own).map_err(|fault| wrong(fault.to_string()))?;
+        let checks =
+            manifest.gate_checks(gate, &values, own).map_err(|fault| wrong(fault.to_string()))?;
         for check in checks {
             let marker = matches!(&check, HostCheck::BundleDone { bundle } if required.contains(bundle.as_str()));
             let (bundle, folder) = (manifest.reference(), folder.clone());

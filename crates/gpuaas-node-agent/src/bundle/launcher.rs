@@ -25,7 +25,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use gpuaas_bundle::manifest::{Phase, Requirement};
+use gpuaas_bundle::manifest::{ManifestPhase, Requirement};
 use gpuaas_bundle::{Inputs, Manifest};
 use gpuaas_types::agent::{BundlePhase, Finding};
 use host_facts::HostRoot;
@@ -173,7 +173,7 @@ impl<'a> Launcher<'a> {
         }
         for requirement in &manifest.requires {
             let given = manifest
-                .given(requirement, &values)
+                .values_for(requirement, &values)
                 .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
             let ended_well = self.ensure_required(&manifest, requirement, &given).await?;
             if !ended_well {
@@ -316,7 +316,12 @@ impl<'a> Launcher<'a> {
     }
 
     /// Why a phase need not run.
-    fn skip_reason(&self, phase: &Phase, manifest: &Manifest, values: &Inputs) -> Option<String> {
+    fn skip_reason(
+        &self,
+        phase: &ManifestPhase,
+        manifest: &Manifest,
+        values: &Inputs,
+    ) -> Option<String> {
         if !manifest.applies(phase.only_when.as_deref(), values) {
             return Some(format!("{} is 0", phase.only_when.as_deref().unwrap_or_default()));
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use gpuaas_bundle::manifest::Phase;
+use gpuaas_bundle::manifest::ManifestPhase;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
@@ -24,7 +24,7 @@ const CHANGED_PREFIX: &str = "changed ";
 /// Runs a phase. Never an error: what failed is in the report.
 pub(super) async fn run(
     folder: &Path,
-    phase: &Phase,
+    phase: &ManifestPhase,
     environment: &BTreeMap<String, String>,
     log: &Path,
     secrets: &[String],
@@ -59,7 +59,7 @@ fn redact_log(log: &Path, output: String, secrets: &[String]) -> String {
 
 fn start(
     folder: &Path,
-    phase: &Phase,
+    phase: &ManifestPhase,
     environment: &BTreeMap<String, String>,
     log: &Path,
 ) -> io::Result<Child> {

@@ -68,7 +68,7 @@ pub(super) fn effective_values(root: &HostRoot, bundles: &Path, manifest: &Manif
         }
         // Values that cannot be resolved were never handed down.
         let stored = other.resolve(&known_values(root, &other));
-        if let Ok(given) = stored.and_then(|stored| other.given(requirement, &stored)) {
+        if let Ok(given) = stored.and_then(|stored| other.values_for(requirement, &stored)) {
             values.extend(given);
         }
     }

@@ -36,9 +36,9 @@ pub(crate) fn run_id() -> RunId {
     RunId(Uuid::from_u128(7))
 }
 
-/// What the fake has seen and how it shall behave.
+/// The calls that the fake control plane recorded, and how it shall behave.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct Recorded {
     /// One word per accepted call, in order: `site_bootstrap started`, `enroll`, `heartbeat`.
     pub(crate) calls: Vec<String>,
     pub(crate) messages: Vec<String>,
@@ -72,8 +72,8 @@ pub(crate) struct Seen {
 }
 
 #[derive(Clone)]
-pub(crate) struct Fake {
-    seen: Arc<Mutex<Seen>>,
+pub(crate) struct FakeControlPlane {
+    seen: Arc<Mutex<Recorded>>,
     changed: watch::Sender<u64>,
     artifacts: PathBuf,
     pub(crate) url: String,
@@ -105,13 +105,13 @@ pub(crate) fn node_id() -> NodeId {
 
 type Answer = Result<Response, Response>;
 
-impl Fake {
-    /// One for stand-ins, in plain text.
+impl FakeControlPlane {
+    /// A control plane for simulated hosts, over plain http.
     pub(crate) async fn start(artifacts: &Path) -> Self {
         Self::started(artifacts, None).await
     }
 
-    /// One that gives certificates for `node_seconds`, over TLS.
+    /// A control plane over TLS, which issues certificates for `node_seconds`.
     pub(crate) async fn start_tls(artifacts: &Path, node_seconds: f64) -> Self {
         let authority = Arc::new(BuiltIn::generate(HostClock.now()).unwrap());
         let lifetimes = Lifetimes { node_seconds, ..Lifetimes::default() };
@@ -121,10 +121,10 @@ impl Fake {
     async fn started(artifacts: &Path, issuer: Option<Arc<Issuer>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let key = Arc::new(SigningKey::generate().unwrap());
-        let seen = Seen {
+        let seen = Recorded {
             heartbeat_interval_seconds: 10,
             task_keys: task_keys(1, &[(TaskKeyState::Active, &key)]),
-            ..Seen::default()
+            ..Recorded::default()
         };
         let fake = Self {
             key,
@@ -177,7 +177,7 @@ impl Fake {
         ControlPlane::new(&self.url, anchor.as_ref().map(String::as_bytes)).unwrap()
     }
 
-    pub(crate) fn change<T>(&self, act: impl FnOnce(&mut Seen) -> T) -> T {
+    pub(crate) fn change<T>(&self, act: impl FnOnce(&mut Recorded) -> T) -> T {
         let value = act(&mut self.seen.lock().unwrap());
         self.changed.send_modify(|count| *count += 1);
         value
@@ -192,7 +192,7 @@ impl Fake {
     }
 
     /// Returns once `holds`, or fails after 30 s with what was seen.
-    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Seen) -> bool) {
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Recorded) -> bool) {
         let mut changes = self.changed.subscribe();
         let wait = async {
             while !holds(&self.seen.lock().unwrap()) {
@@ -226,7 +226,11 @@ impl Fake {
 }
 
 /// A certificate of the node opens what the credential of a stand-in opens.
-async fn certificate(State(fake): State<Fake>, mut request: Request, next: Next) -> Response {
+async fn certificate(
+    State(fake): State<FakeControlPlane>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let peer = request.extensions().get::<ConnectInfo<Peer>>().unwrap().0.clone();
     if let Some(shown) = peer.certificate.filter(|shown| shown.node_id == Some(node_id())) {
         if HostClock.now() > shown.not_after {
@@ -245,7 +249,7 @@ async fn certificate(State(fake): State<Fake>, mut request: Request, next: Next)
 }
 
 async fn renew(
-    State(fake): State<Fake>,
+    State(fake): State<FakeControlPlane>,
     headers: HeaderMap,
     Json(body): Json<RenewRequest>,
 ) -> Answer {
@@ -261,7 +265,7 @@ fn problem(status: u16, code: &str) -> Response {
 }
 
 async fn progress(
-    State(fake): State<Fake>,
+    State(fake): State<FakeControlPlane>,
     UrlPath(run): UrlPath<RunId>,
     headers: HeaderMap,
     Json(body): Json<BootstrapProgress>,
@@ -282,7 +286,7 @@ async fn progress(
 }
 
 async fn phase(
-    State(fake): State<Fake>,
+    State(fake): State<FakeControlPlane>,
     UrlPath(run): UrlPath<RunId>,
     headers: HeaderMap,
     Json(body): Json<BundlePhase>,
@@ -293,7 +297,10 @@ async fn phase(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn artifact(State(fake): State<Fake>, UrlPath(digest): UrlPath<String>) -> Response {
+async fn artifact(
+    State(fake): State<FakeControlPlane>,
+    UrlPath(digest): UrlPath<String>,
+) -> Response {
     match tokio::fs::read(fake.artifacts.join("sha256").join(digest)).await {
         Ok(bytes) => bytes.into_response(),
         Err(_) => problem(404, "artifact_not_found"),
@@ -301,7 +308,7 @@ async fn artifact(State(fake): State<Fake>, UrlPath(digest): UrlPath<String>) ->
 }
 
 async fn enroll(
-    State(fake): State<Fake>,
+    State(fake): State<FakeControlPlane>,
     headers: HeaderMap,
     Json(body): Json<EnrollRequest>,
 ) -> Answer {
@@ -334,7 +341,7 @@ async fn enroll(
 }
 
 async fn heartbeat(
-    State(fake): State<Fake>,
+    State(fake): State<FakeControlPlane>,
     headers: HeaderMap,
     Json(body): Json<HeartbeatRequest>,
 ) -> Answer {
@@ -350,7 +357,11 @@ async fn heartbeat(
     Ok(Json(HeartbeatResponse { new: false, at, task_keys }).into_response())
 }
 
-async fn gates(State(fake): State<Fake>, headers: HeaderMap, Json(body): Json<Gates>) -> Answer {
+async fn gates(
+    State(fake): State<FakeControlPlane>,
+    headers: HeaderMap,
+    Json(body): Json<Gates>,
+) -> Answer {
     fake.gate(&headers, CREDENTIAL)?;
     fake.change(|seen| seen.gates.push(body));
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -361,7 +372,11 @@ struct Wait {
     wait_seconds: u32,
 }
 
-async fn tasks(State(fake): State<Fake>, headers: HeaderMap, Query(wait): Query<Wait>) -> Answer {
+async fn tasks(
+    State(fake): State<FakeControlPlane>,
+    headers: HeaderMap,
+    Query(wait): Query<Wait>,
+) -> Answer {
     fake.gate(&headers, CREDENTIAL)?;
     let tasks = fake.change(|seen| {
         assert_eq!(wait.wait_seconds, seen.poll_seconds);
@@ -372,7 +387,7 @@ async fn tasks(State(fake): State<Fake>, headers: HeaderMap, Query(wait): Query<
 }
 
 async fn result(
-    State(fake): State<Fake>,
+    State(fake): State<FakeControlPlane>,
     UrlPath(task): UrlPath<TaskId>,
     headers: HeaderMap,
     Json(body): Json<TaskResult>,

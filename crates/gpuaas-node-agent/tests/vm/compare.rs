@@ -9,17 +9,17 @@ use std::fmt::Debug;
 use host_facts::{HostFacts, PciFunction};
 use serde_json::Value;
 
-use crate::machine::Left;
+use crate::machine::MachineOutput;
 
-/// What was compared.
+/// How many facts were compared, and which differ.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Comparison {
     pub(crate) compared: usize,
     pub(crate) agreed: usize,
     pub(crate) differences: Vec<String>,
 }
 
-impl Tally {
+impl Comparison {
     fn same<T: PartialEq + Debug>(&mut self, what: &str, agent: &T, other: &T) {
         self.compared += 1;
         if agent == other {
@@ -30,21 +30,21 @@ impl Tally {
     }
 }
 
-/// Compares one look at the machine.
-pub(crate) fn look(left: &Left, name: &str, tally: &mut Tally) {
-    let text = |kind: &str| left.text(&format!("{name}.{kind}"));
+/// Compares the facts of the machine at one time.
+pub(crate) fn compare_facts(output: &MachineOutput, name: &str, comparison: &mut Comparison) {
+    let text = |kind: &str| output.text(&format!("{name}.{kind}"));
     let facts: HostFacts = serde_json::from_str(&text("facts")).unwrap();
-    pci(name, &facts, &text("lspci"), tally);
-    functions(name, &facts, &text("lspci-vv"), &text("virtfn"), tally);
-    groups(name, &facts, &text("groups"), tally);
-    numa(name, &facts, &text("lscpu"), tally);
-    plain(name, &facts, &text("plain"), tally);
-    disks(name, &facts, &text("lsblk"), tally);
+    pci(name, &facts, &text("lspci"), comparison);
+    functions(name, &facts, &text("lspci-vv"), &text("virtfn"), comparison);
+    groups(name, &facts, &text("groups"), comparison);
+    numa(name, &facts, &text("lscpu"), comparison);
+    plain(name, &facts, &text("plain"), comparison);
+    disks(name, &facts, &text("lsblk"), comparison);
     let mounts: BTreeSet<_> =
         facts.mounts.iter().map(|m| format!("{} {} {}", m.source, m.target, m.fs_type)).collect();
     let found: BTreeSet<_> = text("findmnt").lines().map(str::to_owned).collect();
-    tally.same(&format!("{name}: mounts"), &mounts, &found);
-    links(name, &facts, &left.json(&format!("{name}.ip-link")), tally);
+    comparison.same(&format!("{name}: mounts"), &mounts, &found);
+    links(name, &facts, &output.json(&format!("{name}.ip-link")), comparison);
 }
 
 /// `Name [1b36]` as `1b36`; the last bracket is the number.
@@ -52,7 +52,7 @@ fn number(text: &str) -> Option<String> {
     Some(text.rsplit_once('[')?.1.strip_suffix(']')?.to_owned())
 }
 
-fn pci(name: &str, facts: &HostFacts, lspci: &str, tally: &mut Tally) {
+fn pci(name: &str, facts: &HostFacts, lspci: &str, comparison: &mut Comparison) {
     let records: Vec<BTreeMap<&str, &str>> = lspci
         .split("\n\n")
         .map(|record| record.lines().filter_map(|line| line.split_once(":\t")).collect())
@@ -60,7 +60,7 @@ fn pci(name: &str, facts: &HostFacts, lspci: &str, tally: &mut Tally) {
         .collect();
     let agent: Vec<&str> = facts.pci.iter().map(|function| function.address.as_str()).collect();
     let lspci: Vec<&str> = records.iter().map(|record| record["Slot"]).collect();
-    tally.same(&format!("{name}: PCI functions"), &agent, &lspci);
+    comparison.same(&format!("{name}: PCI functions"), &agent, &lspci);
     for record in &records {
         let slot = record["Slot"];
         let Some(function) = facts.pci.iter().find(|function| function.address == slot) else {
@@ -71,20 +71,34 @@ fn pci(name: &str, facts: &HostFacts, lspci: &str, tally: &mut Tally) {
         let class = number(record["Class"]).map(|class| format!("{class}{interface}"));
         let whole = |key: &str| get(key).and_then(|text| text.parse().ok());
         let mut same = |what: &str, agent: &Option<String>, other: &Option<String>| {
-            tally.same(&format!("{name}: {slot} {what}"), agent, other);
+            comparison.same(&format!("{name}: {slot} {what}"), agent, other);
         };
         same("vendor", &function.vendor, &number(record["Vendor"]));
         same("device", &function.device, &number(record["Device"]));
         same("class", &function.class, &class);
         same("driver", &function.driver, &get("Driver"));
-        tally.same(&format!("{name}: {slot} group"), &function.iommu_group, &whole("IOMMUGroup"));
-        tally.same(&format!("{name}: {slot} NUMA node"), &function.numa_node, &whole("NUMANode"));
+        comparison.same(
+            &format!("{name}: {slot} group"),
+            &function.iommu_group,
+            &whole("IOMMUGroup"),
+        );
+        comparison.same(
+            &format!("{name}: {slot} NUMA node"),
+            &function.numa_node,
+            &whole("NUMANode"),
+        );
     }
 }
 
 /// Virtual functions as the capability of the physical one counts them, and as the kernel links
 /// them from there. The agent reads `sriov_numvfs`, and the link back.
-fn functions(name: &str, facts: &HostFacts, capabilities: &str, links: &str, tally: &mut Tally) {
+fn functions(
+    name: &str,
+    facts: &HostFacts,
+    capabilities: &str,
+    links: &str,
+    comparison: &mut Comparison,
+) {
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     let mut slot = "";
     for line in capabilities.lines() {
@@ -98,21 +112,21 @@ fn functions(name: &str, facts: &HostFacts, capabilities: &str, links: &str, tal
     let said =
         |function: &PciFunction| Some((function.address.clone(), function.virtual_functions?));
     let agent: BTreeMap<String, u32> = facts.pci.iter().filter_map(said).collect();
-    tally.same(&format!("{name}: counts of virtual functions"), &agent, &counts);
+    comparison.same(&format!("{name}: counts of virtual functions"), &agent, &counts);
     let pair = |function: &PciFunction| {
         Some(format!("{} {}", function.physical_function.as_ref()?, function.address))
     };
     let agent: BTreeSet<String> = facts.pci.iter().filter_map(pair).collect();
     let kernel: BTreeSet<String> = links.lines().map(str::to_owned).collect();
-    tally.same(&format!("{name}: virtual functions"), &agent, &kernel);
+    comparison.same(&format!("{name}: virtual functions"), &agent, &kernel);
 }
 
-fn groups(name: &str, facts: &HostFacts, kernel: &str, tally: &mut Tally) {
+fn groups(name: &str, facts: &HostFacts, kernel: &str, comparison: &mut Comparison) {
     let pair =
         |function: &PciFunction| Some(format!("{} {}", function.iommu_group?, function.address));
     let agent: BTreeSet<String> = facts.pci.iter().filter_map(pair).collect();
     let kernel: BTreeSet<String> = kernel.lines().map(str::to_owned).collect();
-    tally.same(&format!("{name}: members of IOMMU groups"), &agent, &kernel);
+    comparison.same(&format!("{name}: members of IOMMU groups"), &agent, &kernel);
 }
 
 /// Numbers of a kernel list such as `0-3,8`.
@@ -124,19 +138,19 @@ fn numbers(list: &str) -> BTreeSet<u32> {
     list.split(',').filter(|part| !part.is_empty()).flat_map(range).collect()
 }
 
-fn numa(name: &str, facts: &HostFacts, lscpu: &str, tally: &mut Tally) {
+fn numa(name: &str, facts: &HostFacts, lscpu: &str, comparison: &mut Comparison) {
     let mut nodes: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for (cpu, node) in lscpu.lines().filter_map(|line| line.split_once(',')) {
         nodes.entry(node.parse().unwrap()).or_default().insert(cpu.parse().unwrap());
     }
     let cpus = |list: &Option<String>| numbers(list.as_deref().unwrap_or_default());
     let agent = facts.numa_nodes.iter().map(|node| (node.id, cpus(&node.cpu_list))).collect();
-    tally.same(&format!("{name}: processors of NUMA nodes"), &agent, &nodes);
+    comparison.same(&format!("{name}: processors of NUMA nodes"), &agent, &nodes);
     let sum = facts.numa_nodes.iter().map(|node| node.memory_total_bytes).sum();
-    tally.same(&format!("{name}: memory of NUMA nodes"), &sum, &facts.memory_total_bytes);
+    comparison.same(&format!("{name}: memory of NUMA nodes"), &sum, &facts.memory_total_bytes);
 }
 
-fn plain(name: &str, facts: &HostFacts, said: &str, tally: &mut Tally) {
+fn plain(name: &str, facts: &HostFacts, said: &str, comparison: &mut Comparison) {
     let said: BTreeMap<&str, &str> = said.lines().filter_map(|line| line.split_once(' ')).collect();
     let agent = [
         ("kernel_release", facts.kernel_release.clone()),
@@ -149,11 +163,11 @@ fn plain(name: &str, facts: &HostFacts, said: &str, tally: &mut Tally) {
     ];
     for (what, agent) in agent {
         let other = said.get(what).map(|text| (*text).to_owned());
-        tally.same(&format!("{name}: {what}"), &agent, &other);
+        comparison.same(&format!("{name}: {what}"), &agent, &other);
     }
 }
 
-fn disks(name: &str, facts: &HostFacts, lsblk: &str, tally: &mut Tally) {
+fn disks(name: &str, facts: &HostFacts, lsblk: &str, comparison: &mut Comparison) {
     let disk = |line: &str| {
         let value = |key: &str| {
             let (_, rest) = line.split_once(&format!("{key}=\""))?;
@@ -168,10 +182,10 @@ fn disks(name: &str, facts: &HostFacts, lsblk: &str, tally: &mut Tally) {
         .iter()
         .map(|disk| (disk.name.clone(), disk.size_bytes, disk.rotational, disk.serial.clone()))
         .collect();
-    tally.same(&format!("{name}: disks"), &agent, &found);
+    comparison.same(&format!("{name}: disks"), &agent, &found);
 }
 
-fn links(name: &str, facts: &HostFacts, ip: &Value, tally: &mut Tally) {
+fn links(name: &str, facts: &HostFacts, ip: &Value, comparison: &mut Comparison) {
     let text = |value: &Value| value.as_str().map(str::to_lowercase);
     let found: BTreeSet<_> = ip
         .as_array()
@@ -190,5 +204,5 @@ fn links(name: &str, facts: &HostFacts, ip: &Value, tally: &mut Tally) {
             (Some(link.name.clone()), link.mac_address.clone(), link.operstate.clone(), mtu)
         })
         .collect();
-    tally.same(&format!("{name}: links"), &agent, &found);
+    comparison.same(&format!("{name}: links"), &agent, &found);
 }

@@ -22,8 +22,8 @@ pub(crate) struct Machine {
     source: PathBuf,
 }
 
-/// What one boot left.
-pub(crate) struct Left(PathBuf);
+/// What one boot output.
+pub(crate) struct MachineOutput(PathBuf);
 
 fn environment(name: &str) -> Option<OsString> {
     #[expect(clippy::disallowed_methods, reason = "this is the argument room of this executable")]
@@ -107,7 +107,7 @@ impl Machine {
     }
 
     /// Switches it on with these arguments of the kernel, and waits until it is off.
-    pub(crate) fn boot(&self, step: &str, arguments: &str) -> Left {
+    pub(crate) fn boot(&self, step: &str, arguments: &str) -> MachineOutput {
         let at = |name: &str| self.dir.path().join(name);
         fs::write(at("handed/step"), step).unwrap();
         run(Command::new("tar")
@@ -126,13 +126,13 @@ impl Machine {
         machine.stdout(console.try_clone().unwrap()).stderr(console);
         let status = machine.status().unwrap();
         assert!(status.success(), "{status}: {}", ending(&at("console")));
-        let left = at(step);
-        fs::create_dir(&left).unwrap();
-        run(Command::new("tar").arg("-x").arg("-f").arg(at("back")).arg("-C").arg(&left));
-        let left = Left(left);
-        let (status, said) = (left.text("status"), left.text("said"));
+        let output = at(step);
+        fs::create_dir(&output).unwrap();
+        run(Command::new("tar").arg("-x").arg("-f").arg(at("back")).arg("-C").arg(&output));
+        let output = MachineOutput(output);
+        let (status, said) = (output.text("status"), output.text("said"));
         assert_eq!(status.trim(), "0", "the machine's work did not end well: {said}");
-        left
+        output
     }
 }
 
@@ -148,7 +148,7 @@ fn ending(file: &Path) -> String {
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-impl Left {
+impl MachineOutput {
     pub(crate) fn text(&self, name: &str) -> String {
         let bytes = fs::read(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         String::from_utf8_lossy(&bytes).into_owned()
@@ -160,7 +160,7 @@ impl Left {
     }
 
     /// The names that a gate has red, with what was seen.
-    pub(crate) fn red(&self, gate: &str) -> BTreeMap<String, String> {
+    pub(crate) fn failed_checks(&self, gate: &str) -> BTreeMap<String, String> {
         let report = self.json(&format!("{gate}.gate"));
         let checks = report["checks"].as_array().unwrap().iter();
         let red = checks.filter(|check| check["passed"] == false);

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use compare::Tally;
-use machine::{Left, Machine};
+use compare::Comparison;
+use machine::{Machine, MachineOutput};
 
 const GPUS: &str = "driver vfio-pci of 1234:any";
 const FUNCTIONS: &str = "driver vfio-pci of virtual functions of 1b36";
@@ -28,11 +28,11 @@ const GROUPS: &str = "iommu groups of vfio-pci";
 const UNIT_FUNCTIONS: &str = "unit gpuaas-slice-fabric-vfs.service";
 const UNIT_DEVICES: &str = "unit gpuaas-slice-vfio-devices.service";
 
-/// Red checks by name, with a part of what was seen.
-type Red = &'static [(&'static str, &'static str)];
+/// FailedChecks checks by name, with a part of what was seen.
+type FailedChecks = &'static [(&'static str, &'static str)];
 
 /// Before the kernel has its arguments nothing can be bound.
-const BEFORE: Red = &[
+const BEFORE: FailedChecks = &[
     ("kernel argument intel_iommu=on", "started without it"),
     ("kernel argument iommu=pt", "started without it"),
     (UNIT_DEVICES, "inactive"),
@@ -43,7 +43,7 @@ const BEFORE: Red = &[
 ];
 
 /// What each way of breaking it (`break_NAME` of guest.sh) turns red, and nothing else.
-const BROKEN: &[(&str, Red)] = &[
+const BROKEN: &[(&str, FailedChecks)] = &[
     ("acs_off", &[(ACS, "0000:80:00.0 can 0x005f and has only 0x0000 on")]),
     ("function_unbound", &[(FUNCTIONS, "0000:41:00.2 has none")]),
     ("functions_none", &[(COUNTS, "says 0 and 0 are there"), (FUNCTIONS, "0 found, 2 wanted")]),
@@ -57,8 +57,13 @@ const BROKEN: &[(&str, Red)] = &[
 ];
 
 /// Holds a gate's red checks against the wanted ones; what is wrong goes to `differences`.
-fn judge(left: &Left, gate: &str, wanted: Red, differences: &mut Vec<String>) -> Value {
-    let red = left.red(gate);
+fn compare_gate(
+    output: &MachineOutput,
+    gate: &str,
+    wanted: FailedChecks,
+    differences: &mut Vec<String>,
+) -> Value {
+    let red = output.failed_checks(gate);
     for (name, seen) in wanted {
         match red.get(*name) {
             None => differences.push(format!("{gate}: {name:?} stayed green")),
@@ -99,19 +104,19 @@ fn the_units_and_the_facts_hold_on_a_kernel_of_their_own() {
     let after = machine.boot("after", arguments.trim());
     let seconds = began.elapsed().as_secs_f64();
 
-    let mut tally = Tally::default();
-    compare::look(&before, "before", &mut tally);
+    let mut comparison = Comparison::default();
+    compare::compare_facts(&before, "before", &mut comparison);
     for name in ["boot", "one", "end"] {
-        compare::look(&after, name, &mut tally);
+        compare::compare_facts(&after, name, &mut comparison);
     }
-    let Tally { compared, agreed, mut differences } = tally;
-    let mut gates = vec![judge(&before, "before", BEFORE, &mut differences)];
+    let Comparison { compared, agreed, mut differences } = comparison;
+    let mut gates = vec![compare_gate(&before, "before", BEFORE, &mut differences)];
     for gate in ["boot", "again"] {
-        gates.push(judge(&after, gate, &[], &mut differences));
+        gates.push(compare_gate(&after, gate, &[], &mut differences));
     }
     for (name, red) in BROKEN {
-        gates.push(judge(&after, &format!("broken-{name}"), red, &mut differences));
-        gates.push(judge(&after, &format!("mended-{name}"), &[], &mut differences));
+        gates.push(compare_gate(&after, &format!("broken-{name}"), red, &mut differences));
+        gates.push(compare_gate(&after, &format!("mended-{name}"), &[], &mut differences));
     }
     let runs: BTreeMap<&str, u64> = [
         ("first", changed(&before.json("first.bundle"))),
