@@ -15,7 +15,7 @@ use crate::tables::{run, timeline};
 /// A sign of life.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heartbeat {
-    /// The node.
+    /// Node that the agent runs on.
     pub node_id: NodeId,
     /// The run that its credential was made for.
     pub run_id: RunId,
@@ -29,7 +29,11 @@ pub struct Heartbeat {
     pub changed: Option<TimelineEvent>,
 }
 
-async fn beat(conn: &mut Conn, now: Timestamp, heartbeat: &Heartbeat) -> Result<bool, StoreError> {
+async fn record_heartbeat(
+    conn: &mut Conn,
+    now: Timestamp,
+    heartbeat: &Heartbeat,
+) -> Result<bool, StoreError> {
     let Heartbeat { node_id, run_id, agent_version, troubles, first, changed } = heartbeat;
     let values = || args![node_id.0, run_id.0, now, agent_version, troubles];
     // Mostly nothing changed, and one small write is all.
@@ -60,7 +64,7 @@ async fn beat(conn: &mut Conn, now: Timestamp, heartbeat: &Heartbeat) -> Result<
     Ok(new)
 }
 
-async fn finish(
+async fn record_task_result(
     conn: &mut Conn,
     now: Timestamp,
     node_id: NodeId,
@@ -101,7 +105,7 @@ async fn finish(
     Ok(true)
 }
 
-fn task(mut cols: Cols<'_>) -> Result<(Task, bool), StoreError> {
+fn read_task(mut cols: Cols<'_>) -> Result<(Task, bool), StoreError> {
     let task = Task { id: cols.id(TaskId)?, spec: cols.json()?, expires_at: cols.at()? };
     Ok((task, cols.opt_at()?.is_some()))
 }
@@ -110,7 +114,8 @@ impl Store {
     /// Notes what a node said during a run, and wakes the run.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] without such a run, or the database's.
+    /// [`StoreError::NotFound`] without such a run; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
     pub async fn add_report(
         &self,
         report: Report,
@@ -131,7 +136,7 @@ impl Store {
     /// What a node said during a run, oldest first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn reports(&self, run_id: RunId) -> Result<Vec<Report>, StoreError> {
         let mut conn = self.reader().await?;
         Ok(reports_of(&mut conn, [run_id]).await?.remove(&run_id).unwrap_or_default())
@@ -141,14 +146,17 @@ impl Store {
     /// Answers whether it was the first.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] without such a run, or the database's.
+    /// [`StoreError::NotFound`] without such a run; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
     pub async fn heartbeat(
         &self,
         now: Timestamp,
         heartbeat: Heartbeat,
     ) -> Result<bool, StoreError> {
         let first = self
-            .write(move |conn| Box::pin(async move { beat(conn, now, &heartbeat).await }))
+            .write(move |conn| {
+                Box::pin(async move { record_heartbeat(conn, now, &heartbeat).await })
+            })
             .await?;
         if first {
             self.signal_due();
@@ -160,7 +168,7 @@ impl Store {
     /// expire, so an agent that lost one gets it again.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn pending_tasks(
         &self,
         now: Timestamp,
@@ -177,7 +185,7 @@ impl Store {
             )
             .await?;
         let tasks: Vec<(Task, bool)> =
-            rows.iter().map(|row| task(row.cols())).collect::<Result<_, _>>()?;
+            rows.iter().map(|row| read_task(row.cols())).collect::<Result<_, _>>()?;
         if tasks.iter().any(|(_, delivered)| !delivered) {
             self.write(move |conn| {
                 Box::pin(async move {
@@ -197,7 +205,7 @@ impl Store {
     /// Nodes with tasks that their agents have not fetched and still may.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn nodes_with_waiting_tasks(
         &self,
         now: Timestamp,
@@ -218,7 +226,8 @@ impl Store {
     /// is a result already.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when the node has no such task, or the database's.
+    /// [`StoreError::NotFound`] when the node has no such task; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
     pub async fn finish_task(
         &self,
         now: Timestamp,
@@ -229,7 +238,9 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let first = self
             .write(move |conn| {
-                Box::pin(async move { finish(conn, now, node_id, task_id, result, &history).await })
+                Box::pin(async move {
+                    record_task_result(conn, now, node_id, task_id, result, &history).await
+                })
             })
             .await?;
         if first {

@@ -1,7 +1,6 @@
 //! Who did what, and requests that may be repeated.
 
 use gpuaas_types::Timestamp;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::database::args;
@@ -9,14 +8,14 @@ use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAudit};
 
-/// A stored [`NewAudit`].
+/// A stored entry of the audit log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
-    /// Position.
+    /// Position in the log: pages go on after it.
     pub id: i64,
-    /// When.
+    /// Moment of the action.
     pub at: Timestamp,
-    /// Who did what.
+    /// Actor, action, subject and detail.
     pub entry: NewAudit,
 }
 
@@ -24,7 +23,7 @@ impl Store {
     /// Writes an action down.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn audit(&self, now: Timestamp, entry: NewAudit) -> Result<(), StoreError> {
         self.write(move |conn| Box::pin(async move { audit::append(conn, now, &entry).await }))
             .await
@@ -33,7 +32,7 @@ impl Store {
     /// What was written down, oldest first, after position `after`.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn audit_entries(
         &self,
         after: i64,
@@ -68,28 +67,12 @@ impl Store {
     /// The answer given to a request with this key before, if any.
     ///
     /// # Errors
-    /// `idempotency_key_reused` when the earlier request was another one; the database's.
+    /// `idempotency_key_reused` when the earlier request was another one;
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn replayed<T: DeserializeOwned + 'static>(
         &self,
         key: &IdempotencyKey,
     ) -> Result<Option<T>, StoreError> {
-        audit::replay(&mut self.reader().await?, key).await
-    }
-
-    /// Keeps the answer to a request whose effect is another write of this store. Answers
-    /// `false` when an earlier request has the key.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn keep_response<T: Serialize + Send + Sync + 'static>(
-        &self,
-        now: Timestamp,
-        key: IdempotencyKey,
-        response: T,
-    ) -> Result<bool, StoreError> {
-        self.write(move |conn| {
-            Box::pin(async move { audit::keep(conn, now, &key, &response).await })
-        })
-        .await
+        audit::read_response(&mut self.reader().await?, key).await
     }
 }

@@ -32,13 +32,13 @@ use crate::tables::timeline;
 /// A batch to be, with its nodes in the order in which they begin.
 #[derive(Debug, Clone)]
 pub struct NewBatch {
-    /// Identifier.
+    /// Identifier of the batch.
     pub id: BatchId,
-    /// What was asked, without passwords.
+    /// Specification from the manifest, without passwords.
     pub spec: BatchSpec,
-    /// Its site.
+    /// Site of all its machines.
     pub site_id: SiteId,
-    /// Its profile.
+    /// Profile of all its machines.
     pub profile_id: ProfileId,
     /// Revision of the profile that machines get which begin now.
     pub profile_revision: i64,
@@ -46,22 +46,22 @@ pub struct NewBatch {
     pub nodes: Vec<(NewNode, TimelineEvent)>,
     /// The answer to keep under the key.
     pub accepted: BatchAccepted,
-    /// Who asked.
+    /// Entry for the audit log.
     pub audit: Option<NewAudit>,
     /// The request may be repeated under this key.
     pub idempotency: Option<IdempotencyKey>,
 }
 
-/// A stored batch.
+/// A batch as the database has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredBatch {
-    /// Identifier.
+    /// Identifier of the batch.
     pub id: BatchId,
-    /// What was asked.
+    /// Specification from the manifest, without passwords.
     pub spec: BatchSpec,
-    /// Its site.
+    /// Site of all its machines.
     pub site_id: SiteId,
-    /// Its profile.
+    /// Profile of all its machines.
     pub profile_id: ProfileId,
     /// Revision of the profile that machines get which begin now.
     pub profile_revision: i64,
@@ -69,45 +69,45 @@ pub struct StoredBatch {
     pub stop: Option<BatchStop>,
     /// Grows with every event that concerns the batch, and with every step of its own.
     pub wake_seq: i64,
-    /// When it should be looked at next.
+    /// Moment at which it is due.
     pub due_at: Timestamp,
-    /// When it was made.
+    /// Moment at which it was made.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Moment of its last change.
     pub updated_at: Timestamp,
-    /// When its last machine ended.
+    /// Moment at which its last machine ended; none: it is open.
     pub ended_at: Option<Timestamp>,
 }
 
 /// The onboarding of a member.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemberRun {
-    /// Identifier.
+    /// Identifier of the run.
     pub id: RunId,
-    /// Where it is.
+    /// Step that the run is in.
     pub step: Step,
-    /// How it stands.
+    /// Status of the run.
     pub status: RunStatus,
     /// Profile revision that it pinned.
     pub profile_revision: i64,
-    /// What it waits for.
+    /// What the run waits for; none: for nothing.
     pub wait: Option<Wait>,
-    /// Why it stopped.
+    /// Why the run parked; none: it is not parked.
     pub park: Option<Park>,
-    /// When it began.
+    /// Moment at which the run was made.
     pub created_at: Timestamp,
-    /// When it ended.
+    /// Moment at which the run ended; none: it is open.
     pub ended_at: Option<Timestamp>,
 }
 
 /// A stored member of a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredMember {
-    /// Place in the manifest, from 0.
+    /// Index in the manifest, from 0.
     pub position: i64,
-    /// Its node.
+    /// Node of the member.
     pub node_id: NodeId,
-    /// The node's hostname.
+    /// Hostname of the node.
     pub hostname: String,
     /// State of the node.
     pub node_state: NodeState,
@@ -115,18 +115,18 @@ pub struct StoredMember {
     pub written_off: bool,
     /// The node has a run open, of whatever kind.
     pub busy: bool,
-    /// Its onboarding, once begun.
+    /// Its onboarding run; none: its turn has not come.
     pub run: Option<MemberRun>,
 }
 
 impl StoredMember {
-    /// How it stands.
+    /// State of the member, from its run and its node.
     #[must_use]
     pub fn state(&self) -> MemberState {
         member_state(self.run.as_ref().map(|run| run.status), self.node_state, self.busy)
     }
 
-    /// As a decision sees it.
+    /// The member as `decide_batch` takes it.
     #[must_use]
     pub fn member(&self) -> MemberSnapshot {
         MemberSnapshot {
@@ -139,16 +139,16 @@ impl StoredMember {
     }
 }
 
-/// A member to begin.
+/// A member whose run is to be made.
 #[derive(Debug, Clone)]
 pub struct BeginMember {
-    /// Place in the manifest.
+    /// Index in the manifest, from 0.
     pub position: i64,
-    /// Its node.
+    /// Node of the member.
     pub node_id: NodeId,
-    /// Its onboarding.
+    /// Onboarding run to make.
     pub run: NewRun,
-    /// History.
+    /// Line for the timeline of the node.
     pub history: TimelineEvent,
 }
 
@@ -157,19 +157,19 @@ pub struct BeginMember {
 pub struct BatchAdvance {
     /// The batch as it was read; the step is dropped when it has changed since.
     pub batch: StoredBatch,
-    /// Members to begin.
+    /// Members whose runs are made now.
     pub begin: Vec<BeginMember>,
-    /// It stops now.
+    /// Reason for which the batch stops now; none: it goes on.
     pub stop: Option<BatchStop>,
-    /// When to look again.
+    /// Moment at which the batch is due again.
     pub due_at: Timestamp,
-    /// Its last machine has ended.
+    /// Whether the last machine has ended.
     pub ended: bool,
-    /// What to write down.
+    /// Entry for the audit log.
     pub audit: Option<NewAudit>,
 }
 
-/// What an operator may tell a batch.
+/// A command of an operator to a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchCommand {
     /// No further machine begins.
@@ -191,7 +191,8 @@ macro_rules! batch_select {
     };
 }
 
-const MEMBERS: &str = "SELECT batch_member.batch_id, batch_member.position, node.id, node.hostname, node.state, \
+const MEMBERS: &str = "SELECT batch_member.batch_id, batch_member.position, node.id, \
+     node.hostname, node.state, \
      batch_member.written_off, latest.status, run.id, run.step, run.status, run.profile_revision, \
      run.wait, run.park, run.created_at, run.ended_at FROM batch_member \
      JOIN node ON node.id = batch_member.node_id \
@@ -199,7 +200,7 @@ const MEMBERS: &str = "SELECT batch_member.batch_id, batch_member.position, node
      LEFT JOIN run AS latest ON latest.id = node.run_id \
      WHERE batch_member.batch_id IN ({LIST}) ORDER BY batch_member.batch_id, batch_member.position";
 
-fn stored(mut cols: Cols<'_>) -> Result<StoredBatch, StoreError> {
+fn read_batch(mut cols: Cols<'_>) -> Result<StoredBatch, StoreError> {
     Ok(StoredBatch {
         id: cols.id(BatchId)?,
         spec: cols.json()?,
@@ -215,7 +216,7 @@ fn stored(mut cols: Cols<'_>) -> Result<StoredBatch, StoreError> {
     })
 }
 
-fn member(mut cols: Cols<'_>) -> Result<StoredMember, StoreError> {
+fn read_member(mut cols: Cols<'_>) -> Result<StoredMember, StoreError> {
     Ok(StoredMember {
         position: cols.next()?,
         node_id: cols.id(NodeId)?,
@@ -242,13 +243,13 @@ fn member(mut cols: Cols<'_>) -> Result<StoredMember, StoreError> {
 async fn create(
     conn: &mut Conn,
     now: Timestamp,
-    asked: &NewBatch,
+    request: &NewBatch,
     sealed: Vec<Option<Vec<u8>>>,
 ) -> Result<BatchAccepted, StoreError> {
-    if let Some(key) = &asked.idempotency
-        && !audit::keep(conn, now, key, &asked.accepted).await?
+    if let Some(key) = &request.idempotency
+        && !audit::insert_response(conn, now, key, &request.accepted).await?
     {
-        let earlier = audit::replay(conn, key).await?;
+        let earlier = audit::read_response(conn, key).await?;
         return earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"));
     }
     let made = conn
@@ -257,55 +258,55 @@ async fn create(
              due_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $7, $7) \
              ON CONFLICT DO NOTHING",
             vec![
-                asked.id.0.into(),
-                (&asked.spec.name).into(),
-                asked.site_id.0.into(),
-                asked.profile_id.0.into(),
-                asked.profile_revision.into(),
-                Val::json(&asked.spec)?,
+                request.id.0.into(),
+                (&request.spec.name).into(),
+                request.site_id.0.into(),
+                request.profile_id.0.into(),
+                request.profile_revision.into(),
+                Val::json(&request.spec)?,
                 now.into(),
             ],
         )
         .await?;
     if made == 0 {
-        let detail = format!("a batch named {} exists", asked.spec.name);
+        let detail = format!("a batch named {} exists", request.spec.name);
         return Err(StoreError::conflict("batch_name_taken", detail));
     }
     let mut members = Vec::new();
     // In one order everywhere, so that two batches with the same machines cannot wait for each
     // other.
-    let mut nodes: Vec<_> = (0i64..).zip(asked.nodes.iter().zip(sealed)).collect();
+    let mut nodes: Vec<_> = (0i64..).zip(request.nodes.iter().zip(sealed)).collect();
     nodes.sort_by(|(_, ((one, _), _)), (_, ((other, _), _))| one.hostname.cmp(&other.hostname));
     for (position, ((node, _), sealed)) in nodes {
         insert_node(conn, now, node, None).await?;
         if let Some(sealed) = sealed {
             put_secret(conn, node.id.0, BMC_PASSWORD, sealed).await?;
         }
-        members.push(args![asked.id.0, position, node.id.0, false]);
+        members.push(args![request.id.0, position, node.id.0, false]);
     }
     let head = "INSERT INTO batch_member (batch_id, position, node_id, written_off)";
     conn.insert_rows(head, members).await?;
-    timeline::append(conn, asked.nodes.iter().map(|(node, line)| (node.id, line))).await?;
-    if let Some(entry) = &asked.audit {
+    timeline::append(conn, request.nodes.iter().map(|(node, line)| (node.id, line))).await?;
+    if let Some(entry) = &request.audit {
         audit::append(conn, now, entry).await?;
     }
-    Ok(asked.accepted.clone())
+    Ok(request.accepted.clone())
 }
 
-fn moved(detail: String) -> StoreError {
+fn batch_moved(detail: String) -> StoreError {
     StoreError::conflict("batch_moved", detail)
 }
 
-async fn begin(
+async fn start_member(
     conn: &mut Conn,
     now: Timestamp,
     batch: &StoredBatch,
     member: &BeginMember,
 ) -> Result<(), StoreError> {
     let BeginMember { position, node_id, run, .. } = member;
-    let place = (batch.site_id, batch.profile_id);
-    match insert_run(conn, now, *node_id, place, run).await {
-        Err(StoreError::Conflict { detail, .. }) => return Err(moved(detail)),
+    let site_and_profile = (batch.site_id, batch.profile_id);
+    match insert_run(conn, now, *node_id, site_and_profile, run).await {
+        Err(StoreError::Conflict { detail, .. }) => return Err(batch_moved(detail)),
         other => other?,
     }
     let taken = conn
@@ -325,14 +326,14 @@ async fn begin(
     if taken == 1 && free == 1 {
         return Ok(());
     }
-    Err(moved(format!("member {position} of batch {} no longer waits", batch.id)))
+    Err(batch_moved(format!("member {position} of batch {} no longer waits", batch.id)))
 }
 
 async fn advance(conn: &mut Conn, now: Timestamp, step: &BatchAdvance) -> Result<(), StoreError> {
     let BatchAdvance { batch, stop, due_at, ended, .. } = step;
     // Runs and nodes before the batch, in the order in which whoever ends a run locks them.
     for member in &step.begin {
-        begin(conn, now, batch, member).await?;
+        start_member(conn, now, batch, member).await?;
     }
     let changed = conn
         .execute(
@@ -349,7 +350,7 @@ async fn advance(conn: &mut Conn, now: Timestamp, step: &BatchAdvance) -> Result
         )
         .await?;
     if changed == 0 {
-        return Err(moved(format!("batch {} has changed", batch.id)));
+        return Err(batch_moved(format!("batch {} has changed", batch.id)));
     }
     timeline::append(conn, step.begin.iter().map(|member| (member.node_id, &member.history)))
         .await?;
@@ -367,7 +368,7 @@ async fn apply_command(
     entry: &NewAudit,
 ) -> Result<(), StoreError> {
     let batch = conn.first(batch_select!("WHERE id = $1"), args![id.0]).await?;
-    let batch = stored(batch.ok_or_else(|| StoreError::not_found("batch", id))?.cols())?;
+    let batch = read_batch(batch.ok_or_else(|| StoreError::not_found("batch", id))?.cols())?;
     let name = &batch.spec.name;
     let revision = match (command, &batch.stop) {
         _ if batch.ended_at.is_some() => {
@@ -416,19 +417,20 @@ impl Store {
     ///
     /// # Errors
     /// `batch_name_taken`; `hostname_taken` or `bmc_address_taken`, each naming the node that is
-    /// there; `idempotency_key_reused`; the database's. In each case nothing was made.
+    /// there; `idempotency_key_reused`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In
+    /// each case nothing was made.
     pub async fn create_batch(
         &self,
         now: Timestamp,
-        asked: NewBatch,
+        request: NewBatch,
     ) -> Result<BatchAccepted, StoreError> {
         let seal = |node: &NewNode| {
             let password = node.bmc_password.as_ref();
             password.map(|secret| self.seal(node.id.0, BMC_PASSWORD, secret)).transpose()
         };
-        let sealed = asked.nodes.iter().map(|(node, _)| seal(node)).collect::<Result<_, _>>()?;
+        let sealed = request.nodes.iter().map(|(node, _)| seal(node)).collect::<Result<_, _>>()?;
         let made = self
-            .write(move |conn| Box::pin(async move { create(conn, now, &asked, sealed).await }))
+            .write(move |conn| Box::pin(async move { create(conn, now, &request, sealed).await }))
             .await?;
         self.signal_batch();
         Ok(made)
@@ -437,18 +439,18 @@ impl Store {
     /// A batch by identifier or name.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn batch(&self, key: &str) -> Result<StoredBatch, StoreError> {
         let id = uuid::Uuid::parse_str(key).ok();
         let sql = batch_select!("WHERE id = $1 OR name = $2");
         let row = self.reader().await?.first(sql, args![id, key]).await?;
-        stored(row.ok_or_else(|| StoreError::not_found("batch", key))?.cols())
+        read_batch(row.ok_or_else(|| StoreError::not_found("batch", key))?.cols())
     }
 
     /// A page of all batches, newest first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn batches(&self, page: Page<BatchId>) -> Result<Vec<StoredBatch>, StoreError> {
         let sql = batch_select!(
             "WHERE $1 IS NULL OR (created_at, id) < (SELECT after.created_at, after.id \
@@ -456,13 +458,13 @@ impl Store {
         );
         let values = args![page.after.map(|id| id.0), i64::from(page.limit)];
         let rows = self.reader().await?.all(sql, values).await?;
-        rows.iter().map(|row| stored(row.cols())).collect()
+        rows.iter().map(|row| read_batch(row.cols())).collect()
     }
 
     /// The members of a batch, in the order of the manifest.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn batch_members(&self, id: BatchId) -> Result<Vec<StoredMember>, StoreError> {
         Ok(self.members_of_batches([id]).await?.remove(&id).unwrap_or_default())
     }
@@ -471,7 +473,7 @@ impl Store {
     /// none.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn members_of_batches(
         &self,
         ids: impl IntoIterator<Item = BatchId>,
@@ -482,7 +484,7 @@ impl Store {
             let sql = with_list(MEMBERS, 1, ids.len());
             for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
                 let mut cols = row.cols();
-                members.entry(cols.id(BatchId)?).or_default().push(member(cols)?);
+                members.entry(cols.id(BatchId)?).or_default().push(read_member(cols)?);
             }
         }
         Ok(members)
@@ -491,18 +493,18 @@ impl Store {
     /// Batches that are due, the longest due first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn due_batches(&self, now: Timestamp) -> Result<Vec<StoredBatch>, StoreError> {
         let sql = batch_select!("WHERE ended_at IS NULL AND due_at <= $1 ORDER BY due_at, id");
         let rows = self.reader().await?.all(sql, args![now]).await?;
-        rows.iter().map(|row| stored(row.cols())).collect()
+        rows.iter().map(|row| read_batch(row.cols())).collect()
     }
 
     /// Writes a step of a batch. Answers `false`, and writes nothing, when the batch or one of the
     /// members to begin has changed since it was read.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn advance_batch(
         &self,
         now: Timestamp,
@@ -525,7 +527,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; `batch_over`; `batch_not_stopped` for a resume; `batch_stopped`
-    /// for a stop; the database's. In each case nothing was written.
+    /// for a stop; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was
+    /// written.
     pub async fn command_batch(
         &self,
         now: Timestamp,

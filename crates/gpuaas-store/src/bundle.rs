@@ -21,15 +21,15 @@ const NODE_AUTHORITY: &str = "node_authority";
 pub struct NewBundle {
     /// SHA-256 of the archive, 64 hexadecimal digits.
     pub digest: String,
-    /// `name@version`.
+    /// Name and version: `name@version`.
     pub reference: String,
     /// Whether it came with the control plane.
     pub built_in: bool,
-    /// Its bytes.
+    /// Bytes of the archive.
     pub archive: Vec<u8>,
-    /// Who vouches for it.
+    /// Signed envelope.
     pub envelope: Value,
-    /// Who published it.
+    /// Actor who published it.
     pub published_by: String,
 }
 
@@ -38,29 +38,29 @@ pub struct NewBundle {
 pub struct StoredBundle {
     /// Grows with every bundle.
     pub id: i64,
-    /// What was published.
+    /// The bundle as it was published.
     pub bundle: NewBundle,
-    /// When.
+    /// Moment of the publication.
     pub published_at: Timestamp,
 }
 
-/// That a bundle may be used at a site.
+/// Approval of a bundle for a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleApproval {
     /// Name of the site.
     pub site: String,
-    /// The bundle's digest.
+    /// SHA-256 of the archive, 64 hexadecimal digits.
     pub digest: String,
-    /// Who said so.
+    /// Actor who approved it.
     pub approved_by: String,
-    /// When.
+    /// Moment of the approval.
     pub approved_at: Timestamp,
 }
 
 /// A key whose signatures count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleKey {
-    /// Whose.
+    /// Name of the key, unique.
     pub name: String,
     /// The key, in base64.
     pub public_key: String,
@@ -72,7 +72,8 @@ pub struct BundleKey {
 /// control plane may.
 const INSERT_BUNDLE: &str = "INSERT INTO bundle (digest, reference, built_in, archive, envelope, \
      published_by, published_at) \
-     SELECT $1, $2, $3, $4, $5, $6, $7 WHERE $3 OR NOT EXISTS (SELECT 1 FROM bundle AS other WHERE other.reference = $2) \
+     SELECT $1, $2, $3, $4, $5, $6, $7 WHERE $3 \
+     OR NOT EXISTS (SELECT 1 FROM bundle AS other WHERE other.reference = $2) \
      ON CONFLICT DO NOTHING";
 
 fn bundle(mut cols: Cols<'_>) -> Result<StoredBundle, StoreError> {
@@ -94,7 +95,8 @@ impl Store {
     /// Keeps a bundle. Answers `false`, and changes nothing, when these bytes are kept already.
     ///
     /// # Errors
-    /// `bundle_version_taken` when other bytes have its name and version, or the database's.
+    /// `bundle_version_taken` when other bytes have its name and version;
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn add_bundle(&self, now: Timestamp, new: NewBundle) -> Result<bool, StoreError> {
         let envelope = Val::json(&new.envelope)?;
         self.write(move |conn| {
@@ -133,7 +135,7 @@ impl Store {
     /// Bundles that were kept after the one numbered `after`, oldest first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn bundles_after(&self, after: i64) -> Result<Vec<StoredBundle>, StoreError> {
         let rows = self
             .reader()
@@ -150,7 +152,7 @@ impl Store {
     /// Lets a bundle be used at a site. Saying so again changes nothing.
     ///
     /// # Errors
-    /// `refers_to_nothing`, or the database's.
+    /// `refers_to_nothing`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn approve_bundle(
         &self,
         now: Timestamp,
@@ -176,7 +178,7 @@ impl Store {
     /// Lets a bundle not be used at a site any more. Answers whether it might before.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn withdraw_bundle(&self, site_id: SiteId, digest: &str) -> Result<bool, StoreError> {
         let digest = digest.to_owned();
         self.write(move |conn| {
@@ -191,7 +193,7 @@ impl Store {
     /// Everything that was approved, by site and time.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn bundle_approvals(&self) -> Result<Vec<BundleApproval>, StoreError> {
         let rows = self
             .reader()
@@ -217,7 +219,7 @@ impl Store {
     /// Has the signatures of a key count until `until`; a key of the same name is replaced.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn trust_bundle_key(&self, key: BundleKey) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
@@ -237,7 +239,7 @@ impl Store {
     /// Keys whose signatures count, or counted, by name.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn bundle_keys(&self) -> Result<Vec<BundleKey>, StoreError> {
         let sql = "SELECT name, public_key, until FROM bundle_key ORDER BY name";
         let rows = self.reader().await?.all(sql, args![]).await?;
@@ -251,7 +253,7 @@ impl Store {
     /// `proposed`, which is kept then.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`], or the database's.
+    /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn ensure_signing_key(&self, proposed: &Secret) -> Result<Secret, StoreError> {
         self.ensure_secret(SIGNING_KEY, proposed).await
     }
@@ -260,7 +262,7 @@ impl Store {
     /// `proposed`, which is kept then.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`], or the database's.
+    /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn ensure_node_authority(&self, proposed: &Secret) -> Result<Secret, StoreError> {
         self.ensure_secret(NODE_AUTHORITY, proposed).await
     }

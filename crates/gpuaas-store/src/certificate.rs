@@ -20,15 +20,15 @@ use crate::tables::timeline;
 pub struct StoredCertificate {
     /// Serial number, hexadecimal.
     pub serial: String,
-    /// Whose it is.
+    /// Node of the agent that it was issued to.
     pub node_id: NodeId,
     /// The run that the system enrolled in.
     pub run_id: RunId,
-    /// When it was handed out.
+    /// Moment at which it was issued.
     pub issued_at: Timestamp,
-    /// First moment.
+    /// First moment at which it is valid.
     pub not_before: Timestamp,
-    /// Last moment.
+    /// Last moment at which it is valid.
     pub not_after: Timestamp,
     /// How, when and why it ended before its time.
     pub ended: Option<(CertificateEnding, Timestamp, String)>,
@@ -53,7 +53,7 @@ fn read(mut cols: Cols<'_>) -> Result<StoredCertificate, StoreError> {
     Ok(stored)
 }
 
-fn gone() -> StoreError {
+fn revoked_error() -> StoreError {
     StoreError::conflict("certificate_revoked", "the certificate has just been withdrawn")
 }
 
@@ -66,13 +66,13 @@ async fn renew(
 ) -> Result<(), StoreError> {
     // The run first, as everywhere; that also lets renewals of a node in one by one.
     let sql = "SELECT run_id FROM node_certificate WHERE fingerprint = $1";
-    let row = conn.first(sql, args![&from]).await?.ok_or_else(gone)?;
+    let row = conn.first(sql, args![&from]).await?.ok_or_else(revoked_error)?;
     let run_id = row.cols().id(RunId)?;
     conn.first("SELECT id FROM run WHERE id = $1 {LOCK}", args![run_id.0]).await?;
     let sql = "SELECT node_id FROM node_certificate WHERE fingerprint = $1 AND ended_as IS NULL";
-    let row = conn.first(sql, args![&from]).await?.ok_or_else(gone)?;
+    let row = conn.first(sql, args![&from]).await?.ok_or_else(revoked_error)?;
     let node_id = row.cols().id(NodeId)?;
-    certificate::room_for_one(conn, now, node_id).await?;
+    certificate::check_live_limit(conn, now, node_id).await?;
     certificate::insert(conn, now, node_id, run_id, new).await?;
     timeline::append(conn, history.iter().map(|event| (node_id, event))).await
 }
@@ -81,7 +81,7 @@ impl Store {
     /// What is known of the certificate with this SHA-256: one look into an index.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn certificate(
         &self,
         fingerprint: [u8; 32],
@@ -94,7 +94,7 @@ impl Store {
     /// Every certificate that a node was given, oldest first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn certificates_of(
         &self,
         node_id: NodeId,
@@ -111,8 +111,8 @@ impl Store {
     /// until its own end.
     ///
     /// # Errors
-    /// `certificate_revoked` when that one has ended meanwhile, `certificates_too_many`, or the
-    /// database's.
+    /// `certificate_revoked` when that one has ended meanwhile, `certificates_too_many`;
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn renew_certificate(
         &self,
         now: Timestamp,
@@ -127,7 +127,7 @@ impl Store {
     /// Withdraws every certificate of a node that still counts. Answers how many.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn revoke_certificates(
         &self,
         now: Timestamp,
@@ -140,8 +140,8 @@ impl Store {
             Box::pin(async move {
                 // Runs first, as everywhere.
                 conn.all("SELECT id FROM run WHERE node_id = $1 {LOCK}", args![node_id.0]).await?;
-                let how = CertificateEnding::Revoked;
-                let ended = certificate::end_all(conn, now, node_id, how, &reason).await?;
+                let ending = CertificateEnding::Revoked;
+                let ended = certificate::end_all(conn, now, node_id, ending, &reason).await?;
                 if ended > 0 {
                     let history = history.iter().map(|event| (node_id, event));
                     timeline::append(conn, history).await?;

@@ -26,9 +26,9 @@ use crate::tables::{run, site, timeline};
 /// A node whose machine a sweep may look at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepSubject {
-    /// The node.
+    /// Node whose machine is compared.
     pub node: NodeRecord,
-    /// Its open run.
+    /// Its open run, with the status; none: no run is open.
     pub run: Option<(RunId, RunStatus)>,
     /// What is known of its machine.
     pub observation: Option<Observation>,
@@ -37,9 +37,9 @@ pub struct SweepSubject {
 /// What a sweep found of one node in service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepFinding {
-    /// The node.
+    /// Node that the row is about.
     pub node_id: NodeId,
-    /// When MAAS was asked.
+    /// Moment at which MAAS was asked.
     pub asked_at: Timestamp,
     /// Status number that MAAS answered; none: it does not list the machine.
     pub status: Option<i64>,
@@ -56,11 +56,11 @@ pub struct SweepFinding {
 /// Work that the event feed missed: a run's machine is not as the run was told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MissedWork {
-    /// The node.
+    /// Node that the row is about.
     pub node_id: NodeId,
-    /// Its open run.
+    /// Open run of the node.
     pub run_id: RunId,
-    /// What MAAS says.
+    /// What MAAS answered.
     pub observation: Observation,
     /// What differs, one sentence.
     pub text: String,
@@ -69,13 +69,13 @@ pub struct MissedWork {
 /// A difference with the node that has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedDrift {
-    /// The node.
+    /// Node that the row is about.
     pub node_id: NodeId,
-    /// Its hostname.
+    /// Hostname of the node.
     pub hostname: String,
     /// Name of its site.
     pub site: String,
-    /// The difference.
+    /// What differs.
     pub drift: Drift,
 }
 
@@ -84,7 +84,10 @@ fn line(at: Timestamp, code: &str, text: String) -> TimelineEvent {
     TimelineEvent { at, run_id: None, step: None, source: Source::ControlPlane, code, text }
 }
 
-async fn known(conn: &mut Conn, node_id: NodeId) -> Result<HashMap<DriftKind, Drift>, StoreError> {
+async fn known_drift(
+    conn: &mut Conn,
+    node_id: NodeId,
+) -> Result<HashMap<DriftKind, Drift>, StoreError> {
     let rows = conn
         .all(
             "SELECT kind, expected, found, action, since, seen_at FROM drift WHERE node_id = $1",
@@ -93,13 +96,13 @@ async fn known(conn: &mut Conn, node_id: NodeId) -> Result<HashMap<DriftKind, Dr
         .await?;
     let mut all = HashMap::new();
     for row in &rows {
-        let drift = drift(&mut row.cols())?;
+        let drift = read_drift(&mut row.cols())?;
         all.insert(drift.kind, drift);
     }
     Ok(all)
 }
 
-fn drift(cols: &mut Cols<'_>) -> Result<Drift, StoreError> {
+fn read_drift(cols: &mut Cols<'_>) -> Result<Drift, StoreError> {
     Ok(Drift {
         kind: cols.enum_str()?,
         expected: cols.next()?,
@@ -111,7 +114,7 @@ fn drift(cols: &mut Cols<'_>) -> Result<Drift, StoreError> {
 }
 
 /// The node's state and site, if it is in service and no run is at work on it.
-async fn in_service(
+async fn lock_node_in_service(
     conn: &mut Conn,
     node_id: NodeId,
 ) -> Result<Option<(NodeState, SiteId)>, StoreError> {
@@ -131,13 +134,13 @@ async fn in_service(
     .transpose()
 }
 
-async fn note(
+async fn record_finding(
     conn: &mut Conn,
     now: Timestamp,
     finding: &SweepFinding,
 ) -> Result<Vec<TimelineEvent>, StoreError> {
     let node_id = finding.node_id;
-    let Some((state, site_id)) = in_service(conn, node_id).await? else {
+    let Some((state, site_id)) = lock_node_in_service(conn, node_id).await? else {
         return Ok(Vec::new());
     };
     if let Some(status) = finding.status {
@@ -149,7 +152,7 @@ async fn note(
         .await?;
     }
     let mut lines = Vec::new();
-    let mut before = known(conn, node_id).await?;
+    let mut before = known_drift(conn, node_id).await?;
     let mut quarantine = None;
     for (difference, action) in &finding.differences {
         let Difference { kind, expected, found } = difference;
@@ -179,7 +182,7 @@ async fn note(
         let text = format!("{kind} is over: {} no longer holds", old.found);
         lines.push(line(now, "drift_resolved", text));
     }
-    adopt(conn, now, finding, site_id, &mut lines).await?;
+    adopt_changes(conn, now, finding, site_id, &mut lines).await?;
     if let Some(kind) = quarantine.filter(|_| may_become(state, NodeState::Quarantined)) {
         set_state(conn, now, node_id, NodeState::Quarantined).await?;
         lines.push(line(now, "quarantined", format!("the site's policy for {kind} says so")));
@@ -202,7 +205,7 @@ async fn set_state(
 }
 
 /// Takes over what the policy lets it: tags into what is remembered, and a name that is free.
-async fn adopt(
+async fn adopt_changes(
     conn: &mut Conn,
     now: Timestamp,
     finding: &SweepFinding,
@@ -242,7 +245,7 @@ impl Store {
     /// planes. A site that was never swept is not due before that time has passed once.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn claim_sweep(
         &self,
         now: Timestamp,
@@ -274,7 +277,7 @@ impl Store {
     /// The nodes of a site that have a machine, with what is known of it.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn sweep_subjects(&self, site_id: SiteId) -> Result<Vec<SweepSubject>, StoreError> {
         const SQL: &str = concat!(
             "SELECT ",
@@ -305,7 +308,7 @@ impl Store {
     /// Writes what a sweep found of nodes in service.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn record_sweep(
         &self,
         now: Timestamp,
@@ -314,7 +317,7 @@ impl Store {
         self.write(move |conn| {
             Box::pin(async move {
                 for finding in &findings {
-                    let lines = note(conn, now, finding).await?;
+                    let lines = record_finding(conn, now, finding).await?;
                     let lines = lines.iter().map(|line| (finding.node_id, line));
                     timeline::append(conn, lines).await?;
                 }
@@ -328,7 +331,7 @@ impl Store {
     /// count in the site's status, and the runs are woken with what MAAS says now.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn record_missed_work(
         &self,
         now: Timestamp,
@@ -356,7 +359,7 @@ impl Store {
     /// Writes how a site answers; `ok` also notes when.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn set_site_health(
         &self,
         now: Timestamp,
@@ -383,7 +386,7 @@ impl Store {
     /// What differs now of one node, by kind.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn drift_of_node(&self, node_id: NodeId) -> Result<Vec<Drift>, StoreError> {
         let rows = self
             .reader()
@@ -394,13 +397,13 @@ impl Store {
                 args![node_id.0],
             )
             .await?;
-        rows.iter().map(|row| drift(&mut row.cols())).collect()
+        rows.iter().map(|row| read_drift(&mut row.cols())).collect()
     }
 
     /// What differs now, by hostname; of one site, or of all.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn list_drift(
         &self,
         site_id: Option<SiteId>,
@@ -425,7 +428,7 @@ impl Store {
                     node_id: cols.id(NodeId)?,
                     hostname: cols.next()?,
                     site: cols.next()?,
-                    drift: drift(&mut cols)?,
+                    drift: read_drift(&mut cols)?,
                 })
             })
             .collect()

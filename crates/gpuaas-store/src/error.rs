@@ -24,7 +24,7 @@ pub enum TokenFault {
 }
 
 impl TokenFault {
-    /// Stable code.
+    /// Stable code of the rejection, snake case.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -49,12 +49,12 @@ pub enum StoreError {
         /// One sentence that names what is in the way.
         detail: String,
     },
-    /// There is no such thing.
+    /// No such resource exists.
     #[error("there is no {what} {key}")]
     NotFound {
-        /// Kind of thing.
+        /// Kind of the resource, such as `node`.
         what: &'static str,
-        /// What was looked for.
+        /// Identifier or name that was looked for.
         key: String,
     },
     /// Another worker holds the lease now. Drop the work: nothing of this write was kept.
@@ -81,9 +81,9 @@ pub enum StoreError {
     /// What is stored cannot be understood: a bug, or a database of another version.
     #[error("stored {what} cannot be understood: {detail}")]
     Corrupt {
-        /// Which value.
+        /// Name of the stored value.
         what: String,
-        /// What is wrong with it.
+        /// Why it cannot be read.
         detail: String,
     },
     /// The database or the master key could not be opened.
@@ -91,7 +91,7 @@ pub enum StoreError {
     Open {
         /// Stable code, such as `database_unreachable`.
         code: &'static str,
-        /// What happened. Never holds a password.
+        /// What happened; never holds a password.
         detail: String,
         /// What to do next.
         hint: String,

@@ -11,16 +11,16 @@ use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::timeline;
 
-/// The latest word on a gate.
+/// Latest report on a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredGate {
     /// The run that deployed the system that spoke.
     pub run_id: RunId,
-    /// What was said.
+    /// Result as the agent reported it.
     pub report: GateReport,
     /// Since when the gate has been as open or shut as it is.
     pub since: Timestamp,
-    /// When it was last said.
+    /// Moment of the latest report.
     pub at: Timestamp,
 }
 
@@ -34,7 +34,7 @@ impl Store {
     /// Keeps what an agent says of its gates. `event` says what changed; it goes to the history.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn set_gates(
         &self,
         now: Timestamp,
@@ -84,7 +84,7 @@ impl Store {
     /// The latest word on each gate of nodes.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn gates(
         &self,
         nodes: impl IntoIterator<Item = NodeId>,

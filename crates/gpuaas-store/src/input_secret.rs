@@ -12,7 +12,7 @@ use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::secret::put_secret;
 
-/// Whose secrets.
+/// Owner of secret inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretOwner {
     /// Of every node of a site.
@@ -47,7 +47,7 @@ impl Store {
     /// Seals a value for an input of a bundle, in the place of an earlier one.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn set_input_secret(
         &self,
         now: Timestamp,
@@ -85,7 +85,7 @@ impl Store {
     /// Which inputs have a value, by bundle and input.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn input_secrets(
         &self,
         owner: SecretOwner,
@@ -99,7 +99,7 @@ impl Store {
     /// The values for a bundle's inputs, by input.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`], or the database's.
+    /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn input_secret_values(
         &self,
         owner: SecretOwner,
@@ -125,7 +125,7 @@ impl Store {
     /// Forgets a value. Answers whether there was one.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn delete_input_secret(
         &self,
         owner: SecretOwner,

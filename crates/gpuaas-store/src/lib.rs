@@ -25,8 +25,8 @@
 //! two transactions cannot wait for each other.
 //!
 //! # Writes
-//! On SQLite all writes go through one writer that commits in groups (`database/writer.rs` says why).
-//! On PostgreSQL each write is a transaction of its own on the pool.
+//! On SQLite all writes go through one writer that commits in groups (`database/writer.rs` says
+//! why). On PostgreSQL each write is a transaction of its own on the pool.
 //!
 //! # Files
 //! `database` is access to either database. `tables` has rows and the statements on one table
@@ -47,12 +47,10 @@ mod error;
 mod gate;
 mod health;
 mod input_secret;
-mod journal;
 mod node;
 mod open;
 mod operator_command;
 mod operator_task;
-mod pace;
 mod page;
 mod postgres;
 mod profile;
@@ -60,10 +58,12 @@ mod queries;
 mod retention;
 mod roce;
 mod run;
+mod run_queries;
 mod scratch;
 mod seal;
 mod secret;
 mod site;
+mod step_durations;
 mod store;
 mod tables;
 mod task_key;
@@ -82,18 +82,18 @@ pub use drift::{ListedDrift, MissedWork, SweepFinding, SweepSubject};
 pub use error::{StoreError, TokenFault};
 pub use gate::StoredGate;
 pub use input_secret::SecretOwner;
-pub use journal::BatchScope;
 pub use node::{ListedNode, NodeFilter, Onboard, Onboarded, RunBrief, StartRun};
 pub use operator_command::OperatorCommand;
 pub use operator_task::{NewOperatorTask, OperatorTask};
-pub use pace::RunClass;
 pub use page::Page;
 pub use postgres::StartupLock;
 pub use profile::ProfileRevision;
 pub use retention::{ExpiredPage, RetainedTable, RowKey};
 pub use run::{Claimed, NewTask, NodeChange, RunWrite};
+pub use run_queries::BatchScope;
 pub use scratch::ScratchDatabase;
 pub use seal::{MasterKey, Secret};
+pub use step_durations::RunClass;
 pub use store::{Counters, Store};
 pub use tables::audit::{IdempotencyKey, NewAudit};
 pub use tables::certificate::{CertificateEnding, NewCertificate};

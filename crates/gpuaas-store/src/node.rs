@@ -20,30 +20,30 @@ use crate::tables::{batch, timeline};
 /// A node and its first run, made at once.
 #[derive(Debug, Clone)]
 pub struct Onboard {
-    /// The node.
+    /// Node to make.
     pub node: NewNode,
-    /// The run.
+    /// Run to make.
     pub run: NewRun,
-    /// History.
+    /// Lines for the timeline of the node.
     pub timeline: Vec<TimelineEvent>,
-    /// Who asked.
+    /// Entry for the audit log.
     pub audit: Option<NewAudit>,
     /// The request may be repeated under this key.
     pub idempotency: Option<IdempotencyKey>,
 }
 
-/// A run to be on a node that exists.
+/// A run to make on a node that exists.
 #[derive(Debug, Clone)]
 pub struct StartRun {
-    /// The node.
+    /// Node to start the run on.
     pub node_id: NodeId,
-    /// The run.
+    /// Run to make.
     pub run: NewRun,
     /// States of the node in which it may begin.
     pub from: &'static [NodeState],
-    /// History.
+    /// Lines for the timeline of the node.
     pub history: Vec<TimelineEvent>,
-    /// Who asked.
+    /// Entry for the audit log.
     pub audit: Option<NewAudit>,
 }
 
@@ -59,43 +59,43 @@ pub struct Onboarded {
 /// Which nodes to list; what is left empty does not matter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeFilter {
-    /// Of this site.
+    /// Only nodes of this site.
     pub site_id: Option<SiteId>,
-    /// In this state.
+    /// Only nodes in this state.
     pub state: Option<NodeState>,
-    /// Whose latest run stands like this.
+    /// Only nodes whose latest run has this status.
     pub run_status: Option<RunStatus>,
     /// Only nodes whose latest run is open.
     pub open: bool,
 }
 
-/// A run without what it remembers.
+/// A run without its working state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunBrief {
-    /// Identifier.
+    /// Identifier of the run.
     pub id: RunId,
-    /// What it is for.
+    /// Kind of the run.
     pub kind: RunKind,
-    /// Where it is.
+    /// Step that it is in.
     pub step: Step,
-    /// How it stands.
+    /// Status of the run.
     pub status: RunStatus,
-    /// What it waits for.
+    /// What it waits for; none: for nothing.
     pub wait: Option<Wait>,
-    /// Why it stopped.
+    /// Why it parked; none: it is not parked.
     pub park: Option<Park>,
-    /// When it was asked for.
+    /// Moment at which it was made.
     pub created_at: Timestamp,
-    /// When the current step began.
+    /// Moment at which the current step began.
     pub step_since: Timestamp,
-    /// When it ended.
+    /// Moment at which it ended; none: it is open.
     pub ended_at: Option<Timestamp>,
 }
 
 /// A node with the names and the neighbours that a view shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedNode {
-    /// The node.
+    /// Row of the node.
     pub node: NodeRecord,
     /// Name of its site.
     pub site: String,
@@ -107,7 +107,7 @@ pub struct ListedNode {
     pub run: Option<RunBrief>,
     /// Status number of its machine in MAAS.
     pub maas_status: Option<i64>,
-    /// When MAAS was asked for that.
+    /// Moment at which MAAS was asked for the status.
     pub maas_status_at: Option<Timestamp>,
 }
 
@@ -148,7 +148,7 @@ const FIND: &str = concat!(
      node.created_at DESC"
 );
 
-fn listed(mut cols: Cols<'_>) -> Result<ListedNode, StoreError> {
+fn read_listed_node(mut cols: Cols<'_>) -> Result<ListedNode, StoreError> {
     Ok(ListedNode {
         node: read_node(&mut cols)?,
         site: cols.next()?,
@@ -176,15 +176,15 @@ fn listed(mut cols: Cols<'_>) -> Result<ListedNode, StoreError> {
 async fn onboard(
     conn: &mut Conn,
     now: Timestamp,
-    asked: &Onboard,
+    request: &Onboard,
     sealed: Option<Vec<u8>>,
 ) -> Result<Onboarded, StoreError> {
-    let Onboard { node, run, .. } = asked;
+    let Onboard { node, run, .. } = request;
     let accepted = OnboardAccepted { node_id: node.id, run_id: run.id };
-    if let Some(key) = &asked.idempotency
-        && !audit::keep(conn, now, key, &accepted).await?
+    if let Some(key) = &request.idempotency
+        && !audit::insert_response(conn, now, key, &accepted).await?
     {
-        let earlier = audit::replay(conn, key).await?;
+        let earlier = audit::read_response(conn, key).await?;
         let accepted =
             earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"))?;
         return Ok(Onboarded { accepted, replayed: true });
@@ -194,23 +194,23 @@ async fn onboard(
     if let Some(sealed) = sealed {
         put_secret(conn, node.id.0, BMC_PASSWORD, sealed).await?;
     }
-    timeline::append(conn, asked.timeline.iter().map(|event| (node.id, event))).await?;
-    if let Some(entry) = &asked.audit {
+    timeline::append(conn, request.timeline.iter().map(|event| (node.id, event))).await?;
+    if let Some(entry) = &request.audit {
         audit::append(conn, now, entry).await?;
     }
     Ok(Onboarded { accepted, replayed: false })
 }
 
-async fn start_run(conn: &mut Conn, now: Timestamp, asked: &StartRun) -> Result<(), StoreError> {
-    let StartRun { node_id, run, from, history, audit } = asked;
+async fn start_run(conn: &mut Conn, now: Timestamp, request: &StartRun) -> Result<(), StoreError> {
+    let StartRun { node_id, run, from, history, audit } = request;
     let row = conn
         .first("SELECT site_id, profile_id, state FROM node WHERE id = $1", args![node_id.0])
         .await?
         .ok_or_else(|| StoreError::not_found("node", *node_id))?;
     let mut cols = row.cols();
-    let place = (cols.id(SiteId)?, cols.id(ProfileId)?);
+    let site_and_profile = (cols.id(SiteId)?, cols.id(ProfileId)?);
     let state: NodeState = cols.enum_str()?;
-    insert_run(conn, now, *node_id, place, run).await?;
+    insert_run(conn, now, *node_id, site_and_profile, run).await?;
     if !from.contains(&state) {
         let detail = format!("the node is {state}, and a {} needs another state", run.kind);
         return Err(StoreError::conflict("node_state_forbids", detail));
@@ -234,13 +234,14 @@ impl Store {
     ///
     /// # Errors
     /// `hostname_taken` or `bmc_address_taken`, each naming the node that is there;
-    /// `idempotency_key_reused`; the database's. In each case nothing was made.
-    pub async fn onboard(&self, now: Timestamp, asked: Onboard) -> Result<Onboarded, StoreError> {
-        let sealed = asked.node.bmc_password.as_ref();
-        let sealed = sealed.map(|secret| self.seal(asked.node.id.0, BMC_PASSWORD, secret));
+    /// `idempotency_key_reused`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each
+    /// case nothing was made.
+    pub async fn onboard(&self, now: Timestamp, request: Onboard) -> Result<Onboarded, StoreError> {
+        let sealed = request.node.bmc_password.as_ref();
+        let sealed = sealed.map(|secret| self.seal(request.node.id.0, BMC_PASSWORD, secret));
         let sealed = sealed.transpose()?;
         let made = self
-            .write(move |conn| Box::pin(async move { onboard(conn, now, &asked, sealed).await }))
+            .write(move |conn| Box::pin(async move { onboard(conn, now, &request, sealed).await }))
             .await?;
         self.signal_due();
         Ok(made)
@@ -250,7 +251,8 @@ impl Store {
     /// profile.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], `node_has_open_run` (which names it), or the database's.
+    /// [`StoreError::NotFound`], `node_has_open_run` (which names it); [`StoreError::Unavailable`]
+    /// or [`StoreError::Corrupt`].
     pub async fn start_run(
         &self,
         now: Timestamp,
@@ -258,16 +260,21 @@ impl Store {
         run: NewRun,
         history: Vec<TimelineEvent>,
     ) -> Result<(), StoreError> {
-        let asked = StartRun { node_id, run, from: NodeState::ALL, history, audit: None };
-        self.start_run_from(now, asked).await
+        let request = StartRun { node_id, run, from: NodeState::ALL, history, audit: None };
+        self.start_run_from(now, request).await
     }
 
     /// The same, where the node must be in one of some states.
     ///
     /// # Errors
     /// Those of [`Store::start_run`]; `node_state_forbids` when it is in another state.
-    pub async fn start_run_from(&self, now: Timestamp, asked: StartRun) -> Result<(), StoreError> {
-        self.write(move |conn| Box::pin(async move { start_run(conn, now, &asked).await })).await?;
+    pub async fn start_run_from(
+        &self,
+        now: Timestamp,
+        request: StartRun,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| Box::pin(async move { start_run(conn, now, &request).await }))
+            .await?;
         self.signal_due();
         self.signal_batch();
         Ok(())
@@ -276,7 +283,7 @@ impl Store {
     /// A node.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn node(&self, id: NodeId) -> Result<NodeRecord, StoreError> {
         const SQL: &str =
             concat!("SELECT ", node_columns!(), " FROM ", node_from!(), " WHERE node.id = $1");
@@ -289,7 +296,7 @@ impl Store {
     /// then the newest.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn find_nodes(&self, text: &str) -> Result<Vec<NodeRecord>, StoreError> {
         let id = uuid::Uuid::parse_str(text).ok();
         let values = args![text, id, &text.to_ascii_lowercase()];
@@ -300,17 +307,17 @@ impl Store {
     /// A node as views show it.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn listed_node(&self, id: NodeId) -> Result<ListedNode, StoreError> {
         let sql = listed_select!("WHERE node.id = $1");
         let row = self.reader().await?.first(sql, args![id.0]).await?;
-        listed(row.ok_or_else(|| StoreError::not_found("node", id))?.cols())
+        read_listed_node(row.ok_or_else(|| StoreError::not_found("node", id))?.cols())
     }
 
     /// All nodes that a filter lets pass, as views show them, by hostname; read page by page.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn list_nodes(&self, filter: NodeFilter) -> Result<Vec<ListedNode>, StoreError> {
         let mut all: Vec<ListedNode> = Vec::new();
         loop {
@@ -327,7 +334,7 @@ impl Store {
     /// A page of the nodes that a filter lets pass, as views show them, by hostname.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn nodes_page(
         &self,
         filter: NodeFilter,
@@ -350,13 +357,13 @@ impl Store {
             i64::from(page.limit)
         ];
         let rows = self.reader().await?.all(sql, values).await?;
-        rows.iter().map(|row| listed(row.cols())).collect()
+        rows.iter().map(|row| read_listed_node(row.cols())).collect()
     }
 
     /// The password of a node's BMC.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`], or the database's.
+    /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn bmc_password(&self, id: NodeId) -> Result<Option<Secret>, StoreError> {
         self.secret(id.0, BMC_PASSWORD).await
     }

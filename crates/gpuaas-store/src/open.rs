@@ -59,7 +59,7 @@ impl Store {
     /// which nobody reads again.
     ///
     /// # Errors
-    /// [`StoreError::Open`], or the database's.
+    /// [`StoreError::Open`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn in_memory(key: MasterKey) -> Result<Self, StoreError> {
         let counters = Arc::new(WriteCounters::default());
         let db = sqlite(SqliteLocation::Memory, Arc::clone(&counters))?;

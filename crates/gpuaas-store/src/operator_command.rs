@@ -90,8 +90,8 @@ impl IssuedCommand {
         }
     }
 
-    /// The report that the run reads. Appended, so that a worker that holds the run loses nothing and
-    /// overwrites nothing.
+    /// The report that the run reads. Appended, so that a worker that holds the run loses nothing
+    /// and overwrites nothing.
     fn report(&self) -> Option<ReportKind> {
         let (actor, reason) = (self.actor.clone(), self.reason.clone());
         match &self.command {
@@ -168,7 +168,8 @@ impl Store {
     /// Applies [`OperatorCommand::Resume`].
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], `run_not_parked`, or the database's.
+    /// [`StoreError::NotFound`], `run_not_parked`; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
     pub async fn resume(
         &self,
         now: Timestamp,
@@ -184,7 +185,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; `run_not_parked` for a command that only a parked run takes;
-    /// `run_over`; the database's. In each case nothing was written.
+    /// `run_over`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was
+    /// written.
     pub async fn apply_operator_command(
         &self,
         now: Timestamp,

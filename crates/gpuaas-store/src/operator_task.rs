@@ -12,20 +12,20 @@ use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAudit};
 use crate::tables::timeline;
 
-/// A task to be.
+/// A task to give to a node.
 #[derive(Debug, Clone)]
 pub struct NewOperatorTask {
-    /// The node.
+    /// Node that the task is for.
     pub node_id: NodeId,
     /// What is to be done, and until when it may be begun.
     pub task: Task,
-    /// Who asks.
+    /// Actor who gives the task.
     pub actor: String,
-    /// Why.
+    /// Reason that the actor names.
     pub reason: String,
-    /// History.
+    /// Lines for the timeline of the node.
     pub history: Vec<TimelineEvent>,
-    /// Who asks, for those who look later.
+    /// Entry for the audit log.
     pub audit: NewAudit,
     /// The request may be repeated under this key.
     pub idempotency: Option<IdempotencyKey>,
@@ -36,21 +36,21 @@ pub struct NewOperatorTask {
 pub struct OperatorTask {
     /// What is to be done.
     pub task: Task,
-    /// The node.
+    /// Node that the task is for.
     pub node_id: NodeId,
-    /// Its hostname.
+    /// Hostname of the node.
     pub hostname: String,
-    /// Who asked.
+    /// Actor who gave the task.
     pub actor: String,
-    /// Why.
+    /// Reason that the actor names.
     pub reason: String,
-    /// When.
+    /// Moment at which it was given.
     pub created_at: Timestamp,
-    /// When the agent fetched it.
+    /// Moment at which the agent fetched it.
     pub delivered_at: Option<Timestamp>,
-    /// When the result came.
+    /// Moment at which the result came.
     pub finished_at: Option<Timestamp>,
-    /// The result.
+    /// Result of the agent; none: not yet.
     pub result: Option<TaskResult>,
 }
 
@@ -84,13 +84,13 @@ fn read(mut cols: Cols<'_>) -> Result<OperatorTask, StoreError> {
 async fn add(
     conn: &mut Conn,
     now: Timestamp,
-    asked: &NewOperatorTask,
+    request: &NewOperatorTask,
 ) -> Result<TaskId, StoreError> {
-    let NewOperatorTask { node_id, task, actor, reason, history, audit, idempotency } = asked;
+    let NewOperatorTask { node_id, task, actor, reason, history, audit, idempotency } = request;
     if let Some(key) = idempotency
-        && !audit::keep(conn, now, key, &task.id).await?
+        && !audit::insert_response(conn, now, key, &task.id).await?
     {
-        let earlier = audit::replay(conn, key).await?;
+        let earlier = audit::read_response(conn, key).await?;
         return earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"));
     }
     let made = conn
@@ -123,16 +123,16 @@ impl Store {
     /// same key.
     ///
     /// # Errors
-    /// `node_without_agent`, `idempotency_key_reused`, or the database's. In each case nothing
-    /// was made.
+    /// `node_without_agent`, `idempotency_key_reused`; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`]. In each case nothing was made.
     pub async fn add_operator_task(
         &self,
         now: Timestamp,
-        asked: NewOperatorTask,
+        request: NewOperatorTask,
     ) -> Result<TaskId, StoreError> {
-        let node_id = asked.node_id;
+        let node_id = request.node_id;
         let id =
-            self.write(move |conn| Box::pin(async move { add(conn, now, &asked).await })).await?;
+            self.write(move |conn| Box::pin(async move { add(conn, now, &request).await })).await?;
         self.signal_task(node_id);
         Ok(id)
     }
@@ -140,7 +140,7 @@ impl Store {
     /// A task of an operator.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn operator_task(&self, id: TaskId) -> Result<OperatorTask, StoreError> {
         let row = self.reader().await?.first(select!("node_task.id = $1"), args![id.0]).await?;
         read(row.ok_or_else(|| StoreError::not_found("task", id))?.cols())
@@ -149,7 +149,7 @@ impl Store {
     /// A page of the tasks that operators gave to a node, newest first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn operator_tasks(
         &self,
         node_id: NodeId,

@@ -11,13 +11,13 @@ use crate::store::Store;
 /// One immutable revision of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileRevision {
-    /// The profile.
+    /// Identifier of the profile.
     pub profile_id: ProfileId,
-    /// Its name.
+    /// Name of the profile.
     pub name: String,
-    /// Which revision, from 1.
+    /// Number of the revision, from 1.
     pub revision: i64,
-    /// What it says.
+    /// Specification of this revision.
     pub spec: ProfileSpec,
     /// The site bundle and what it requires, in the order to run them; empty without a bundle.
     pub bundle_pins: Vec<BundlePin>,
@@ -75,7 +75,7 @@ impl Store {
     /// Adds a profile at revision 1. `pins`: what its bundle reference resolved to.
     ///
     /// # Errors
-    /// `profile_name_taken`, or the database's.
+    /// `profile_name_taken`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn create_profile(
         &self,
         now: Timestamp,
@@ -109,7 +109,7 @@ impl Store {
     /// Makes `spec` the profile's newest revision. Runs that pinned an older one keep it.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn set_profile(
         &self,
         now: Timestamp,
@@ -141,7 +141,7 @@ impl Store {
     /// A profile at its newest revision.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn profile(&self, id: ProfileId) -> Result<ProfileResource, StoreError> {
         let sql = profile_select!("WHERE profile.id = $1");
         let row = self.reader().await?.first(sql, args![id.0]).await?;
@@ -151,7 +151,7 @@ impl Store {
     /// A profile at its newest revision, by name.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn profile_by_name(&self, name: &str) -> Result<ProfileResource, StoreError> {
         let sql = profile_select!("WHERE profile.name = $1");
         let row = self.reader().await?.first(sql, args![name]).await?;
@@ -161,7 +161,7 @@ impl Store {
     /// All profiles at their newest revisions, by name.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn profiles(&self) -> Result<Vec<ProfileResource>, StoreError> {
         let sql = profile_select!("ORDER BY profile.name");
         let rows = self.reader().await?.all(sql, args![]).await?;
@@ -171,7 +171,7 @@ impl Store {
     /// One revision, as a run pins it.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn profile_revision(
         &self,
         id: ProfileId,

@@ -1,4 +1,4 @@
-//! Small questions of the engine and of a process that starts.
+//! Queries of the engine, and of a process that starts, that belong to no one table.
 
 use gpuaas_core::record::NodeRecord;
 use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
@@ -12,7 +12,7 @@ impl Store {
     /// Runs of the site that are open and not parked.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn moving_runs(&self, site_id: SiteId) -> Result<Vec<RunId>, StoreError> {
         let rows = self
             .reader()
@@ -29,7 +29,7 @@ impl Store {
     /// Whether the site has open runs that are not parked.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn has_moving_runs(&self, site_id: SiteId) -> Result<bool, StoreError> {
         let row = self
             .reader()
@@ -43,10 +43,10 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// Whether somebody watches the site now and knows where its event feed was read to.
+    /// Whether a control plane watches the site now and has a cursor of its event feed.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn is_watched(&self, site_id: SiteId, now: Timestamp) -> Result<bool, StoreError> {
         let row = self
             .reader()
@@ -63,7 +63,7 @@ impl Store {
     /// The node in care that holds a machine of the site.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn node_by_system_id(
         &self,
         site_id: SiteId,
@@ -84,7 +84,7 @@ impl Store {
     /// Bootstrap and enrollment tokens of the node that other runs of it left usable.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn stray_tokens(&self, node_id: NodeId, run_id: RunId) -> Result<i64, StoreError> {
         let row = self
             .reader()
@@ -105,7 +105,7 @@ impl Store {
     /// process owns. On PostgreSQL nothing is done, since other replicas may be at work.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn end_leases_of_dead_owner(&self, now: Timestamp) -> Result<u64, StoreError> {
         if matches!(self.inner.db, Db::Postgres(_)) {
             return Ok(0);

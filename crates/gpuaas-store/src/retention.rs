@@ -41,7 +41,7 @@ pub enum RetainedTable {
 }
 
 impl RetainedTable {
-    /// Every kind.
+    /// Every kind of rows, in the order in which they are exported.
     pub const ALL: &'static [Self] =
         &[Self::Timeline, Self::Audit, Self::Tokens, Self::Tasks, Self::Reports];
 
@@ -182,7 +182,7 @@ impl From<RowKey> for Val {
 /// Rows that may go, as they are to be exported.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpiredPage {
-    /// Where they are.
+    /// Table of the rows.
     pub table: RetainedTable,
     /// One JSON object per row, without line breaks.
     pub lines: Vec<String>,
@@ -213,7 +213,7 @@ impl Store {
     /// `after`. A page may have no lines and a `next` all the same.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn expired_rows(
         &self,
         table: RetainedTable,
@@ -251,7 +251,7 @@ impl Store {
     /// Deletes the rows of a page, in one transaction. Answers how many there still were.
     ///
     /// # Errors
-    /// The database's; nothing was deleted then.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]; nothing was deleted then.
     pub async fn delete_expired(&self, page: &ExpiredPage) -> Result<u64, StoreError> {
         let Some(last) = page.keys.last().copied() else { return Ok(0) };
         let mut values: Vec<Val> = page.keys.iter().copied().map(Val::from).collect();

@@ -41,8 +41,8 @@ impl Store {
     /// Adds a fabric address; `spec.site` is the name of the site `site_id`.
     ///
     /// # Errors
-    /// `roce_interface_taken` or `roce_address_taken`, each naming what is there, or the
-    /// database's.
+    /// `roce_interface_taken` or `roce_address_taken`, each naming what is there;
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn add_roce(
         &self,
         now: Timestamp,
@@ -50,7 +50,7 @@ impl Store {
         site_id: SiteId,
         spec: RoceAssignmentSpec,
     ) -> Result<RoceResource, StoreError> {
-        let asked = spec.clone();
+        let request = spec.clone();
         self.write(move |conn| {
             Box::pin(async move {
                 let made = conn
@@ -61,10 +61,10 @@ impl Store {
                         args![
                             id.0,
                             site_id.0,
-                            &asked.hostname,
-                            &asked.interface,
-                            &asked.subnet_cidr,
-                            &asked.ip_address,
+                            &request.hostname,
+                            &request.interface,
+                            &request.subnet_cidr,
+                            &request.ip_address,
                             now
                         ],
                     )
@@ -76,17 +76,17 @@ impl Store {
                     .first(
                         "SELECT hostname, interface FROM roce_assignment \
                          WHERE site_id = $1 AND subnet_cidr = $2 AND ip_address = $3",
-                        args![site_id.0, &asked.subnet_cidr, &asked.ip_address],
+                        args![site_id.0, &request.subnet_cidr, &request.ip_address],
                     )
                     .await?;
                 let Some(holder) = holder else {
-                    let RoceAssignmentSpec { hostname, interface, .. } = &asked;
+                    let RoceAssignmentSpec { hostname, interface, .. } = &request;
                     let detail = format!("{interface} of {hostname} has an address already");
                     return Err(StoreError::conflict("roce_interface_taken", detail));
                 };
                 let mut cols = holder.cols();
                 let (hostname, interface): (String, String) = (cols.next()?, cols.next()?);
-                let address = &asked.ip_address;
+                let address = &request.ip_address;
                 let detail = format!("{address} belongs to {interface} of {hostname}");
                 Err(StoreError::conflict("roce_address_taken", detail))
             })
@@ -99,7 +99,7 @@ impl Store {
     /// All fabric addresses, by site, hostname and interface.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn roce_assignments(&self) -> Result<Vec<RoceResource>, StoreError> {
         let sql =
             roce_select!("ORDER BY site.name, roce_assignment.hostname, roce_assignment.interface");
@@ -110,7 +110,7 @@ impl Store {
     /// The fabric addresses of one host, by interface.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn roce_of_host(
         &self,
         site_id: SiteId,

@@ -24,9 +24,9 @@ use crate::tables::{batch, run, timeline};
 pub struct Claimed {
     /// The run; `due_at` is when it was due, `lease_token` what each write must name.
     pub run: RunRecord,
-    /// Its node.
+    /// Node of the run.
     pub node: NodeRecord,
-    /// What is known of the machine in MAAS.
+    /// Latest observation of the machine in MAAS.
     pub observation: Option<Observation>,
     /// What the node said during this run, oldest first.
     pub reports: Vec<Report>,
@@ -35,20 +35,20 @@ pub struct Claimed {
 /// A change of the run's node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeChange {
-    /// New state.
+    /// New state of the node; none: as before.
     pub state: Option<NodeState>,
-    /// The machine it is bound to.
+    /// MAAS `system_id` of the machine it is bound to; none: as before.
     pub system_id: Option<String>,
 }
 
 /// A task for the run's node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTask {
-    /// Identifier.
+    /// Identifier of the task.
     pub id: TaskId,
-    /// What to do.
+    /// What the agent is to do.
     pub spec: TaskSpec,
-    /// Do not start it later than this.
+    /// Moment after which the agent does not begin it.
     pub expires_at: Timestamp,
 }
 
@@ -59,17 +59,17 @@ pub struct RunWrite {
     /// `step`, `status`, `memory`, `wait`, `park`, `step_since` and `ended_at` are written.
     /// `lease_until` is written unless the lease is given back, `due_at` only if it is.
     pub run: RunRecord,
-    /// Give the lease back.
+    /// Whether the lease is given back.
     pub release: bool,
-    /// Change of the node.
+    /// Change of the node; none: it stays as it is.
     pub node: Option<NodeChange>,
-    /// History.
+    /// Lines for the timeline of the node.
     pub timeline: Vec<TimelineEvent>,
-    /// Steps that begin.
+    /// Boundaries of the steps that begin.
     pub transitions: Vec<Transition>,
     /// Intents, new ones and ones whose outcome is now known. A known outcome never changes.
     pub attempts: Vec<Intent>,
-    /// A full read of the machine.
+    /// Observation from a full read of the machine.
     pub observation: Option<Observation>,
     /// Credentials for a new deployment; the run's earlier unused ones are revoked.
     pub tokens: Vec<NewToken>,
@@ -123,12 +123,12 @@ const CLAIMED_NODES: &str = concat!(
     " LEFT JOIN observation ON observation.node_id = node.id WHERE node.id IN ({LIST})"
 );
 
-const KEEP: &str = "UPDATE run SET step = $3, status = $4, memory = $5, wait = $6, park = $7, \
-     step_since = $8, ended_at = $9, lease_until = $10, due_at = $10 \
+const UPDATE_LEASED: &str = "UPDATE run SET step = $3, status = $4, memory = $5, \
+     wait = $6, park = $7, step_since = $8, ended_at = $9, lease_until = $10, due_at = $10 \
      WHERE id = $1 AND lease_token = $2 AND lease_until > 0 RETURNING wake_seq";
 
-const RELEASE: &str = "UPDATE run SET step = $3, status = $4, memory = $5, wait = $6, park = $7, \
-     step_since = $8, ended_at = $9, lease_until = 0, handled_seq = $11, \
+const UPDATE_RELEASED: &str = "UPDATE run SET step = $3, status = $4, memory = $5, \
+     wait = $6, park = $7, step_since = $8, ended_at = $9, lease_until = 0, handled_seq = $11, \
      due_at = CASE WHEN wake_seq > $11 THEN $12 ELSE $10 END \
      WHERE id = $1 AND lease_token = $2 AND lease_until > 0 RETURNING wake_seq";
 
@@ -147,24 +147,24 @@ async fn write_run(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     ];
     let row = if write.release {
         values.extend(args![run.due_at, run.wake_seq, now]);
-        conn.first(RELEASE, values).await?
+        conn.first(UPDATE_RELEASED, values).await?
     } else {
         values.extend(args![run.lease_until]);
-        conn.first(KEEP, values).await?
+        conn.first(UPDATE_LEASED, values).await?
     };
     let wake_seq: i64 = row.ok_or(StoreError::LeaseLost)?.cols().next()?;
     Ok(write.release && (wake_seq > run.wake_seq || run.due_at <= now))
 }
 
-/// A node that left has no agent: what it may have kept of credentials is worth nothing.
-async fn revoke_all(
+/// Revokes the credentials of a node that left: it has no agent any more.
+async fn revoke_credentials(
     conn: &mut Conn,
     now: Timestamp,
     node_id: NodeId,
-    left: NodeState,
+    state: NodeState,
 ) -> Result<(), StoreError> {
-    let why = format!("the node is {}", left.as_str());
-    certificate::end_all(conn, now, node_id, CertificateEnding::Revoked, &why).await?;
+    let reason = format!("the node is {}", state.as_str());
+    certificate::end_all(conn, now, node_id, CertificateEnding::Revoked, &reason).await?;
     conn.execute(
         "UPDATE token SET revoked_at = $2 WHERE node_id = $1 AND revoked_at IS NULL",
         args![node_id.0, now],
@@ -259,7 +259,7 @@ async fn write_tasks(
 }
 
 /// Whether the run parked or ended.
-const fn rests(run: &RunRecord) -> bool {
+const fn is_at_rest(run: &RunRecord) -> bool {
     !matches!(run.status, RunStatus::Running | RunStatus::Waiting)
 }
 
@@ -272,7 +272,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
         if let Some(left @ (NodeState::Retired | NodeState::Detached | NodeState::Deleted)) =
             change.state
         {
-            revoke_all(conn, now, run.node_id, left).await?;
+            revoke_credentials(conn, now, run.node_id, left).await?;
         }
     }
     if let Some(observation) = &write.observation {
@@ -285,17 +285,18 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     if !write.tokens.is_empty() {
         token::revoke_unused(conn, now, run.id).await?;
         // The next system of the node is about to be written over the one that had them.
-        let (how, why) = (CertificateEnding::Superseded, "another system of the node is deployed");
-        certificate::end_all(conn, now, run.node_id, how, why).await?;
+        let (ending, reason) =
+            (CertificateEnding::Superseded, "another system of the node is deployed");
+        certificate::end_all(conn, now, run.node_id, ending, reason).await?;
         token::insert(conn, now, &write.tokens).await?;
     }
     if let Some(end) = write.tokens_expire_at {
-        token::start_clock(conn, run.id, end).await?;
+        token::extend_expiry(conn, run.id, end).await?;
     }
     write_tasks(conn, now, run, &write.tasks).await?;
     let history = write.timeline.iter().map(|event| (run.node_id, event));
     timeline::append(conn, history).await?;
-    if rests(run) {
+    if is_at_rest(run) {
         batch::wake_of_node(conn, now, run.node_id).await?;
     }
     Ok(due)
@@ -306,7 +307,7 @@ impl Store {
     /// until `lease_until`.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn claim(
         &self,
         now: Timestamp,
@@ -351,22 +352,22 @@ impl Store {
             .collect()
     }
 
-    /// Writes the result of a worker's look at a run.
+    /// Writes what a worker decided about a run, and with it everything that belongs to it.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`] when the run was claimed by another worker, or given back;
-    /// `machine_held` when the node is to be bound to a machine that another node holds; the
-    /// database's. In each case nothing was written.
+    /// `machine_held` when the node is to be bound to a machine that another node holds;
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was written.
     pub async fn commit(&self, now: Timestamp, write: RunWrite) -> Result<(), StoreError> {
         let (node_id, tasks) = (write.run.node_id, !write.tasks.is_empty());
-        let rests = rests(&write.run);
+        let at_rest = is_at_rest(&write.run);
         let due = self
             .write(move |conn| Box::pin(async move { write_all(conn, now, &write).await }))
             .await?;
         if due {
             self.signal_due();
         }
-        if rests {
+        if at_rest {
             self.signal_batch();
         }
         if tasks {
@@ -378,7 +379,7 @@ impl Store {
     /// Extends a lease to `until`.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], or the database's.
+    /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn renew(
         &self,
         run_id: RunId,
@@ -404,7 +405,7 @@ impl Store {
     /// only counts the event.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn wake(&self, now: Timestamp, run_ids: Vec<RunId>) -> Result<(), StoreError> {
         self.write(move |conn| Box::pin(async move { run::wake(conn, now, run_ids).await }))
             .await?;
@@ -415,7 +416,7 @@ impl Store {
     /// When the next run is due, or the next lease ends; none: no run is open and moving.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
         let row = self
             .reader()

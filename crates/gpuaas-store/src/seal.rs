@@ -33,7 +33,7 @@ const HEAD_BYTES: usize = 1 + KEY_ID_BYTES + NONCE_BYTES + WRAPPED_BYTES + NONCE
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes the value.
+    /// Wraps a value.
     #[must_use]
     pub const fn new(value: String) -> Self {
         Self(value)

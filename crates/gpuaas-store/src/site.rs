@@ -23,7 +23,7 @@ impl Store {
     /// Adds a site and seals its API key.
     ///
     /// # Errors
-    /// `site_name_taken`, or the database's.
+    /// `site_name_taken`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn create_site(
         &self,
         now: Timestamp,
@@ -63,7 +63,7 @@ impl Store {
     /// A site by identifier.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn site(&self, id: SiteId) -> Result<SiteResource, StoreError> {
         let row = self.reader().await?.first(site_select!("WHERE id = $1"), args![id.0]).await?;
         let row = row.ok_or_else(|| StoreError::not_found("site", id))?;
@@ -73,7 +73,7 @@ impl Store {
     /// A site by name.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn site_by_name(&self, name: &str) -> Result<SiteResource, StoreError> {
         let row = self.reader().await?.first(site_select!("WHERE name = $1"), args![name]).await?;
         let row = row.ok_or_else(|| StoreError::not_found("site", name))?;
@@ -83,35 +83,10 @@ impl Store {
     /// All sites, by name.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn sites(&self) -> Result<Vec<SiteResource>, StoreError> {
         let rows = self.reader().await?.all(site_select!("ORDER BY name"), args![]).await?;
         rows.iter().map(|row| read_site(&mut row.cols())).collect()
-    }
-
-    /// Writes what is known of a site. Its revision is that of the spec and stays.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
-    pub async fn set_site_status(
-        &self,
-        now: Timestamp,
-        id: SiteId,
-        status: &SiteStatus,
-    ) -> Result<(), StoreError> {
-        let status = Val::json(status)?;
-        self.write(move |conn| {
-            Box::pin(async move {
-                let changed = conn
-                    .execute(
-                        "UPDATE site SET status = $2, updated_at = $3 WHERE id = $1",
-                        vec![id.0.into(), status, now.into()],
-                    )
-                    .await?;
-                if changed == 0 { Err(StoreError::not_found("site", id)) } else { Ok(()) }
-            })
-        })
-        .await
     }
 
     /// Writes what an operator changed: the specification, what MAAS said to it, and another API
@@ -120,7 +95,7 @@ impl Store {
     /// holds a connection to the site makes a new one.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn update_site(
         &self,
         now: Timestamp,
@@ -155,7 +130,8 @@ impl Store {
     /// The site's MAAS API key.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::Corrupt`], or the database's.
+    /// [`StoreError::NotFound`], [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
     pub async fn site_api_key(&self, id: SiteId) -> Result<Secret, StoreError> {
         self.secret(id.0, API_KEY)
             .await?

@@ -54,7 +54,7 @@ pub struct Counters {
 }
 
 impl Store {
-    /// `sqlite` or `postgresql`.
+    /// Name of the database engine: `sqlite` or `postgresql`.
     #[must_use]
     pub fn engine(&self) -> &'static str {
         match self.inner.db {

@@ -25,7 +25,7 @@ impl Store {
     /// Keys in any state; revision 0 when there is none.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn task_keys(&self) -> Result<TaskKeys, StoreError> {
         let sql = "SELECT public_key, state, until, revision FROM task_key ORDER BY revision";
         let mut keys = TaskKeys::default();
@@ -42,7 +42,7 @@ impl Store {
     /// The private half of a key.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn task_key_secret(&self, public_key: &str) -> Result<Secret, StoreError> {
         let kept = self.secret(Uuid::nil(), &secret_name(public_key)).await?;
         kept.ok_or_else(|| StoreError::not_found("task key", public_key))
@@ -52,7 +52,8 @@ impl Store {
     /// all. Answers its state. Of several that are kept first at once, one is.
     ///
     /// # Errors
-    /// `task_key_staged` when another one is staged, or the database's.
+    /// `task_key_staged` when another one is staged; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
     pub async fn add_task_key(
         &self,
         public_key: &str,
@@ -89,7 +90,7 @@ impl Store {
     /// Lets the staged key sign; what the active one signed counts until `grace_until`.
     ///
     /// # Errors
-    /// `no_task_key_staged`, or the database's.
+    /// `no_task_key_staged`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn activate_task_key(&self, grace_until: Timestamp) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
@@ -109,8 +110,8 @@ impl Store {
     /// Withdraws a key that does not sign: at once, whatever its grace time.
     ///
     /// # Errors
-    /// `task_key_active` when it is the one that signs, [`StoreError::NotFound`], or the
-    /// database's.
+    /// `task_key_active` when it is the one that signs, [`StoreError::NotFound`];
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn retire_task_key(&self, public_key: &str) -> Result<(), StoreError> {
         let public_key = public_key.to_owned();
         self.write(move |conn| {

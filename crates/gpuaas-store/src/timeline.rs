@@ -17,7 +17,7 @@ pub struct TimelineRow {
     /// little below one already seen. A follower that must not miss any reads its last page
     /// again.
     pub id: i64,
-    /// The line.
+    /// The line itself.
     pub event: TimelineEvent,
 }
 
@@ -35,7 +35,7 @@ impl Store {
     /// Adds to the history of a node, and does nothing else.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn add_history(
         &self,
         node_id: NodeId,

@@ -22,7 +22,7 @@ use crate::database::{Cols, Conn, args};
 use crate::error::{StoreError, TokenFault};
 use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding, NewCertificate};
-use crate::tables::token::{NewToken, TokenPurpose, insert, start_clock};
+use crate::tables::token::{NewToken, TokenPurpose, extend_expiry, insert};
 use crate::tables::{report, run, timeline};
 
 /// SHA-256 of a credential, as it is stored.
@@ -34,9 +34,9 @@ pub fn sha256(credential: &str) -> [u8; 32] {
 /// What a good credential stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenGrant {
-    /// The token.
+    /// Identifier of the token.
     pub id: TokenId,
-    /// Whose it is.
+    /// Node that it was made for; none for the admin API.
     pub node_id: Option<NodeId>,
     /// Run it was made for.
     pub run_id: Option<RunId>,
@@ -45,18 +45,18 @@ pub struct TokenGrant {
 /// What an agent proves with, from its enrollment on, that it is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentCredential {
-    /// A certificate.
+    /// A certificate that was issued to it.
     Certificate(NewCertificate),
     /// A bearer credential, for stand-ins of simulated fleets.
     Bearer {
-        /// Its identifier.
+        /// Identifier of the token.
         id: TokenId,
-        /// See [`sha256`].
+        /// SHA-256 of the token.
         hash: [u8; 32],
     },
 }
 
-/// An agent that asks to be taken.
+/// An agent that enrolls.
 #[derive(Debug, Clone)]
 pub struct Enroll {
     /// Hash of the enrollment token.
@@ -69,24 +69,24 @@ pub struct Enroll {
     pub agent_version: String,
     /// Hostname it believes it has.
     pub hostname: String,
-    /// Its new credential.
+    /// Credential that it is given.
     pub credential: AgentCredential,
-    /// History.
+    /// Lines for the timeline of the node.
     pub timeline: Vec<TimelineEvent>,
 }
 
-/// An agent that was taken.
+/// An agent that has enrolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enrolled {
-    /// Its node.
+    /// Node of the agent.
     pub node_id: NodeId,
-    /// Its run.
+    /// Run that the agent enrolled in.
     pub run_id: RunId,
     /// The token had been used before for the same key, by an agent that lost the answer.
     pub again: bool,
 }
 
-struct Stored {
+struct StoredToken {
     grant: TokenGrant,
     purpose: String,
     single_use: bool,
@@ -99,7 +99,7 @@ struct Stored {
     heartbeat_seen: bool,
 }
 
-async fn stored(conn: &mut Conn, hash: &[u8; 32]) -> Result<Option<Stored>, StoreError> {
+async fn find_token(conn: &mut Conn, hash: &[u8; 32]) -> Result<Option<StoredToken>, StoreError> {
     let row = conn
         .first(
             "SELECT token.id, token.node_id, token.run_id, token.purpose, token.single_use, \
@@ -111,11 +111,11 @@ async fn stored(conn: &mut Conn, hash: &[u8; 32]) -> Result<Option<Stored>, Stor
             args![hash],
         )
         .await?;
-    row.map(|row| read_stored(row.cols())).transpose()
+    row.map(|row| read_token(row.cols())).transpose()
 }
 
-fn read_stored(mut cols: Cols<'_>) -> Result<Stored, StoreError> {
-    Ok(Stored {
+fn read_token(mut cols: Cols<'_>) -> Result<StoredToken, StoreError> {
+    Ok(StoredToken {
         grant: TokenGrant {
             id: cols.id(TokenId)?,
             node_id: cols.opt_id(NodeId)?,
@@ -133,7 +133,7 @@ fn read_stored(mut cols: Cols<'_>) -> Result<Stored, StoreError> {
     })
 }
 
-impl Stored {
+impl StoredToken {
     fn check(&self, now: Timestamp, purpose: TokenPurpose) -> Result<(), TokenFault> {
         let bound_to_run = matches!(purpose, TokenPurpose::Bootstrap | TokenPurpose::Enrollment);
         let may_expire = !bound_to_run || self.run_status == Some(RunStatus::Parked);
@@ -162,16 +162,17 @@ impl Stored {
     }
 }
 
-async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrolled, StoreError> {
+async fn enroll(conn: &mut Conn, now: Timestamp, request: &Enroll) -> Result<Enrolled, StoreError> {
     let unknown = || StoreError::Token(TokenFault::Unknown);
     // The run first, as everywhere; that also lets enrollments of a run in one by one.
-    let locked = conn.first("SELECT node_id FROM run WHERE id = $1 {LOCK}", args![asked.run_id.0]);
+    let locked =
+        conn.first("SELECT node_id FROM run WHERE id = $1 {LOCK}", args![request.run_id.0]);
     locked.await?.ok_or_else(unknown)?;
-    let token = stored(conn, &asked.hash).await?.ok_or_else(unknown)?;
-    if token.grant.run_id != Some(asked.run_id) {
+    let token = find_token(conn, &request.hash).await?.ok_or_else(unknown)?;
+    if token.grant.run_id != Some(request.run_id) {
         return Err(unknown());
     }
-    token.check_key(now, asked.key.as_ref()).map_err(StoreError::Token)?;
+    token.check_key(now, request.key.as_ref()).map_err(StoreError::Token)?;
     let node_id = token.grant.node_id.ok_or_else(unknown)?;
     let again = token.used_at.is_some();
 
@@ -182,21 +183,21 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
         args![node_id.0, now],
     )
     .await?;
-    let used_key = asked.key.map(|key| key.to_vec());
+    let used_key = request.key.map(|key| key.to_vec());
     conn.execute(
         "UPDATE token SET used_at = $2, used_key = $3 WHERE id = $1",
         args![token.grant.id.0, now, used_key],
     )
     .await?;
     if !again {
-        let (how, why) = (CertificateEnding::Superseded, "the node's agent enrolled again");
-        certificate::end_all(conn, now, node_id, how, why).await?;
+        let (ending, reason) = (CertificateEnding::Superseded, "the node's agent enrolled again");
+        certificate::end_all(conn, now, node_id, ending, reason).await?;
     }
-    match &asked.credential {
+    match &request.credential {
         AgentCredential::Certificate(new) => {
             // Those whose answers were lost are for the same key, and end by themselves.
-            certificate::room_for_one(conn, now, node_id).await?;
-            certificate::insert(conn, now, node_id, asked.run_id, new).await?;
+            certificate::check_live_limit(conn, now, node_id).await?;
+            certificate::insert(conn, now, node_id, request.run_id, new).await?;
         }
         AgentCredential::Bearer { id, hash } => {
             let credential = NewToken {
@@ -204,7 +205,7 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
                 hash: *hash,
                 purpose: TokenPurpose::Agent,
                 node_id: Some(node_id),
-                run_id: Some(asked.run_id),
+                run_id: Some(request.run_id),
                 single_use: false,
                 // Another replica's clock may be behind ours.
                 usable_from: Timestamp::EPOCH,
@@ -214,20 +215,20 @@ async fn enroll(conn: &mut Conn, now: Timestamp, asked: &Enroll) -> Result<Enrol
         }
     }
     let kind = ReportKind::Enrolled {
-        agent_version: asked.agent_version.clone(),
-        hostname: asked.hostname.clone(),
+        agent_version: request.agent_version.clone(),
+        hostname: request.hostname.clone(),
     };
-    report::append_report(conn, now, asked.run_id, &kind).await?;
-    run::wake_one(conn, now, asked.run_id).await?;
-    timeline::append(conn, asked.timeline.iter().map(|event| (node_id, event))).await?;
-    Ok(Enrolled { node_id, run_id: asked.run_id, again })
+    report::append_report(conn, now, request.run_id, &kind).await?;
+    run::wake_one(conn, now, request.run_id).await?;
+    timeline::append(conn, request.timeline.iter().map(|event| (node_id, event))).await?;
+    Ok(Enrolled { node_id, run_id: request.run_id, again })
 }
 
 impl Store {
     /// Stores a credential that belongs to no deployment, such as one for the admin API.
     ///
     /// # Errors
-    /// `already_exists`, or the database's.
+    /// `already_exists`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn add_token(&self, now: Timestamp, token: NewToken) -> Result<(), StoreError> {
         self.write(move |conn| Box::pin(async move { insert(conn, now, &[token]).await })).await
     }
@@ -235,7 +236,7 @@ impl Store {
     /// Withdraws a credential.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn revoke_token(&self, now: Timestamp, id: TokenId) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
@@ -254,14 +255,14 @@ impl Store {
     /// What a credential stands for, if it is good for `purpose` now. Uses nothing up.
     ///
     /// # Errors
-    /// [`StoreError::Token`], or the database's.
+    /// [`StoreError::Token`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn check_token(
         &self,
         now: Timestamp,
         hash: [u8; 32],
         purpose: TokenPurpose,
     ) -> Result<TokenGrant, StoreError> {
-        let token = stored(&mut self.reader().await?, &hash).await?;
+        let token = find_token(&mut self.reader().await?, &hash).await?;
         let token = token.ok_or(StoreError::Token(TokenFault::Unknown))?;
         token.check(now, purpose).map_err(StoreError::Token)?;
         Ok(token.grant)
@@ -270,14 +271,14 @@ impl Store {
     /// Whether an enrollment token is good for an agent with this key now. Uses nothing up.
     ///
     /// # Errors
-    /// [`StoreError::Token`], or the database's.
+    /// [`StoreError::Token`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn check_enrollment(
         &self,
         now: Timestamp,
         hash: [u8; 32],
         key: Option<[u8; 32]>,
     ) -> Result<(), StoreError> {
-        let token = stored(&mut self.reader().await?, &hash).await?;
+        let token = find_token(&mut self.reader().await?, &hash).await?;
         let token = token.ok_or(StoreError::Token(TokenFault::Unknown))?;
         token.check_key(now, key.as_ref()).map_err(StoreError::Token)
     }
@@ -285,7 +286,7 @@ impl Store {
     /// The node that a credential was made for, good or not.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn token_owner(&self, hash: [u8; 32]) -> Result<Option<NodeId>, StoreError> {
         let sql = "SELECT node_id FROM token WHERE hash = $1";
         let row = self.reader().await?.first(sql, args![&hash]).await?;
@@ -297,30 +298,34 @@ impl Store {
     /// before, in an answer that was lost, stays good.
     ///
     /// # Errors
-    /// [`StoreError::Token`], `certificates_too_many`, or the database's.
+    /// [`StoreError::Token`], `certificates_too_many`; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
     pub async fn use_enrollment_token(
         &self,
         now: Timestamp,
-        asked: Enroll,
+        request: Enroll,
     ) -> Result<Enrolled, StoreError> {
         let enrolled = self
-            .write(move |conn| Box::pin(async move { enroll(conn, now, &asked).await }))
+            .write(move |conn| Box::pin(async move { enroll(conn, now, &request).await }))
             .await?;
         self.signal_due();
         Ok(enrolled)
     }
 
     /// Moves the end that a run's tokens have while it is parked on to `expires_at`, never back:
-    /// when it parks, as part of [`crate::RunWrite`], and when its node says something all the same.
+    /// when it parks, as part of [`crate::RunWrite`], and when its node says something all the
+    /// same.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn start_token_clock(
         &self,
         run_id: RunId,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(move |conn| Box::pin(async move { start_clock(conn, run_id, expires_at).await }))
-            .await
+        self.write(move |conn| {
+            Box::pin(async move { extend_expiry(conn, run_id, expires_at).await })
+        })
+        .await
     }
 }

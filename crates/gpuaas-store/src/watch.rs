@@ -20,10 +20,10 @@ use crate::store::Store;
 use crate::tables::observation::{observation_columns, put_read, read_observation};
 use crate::tables::{run, timeline};
 
-/// The right to watch a site.
+/// Lease on watching a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchLease {
-    /// The site.
+    /// Site that is watched.
     pub site_id: SiteId,
     /// Fencing token: every write names it.
     pub token: i64,
@@ -33,7 +33,7 @@ pub struct WatchLease {
     pub event_window: Vec<u64>,
 }
 
-/// What the event feed says of a machine.
+/// An event of a machine from the event feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedEvent {
     /// The node that holds the machine.
@@ -42,9 +42,9 @@ pub struct ObservedEvent {
     pub event_id: i64,
     /// New status number; none when the event is not about the status.
     pub status: Option<i64>,
-    /// When.
+    /// Moment of the event.
     pub at: Timestamp,
-    /// Curtin's reboot was seen, then.
+    /// Moment of curtin's reboot; none: this event is not it.
     pub rebooted_at: Option<Timestamp>,
     /// It is a warning or an error: what it says.
     pub alarm: Option<String>,
@@ -55,11 +55,11 @@ pub struct ObservedEvent {
 pub struct MachineRead {
     /// The node that holds the machine.
     pub node_id: NodeId,
-    /// What was read.
+    /// Observation from the read.
     pub observation: Observation,
 }
 
-/// What one look found; written at once.
+/// What one read of the event feed found; written in one transaction.
 #[derive(Debug, Clone, Default)]
 pub struct WatchBatch {
     /// Where the next look begins; none: as before.
@@ -68,20 +68,20 @@ pub struct WatchBatch {
     pub event_window: Vec<u64>,
     /// Events, in the order of their ids.
     pub events: Vec<ObservedEvent>,
-    /// Reads.
+    /// Full reads of machines.
     pub reads: Vec<MachineRead>,
-    /// History.
+    /// Lines for the timelines of nodes.
     pub timeline: Vec<(NodeId, TimelineEvent)>,
     /// Runs that something new concerns.
     pub wakes: Vec<RunId>,
 }
 
-/// A machine worth watching.
+/// A machine whose events concern a node or its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
     /// The node that holds it.
     pub node_id: NodeId,
-    /// Its open run.
+    /// Open run of the node; none: no run is open.
     pub run_id: Option<RunId>,
 }
 
@@ -176,7 +176,7 @@ impl Store {
     /// that lease has not ended. A holder that asks again gets a new token.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn claim_watch(
         &self,
         now: Timestamp,
@@ -212,7 +212,7 @@ impl Store {
     /// Extends the right to watch to `until`.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], or the database's.
+    /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn renew_watch(
         &self,
         lease: &WatchLease,
@@ -224,7 +224,7 @@ impl Store {
     /// Gives the right to watch back, so that another can take it at once.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], or the database's.
+    /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn release_watch(&self, lease: &WatchLease) -> Result<(), StoreError> {
         self.set_watch_until(lease, Timestamp::EPOCH).await
     }
@@ -253,7 +253,7 @@ impl Store {
     /// Where the next look at a site's event feed begins; none: never looked.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn event_cursor(&self, site_id: SiteId) -> Result<Option<i64>, StoreError> {
         let row = self
             .reader()
@@ -266,8 +266,8 @@ impl Store {
     /// Writes what a look found.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`] when another watcher took over, or the database's. In each case
-    /// nothing was written.
+    /// [`StoreError::LeaseLost`] when another watcher took over; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`]. In each case nothing was written.
     pub async fn apply_watch(
         &self,
         now: Timestamp,
@@ -289,7 +289,7 @@ impl Store {
     /// `system_id`.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn nodes_by_system_id(
         &self,
         site_id: SiteId,
@@ -302,7 +302,7 @@ impl Store {
     /// not grow with the site.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn nodes_with_system_ids(
         &self,
         site_id: SiteId,
@@ -329,7 +329,7 @@ impl Store {
     /// What is known of a node's machine.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn observation(&self, node_id: NodeId) -> Result<Option<Observation>, StoreError> {
         const SQL: &str =
             concat!("SELECT ", observation_columns!(), " FROM observation WHERE node_id = $1");

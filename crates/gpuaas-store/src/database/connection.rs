@@ -181,7 +181,7 @@ pub(crate) struct Cols<'r> {
 }
 
 impl Cols<'_> {
-    /// The next column.
+    /// The value of the next column.
     pub(crate) fn next<T: Column>(&mut self) -> Result<T, StoreError> {
         self.at += 1;
         self.row.get(self.at - 1)

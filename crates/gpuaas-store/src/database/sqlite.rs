@@ -40,7 +40,7 @@ pub(crate) enum SqliteLocation {
     Memory,
 }
 
-/// A connection.
+/// One connection to an SQLite database.
 pub(crate) struct SqliteConnection(Connection);
 
 impl SqliteLocation {
@@ -188,8 +188,8 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// Who may read at the same time: [`READER_CONNECTIONS`] connections of their own, or, in memory, whoever holds
-/// the one that there is.
+/// Who may read at the same time: [`READER_CONNECTIONS`] connections of their own, or, in memory,
+/// whoever holds the one that there is.
 pub(crate) struct Readers {
     location: SqliteLocation,
     writer: WriterConnection,
@@ -248,7 +248,7 @@ impl Readers {
 }
 
 impl Reader {
-    /// The connection.
+    /// The connection that this reader holds.
     pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
         match self {
             Self::Writer(connection) => Ok(connection),

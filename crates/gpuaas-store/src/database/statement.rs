@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use uuid::Uuid;
 
-/// A statement's text.
+/// Text of a statement, with `$1` placeholders and `{LIST}`, `{SKIP}` or `{LOCK}`.
 pub(crate) type Sql = Cow<'static, str>;
 
 /// `text` with `{LIST}` replaced by `$first, $first+1, ...` for `count` values.

@@ -55,7 +55,7 @@ type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 struct JobResult {
     ok: bool,
-    answer: Reply,
+    reply: Reply,
 }
 
 type Job = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, JobResult> + Send>;
@@ -120,11 +120,11 @@ impl Writer {
             Box::pin(async move {
                 let result = catch_panic(async move { write(conn).await }).await;
                 let ok = result.is_ok();
-                let answer: Reply = Box::new(move |committed| {
+                let reply: Reply = Box::new(move |committed| {
                     // The caller may have gone away; its write stands all the same.
                     sender.send(result.and_then(|value| committed.map(|()| value))).ok();
                 });
-                JobResult { ok, answer }
+                JobResult { ok, reply }
             })
         });
         self.queue.send(Message::Job(job)).await.map_err(|_| stopped())?;
@@ -179,17 +179,17 @@ impl WriterTask {
 
     async fn group(&mut self, group: Vec<Job>) {
         let size = group.len();
-        let mut answers = Vec::with_capacity(size);
+        let mut replies = Vec::with_capacity(size);
         let mut conn = Conn::Sqlite(Arc::clone(&self.connection).lock_owned().await);
-        let kept = transact(&mut conn, group, &mut answers).await;
+        let kept = transact(&mut conn, group, &mut replies).await;
         if kept.is_ok() {
             self.counters.note(size);
         } else {
             self.recover(&mut conn).await;
         }
         drop(conn);
-        for answer in answers {
-            answer(kept.clone());
+        for reply in replies {
+            reply(kept.clone());
         }
     }
 
@@ -215,7 +215,7 @@ impl WriterTask {
 async fn transact(
     conn: &mut Conn,
     group: Vec<Job>,
-    answers: &mut Vec<Reply>,
+    replies: &mut Vec<Reply>,
 ) -> Result<(), StoreError> {
     let several = group.len() > 1;
     exec(conn, "BEGIN IMMEDIATE").await?;
@@ -223,8 +223,8 @@ async fn transact(
         if several {
             exec(conn, "SAVEPOINT request").await?;
         }
-        let JobResult { ok, answer } = job(conn).await;
-        answers.push(answer);
+        let JobResult { ok, reply } = job(conn).await;
+        replies.push(reply);
         match (several, ok) {
             (false, false) => return exec(conn, "ROLLBACK").await,
             (false, true) => {}

@@ -10,13 +10,13 @@ use crate::error::StoreError;
 /// An action of a person or a program, to be written down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewAudit {
-    /// Who.
+    /// Actor: a person or a program.
     pub actor: String,
-    /// What, such as `run.resume`.
+    /// Action, such as `run.resume`.
     pub action: String,
-    /// On what: an identifier or a name.
+    /// Subject of the action: an identifier or a name.
     pub subject: String,
-    /// Anything else. Never a secret.
+    /// Further facts; never a secret.
     pub detail: serde_json::Value,
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn append(
 }
 
 /// The answer given to this request before.
-pub(crate) async fn replay<T: DeserializeOwned + 'static>(
+pub(crate) async fn read_response<T: DeserializeOwned + 'static>(
     conn: &mut Conn,
     key: &IdempotencyKey,
 ) -> Result<Option<T>, StoreError> {
@@ -73,7 +73,7 @@ pub(crate) async fn replay<T: DeserializeOwned + 'static>(
 
 /// Keeps the answer to this request; answers `false` when an earlier request has the key. A
 /// request with the same key that is under way elsewhere is waited for.
-pub(crate) async fn keep<T: Serialize>(
+pub(crate) async fn insert_response<T: Serialize>(
     conn: &mut Conn,
     now: Timestamp,
     key: &IdempotencyKey,

@@ -10,12 +10,12 @@ use crate::error::StoreError;
 
 /// Certificates of one node that may be good at once. An agent needs two while it renews, and a
 /// few more where answers were lost.
-const MOST_LIVE: i64 = 8;
+const MAX_LIVE: i64 = 8;
 
 /// How a certificate ended before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertificateEnding {
-    /// It was withdrawn.
+    /// An operator withdrew it, or the node left.
     Revoked,
     /// Another enrollment of the node took its place.
     Superseded,
@@ -54,9 +54,9 @@ pub struct NewCertificate {
     pub fingerprint: [u8; 32],
     /// Serial number, hexadecimal.
     pub serial: String,
-    /// First moment.
+    /// First moment at which it is valid.
     pub not_before: Timestamp,
-    /// Last moment.
+    /// Last moment at which it is valid.
     pub not_after: Timestamp,
 }
 
@@ -89,19 +89,19 @@ pub(crate) async fn end_all(
     conn: &mut Conn,
     now: Timestamp,
     node_id: NodeId,
-    how: CertificateEnding,
-    why: &str,
+    ending: CertificateEnding,
+    reason: &str,
 ) -> Result<u64, StoreError> {
     conn.execute(
         "UPDATE node_certificate SET ended_as = $2, ended_at = $3, end_reason = $4 \
          WHERE node_id = $1 AND ended_as IS NULL",
-        args![node_id.0, how.as_str(), now, why],
+        args![node_id.0, ending.as_str(), now, reason],
     )
     .await
 }
 
 /// Refuses where the node has as many certificates as it may.
-pub(crate) async fn room_for_one(
+pub(crate) async fn check_live_limit(
     conn: &mut Conn,
     now: Timestamp,
     node_id: NodeId,
@@ -110,7 +110,7 @@ pub(crate) async fn room_for_one(
                WHERE node_id = $1 AND ended_as IS NULL AND not_after > $2";
     let row = conn.first(sql, args![node_id.0, now]).await?;
     let live: i64 = row.map_or(Ok(0), |row| row.cols().next())?;
-    if live < MOST_LIVE {
+    if live < MAX_LIVE {
         return Ok(());
     }
     let detail = format!("{live} certificates of this node are good at the same time");

@@ -9,20 +9,20 @@ use crate::seal::Secret;
 
 pub(crate) const BMC_PASSWORD: &str = "bmc_password";
 
-/// A node to be.
+/// A node to make.
 #[derive(Debug, Clone)]
 pub struct NewNode {
-    /// Identifier.
+    /// Identifier of the node.
     pub id: NodeId,
-    /// Its site.
+    /// Site of the node.
     pub site_id: SiteId,
-    /// Its profile.
+    /// Profile of the node.
     pub profile_id: ProfileId,
-    /// Short hostname.
+    /// Short hostname, unique among the live nodes of the site.
     pub hostname: String,
-    /// What the operator says of the hardware.
+    /// Hardware as the operator described it.
     pub hardware: NodeHardware,
-    /// Sealed at once.
+    /// Password of the BMC; sealed before it is stored.
     pub bmc_password: Option<Secret>,
 }
 

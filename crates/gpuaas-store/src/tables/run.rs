@@ -7,14 +7,14 @@ use gpuaas_types::{NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp};
 use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 
-/// A run to be.
+/// A run to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRun {
-    /// Identifier.
+    /// Identifier of the run.
     pub id: RunId,
-    /// What it is for.
+    /// Kind of the run.
     pub kind: RunKind,
-    /// Its first step.
+    /// Step that it begins in.
     pub step: Step,
     /// Revision of the node's profile that it pins.
     pub profile_revision: i64,
@@ -22,14 +22,14 @@ pub struct NewRun {
     pub cause: String,
 }
 
-/// A step boundary.
+/// The boundary at which a step of a run begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {
     /// The step that begins.
     pub step: Step,
-    /// When.
+    /// Moment at which the step begins.
     pub at: Timestamp,
-    /// Why, one sentence.
+    /// Why the step begins, one sentence.
     pub cause: String,
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn insert_run(
     conn: &mut Conn,
     now: Timestamp,
     node_id: NodeId,
-    place: (SiteId, ProfileId),
+    site_and_profile: (SiteId, ProfileId),
     run: &NewRun,
 ) -> Result<(), StoreError> {
     let made = conn
@@ -87,10 +87,10 @@ pub(crate) async fn insert_run(
             vec![
                 run.id.0.into(),
                 node_id.0.into(),
-                place.0.0.into(),
+                site_and_profile.0.0.into(),
                 run.kind.as_str().into(),
                 run.step.as_str().into(),
-                place.1.0.into(),
+                site_and_profile.1.0.into(),
                 run.profile_revision.into(),
                 Val::json(&RunState::default())?,
                 now.into(),

@@ -14,7 +14,7 @@ pub enum TokenPurpose {
     Enrollment,
     /// Everything an enrolled agent does.
     Agent,
-    /// The admin API.
+    /// Requests of operators to the admin API.
     Admin,
 }
 
@@ -34,19 +34,19 @@ impl TokenPurpose {
 /// A credential to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
-    /// Identifier.
+    /// Identifier of the token.
     pub id: TokenId,
-    /// See [`sha256`].
+    /// SHA-256 of the token.
     pub hash: [u8; 32],
-    /// What it is for.
+    /// Endpoints that it is for.
     pub purpose: TokenPurpose,
-    /// Whose it is; none for the admin API.
+    /// Node that it was made for; none for the admin API.
     pub node_id: Option<NodeId>,
     /// Run it was made for; none for the admin API.
     pub run_id: Option<RunId>,
-    /// Works once.
+    /// Whether it works once only.
     pub single_use: bool,
-    /// Refused before.
+    /// Moment before which it is refused.
     pub usable_from: Timestamp,
     /// Refused from then on, a run's while that is parked; none: no end yet.
     pub expires_at: Option<Timestamp>,
@@ -96,7 +96,7 @@ pub(crate) async fn revoke_unused(
     .map(drop)
 }
 
-pub(crate) async fn start_clock(
+pub(crate) async fn extend_expiry(
     conn: &mut Conn,
     run_id: RunId,
     expires_at: Timestamp,

@@ -7,7 +7,7 @@ use gpuaas_types::agent::{
 };
 use gpuaas_types::{NodeId, RunId, TaskId};
 
-use crate::rig::{NOON, World, at, code, event, id, on_each};
+use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
 
 fn progress(run_id: RunId, message: &str) -> Report {
     Report {
@@ -35,86 +35,86 @@ fn heartbeat(node_id: NodeId, run_id: RunId) -> Heartbeat {
 
 #[test]
 fn a_report_wakes_its_run() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        let claimed = world.claim_one(NOON).await;
-        world.give_back(NOON, &claimed, at(900.0)).await.unwrap();
-        let mut signal = world.store.due_signal();
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let claimed = fixture.claim_one(NOON).await;
+        fixture.give_back(NOON, &claimed, at(900.0)).await.unwrap();
+        let mut signal = fixture.store.due_signal();
         signal.mark_unchanged();
         let report = progress(run_id, "with a \u{0} byte");
         let history = vec![event(Some(run_id), "site_bootstrap_started")];
-        world.store.add_report(report, history).await.unwrap();
+        fixture.store.add_report(report, history).await.unwrap();
         assert!(signal.has_changed().unwrap());
 
-        let claimed = world.claim_one(at(5.0)).await;
+        let claimed = fixture.claim_one(at(5.0)).await;
         assert_eq!(claimed.reports, vec![progress(run_id, "with a \u{fffd} byte")]);
-        assert_eq!(claimed.reports, world.store.reports(run_id).await.unwrap());
-        let history = world.store.timeline_of_node(node_id, 0, 10).await.unwrap();
+        assert_eq!(claimed.reports, fixture.store.reports(run_id).await.unwrap());
+        let history = fixture.store.timeline_of_node(node_id, 0, 10).await.unwrap();
         assert_eq!(history[1].event.code, "site_bootstrap_started");
         let unknown = progress(RunId(id()), "");
-        assert_eq!(code(world.store.add_report(unknown, vec![]).await), "not_found");
+        assert_eq!(code(fixture.store.add_report(unknown, vec![]).await), "not_found");
     });
 }
 
 #[test]
 fn only_the_first_heartbeat_of_a_run_wakes_it() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        let beat = |seconds| world.store.heartbeat(at(seconds), heartbeat(node_id, run_id));
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let beat = |seconds| fixture.store.heartbeat(at(seconds), heartbeat(node_id, run_id));
         assert!(beat(1.0).await.unwrap());
         assert!(!beat(2.0).await.unwrap());
         assert!(!beat(3.0).await.unwrap());
-        let claimed = world.claim_one(at(3.0)).await;
+        let claimed = fixture.claim_one(at(3.0)).await;
         assert_eq!(claimed.node.heartbeat_at, Some(at(3.0)));
         assert_eq!(claimed.node.revision, 1);
         assert_eq!(claimed.run.wake_seq, 1);
         let first = Report { run_id, at: at(1.0), kind: ReportKind::FirstHeartbeat };
         assert_eq!(claimed.reports, vec![first]);
-        let history = world.store.timeline_of_run(run_id, 0, 10).await.unwrap();
+        let history = fixture.store.timeline_of_run(run_id, 0, 10).await.unwrap();
         assert_eq!(history.len(), 1);
         let unknown = heartbeat(node_id, RunId(id()));
-        assert_eq!(code(world.store.heartbeat(at(4.0), unknown).await), "not_found");
+        assert_eq!(code(fixture.store.heartbeat(at(4.0), unknown).await), "not_found");
     });
 }
 
 #[test]
 fn other_troubles_of_an_agent_are_history() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
         let beat = |seconds, troubles: &str| {
             let beat = Heartbeat {
                 troubles: troubles.to_owned(),
                 changed: Some(event(Some(run_id), &format!("troubles_{troubles}"))),
                 ..heartbeat(node_id, run_id)
             };
-            world.store.heartbeat(at(seconds), beat)
+            fixture.store.heartbeat(at(seconds), beat)
         };
         assert!(beat(1.0, "").await.unwrap());
         for (seconds, troubles) in [(2.0, "disk_full"), (3.0, "disk_full"), (4.0, "")] {
             assert!(!beat(seconds, troubles).await.unwrap());
         }
-        let history = world.store.timeline_of_run(run_id, 0, 10).await.unwrap();
+        let history = fixture.store.timeline_of_run(run_id, 0, 10).await.unwrap();
         let codes: Vec<_> = history.iter().map(|row| row.event.code.as_str()).collect();
         assert_eq!(codes, ["first_heartbeat", "troubles_disk_full", "troubles_"]);
-        assert_eq!(world.claim_one(at(5.0)).await.node.heartbeat_at, Some(at(4.0)));
+        assert_eq!(fixture.claim_one(at(5.0)).await.node.heartbeat_at, Some(at(4.0)));
     });
 }
 
 #[test]
 fn a_task_is_done_once() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let (node_id, run_id) = world.node("j22u11").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
         let mut tasks = store.task_signal();
         let spec = TaskSpec::Diagnostics { units: vec!["docker.service".to_owned()] };
         let task =
             |seconds| NewTask { id: TaskId(id()), spec: spec.clone(), expires_at: at(seconds) };
         let (short, long) = (task(10.0), task(100.0));
-        let mut write = RunWrite::new(world.claim_one(NOON).await.run).releasing();
+        let mut write = RunWrite::new(fixture.claim_one(NOON).await.run).releasing();
         write.run.due_at = at(900.0);
         write.tasks = vec![short.clone(), long.clone()];
         store.commit(NOON, write).await.unwrap();
@@ -145,7 +145,7 @@ fn a_task_is_done_once() {
         let other = TaskResult { succeeded: false, ..result.clone() };
         assert!(!finish(&other).await.unwrap());
         assert!(store.pending_tasks(at(11.0), node_id).await.unwrap().is_empty());
-        let claimed = world.claim_one(at(11.0)).await;
+        let claimed = fixture.claim_one(at(11.0)).await;
         let kind = ReportKind::TaskFinished { task_id: long.id, result: result.clone() };
         assert_eq!(claimed.reports, vec![Report { run_id, at: at(11.0), kind }]);
         assert_eq!(store.timeline_of_run(run_id, 0, 10).await.unwrap().len(), 1);
@@ -156,10 +156,10 @@ fn a_task_is_done_once() {
 
 #[test]
 fn a_task_of_an_operator_is_no_matter_of_a_run() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let (node_id, run_id) = world.node("j22u11").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
         let operation =
             Operation::Service { action: ServiceAction::Restart, unit: "nginx.service".to_owned() };
         let spec = TaskSpec::Operate { dry_run: true, operation };

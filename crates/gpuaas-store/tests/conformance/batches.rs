@@ -10,7 +10,7 @@ use gpuaas_types::{
     BatchId, MemberState, NodeId, NodeState, RunId, RunKind, RunStatus, Step, Timestamp,
 };
 
-use crate::rig::{BMC_PASSWORD, NOON, World, at, code, event, id, new_run, on_each};
+use crate::fixture::{BMC_PASSWORD, Fixture, NOON, at, code, event, id, new_run, on_each_database};
 
 fn spec(name: &str, hosts: &[&str]) -> BatchSpec {
     BatchSpec {
@@ -28,11 +28,11 @@ fn spec(name: &str, hosts: &[&str]) -> BatchSpec {
     }
 }
 
-pub(crate) fn new_batch(world: &World, name: &str, hosts: &[&str]) -> NewBatch {
+pub(crate) fn new_batch(fixture: &Fixture, name: &str, hosts: &[&str]) -> NewBatch {
     let node = |hostname: &&str| NewNode {
         id: NodeId(id()),
-        site_id: world.site_id,
-        profile_id: world.profile_id,
+        site_id: fixture.site_id,
+        profile_id: fixture.profile_id,
         hostname: (*hostname).to_owned(),
         hardware: NodeHardware {
             bmc_address: Some(format!("bmc-{hostname}")),
@@ -44,8 +44,8 @@ pub(crate) fn new_batch(world: &World, name: &str, hosts: &[&str]) -> NewBatch {
     NewBatch {
         id: batch_id,
         spec: spec(name, hosts),
-        site_id: world.site_id,
-        profile_id: world.profile_id,
+        site_id: fixture.site_id,
+        profile_id: fixture.profile_id,
         profile_revision: 1,
         nodes: hosts.iter().map(|host| (node(host), event(None, "batch_accepted"))).collect(),
         accepted: BatchAccepted {
@@ -80,8 +80,8 @@ fn advance(batch: &StoredBatch, begin: Vec<BeginMember>) -> BatchAdvance {
     }
 }
 
-async fn begin(world: &World, batch: &StoredBatch, position: usize) -> BeginMember {
-    let members = world.store.batch_members(batch.id).await.unwrap();
+async fn begin(fixture: &Fixture, batch: &StoredBatch, position: usize) -> BeginMember {
+    let members = fixture.store.batch_members(batch.id).await.unwrap();
     let run = new_run();
     BeginMember {
         position: members[position].position,
@@ -92,8 +92,8 @@ async fn begin(world: &World, batch: &StoredBatch, position: usize) -> BeginMemb
 }
 
 /// Ends the run of a member, or parks it.
-async fn rest_in(world: &World, run_id: RunId, now: Timestamp, status: RunStatus) {
-    let claimed = world.claim(now).await;
+async fn rest_in(fixture: &Fixture, run_id: RunId, now: Timestamp, status: RunStatus) {
+    let claimed = fixture.claim(now).await;
     let claimed = claimed.into_iter().find(|c| c.run.id == run_id).unwrap();
     let mut run = claimed.run;
     run.status = status;
@@ -101,21 +101,21 @@ async fn rest_in(world: &World, run_id: RunId, now: Timestamp, status: RunStatus
     if status != RunStatus::Parked {
         run.ended_at = Some(now);
     }
-    world.store.commit(now, RunWrite::new(run).releasing()).await.unwrap();
+    fixture.store.commit(now, RunWrite::new(run).releasing()).await.unwrap();
 }
 
 #[test]
 fn a_batch_is_made_whole_or_not_at_all() {
-    on_each(async |place| {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let mut asked = new_batch(&world, "rack-7", &["h1", "h2"]);
+    on_each_database(async |database| {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let mut asked = new_batch(&fixture, "rack-7", &["h1", "h2"]);
         asked.idempotency =
             Some(IdempotencyKey { key: "batch:k".to_owned(), request_hash: sha256("body") });
         let made = store.create_batch(NOON, asked.clone()).await.unwrap();
         assert_eq!(made, asked.accepted);
         // Repeated under its key: the first answer, although the identifiers are new.
-        let mut again = new_batch(&world, "rack-7", &["h1", "h2"]);
+        let mut again = new_batch(&fixture, "rack-7", &["h1", "h2"]);
         again.idempotency.clone_from(&asked.idempotency);
         assert_eq!(store.create_batch(NOON, again.clone()).await.unwrap(), asked.accepted);
         again.idempotency.as_mut().unwrap().request_hash = sha256("another");
@@ -134,9 +134,9 @@ fn a_batch_is_made_whole_or_not_at_all() {
         assert_eq!(password.expose(), BMC_PASSWORD);
         assert_eq!(store.next_due().await.unwrap(), None);
 
-        let same_name = new_batch(&world, "rack-7", &["h3"]);
+        let same_name = new_batch(&fixture, "rack-7", &["h3"]);
         assert_eq!(code(store.create_batch(NOON, same_name).await), "batch_name_taken");
-        let same_host = new_batch(&world, "rack-8", &["h4", "h2"]);
+        let same_host = new_batch(&fixture, "rack-8", &["h4", "h2"]);
         assert_eq!(code(store.create_batch(NOON, same_host).await), "hostname_taken");
         assert!(store.find_nodes("h3").await.unwrap().is_empty());
         assert!(store.find_nodes("h4").await.unwrap().is_empty());
@@ -147,13 +147,13 @@ fn a_batch_is_made_whole_or_not_at_all() {
 
 #[test]
 fn batches_page_from_the_newest_with_their_members() {
-    on_each(async |place| {
-        let world = World::new(place).await;
-        let store = &world.store;
+    on_each_database(async |database| {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
         for n in 0..5 {
             let hosts = [format!("a{n}"), format!("b{n}")];
             let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-            let batch = new_batch(&world, &format!("rack-{n}"), &hosts);
+            let batch = new_batch(&fixture, &format!("rack-{n}"), &hosts);
             store.create_batch(at(f64::from(n)), batch).await.unwrap();
         }
         let (mut names, mut page) = (Vec::new(), Page::first(2));
@@ -174,17 +174,17 @@ fn batches_page_from_the_newest_with_their_members() {
 
 #[test]
 fn a_step_on_rows_that_have_changed_is_dropped_whole() {
-    on_each(async |place| {
-        let world = World::new(place).await;
-        let store = &world.store;
-        store.create_batch(NOON, new_batch(&world, "rack-7", &["h1", "h2"])).await.unwrap();
+    on_each_database(async |database| {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        store.create_batch(NOON, new_batch(&fixture, "rack-7", &["h1", "h2"])).await.unwrap();
         assert!(store.due_batches(at(-1.0)).await.unwrap().is_empty());
         let [batch] = store.due_batches(NOON).await.unwrap().try_into().unwrap();
 
-        let first = begin(&world, &batch, 0).await;
+        let first = begin(&fixture, &batch, 0).await;
         let node_id = first.node_id;
         let run_id = first.run.id;
-        let second = begin(&world, &batch, 0).await;
+        let second = begin(&fixture, &batch, 0).await;
         assert!(store.advance_batch(at(1.0), advance(&batch, vec![first])).await.unwrap());
         // Somebody else decided on the same rows.
         assert!(!store.advance_batch(at(1.0), advance(&batch, vec![second])).await.unwrap());
@@ -198,7 +198,7 @@ fn a_step_on_rows_that_have_changed_is_dropped_whole() {
 
         // A node that was given other work meanwhile: nothing of the step is kept.
         let batch = store.batch("rack-7").await.unwrap();
-        let step = begin(&world, &batch, 1).await;
+        let step = begin(&fixture, &batch, 1).await;
         let mut run = new_run();
         run.kind = RunKind::Decommission;
         let other = StartRun {
@@ -222,17 +222,17 @@ fn a_step_on_rows_that_have_changed_is_dropped_whole() {
 
 #[test]
 fn what_happens_to_a_member_wakes_its_batch() {
-    on_each(async |place| {
-        let world = World::new(place).await;
-        let store = &world.store;
-        store.create_batch(NOON, new_batch(&world, "rack-7", &["h1", "h2"])).await.unwrap();
+    on_each_database(async |database| {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        store.create_batch(NOON, new_batch(&fixture, "rack-7", &["h1", "h2"])).await.unwrap();
         let batch = store.batch("rack-7").await.unwrap();
-        let (first, second) = (begin(&world, &batch, 0).await, begin(&world, &batch, 1).await);
+        let (first, second) = (begin(&fixture, &batch, 0).await, begin(&fixture, &batch, 1).await);
         let (one, two) = (first.run.id, second.run.id);
         assert!(store.advance_batch(NOON, advance(&batch, vec![first, second])).await.unwrap());
         let mut seen = store.batch_signal();
         seen.mark_unchanged();
-        rest_in(&world, one, at(10.0), RunStatus::Parked).await;
+        rest_in(&fixture, one, at(10.0), RunStatus::Parked).await;
         assert!(seen.has_changed().unwrap());
         let [due] = store.due_batches(at(10.0)).await.unwrap().try_into().unwrap();
         assert!(store.advance_batch(at(10.0), advance(&due, Vec::new())).await.unwrap());
@@ -240,7 +240,7 @@ fn what_happens_to_a_member_wakes_its_batch() {
         store.resume(at(20.0), one, "ann", "mended").await.unwrap();
         assert_eq!(store.due_batches(at(20.0)).await.unwrap().len(), 1);
         // Claims of the second run are leased until at(70).
-        rest_in(&world, two, at(80.0), RunStatus::Cancelled).await;
+        rest_in(&fixture, two, at(80.0), RunStatus::Cancelled).await;
         let batch = store.batch("rack-7").await.unwrap();
         assert_eq!(batch.due_at, at(20.0), "the earlier event still stands");
         let members = store.batch_members(batch.id).await.unwrap();
@@ -257,12 +257,12 @@ fn what_happens_to_a_member_wakes_its_batch() {
 
 #[test]
 fn an_operator_stops_and_resumes_it() {
-    on_each(async |place| {
-        let world = World::new(place).await;
-        let store = &world.store;
-        store.create_batch(NOON, new_batch(&world, "rack-7", &["h1", "h2"])).await.unwrap();
+    on_each_database(async |database| {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        store.create_batch(NOON, new_batch(&fixture, "rack-7", &["h1", "h2"])).await.unwrap();
         let batch = store.batch("rack-7").await.unwrap();
-        let first = begin(&world, &batch, 0).await;
+        let first = begin(&fixture, &batch, 0).await;
         let run_id = first.run.id;
         let mut step = advance(&batch, vec![first]);
         let stop = BatchStop { code: "x".to_owned(), text: "y".to_owned(), at: NOON };
@@ -270,7 +270,7 @@ fn an_operator_stops_and_resumes_it() {
         step.audit = Some(audit("batch.stop"));
         assert!(store.advance_batch(NOON, step).await.unwrap());
         assert_eq!(store.batch("rack-7").await.unwrap().stop, Some(stop));
-        rest_in(&world, run_id, at(5.0), RunStatus::Parked).await;
+        rest_in(&fixture, run_id, at(5.0), RunStatus::Parked).await;
 
         let (stop, resume) = (BatchCommand::Stop, BatchCommand::Resume { profile_revision: 1 });
         let tell = async |command| {

@@ -4,7 +4,7 @@ use gpuaas_store::{BundleKey, NewBundle, Secret, SecretOwner};
 use gpuaas_types::SiteId;
 use gpuaas_types::agent::{Gate, GateClass, GateReport};
 
-use crate::rig::{NOON, World, at, code, event, id, on_each};
+use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
 
 pub(crate) fn bundle(name: &str, digest: &str, built_in: bool) -> NewBundle {
     NewBundle {
@@ -19,9 +19,9 @@ pub(crate) fn bundle(name: &str, digest: &str, built_in: bool) -> NewBundle {
 
 #[test]
 fn a_bundle_is_kept_once_and_its_version_never_changes() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
         assert!(store.add_bundle(NOON, bundle("a", "1", false)).await.unwrap());
         assert!(!store.add_bundle(at(1.0), bundle("a", "1", false)).await.unwrap());
         let other = store.add_bundle(NOON, bundle("a", "2", false)).await;
@@ -44,9 +44,9 @@ fn a_bundle_is_kept_once_and_its_version_never_changes() {
 
 #[test]
 fn a_bundle_is_approved_for_a_site() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (store, site) = (&world.store, world.site_id);
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (store, site) = (&fixture.store, fixture.site_id);
         store.add_bundle(NOON, bundle("a", "1", false)).await.unwrap();
         for actor in ["ann", "bob"] {
             store.approve_bundle(NOON, site, "1", actor).await.unwrap();
@@ -67,9 +67,9 @@ fn a_bundle_is_approved_for_a_site() {
 
 #[test]
 fn keys_are_kept_and_the_own_one_is_made_once() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
         let key = |until| BundleKey { name: "ops".into(), public_key: "k".into(), until };
         store.trust_bundle_key(key(None)).await.unwrap();
         store.trust_bundle_key(key(Some(at(5.0)))).await.unwrap();
@@ -83,11 +83,11 @@ fn keys_are_kept_and_the_own_one_is_made_once() {
 
 #[test]
 fn a_secret_of_an_input_is_kept_for_its_owner() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
         let (site, profile) =
-            (SecretOwner::Site(world.site_id), SecretOwner::Profile(world.profile_id));
+            (SecretOwner::Site(fixture.site_id), SecretOwner::Profile(fixture.profile_id));
         let set = async |at, owner, bundle, input, value: &str, by| {
             let value = Secret::new(value.to_owned());
             store.set_input_secret(at, owner, bundle, input, &value, by).await.unwrap()
@@ -127,10 +127,10 @@ fn report(passed: bool) -> GateReport {
 
 #[test]
 fn the_latest_word_on_a_gate_is_kept_with_its_beginning() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let (node_id, run_id) = world.node("j22u11").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
         let say = |seconds, passed| {
             let changed = move |before: Option<&GateReport>, after: &GateReport| {
                 let new = before.is_none_or(|before| before.passed != after.passed);

@@ -6,7 +6,7 @@ use gpuaas_store::{
 };
 use gpuaas_types::{NodeId, NodeState, RunId, TokenId};
 
-use crate::rig::{NOON, World, at, code, event, id, on_each};
+use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
 
 fn certificate(name: &str) -> NewCertificate {
     NewCertificate {
@@ -43,17 +43,17 @@ fn token(node_id: NodeId, run_id: RunId, text: &str) -> NewToken {
     }
 }
 
-async fn endings(world: &World, node_id: NodeId) -> Vec<(String, Option<CertificateEnding>)> {
-    let known = world.store.certificates_of(node_id).await.unwrap();
+async fn endings(fixture: &Fixture, node_id: NodeId) -> Vec<(String, Option<CertificateEnding>)> {
+    let known = fixture.store.certificates_of(node_id).await.unwrap();
     known.into_iter().map(|one| (one.serial, one.ended.map(|(how, ..)| how))).collect()
 }
 
 #[test]
 fn a_certificate_counts_until_another_enrollment_or_an_operator_ends_it() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let (node_id, run_id) = world.node("j22u11").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
         store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
         assert_eq!(store.token_owner(sha256("t")).await.unwrap(), Some(node_id));
         assert_eq!(store.token_owner(sha256("nothing")).await.unwrap(), None);
@@ -66,12 +66,12 @@ fn a_certificate_counts_until_another_enrollment_or_an_operator_ends_it() {
         // A renewal ends nothing; another enrollment ends everything before it.
         let line = || vec![event(Some(run_id), "certificate_renewed")];
         store.renew_certificate(at(2.0), sha256("a"), certificate("b"), line()).await.unwrap();
-        assert_eq!(endings(&world, node_id).await, [("a".into(), None), ("b".into(), None)]);
+        assert_eq!(endings(&fixture, node_id).await, [("a".into(), None), ("b".into(), None)]);
         store.add_token(NOON, token(node_id, run_id, "u")).await.unwrap();
         store.use_enrollment_token(at(3.0), enroll(run_id, "u", "c")).await.unwrap();
         let gone = Some(CertificateEnding::Superseded);
         let wanted = [("a".into(), gone), ("b".into(), gone), ("c".into(), None)];
-        assert_eq!(endings(&world, node_id).await, wanted);
+        assert_eq!(endings(&fixture, node_id).await, wanted);
         let late = store.renew_certificate(at(4.0), sha256("b"), certificate("d"), line()).await;
         assert_eq!(code(late), "certificate_revoked");
         let never = store.renew_certificate(at(4.0), sha256("x"), certificate("d"), line()).await;
@@ -92,10 +92,10 @@ fn a_certificate_counts_until_another_enrollment_or_an_operator_ends_it() {
 
 #[test]
 fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let (node_id, run_id) = world.node("j22u11").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
         store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
         let asks = |name: &str| enroll(run_id, "t", name);
         let check = |name: &str| store.check_enrollment(at(2.0), sha256("t"), asks(name).key);
@@ -103,12 +103,12 @@ fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
         store.use_enrollment_token(at(1.0), asks("a")).await.unwrap();
 
         // Whoever copied it ends nothing and leaves nothing.
-        let before = (world.store.run(run_id).await.unwrap(), endings(&world, node_id).await);
+        let before = (fixture.store.run(run_id).await.unwrap(), endings(&fixture, node_id).await);
         assert_eq!(code(check("thief").await), "token_used");
         assert_eq!(code(store.use_enrollment_token(at(2.0), asks("thief")).await), "token_used");
         let keyless = Enroll { key: None, ..asks("thief") };
         assert_eq!(code(store.use_enrollment_token(at(2.0), keyless).await), "token_used");
-        let after = (world.store.run(run_id).await.unwrap(), endings(&world, node_id).await);
+        let after = (fixture.store.run(run_id).await.unwrap(), endings(&fixture, node_id).await);
         assert_eq!((after, store.reports(run_id).await.unwrap().len()), (before, 1));
 
         // The agent that lost the answer gets another; the first is no worse for it.
@@ -118,7 +118,7 @@ fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
         };
         let taken = store.use_enrollment_token(at(3.0), lost("b")).await.unwrap();
         assert!(taken.again);
-        assert_eq!(endings(&world, node_id).await, [("a".into(), None), ("b".into(), None)]);
+        assert_eq!(endings(&fixture, node_id).await, [("a".into(), None), ("b".into(), None)]);
         for n in 2..8 {
             store.use_enrollment_token(at(3.0), lost(&n.to_string())).await.unwrap();
         }
@@ -142,10 +142,10 @@ fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
 
 #[test]
 fn an_agent_cannot_collect_certificates() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let (node_id, run_id) = world.node("j22u11").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
         store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
         store.use_enrollment_token(NOON, enroll(run_id, "t", "0")).await.unwrap();
         let renew = async |when: f64, name: &str| {
@@ -163,38 +163,38 @@ fn an_agent_cannot_collect_certificates() {
 
 #[test]
 fn a_node_that_leaves_or_is_deployed_again_has_no_certificate() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         for (hostname, left) in [
             ("j22u11", None),
             ("j22u15", Some(NodeState::Retired)),
             ("j22u16", Some(NodeState::Detached)),
         ] {
-            let (node_id, run_id) = world.node(hostname).await;
-            world.store.add_token(NOON, token(node_id, run_id, hostname)).await.unwrap();
+            let (node_id, run_id) = fixture.node(hostname).await;
+            fixture.store.add_token(NOON, token(node_id, run_id, hostname)).await.unwrap();
             let asked = enroll(run_id, hostname, hostname);
-            world.store.use_enrollment_token(NOON, asked).await.unwrap();
-            let claimed = world.claim(NOON).await;
+            fixture.store.use_enrollment_token(NOON, asked).await.unwrap();
+            let claimed = fixture.claim(NOON).await;
             let run = claimed.into_iter().map(|one| one.run).find(|run| run.id == run_id).unwrap();
             let mut write = RunWrite::new(run);
             match left {
                 None => write.tokens = vec![token(node_id, run_id, "next")],
                 left => write.node = Some(NodeChange { state: left, system_id: None }),
             }
-            world.store.commit(at(1.0), write).await.unwrap();
+            fixture.store.commit(at(1.0), write).await.unwrap();
             let how = left.map_or(CertificateEnding::Superseded, |_| CertificateEnding::Revoked);
-            assert_eq!(endings(&world, node_id).await, [(hostname.to_owned(), Some(how))]);
+            assert_eq!(endings(&fixture, node_id).await, [(hostname.to_owned(), Some(how))]);
         }
     });
 }
 
 #[test]
 fn the_authority_is_made_once() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         let propose = |text: &str| {
             let secret = Secret::new(text.to_owned());
-            let store = world.store.clone();
+            let store = fixture.store.clone();
             async move { store.ensure_node_authority(&secret).await.unwrap() }
         };
         assert_eq!(propose("one").await.expose(), "one");

@@ -71,7 +71,7 @@ fn a_call_is_found_however_it_is_written_and_in_code_only() {
     let source = "impl Store {\n    /// pub fn not_this\n    pub async fn wake_all(&self) {}\n    \
                   fn private(&self) {}\n}\npub async fn outside() {}\n";
     assert_eq!(public_functions(source), ["wake_all"]);
-    assert!(is_called("wake_all", &dense("world.store\n    .wake_all()\n")));
+    assert!(is_called("wake_all", &dense("fixture.store\n    .wake_all()\n")));
     assert!(is_called("wake_all", &dense("store.wake_all::<u8>(x)")));
     assert!(!is_called("wake_all", &dense("// store.wake_all()\nstore.wake_all_now()")));
 }

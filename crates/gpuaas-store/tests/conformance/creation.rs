@@ -8,15 +8,15 @@ use gpuaas_types::{NodeState, ProfileId, RoceAssignmentId, RunStatus, SiteId, To
 
 use crate::batches::new_batch;
 use crate::bundles::bundle;
-use crate::rig::{NOON, World, at, code, id, new_run, on_each, site_spec};
+use crate::fixture::{Fixture, NOON, at, code, id, new_run, on_each_database, site_spec};
 
 /// Creators, half of them in another control plane.
 const CREATORS: usize = 12;
 
 /// The stores that creators use: one per creator, of two control planes.
-async fn creators(world: &World) -> Vec<Store> {
-    let other = world.place.open().await;
-    (0..CREATORS).map(|n| if n % 2 == 0 { world.store.clone() } else { other.clone() }).collect()
+async fn creators(fixture: &Fixture) -> Vec<Store> {
+    let other = fixture.database.open().await;
+    (0..CREATORS).map(|n| if n % 2 == 0 { fixture.store.clone() } else { other.clone() }).collect()
 }
 
 /// Whether one result is good and each of the others is the conflict `expected`.
@@ -30,17 +30,17 @@ fn one_wins<T: std::fmt::Debug>(results: &[Result<T, StoreError>], expected: &st
 
 #[test]
 fn one_of_many_makes_a_site_a_profile_or_an_address() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let stores = creators(&world).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let stores = creators(&fixture).await;
         let api_key = Secret::new("a:b:c".to_owned());
         let sites = stores.iter().map(|store| {
             let (spec, status) = (site_spec("south"), Default::default());
             store.create_site(NOON, SiteId(id()), spec, status, &api_key)
         });
         assert!(one_wins(&join_all(sites).await, "site_name_taken"));
-        let south = world.store.site_by_name("south").await.unwrap();
-        let kept = world.store.site_api_key(south.id).await.unwrap();
+        let south = fixture.store.site_by_name("south").await.unwrap();
+        let kept = fixture.store.site_api_key(south.id).await.unwrap();
         assert_eq!(kept, api_key, "the row and its secret are of the same creator");
 
         let spec = ProfileSpec::default();
@@ -57,7 +57,7 @@ fn one_of_many_makes_a_site_a_profile_or_an_address() {
                 subnet_cidr: "10.8.0.0/24".to_owned(),
                 ip_address: "10.8.0.1".to_owned(),
             };
-            store.add_roce(NOON, RoceAssignmentId(id()), world.site_id, address)
+            store.add_roce(NOON, RoceAssignmentId(id()), fixture.site_id, address)
         });
         assert!(one_wins(&join_all(addresses).await, "roce_address_taken"));
     });
@@ -65,24 +65,25 @@ fn one_of_many_makes_a_site_a_profile_or_an_address() {
 
 #[test]
 fn one_of_many_makes_a_node_or_a_run_of_it() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let stores = creators(&world).await;
-        let same_name = stores.iter().map(|store| store.onboard(NOON, world.onboarding("j22u11")));
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let stores = creators(&fixture).await;
+        let same_name =
+            stores.iter().map(|store| store.onboard(NOON, fixture.onboarding("j22u11")));
         assert!(one_wins(&join_all(same_name).await, "hostname_taken"));
         let same_bmc = stores.iter().enumerate().map(|(n, store)| {
-            let mut asked = world.onboarding(&format!("host{n}"));
+            let mut asked = fixture.onboarding(&format!("host{n}"));
             asked.node.hardware.bmc_address = Some("10.0.0.9".to_owned());
             store.onboard(NOON, asked)
         });
         assert!(one_wins(&join_all(same_bmc).await, "bmc_address_taken"));
 
-        for claimed in world.claim(NOON).await {
+        for claimed in fixture.claim(NOON).await {
             let mut write = gpuaas_store::RunWrite::new(claimed.run).releasing();
             (write.run.status, write.run.ended_at) = (RunStatus::Cancelled, Some(at(1.0)));
-            world.store.commit(at(1.0), write).await.unwrap();
+            fixture.store.commit(at(1.0), write).await.unwrap();
         }
-        let node_id = world.store.find_nodes("j22u11").await.unwrap()[0].id;
+        let node_id = fixture.store.find_nodes("j22u11").await.unwrap()[0].id;
         let runs = stores.iter().map(|store| {
             let from = NodeState::ALL;
             let history = Vec::new();
@@ -92,34 +93,35 @@ fn one_of_many_makes_a_node_or_a_run_of_it() {
             )
         });
         assert!(one_wins(&join_all(runs).await, "node_has_open_run"));
-        assert_eq!(world.store.runs_of_node(node_id, Page::first(9)).await.unwrap().len(), 2);
+        assert_eq!(fixture.store.runs_of_node(node_id, Page::first(9)).await.unwrap().len(), 2);
     });
 }
 
 #[test]
 fn one_of_many_makes_a_batch_with_these_machines() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let stores = creators(&world).await;
-        let same_name =
-            stores.iter().map(|store| store.create_batch(NOON, new_batch(&world, "rack", &["h0"])));
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let stores = creators(&fixture).await;
+        let same_name = stores
+            .iter()
+            .map(|store| store.create_batch(NOON, new_batch(&fixture, "rack", &["h0"])));
         assert!(one_wins(&join_all(same_name).await, "batch_name_taken"));
         // Each names the same machines, half of them in another order.
         let same_hosts = stores.iter().enumerate().map(|(n, store)| {
             let hosts = if n % 2 == 0 { ["h1", "h2", "h3"] } else { ["h3", "h2", "h1"] };
-            store.create_batch(NOON, new_batch(&world, &format!("rack-{n}"), &hosts))
+            store.create_batch(NOON, new_batch(&fixture, &format!("rack-{n}"), &hosts))
         });
         assert!(one_wins(&join_all(same_hosts).await, "hostname_taken"));
-        let nodes = world.store.list_nodes(Default::default()).await.unwrap();
+        let nodes = fixture.store.list_nodes(Default::default()).await.unwrap();
         assert_eq!(nodes.len(), 4, "of the batches that were refused nothing is left");
     });
 }
 
 #[test]
 fn one_of_many_makes_a_token_or_publishes_a_version() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let stores = creators(&world).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let stores = creators(&fixture).await;
         let tokens = stores.iter().map(|store| {
             let token = NewToken {
                 id: TokenId(id()),
@@ -154,9 +156,9 @@ fn one_of_many_makes_a_token_or_publishes_a_version() {
 
 #[test]
 fn control_planes_that_start_together_agree_on_their_keys() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let stores = creators(&world).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let stores = creators(&fixture).await;
         let propose = |n: usize| Secret::new(format!("proposal {n}"));
         let all_same = |kept: Vec<Result<Secret, StoreError>>| {
             let kept: Vec<Secret> = kept.into_iter().map(Result::unwrap).collect();
@@ -178,11 +180,11 @@ fn control_planes_that_start_together_agree_on_their_keys() {
         });
         let first: Vec<_> = join_all(first).await.into_iter().map(Result::unwrap).collect();
         assert_eq!(first.iter().filter(|state| state.is_some()).count(), 1, "{first:?}");
-        let keys = world.store.task_keys().await.unwrap();
+        let keys = fixture.store.task_keys().await.unwrap();
         assert_eq!((keys.keys.len(), keys.revision), (1, 1));
         let winner = first.iter().position(Option::is_some).unwrap();
         assert_eq!(keys.keys[0].public_key, format!("key {winner}"));
-        let secret = world.store.task_key_secret(&keys.keys[0].public_key).await.unwrap();
+        let secret = fixture.store.task_key_secret(&keys.keys[0].public_key).await.unwrap();
         assert_eq!(secret, propose(winner));
 
         let staged = stores.iter().enumerate().map(|(n, store)| async move {
@@ -196,9 +198,9 @@ fn control_planes_that_start_together_agree_on_their_keys() {
 
 #[test]
 fn a_task_key_is_staged_then_signs_then_retires() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
         assert_eq!(store.task_keys().await.unwrap(), Default::default());
         let secret = |text: &str| Secret::new(text.to_owned());
         let add = async |name: &str| store.add_task_key(name, &secret(name), false).await;

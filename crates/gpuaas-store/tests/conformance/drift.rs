@@ -6,19 +6,19 @@ use gpuaas_types::api::SiteStatus;
 use gpuaas_types::machine::{Observation, maas_status as status};
 use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus, Timestamp};
 
-use crate::rig::{NOON, World, at, on_each};
+use crate::fixture::{Fixture, NOON, at, on_each_database};
 use crate::watching::machine;
 
 /// A node in service whose machine was read at noon.
-async fn serving(world: &World, hostname: &str) -> NodeId {
-    let (node_id, _) = world.node(hostname).await;
-    let mut write = RunWrite::new(world.claim_one(NOON).await.run).releasing();
+async fn serving(fixture: &Fixture, hostname: &str) -> NodeId {
+    let (node_id, _) = fixture.node(hostname).await;
+    let mut write = RunWrite::new(fixture.claim_one(NOON).await.run).releasing();
     write.run.status = RunStatus::Succeeded;
     write.run.due_at = Timestamp::NEVER;
     let system_id = Some(format!("id-{hostname}"));
     write.node = Some(NodeChange { state: Some(NodeState::Active), system_id });
     write.observation = Some(Observation::from_read(machine(status::DEPLOYED), NOON));
-    world.store.commit(NOON, write).await.unwrap();
+    fixture.store.commit(NOON, write).await.unwrap();
     node_id
 }
 
@@ -40,10 +40,10 @@ fn found(node_id: NodeId, differences: &[(DriftKind, &str, DriftAction)]) -> Swe
 
 #[test]
 fn a_difference_is_a_row_and_a_line_while_it_lasts() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let node_id = serving(&world, "j22u11").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let node_id = serving(&fixture, "j22u11").await;
         let codes = || async {
             let lines = store.timeline_of_node(node_id, 0, 99).await.unwrap();
             lines.into_iter().map(|line| line.event.code).filter(|c| c != "accepted").collect()
@@ -52,7 +52,7 @@ fn a_difference_is_a_row_and_a_line_while_it_lasts() {
         let released = found(node_id, &[(DriftKind::ReleasedByHand, "Ready", DriftAction::Report)]);
         record(100.0, released.clone()).await.unwrap();
         record(200.0, released).await.unwrap();
-        let listed = store.list_drift(Some(world.site_id)).await.unwrap();
+        let listed = store.list_drift(Some(fixture.site_id)).await.unwrap();
         assert_eq!(listed.len(), 1);
         assert_eq!((listed[0].hostname.as_str(), listed[0].site.as_str()), ("j22u11", "north"));
         let drift = &listed[0].drift;
@@ -78,11 +78,11 @@ fn a_difference_is_a_row_and_a_line_while_it_lasts() {
 
 #[test]
 fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let node_id = serving(&world, "j22u11").await;
-        serving(&world, "j22u12").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let node_id = serving(&fixture, "j22u11").await;
+        serving(&fixture, "j22u12").await;
         let mut finding = found(node_id, &[]);
         let mut tagged = machine(status::DEPLOYED);
         tagged.tags = vec!["gold".to_owned()];
@@ -95,21 +95,21 @@ fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
         store.record_sweep(at(2.0), vec![finding]).await.unwrap();
         assert_eq!(store.node(node_id).await.unwrap().hostname, "j22u13");
 
-        let (busy, run_id) = world.node("j22u14").await;
+        let (busy, run_id) = fixture.node("j22u14").await;
         let row = (DriftKind::Vanished, "gone", DriftAction::Quarantine);
         store.record_sweep(at(3.0), vec![found(busy, &[row])]).await.unwrap();
         assert!(store.list_drift(None).await.unwrap().is_empty());
-        let subjects = store.sweep_subjects(world.site_id).await.unwrap();
+        let subjects = store.sweep_subjects(fixture.site_id).await.unwrap();
         assert_eq!(subjects.len(), 2, "a node without a machine cannot be swept");
 
         let observation = Observation::from_read(machine(status::READY), at(4.0));
         let text = "MAAS says Ready".to_owned();
         let missed = MissedWork { node_id: busy, run_id, observation, text };
-        store.record_missed_work(at(5.0), world.site_id, vec![missed]).await.unwrap();
+        store.record_missed_work(at(5.0), fixture.site_id, vec![missed]).await.unwrap();
         assert_eq!(store.run(run_id).await.unwrap().wake_seq, 1);
         assert_eq!(store.observation(busy).await.unwrap().unwrap().status, status::READY);
-        store.set_site_health(at(6.0), world.site_id, "ok", "").await.unwrap();
-        let site = store.site(world.site_id).await.unwrap();
+        store.set_site_health(at(6.0), fixture.site_id, "ok", "").await.unwrap();
+        let site = store.site(fixture.site_id).await.unwrap();
         assert_eq!((site.status.missed_work, site.status.answered_at), (1, Some(at(6.0))));
         let asked = SiteStatus::default();
         let changed = store.update_site(at(7.0), site.id, site.spec, asked, None).await.unwrap();
@@ -120,9 +120,9 @@ fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
 
 #[test]
 fn a_site_is_swept_once_per_interval() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let claim = |seconds| world.store.claim_sweep(at(seconds), world.site_id, 100.0);
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let claim = |seconds| fixture.store.claim_sweep(at(seconds), fixture.site_id, 100.0);
         assert!(!claim(0.0).await.unwrap(), "the first sweep waits for an interval");
         assert!(!claim(99.0).await.unwrap());
         assert!(claim(100.0).await.unwrap());

@@ -5,37 +5,37 @@ use gpuaas_store::{IdempotencyKey, NewAudit, NodeChange, NodeFilter, Page, RunWr
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunStatus, SiteId};
 
-use crate::rig::{NOON, World, at, code, event, id, on_each, site_spec};
+use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database, site_spec};
 
 #[test]
 fn a_name_and_a_bmc_belong_to_one_node() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        let refused = world.store.onboard(NOON, world.onboarding("j22u11")).await.unwrap_err();
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let refused = fixture.store.onboard(NOON, fixture.onboarding("j22u11")).await.unwrap_err();
         assert_eq!(refused.code(), "hostname_taken");
         assert!(refused.to_string().contains(&node_id.to_string()), "{refused}");
-        let mut other = world.onboarding("j22u15");
+        let mut other = fixture.onboarding("j22u15");
         other.node.hardware.bmc_address = Some("bmc-j22u11".to_owned());
-        let refused = world.store.onboard(NOON, other.clone()).await.unwrap_err();
+        let refused = fixture.store.onboard(NOON, other.clone()).await.unwrap_err();
         assert_eq!(refused.code(), "bmc_address_taken");
         assert!(refused.to_string().contains("node j22u11"), "{refused}");
-        assert_eq!(world.store.list_nodes(NodeFilter::default()).await.unwrap().len(), 1);
+        assert_eq!(fixture.store.list_nodes(NodeFilter::default()).await.unwrap().len(), 1);
 
         // A node that left gives both up.
-        let mut write = RunWrite::new(world.claim_one(NOON).await.run).releasing();
+        let mut write = RunWrite::new(fixture.claim_one(NOON).await.run).releasing();
         assert_eq!(write.run.id, run_id);
         (write.run.status, write.run.ended_at) = (RunStatus::Cancelled, Some(at(1.0)));
         write.node = Some(NodeChange { state: Some(NodeState::Detached), system_id: None });
-        world.store.commit(at(1.0), write).await.unwrap();
-        world.store.onboard(at(2.0), other).await.unwrap();
-        let again = world.onboarding("j22u11");
+        fixture.store.commit(at(1.0), write).await.unwrap();
+        fixture.store.onboard(at(2.0), other).await.unwrap();
+        let again = fixture.onboarding("j22u11");
         let mut again_without_bmc = again.clone();
         again_without_bmc.node.hardware.bmc_address = None;
         again_without_bmc.node.bmc_password = None;
-        let made = world.store.onboard(at(2.0), again_without_bmc).await.unwrap();
-        assert_eq!(world.store.bmc_password(made.accepted.node_id).await.unwrap(), None);
-        let found = world.store.find_nodes("j22u11").await.unwrap();
+        let made = fixture.store.onboard(at(2.0), again_without_bmc).await.unwrap();
+        assert_eq!(fixture.store.bmc_password(made.accepted.node_id).await.unwrap(), None);
+        let found = fixture.store.find_nodes("j22u11").await.unwrap();
         let ids: Vec<NodeId> = found.iter().map(|node| node.id).collect();
         assert_eq!(ids, [made.accepted.node_id, node_id], "nodes in service come first");
     });
@@ -43,21 +43,21 @@ fn a_name_and_a_bmc_belong_to_one_node() {
 
 #[test]
 fn of_many_at_once_one_gets_the_name() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let asked = (0..8).map(|_| world.onboarding("j22u11"));
-        let made = join_all(asked.map(|asked| world.store.onboard(NOON, asked))).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let asked = (0..8).map(|_| fixture.onboarding("j22u11"));
+        let made = join_all(asked.map(|asked| fixture.store.onboard(NOON, asked))).await;
         assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
-        assert_eq!(world.claim(NOON).await.len(), 1);
+        assert_eq!(fixture.claim(NOON).await.len(), 1);
     });
 }
 
 #[test]
 fn a_repeated_request_gets_the_first_answer() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         let asked = |hash: u8| {
-            let mut asked = world.onboarding("j22u11");
+            let mut asked = fixture.onboarding("j22u11");
             let key = "onboard:1".to_owned();
             asked.idempotency = Some(IdempotencyKey { key, request_hash: [hash; 32] });
             asked.audit = Some(NewAudit {
@@ -66,25 +66,25 @@ fn a_repeated_request_gets_the_first_answer() {
                 subject: "j22u11".to_owned(),
                 detail: serde_json::Value::Null,
             });
-            world.store.onboard(NOON, asked)
+            fixture.store.onboard(NOON, asked)
         };
         let all = join_all([asked(1), asked(1), asked(1)]).await;
         let all: Vec<_> = all.into_iter().map(Result::unwrap).collect();
         assert_eq!(all.iter().filter(|made| !made.replayed).count(), 1);
         assert!(all.iter().all(|made| made.accepted == all[0].accepted));
         assert_eq!(code(asked(2).await), "idempotency_key_reused");
-        assert_eq!(world.store.audit_entries(0, 10).await.unwrap().len(), 1);
+        assert_eq!(fixture.store.audit_entries(0, 10).await.unwrap().len(), 1);
     });
 }
 
 #[test]
 fn anything_finds_a_node() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        let mut write = RunWrite::new(world.claim_one(NOON).await.run).releasing();
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let mut write = RunWrite::new(fixture.claim_one(NOON).await.run).releasing();
         write.node = Some(NodeChange { state: None, system_id: Some("abc123".to_owned()) });
-        world.store.commit(NOON, write).await.unwrap();
+        fixture.store.commit(NOON, write).await.unwrap();
         let spec = RoceAssignmentSpec {
             site: "north".to_owned(),
             hostname: "j22u11".to_owned(),
@@ -93,7 +93,7 @@ fn anything_finds_a_node() {
             ip_address: "10.8.0.1".to_owned(),
         };
         let roce_id = RoceAssignmentId(id());
-        world.store.add_roce(NOON, roce_id, world.site_id, spec).await.unwrap();
+        fixture.store.add_roce(NOON, roce_id, fixture.site_id, spec).await.unwrap();
         let (by_node, by_run) = (node_id.to_string(), run_id.to_string());
         for text in [
             by_node.as_str(),
@@ -105,33 +105,33 @@ fn anything_finds_a_node() {
             "bmc-j22u11",
             "10.8.0.1",
         ] {
-            let found = world.store.find_nodes(text).await.unwrap();
+            let found = fixture.store.find_nodes(text).await.unwrap();
             assert_eq!(found.len(), 1, "{text}");
-            assert_eq!(found[0], world.store.node(node_id).await.unwrap(), "{text}");
+            assert_eq!(found[0], fixture.store.node(node_id).await.unwrap(), "{text}");
         }
-        assert!(world.store.find_nodes("j22").await.unwrap().is_empty());
-        assert_eq!(code(world.store.node(NodeId(id())).await), "not_found");
+        assert!(fixture.store.find_nodes("j22").await.unwrap().is_empty());
+        assert_eq!(code(fixture.store.node(NodeId(id())).await), "not_found");
     });
 }
 
 #[test]
 fn lists_show_names_and_runs() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (second, _) = world.node("b").await;
-        let (first, run_id) = world.node("a").await;
-        let list = |filter| world.store.list_nodes(filter);
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (second, _) = fixture.node("b").await;
+        let (first, run_id) = fixture.node("a").await;
+        let list = |filter| fixture.store.list_nodes(filter);
         let all = list(NodeFilter::default()).await.unwrap();
         assert_eq!(all.iter().map(|node| node.node.id).collect::<Vec<_>>(), [first, second]);
         assert_eq!((all[0].site.as_str(), all[0].profile.as_str()), ("north", "h200"));
         assert_eq!(all[0].run.as_ref().unwrap().id, run_id);
         assert_eq!(all[0].maas_status, None);
-        assert_eq!(world.store.listed_node(first).await.unwrap(), all[0]);
-        assert_eq!(code(world.store.listed_node(NodeId(id())).await), "not_found");
+        assert_eq!(fixture.store.listed_node(first).await.unwrap(), all[0]);
+        assert_eq!(code(fixture.store.listed_node(NodeId(id())).await), "not_found");
 
         let count = async |filter| list(filter).await.unwrap().len();
         let none = NodeFilter::default();
-        assert_eq!(count(NodeFilter { site_id: Some(world.site_id), ..none }).await, 2);
+        assert_eq!(count(NodeFilter { site_id: Some(fixture.site_id), ..none }).await, 2);
         assert_eq!(count(NodeFilter { site_id: Some(SiteId(id())), ..none }).await, 0);
         assert_eq!(count(NodeFilter { state: Some(NodeState::Active), ..none }).await, 0);
         assert_eq!(count(NodeFilter { state: Some(NodeState::Registered), ..none }).await, 2);
@@ -143,27 +143,27 @@ fn lists_show_names_and_runs() {
 
 #[test]
 fn nodes_page_by_hostname_and_id() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         let mut expected = Vec::new();
         for n in 0..7 {
-            let (node_id, _) = world.node(&format!("h{n}")).await;
+            let (node_id, _) = fixture.node(&format!("h{n}")).await;
             expected.push(node_id);
         }
         // Two nodes of one name, at two sites.
         let south = SiteId(id());
         let api_key = Secret::new("a:b:c".to_owned());
         let (spec, status) = (site_spec("south"), Default::default());
-        world.store.create_site(NOON, south, spec, status, &api_key).await.unwrap();
-        let mut twin = world.onboarding("h3");
+        fixture.store.create_site(NOON, south, spec, status, &api_key).await.unwrap();
+        let mut twin = fixture.onboarding("h3");
         twin.node.site_id = south;
         expected.insert(4, twin.node.id);
-        world.store.onboard(NOON, twin).await.unwrap();
+        fixture.store.onboard(NOON, twin).await.unwrap();
 
         for limit in [1, 3, 8, 100] {
             let (mut ids, mut page) = (Vec::new(), Page::first(limit));
             loop {
-                let nodes = world.store.nodes_page(NodeFilter::default(), page).await.unwrap();
+                let nodes = fixture.store.nodes_page(NodeFilter::default(), page).await.unwrap();
                 assert!(nodes.len() <= limit as usize);
                 let Some(last) = nodes.last() else { break };
                 page.after = Some(last.node.id);
@@ -171,9 +171,9 @@ fn nodes_page_by_hostname_and_id() {
             }
             assert_eq!(ids, expected, "{limit} at a time");
         }
-        let of_north = NodeFilter { site_id: Some(world.site_id), ..NodeFilter::default() };
+        let of_north = NodeFilter { site_id: Some(fixture.site_id), ..NodeFilter::default() };
         let page = Page { after: Some(expected[3]), limit: 2 };
-        let nodes = world.store.nodes_page(of_north, page).await.unwrap();
+        let nodes = fixture.store.nodes_page(of_north, page).await.unwrap();
         let ids: Vec<NodeId> = nodes.iter().map(|node| node.node.id).collect();
         assert_eq!(ids, expected[5..7]);
     });
@@ -181,22 +181,22 @@ fn nodes_page_by_hostname_and_id() {
 
 #[test]
 fn history_pages_by_node_and_by_run() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        let mut write = RunWrite::new(world.claim_one(NOON).await.run);
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let mut write = RunWrite::new(fixture.claim_one(NOON).await.run);
         write.timeline = (0..150).map(|n| event(Some(run_id), &format!("e{n}"))).collect();
-        world.store.commit(NOON, write).await.unwrap();
+        fixture.store.commit(NOON, write).await.unwrap();
         let mut codes = Vec::new();
         let mut after = 0;
         loop {
-            let page = world.store.timeline_of_run(run_id, after, 40).await.unwrap();
+            let page = fixture.store.timeline_of_run(run_id, after, 40).await.unwrap();
             let Some(last) = page.last() else { break };
             after = last.id;
             codes.extend(page.into_iter().map(|row| row.event.code));
         }
         assert_eq!(codes, (0..150).map(|n| format!("e{n}")).collect::<Vec<_>>());
-        let all = world.store.timeline_of_node(node_id, 0, 1000).await.unwrap();
+        let all = fixture.store.timeline_of_node(node_id, 0, 1000).await.unwrap();
         assert_eq!(all.len(), 151);
         assert_eq!(all[0].event, event(None, "accepted"));
     });

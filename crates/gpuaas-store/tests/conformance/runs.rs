@@ -8,7 +8,7 @@ use gpuaas_store::{BatchScope, NodeChange, OperatorCommand, Page, RunWrite, Tran
 use gpuaas_types::api::{Owner, Park, Wait};
 use gpuaas_types::{AttemptId, EffectKind, NodeState, RunStatus, Step, Timestamp};
 
-use crate::rig::{NOON, World, at, code, event, id, new_run, on_each};
+use crate::fixture::{Fixture, NOON, at, code, event, id, new_run, on_each_database};
 
 fn park() -> Park {
     Park {
@@ -36,10 +36,10 @@ fn intent(outcome: Option<Outcome>) -> Intent {
 
 #[test]
 fn a_claim_is_exclusive_and_loads_everything() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        let claimed = world.claim_one(at(1.0)).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let claimed = fixture.claim_one(at(1.0)).await;
         assert_eq!((claimed.run.id, claimed.node.id), (run_id, node_id));
         assert_eq!(claimed.run.lease_token, 1);
         assert_eq!(claimed.run.due_at, NOON);
@@ -47,25 +47,25 @@ fn a_claim_is_exclusive_and_loads_everything() {
         assert_eq!(claimed.node.run_id, Some(run_id));
         assert_eq!(claimed.observation, None);
         assert!(claimed.reports.is_empty());
-        assert!(world.claim(at(2.0)).await.is_empty());
-        assert_eq!(world.store.next_due().await.unwrap(), Some(at(61.0)));
+        assert!(fixture.claim(at(2.0)).await.is_empty());
+        assert_eq!(fixture.store.next_due().await.unwrap(), Some(at(61.0)));
 
-        let again = world.claim_one(at(61.0)).await;
+        let again = fixture.claim_one(at(61.0)).await;
         assert_eq!(again.run.lease_token, 2, "an expired lease is handed on");
-        world.give_back(at(62.0), &again, at(500.0)).await.unwrap();
-        assert_eq!(world.store.next_due().await.unwrap(), Some(at(500.0)));
-        assert!(world.claim(at(499.0)).await.is_empty());
-        assert_eq!(world.claim(at(500.0)).await.len(), 1);
+        fixture.give_back(at(62.0), &again, at(500.0)).await.unwrap();
+        assert_eq!(fixture.store.next_due().await.unwrap(), Some(at(500.0)));
+        assert!(fixture.claim(at(499.0)).await.is_empty());
+        assert_eq!(fixture.claim(at(500.0)).await.len(), 1);
     });
 }
 
 #[test]
 fn a_stale_token_writes_nothing_at_all() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        let stale = world.claim_one(NOON).await;
-        let fresh = world.claim_one(at(60.0)).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let stale = fixture.claim_one(NOON).await;
+        let fresh = fixture.claim_one(at(60.0)).await;
 
         let mut write = RunWrite::new(stale.run.clone()).releasing();
         write.run.step = Step::Deploy;
@@ -77,95 +77,95 @@ fn a_stale_token_writes_nothing_at_all() {
         write.transitions =
             vec![Transition { step: Step::Deploy, at: NOON, cause: "stale".to_owned() }];
         write.attempts = vec![intent(None)];
-        assert_eq!(code(world.store.commit(at(61.0), write.clone()).await), "lease_lost");
+        assert_eq!(code(fixture.store.commit(at(61.0), write.clone()).await), "lease_lost");
         assert_eq!(
-            code(world.store.renew(run_id, stale.run.lease_token, at(99.0)).await),
+            code(fixture.store.renew(run_id, stale.run.lease_token, at(99.0)).await),
             "lease_lost"
         );
 
-        let run = world.store.run(run_id).await.unwrap();
+        let run = fixture.store.run(run_id).await.unwrap();
         assert_eq!((run.step, run.lease_token), (Step::Accept, fresh.run.lease_token));
-        let node = world.store.node(node_id).await.unwrap();
+        let node = fixture.store.node(node_id).await.unwrap();
         assert_eq!((node.state, node.system_id, node.revision), (NodeState::Registered, None, 1));
-        assert_eq!(world.store.transitions(run_id).await.unwrap().len(), 1);
-        assert!(world.store.attempts(run_id).await.unwrap().is_empty());
-        assert_eq!(world.store.timeline_of_node(node_id, 0, 10).await.unwrap().len(), 1);
+        assert_eq!(fixture.store.transitions(run_id).await.unwrap().len(), 1);
+        assert!(fixture.store.attempts(run_id).await.unwrap().is_empty());
+        assert_eq!(fixture.store.timeline_of_node(node_id, 0, 10).await.unwrap().len(), 1);
 
         write.run = fresh.run.clone();
         write.run.step = Step::Deploy;
-        world.store.commit(at(61.0), write.clone()).await.unwrap();
+        fixture.store.commit(at(61.0), write.clone()).await.unwrap();
         assert_eq!(
-            code(world.store.commit(at(62.0), write).await),
+            code(fixture.store.commit(at(62.0), write).await),
             "lease_lost",
             "a lease that was given back is over"
         );
-        let node = world.store.node(node_id).await.unwrap();
+        let node = fixture.store.node(node_id).await.unwrap();
         assert_eq!((node.state, node.revision), (NodeState::Active, 2));
         assert_eq!(node.system_id.as_deref(), Some("abc123"));
-        let transitions = world.store.transitions(run_id).await.unwrap();
+        let transitions = fixture.store.transitions(run_id).await.unwrap();
         assert_eq!(transitions[1].cause, "stale");
     });
 }
 
 #[test]
 fn an_event_during_the_work_is_not_lost() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (_, run_id) = world.node("j22u11").await;
-        let claimed = world.claim_one(NOON).await;
-        world.store.wake(at(1.0), vec![run_id]).await.unwrap();
-        assert!(world.claim(at(2.0)).await.is_empty(), "an event does not break a lease");
-        world.give_back(at(3.0), &claimed, at(900.0)).await.unwrap();
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (_, run_id) = fixture.node("j22u11").await;
+        let claimed = fixture.claim_one(NOON).await;
+        fixture.store.wake(at(1.0), vec![run_id]).await.unwrap();
+        assert!(fixture.claim(at(2.0)).await.is_empty(), "an event does not break a lease");
+        fixture.give_back(at(3.0), &claimed, at(900.0)).await.unwrap();
 
-        let again = world.claim_one(at(3.0)).await;
+        let again = fixture.claim_one(at(3.0)).await;
         assert_eq!((again.run.wake_seq, again.run.handled_seq), (1, 0));
-        world.give_back(at(4.0), &again, at(900.0)).await.unwrap();
-        let run = world.store.run(run_id).await.unwrap();
+        fixture.give_back(at(4.0), &again, at(900.0)).await.unwrap();
+        let run = fixture.store.run(run_id).await.unwrap();
         assert_eq!((run.handled_seq, run.due_at), (1, at(900.0)));
-        assert!(world.claim(at(5.0)).await.is_empty());
+        assert!(fixture.claim(at(5.0)).await.is_empty());
 
-        world.store.wake(at(6.0), vec![run_id, run_id]).await.unwrap();
-        assert_eq!(world.claim_one(at(6.0)).await.run.due_at, at(6.0));
+        fixture.store.wake(at(6.0), vec![run_id, run_id]).await.unwrap();
+        assert_eq!(fixture.claim_one(at(6.0)).await.run.due_at, at(6.0));
     });
 }
 
 #[test]
 fn a_wake_never_makes_a_run_later() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (_, run_id) = world.node("j22u11").await;
-        world.store.wake(at(50.0), vec![run_id]).await.unwrap();
-        assert_eq!(world.store.next_due().await.unwrap(), Some(NOON));
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (_, run_id) = fixture.node("j22u11").await;
+        fixture.store.wake(at(50.0), vec![run_id]).await.unwrap();
+        assert_eq!(fixture.store.next_due().await.unwrap(), Some(NOON));
     });
 }
 
 #[test]
 fn keeping_the_lease_keeps_others_away() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (_, run_id) = world.node("j22u11").await;
-        let mut claimed = world.claim_one(NOON).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (_, run_id) = fixture.node("j22u11").await;
+        let mut claimed = fixture.claim_one(NOON).await;
         claimed.run.lease_until = at(120.0);
         claimed.run.state.visits.insert(Step::Discover, 3);
-        world.store.commit(at(1.0), RunWrite::new(claimed.run.clone())).await.unwrap();
-        assert!(world.claim(at(100.0)).await.is_empty());
-        world.store.renew(run_id, claimed.run.lease_token, at(300.0)).await.unwrap();
-        assert!(world.claim(at(299.0)).await.is_empty());
-        let again = world.claim_one(at(300.0)).await;
+        fixture.store.commit(at(1.0), RunWrite::new(claimed.run.clone())).await.unwrap();
+        assert!(fixture.claim(at(100.0)).await.is_empty());
+        fixture.store.renew(run_id, claimed.run.lease_token, at(300.0)).await.unwrap();
+        assert!(fixture.claim(at(299.0)).await.is_empty());
+        let again = fixture.claim_one(at(300.0)).await;
         assert_eq!(again.run.state.visits(Step::Discover), 3);
     });
 }
 
 #[test]
 fn four_claimers_share_the_work() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         for n in 0..60 {
-            world.node(&format!("host{n}")).await;
+            fixture.node(&format!("host{n}")).await;
         }
         let mut claimers = Vec::new();
         for _ in 0..4 {
-            let store = world.store.clone();
+            let store = fixture.store.clone();
             claimers.push(tokio::spawn(async move {
                 let mut ids = Vec::new();
                 for _ in 0..20 {
@@ -190,38 +190,38 @@ fn four_claimers_share_the_work() {
 
 #[test]
 fn a_parked_run_counts_events_and_waits_for_a_person() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (_, run_id) = world.node("j22u11").await;
-        let claimed = world.claim_one(NOON).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (_, run_id) = fixture.node("j22u11").await;
+        let claimed = fixture.claim_one(NOON).await;
         let mut run = claimed.run.clone();
         (run.status, run.park) = (RunStatus::Parked, Some(park()));
-        world.store.commit(at(1.0), RunWrite::new(run).releasing()).await.unwrap();
-        assert_eq!(world.store.next_due().await.unwrap(), None);
-        world.store.wake(at(2.0), vec![run_id]).await.unwrap();
-        assert!(world.claim(Timestamp::NEVER).await.is_empty());
-        let run = world.store.run(run_id).await.unwrap();
+        fixture.store.commit(at(1.0), RunWrite::new(run).releasing()).await.unwrap();
+        assert_eq!(fixture.store.next_due().await.unwrap(), None);
+        fixture.store.wake(at(2.0), vec![run_id]).await.unwrap();
+        assert!(fixture.claim(Timestamp::NEVER).await.is_empty());
+        let run = fixture.store.run(run_id).await.unwrap();
         assert_eq!((run.wake_seq, run.park), (1, Some(park())));
 
-        world.store.resume(at(3.0), run_id, "ada", "renamed it").await.unwrap();
-        let claimed = world.claim_one(at(3.0)).await;
+        fixture.store.resume(at(3.0), run_id, "ada", "renamed it").await.unwrap();
+        let claimed = fixture.claim_one(at(3.0)).await;
         assert_eq!((claimed.run.status, claimed.run.park), (RunStatus::Running, None));
-        let entries = world.store.audit_entries(0, 10).await.unwrap();
+        let entries = fixture.store.audit_entries(0, 10).await.unwrap();
         assert_eq!(entries[0].entry.actor, "ada");
         assert_eq!(entries[0].entry.detail["reason"], "renamed it");
-        assert_eq!(code(world.store.resume(at(4.0), run_id, "ada", "").await), "run_not_parked");
+        assert_eq!(code(fixture.store.resume(at(4.0), run_id, "ada", "").await), "run_not_parked");
         let unknown = gpuaas_types::RunId(id());
-        assert_eq!(code(world.store.resume(at(4.0), unknown, "ada", "").await), "not_found");
+        assert_eq!(code(fixture.store.resume(at(4.0), unknown, "ada", "").await), "not_found");
     });
 }
 
 #[test]
 fn a_command_is_a_report_a_line_and_an_audit_entry() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let (node_id, run_id) = world.node("j22u11").await;
-        let claimed = world.claim_one(NOON).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let claimed = fixture.claim_one(NOON).await;
         let apply = async |seconds, command| {
             store.apply_operator_command(at(seconds), run_id, command, "ada", "known").await
         };
@@ -244,7 +244,7 @@ fn a_command_is_a_report_a_line_and_an_audit_entry() {
         (parked.status, parked.park) = (RunStatus::Parked, Some(park()));
         store.commit(at(2.0), RunWrite::new(parked).releasing()).await.unwrap();
         apply(3.0, OperatorCommand::Retry).await.unwrap();
-        let claimed = world.claim_one(at(3.0)).await;
+        let claimed = fixture.claim_one(at(3.0)).await;
         assert_eq!((claimed.run.status, &claimed.run.park), (RunStatus::Running, &None));
         apply(4.0, OperatorCommand::Cancel { leave_machine: true }).await.unwrap();
         let actions = store.audit_entries(0, 10).await.unwrap();
@@ -264,55 +264,55 @@ fn a_command_is_a_report_a_line_and_an_audit_entry() {
 
 #[test]
 fn resuming_fences_the_worker_that_parked() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (_, run_id) = world.node("j22u11").await;
-        let mut claimed = world.claim_one(NOON).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (_, run_id) = fixture.node("j22u11").await;
+        let mut claimed = fixture.claim_one(NOON).await;
         claimed.run.status = RunStatus::Parked;
-        world.store.commit(at(1.0), RunWrite::new(claimed.run.clone())).await.unwrap();
-        world.store.resume(at(2.0), run_id, "ada", "").await.unwrap();
-        assert_eq!(code(world.give_back(at(3.0), &claimed, at(9.0)).await), "lease_lost");
+        fixture.store.commit(at(1.0), RunWrite::new(claimed.run.clone())).await.unwrap();
+        fixture.store.resume(at(2.0), run_id, "ada", "").await.unwrap();
+        assert_eq!(code(fixture.give_back(at(3.0), &claimed, at(9.0)).await), "lease_lost");
     });
 }
 
 #[test]
 fn a_machine_belongs_to_one_node() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        world.node("first").await;
-        let first = world.claim_one(NOON).await;
-        world.node("second").await;
-        let second = world.claim_one(NOON).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        fixture.node("first").await;
+        let first = fixture.claim_one(NOON).await;
+        fixture.node("second").await;
+        let second = fixture.claim_one(NOON).await;
         let bind = |claimed: &gpuaas_store::Claimed| {
             let mut write = RunWrite::new(claimed.run.clone());
             write.run.step = Step::Commission;
             write.node = Some(NodeChange { state: None, system_id: Some("abc".to_owned()) });
             write
         };
-        world.store.commit(at(1.0), bind(&first)).await.unwrap();
-        let refused = world.store.commit(at(1.0), bind(&second)).await.unwrap_err();
+        fixture.store.commit(at(1.0), bind(&first)).await.unwrap();
+        let refused = fixture.store.commit(at(1.0), bind(&second)).await.unwrap_err();
         assert_eq!(refused.code(), "machine_held");
         assert!(refused.to_string().contains("first"), "{refused}");
-        let run = world.store.run(second.run.id).await.unwrap();
+        let run = fixture.store.run(second.run.id).await.unwrap();
         assert_eq!(run.step, Step::Accept, "nothing of a refused write is kept");
-        world.store.commit(at(2.0), bind(&first)).await.unwrap();
+        fixture.store.commit(at(2.0), bind(&first)).await.unwrap();
     });
 }
 
 #[test]
 fn an_outcome_is_written_once() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (_, run_id) = world.node("j22u11").await;
-        let claimed = world.claim_one(NOON).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (_, run_id) = fixture.node("j22u11").await;
+        let claimed = fixture.claim_one(NOON).await;
         let mut attempt = intent(None);
         let commit = |attempt: &Intent| {
             let mut write = RunWrite::new(claimed.run.clone());
             write.attempts = vec![attempt.clone()];
-            world.store.commit(at(1.0), write)
+            fixture.store.commit(at(1.0), write)
         };
         commit(&attempt).await.unwrap();
-        let seen = world.store.attempts(run_id).await.unwrap();
+        let seen = fixture.store.attempts(run_id).await.unwrap();
         assert_eq!((seen[0].effect, seen[0].outcome.clone()), (EffectKind::Deploy, None));
 
         attempt.outcome = Some(Outcome::Unknown { code: "timeout".into(), text: "504".into() });
@@ -320,7 +320,7 @@ fn an_outcome_is_written_once() {
         commit(&attempt).await.unwrap();
         attempt.outcome = Some(Outcome::Accepted);
         commit(&attempt).await.unwrap();
-        let seen = world.store.attempts(run_id).await.unwrap();
+        let seen = fixture.store.attempts(run_id).await.unwrap();
         assert_eq!(seen.len(), 1);
         assert_eq!(seen[0].outcome.as_deref(), Some("unknown"));
         assert_eq!((seen[0].detail.as_str(), seen[0].ended_at), ("504", Some(at(31.0))));
@@ -329,35 +329,36 @@ fn an_outcome_is_written_once() {
 
 #[test]
 fn a_node_has_one_open_run() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        let refused = world.store.start_run(at(1.0), node_id, new_run(), vec![]).await.unwrap_err();
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let refused =
+            fixture.store.start_run(at(1.0), node_id, new_run(), vec![]).await.unwrap_err();
         assert_eq!(refused.code(), "node_has_open_run");
         assert!(refused.to_string().contains(&run_id.to_string()));
 
-        let mut run = world.claim_one(at(1.0)).await.run;
+        let mut run = fixture.claim_one(at(1.0)).await.run;
         (run.status, run.ended_at) = (RunStatus::Failed, Some(at(2.0)));
-        world.store.commit(at(2.0), RunWrite::new(run).releasing()).await.unwrap();
-        assert_eq!(world.store.next_due().await.unwrap(), None);
+        fixture.store.commit(at(2.0), RunWrite::new(run).releasing()).await.unwrap();
+        assert_eq!(fixture.store.next_due().await.unwrap(), None);
         let next = new_run();
-        world.store.start_run(at(3.0), node_id, next.clone(), vec![]).await.unwrap();
-        assert_eq!(world.store.node(node_id).await.unwrap().run_id, Some(next.id));
-        let runs = world.store.runs_of_node(node_id, Page::first(9)).await.unwrap();
+        fixture.store.start_run(at(3.0), node_id, next.clone(), vec![]).await.unwrap();
+        assert_eq!(fixture.store.node(node_id).await.unwrap().run_id, Some(next.id));
+        let runs = fixture.store.runs_of_node(node_id, Page::first(9)).await.unwrap();
         assert_eq!(runs.iter().map(|run| run.id).collect::<Vec<_>>(), vec![next.id, run_id]);
-        let newest = world.store.runs_of_node(node_id, Page::first(1)).await.unwrap();
+        let newest = fixture.store.runs_of_node(node_id, Page::first(1)).await.unwrap();
         assert_eq!(newest[..], runs[..1]);
         let older = Page { after: Some(next.id), limit: 9 };
-        assert_eq!(world.store.runs_of_node(node_id, older).await.unwrap()[..], runs[1..]);
+        assert_eq!(fixture.store.runs_of_node(node_id, older).await.unwrap()[..], runs[1..]);
     });
 }
 
 #[test]
 fn spans_meet_and_end_with_the_run() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (_, run_id) = world.node("j22u11").await;
-        let mut write = RunWrite::new(world.claim_one(NOON).await.run).releasing();
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (_, run_id) = fixture.node("j22u11").await;
+        let mut write = RunWrite::new(fixture.claim_one(NOON).await.run).releasing();
         write.run.status = RunStatus::Succeeded;
         write.run.ended_at = Some(at(9.0));
         write.run.wait = Some(Wait {
@@ -371,8 +372,8 @@ fn spans_meet_and_end_with_the_run() {
         let step = |step, seconds| Transition { step, at: at(seconds), cause: String::new() };
         write.transitions = vec![step(Step::Discover, 2.0), step(Step::Commission, 5.0)];
         let wait = write.run.wait.clone();
-        world.store.commit(at(9.0), write).await.unwrap();
-        let spans = world.store.spans(run_id).await.unwrap();
+        fixture.store.commit(at(9.0), write).await.unwrap();
+        let spans = fixture.store.spans(run_id).await.unwrap();
         let edges: Vec<_> = spans.iter().map(|span| (span.step, span.from, span.until)).collect();
         assert_eq!(
             edges,
@@ -382,40 +383,36 @@ fn spans_meet_and_end_with_the_run() {
                 (Step::Commission, at(5.0), Some(at(9.0))),
             ]
         );
-        assert_eq!(world.store.run(run_id).await.unwrap().wait, wait);
-        let steps = [Step::Accept, Step::Deploy];
-        assert_eq!(world.store.open_runs_in(world.profile_id, &steps).await.unwrap(), 0);
-        world.node("other").await;
-        assert_eq!(world.store.open_runs_in(world.profile_id, &steps).await.unwrap(), 1);
-        assert_eq!(world.store.open_runs_in(world.profile_id, &[Step::Deploy]).await.unwrap(), 0);
+        assert_eq!(fixture.store.run(run_id).await.unwrap().wait, wait);
+        fixture.node("other").await;
     });
 }
 
 #[test]
 fn the_oldest_at_the_gate_goes_first() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         for hostname in ["a", "b", "c"] {
-            world.node(hostname).await;
+            fixture.node(hostname).await;
         }
-        let mut claimed = world.claim(NOON).await;
+        let mut claimed = fixture.claim(NOON).await;
         claimed.sort_by_key(|claim| claim.run.id);
         let site = claimed[0].run.site_id;
         let runs: Vec<_> = claimed.iter().map(|claim| claim.run.clone()).collect();
         let mut first = RunWrite::new(runs[0].clone()).releasing();
         first.run.step = Step::Deploy;
-        world.store.commit(at(1.0), first).await.unwrap();
+        fixture.store.commit(at(1.0), first).await.unwrap();
         let mut last = RunWrite::new(runs[2].clone()).releasing();
         last.run.status = RunStatus::Waiting;
-        world.store.commit(at(1.0), last).await.unwrap();
-        for scope in [BatchScope::Profile(world.profile_id), BatchScope::Site(site)] {
+        fixture.store.commit(at(1.0), last).await.unwrap();
+        for scope in [BatchScope::Profile(fixture.profile_id), BatchScope::Site(site)] {
             let mut ahead = Vec::new();
             for run in &runs {
                 let (gate, deploying) = (Step::Accept, [Step::Deploy]);
-                ahead.push(world.store.batch_ahead(scope, run, gate, &deploying).await.unwrap());
+                ahead.push(fixture.store.batch_ahead(scope, run, gate, &deploying).await.unwrap());
             }
             assert_eq!(ahead, [0, 1, 2], "{scope:?}");
-            let next = world.store.batch_next(scope, Step::Accept).await.unwrap();
+            let next = fixture.store.batch_next(scope, Step::Accept).await.unwrap();
             assert_eq!(next, Some(runs[2].id), "the other is not waiting");
         }
     });

@@ -3,25 +3,27 @@
 use std::path::Path;
 
 use gpuaas_store::{IdempotencyKey, MasterKey, NewAudit, Secret, SecretOwner, Store, StoreError};
-use gpuaas_types::api::{BundlePin, SiteStatus};
+use gpuaas_types::api::{BundlePin, OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{ProfileId, RoceAssignmentId, SiteId};
 use sqlx::{Connection as _, Row as _};
 
-use crate::rig::{API_KEY, BMC_PASSWORD, NOON, World, at, code, id, key, on_each, site_spec};
+use crate::fixture::{
+    API_KEY, BMC_PASSWORD, Fixture, NOON, at, code, id, key, on_each_database, site_spec,
+};
 
 #[test]
 fn what_was_written_is_there_after_reopening() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        world.store.close().await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        fixture.store.close().await;
 
-        let store = world.place.open().await;
+        let store = fixture.database.open().await;
         assert_eq!(store.node(node_id).await.unwrap().hostname, "j22u11");
         let claimed = store.claim(NOON, at(60.0), 10).await.unwrap();
         assert_eq!(claimed[0].run.id, run_id);
-        assert_eq!(store.site_api_key(world.site_id).await.unwrap().expose(), API_KEY);
+        assert_eq!(store.site_api_key(fixture.site_id).await.unwrap().expose(), API_KEY);
         let password = store.bmc_password(node_id).await.unwrap().unwrap();
         assert_eq!(password.expose(), BMC_PASSWORD);
         store.close().await;
@@ -30,13 +32,13 @@ fn what_was_written_is_there_after_reopening() {
 
 #[test]
 fn another_master_key_is_refused() {
-    on_each(|place| async move {
-        place.open().await.close().await;
+    on_each_database(|database| async move {
+        database.open().await.close().await;
         let other = MasterKey::from_bytes([9; 32]);
-        let refused = Store::open(&place.url, other).await.unwrap_err();
+        let refused = Store::open(&database.url, other).await.unwrap_err();
         assert_eq!(refused.code(), "master_key_wrong");
         assert!(!refused.hint().is_empty());
-        Store::open(&place.url, key()).await.unwrap().close().await;
+        Store::open(&database.url, key()).await.unwrap().close().await;
     });
 }
 
@@ -64,20 +66,20 @@ const HASH: &str = "$6$salt$of-a-login-user";
 
 #[test]
 fn secrets_are_not_in_the_database_in_clear() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        world.node("j22u11").await;
-        let (owner, hash) = (SecretOwner::Site(world.site_id), Secret::new(HASH.to_owned()));
-        let set = world.store.set_input_secret(NOON, owner, "h200-ib", "password", &hash, "ann");
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        fixture.node("j22u11").await;
+        let (owner, hash) = (SecretOwner::Site(fixture.site_id), Secret::new(HASH.to_owned()));
+        let set = fixture.store.set_input_secret(NOON, owner, "h200-ib", "password", &hash, "ann");
         set.await.unwrap();
-        if world.store.engine() == "sqlite" {
-            let folder = world.place.folder.path();
+        if fixture.store.engine() == "sqlite" {
+            let folder = fixture.database.folder.path();
             assert!(hold(folder, &["j22u11"]), "the search should find what is in clear");
             assert!(!hold(folder, &[API_KEY, BMC_PASSWORD, HASH]));
-            world.store.close().await;
+            fixture.store.close().await;
             assert!(!hold(folder, &[API_KEY, BMC_PASSWORD, HASH]));
         } else {
-            let mut direct = sqlx::PgConnection::connect(&world.place.url).await.unwrap();
+            let mut direct = sqlx::PgConnection::connect(&fixture.database.url).await.unwrap();
             let dump = sqlx::query(
                 "SELECT (SELECT string_agg(t::text, '') FROM secret t) \
                  || (SELECT string_agg(t::text, '') FROM site t) \
@@ -119,11 +121,11 @@ async fn a_bad_place_is_refused_with_a_hint() {
 
 #[test]
 fn sites_have_unique_names_and_a_status() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         let secret = Secret::new("x".to_owned());
         let status = SiteStatus::default();
-        let again = world.store.create_site(
+        let again = fixture.store.create_site(
             NOON,
             SiteId(id()),
             site_spec("north"),
@@ -132,28 +134,28 @@ fn sites_have_unique_names_and_a_status() {
         );
         assert_eq!(code(again.await), "site_name_taken");
         let south = SiteId(id());
-        world.store.create_site(NOON, south, site_spec("south"), status, &secret).await.unwrap();
+        fixture.store.create_site(NOON, south, site_spec("south"), status, &secret).await.unwrap();
         let names: Vec<String> =
-            world.store.sites().await.unwrap().into_iter().map(|site| site.spec.name).collect();
+            fixture.store.sites().await.unwrap().into_iter().map(|site| site.spec.name).collect();
         assert_eq!(names, ["north", "south"]);
 
-        let status = SiteStatus { health: "ok".to_owned(), ..SiteStatus::default() };
-        world.store.set_site_status(at(5.0), south, &status).await.unwrap();
-        let site = world.store.site_by_name("south").await.unwrap();
-        assert_eq!((&site.status, site.revision, site.updated_at), (&status, 1, at(5.0)));
-        assert_eq!(world.store.site(south).await.unwrap(), site);
-        assert_eq!(code(world.store.site_by_name("west").await), "not_found");
-        assert_eq!(code(world.store.site_api_key(SiteId(id())).await), "not_found");
-        let missing = world.store.set_site_status(at(5.0), SiteId(id()), &status).await;
+        fixture.store.set_site_health(at(5.0), south, "ok", "").await.unwrap();
+        let site = fixture.store.site_by_name("south").await.unwrap();
+        assert_eq!((site.status.health.as_str(), site.status.answered_at), ("ok", Some(at(5.0))));
+        assert_eq!((site.revision, site.updated_at), (1, at(5.0)));
+        assert_eq!(fixture.store.site(south).await.unwrap(), site);
+        assert_eq!(code(fixture.store.site_by_name("west").await), "not_found");
+        assert_eq!(code(fixture.store.site_api_key(SiteId(id())).await), "not_found");
+        let missing = fixture.store.set_site_health(at(5.0), SiteId(id()), "ok", "").await;
         assert_eq!(code(missing), "not_found");
     });
 }
 
 #[test]
 fn an_operator_changes_a_site_and_its_key() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (store, site_id) = (&world.store, world.site_id);
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (store, site_id) = (&fixture.store, fixture.site_id);
         let spec = SiteSpec { pxe_vlan: Some(7), ..site_spec("north") };
         let status = SiteStatus { maas_user: "ann".to_owned(), ..SiteStatus::default() };
         let changed = store.update_site(at(5.0), site_id, spec.clone(), status.clone(), None);
@@ -173,27 +175,27 @@ fn an_operator_changes_a_site_and_its_key() {
 
 #[test]
 fn a_profile_revision_never_changes() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         let first = ProfileSpec::default();
         let second = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
         let pin =
             |bundle: &str, digest: &str| BundlePin { bundle: bundle.into(), digest: digest.into() };
         let pins = [pin("below@1", "1"), pin("site@1", "2")];
-        let profile = world.store.set_profile(at(1.0), "h200", &second, &pins).await.unwrap();
-        assert_eq!((profile.id, profile.revision), (world.profile_id, 2));
+        let profile = fixture.store.set_profile(at(1.0), "h200", &second, &pins).await.unwrap();
+        assert_eq!((profile.id, profile.revision), (fixture.profile_id, 2));
         assert_eq!(profile.status.site_bootstrap_bundle_digest, "2");
         assert_eq!(profile.status.bundle_pins, pins);
-        assert_eq!(world.store.profile(world.profile_id).await.unwrap(), profile);
-        assert_eq!(world.store.profiles().await.unwrap(), vec![profile]);
+        assert_eq!(fixture.store.profile(fixture.profile_id).await.unwrap(), profile);
+        assert_eq!(fixture.store.profiles().await.unwrap(), vec![profile]);
 
-        let old = world.store.profile_revision(world.profile_id, 1).await.unwrap();
+        let old = fixture.store.profile_revision(fixture.profile_id, 1).await.unwrap();
         assert_eq!((old.spec, old.name.as_str(), old.bundle_pins), (first, "h200", Vec::new()));
-        let new = world.store.profile_revision(world.profile_id, 2).await.unwrap();
+        let new = fixture.store.profile_revision(fixture.profile_id, 2).await.unwrap();
         assert_eq!((new.spec, new.bundle_pins), (second.clone(), pins.to_vec()));
-        assert_eq!(code(world.store.profile_revision(world.profile_id, 3).await), "not_found");
-        assert_eq!(code(world.store.set_profile(NOON, "h100", &second, &[]).await), "not_found");
-        let again = world.store.create_profile(NOON, ProfileId(id()), "h200", &second, &[]);
+        assert_eq!(code(fixture.store.profile_revision(fixture.profile_id, 3).await), "not_found");
+        assert_eq!(code(fixture.store.set_profile(NOON, "h100", &second, &[]).await), "not_found");
+        let again = fixture.store.create_profile(NOON, ProfileId(id()), "h200", &second, &[]);
         assert_eq!(code(again.await), "profile_name_taken");
     });
 }
@@ -210,9 +212,10 @@ fn roce(hostname: &str, interface: &str, ip_address: &str) -> RoceAssignmentSpec
 
 #[test]
 fn a_fabric_address_is_given_once() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let add = |spec| world.store.add_roce(NOON, RoceAssignmentId(id()), world.site_id, spec);
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let add =
+            |spec| fixture.store.add_roce(NOON, RoceAssignmentId(id()), fixture.site_id, spec);
         let first = add(roce("j22u11", "rdma1", "10.8.0.2")).await.unwrap();
         let second = add(roce("j22u11", "rdma0", "10.8.0.1")).await.unwrap();
         let other = add(roce("j22u15", "rdma0", "10.8.0.3")).await.unwrap();
@@ -220,32 +223,36 @@ fn a_fabric_address_is_given_once() {
         let taken = add(roce("j27u15", "rdma0", "10.8.0.2")).await.unwrap_err();
         assert_eq!(taken.code(), "roce_address_taken");
         assert!(taken.to_string().contains("rdma1 of j22u11"), "{taken}");
-        let host = world.store.roce_of_host(world.site_id, "j22u11").await.unwrap();
+        let host = fixture.store.roce_of_host(fixture.site_id, "j22u11").await.unwrap();
         assert_eq!(host, vec![second.clone(), first.clone()]);
-        let all = world.store.roce_assignments().await.unwrap();
+        let all = fixture.store.roce_assignments().await.unwrap();
         assert_eq!(all, vec![second, first, other]);
     });
 }
 
 #[test]
 fn a_key_stands_for_one_request() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let key = IdempotencyKey { key: "site:1".to_owned(), request_hash: [1; 32] };
-        assert_eq!(world.store.replayed::<String>(&key).await.unwrap(), None);
-        assert!(world.store.keep_response(NOON, key.clone(), "made".to_owned()).await.unwrap());
-        assert!(!world.store.keep_response(NOON, key.clone(), "twice".to_owned()).await.unwrap());
-        let kept = world.store.replayed::<String>(&key).await.unwrap();
-        assert_eq!(kept.as_deref(), Some("made"));
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let key = IdempotencyKey { key: "onboard:1".to_owned(), request_hash: [1; 32] };
+        assert_eq!(fixture.store.replayed::<OnboardAccepted>(&key).await.unwrap(), None);
+        let mut onboarding = fixture.onboarding("j22u11");
+        onboarding.idempotency = Some(key.clone());
+        let made = fixture.store.onboard(NOON, onboarding).await.unwrap();
+        let kept = fixture.store.replayed::<OnboardAccepted>(&key).await.unwrap();
+        assert_eq!(kept, Some(made.accepted));
         let other = IdempotencyKey { request_hash: [2; 32], ..key };
-        assert_eq!(code(world.store.replayed::<String>(&other).await), "idempotency_key_reused");
+        assert_eq!(
+            code(fixture.store.replayed::<OnboardAccepted>(&other).await),
+            "idempotency_key_reused"
+        );
     });
 }
 
 #[test]
 fn the_audit_log_pages() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         for n in 0..5 {
             let entry = NewAudit {
                 actor: "ada".to_owned(),
@@ -253,10 +260,10 @@ fn the_audit_log_pages() {
                 subject: format!("s{n}"),
                 detail: serde_json::json!({ "with": "a \u{0} byte" }),
             };
-            world.store.audit(at(f64::from(n)), entry).await.unwrap();
+            fixture.store.audit(at(f64::from(n)), entry).await.unwrap();
         }
-        let page = world.store.audit_entries(0, 3).await.unwrap();
-        let rest = world.store.audit_entries(page[2].id, 3).await.unwrap();
+        let page = fixture.store.audit_entries(0, 3).await.unwrap();
+        let rest = fixture.store.audit_entries(page[2].id, 3).await.unwrap();
         let subjects: Vec<&str> =
             page.iter().chain(&rest).map(|entry| entry.entry.subject.as_str()).collect();
         assert_eq!(subjects, ["s0", "s1", "s2", "s3", "s4"]);

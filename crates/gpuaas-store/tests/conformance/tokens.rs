@@ -4,7 +4,7 @@ use gpuaas_core::record::ReportKind;
 use gpuaas_store::{AgentCredential, Enroll, Heartbeat, NewToken, RunWrite, TokenPurpose, sha256};
 use gpuaas_types::{NodeId, RunId, RunStatus, TokenId};
 
-use crate::rig::{NOON, World, at, code, event, id, on_each};
+use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
 
 fn token(node_id: NodeId, run_id: RunId, text: &str, purpose: TokenPurpose) -> NewToken {
     NewToken {
@@ -43,24 +43,24 @@ fn heartbeat(node_id: NodeId, run_id: RunId) -> Heartbeat {
 }
 
 /// Mints a bootstrap and an enrollment token for a new deployment.
-async fn mint(world: &World, node_id: NodeId, run_id: RunId, suffix: &str) {
-    let now = world.store.run(run_id).await.unwrap().lease_until.max(NOON);
-    let claimed = world.claim_one(now).await;
+async fn mint(fixture: &Fixture, node_id: NodeId, run_id: RunId, suffix: &str) {
+    let now = fixture.store.run(run_id).await.unwrap().lease_until.max(NOON);
+    let claimed = fixture.claim_one(now).await;
     let mut write = RunWrite::new(claimed.run);
     write.tokens = vec![
         token(node_id, run_id, &format!("boot{suffix}"), TokenPurpose::Bootstrap),
         token(node_id, run_id, &format!("enroll{suffix}"), TokenPurpose::Enrollment),
     ];
-    world.store.commit(NOON, write).await.unwrap();
+    fixture.store.commit(NOON, write).await.unwrap();
 }
 
 #[test]
 fn an_enrollment_token_works_once() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let (node_id, run_id) = world.node("j22u11").await;
-        mint(&world, node_id, run_id, "1").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        mint(&fixture, node_id, run_id, "1").await;
 
         let taken =
             store.use_enrollment_token(at(1.0), enroll(run_id, "enroll1", "first")).await.unwrap();
@@ -92,70 +92,71 @@ fn an_enrollment_token_works_once() {
 
 #[test]
 fn a_token_is_good_for_its_own_purpose_and_run() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        mint(&world, node_id, run_id, "1").await;
-        let check = |text, purpose| world.store.check_token(NOON, sha256(text), purpose);
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        mint(&fixture, node_id, run_id, "1").await;
+        let check = |text, purpose| fixture.store.check_token(NOON, sha256(text), purpose);
         let boot = sha256("boot1");
-        let grant = world.store.check_token(NOON, boot, TokenPurpose::Bootstrap).await.unwrap();
+        let grant = fixture.store.check_token(NOON, boot, TokenPurpose::Bootstrap).await.unwrap();
         assert_eq!((grant.node_id, grant.run_id), (Some(node_id), Some(run_id)));
         assert_eq!(code(check("boot1", TokenPurpose::Agent).await), "token_unknown");
         assert_eq!(code(check("nothing", TokenPurpose::Bootstrap).await), "token_unknown");
         let asked = enroll(run_id, "boot1", "x");
-        assert_eq!(code(world.store.use_enrollment_token(NOON, asked).await), "token_unknown");
+        assert_eq!(code(fixture.store.use_enrollment_token(NOON, asked).await), "token_unknown");
         let asked = enroll(RunId(id()), "enroll1", "x");
-        assert_eq!(code(world.store.use_enrollment_token(NOON, asked).await), "token_unknown");
-        let reports = world.store.reports(run_id).await.unwrap();
+        assert_eq!(code(fixture.store.use_enrollment_token(NOON, asked).await), "token_unknown");
+        let reports = fixture.store.reports(run_id).await.unwrap();
         assert!(reports.is_empty(), "a refused enrollment leaves nothing");
     });
 }
 
 /// Writes the run with another status, `end` being what a worker says of its tokens.
-async fn put(world: &World, seconds: f64, status: RunStatus, end: Option<f64>) {
-    let mut write = RunWrite::new(world.claim_one(at(seconds)).await.run).releasing();
+async fn put(fixture: &Fixture, seconds: f64, status: RunStatus, end: Option<f64>) {
+    let mut write = RunWrite::new(fixture.claim_one(at(seconds)).await.run).releasing();
     (write.run.status, write.run.due_at) = (status, at(seconds));
     write.run.ended_at = (!status.is_open()).then(|| at(seconds));
     write.tokens_expire_at = end.map(at);
-    world.store.commit(at(seconds), write).await.unwrap();
+    fixture.store.commit(at(seconds), write).await.unwrap();
 }
 
 #[test]
 fn a_token_has_an_end_only_while_its_run_is_parked() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        mint(&world, node_id, run_id, "1").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        mint(&fixture, node_id, run_id, "1").await;
         let boot = |seconds| {
-            world.store.check_token(at(seconds), sha256("boot1"), TokenPurpose::Bootstrap)
+            fixture.store.check_token(at(seconds), sha256("boot1"), TokenPurpose::Bootstrap)
         };
-        let enroll =
-            |seconds| world.store.use_enrollment_token(at(seconds), enroll(run_id, "enroll1", "x"));
+        let enroll = |seconds| {
+            fixture.store.use_enrollment_token(at(seconds), enroll(run_id, "enroll1", "x"))
+        };
         boot(1e6).await.unwrap();
 
         // Parked: an hour from there, or from the last word of the node.
-        put(&world, 10_000.0, RunStatus::Parked, Some(13_600.0)).await;
+        put(&fixture, 10_000.0, RunStatus::Parked, Some(13_600.0)).await;
         boot(13_599.0).await.unwrap();
-        world.store.start_token_clock(run_id, at(14_000.0)).await.unwrap();
-        world.store.start_token_clock(run_id, at(12_000.0)).await.unwrap();
+        fixture.store.start_token_clock(run_id, at(14_000.0)).await.unwrap();
+        fixture.store.start_token_clock(run_id, at(12_000.0)).await.unwrap();
         boot(13_999.0).await.unwrap();
         assert_eq!(code(boot(14_000.0).await), "token_expired");
         assert_eq!(code(enroll(14_000.0).await), "token_expired");
-        assert!(world.store.reports(run_id).await.unwrap().is_empty());
+        assert!(fixture.store.reports(run_id).await.unwrap().is_empty());
 
         // Resumed: as good as before, and with an end again where it parks again.
-        world.store.resume(at(20_000.0), run_id, "ann", "mended").await.unwrap();
+        fixture.store.resume(at(20_000.0), run_id, "ann", "mended").await.unwrap();
         boot(1e6).await.unwrap();
-        put(&world, 20_001.0, RunStatus::Waiting, None).await;
+        put(&fixture, 20_001.0, RunStatus::Waiting, None).await;
         enroll(90_000.0).await.unwrap();
-        put(&world, 90_001.0, RunStatus::Parked, Some(93_601.0)).await;
+        put(&fixture, 90_001.0, RunStatus::Parked, Some(93_601.0)).await;
         boot(93_600.0).await.unwrap();
         assert_eq!(code(boot(93_601.0).await), "token_expired");
         assert_eq!(code(enroll(93_601.0).await), "token_expired");
 
         // Over, it has a cause of its own, whatever else is true of it.
-        world.store.resume(at(94_000.0), run_id, "ann", "mended").await.unwrap();
-        put(&world, 94_001.0, RunStatus::Failed, None).await;
+        fixture.store.resume(at(94_000.0), run_id, "ann", "mended").await.unwrap();
+        put(&fixture, 94_001.0, RunStatus::Failed, None).await;
         assert_eq!(code(boot(94_001.0).await), "run_over");
         assert_eq!(code(enroll(94_001.0).await), "run_over");
     });
@@ -163,46 +164,46 @@ fn a_token_has_an_end_only_while_its_run_is_parked() {
 
 #[test]
 fn a_new_deployment_revokes_the_tokens_of_the_one_before() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        mint(&world, node_id, run_id, "1").await;
-        mint(&world, node_id, run_id, "2").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        mint(&fixture, node_id, run_id, "1").await;
+        mint(&fixture, node_id, run_id, "2").await;
         let old = enroll(run_id, "enroll1", "x");
-        assert_eq!(code(world.store.use_enrollment_token(NOON, old).await), "token_revoked");
+        assert_eq!(code(fixture.store.use_enrollment_token(NOON, old).await), "token_revoked");
         let old = sha256("boot1");
-        let old = world.store.check_token(NOON, old, TokenPurpose::Bootstrap).await;
+        let old = fixture.store.check_token(NOON, old, TokenPurpose::Bootstrap).await;
         assert_eq!(code(old), "token_revoked");
         let new = enroll(run_id, "enroll2", "x");
-        world.store.use_enrollment_token(NOON, new).await.unwrap();
+        fixture.store.use_enrollment_token(NOON, new).await.unwrap();
     });
 }
 
 #[test]
 fn a_token_dies_with_its_run() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let (node_id, run_id) = world.node("j22u11").await;
-        mint(&world, node_id, run_id, "1").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        mint(&fixture, node_id, run_id, "1").await;
         let asked = enroll(run_id, "enroll1", "agent");
-        world.store.use_enrollment_token(NOON, asked.clone()).await.unwrap();
-        let mut write = RunWrite::new(world.claim_one(at(60.0)).await.run).releasing();
+        fixture.store.use_enrollment_token(NOON, asked.clone()).await.unwrap();
+        let mut write = RunWrite::new(fixture.claim_one(at(60.0)).await.run).releasing();
         (write.run.status, write.run.ended_at) = (RunStatus::Succeeded, Some(at(61.0)));
         write.tokens_expire_at = Some(at(62.0));
-        world.store.commit(at(61.0), write).await.unwrap();
-        assert_eq!(code(world.store.use_enrollment_token(at(61.5), asked).await), "run_over");
+        fixture.store.commit(at(61.0), write).await.unwrap();
+        assert_eq!(code(fixture.store.use_enrollment_token(at(61.5), asked).await), "run_over");
         let boot = sha256("boot1");
-        let boot = world.store.check_token(at(61.5), boot, TokenPurpose::Bootstrap).await;
+        let boot = fixture.store.check_token(at(61.5), boot, TokenPurpose::Bootstrap).await;
         assert_eq!(code(boot), "run_over");
         let agent = sha256("agent");
-        world.store.check_token(at(1e6), agent, TokenPurpose::Agent).await.unwrap();
+        fixture.store.check_token(at(1e6), agent, TokenPurpose::Agent).await.unwrap();
     });
 }
 
 #[test]
 fn an_admin_token_belongs_to_no_node() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         let admin = NewToken {
             id: TokenId(id()),
             hash: sha256("admin"),
@@ -213,13 +214,13 @@ fn an_admin_token_belongs_to_no_node() {
             usable_from: at(1.0),
             expires_at: None,
         };
-        world.store.add_token(NOON, admin.clone()).await.unwrap();
-        let check = |now| world.store.check_token(now, admin.hash, TokenPurpose::Admin);
+        fixture.store.add_token(NOON, admin.clone()).await.unwrap();
+        let check = |now| fixture.store.check_token(now, admin.hash, TokenPurpose::Admin);
         assert_eq!(code(check(NOON).await), "token_not_yet_usable");
         assert_eq!(check(at(1.0)).await.unwrap().node_id, None);
-        world.store.revoke_token(at(2.0), admin.id).await.unwrap();
+        fixture.store.revoke_token(at(2.0), admin.id).await.unwrap();
         assert_eq!(code(check(at(2.0)).await), "token_revoked");
-        assert_eq!(code(world.store.revoke_token(NOON, TokenId(id())).await), "not_found");
-        assert_eq!(code(world.store.add_token(NOON, admin.clone()).await), "already_exists");
+        assert_eq!(code(fixture.store.revoke_token(NOON, TokenId(id())).await), "not_found");
+        assert_eq!(code(fixture.store.add_token(NOON, admin.clone()).await), "already_exists");
     });
 }

@@ -7,33 +7,34 @@ use gpuaas_store::{NewAudit, NewToken, StoreError, TokenPurpose, sha256};
 use gpuaas_types::TokenId;
 use gpuaas_types::agent::{Gate, GateReport};
 
-use crate::rig::{NOON, World, at, code, id, on_each};
+use crate::fixture::{Fixture, NOON, at, code, id, on_each_database};
 
 #[test]
 fn a_failing_request_harms_no_other() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let before = world.store.counters();
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let before = fixture.store.counters();
         // Every third asks for a hostname that one of the others has.
         let asked: Vec<_> = (0..60)
-            .map(|n| world.onboarding(&if n % 3 == 2 { "same".into() } else { format!("h{n}") }))
+            .map(|n| fixture.onboarding(&if n % 3 == 2 { "same".into() } else { format!("h{n}") }))
             .collect();
-        let made = join_all(asked.into_iter().map(|asked| world.store.onboard(NOON, asked))).await;
+        let made =
+            join_all(asked.into_iter().map(|asked| fixture.store.onboard(NOON, asked))).await;
         let refused: Vec<&StoreError> =
             made.iter().filter_map(|made| made.as_ref().err()).collect();
         assert_eq!(refused.len(), 19);
         assert!(refused.iter().all(|error| error.code() == "hostname_taken"));
 
-        let nodes = world.store.list_nodes(Default::default()).await.unwrap();
+        let nodes = fixture.store.list_nodes(Default::default()).await.unwrap();
         assert_eq!(nodes.len(), 41);
         for node in &nodes {
-            let history = world.store.timeline_of_node(node.node.id, 0, 10).await.unwrap();
+            let history = fixture.store.timeline_of_node(node.node.id, 0, 10).await.unwrap();
             assert_eq!(history.len(), 1, "of a refused onboarding nothing is left");
         }
-        assert_eq!(world.claim(NOON).await.len(), 41);
+        assert_eq!(fixture.claim(NOON).await.len(), 41);
 
-        let counters = world.store.counters();
-        if world.store.engine() == "sqlite" {
+        let counters = fixture.store.counters();
+        if fixture.store.engine() == "sqlite" {
             assert!(counters.largest_group > 1, "{counters:?}");
             assert!(counters.write_groups - before.write_groups < 60, "{counters:?}");
         }
@@ -42,8 +43,8 @@ fn a_failing_request_harms_no_other() {
 
 #[test]
 fn what_fails_at_the_end_of_a_request_harms_no_other() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         let hash = |n: usize| sha256(&format!("secret {}", n / 2));
         let add = |n: usize| {
             let token = NewToken {
@@ -56,7 +57,7 @@ fn what_fails_at_the_end_of_a_request_harms_no_other() {
                 usable_from: NOON,
                 expires_at: None,
             };
-            world.store.add_token(NOON, token)
+            fixture.store.add_token(NOON, token)
         };
         // An insert is all that a token is, so it travels with the end of its request.
         let made = join_all((0..40).map(add)).await;
@@ -64,17 +65,17 @@ fn what_fails_at_the_end_of_a_request_harms_no_other() {
         assert_eq!(refused.len(), 20, "{refused:?}");
         assert!(refused.iter().all(|error| error.code() == "already_exists"), "{refused:?}");
         for n in 0..40 {
-            world.store.check_token(at(1.0), hash(n), TokenPurpose::Admin).await.unwrap();
+            fixture.store.check_token(at(1.0), hash(n), TokenPurpose::Admin).await.unwrap();
         }
     });
 }
 
 #[test]
 fn a_panic_in_a_write_is_an_error_for_its_caller_alone() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        let store = &world.store;
-        let (node_id, run_id) = world.node("j22u11").await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
         let gates = |gate| GateReport { gate, passed: true, class: None, checks: Vec::new() };
         // The first gate is written before the second one's history panics.
         let panics = |n: usize| {
@@ -103,65 +104,65 @@ fn a_panic_in_a_write_is_an_error_for_its_caller_alone() {
         assert_eq!(store.audit_entries(0, 99).await.unwrap().len(), 30);
         assert!(store.gates([node_id]).await.unwrap().is_empty(), "it was rolled back");
         store.health_check(NOON, Duration::from_secs(60)).await.unwrap();
-        world.node("j22u15").await;
+        fixture.node("j22u15").await;
     });
 }
 
 #[test]
 fn a_store_is_healthy_while_it_writes_and_reads() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         let limit = Duration::from_secs(60);
-        let other = world.place.open().await;
+        let other = fixture.database.open().await;
         for seconds in [0.0, 1.0, 100_000.0] {
             let (one, two) = futures::join!(
-                world.store.health_check(at(seconds), limit),
+                fixture.store.health_check(at(seconds), limit),
                 other.health_check(at(seconds), limit)
             );
             assert_eq!((one, two), (Ok(()), Ok(())));
         }
-        let mut check = Box::pin(world.store.health_check(at(100_000.0), limit));
+        let mut check = Box::pin(fixture.store.health_check(at(100_000.0), limit));
         assert!(futures::poll!(check.as_mut()).is_pending());
-        assert_eq!(world.store.in_flight(), 1, "it waits for the database");
+        assert_eq!(fixture.store.in_flight(), 1, "it waits for the database");
         check.await.unwrap();
-        assert_eq!(world.store.in_flight(), 0);
+        assert_eq!(fixture.store.in_flight(), 0);
         other.close().await;
         other.closed().await;
         assert_eq!(code(other.health_check(NOON, limit).await), "database_unavailable");
-        world.store.health_check(at(100_001.0), limit).await.unwrap();
+        fixture.store.health_check(at(100_001.0), limit).await.unwrap();
     });
 }
 
 #[test]
 fn a_closed_store_says_so() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        world.store.close().await;
-        world.store.closed().await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        fixture.store.close().await;
+        fixture.store.closed().await;
         let entry = NewAudit {
             actor: "ada".to_owned(),
             action: "test".to_owned(),
             subject: String::new(),
             detail: serde_json::Value::Null,
         };
-        assert_eq!(code(world.store.audit(NOON, entry).await), "database_unavailable");
-        assert_eq!(code(world.store.sites().await), "database_unavailable");
+        assert_eq!(code(fixture.store.audit(NOON, entry).await), "database_unavailable");
+        assert_eq!(code(fixture.store.sites().await), "database_unavailable");
     });
 }
 
 #[test]
 fn an_abandoned_request_is_written_all_the_same() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
-        if world.store.engine() != "sqlite" {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        if fixture.store.engine() != "sqlite" {
             return;
         }
-        let asked = world.onboarding("j22u11");
-        let mut request = Box::pin(world.store.onboard(NOON, asked));
+        let asked = fixture.onboarding("j22u11");
+        let mut request = Box::pin(fixture.store.onboard(NOON, asked));
         // One poll queues it; then its caller goes away.
         assert!(futures::poll!(request.as_mut()).is_pending());
         drop(request);
-        world.node("other").await;
-        assert_eq!(world.claim(NOON).await.len(), 2);
+        fixture.node("other").await;
+        assert_eq!(fixture.claim(NOON).await.len(), 2);
     });
 }

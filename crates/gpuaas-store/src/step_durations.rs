@@ -15,14 +15,14 @@ use crate::database::{Conn, Val, args, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
 
-/// Runs that are alike.
+/// Runs whose durations are compared: of one site, profile and kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunClass {
-    /// At this site.
+    /// Site of the runs.
     pub site_id: SiteId,
-    /// Of this profile, at any revision.
+    /// Profile of the runs, at any revision.
     pub profile_id: ProfileId,
-    /// For the same.
+    /// Kind of the runs.
     pub kind: RunKind,
 }
 
@@ -103,7 +103,7 @@ impl Store {
     /// with `image` (in MAAS' form, such as `ubuntu/noble`), and of runs with any image.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn step_times(
         &self,
         class: RunClass,

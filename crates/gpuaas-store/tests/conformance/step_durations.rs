@@ -5,7 +5,7 @@ use gpuaas_store::{NewRun, RunClass, RunWrite, StartRun, Transition};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{RunKind, RunStatus, Step, Timestamp};
 
-use crate::rig::{World, at, event, new_run, on_each};
+use crate::fixture::{Fixture, at, event, new_run, on_each_database};
 
 /// A run that went through `steps`, each with the second at which it began, and ended as told.
 struct Went<'a> {
@@ -16,12 +16,12 @@ struct Went<'a> {
     lines: &'a [(&'a str, Step, f64)],
 }
 
-async fn go(world: &World, went: &Went<'_>) {
+async fn go(fixture: &Fixture, went: &Went<'_>) {
     let moment = at(went.began);
-    let mut asked = world.onboarding(went.hostname);
-    asked.run.profile_revision = world.store.profile_by_name("h200").await.unwrap().revision;
-    world.store.onboard(moment, asked).await.unwrap();
-    let mut write = RunWrite::new(world.claim_one(moment).await.run).releasing();
+    let mut asked = fixture.onboarding(went.hostname);
+    asked.run.profile_revision = fixture.store.profile_by_name("h200").await.unwrap().revision;
+    fixture.store.onboard(moment, asked).await.unwrap();
+    let mut write = RunWrite::new(fixture.claim_one(moment).await.run).releasing();
     let step = |(step, seconds): &(Step, f64)| Transition {
         step: *step,
         at: at(*seconds),
@@ -35,7 +35,7 @@ async fn go(world: &World, went: &Went<'_>) {
         (line.step, line.at) = (Some(*step), at(*seconds));
         write.timeline.push(line);
     }
-    world.store.commit(moment, write).await.unwrap();
+    fixture.store.commit(moment, write).await.unwrap();
 }
 
 fn sorted(times: &StepTimes, step: Step) -> Vec<f64> {
@@ -46,15 +46,15 @@ fn sorted(times: &StepTimes, step: Step) -> Vec<f64> {
 
 #[test]
 fn finished_visits_of_the_latest_runs_that_are_alike() {
-    on_each(|place| async move {
-        let world = World::new(place).await;
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
         let class = RunClass {
-            site_id: world.site_id,
-            profile_id: world.profile_id,
+            site_id: fixture.site_id,
+            profile_id: fixture.profile_id,
             kind: RunKind::Onboard,
         };
         let times = async |image: &str, at_most| {
-            world.store.step_times(class, image, at_most).await.unwrap()
+            fixture.store.step_times(class, image, at_most).await.unwrap()
         };
         let nothing = (StepTimes::new(), StepTimes::new());
         assert_eq!(times("ubuntu/noble", 9).await, nothing);
@@ -85,7 +85,7 @@ fn finished_visits_of_the_latest_runs_that_are_alike() {
             ),
         ];
         for went in &all {
-            go(&world, went).await;
+            go(&fixture, went).await;
         }
         let (image, any) = times("ubuntu/noble", 9).await;
         assert_eq!(image, any, "every revision has the image");
@@ -98,19 +98,19 @@ fn finished_visits_of_the_latest_runs_that_are_alike() {
         assert_eq!(sorted(&times("ubuntu/noble", 2).await.0, Step::Accept), [12.0, 13.0]);
 
         let other = ProfileSpec { distro_series: "jammy".to_owned(), ..ProfileSpec::default() };
-        world.store.set_profile(at(1000.0), "h200", &other, &[]).await.unwrap();
-        go(&world, &went("e", 1000.0, &[(Discover, 1099.0)], (Failed, 1100.0), &[])).await;
+        fixture.store.set_profile(at(1000.0), "h200", &other, &[]).await.unwrap();
+        go(&fixture, &went("e", 1000.0, &[(Discover, 1099.0)], (Failed, 1100.0), &[])).await;
         let (image, any) = times("ubuntu/jammy", 9).await;
         assert_eq!(sorted(&image, Step::Accept), [99.0]);
         assert_eq!(sorted(&any, Step::Accept), [10.0, 11.0, 12.0, 13.0, 99.0]);
         assert_eq!(sorted(&times("ubuntu/noble", 9).await.0, Step::Accept).len(), 4);
 
-        let node_id = world.store.find_nodes("a").await.unwrap().remove(0).id;
+        let node_id = fixture.store.find_nodes("a").await.unwrap().remove(0).id;
         let run = NewRun { kind: RunKind::Reimage, profile_revision: 2, ..new_run() };
         let from = &gpuaas_types::NodeState::ALL;
         let asked = StartRun { node_id, run, from, history: Vec::new(), audit: None };
-        world.store.start_run_from(at(2000.0), asked).await.unwrap();
+        fixture.store.start_run_from(at(2000.0), asked).await.unwrap();
         let reimages = RunClass { kind: RunKind::Reimage, ..class };
-        assert_eq!(world.store.step_times(reimages, "ubuntu/jammy", 9).await.unwrap(), nothing);
+        assert_eq!(fixture.store.step_times(reimages, "ubuntu/jammy", 9).await.unwrap(), nothing);
     });
 }

@@ -1,4 +1,4 @@
-//! Backends to run on, and small things to put into them.
+//! Databases to run on, and what tests put into them.
 
 use std::future::Future;
 use std::str::FromStr as _;
@@ -40,21 +40,21 @@ pub(crate) fn key() -> MasterKey {
 }
 
 /// One database for one test.
-pub(crate) struct Place {
+pub(crate) struct TestDatabase {
     pub(crate) url: String,
     pub(crate) folder: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDatabase {
     pub(crate) async fn open(&self) -> Store {
         Store::open(&self.url, key()).await.unwrap()
     }
 }
 
-/// Runs `test` on each database. `test` gets the place, so that it may open it again.
-pub(crate) fn on_each<F, Fut>(test: F)
+/// Runs `test` on each database. `test` gets the database, so that it may open it again.
+pub(crate) fn on_each_database<F, Fut>(test: F)
 where
-    F: Fn(Place) -> Fut,
+    F: Fn(TestDatabase) -> Fut,
     Fut: Future<Output = ()>,
 {
     let runtime =
@@ -62,7 +62,7 @@ where
     runtime.block_on(async {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("gpuaas.db").display());
-        test(Place { url, folder }).await;
+        test(TestDatabase { url, folder }).await;
         match postgres_server() {
             Some(server) => on_postgres(&server, &test).await,
             None => eprintln!("skipped PostgreSQL: GPUAAS_TEST_POSTGRES names no server"),
@@ -77,7 +77,7 @@ fn postgres_server() -> Option<String> {
 
 async fn on_postgres<F, Fut>(server: &str, test: &F)
 where
-    F: Fn(Place) -> Fut,
+    F: Fn(TestDatabase) -> Fut,
     Fut: Future<Output = ()>,
 {
     let options = PgConnectOptions::from_str(server).unwrap();
@@ -88,7 +88,8 @@ where
         .await
         .unwrap();
     let (base, _) = server.rsplit_once('/').unwrap();
-    test(Place { url: format!("{base}/{name}"), folder: tempfile::tempdir().unwrap() }).await;
+    test(TestDatabase { url: format!("{base}/{name}"), folder: tempfile::tempdir().unwrap() })
+        .await;
     sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)")))
         .execute(&admin)
         .await
@@ -96,16 +97,16 @@ where
 }
 
 /// A store with a site and a profile.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) store: Store,
     pub(crate) site_id: SiteId,
     pub(crate) profile_id: ProfileId,
-    pub(crate) place: Place,
+    pub(crate) database: TestDatabase,
 }
 
-impl World {
-    pub(crate) async fn new(place: Place) -> Self {
-        let store = place.open().await;
+impl Fixture {
+    pub(crate) async fn new(database: TestDatabase) -> Self {
+        let store = database.open().await;
         let (site_id, profile_id) = (SiteId(id()), ProfileId(id()));
         let api_key = Secret::new(API_KEY.to_owned());
         store
@@ -113,7 +114,7 @@ impl World {
             .await
             .unwrap();
         store.create_profile(NOON, profile_id, "h200", &ProfileSpec::default(), &[]).await.unwrap();
-        Self { store, site_id, profile_id, place }
+        Self { store, site_id, profile_id, database }
     }
 
     pub(crate) fn onboarding(&self, hostname: &str) -> Onboard {

@@ -24,7 +24,7 @@ impl Store {
     /// A run.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn run(&self, id: RunId) -> Result<RunRecord, StoreError> {
         const SQL: &str = concat!("SELECT ", run_columns!("run.due_at"), " FROM run WHERE id = $1");
         let row = self.reader().await?.first(SQL, args![id.0]).await?;
@@ -34,7 +34,7 @@ impl Store {
     /// A page of the runs of a node, newest first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn runs_of_node(
         &self,
         node_id: NodeId,
@@ -52,32 +52,11 @@ impl Store {
         rows.iter().map(|row| read_run(&mut row.cols())).collect()
     }
 
-    /// How many open runs of a profile are in one of `steps`; for its `batch_max_parallel`.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn open_runs_in(
-        &self,
-        profile_id: ProfileId,
-        steps: &[Step],
-    ) -> Result<i64, StoreError> {
-        let sql = with_list(
-            "SELECT COUNT(*) FROM run WHERE status IN ('running', 'waiting', 'parked') \
-             AND profile_id = $1 AND step IN ({LIST})",
-            2,
-            steps.len(),
-        );
-        let mut values = args![profile_id.0];
-        values.extend(steps.iter().map(|step| Val::from(step.as_str())));
-        let row = self.reader().await?.first(sql, values).await?;
-        row.map_or(Ok(0), |row| row.cols().next())
-    }
-
     /// How many runs are before `run` at `gate`: those that are in one of `deploying` and move, and
     /// those at the gate that were asked for earlier.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn batch_ahead(
         &self,
         scope: BatchScope,
@@ -107,7 +86,7 @@ impl Store {
     /// The run at `gate` that was asked for first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn batch_next(
         &self,
         scope: BatchScope,
@@ -130,7 +109,7 @@ impl Store {
     /// Step boundaries of a run, oldest first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn transitions(&self, run_id: RunId) -> Result<Vec<Transition>, StoreError> {
         let rows = self
             .reader()
@@ -152,7 +131,7 @@ impl Store {
     /// run ended.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or the database's.
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn spans(&self, run_id: RunId) -> Result<Vec<StepSpan>, StoreError> {
         let ended_at = self.run(run_id).await?.ended_at;
         let changes = self.transitions(run_id).await?;
@@ -167,7 +146,7 @@ impl Store {
     /// Everything a run tried, oldest first.
     ///
     /// # Errors
-    /// The database's.
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn attempts(&self, run_id: RunId) -> Result<Vec<AttemptView>, StoreError> {
         let rows = self
             .reader()
