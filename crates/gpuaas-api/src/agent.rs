@@ -11,6 +11,7 @@ use gpuaas_types::agent::{
     HeartbeatResponse, TaskBatch, TaskResult,
 };
 use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{RunId, TaskId, Timestamp};
 use serde::Deserialize;
 
@@ -56,8 +57,8 @@ pub(crate) async fn enroll(
         asked.started_at
     );
     let timeline = vec![
-        agent_event(begun, run_id, step, "enrollment_started", started),
-        agent_event(now, run_id, step, "enrollment_finished", given.sentence()),
+        agent_event(begun, run_id, step, TimelineCode::EnrollmentStarted, started),
+        agent_event(now, run_id, step, TimelineCode::EnrollmentFinished, given.sentence()),
     ];
     let credential = given.stored();
     let enroll = Enroll { hash, run_id, key, agent_version, hostname, credential, timeline };
@@ -81,10 +82,10 @@ pub(crate) async fn enroll(
 fn troubled(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
     if troubles.is_empty() {
         let text = "the agent says that nothing keeps it from its work any more";
-        return agent_event(at, run_id, None, "agent_well", text.to_owned());
+        return agent_event(at, run_id, None, TimelineCode::AgentWell, text.to_owned());
     }
     let text = format!("the agent says what keeps it from its work: {troubles}");
-    agent_event(at, run_id, None, "agent_troubled", text)
+    agent_event(at, run_id, None, TimelineCode::AgentTroubled, text)
 }
 
 /// `POST /agent/v1/heartbeat`.
@@ -106,7 +107,7 @@ pub(crate) async fn heartbeat(
         run_id: agent.run_id,
         agent_version,
         troubles: troubles.clone(),
-        first: Some(agent_event(now, agent.run_id, None, "first_heartbeat", text)),
+        first: Some(agent_event(now, agent.run_id, None, TimelineCode::FirstHeartbeat, text)),
         changed: Some(troubled(now, agent.run_id, &troubles)),
     };
     let new = ctx.store.heartbeat(now, beat).await?;
@@ -136,17 +137,14 @@ pub(crate) async fn gates(
             return None;
         }
         let name = after.gate.as_str();
-        let (word, text) = if after.passed {
-            (
-                "open",
-                format!("the agent says that {name} is open: {} checks pass", after.checks.len()),
-            )
+        let text = if after.passed {
+            format!("the agent says that {name} is open: {} checks pass", after.checks.len())
         } else {
             let class = after.class.map_or("nobody looked", GateClass::as_str);
             let red = red(after).join(", ");
-            ("shut", format!("the agent says that {name} is shut ({class}): {red}"))
+            format!("the agent says that {name} is shut ({class}): {red}")
         };
-        Some(agent_event(now, run_id, None, &format!("gate_{name}_{word}"), text))
+        Some(agent_event(now, run_id, None, TimelineCode::gate(after.gate, after.passed), text))
     };
     ctx.store.set_gates(now, agent.node_id, run_id, reports, changed).await?;
     Ok(Json(Accepted { new: true }))
@@ -207,7 +205,7 @@ pub(crate) async fn task_result(
     Body(result): Body<TaskResult>,
 ) -> Answer<Json<Accepted>> {
     let task_id: TaskId = task.parse().map_err(|_| {
-        problem("task_not_found").with_detail("the address names no task identifier")
+        problem(ProblemCode::TaskNotFound).with_detail("the address names no task identifier")
     })?;
     let now = ctx.now();
     let step = ctx.store.run(agent.run_id).await?.step;
@@ -217,7 +215,8 @@ pub(crate) async fn task_result(
         let message = check::plain_text(&result.message, MESSAGE_CHARS);
         format!("the agent says that it could not do a task: {message}")
     };
-    let history = vec![agent_event(now, agent.run_id, Some(step), "task_finished", text)];
+    let history =
+        vec![agent_event(now, agent.run_id, Some(step), TimelineCode::TaskFinished, text)];
     let new = ctx.store.finish_task(now, agent.node_id, task_id, result, history).await?;
     if new {
         ctx.wake_engine();

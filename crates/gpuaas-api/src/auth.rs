@@ -8,6 +8,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use gpuaas_engine::tokens;
 use gpuaas_store::{NewToken, Store, StoreError, TokenFault, TokenGrant, TokenPurpose, sha256};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use uuid::Uuid;
 
@@ -66,7 +67,7 @@ pub async fn ensure_admin_token(
 pub(crate) fn mint(prefix: &str) -> Result<String, Problem> {
     tokens::generate_token(prefix).map_err(|error| {
         tracing::error!(%error, "no random bytes");
-        problem("internal")
+        problem(ProblemCode::Internal)
     })
 }
 
@@ -88,7 +89,7 @@ impl FromRequestParts<Ctx> for Bootstrap {
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
         let grant = check_token(ctx, &parts.headers, TokenPurpose::Bootstrap).await?;
-        grant.run_id.map(Self).ok_or_else(|| problem("token_unknown").into())
+        grant.run_id.map(Self).ok_or_else(|| problem(ProblemCode::TokenUnknown).into())
     }
 }
 
@@ -110,19 +111,20 @@ impl FromRequestParts<Ctx> for EnrollmentAuth {
         let hash = sha256(bearer(&parts.headers)?);
         match (grant.node_id, grant.run_id) {
             (Some(node_id), Some(run_id)) => Ok(Self { hash, run_id, node_id }),
-            _ => Err(problem("token_unknown").into()),
+            _ => Err(problem(ProblemCode::TokenUnknown).into()),
         }
     }
 }
 
 /// A good token in the wrong run.
 pub(crate) fn other_run(run: impl std::fmt::Display) -> Problem {
-    problem("token_of_other_run").with_detail(format!("this token is for another run than {run}"))
+    problem(ProblemCode::TokenOfOtherRun)
+        .with_detail(format!("this token is for another run than {run}"))
 }
 
 /// The credential of a request.
 pub(crate) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
-    let missing = || problem("token_missing");
+    let missing = || problem(ProblemCode::TokenMissing);
     let value = headers.get(AUTHORIZATION).ok_or_else(missing)?;
     let (scheme, token) =
         value.to_str().ok().and_then(|v| v.split_once(' ')).ok_or_else(missing)?;
@@ -152,14 +154,14 @@ pub(crate) async fn check_token(
 async fn why_unknown(ctx: &Ctx, hash: &[u8; 32], purpose: TokenPurpose) -> Refusal {
     match purpose_of(ctx, hash).await {
         Ok(Some(other)) if other != purpose => wrong_purpose(other, purpose.as_str()).into(),
-        Ok(_) => problem("token_unknown").into(),
+        Ok(_) => problem(ProblemCode::TokenUnknown).into(),
         Err(refusal) => refusal,
     }
 }
 
 /// A good credential in the wrong place.
 pub(crate) fn wrong_purpose(is: TokenPurpose, wanted: &str) -> Problem {
-    problem("token_wrong_purpose")
+    problem(ProblemCode::TokenWrongPurpose)
         .with_detail(format!("this is a credential for {}; {wanted} is wanted here", is.as_str()))
 }
 

@@ -20,6 +20,7 @@ use gpuaas_types::batch::{
     BatchAccepted, BatchActionRequest, BatchCreate, BatchMachine, BatchMember, BatchResource,
     BatchSpec, BatchStatus,
 };
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Timestamp};
 use serde_json::json;
@@ -107,7 +108,7 @@ impl Checked {
             faults.push(FieldError { field: "spec.profile".to_owned(), message });
         }
         let (Some(site), Some(profile), true) = (site, profile, faults.is_empty()) else {
-            let mut refusal = problem("batch_invalid")
+            let mut refusal = problem(ProblemCode::BatchInvalid)
                 .with_detail(format!("{} mistakes; nothing was made", faults.len()));
             refusal.errors = faults;
             return Err(refusal.into());
@@ -142,7 +143,7 @@ impl Checked {
             run_id: None,
             step: None,
             source: Source::Operator,
-            code: "batch_accepted".to_owned(),
+            code: TimelineCode::BatchAccepted.into(),
             text,
         };
         let node = |(hostname, hardware, password): (String, _, Option<String>)| NewNode {

@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use gpuaas_types::SiteId;
+use gpuaas_types::codes::ProblemCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -23,16 +24,16 @@ impl<S: Send + Sync> FromRequest<S> for JsonBytes {
         let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         if let Some(kind) = kind.filter(|kind| !is_json(kind)) {
             let kind: String = kind.chars().take(100).collect();
-            return Err(problem("unsupported_media_type").with_detail(kind).into());
+            return Err(problem(ProblemCode::UnsupportedMediaType).with_detail(kind).into());
         }
         match Bytes::from_request(request, state).await {
             Ok(bytes) => Ok(Self(bytes)),
             Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                Err(problem("body_too_large").into())
+                Err(problem(ProblemCode::BodyTooLarge).into())
             }
             Err(_) => {
                 let detail = "the connection broke before the body was complete";
-                Err(problem("malformed_json").with_detail(detail).into())
+                Err(problem(ProblemCode::MalformedJson).with_detail(detail).into())
             }
         }
     }
@@ -74,8 +75,9 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Keys<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let path = Path::<T>::from_request_parts(parts, state).await;
-        path.map(|Path(keys)| Self(keys))
-            .map_err(|_| problem("not_found").with_detail("the address is not UTF-8").into())
+        path.map(|Path(keys)| Self(keys)).map_err(|_| {
+            problem(ProblemCode::NotFound).with_detail("the address is not UTF-8").into()
+        })
     }
 }
 
@@ -86,9 +88,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        Query::<T>::try_from_uri(&parts.uri)
-            .map(|Query(asked)| Self(asked))
-            .map_err(|rejection| problem("invalid_query").with_detail(rejection.body_text()).into())
+        Query::<T>::try_from_uri(&parts.uri).map(|Query(asked)| Self(asked)).map_err(|rejection| {
+            problem(ProblemCode::InvalidQuery).with_detail(rejection.body_text()).into()
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use gpuaas_artifact::Digest;
 use gpuaas_core::record::{Report, ReportKind, RunRecord};
 use gpuaas_types::agent::{BootstrapPhase, BootstrapProgress, BundlePhase, ProgressStatus};
 use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{EffectKind, RunId, RunStatus, Timestamp};
 use tokio_util::io::ReaderStream;
 
@@ -34,7 +35,7 @@ pub(crate) async fn artifact(
     headers: HeaderMap,
 ) -> Answer<Response> {
     let digest: Digest = text.parse().map_err(|error: gpuaas_artifact::DigestError| {
-        problem("artifact_not_found").with_detail(error.to_string())
+        problem(ProblemCode::ArtifactNotFound).with_detail(error.to_string())
     })?;
     let etag = format!("\"sha256:{digest}\"");
     let asked = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
@@ -48,12 +49,12 @@ pub(crate) async fn artifact(
         Ok(Ok(file)) => file,
         Ok(Err(error)) => {
             tracing::error!(%error, %digest, "an artifact cannot be read");
-            return Err(problem("internal").into());
+            return Err(problem(ProblemCode::Internal).into());
         }
-        Err(_) => return Err(problem("internal").into()),
+        Err(_) => return Err(problem(ProblemCode::Internal).into()),
     };
     let (file, size_bytes) = file.ok_or_else(|| {
-        problem("artifact_not_found").with_detail(format!("there is no artifact {digest}"))
+        problem(ProblemCode::ArtifactNotFound).with_detail(format!("there is no artifact {digest}"))
     })?;
     let stream = ReaderStream::with_capacity(tokio::fs::File::from_std(file), CHUNK_BYTES);
     let headers = [
@@ -92,7 +93,7 @@ pub(crate) async fn progress(
         run_id: Some(run_id),
         step: Some(record.step),
         source: Source::Bootstrap,
-        code: code(&said).to_owned(),
+        code: code(&said).into(),
         text: text(&said, &message),
     };
     let kind = ReportKind::Progress { phase: said.phase, status: said.status, message };
@@ -119,7 +120,7 @@ pub(crate) async fn phase(
         run_id: Some(run_id),
         step: Some(record.step),
         source: Source::Bootstrap,
-        code: said.code().to_owned(),
+        code: TimelineCode::phase(said.outcome).into(),
         text: in_plain_text(said).sentence(),
     };
     ctx.store.add_history(record.node_id, vec![event]).await?;
@@ -153,15 +154,15 @@ fn is_same(kind: &ReportKind, said: &BootstrapProgress) -> bool {
         if *phase == said.phase && *status == said.status)
 }
 
-fn code(said: &BootstrapProgress) -> &'static str {
+fn code(said: &BootstrapProgress) -> TimelineCode {
     use ProgressStatus::{Failed, Started, Succeeded};
     match (said.phase, said.status) {
-        (BootstrapPhase::SiteBootstrap, Started) => "site_bootstrap_started",
-        (BootstrapPhase::SiteBootstrap, Succeeded) => "site_bootstrap_finished",
-        (BootstrapPhase::SiteBootstrap, Failed) => "site_bootstrap_failed",
-        (BootstrapPhase::NodeBootstrap, Started) => "node_bootstrap_started",
-        (BootstrapPhase::NodeBootstrap, Succeeded) => "node_bootstrap_finished",
-        (BootstrapPhase::NodeBootstrap, Failed) => "node_bootstrap_failed",
+        (BootstrapPhase::SiteBootstrap, Started) => TimelineCode::SiteBootstrapStarted,
+        (BootstrapPhase::SiteBootstrap, Succeeded) => TimelineCode::SiteBootstrapFinished,
+        (BootstrapPhase::SiteBootstrap, Failed) => TimelineCode::SiteBootstrapFailed,
+        (BootstrapPhase::NodeBootstrap, Started) => TimelineCode::NodeBootstrapStarted,
+        (BootstrapPhase::NodeBootstrap, Succeeded) => TimelineCode::NodeBootstrapFinished,
+        (BootstrapPhase::NodeBootstrap, Failed) => TimelineCode::NodeBootstrapFailed,
     }
 }
 

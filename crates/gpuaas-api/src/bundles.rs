@@ -21,6 +21,7 @@ use gpuaas_types::api::{BundlePin, List, ProfileResource, SiteResource};
 use gpuaas_types::bundle::{
     BundleApprove, BundleArchive, BundleKeyView, BundlePublish, BundleView,
 };
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use serde_json::json;
 
@@ -36,9 +37,10 @@ const WORD_CHARS: usize = 200;
 pub(crate) fn refused(error: &CatalogError) -> Problem {
     if let CatalogError::Io(error) = error {
         tracing::error!(%error, "the artifact store cannot be written");
-        return problem("internal");
+        return problem(ProblemCode::Internal);
     }
-    problem(error.code()).with_detail(error.to_string()).with_hint(error.hint())
+    let code = ProblemCode::from_code(error.code()).unwrap_or(ProblemCode::Internal);
+    problem(code).with_detail(error.to_string()).with_hint(error.hint())
 }
 
 fn not_delivered(error: DeliveryError) -> Refusal {
@@ -46,11 +48,11 @@ fn not_delivered(error: DeliveryError) -> Refusal {
         DeliveryError::Store(error) => error.into(),
         DeliveryError::Catalog(error) => refused(&error).into(),
         DeliveryError::SecretMissing { .. } => {
-            problem("bundle_secret_missing").with_detail(error.to_string()).into()
+            problem(ProblemCode::BundleSecretMissing).with_detail(error.to_string()).into()
         }
         DeliveryError::NotApproved { bundles, site } => {
             let first = bundles.first().cloned().unwrap_or_default();
-            problem("bundle_not_approved")
+            problem(ProblemCode::BundleNotApproved)
                 .with_detail(format!("{} is not approved for site {site}", bundles.join(", ")))
                 .with_hint(format!("gpuaas bundle approve {first} --site {site} --reason WHY"))
                 .into()
@@ -76,7 +78,7 @@ pub(crate) async fn publish(
     });
     let (bundle, archive) = match read.await {
         Ok(read) => read.map_err(|error| refused(&error))?,
-        Err(_) => return Err(problem("internal").into()),
+        Err(_) => return Err(problem(ProblemCode::Internal).into()),
     };
     let reference = bundle.reference();
     let envelope = vouched(&ctx, &bundle, asked.envelope).await?;
@@ -90,7 +92,7 @@ pub(crate) async fn publish(
         reference: reference.clone(),
         built_in: false,
         archive,
-        envelope: serde_json::to_value(&envelope).map_err(|_| problem("internal"))?,
+        envelope: serde_json::to_value(&envelope).map_err(|_| problem(ProblemCode::Internal))?,
         published_by: actor.clone(),
     };
     let new = ctx.store.add_bundle(ctx.now(), new).await?;
@@ -172,15 +174,16 @@ pub(crate) async fn archive(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Js
         Ok(Ok(Some(bytes))) => bytes,
         Ok(Ok(None)) => {
             let detail = format!("there is no artifact {digest}");
-            return Err(problem("artifact_not_found").with_detail(detail).into());
+            return Err(problem(ProblemCode::ArtifactNotFound).with_detail(detail).into());
         }
         Ok(Err(error)) => {
             tracing::error!(%error, %digest, "an artifact cannot be read");
-            return Err(problem("internal").into());
+            return Err(problem(ProblemCode::Internal).into());
         }
-        Err(_) => return Err(problem("internal").into()),
+        Err(_) => return Err(problem(ProblemCode::Internal).into()),
     };
-    let envelope = serde_json::to_value(&found.envelope).map_err(|_| problem("internal"))?;
+    let envelope =
+        serde_json::to_value(&found.envelope).map_err(|_| problem(ProblemCode::Internal))?;
     let bundle = view(&ctx, &found).await?;
     Ok(Json(BundleArchive { bundle, archive: BASE64.encode(bytes), envelope }))
 }

@@ -17,6 +17,7 @@ use gpuaas_types::agent::{NodeCertificate, RenewRequest};
 use gpuaas_types::api::{
     CertificateState, CertificateView, NodeCertificates, RevokeCertificate, Source, TimelineEvent,
 };
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use serde_json::json;
 
@@ -50,7 +51,7 @@ impl FromRequestParts<Ctx> for Agent {
         let grant = auth::check_token(ctx, &parts.headers, TokenPurpose::Agent).await?;
         match (grant.node_id, grant.run_id) {
             (Some(node_id), Some(run_id)) => Ok(Self { node_id, run_id, fingerprint: None }),
-            _ => Err(problem("token_unknown").into()),
+            _ => Err(problem(ProblemCode::TokenUnknown).into()),
         }
     }
 }
@@ -61,7 +62,7 @@ pub(crate) fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("the credential was given in run {}", agent.run_id);
-    Err(problem("run_mismatch").with_detail(detail))
+    Err(problem(ProblemCode::RunMismatch).with_detail(detail))
 }
 
 /// The agent behind a request on the nodes' listener.
@@ -76,10 +77,12 @@ async fn certified_agent(ctx: &Ctx, parts: &Parts) -> Answer<Agent> {
 
 /// Why a request without a certificate is refused: a token does not stand in for one.
 async fn without(ctx: &Ctx, parts: &Parts) -> Answer<Problem> {
-    let Ok(token) = auth::bearer(&parts.headers) else { return Ok(problem("certificate_missing")) };
+    let Ok(token) = auth::bearer(&parts.headers) else {
+        return Ok(problem(ProblemCode::CertificateMissing));
+    };
     Ok(match auth::purpose_of(ctx, &sha256(token)).await? {
         Some(is) => auth::wrong_purpose(is, "a node's certificate"),
-        None => problem("certificate_missing"),
+        None => problem(ProblemCode::CertificateMissing),
     })
 }
 
@@ -92,37 +95,52 @@ fn judge(
     now: Timestamp,
 ) -> Result<StoredCertificate, Problem> {
     let serial = &shown.serial;
-    let refuse = |code: &str, text: String| {
+    let refuse = |code: ProblemCode, text: String| {
         Err(problem(code).with_detail(format!("certificate {serial} {text}")))
     };
     if !shown.ours {
-        return refuse("certificate_wrong_authority", format!("is not ours: {}", shown.why_not));
+        return refuse(
+            ProblemCode::CertificateWrongAuthority,
+            format!("is not ours: {}", shown.why_not),
+        );
     }
     let Some(known) = known else {
         let of = shown.node_id.map_or_else(|| "no node".to_owned(), |id| format!("node {id}"));
-        return refuse("certificate_unknown", format!("names {of} and was never handed out here"));
+        return refuse(
+            ProblemCode::CertificateUnknown,
+            format!("names {of} and was never handed out here"),
+        );
     };
     match &known.ended {
         Some((CertificateEnding::Revoked, at, why)) => {
-            return refuse("certificate_revoked", format!("was revoked at {at}: {why}"));
+            return refuse(ProblemCode::CertificateRevoked, format!("was revoked at {at}: {why}"));
         }
         Some((CertificateEnding::Superseded, at, why)) => {
-            return refuse("certificate_superseded", format!("was replaced at {at}: {why}"));
+            return refuse(
+                ProblemCode::CertificateSuperseded,
+                format!("was replaced at {at}: {why}"),
+            );
         }
         None => {}
     }
     if shown.node_id != Some(known.node_id) {
-        return refuse("certificate_unknown", "names another node than it was given to".to_owned());
+        return refuse(
+            ProblemCode::CertificateUnknown,
+            "names another node than it was given to".to_owned(),
+        );
     }
     let (from, to) = (known.not_before, known.not_after);
     if now < from {
         return refuse(
-            "certificate_not_yet_valid",
+            ProblemCode::CertificateNotYetValid,
             format!("is good from {from}; it is {now} here"),
         );
     }
     if now > to {
-        return refuse("certificate_expired", format!("was good until {to}; it is {now} here"));
+        return refuse(
+            ProblemCode::CertificateExpired,
+            format!("was good until {to}; it is {now} here"),
+        );
     }
     Ok(known)
 }
@@ -157,12 +175,12 @@ pub(crate) async fn issue_credential(
         (NodeAccess::Certificates(issuer), Some(csr)) => {
             sign(ctx, issuer, node_id, csr).await.map(IssuedCredential::Certificate)
         }
-        (NodeAccess::Certificates(_), None) => Err(problem("csr_missing").into()),
+        (NodeAccess::Certificates(_), None) => Err(problem(ProblemCode::CsrMissing).into()),
         (NodeAccess::StandIns, None) => {
             let id = TokenId::new(&*ctx.ids, ctx.now());
             Ok(IssuedCredential::Bearer { id, secret: auth::mint("gpagent")? })
         }
-        (NodeAccess::StandIns, Some(_)) => Err(problem("certificates_off").into()),
+        (NodeAccess::StandIns, Some(_)) => Err(problem(ProblemCode::CertificatesOff).into()),
     }
 }
 
@@ -226,13 +244,13 @@ pub(crate) async fn renew(
 ) -> Answer<Json<NodeCertificate>> {
     of_its_run(&agent, asked.run_id)?;
     let (NodeAccess::Certificates(issuer), Some(from)) = (&ctx.nodes, agent.fingerprint) else {
-        return Err(problem("certificates_off").into());
+        return Err(problem(ProblemCode::CertificatesOff).into());
     };
     let issued = sign(&ctx, issuer, agent.node_id, &asked.csr_pem).await?;
     let now = ctx.now();
     let IssuedCertificate { serial, not_after, .. } = &issued;
     let text = format!("the agent has certificate {serial}, good until {not_after}");
-    let line = agent_event(now, agent.run_id, None, "certificate_renewed", text);
+    let line = agent_event(now, agent.run_id, None, TimelineCode::CertificateRenewed, text);
     ctx.store.renew_certificate(now, from, noted(&issued), vec![line]).await?;
     Ok(Json(handed_out(issued)))
 }
@@ -258,12 +276,12 @@ pub(crate) async fn revoke(
         run_id: None,
         step: None,
         source: Source::Operator,
-        code: "certificate_revoked".to_owned(),
+        code: TimelineCode::CertificateRevoked.into(),
         text: format!("{actor} revoked the certificates of this node: {reason}"),
     };
     let ended = ctx.store.revoke_certificates(now, node_id, &reason, vec![line]).await?;
     if ended == 0 {
-        return Err(problem("no_certificate").into());
+        return Err(problem(ProblemCode::NoCertificate).into());
     }
     let detail = json!({ "reason": reason, "certificates": ended });
     let action = "node.revoke_certificate".to_owned();

@@ -9,6 +9,8 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use tracing::Instrument as _;
 
+use gpuaas_types::codes::ProblemCode;
+
 use crate::problem::{Refusal, problem};
 
 /// Runs the request for at most `limit`; the time that a body takes to leave is not counted.
@@ -21,9 +23,9 @@ pub(crate) async fn guard(State(limit): State<Duration>, request: Request, next:
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {
             span.in_scope(|| tracing::error!("a request panicked"));
-            Refusal::from(problem("internal")).into_response()
+            Refusal::from(problem(ProblemCode::Internal)).into_response()
         }
-        Err(_) => Refusal::from(problem("request_timeout")).into_response(),
+        Err(_) => Refusal::from(problem(ProblemCode::RequestTimeout)).into_response(),
     };
     span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
     response

@@ -1,6 +1,7 @@
 //! Lines of a node's history, by who says them.
 
 use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::{RunId, Step, Timestamp};
 
 /// A line that the node's agent said.
@@ -8,9 +9,9 @@ pub(crate) fn agent_event(
     at: Timestamp,
     run_id: RunId,
     step: Option<Step>,
-    code: &str,
+    code: TimelineCode,
     text: String,
 ) -> TimelineEvent {
-    let (run_id, code) = (Some(run_id), code.to_owned());
+    let (run_id, code) = (Some(run_id), code.into());
     TimelineEvent { at, run_id, step, source: Source::Agent, code, text }
 }

@@ -3,6 +3,7 @@
 use axum::http::HeaderMap;
 use gpuaas_store::{IdempotencyKey, sha256};
 use gpuaas_types::Problem;
+use gpuaas_types::codes::ProblemCode;
 use serde_json::Value;
 
 use crate::problem::problem;
@@ -19,12 +20,13 @@ pub(crate) fn idempotency_key(
     let Some(value) = KEY_HEADERS.iter().find_map(|name| headers.get(*name)) else {
         return Ok(None);
     };
-    let refused = || problem("invalid_idempotency_key");
+    let refused = || problem(ProblemCode::InvalidIdempotencyKey);
     let key = value.to_str().map_err(|_| refused())?.trim();
     if !(1..=200).contains(&key.len()) || !key.bytes().all(|b| (0x20..0x7f).contains(&b)) {
         return Err(refused());
     }
-    let mut body: Value = serde_json::from_slice(body).map_err(|_| problem("malformed_json"))?;
+    let mut body: Value =
+        serde_json::from_slice(body).map_err(|_| problem(ProblemCode::MalformedJson))?;
     hide_passwords(&mut body);
     Ok(Some(IdempotencyKey {
         key: format!("{operation}:{key}"),

@@ -3,6 +3,7 @@
 use gpuaas_core::step_duration;
 use gpuaas_store::{ListedNode, RunBrief};
 use gpuaas_types::api::{Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::machine::maas_status;
 use gpuaas_types::{NodeId, NodeState, Timestamp};
 
@@ -21,14 +22,14 @@ pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> Answer<NodeId> {
     let normal = check::mac("node", text).unwrap_or_else(|_| text.trim().to_ascii_lowercase());
     let found = ctx.store.find_nodes(&normal).await?;
     let first = found.first().ok_or_else(|| {
-        problem("node_not_found").with_detail(format!("nothing answers to {text:?}"))
+        problem(ProblemCode::NodeNotFound).with_detail(format!("nothing answers to {text:?}"))
     })?;
     let live: Vec<_> = found.iter().filter(|node| is_live(node.state)).collect();
     if live.len() > 1 {
         let names: Vec<String> =
             live.iter().map(|node| format!("{} ({})", node.id, node.hostname)).collect();
         let detail = format!("{text:?} names {}", names.join(", "));
-        return Err(problem("node_ambiguous").with_detail(detail).into());
+        return Err(problem(ProblemCode::NodeAmbiguous).with_detail(detail).into());
     }
     Ok(first.id)
 }

@@ -9,6 +9,7 @@ use gpuaas_store::{
     IdempotencyKey, ListedNode, NewAudit, NewNode, NewRun, NodeFilter, Onboard, Secret, StoreError,
 };
 use gpuaas_types::api::{Drift, List, NodeView, OnboardAccepted, Source, TimelineEvent};
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunKind, RunStatus, Step};
 use serde::Deserialize;
@@ -42,7 +43,10 @@ pub(crate) async fn onboard(
     let wanted = onboard.node.clone();
     let onboarded = match ctx.store.onboard(ctx.now(), onboard).await {
         Ok(onboarded) => onboarded,
-        Err(StoreError::Conflict { code: "hostname_taken" | "bmc_address_taken", detail }) => {
+        Err(StoreError::Conflict {
+            code: ProblemCode::HostnameTaken | ProblemCode::BmcAddressTaken,
+            detail,
+        }) => {
             return Err(node_exists(&ctx, &wanted, detail).await);
         }
         Err(error) => return Err(error.into()),
@@ -68,7 +72,7 @@ async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -
         run_id: Some(run_id),
         step: Some(Step::Accept),
         source: Source::Operator,
-        code: "onboard_accepted".to_owned(),
+        code: TimelineCode::OnboardAccepted.into(),
         text: text.clone(),
     };
     let audit = NewAudit {
@@ -122,7 +126,7 @@ async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
         .find(|node| node.node.hostname == wanted.hostname)
         .or_else(|| all.iter().filter(live).find(|node| same_bmc(node)));
     let Some(there) = there else {
-        return problem("node_exists").with_detail(detail).into();
+        return problem(ProblemCode::NodeExists).with_detail(detail).into();
     };
     let hostname = &there.node.hostname;
     let run = there.run.as_ref().map_or_else(String::new, |run| {
@@ -135,7 +139,7 @@ async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
         Some(status) if status.is_open() => format!("gpuaas explain {hostname} says how far it is"),
         _ => format!("gpuaas node show {hostname} shows it"),
     };
-    problem("node_exists").with_detail(format!("{detail}{run}")).with_hint(hint).into()
+    problem(ProblemCode::NodeExists).with_detail(format!("{detail}{run}")).with_hint(hint).into()
 }
 
 /// Which nodes to list.
@@ -185,7 +189,7 @@ fn word<T: Copy>(
     let Some(text) = text else { return Ok(None) };
     all.iter().copied().find(|value| name(*value) == text).map(Some).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|value| name(*value)).collect();
-        problem("invalid_query")
+        problem(ProblemCode::InvalidQuery)
             .with_detail(format!("{text:?} is not one of the values"))
             .with_hint(format!("use one of: {}", known.join(", ")))
     })

@@ -5,6 +5,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_store::{ListedNode, NewAudit, NewRun, StartRun};
 use gpuaas_types::api::{MaasView, PlannedStep, RunPlan, RunRequest, Source, TimelineEvent};
+use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{Disk, MachineView};
 use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
 use gpuaas_types::steps::KindRow;
@@ -37,7 +39,7 @@ pub(crate) async fn begin(
     let handoff = profile.spec.release_mode == ReleaseMode::Handoff;
     if handoff && row.steps.contains(&Step::Deploy) {
         let detail = format!("profile {} has release_mode=handoff", profile.status.name);
-        return Err(problem("machine_handed_off").with_detail(detail).into());
+        return Err(problem(ProblemCode::MachineHandedOff).with_detail(detail).into());
     }
     let mut plan = plan(&ctx, &listed, row, &profile.spec, machine.as_ref());
     if asked.dry_run {
@@ -55,7 +57,7 @@ pub(crate) async fn begin(
         run_id: Some(run_id),
         step: Some(row.first()),
         source: Source::Operator,
-        code: format!("{}_accepted", asked.kind),
+        code: TimelineCode::accepted(asked.kind).into(),
         text: text.clone(),
     };
     let audit = NewAudit {
@@ -90,14 +92,20 @@ fn refuse(listed: &ListedNode, row: &KindRow) -> Answer<()> {
             run.kind, run.id, run.status, run.step
         );
         let hint = format!("wait for it, or end it: gpuaas run cancel {}", run.id);
-        return Err(problem("node_has_open_run").with_detail(detail).with_hint(hint).into());
+        return Err(problem(ProblemCode::NodeHasOpenRun)
+            .with_detail(detail)
+            .with_hint(hint)
+            .into());
     }
     let state = listed.node.state;
     if !row.begins_in.contains(&state) {
         let from: Vec<&str> = row.begins_in.iter().map(|state| state.as_str()).collect();
         let detail = format!("{hostname} is {state}");
         let hint = format!("{} begins in: {}", row.kind, from.join(", "));
-        return Err(problem("node_state_forbids").with_detail(detail).with_hint(hint).into());
+        return Err(problem(ProblemCode::NodeStateForbids)
+            .with_detail(detail)
+            .with_hint(hint)
+            .into());
     }
     Ok(())
 }

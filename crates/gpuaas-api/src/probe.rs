@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_types::api::SiteStatus;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{Problem, Timestamp};
 use maas_client::{ApiKey, AuthCause, Client, Error, RefusalKind};
@@ -35,7 +36,8 @@ pub(crate) async fn probe(
     asked
         .unwrap_or_else(|_| {
             let seconds = PATIENCE.as_secs();
-            Err(problem("maas_unreachable").with_detail(format!("no answer within {seconds} s")))
+            Err(problem(ProblemCode::MaasUnreachable)
+                .with_detail(format!("no answer within {seconds} s")))
         })
         .map(|(version, user)| status(version, user, api.clock.now()))
 }
@@ -53,17 +55,17 @@ fn status(maas_version: String, maas_user: String, now: Timestamp) -> SiteStatus
 
 async fn ask(client: &Client) -> Result<(String, String), Problem> {
     let version = client.version().await.map_err(|error| explain(&error, Asked::Version))?;
-    let release = version
-        .release()
-        .ok_or_else(|| problem("not_a_maas").with_detail("the answer names no version of MAAS"))?;
+    let release = version.release().ok_or_else(|| {
+        problem(ProblemCode::NotAMaas).with_detail("the answer names no version of MAAS")
+    })?;
     if release < OLDEST {
         let detail = format!("MAAS says that it is {}", version.version);
-        return Err(problem("maas_version_unsupported").with_detail(detail));
+        return Err(problem(ProblemCode::MaasVersionUnsupported).with_detail(detail));
     }
     let user = client.whoami().await.map_err(|error| explain(&error, Asked::Key))?;
     if !user.is_superuser {
         let detail = format!("MAAS says that {} is not an administrator", user.username);
-        return Err(problem("maas_not_admin").with_detail(detail));
+        return Err(problem(ProblemCode::MaasNotAdmin).with_detail(detail));
     }
     Ok((version.version, user.username))
 }
@@ -77,19 +79,21 @@ enum Asked {
 fn explain(error: &Error, asked: Asked) -> Problem {
     match error {
         Error::Unavailable { text, .. } | Error::UnknownOutcome { text, .. } => {
-            problem("maas_unreachable").with_detail(text)
+            problem(ProblemCode::MaasUnreachable).with_detail(text)
         }
-        Error::ServerError { .. } => problem("maas_unreachable").with_detail(error.to_string()),
-        Error::Malformed { text, .. } => problem("not_a_maas").with_detail(text),
+        Error::ServerError { .. } => {
+            problem(ProblemCode::MaasUnreachable).with_detail(error.to_string())
+        }
+        Error::Malformed { text, .. } => problem(ProblemCode::NotAMaas).with_detail(text),
         Error::Invalid { text } => invalid("spec.url", text),
         Error::Refused { kind: RefusalKind::Unauthorized { cause }, text, .. } => match cause {
             AuthCause::ClockSkew { seconds_behind } => clock_skew(*seconds_behind),
-            _ => problem("maas_key_refused").with_detail(text),
+            _ => problem(ProblemCode::MaasKeyRefused).with_detail(text),
         },
         Error::Refused { kind: RefusalKind::Forbidden, text, .. } if asked == Asked::Key => {
-            problem("maas_key_refused").with_detail(text)
+            problem(ProblemCode::MaasKeyRefused).with_detail(text)
         }
-        Error::Refused { .. } => problem("not_a_maas").with_detail(error.to_string()),
+        Error::Refused { .. } => problem(ProblemCode::NotAMaas).with_detail(error.to_string()),
     }
 }
 
@@ -98,7 +102,7 @@ fn clock_skew(seconds_behind: Option<i64>) -> Problem {
         Some(seconds) => format!("this host's clock is {seconds} s behind MAAS's"),
         None => format!("this host's clock is more than {ALLOWED_SECONDS} s behind MAAS's"),
     };
-    problem("clock_skew").with_detail(detail).with_hint(format!(
+    problem(ProblemCode::ClockSkew).with_detail(detail).with_hint(format!(
         "MAAS allows {ALLOWED_SECONDS} s: set this host's clock (chronyc makestep), then try again"
     ))
 }

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_types::ProfileId;
 use gpuaas_types::api::{List, ProfileCreate, ProfilePreset, ProfileResource};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::ProfileSpec;
 use serde_json::{Map, Value, json};
 
@@ -52,7 +53,8 @@ pub(crate) async fn change(
 ) -> Answer<Json<ProfileResource>> {
     let current = ctx.store.profile_by_name(&name).await?;
     let fields: Vec<String> = patch.keys().cloned().collect();
-    let defaults = serde_json::to_value(ProfileSpec::default()).map_err(|_| problem("internal"))?;
+    let defaults =
+        serde_json::to_value(ProfileSpec::default()).map_err(|_| problem(ProblemCode::Internal))?;
     let spec: ProfileSpec = strict::merge(&current.spec, &defaults, patch)?;
     check::profile("", &spec)?;
     let pins = bundles::pins(&ctx, "", &spec).await?;

@@ -8,6 +8,7 @@ use axum::response::Response;
 use gpuaas_identity::{Peer, PeerCertificate};
 use gpuaas_store::{NewAudit, sha256};
 use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::{NodeId, Problem};
 use serde_json::json;
 
@@ -89,7 +90,7 @@ async fn record(ctx: &Ctx, client: &UnknownClient, problem: &Problem) {
         run_id: None,
         step: None,
         source: Source::ControlPlane,
-        code: "credential_refused".to_owned(),
+        code: TimelineCode::CredentialRefused.into(),
         text: format!("a credential of this node was refused{from}: {code}: {detail}"),
     };
     if let Err(error) = ctx.store.add_history(node_id, vec![line]).await {

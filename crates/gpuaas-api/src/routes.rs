@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post, put};
 use axum::{Json, Router, middleware};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::health::{Health, Version};
 
 use crate::ctx::{ApiState, Ctx, NodeAccess};
@@ -147,10 +148,10 @@ async fn version(axum::extract::State(ctx): axum::extract::State<Ctx>) -> Json<V
 }
 
 async fn not_found(uri: axum::http::Uri) -> Refusal {
-    problem("not_found").with_detail(format!("there is nothing at {}", uri.path())).into()
+    problem(ProblemCode::NotFound).with_detail(format!("there is nothing at {}", uri.path())).into()
 }
 
 async fn method_not_allowed(method: axum::http::Method, uri: axum::http::Uri) -> Refusal {
     let detail = format!("{} does not take {method}", uri.path());
-    problem("method_not_allowed").with_detail(detail).into()
+    problem(ProblemCode::MethodNotAllowed).with_detail(detail).into()
 }

@@ -5,6 +5,7 @@ use axum::extract::State;
 use gpuaas_core::buckets::seconds_per_bucket;
 use gpuaas_store::OperatorCommand;
 use gpuaas_types::api::{RunView, StepSpan};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{RunId, Timestamp};
 use serde::Deserialize;
 
@@ -19,7 +20,7 @@ const TIMELINE_LINES: i64 = 10_000;
 fn id(text: &str) -> Answer<RunId> {
     text.parse().map_err(|_| {
         let detail = format!("{text:?} is not the identifier of a run");
-        problem("run_not_found").with_detail(detail).into()
+        problem(ProblemCode::RunNotFound).with_detail(detail).into()
     })
 }
 

@@ -7,6 +7,7 @@ use axum::extract::State;
 use gpuaas_store::{Secret, SecretOwner};
 use gpuaas_types::api::List;
 use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
+use gpuaas_types::codes::ProblemCode;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -125,7 +126,7 @@ async fn delete(ctx: &Ctx, of: &Of, bundle: &str, input: &str, actor: &str) -> L
     if !ctx.store.delete_input_secret(of.owner, bundle, input).await? {
         let Of { kind, name, .. } = of;
         let detail = format!("{kind} {name} keeps nothing for input {input} of {bundle}");
-        return Err(problem("secret_not_found").with_detail(detail).into());
+        return Err(problem(ProblemCode::SecretNotFound).with_detail(detail).into());
     }
     told(ctx, of, "delete", bundle, input, &actor).await;
     list(ctx, of).await

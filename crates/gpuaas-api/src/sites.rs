@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use gpuaas_store::{Secret, StoreError};
 use gpuaas_types::SiteId;
 use gpuaas_types::api::{List, SiteCreate, SiteResource};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::SiteSpec;
 use serde_json::{Map, Value, json};
 
@@ -27,7 +28,7 @@ pub(crate) async fn create(
         Err(StoreError::NotFound { .. }) => {}
         Ok(_) => {
             let detail = format!("a site named {} exists", spec.name);
-            return Err(problem("site_name_taken").with_detail(detail).into());
+            return Err(problem(ProblemCode::SiteNameTaken).with_detail(detail).into());
         }
         Err(error) => return Err(error.into()),
     }

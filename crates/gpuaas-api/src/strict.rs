@@ -8,6 +8,7 @@
 use std::fmt;
 
 use gpuaas_types::Problem;
+use gpuaas_types::codes::ProblemCode;
 use serde::Serialize;
 use serde::de::value::StrDeserializer;
 use serde::de::{
@@ -34,7 +35,7 @@ pub(crate) fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem
         Err(error) => error,
     };
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
-        problem("malformed_json").with_detail(if bytes.is_empty() {
+        problem(ProblemCode::MalformedJson).with_detail(if bytes.is_empty() {
             "the body is empty".to_owned()
         } else {
             error.to_string()
@@ -43,7 +44,7 @@ pub(crate) fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem
     from_value::<T>(&value).and_then(|_| {
         let (line, column) = (error.line(), error.column());
         let detail = format!("a field is given twice, before line {line} column {column}");
-        Err(problem("invalid_field").with_detail(detail))
+        Err(problem(ProblemCode::InvalidField).with_detail(detail))
     })
 }
 
@@ -64,8 +65,8 @@ pub(crate) fn merge<T: Serialize + DeserializeOwned>(
     defaults: &Value,
     patch: Map<String, Value>,
 ) -> Result<T, Problem> {
-    let mut merged = serde_json::to_value(current).map_err(|_| problem("internal"))?;
-    let fields = merged.as_object_mut().ok_or_else(|| problem("internal"))?;
+    let mut merged = serde_json::to_value(current).map_err(|_| problem(ProblemCode::Internal))?;
+    let fields = merged.as_object_mut().ok_or_else(|| problem(ProblemCode::Internal))?;
     for (name, value) in patch {
         let default = defaults.get(&name).filter(|_| value.is_null()).cloned();
         fields.insert(name, default.unwrap_or(value));
@@ -108,14 +109,14 @@ impl Fault {
             Kind::Unknown { name, known } => unknown_field(&self.place(name), name, known),
             Kind::Missing { name } => {
                 let place = self.place(name);
-                problem("missing_field")
+                problem(ProblemCode::MissingField)
                     .with_detail(format!("{place} is missing"))
                     .with_field(place, "is required")
             }
             Kind::Wrong { message } => {
                 let place = self.place("");
                 let place = if place.is_empty() { "the body".to_owned() } else { place };
-                problem("invalid_field")
+                problem(ProblemCode::InvalidField)
                     .with_detail(format!("{place}: {message}"))
                     .with_field(place, message.clone())
             }
@@ -129,7 +130,7 @@ fn unknown_field(place: &str, name: &str, known: &[&'static str]) -> Problem {
         [] => format!("known fields: {}", known.join(", ")),
         names => format!("did you mean {}?", names.join(", ")),
     };
-    problem("unknown_field")
+    problem(ProblemCode::UnknownField)
         .with_detail(format!("there is no field {place}"))
         .with_field(place, "unknown field")
         .with_hint(hint)

@@ -10,6 +10,7 @@ use gpuaas_types::agent::{
     AssignedTask, SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys,
 };
 use gpuaas_types::api::{ActivateTaskKey, RetireTaskKey};
+use gpuaas_types::codes::ProblemCode;
 use serde_json::json;
 
 use crate::body::Body;
@@ -113,5 +114,5 @@ fn new_key() -> Answer<(String, Secret)> {
 
 fn broken(error: &gpuaas_bundle::SignatureError) -> gpuaas_types::Problem {
     tracing::error!(%error, "a task key does not work");
-    problem("internal")
+    problem(ProblemCode::Internal)
 }

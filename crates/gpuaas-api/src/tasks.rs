@@ -10,6 +10,7 @@ use gpuaas_artifact::{ArtifactStore, Digest, validate_ca_bundle};
 use gpuaas_store::{ListedNode, NewAudit, NewOperatorTask, OperatorTask, Page};
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::api::{List, Source, TimelineEvent};
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use gpuaas_types::{NodeState, RunStatus, TaskId, Timestamp};
@@ -61,7 +62,7 @@ pub(crate) async fn give(
         run_id: None,
         step: None,
         source: Source::Operator,
-        code: "task_asked".to_owned(),
+        code: TimelineCode::TaskAsked.into(),
         text: format!("{actor} has the agent do {kind}{how}: {reason}"),
     };
     let audit = NewAudit {
@@ -139,9 +140,9 @@ async fn served(ctx: &Ctx, digest: &str, size_bytes: u64, url: &str) -> Answer<(
         }
         Ok(Ok(None)) => {
             let detail = format!("there is no artifact {digest}");
-            Err(problem("artifact_not_found").with_detail(detail).into())
+            Err(problem(ProblemCode::ArtifactNotFound).with_detail(detail).into())
         }
-        Ok(Err(_)) | Err(_) => Err(problem("internal").into()),
+        Ok(Err(_)) | Err(_) => Err(problem(ProblemCode::Internal).into()),
     }
 }
 
@@ -155,16 +156,16 @@ async fn refuse(
     let state = listed.node.state;
     if matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted) {
         let detail = format!("{hostname} is {state}; its agent's credential was revoked");
-        return Err(problem("node_without_agent").with_detail(detail).into());
+        return Err(problem(ProblemCode::NodeWithoutAgent).with_detail(detail).into());
     }
     if listed.node.heartbeat_at.is_none() {
         let detail = format!("no agent of {hostname} was ever heard; the node is {state}");
-        return Err(problem("node_without_agent").with_detail(detail).into());
+        return Err(problem(ProblemCode::NodeWithoutAgent).with_detail(detail).into());
     }
     let profile = ctx.store.profile(listed.node.profile_id).await?;
     if profile.spec.release_mode == ReleaseMode::Handoff && state == NodeState::Active {
         let detail = format!("profile {} has release_mode=handoff", profile.status.name);
-        return Err(problem("machine_handed_off").with_detail(detail).into());
+        return Err(problem(ProblemCode::MachineHandedOff).with_detail(detail).into());
     }
     // A parked run rests, and what parked it may be what the task is to mend.
     let at_work = |status| matches!(status, RunStatus::Running | RunStatus::Waiting);
@@ -181,7 +182,10 @@ async fn refuse(
             run.step
         );
         let hint = "wait for the run, or ask for a dry run";
-        return Err(problem("node_has_open_run").with_detail(detail).with_hint(hint).into());
+        return Err(problem(ProblemCode::NodeHasOpenRun)
+            .with_detail(detail)
+            .with_hint(hint)
+            .into());
     }
     Ok(())
 }
@@ -203,7 +207,8 @@ pub(crate) async fn list(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<
 /// `GET /api/v1/tasks/ID`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<TaskView>> {
     let id: TaskId = text.parse().map_err(|_| {
-        problem("task_not_found").with_detail(format!("{text:?} is no identifier of a task"))
+        problem(ProblemCode::TaskNotFound)
+            .with_detail(format!("{text:?} is no identifier of a task"))
     })?;
     Ok(Json(view(&ctx, ctx.store.operator_task(id).await?)))
 }

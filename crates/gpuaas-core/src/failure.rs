@@ -7,6 +7,7 @@
 //! wins: a DKMS build that fails is also a package that fails, and both are a failed installation.
 
 use gpuaas_types::api::Owner;
+use gpuaas_types::codes::Cure;
 
 /// What class of failure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +50,19 @@ pub struct FailureRow {
     pub owner: Owner,
     /// Whether to try again.
     pub retry: Retry,
-    /// What to do next.
-    pub next_action: &'static str,
+    /// What mends the cause.
+    pub remedy: &'static str,
+    /// What lets a run go on whose deployment failed so.
+    pub cure: Cure,
+}
+
+impl FailureRow {
+    /// What to do about a deployment that failed so.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        let (remedy, command) = (self.remedy, self.cure.command());
+        format!("{remedy}, then `{command}`, which releases the machine and deploys it again")
+    }
 }
 
 /// Every class, the most specific first; the last one is what remains.
@@ -75,8 +87,8 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::InfraOperator,
         retry: Retry::Never,
-        next_action: "run MAAS' hardware tests on the machine, have the part replaced, then \
-                      release the machine and resume the run",
+        remedy: "run MAAS' hardware tests on the machine and have the part replaced",
+        cure: Cure::Retry,
     },
     FailureRow {
         class: FailureClass::CurtinKernel,
@@ -91,9 +103,8 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::PlatformOperator,
         retry: Retry::Never,
-        next_action: "switch the profile to distro_series ubuntu/noble and keep its \
-                      site_bootstrap_bundle_ref: the stock image installs first and the bundle \
-                      adds the rest; then release the machine and resume the run",
+        remedy: "switch the profile to `distro_series` ubuntu/noble and keep its `site_bootstrap_bundle_ref`: the stock image installs first and the bundle adds the rest",
+        cure: Cure::RetryLatestProfile,
     },
     FailureRow {
         class: FailureClass::Datasource,
@@ -101,8 +112,8 @@ pub const FAILURES: &[FailureRow] = &[
         words: &["datasource", "data source"],
         owner: Owner::InfraOperator,
         retry: Retry::ByProfile,
-        next_action: "look at the machine's console for cloud-init and at its network to MAAS' \
-                      metadata (port 5248), release the machine, then resume the run",
+        remedy: "look at the machine's console for cloud-init and at its network to MAAS' metadata (port 5248)",
+        cure: Cure::Retry,
     },
     FailureRow {
         class: FailureClass::Fabric,
@@ -110,7 +121,8 @@ pub const FAILURES: &[FailureRow] = &[
         words: &["infiniband", "ipoib", "openibd", "ofed", "mlx5", "rdma", "roce", "rshim", "mst "],
         owner: Owner::InfraOperator,
         retry: Retry::Never,
-        next_action: "check the fabric's cables, subnet manager and firmware, then resume the run",
+        remedy: "check the fabric's cables, subnet manager and firmware",
+        cure: Cure::Retry,
     },
     FailureRow {
         class: FailureClass::PackageInstall,
@@ -127,8 +139,8 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::BundleOwner,
         retry: Retry::Never,
-        next_action: "check that the package mirror can be reached from the node and holds the \
-                      package, then resume the run",
+        remedy: "check that the package mirror can be reached from the node and holds the package",
+        cure: Cure::Retry,
     },
     FailureRow {
         class: FailureClass::Enrollment,
@@ -136,8 +148,8 @@ pub const FAILURES: &[FailureRow] = &[
         words: &["enroll", "token_expired", "token_used", "certificate verify failed"],
         owner: Owner::PlatformOperator,
         retry: Retry::Never,
-        next_action: "read the agent's log on the host and check that it reaches the control \
-                      plane, then resume the run",
+        remedy: "read the agent's log on the host and check that it reaches the control plane",
+        cure: Cure::Retry,
     },
     FailureRow {
         class: FailureClass::ImageDeploy,
@@ -145,8 +157,8 @@ pub const FAILURES: &[FailureRow] = &[
         words: &[],
         owner: Owner::InfraOperator,
         retry: Retry::Never,
-        next_action: "read the installation log in MAAS, mend the cause, release the machine, \
-                      then resume the run",
+        remedy: "read the installation log in MAAS and mend the cause",
+        cure: Cure::Retry,
     },
 ];
 
@@ -224,14 +236,14 @@ mod tests {
         let texts = ["dpkg: error processing package doca-ofed", "DKMS build of mlnx-ofed failed"];
         let class = classify(&texts).unwrap();
         assert_eq!(class, FailureClass::CurtinKernel);
-        assert!(class.row().next_action.contains("ubuntu/noble"));
-        assert!(class.row().next_action.contains("site_bootstrap_bundle_ref"));
+        assert!(class.row().advice().contains("ubuntu/noble"));
+        assert!(class.row().advice().contains("--latest-profile"));
     }
 
     #[test]
     fn the_table_as_text() {
         let line = |row: &FailureRow| {
-            format!("{:<16}{:<18?}{:<10?}{}", row.name, row.owner, row.retry, row.next_action)
+            format!("{:<16}{:<18?}{:<10?}{}", row.name, row.owner, row.retry, row.advice())
         };
         let table: Vec<String> = FAILURES.iter().map(line).collect();
         insta::assert_snapshot!(table.join("\n"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuaas_types::api::CheckResult;
+use gpuaas_types::codes::ParkCode;
 use gpuaas_types::{EffectKind, NodeState, Step, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -244,15 +245,18 @@ impl RunState {
 
     /// Whether an operator let the run go on after it had parked in this step with one of `codes`.
     #[must_use]
-    pub fn resumed_after_park(&self, codes: &[&str]) -> bool {
-        let asked = self.parked_code.as_deref().is_some_and(|code| codes.contains(&code));
+    pub fn resumed_after_park(&self, codes: &[ParkCode]) -> bool {
+        let parked_code = self.parked_code.as_deref().and_then(ParkCode::from_code);
+        let asked = parked_code.is_some_and(|code| codes.contains(&code));
         asked && self.resumed_at >= self.parked_at
     }
 
-    /// An operator lets the run go on where it stopped.
+    /// An operator lets the run go on where it stopped: it looks again at what it stopped for.
     pub fn resume(&mut self, now: Timestamp) {
         self.resumed_at = Some(now);
         self.read_failure = None;
+        self.found = None;
+        self.mac_owners = None;
     }
 
     /// An operator has the run try again: what was tried in this step does not count any more. An

@@ -2,6 +2,7 @@
 
 use gpuaas_types::agent::{BootstrapPhase, HostCheck, ProgressStatus, TaskSpec};
 use gpuaas_types::api::{CheckResult, Park, Wait};
+use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{ProfileSpec, ReleaseMode, RoceAssignmentSpec, SiteSpec};
@@ -249,8 +250,8 @@ impl Read {
 /// A fact for the timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Stable code, such as `deploy_finished`.
-    pub code: &'static str,
+    /// What happened.
+    pub code: TimelineCode,
     /// One sentence.
     pub text: String,
 }
@@ -258,7 +259,7 @@ pub struct Note {
 impl Note {
     /// A note of one sentence under a stable code.
     #[must_use]
-    pub fn new(code: &'static str, text: impl Into<String>) -> Self {
+    pub fn new(code: TimelineCode, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
 }

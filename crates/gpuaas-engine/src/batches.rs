@@ -16,6 +16,7 @@ use gpuaas_store::{
     BatchAdvance, BeginMember, NewAudit, NewRun, StoreError, StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::{BatchPhase, RunId, RunKind, Timestamp};
 
 use crate::shared::Shared;
@@ -107,7 +108,7 @@ fn plan(
                 run_id: Some(id),
                 step: Some(row.first()),
                 source: Source::ControlPlane,
-                code: "batch_turn".to_owned(),
+                code: TimelineCode::BatchTurn.into(),
                 text: text.clone(),
             },
             run: NewRun {

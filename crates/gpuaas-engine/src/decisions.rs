@@ -6,7 +6,8 @@ use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::snapshot::Decision;
 use gpuaas_store::{NewTask, StoreError};
 use gpuaas_types::agent::TaskSpec;
-use gpuaas_types::api::{Owner, Park, Source, Wait};
+use gpuaas_types::api::{Park, Source, Wait};
+use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::{TaskId, Timestamp};
 
 use crate::effects::{perform_effect, prepare_effect};
@@ -65,7 +66,7 @@ pub(crate) async fn apply_decision(
         Decision::Next { at, notes, checks } | Decision::AdvanceTo { at, notes, checks, .. } => {
             let Some(step) = next_step else {
                 let text = format!("{} has no step after {}", session.run.kind, session.run.step);
-                session.park(internal_park("no_next_step", text, now));
+                session.park(internal_park(ParkCode::NoNextStep, text, now));
                 session.commit(&shared.store, now, true).await?;
                 return Ok(Flow::Released);
             };
@@ -105,13 +106,18 @@ async fn run_effect(
     let prepared = match prepare_effect(shared, session, &effect).await {
         Ok(prepared) => prepared,
         Err(text) => {
-            session.park(internal_park("effect_not_prepared", text, now));
+            session.park(internal_park(ParkCode::EffectNotPrepared, text, now));
             session.commit(&shared.store, now, true).await?;
             return Ok(Flow::Released);
         }
     };
     if matches!(effect, Effect::Deploy { .. }) {
-        session.note(now, Source::ControlPlane, "deploy_started", "deployment submitted");
+        session.note(
+            now,
+            Source::ControlPlane,
+            TimelineCode::DeployStarted,
+            "deployment submitted",
+        );
     }
     let intent = session.begin_intent(effect, &*shared.ids, now);
     session.resume_work(now.plus_seconds(shared.config.lease_seconds));
@@ -135,14 +141,16 @@ fn note_outcome(session: &mut RunSession, outcome: &Outcome, now: Timestamp) {
     let (source, code, text) = match outcome {
         Outcome::Accepted => return,
         Outcome::Rejected { text, .. } => {
-            (Source::Maas, "effect_rejected", format!("MAAS refused {name}: {text}"))
+            (Source::Maas, TimelineCode::EffectRejected, format!("MAAS refused {name}: {text}"))
         }
-        Outcome::NotSent { text, .. } => {
-            (Source::ControlPlane, "effect_not_sent", format!("{name} was not sent: {text}"))
-        }
+        Outcome::NotSent { text, .. } => (
+            Source::ControlPlane,
+            TimelineCode::EffectNotSent,
+            format!("{name} was not sent: {text}"),
+        ),
         Outcome::Unknown { text, .. } => (
             Source::ControlPlane,
-            "unknown_outcome",
+            TimelineCode::UnknownOutcome,
             format!("no answer to {name}, so we will look whether it happened: {text}"),
         ),
     };
@@ -156,7 +164,7 @@ fn settle_intent(session: &mut RunSession, happened: bool, now: Timestamp) {
     } else {
         format!("{name} did not happen: the machine is as it was")
     };
-    session.note(now, Source::ControlPlane, "outcome_settled", text.clone());
+    session.note(now, Source::ControlPlane, TimelineCode::OutcomeSettled, text.clone());
     if happened {
         session.end_intent(Outcome::Accepted, now);
     } else {
@@ -181,15 +189,7 @@ async fn commit_binding(
             });
             let evidence = evidence.collect();
             session.unbind_machine();
-            session.park(Park {
-                code: "machine_held".to_owned(),
-                text: detail,
-                since: now,
-                owner: Owner::PlatformOperator,
-                evidence,
-                next_action: "detach the other node first, or correct the host named here"
-                    .to_owned(),
-            });
+            session.park(Park { evidence, ..internal_park(ParkCode::MachineHeld, detail, now) });
             session.commit(&shared.store, now, true).await?;
             Ok(Flow::Released)
         }
@@ -200,11 +200,11 @@ async fn commit_binding(
 fn issue_task(shared: &Shared, session: &mut RunSession, spec: TaskSpec, now: Timestamp) {
     let (code, text) = match &spec {
         TaskSpec::Diagnostics { .. } | TaskSpec::Validate { .. } => {
-            ("diagnostics_issued", "diagnostics task")
+            (TimelineCode::DiagnosticsIssued, "diagnostics task")
         }
-        TaskSpec::SoftReset {} => ("soft_reset_issued", "soft reset"),
-        TaskSpec::StorageCleanup {} => ("storage_cleanup_issued", "storage cleanup"),
-        TaskSpec::Operate { operation, .. } => ("operation_issued", operation.kind()),
+        TaskSpec::SoftReset {} => (TimelineCode::SoftResetIssued, "soft reset"),
+        TaskSpec::StorageCleanup {} => (TimelineCode::StorageCleanupIssued, "storage cleanup"),
+        TaskSpec::Operate { operation, .. } => (TimelineCode::OperationIssued, operation.kind()),
     };
     session.add_task(NewTask {
         id: TaskId::new(&*shared.ids, now),
@@ -236,7 +236,7 @@ fn connection(session: &RunSession) -> Result<Arc<Site>, Wait> {
     let (row, since) = (session.run.step.row(), session.run.step_since);
     let expected = session.context.durations.expected(session.run.step);
     Err(Wait {
-        code: error.code().to_owned(),
+        code: WaitCode::from_code(error.code()).unwrap_or(WaitCode::SiteUnusable).into(),
         text: format!("the site cannot be used: {error}"),
         since,
         expected_by: Some(since.plus_seconds(expected.seconds)),
@@ -245,14 +245,14 @@ fn connection(session: &RunSession) -> Result<Arc<Site>, Wait> {
     })
 }
 
-/// A park for what an operator of GPUaaS itself has to correct.
-pub(crate) fn internal_park(code: &str, text: String, now: Timestamp) -> Park {
+/// A park that no decision made: its owner and advice are those of its code.
+pub(crate) fn internal_park(code: ParkCode, text: String, now: Timestamp) -> Park {
     Park {
-        code: code.to_owned(),
+        code: code.into(),
         text,
         since: now,
-        owner: Owner::PlatformOperator,
+        owner: code.row().owner,
         evidence: Vec::new(),
-        next_action: "correct what the text names, then resume the run".to_owned(),
+        next_action: code.row().next_action.to_owned(),
     }
 }

@@ -9,12 +9,12 @@
 //! The oldest run at the gate goes first. A run that leaves the deploying part wakes the oldest;
 //! a wake that is lost costs half a minute, because every waiting run looks again by itself.
 
-use gpuaas_core::decide::preparation::BATCH_LIMIT;
 use gpuaas_core::policy;
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::snapshot::{Decision, DeployQueue};
 use gpuaas_store::{BatchScope, StoreError};
 use gpuaas_types::api::Source;
+use gpuaas_types::codes::{TimelineCode, WaitCode};
 use gpuaas_types::steps::DEPLOYING;
 use gpuaas_types::{RunStatus, Step, Timestamp};
 
@@ -70,10 +70,10 @@ pub(crate) async fn deploy_queue(
 /// Writes down that a run which waited in the batch has its place now: the time of the step is then
 /// the batch's and no measure of the step.
 pub(crate) fn note_admission(session: &mut RunSession, now: Timestamp) {
-    let waited = session.run.wait.as_ref().filter(|wait| wait.code == BATCH_LIMIT);
+    let waited = session.run.wait.as_ref().filter(|wait| wait.code == WaitCode::BatchLimit);
     if let Some(since) = waited.map(|wait| wait.since) {
         let text = format!("its place in the batch came after {:.0} s", now.seconds_since(since));
-        session.note(now, Source::ControlPlane, "batch_place", text);
+        session.note(now, Source::ControlPlane, TimelineCode::BatchPlace, text);
     }
 }
 

@@ -7,6 +7,7 @@ use gpuaas_core::decide::preparation::HARDWARE_SYNC_CHECK;
 use gpuaas_core::run_state::{Candidate, DeployEvents, MacOwners, MachineSearch, ReadFailure};
 use gpuaas_core::snapshot::Read;
 use gpuaas_types::api::{CheckResult, Source};
+use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{Observation, maas_status};
 use gpuaas_types::{NodeState, Timestamp};
 use maas_client::{Event, EventLevel, EventQuery, MAX_EVENTS, Machine, MachineFilter, RefusalKind};
@@ -49,7 +50,9 @@ pub(crate) async fn perform_read(
             let count = session.run.state.read_failure.as_ref().map_or(0, |f| f.count) + 1;
             if count == 1 {
                 let text = format!("{} failed: {error}", read.name());
-                session.note(now, Source::ControlPlane, error.code(), text);
+                let code = TimelineCode::from_code(error.code());
+                let code = code.unwrap_or(TimelineCode::MaasRefused);
+                session.note(now, Source::ControlPlane, code, text);
             }
             session.run.state.read_failure = Some(ReadFailure {
                 code: error.code().to_owned(),

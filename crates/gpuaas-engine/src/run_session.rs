@@ -12,6 +12,7 @@ use gpuaas_store::{
     Claimed, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
 };
 use gpuaas_types::api::{CheckResult, Park, Source, TimelineEvent, Wait};
+use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{AttemptId, IdSource, NodeState, RunStatus, Step, Timestamp};
@@ -98,7 +99,7 @@ impl RunSession {
         &mut self,
         at: Timestamp,
         source: Source,
-        code: &str,
+        code: TimelineCode,
         text: impl Into<String>,
     ) {
         self.timeline.push(TimelineEvent {
@@ -106,7 +107,7 @@ impl RunSession {
             run_id: Some(self.run.id),
             step: Some(self.run.step),
             source,
-            code: code.to_owned(),
+            code: code.into(),
             text: text.into(),
         });
     }
@@ -147,7 +148,7 @@ impl RunSession {
             self.node_change.state = Some(state);
             self.run.state.state_before.get_or_insert(before);
             let text = format!("the node is {state}, it was {before}");
-            self.note(at, Source::ControlPlane, "node_state_changed", text);
+            self.note(at, Source::ControlPlane, TimelineCode::NodeStateChanged, text);
         }
     }
 
@@ -241,7 +242,7 @@ impl RunSession {
     /// The run parks until an operator acts. What its node was given has an end from now on.
     pub(crate) fn park(&mut self, park: Park) {
         let text = format!("{}: {}", park.code, park.text);
-        self.note(park.since, Source::ControlPlane, "parked", text);
+        self.note(park.since, Source::ControlPlane, TimelineCode::Parked, text);
         let ttl = f64::from(self.profile().enrollment_token_ttl_seconds);
         self.tokens_expire_at = Some(park.since.plus_seconds(ttl));
         self.run.state.parked_at = Some(park.since);

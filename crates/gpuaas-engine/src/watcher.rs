@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use gpuaas_store::{ObservedEvent, StoreError, WatchBatch, WatchLease, Watched};
 use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::maas_status;
 use gpuaas_types::{NodeId, SiteId, Timestamp};
 use maas_client::{Event, EventLevel, EventQuery};
@@ -370,7 +371,7 @@ fn timeline(event: &Event, watched: &Watched, now: Timestamp) -> (NodeId, Timeli
         run_id: watched.run_id,
         step: None,
         source: Source::Maas,
-        code: "maas_event".to_owned(),
+        code: TimelineCode::MaasEvent.into(),
         text,
     };
     (watched.node_id, line)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gpuaas_store::{Claimed, StoreError};
 use gpuaas_types::Timestamp;
+use gpuaas_types::codes::ParkCode;
 use tokio::task::JoinSet;
 
 use crate::decisions::{Flow, apply_decision, internal_park};
@@ -126,7 +127,7 @@ async fn drive_run(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> 
     }
     let now = shared.clock.now();
     let text = format!("{MAX_DECISIONS} decisions in one go did not bring the run to a halt");
-    session.park(internal_park("decision_loop", text, now));
+    session.park(internal_park(ParkCode::DecisionLoop, text, now));
     session.commit(&shared.store, now, true).await
 }
 

@@ -103,7 +103,7 @@ async fn every_class_stops_with_its_owner_and_next_action_or_is_tried_again() {
         let park = run.park.unwrap();
         assert_eq!((park.code.as_str(), park.owner), (*code, *owner), "{park:?}");
         assert!(park.text.contains(&format!("({})", row.name)), "{park:?}");
-        assert!(park.next_action.contains(row.next_action), "{park:?}");
+        assert!(park.next_action.contains(row.remedy), "{park:?}");
         let done = harness.sim.with(|region| region.stats().machines[&name].deploys);
         assert_eq!(done, *deploys, "{}", row.name);
         assert_eq!(row.retry == Retry::ByProfile, *deploys > 1, "{}", row.name);

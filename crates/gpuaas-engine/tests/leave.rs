@@ -251,7 +251,13 @@ async fn a_cancelled_deployment_gives_the_machine_back() {
     let over = store
         .apply_operator_command(harness.now(), asked.run_id, cancel(false), "eve", "again")
         .await;
-    assert!(matches!(over, Err(StoreError::Conflict { code: "run_over", .. })), "{over:?}");
+    assert!(
+        matches!(
+            over,
+            Err(StoreError::Conflict { code: gpuaas_types::codes::ProblemCode::RunOver, .. })
+        ),
+        "{over:?}"
+    );
     let audit = store.audit_entries(0, 100).await.unwrap();
     assert!(audit.iter().any(|row| row.entry.action == "run.cancel" && row.entry.actor == "eve"));
 

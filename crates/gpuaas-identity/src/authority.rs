@@ -1,6 +1,7 @@
 //! Who signs certificates, as one small trait.
 
 use async_trait::async_trait;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, Timestamp};
 use rustls::pki_types::CertificateDer;
 
@@ -79,11 +80,11 @@ pub enum AuthorityError {
 impl AuthorityError {
     /// Stable code.
     #[must_use]
-    pub const fn code(&self) -> &'static str {
+    pub const fn code(&self) -> ProblemCode {
         match self {
-            Self::Csr(_) => "csr_invalid",
-            Self::Unavailable(_) => "authority_unavailable",
-            Self::Broken(_) => "authority_broken",
+            Self::Csr(_) => ProblemCode::CsrInvalid,
+            Self::Unavailable(_) => ProblemCode::AuthorityUnavailable,
+            Self::Broken(_) => ProblemCode::AuthorityBroken,
         }
     }
 }

@@ -27,7 +27,7 @@ pub type RefusalCode = String;
 
 fn refusal(error: StoreError) -> Result<RefusalCode, Failure> {
     match error {
-        StoreError::Conflict { code, .. } => Ok(code.to_owned()),
+        StoreError::Conflict { code, .. } => Ok(code.into()),
         other => Err(store_failure(other)),
     }
 }

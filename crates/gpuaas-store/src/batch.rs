@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use gpuaas_core::batch::{MemberSnapshot, member_state};
 use gpuaas_types::api::{Park, TimelineEvent, Wait};
 use gpuaas_types::batch::{BatchAccepted, BatchSpec, BatchStop};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{
     BatchId, MemberState, NodeId, NodeState, ProfileId, RunId, RunStatus, SiteId, Step, Timestamp,
 };
@@ -270,7 +271,7 @@ async fn create(
         .await?;
     if made == 0 {
         let detail = format!("a batch named {} exists", request.spec.name);
-        return Err(StoreError::conflict("batch_name_taken", detail));
+        return Err(StoreError::conflict(ProblemCode::BatchNameTaken, detail));
     }
     let mut members = Vec::new();
     // In one order everywhere, so that two batches with the same machines cannot wait for each
@@ -294,7 +295,7 @@ async fn create(
 }
 
 fn batch_moved(detail: String) -> StoreError {
-    StoreError::conflict("batch_moved", detail)
+    StoreError::conflict(ProblemCode::BatchMoved, detail)
 }
 
 async fn start_member(
@@ -372,15 +373,18 @@ async fn apply_command(
     let name = &batch.spec.name;
     let revision = match (command, &batch.stop) {
         _ if batch.ended_at.is_some() => {
-            return Err(StoreError::conflict("batch_over", format!("batch {name} is done")));
+            return Err(StoreError::conflict(
+                ProblemCode::BatchOver,
+                format!("batch {name} is done"),
+            ));
         }
         (BatchCommand::Resume { .. }, None) => {
             let detail = format!("batch {name} is not stopped");
-            return Err(StoreError::conflict("batch_not_stopped", detail));
+            return Err(StoreError::conflict(ProblemCode::BatchNotStopped, detail));
         }
         (BatchCommand::Stop, Some(stop)) => {
             let detail = format!("batch {name} is stopped: {}", stop.text);
-            return Err(StoreError::conflict("batch_stopped", detail));
+            return Err(StoreError::conflict(ProblemCode::BatchStopped, detail));
         }
         (BatchCommand::Resume { profile_revision }, Some(_)) => profile_revision,
         (BatchCommand::Stop, None) => batch.profile_revision,
@@ -517,7 +521,7 @@ impl Store {
                 self.signal_due();
                 Ok(true)
             }
-            Err(StoreError::Conflict { code: "batch_moved", .. }) => Ok(false),
+            Err(StoreError::Conflict { code: ProblemCode::BatchMoved, .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -3,6 +3,7 @@
 //! A row is never changed. Of several bundles with one name and version, which only those that
 //! come with the control plane may have, the newest has the name.
 
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{SiteId, Timestamp};
 use serde_json::Value;
 use uuid::Uuid;
@@ -126,7 +127,7 @@ impl Store {
                     return Ok(false);
                 }
                 let detail = format!("{} is published with digest {digest}", new.reference);
-                Err(StoreError::conflict("bundle_version_taken", detail))
+                Err(StoreError::conflict(ProblemCode::BundleVersionTaken, detail))
             })
         })
         .await

@@ -7,6 +7,7 @@
 //! the one before stays good until its own end, since its agent may not have got the answer.
 
 use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, RunId, Timestamp};
 
 use crate::database::{Cols, Conn, args};
@@ -54,7 +55,7 @@ fn read(mut cols: Cols<'_>) -> Result<StoredCertificate, StoreError> {
 }
 
 fn revoked_error() -> StoreError {
-    StoreError::conflict("certificate_revoked", "the certificate has just been withdrawn")
+    StoreError::conflict(ProblemCode::CertificateRevoked, "the certificate has just been withdrawn")
 }
 
 async fn renew(

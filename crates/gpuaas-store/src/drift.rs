@@ -11,6 +11,7 @@ use gpuaas_core::drift::Difference;
 use gpuaas_core::node_state::may_become;
 use gpuaas_core::record::NodeRecord;
 use gpuaas_types::api::{Drift, Source, TimelineEvent};
+use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::{
     DriftAction, DriftKind, NodeId, NodeState, RunId, RunStatus, SiteId, Timestamp,
@@ -79,8 +80,8 @@ pub struct ListedDrift {
     pub drift: Drift,
 }
 
-fn line(at: Timestamp, code: &str, text: String) -> TimelineEvent {
-    let code = code.to_owned();
+fn line(at: Timestamp, code: TimelineCode, text: String) -> TimelineEvent {
+    let code = code.into();
     TimelineEvent { at, run_id: None, step: None, source: Source::ControlPlane, code, text }
 }
 
@@ -169,7 +170,7 @@ async fn record_finding(
         .await?;
         if !same {
             let text = format!("{kind}: {found}, where {expected} was remembered");
-            lines.push(line(now, "drift_found", text));
+            lines.push(line(now, TimelineCode::DriftFound, text));
             quarantine = quarantine.or((*action == DriftAction::Quarantine).then_some(*kind));
         }
     }
@@ -180,12 +181,16 @@ async fn record_finding(
         )
         .await?;
         let text = format!("{kind} is over: {} no longer holds", old.found);
-        lines.push(line(now, "drift_resolved", text));
+        lines.push(line(now, TimelineCode::DriftResolved, text));
     }
     adopt_changes(conn, now, finding, site_id, &mut lines).await?;
     if let Some(kind) = quarantine.filter(|_| may_become(state, NodeState::Quarantined)) {
         set_state(conn, now, node_id, NodeState::Quarantined).await?;
-        lines.push(line(now, "quarantined", format!("the site's policy for {kind} says so")));
+        lines.push(line(
+            now,
+            TimelineCode::Quarantined,
+            format!("the site's policy for {kind} says so"),
+        ));
     }
     Ok(lines)
 }
@@ -218,7 +223,7 @@ async fn adopt_changes(
         conn.execute("UPDATE observation SET machine = $2 WHERE node_id = $1", values).await?;
         if finding.tags_adopted {
             let text = format!("tags taken over from MAAS: {}", machine.tags.join(", "));
-            lines.push(line(now, "drift_adopted", text));
+            lines.push(line(now, TimelineCode::DriftAdopted, text));
         }
     }
     let Some(hostname) = &finding.hostname else { return Ok(()) };
@@ -232,9 +237,17 @@ async fn adopt_changes(
         )
         .await?;
     let line = if changed == 1 {
-        line(now, "drift_adopted", format!("the name {hostname} is taken over from MAAS"))
+        line(
+            now,
+            TimelineCode::DriftAdopted,
+            format!("the name {hostname} is taken over from MAAS"),
+        )
     } else {
-        line(now, "drift_not_adopted", format!("the name {hostname} belongs to another node"))
+        line(
+            now,
+            TimelineCode::DriftNotAdopted,
+            format!("the name {hostname} belongs to another node"),
+        )
     };
     lines.push(line);
     Ok(())
@@ -343,7 +356,7 @@ impl Store {
                 run::wake(conn, now, missed.iter().map(|missed| missed.run_id)).await?;
                 for missed in &missed {
                     put_read(conn, missed.node_id, &missed.observation).await?;
-                    let mut line = line(now, "missed_work", missed.text.clone());
+                    let mut line = line(now, TimelineCode::MissedWork, missed.text.clone());
                     line.run_id = Some(missed.run_id);
                     timeline::append(conn, [(missed.node_id, &line)]).await?;
                 }

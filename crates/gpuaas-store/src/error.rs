@@ -1,5 +1,7 @@
 //! What can go wrong, sorted by what the caller does next.
 
+use gpuaas_types::codes::ProblemCode;
+
 /// Why a credential was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
@@ -26,14 +28,14 @@ pub enum TokenFault {
 impl TokenFault {
     /// Stable code of the rejection, snake case.
     #[must_use]
-    pub const fn code(self) -> &'static str {
+    pub const fn code(self) -> ProblemCode {
         match self {
-            Self::Unknown => "token_unknown",
-            Self::Used => "token_used",
-            Self::Expired => "token_expired",
-            Self::Revoked => "token_revoked",
-            Self::NotYet => "token_not_yet_usable",
-            Self::RunOver => "run_over",
+            Self::Unknown => ProblemCode::TokenUnknown,
+            Self::Used => ProblemCode::TokenUsed,
+            Self::Expired => ProblemCode::TokenExpired,
+            Self::Revoked => ProblemCode::TokenRevoked,
+            Self::NotYet => ProblemCode::TokenNotYetUsable,
+            Self::RunOver => ProblemCode::RunOver,
         }
     }
 }
@@ -44,8 +46,8 @@ pub enum StoreError {
     /// What was asked does not fit what is there; asking again will not help.
     #[error("{detail}")]
     Conflict {
-        /// Stable code, such as `hostname_taken`.
-        code: &'static str,
+        /// What is in the way, such as [`ProblemCode::HostnameTaken`].
+        code: ProblemCode,
         /// One sentence that names what is in the way.
         detail: String,
     },
@@ -103,10 +105,11 @@ impl StoreError {
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Conflict { code, .. } | Self::Open { code, .. } => code,
+            Self::Conflict { code, .. } => code.as_str(),
+            Self::Open { code, .. } => code,
             Self::NotFound { .. } => "not_found",
             Self::LeaseLost => "lease_lost",
-            Self::Token(fault) => fault.code(),
+            Self::Token(fault) => fault.code().as_str(),
             Self::Unavailable { .. } => "database_unavailable",
             Self::Panicked { .. } => "internal",
             Self::Corrupt { .. } => "stored_data_corrupt",
@@ -122,7 +125,7 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn conflict(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self::Conflict { code, detail: detail.into() }
     }
 
@@ -164,10 +167,10 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::ColumnDecode { index, source } => Self::corrupt(index, source),
             sqlx::Error::Decode(source) => Self::corrupt("value", source),
             sqlx::Error::Database(database) if database.is_unique_violation() => {
-                Self::conflict("already_exists", database.message())
+                Self::conflict(ProblemCode::AlreadyExists, database.message())
             }
             sqlx::Error::Database(database) if database.is_foreign_key_violation() => {
-                Self::conflict("refers_to_nothing", database.message())
+                Self::conflict(ProblemCode::RefersToNothing, database.message())
             }
             other => Self::unavailable(other),
         }

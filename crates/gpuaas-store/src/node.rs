@@ -2,6 +2,7 @@
 
 use gpuaas_core::record::NodeRecord;
 use gpuaas_types::api::{OnboardAccepted, Park, TimelineEvent, Wait};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{
     NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
 };
@@ -213,7 +214,7 @@ async fn start_run(conn: &mut Conn, now: Timestamp, request: &StartRun) -> Resul
     insert_run(conn, now, *node_id, site_and_profile, run).await?;
     if !from.contains(&state) {
         let detail = format!("the node is {state}, and a {} needs another state", run.kind);
-        return Err(StoreError::conflict("node_state_forbids", detail));
+        return Err(StoreError::conflict(ProblemCode::NodeStateForbids, detail));
     }
     conn.execute(
         "UPDATE node SET run_id = $2, revision = revision + 1, updated_at = $3 WHERE id = $1",

@@ -7,6 +7,7 @@
 use gpuaas_core::record::ReportKind;
 use gpuaas_core::run_state::RunState;
 use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
 
 use crate::database::{Conn, Val, args};
@@ -71,22 +72,23 @@ impl IssuedCommand {
     }
 
     /// Code and sentence for the timeline.
-    fn line(&self) -> (&'static str, String) {
+    fn line(&self) -> (TimelineCode, String) {
         let Self { command, actor, reason } = self;
         match command {
             OperatorCommand::Resume => {
-                ("run_resumed", format!("{actor} resumed the run: {reason}"))
+                (TimelineCode::RunResumed, format!("{actor} resumed the run: {reason}"))
             }
             OperatorCommand::Retry => {
-                ("run_retried", format!("{actor} has the run try again: {reason}"))
+                (TimelineCode::RunRetried, format!("{actor} has the run try again: {reason}"))
             }
             OperatorCommand::Cancel { leave_machine } => {
                 let machine = if *leave_machine { ", leaving the machine as it is" } else { "" };
-                ("cancel_asked", format!("{actor} cancels the run{machine}: {reason}"))
+                (TimelineCode::CancelAsked, format!("{actor} cancels the run{machine}: {reason}"))
             }
-            OperatorCommand::SkipCheck { check, until } => {
-                ("check_skipped", format!("{actor} skips check {check} until {until}: {reason}"))
-            }
+            OperatorCommand::SkipCheck { check, until } => (
+                TimelineCode::CheckSkipped,
+                format!("{actor} skips check {check} until {until}: {reason}"),
+            ),
         }
     }
 
@@ -122,7 +124,10 @@ async fn apply(
     let step: Step = cols.enum_str()?;
     let report = issued.report();
     if !status.is_open() && report.is_some() {
-        return Err(StoreError::conflict("run_over", format!("run {run_id} is {status}")));
+        return Err(StoreError::conflict(
+            ProblemCode::RunOver,
+            format!("run {run_id} is {status}"),
+        ));
     }
     match issued.command {
         OperatorCommand::Retry => state.retry(now),
@@ -138,7 +143,7 @@ async fn apply(
         .await?;
     if resumed == 0 && report.is_none() {
         let detail = format!("run {run_id} is {status}, not parked");
-        return Err(StoreError::conflict("run_not_parked", detail));
+        return Err(StoreError::conflict(ProblemCode::RunNotParked, detail));
     }
     let node_id = wake_one(conn, now, run_id).await?;
     batch::wake_of_node(conn, now, node_id).await?;
@@ -151,7 +156,7 @@ async fn apply(
         run_id: Some(run_id),
         step: Some(step),
         source: Source::Operator,
-        code: code.to_owned(),
+        code: code.into(),
         text,
     };
     timeline::append(conn, [(node_id, &line)]).await?;

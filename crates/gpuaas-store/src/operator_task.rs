@@ -3,6 +3,7 @@
 
 use gpuaas_types::agent::{Task, TaskResult};
 use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, TaskId, Timestamp};
 
 use crate::database::{Cols, Conn, Val, args};
@@ -111,7 +112,7 @@ async fn add(
         .await?;
     if made == 0 {
         let detail = format!("no agent of node {node_id} was ever heard");
-        return Err(StoreError::conflict("node_without_agent", detail));
+        return Err(StoreError::conflict(ProblemCode::NodeWithoutAgent, detail));
     }
     timeline::append(conn, history.iter().map(|event| (*node_id, event))).await?;
     audit::append(conn, now, audit).await?;

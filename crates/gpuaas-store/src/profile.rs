@@ -1,6 +1,7 @@
 //! Profiles. A change makes a new revision; a run pins one, and none is ever changed.
 
 use gpuaas_types::api::{BundlePin, ProfileResource, ProfileStatus, Resource};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, Timestamp};
 
@@ -97,7 +98,7 @@ impl Store {
                     .await?;
                 if made == 0 {
                     let detail = format!("a profile named {owned} exists");
-                    return Err(StoreError::conflict("profile_name_taken", detail));
+                    return Err(StoreError::conflict(ProblemCode::ProfileNameTaken, detail));
                 }
                 add_revision(conn, now, id, 1, value, &pins).await
             })

@@ -1,6 +1,7 @@
 //! Fabric addresses of hosts, keyed by site and hostname.
 
 use gpuaas_types::api::{Resource, RoceResource, RoceStatus};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{RoceAssignmentId, SiteId, Timestamp};
 
@@ -82,13 +83,13 @@ impl Store {
                 let Some(holder) = holder else {
                     let RoceAssignmentSpec { hostname, interface, .. } = &request;
                     let detail = format!("{interface} of {hostname} has an address already");
-                    return Err(StoreError::conflict("roce_interface_taken", detail));
+                    return Err(StoreError::conflict(ProblemCode::RoceInterfaceTaken, detail));
                 };
                 let mut cols = holder.cols();
                 let (hostname, interface): (String, String) = (cols.next()?, cols.next()?);
                 let address = &request.ip_address;
                 let detail = format!("{address} belongs to {interface} of {hostname}");
-                Err(StoreError::conflict("roce_address_taken", detail))
+                Err(StoreError::conflict(ProblemCode::RoceAddressTaken, detail))
             })
         })
         .await?;

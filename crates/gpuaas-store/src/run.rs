@@ -5,6 +5,7 @@ use gpuaas_core::effect::Intent;
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::TimelineEvent;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::machine::Observation;
 use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, TaskId, Timestamp};
 
@@ -190,7 +191,7 @@ async fn change_node(
         if let Some(holder) = holder {
             let hostname: String = holder.cols().next()?;
             let detail = format!("machine {system_id} is held by node {hostname}");
-            return Err(StoreError::conflict("machine_held", detail));
+            return Err(StoreError::conflict(ProblemCode::MachineHeld, detail));
         }
     }
     const CHANGE: &str = "UPDATE node SET state = COALESCE($2, state), \
@@ -203,10 +204,10 @@ async fn change_node(
     }
     match conn.execute(CHANGE, values).await {
         // Another node took the machine between the look and the write.
-        Err(StoreError::Conflict { code: "already_exists", .. }) => {
+        Err(StoreError::Conflict { code: ProblemCode::AlreadyExists, .. }) => {
             let system_id = change.system_id.as_deref().unwrap_or_default();
             let detail = format!("machine {system_id} was just taken by another node");
-            Err(StoreError::conflict("machine_held", detail))
+            Err(StoreError::conflict(ProblemCode::MachineHeld, detail))
         }
         other => other.map(drop),
     }

@@ -1,6 +1,7 @@
 //! Sites and their sealed API keys.
 
 use gpuaas_types::api::{SiteResource, SiteStatus};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
 
@@ -45,7 +46,7 @@ impl Store {
                     .await?;
                 if made == 0 {
                     let detail = format!("a site named {name} exists");
-                    return Err(StoreError::conflict("site_name_taken", detail));
+                    return Err(StoreError::conflict(ProblemCode::SiteNameTaken, detail));
                 }
                 conn.execute(
                     "INSERT INTO site_watch (site_id, holder, lease_token, lease_until) \

@@ -6,6 +6,7 @@
 
 use gpuaas_types::Timestamp;
 use gpuaas_types::agent::{TaskKey, TaskKeyState, TaskKeys};
+use gpuaas_types::codes::ProblemCode;
 use uuid::Uuid;
 
 use crate::database::{Conn, args, enum_from_str};
@@ -79,7 +80,7 @@ impl Store {
                     put_secret(conn, Uuid::nil(), &name, sealed).await?;
                 } else if !only_first {
                     let detail = "a staged key waits to be activated";
-                    return Err(StoreError::conflict("task_key_staged", detail));
+                    return Err(StoreError::conflict(ProblemCode::TaskKeyStaged, detail));
                 }
                 Ok(kept)
             })
@@ -98,7 +99,7 @@ impl Store {
                 let sql = "SELECT public_key FROM task_key WHERE state = 'staged'";
                 if conn.first(sql, args![]).await?.is_none() {
                     let detail = "no key is staged";
-                    return Err(StoreError::conflict("no_task_key_staged", detail));
+                    return Err(StoreError::conflict(ProblemCode::NoTaskKeyStaged, detail));
                 }
                 change(conn, TaskKeyState::Active, TaskKeyState::Grace, Some(grace_until)).await?;
                 change(conn, TaskKeyState::Staged, TaskKeyState::Active, None).await
@@ -132,7 +133,7 @@ impl Store {
                 match conn.first(sql, args![&public_key]).await? {
                     None => Err(StoreError::not_found("task key", &public_key)),
                     Some(_) => Err(StoreError::conflict(
-                        "task_key_active",
+                        ProblemCode::TaskKeyActive,
                         "it is the key that signs; stage and activate another one first",
                     )),
                 }

@@ -30,6 +30,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use gpuaas_core::record::NodeRecord;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::telemetry::{TelemetryReport, TelemetryVerdict};
 use gpuaas_types::{NodeState, Problem};
@@ -53,13 +54,14 @@ pub(crate) async fn show(State(ctx): State<Ctx>, Key(node): Key) -> Answer<Json<
 /// `GET /api/v1/nodes/NODE/telemetry/PATH`.
 pub(crate) async fn read(State(ctx): State<Ctx>, uri: Uri, headers: HeaderMap) -> Answer<Response> {
     // As it was sent: what a decoder makes of it is not what the host would be asked for.
-    let (prefix, node, path) = split(uri.path()).ok_or_else(|| problem("not_found"))?;
+    let (prefix, node, path) = split(uri.path()).ok_or_else(|| problem(ProblemCode::NotFound))?;
     paths::allowed(path).map_err(|reason| {
         let detail = format!("{path:?}: {reason}");
-        problem("telemetry_path_refused").with_detail(detail)
+        problem(ProblemCode::TelemetryPathRefused).with_detail(detail)
     })?;
     let subject = subject(&ctx, node).await?;
-    let _permit = ctx.telemetry_permits().try_acquire().map_err(|_| problem("telemetry_busy"))?;
+    let _permit =
+        ctx.telemetry_permits().try_acquire().map_err(|_| problem(ProblemCode::TelemetryBusy))?;
     let limits = ctx.settings.telemetry;
     let Some(target) = &subject.target else {
         return Err(told(&diagnose::diagnose(&subject, limits).await).into());
@@ -74,7 +76,7 @@ pub(crate) async fn read(State(ctx): State<Ctx>, uri: Uri, headers: HeaderMap) -
         }
         Err(Fault::TooLarge { limit }) => {
             let detail = format!("{asked} of {} has more than {limit} bytes", target.at);
-            Err(problem("telemetry_too_large").with_detail(detail).into())
+            Err(problem(ProblemCode::TelemetryTooLarge).with_detail(detail).into())
         }
         other => {
             let report = diagnose::diagnose(&subject, limits).await;
@@ -88,7 +90,7 @@ pub(crate) async fn read(State(ctx): State<Ctx>, uri: Uri, headers: HeaderMap) -
                 (TelemetryVerdict::Ok, other) => {
                     let seen = other.map_or_else(|fault| fault.to_string(), |h| h.in_short());
                     let detail = format!("{} works; asked for {asked}: {seen}", target.at);
-                    Err(problem("telemetry_answer_refused").with_detail(detail).into())
+                    Err(problem(ProblemCode::TelemetryAnswerRefused).with_detail(detail).into())
                 }
                 _ => Err(told(&report).into()),
             }
@@ -143,7 +145,7 @@ fn handed_on(
         });
         let below = below.map_err(|reason| {
             let detail = format!("{} leads to {location:?}: {reason}", target.at);
-            problem("telemetry_redirect_refused").with_detail(detail)
+            problem(ProblemCode::TelemetryRedirectRefused).with_detail(detail)
         })?;
         headers.insert(LOCATION, below);
     }
@@ -153,7 +155,8 @@ fn handed_on(
 /// A fault as the answer of the proxy.
 fn told(report: &TelemetryReport) -> Problem {
     let detail = format!("{}: {}; {}", report.hostname, report.text, diagnose::evidence(report));
-    problem(report.verdict.as_str()).with_detail(detail).with_hint(&report.next_action)
+    let code = ProblemCode::of_telemetry(report.verdict).unwrap_or(ProblemCode::Internal);
+    problem(code).with_detail(detail).with_hint(&report.next_action)
 }
 
 /// The node, unless its machine is not ours to look at.
@@ -162,12 +165,12 @@ async fn subject(ctx: &Ctx, text: &str) -> Answer<Subject> {
     let (hostname, state) = (&node.hostname, node.state);
     if matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted) {
         let detail = format!("{hostname} is {state}: its machine may be somebody else's by now");
-        return Err(problem("node_state_forbids").with_detail(detail).into());
+        return Err(problem(ProblemCode::NodeStateForbids).with_detail(detail).into());
     }
     let profile = ctx.store.profile(node.profile_id).await?;
     if profile.spec.release_mode == ReleaseMode::Handoff && state == NodeState::Active {
         let detail = format!("profile {} has release_mode=handoff", profile.status.name);
-        return Err(problem("machine_handed_off").with_detail(detail).into());
+        return Err(problem(ProblemCode::MachineHandedOff).with_detail(detail).into());
     }
     target::subject(ctx, node).await
 }

@@ -5,11 +5,12 @@
 
 use gpuaas_types::agent::{BootstrapPhase, HostCheck, ProgressStatus, TaskSpec};
 use gpuaas_types::api::Owner;
+use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::FabricMode;
 use gpuaas_types::{EffectKind, RunStatus, Timestamp};
 
-use super::decisions::{next, park, park_with_checks, read, wait};
+use super::decisions::{advised, next, park, park_with_checks, read, wait};
 use super::deploy::deploy_after_resume;
 use crate::failure;
 use crate::gates;
@@ -18,10 +19,6 @@ use crate::snapshot::{Decision, Note, Read, Snapshot};
 
 /// Seconds between two decisions while waiting for the node; its callbacks wake the run at once.
 const RECHECK_SECONDS: f64 = 600.0;
-
-/// What to do after a bootstrap that failed.
-const AFTER_BOOTSTRAP: &str = "read /var/log/cloud-init-output.log on the host, mend the cause, \
-     resume the run, and run the scripts under /var/lib/cloud/instance/scripts on the host again";
 
 /// When the earliest of several reports came.
 fn earliest(reports: &[Option<&Report>]) -> Option<Timestamp> {
@@ -40,10 +37,8 @@ fn machine_lost(s: &Snapshot<'_>) -> Option<Decision> {
     }
     Some(park(
         s,
-        "machine_taken",
+        ParkCode::MachineTaken,
         format!("MAAS says {} while the node was to enroll", status::label(number)),
-        Owner::InfraOperator,
-        "find out who changed the machine and why; then resume the run to deploy it again",
     ))
 }
 
@@ -56,25 +51,16 @@ fn bootstrap_failed(s: &Snapshot<'_>, phase: BootstrapPhase) -> Option<Decision>
     let ReportKind::Progress { message, .. } = &report.kind else {
         return None;
     };
-    let (code, owner, name) = match phase {
-        BootstrapPhase::SiteBootstrap => {
-            ("site_bootstrap_failed", Owner::BundleOwner, "site bootstrap")
-        }
-        BootstrapPhase::NodeBootstrap => {
-            ("node_bootstrap_failed", Owner::PlatformOperator, "node bootstrap")
-        }
+    let (code, name) = match phase {
+        BootstrapPhase::SiteBootstrap => (ParkCode::SiteBootstrapFailed, "site bootstrap"),
+        BootstrapPhase::NodeBootstrap => (ParkCode::NodeBootstrapFailed, "node bootstrap"),
     };
     let class = failure::classify(&[message]).map(failure::FailureClass::row);
     let class_name = class.map_or_else(String::new, |row| format!(" ({})", row.name));
-    let cause = class.map_or_else(String::new, |row| format!("{}. ", row.next_action));
-    Some(park(
-        s,
-        code,
-        format!("the {name} says that it failed{class_name}: {message}"),
-        class
-            .map_or(owner, |row| if row.owner == Owner::InfraOperator { row.owner } else { owner }),
-        &format!("{cause}{AFTER_BOOTSTRAP}"),
-    ))
+    let decision = park(s, code, format!("the {name} says that it failed{class_name}: {message}"));
+    let Some(class) = class else { return Some(decision) };
+    let owner = if class.owner == Owner::InfraOperator { class.owner } else { code.row().owner };
+    Some(advised(decision, owner, format!("{}; {}", class.remedy, code.row().next_action)))
 }
 
 /// Waits for the first sign of the site bootstrap.
@@ -93,7 +79,7 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
     match earliest(&signs) {
         Some(at) => next(at, Vec::new()),
         None => machine_lost(s).unwrap_or_else(|| {
-            wait(s, "bootstrap_fetch", "the node's bootstrap to call back", RECHECK_SECONDS)
+            wait(s, WaitCode::BootstrapFetch, "the node's bootstrap to call back", RECHECK_SECONDS)
         }),
     }
 }
@@ -112,8 +98,9 @@ pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
     if let Some(at) = earliest(&[proven, signs].concat()) {
         return next(at, Vec::new());
     }
-    machine_lost(s)
-        .unwrap_or_else(|| wait(s, "site_bootstrap", "the site bootstrap to end", RECHECK_SECONDS))
+    machine_lost(s).unwrap_or_else(|| {
+        wait(s, WaitCode::SiteBootstrap, "the site bootstrap to end", RECHECK_SECONDS)
+    })
 }
 
 /// Waits for the agent to enroll.
@@ -123,7 +110,14 @@ pub fn node_bootstrap(s: &Snapshot<'_>) -> Decision {
         return next(report.at, Vec::new());
     }
     bootstrap_failed(s, BootstrapPhase::NodeBootstrap).or_else(|| machine_lost(s)).unwrap_or_else(
-        || wait(s, "node_bootstrap", "the node bootstrap to start the agent", RECHECK_SECONDS),
+        || {
+            wait(
+                s,
+                WaitCode::NodeBootstrap,
+                "the node bootstrap to start the agent",
+                RECHECK_SECONDS,
+            )
+        },
     )
 }
 
@@ -134,7 +128,7 @@ pub fn enrollment(s: &Snapshot<'_>) -> Decision {
         return next(report.at, Vec::new());
     }
     machine_lost(s).unwrap_or_else(|| {
-        wait(s, "first_heartbeat", "the agent's first heartbeat", RECHECK_SECONDS)
+        wait(s, WaitCode::FirstHeartbeat, "the agent's first heartbeat", RECHECK_SECONDS)
     })
 }
 
@@ -161,13 +155,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
     let wanted = match host_checks(s) {
         Ok(wanted) => wanted,
         Err(why) => {
-            return park(
-                s,
-                "host_checks_unknown",
-                why,
-                Owner::PlatformOperator,
-                "put the bundle back and restart the control plane, then resume the run",
-            );
+            return park(s, ParkCode::HostChecksUnknown, why);
         }
     };
     let Some(task) = s.run.state.task_id else {
@@ -183,7 +171,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
     );
     let Some(Report { at, kind: ReportKind::TaskFinished { result, .. }, .. }) = done else {
         return machine_lost(s).unwrap_or_else(|| {
-            wait(s, "diagnostics", "the agent to report its diagnostics", RECHECK_SECONDS)
+            wait(s, WaitCode::Diagnostics, "the agent to report its diagnostics", RECHECK_SECONDS)
         });
     };
     let mut checks = result
@@ -200,26 +188,18 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
     if !result.succeeded {
         return park_with_checks(
             s,
-            "diagnostics_failed",
+            ParkCode::DiagnosticsFailed,
             format!("the agent says that its diagnostics failed: {}", result.message),
-            Owner::PlatformOperator,
-            "read the agent's log on the host, then resume the run",
             checks,
         );
     }
     if let Some(bad) = checks.iter().find(|c| !c.passed) {
         let text =
             format!("the agent says that {} is not as it should be: {}", bad.name, bad.evidence);
-        return park_with_checks(
-            s,
-            "prerequisite_missing",
-            text,
-            Owner::PlatformOperator,
-            "repair the host, then resume the run",
-            checks,
-        );
+        return park_with_checks(s, ParkCode::PrerequisiteMissing, text, checks);
     }
-    let note = Note::new("diagnostics_reported", format!("{} findings", result.findings.len()));
+    let note =
+        Note::new(TimelineCode::DiagnosticsReported, format!("{} findings", result.findings.len()));
     Decision::Next { at: *at, notes: vec![note], checks }
 }
 
@@ -230,7 +210,7 @@ pub fn confirmation(s: &Snapshot<'_>) -> Decision {
         s.run.state.intended_at.get(&EffectKind::Deploy).copied().unwrap_or(s.run.step_since),
     )
     .is_none_or(|m| m.status != status::DEPLOYED)
-        && s.machine_since(s.run.step_since).is_none()
+        && s.machine_since(s.effort_since()).is_none()
     {
         return read(s, Read::Machine);
     }
@@ -238,25 +218,18 @@ pub fn confirmation(s: &Snapshot<'_>) -> Decision {
     match checks.iter().find(|c| !c.passed) {
         None => Decision::Finish {
             status: RunStatus::Succeeded,
-            notes: vec![Note::new("node_active", "every completion gate passed")],
+            notes: vec![Note::new(TimelineCode::NodeActive, "every completion gate passed")],
             checks,
         },
         Some(gate) if gate.name == gates::NODE_BOOTSTRAP && gates::callback_is_pending(s) => wait(
             s,
-            "node_bootstrap_callback",
+            WaitCode::NodeBootstrapCallback,
             "the node bootstrap's last callback",
             gates::CALLBACK_GRACE_SECONDS,
         ),
         Some(gate) => {
             let text = format!("gate {}: {}", gate.name, gate.evidence);
-            park_with_checks(
-                s,
-                "completion_gate_failed",
-                text,
-                Owner::PlatformOperator,
-                "correct what the gate names, then resume the run",
-                checks,
-            )
+            park_with_checks(s, ParkCode::CompletionGateFailed, text, checks)
         }
     }
 }

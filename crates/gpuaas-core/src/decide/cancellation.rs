@@ -1,8 +1,8 @@
 //! Ending a run early, and a machine that is gone from MAAS.
 
-use gpuaas_types::api::Owner;
+use gpuaas_types::codes::{ParkCode, TimelineCode};
 use gpuaas_types::steps::CancelPolicy;
-use gpuaas_types::{RunKind, RunStatus, Step};
+use gpuaas_types::{RunStatus, Step};
 
 use super::decisions::{advance_to, park};
 use super::drive::probe_intent;
@@ -31,7 +31,10 @@ pub(super) fn cancel(s: &Snapshot<'_>) -> Option<Decision> {
     match row.cancel {
         _ if row.step == Step::ReleaseForCancel => None,
         CancelPolicy::NeedsRelease => {
-            let note = Note::new("cancelling", "the machine is ours in MAAS: releasing it first");
+            let note = Note::new(
+                TimelineCode::Cancelling,
+                "the machine is ours in MAAS: releasing it first",
+            );
             Some(advance_to(Step::ReleaseForCancel, s.now, vec![note]))
         }
         CancelPolicy::Now | CancelPolicy::AfterEffect => {
@@ -43,7 +46,7 @@ pub(super) fn cancel(s: &Snapshot<'_>) -> Option<Decision> {
 fn cancelled(text: &str) -> Decision {
     Decision::Finish {
         status: RunStatus::Cancelled,
-        notes: vec![Note::new("cancelled", text)],
+        notes: vec![Note::new(TimelineCode::Cancelled, text)],
         checks: Vec::new(),
     }
 }
@@ -62,11 +65,7 @@ pub(super) fn release_for_cancel(s: &Snapshot<'_>) -> Decision {
 
 /// What to say of a machine that is gone from MAAS.
 pub(super) fn park_vanished(s: &Snapshot<'_>) -> Decision {
-    let next_action = match s.run.kind {
-        RunKind::Onboard => "find out who deleted it in MAAS; then onboard the host again",
-        _ => "find out who deleted it in MAAS; cancel the run, then detach the node",
-    };
     let id = s.node.system_id.as_deref().unwrap_or("?");
     let text = format!("MAAS says that machine {id} does not exist");
-    park(s, "machine_vanished", text, Owner::InfraOperator, next_action)
+    park(s, ParkCode::MachineVanished, text)
 }

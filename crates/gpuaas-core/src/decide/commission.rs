@@ -12,7 +12,8 @@
 //! and one without results is commissioned also where MAAS says Ready.
 
 use gpuaas_types::EffectKind;
-use gpuaas_types::api::{CheckResult, Owner};
+use gpuaas_types::api::CheckResult;
+use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::scripts::{MaasScript, ScriptKind, script_status};
 
@@ -54,24 +55,20 @@ pub fn register_scripts(s: &Snapshot<'_>) -> Decision {
             }
             Ok(_) => park(
                 s,
-                "script_not_as_asked",
+                ParkCode::ScriptNotAsAsked,
                 format!("MAAS took the script {} but shows another text", script.name),
-                Owner::InfraOperator,
-                "look at the script in MAAS' settings, then resume the run",
             ),
         };
     }
     let names = scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", ");
-    next(s.now, vec![Note::new("scripts_registered", names)])
+    next(s.now, vec![Note::new(TimelineCode::ScriptsRegistered, names)])
 }
 
 fn bundle_missing(s: &Snapshot<'_>) -> Decision {
     park(
         s,
-        "commissioning_bundle_missing",
+        ParkCode::CommissioningBundleMissing,
         format!("there is no commissioning bundle {}", s.profile.commissioning_bundle_ref),
-        Owner::PlatformOperator,
-        "add it to the folder of bundles and restart, then resume the run",
     )
 }
 
@@ -89,12 +86,14 @@ pub fn commission(s: &Snapshot<'_>) -> Decision {
             Ok(machine) if machine.status == status::READY => {
                 judge_ready_machine(s, machine, scripts)
             }
-            Ok(_) => wait_for_maas(s, "maas_commissioning", "MAAS to finish commissioning"),
+            Ok(_) => wait_for_maas(s, WaitCode::MaasCommissioning, "MAAS to finish commissioning"),
             Err(decision) => decision,
         },
-        status::COMMISSIONING | status::TESTING => {
-            wait_for_maas(s, "maas_commissioning", format!("MAAS says {}", status::label(number)))
-        }
+        status::COMMISSIONING | status::TESTING => wait_for_maas(
+            s,
+            WaitCode::MaasCommissioning,
+            format!("MAAS says {}", status::label(number)),
+        ),
         status::FAILED_COMMISSIONING | status::FAILED_TESTING => {
             judge_failed_machine(s, number, scripts)
         }
@@ -108,13 +107,11 @@ pub fn commission(s: &Snapshot<'_>) -> Decision {
 fn park_machine_taken(s: &Snapshot<'_>, number: i64) -> Decision {
     park(
         s,
-        "machine_taken",
+        ParkCode::MachineTaken,
         format!(
             "MAAS says {}: someone changed the machine while it was to be commissioned",
             status::label(number)
         ),
-        Owner::InfraOperator,
-        "release it in MAAS, then resume the run",
     )
 }
 
@@ -154,10 +151,10 @@ fn judge_ready_machine(
         machine.disks.len(),
         machine.nics.len()
     );
-    let mut notes = vec![Note::new("commissioned", text)];
+    let mut notes = vec![Note::new(TimelineCode::Commissioned, text)];
     if !checks.is_empty() {
         let text = format!("{} scripts of the bundle passed", checks.len());
-        notes.push(Note::new("commissioning_scripts_passed", text));
+        notes.push(Note::new(TimelineCode::CommissioningScriptsPassed, text));
     }
     Decision::Next { at: s.now, notes, checks }
 }
@@ -188,7 +185,9 @@ fn judge_failed_machine(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -
         // answered for, or are to run again now that an operator had the run go on.
         status::FAILED_TESTING if !ours.is_empty() && !others => {
             match drive_effect(s, Effect::OverrideFailedTesting) {
-                Ok(_) => wait_for_maas(s, "maas_overriding", "MAAS to take the machine as Ready"),
+                Ok(_) => {
+                    wait_for_maas(s, WaitCode::MaasOverriding, "MAAS to take the machine as Ready")
+                }
                 Err(decision) => decision,
             }
         }
@@ -199,25 +198,15 @@ fn judge_failed_machine(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -
 
 fn handle_other_failure(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
     if number == status::FAILED_TESTING {
-        return park(
-            s,
-            "hardware_test_failed",
-            "MAAS says that a hardware test failed",
-            Owner::InfraOperator,
-            "read the test results in MAAS; mend the machine or override the failed test, then resume",
-        );
+        let stopped =
+            |_| park(s, ParkCode::HardwareTestFailed, "MAAS says that a hardware test failed");
+        return confirmed_machine(s).map_or_else(|decision| decision, stopped);
     }
     let tried = s.run.state.tries.get(&EffectKind::Commission).copied().unwrap_or(0);
     let same =
         s.run.state.intent.as_ref().is_none_or(|i| i.effect == commission_effect(s, scripts));
     if tried >= COMMISSION_TRIES && same {
-        return park(
-            s,
-            "commissioning_failed",
-            "MAAS says that commissioning failed",
-            Owner::InfraOperator,
-            "read the commissioning results in MAAS, mend the machine, then resume the run",
-        );
+        return park(s, ParkCode::CommissioningFailed, "MAAS says that commissioning failed");
     }
     if is_failure_settled(s) { commission_again(s, scripts) } else { commission_once(s, scripts) }
 }
@@ -233,7 +222,7 @@ fn commission_once(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Decision {
     // A word that came meanwhile may have changed what is wanted; what is under way comes first.
     let open = unsettled_intent(s).map(|intent| intent.effect.clone());
     match drive_effect(s, open.unwrap_or_else(|| commission_effect(s, scripts))) {
-        Ok(intent) => handle_reverted_commissioning(s, intent.ended_at.unwrap_or(intent.at)),
+        Ok(intent) => handle_reverted_commissioning(s, scripts, intent),
         Err(decision) => decision,
     }
 }
@@ -320,15 +309,7 @@ fn park_script_failed(s: &Snapshot<'_>, checks: Vec<CheckResult>) -> Decision {
     let failed: Vec<&str> =
         checks.iter().filter(|c| !c.passed).map(|c| c.evidence.as_str()).collect();
     let text = failed.join("; ");
-    park_with_checks(
-        s,
-        "commissioning_script_failed",
-        text,
-        Owner::InfraOperator,
-        "mend what the script names and resume the run, which commissions the machine again; or \
-         answer for the check with `gpuaas run skip-check`",
-        checks,
-    )
+    park_with_checks(s, ParkCode::CommissioningScriptFailed, text, checks)
 }
 
 /// Whether the last commissioning was taken by MAAS, so that its failure is a new fact.
@@ -347,19 +328,24 @@ fn is_failure_settled(s: &Snapshot<'_>) -> bool {
 /// or a power failure made MAAS revert it (docs/maas.md#unknown-outcomes). A read tells.
 fn handle_reverted_commissioning(
     s: &Snapshot<'_>,
-    accepted_at: gpuaas_types::Timestamp,
+    scripts: &[MaasScript],
+    intent: &Intent,
 ) -> Decision {
-    if s.machine_since(accepted_at.plus_seconds(0.000_001)).is_none() {
+    let accepted_at = intent.ended_at.unwrap_or(intent.at);
+    let known_since = accepted_at.plus_seconds(0.000_001).max(s.effort_since());
+    if s.machine_since(known_since).is_none() {
         return read(s, Read::Machine);
     }
+    // An operator let the run go on after this one had come to nothing.
+    if accepted_at < s.effort_since() {
+        return commission_again(s, scripts);
+    }
     if s.now.seconds_since(accepted_at) < 30.0 {
-        return wait(s, "maas_commissioning", "MAAS to start commissioning", 10.0);
+        return wait(s, WaitCode::MaasCommissioning, "MAAS to start commissioning", 10.0);
     }
     park(
         s,
-        "commissioning_reverted",
+        ParkCode::CommissioningReverted,
         "MAAS took the commissioning and undid it, as it does when the BMC does not answer",
-        Owner::InfraOperator,
-        "check the machine's BMC address and password in MAAS, then resume the run",
     )
 }

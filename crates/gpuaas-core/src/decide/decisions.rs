@@ -2,6 +2,8 @@
 //! off, and the machine as fresh as a step needs it.
 
 use gpuaas_types::api::{CheckResult, Owner, Park, Wait};
+use gpuaas_types::codes::ParkCode;
+use gpuaas_types::codes::WaitCode;
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::{Step, Timestamp};
 
@@ -15,26 +17,27 @@ const RECHECK_SECONDS: f64 = 900.0;
 const SHORTEST_WAIT_SECONDS: f64 = 0.001;
 
 /// Parks the run.
-pub(crate) fn park(
-    s: &Snapshot<'_>,
-    code: &str,
-    text: impl Into<String>,
-    owner: Owner,
-    next_action: &str,
-) -> Decision {
-    park_with_checks(s, code, text, owner, next_action, Vec::new())
+pub(crate) fn park(s: &Snapshot<'_>, code: ParkCode, text: impl Into<String>) -> Decision {
+    park_with_checks(s, code, text, Vec::new())
+}
+
+/// A park whose cause is known better than its code tells: another owner, another advice.
+pub(crate) fn advised(mut decision: Decision, owner: Owner, next_action: String) -> Decision {
+    if let Decision::Park { park, .. } = &mut decision {
+        park.owner = owner;
+        park.next_action = next_action;
+    }
+    decision
 }
 
 /// Parks the run with more to show, each thing once.
 pub(crate) fn park_with_evidence(
     s: &Snapshot<'_>,
-    code: &str,
+    code: ParkCode,
     text: impl Into<String>,
-    owner: Owner,
-    next_action: &str,
     more: Vec<String>,
 ) -> Decision {
-    let mut decision = park_with_checks(s, code, text, owner, next_action, Vec::new());
+    let mut decision = park_with_checks(s, code, text, Vec::new());
     if let Decision::Park { park, .. } = &mut decision {
         for line in more {
             if !park.evidence.contains(&line) {
@@ -53,10 +56,8 @@ pub(crate) fn maas_warning(alarm: &str) -> String {
 /// Parks the run with results of checks.
 pub(crate) fn park_with_checks(
     s: &Snapshot<'_>,
-    code: &str,
+    code: ParkCode,
     text: impl Into<String>,
-    owner: Owner,
-    next_action: &str,
     checks: Vec<CheckResult>,
 ) -> Decision {
     let mut evidence = Vec::new();
@@ -90,12 +91,12 @@ pub(crate) fn park_with_checks(
     );
     Decision::Park {
         park: Park {
-            code: code.to_owned(),
+            code: code.into(),
             text: text.into(),
             since: s.now,
-            owner,
+            owner: code.row().owner,
             evidence,
-            next_action: next_action.to_owned(),
+            next_action: code.row().next_action.to_owned(),
         },
         checks,
     }
@@ -104,7 +105,7 @@ pub(crate) fn park_with_checks(
 /// Waits for something named by `code` and `text`, looking again after `seconds`.
 pub(crate) fn wait(
     s: &Snapshot<'_>,
-    code: &str,
+    code: WaitCode,
     text: impl Into<String>,
     seconds: f64,
 ) -> Decision {
@@ -115,7 +116,7 @@ pub(crate) fn wait(
     let recheck_at = s.now.plus_seconds(seconds).min(deadline.max(s.now.plus_seconds(1.0)));
     Decision::Wait {
         wait: Wait {
-            code: code.to_owned(),
+            code: code.into(),
             text: text.into(),
             since: s.run.step_since,
             expected_by: Some(s.effort_since().plus_seconds(s.expected.seconds)),
@@ -127,7 +128,7 @@ pub(crate) fn wait(
 }
 
 /// Waits for MAAS to report a change; reads the machine when the feed has been silent for long.
-pub(crate) fn wait_for_maas(s: &Snapshot<'_>, code: &str, text: impl Into<String>) -> Decision {
+pub(crate) fn wait_for_maas(s: &Snapshot<'_>, code: WaitCode, text: impl Into<String>) -> Decision {
     let heard = s.observation.map_or(s.run.step_since, |o| o.read_at.max(o.status_at));
     let quiet = s.now.seconds_since(heard.max(s.run.step_since));
     if quiet >= RECHECK_SECONDS {
@@ -143,7 +144,7 @@ pub(crate) fn read(s: &Snapshot<'_>, read: Read) -> Decision {
         let since = s.now.seconds_since(failure.at);
         if since < pause {
             let text = format!("MAAS does not answer ({}): {}", failure.code, failure.text);
-            return wait(s, "maas_unavailable", text, pause - since);
+            return wait(s, WaitCode::MaasUnavailable, text, pause - since);
         }
     }
     Decision::Read(read)
@@ -172,14 +173,15 @@ pub(crate) fn is_failed_status(number: i64) -> bool {
     )
 }
 
-/// The machine as read in this step or later; else says to read it.
+/// The machine as read since the run works at this step; else says to read it. An operator's resume
+/// is answered by another look, not by what was read before it.
 pub(crate) fn fresh_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
-    s.machine_since(s.run.step_since).ok_or_else(|| read(s, Read::Machine))
+    s.machine_since(s.effort_since()).ok_or_else(|| read(s, Read::Machine))
 }
 
 /// The machine as read in this step and no earlier than the latest word on its status: an event
 /// says that something changed, a read says what is there now.
 pub(crate) fn confirmed_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
     let heard = s.observation.map_or(s.run.step_since, |o| o.status_at);
-    s.machine_since(heard.max(s.run.step_since)).ok_or_else(|| read(s, Read::Machine))
+    s.machine_since(heard.max(s.effort_since())).ok_or_else(|| read(s, Read::Machine))
 }

@@ -1,16 +1,16 @@
 //! From Ready to a deployed system that asks for its user-data.
 
-use gpuaas_types::api::Owner;
+use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{EffectKind, Step, Timestamp};
 
 use super::decisions::{
-    advance_to, confirmed_machine, maas_warning, next, park, park_with_evidence, read, wait,
-    wait_for_maas,
+    advance_to, advised, confirmed_machine, maas_warning, next, park, park_with_evidence, read,
+    wait, wait_for_maas,
 };
 use super::drive::drive_effect;
 use super::release::{ReleaseOptions, released_machine, released_note};
-use crate::effect::Effect;
+use crate::effect::{Effect, Outcome};
 use crate::failure::{self, Retry};
 use crate::policy;
 use crate::snapshot::{Decision, Note, Read, Snapshot};
@@ -32,10 +32,21 @@ fn rebooted_at(s: &Snapshot<'_>) -> Option<Timestamp> {
     s.observation.and_then(|o| o.rebooted_at).filter(|at| *at > deploy_intended_at(s))
 }
 
+/// The deployment that is under way, as it was asked for; else as the profile asks for it. A run
+/// that got another revision of its profile meanwhile follows what it asked for to its end.
+fn asked_deployment(s: &Snapshot<'_>) -> Effect {
+    let begun = s.run.state.intent.as_ref().filter(|intent| {
+        let without_effect =
+            matches!(intent.outcome, Some(Outcome::Rejected { .. } | Outcome::NotSent { .. }));
+        matches!(intent.effect, Effect::Deploy { .. }) && !without_effect
+    });
+    begun.map_or_else(|| deploy_effect(s), |intent| intent.effect.clone())
+}
+
 /// Submits the deployment and follows it to curtin's reboot.
 #[must_use]
 pub fn deploy(s: &Snapshot<'_>) -> Decision {
-    let intent = match drive_effect(s, deploy_effect(s)) {
+    let intent = match drive_effect(s, asked_deployment(s)) {
         Ok(intent) => intent,
         Err(decision) => return decision,
     };
@@ -45,9 +56,11 @@ pub fn deploy(s: &Snapshot<'_>) -> Decision {
         _ if rebooted_at(s).is_some() => {
             let at = rebooted_at(s).unwrap_or(s.now);
             let text = "MAAS says that the machine reboots into the image";
-            next(at, vec![Note::new("image_written", text)])
+            next(at, vec![Note::new(TimelineCode::ImageWritten, text)])
         }
-        Some(status::DEPLOYING) => wait_for_maas(s, "maas_deploying", "MAAS to write the image"),
+        Some(status::DEPLOYING) => {
+            wait_for_maas(s, WaitCode::MaasDeploying, "MAAS to write the image")
+        }
         Some(status::ALLOCATED | status::READY | status::NEW) | None => {
             handle_reverted_deployment(s, intent.ended_at.unwrap_or(intent.at))
         }
@@ -61,9 +74,11 @@ pub fn first_boot(s: &Snapshot<'_>) -> Decision {
     match s.status() {
         Some(status::DEPLOYED) => go_on_when_deployed(s, None),
         Some(status::FAILED_DEPLOYMENT) => handle_failed_deployment(s),
-        Some(status::DEPLOYING) => {
-            wait_for_maas(s, "first_boot", "the deployed system to ask MAAS for its user-data")
-        }
+        Some(status::DEPLOYING) => wait_for_maas(
+            s,
+            WaitCode::FirstBoot,
+            "the deployed system to ask MAAS for its user-data",
+        ),
         Some(status::ALLOCATED | status::READY | status::NEW) | None => {
             handle_reverted_deployment(s, s.run.step_since)
         }
@@ -80,8 +95,11 @@ fn go_on_when_deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decisio
     next(
         at,
         vec![
-            Note::new("deploy_finished", "MAAS says Deployed"),
-            Note::new("first_boot_observed", "the deployed system asked MAAS for its user-data"),
+            Note::new(TimelineCode::DeployFinished, "MAAS says Deployed"),
+            Note::new(
+                TimelineCode::FirstBootObserved,
+                "the deployed system asked MAAS for its user-data",
+            ),
         ],
     )
 }
@@ -100,15 +118,9 @@ fn handle_reverted_deployment(s: &Snapshot<'_>, since: Timestamp) -> Decision {
         return decision;
     }
     if s.now.seconds_since(since) < 30.0 {
-        return wait(s, "maas_deploying", "MAAS to start the deployment", 5.0);
+        return wait(s, WaitCode::MaasDeploying, "MAAS to start the deployment", 5.0);
     }
-    park(
-        s,
-        "deploy_reverted",
-        "MAAS took the deployment and undid it",
-        Owner::InfraOperator,
-        "look at the machine's events in MAAS (rack controller, BMC), then resume the run",
-    )
+    park(s, ParkCode::DeployReverted, "MAAS took the deployment and undid it")
 }
 
 /// Somebody else has the machine. The feed's word alone does not say so: it may tell what was before
@@ -127,20 +139,19 @@ fn park_machine_taken(s: &Snapshot<'_>, number: i64) -> Decision {
     let label = status::label(number);
     park(
         s,
-        "machine_taken",
+        ParkCode::MachineTaken,
         format!("MAAS says {label}: someone {did} the machine during its deployment"),
-        Owner::InfraOperator,
-        "find out who and why; then resume the run to deploy it again, or cancel it",
     )
 }
 
 /// An operator let the run go on after the deployment had come to nothing: it is deployed again,
 /// from Ready.
 pub(super) fn deploy_after_resume(s: &Snapshot<'_>) -> Option<Decision> {
-    let note = || Note::new("deploy_again", "an operator let the run go on: deploying again");
+    let note =
+        || Note::new(TimelineCode::DeployAgain, "an operator let the run go on: deploying again");
     s.run
         .state
-        .resumed_after_park(&["machine_taken", "deploy_reverted"])
+        .resumed_after_park(&[ParkCode::MachineTaken, ParkCode::DeployReverted])
         .then(|| advance_to(Step::ReleaseForRetry, s.now, vec![note()]))
 }
 
@@ -173,20 +184,30 @@ fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
         row.retry == Retry::ByProfile && s.profile.enable_deploy_retry_on_datasource_failure;
     if s.run.state.retried_at.is_some_and(|at| at > deploy_intended_at(s)) {
         let text = format!("{}: {text}; an operator retries", row.name);
-        return advance_to(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
+        return advance_to(
+            Step::ReleaseForRetry,
+            s.now,
+            vec![Note::new(TimelineCode::DeployFailed, text)],
+        );
     }
     if retry && used < allowed {
         let text = format!("{}: {text}; retry {} of {allowed}", row.name, used + 1);
-        return advance_to(Step::ReleaseForRetry, s.now, vec![Note::new("deploy_failed", text)]);
+        return advance_to(
+            Step::ReleaseForRetry,
+            s.now,
+            vec![Note::new(TimelineCode::DeployFailed, text)],
+        );
     }
     let why = if retry { format!(", after {used} retries") } else { String::new() };
-    park_with_evidence(
-        s,
-        "deploy_failed",
-        format!("deployment failed ({}){why}: {text}", row.name),
+    advised(
+        park_with_evidence(
+            s,
+            ParkCode::DeployFailed,
+            format!("deployment failed ({}){why}: {text}", row.name),
+            events.alarm.iter().map(|alarm| maas_warning(alarm)).collect(),
+        ),
         row.owner,
-        row.next_action,
-        events.alarm.iter().map(|alarm| maas_warning(alarm)).collect(),
+        row.advice(),
     )
 }
 

@@ -1,7 +1,7 @@
 //! From "an operator named a host" to a machine in Ready.
 
 use gpuaas_types::Step;
-use gpuaas_types::api::Owner;
+use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
 
 use super::decisions::{advance_to, fresh_machine, next, park, read, wait};
@@ -16,10 +16,10 @@ use crate::snapshot::{Decision, Note, Read, Snapshot};
 #[must_use]
 pub fn accept(s: &Snapshot<'_>) -> Decision {
     if !s.watched {
-        return wait(s, "watcher_starting", "the site's event feed to be followed", 1.0);
+        return wait(s, WaitCode::WatcherStarting, "the site's event feed to be followed", 1.0);
     }
     let text = format!("profile revision {} pinned", s.run.profile_revision);
-    next(s.now, vec![Note::new("workflow_started", text)])
+    next(s.now, vec![Note::new(TimelineCode::WorkflowStarted, text)])
 }
 
 /// Finds the machine by hostname, BMC address and MAC; adopts, claims or creates it.
@@ -29,10 +29,8 @@ pub fn discover(s: &Snapshot<'_>) -> Decision {
         return match fresh_machine(s) {
             Ok(machine) if machine.locked => park(
                 s,
-                "machine_locked",
+                ParkCode::MachineLocked,
                 format!("MAAS says that {} is locked", machine.system_id),
-                Owner::InfraOperator,
-                "unlock it in MAAS if it is meant for GPUaaS, then resume the run",
             ),
             Ok(machine) => route_by_status(s, machine.status),
             Err(decision) => decision,
@@ -46,15 +44,13 @@ pub fn discover(s: &Snapshot<'_>) -> Decision {
         [] => claim_or_create(s, found),
         several => park(
             s,
-            "two_candidates",
+            ParkCode::TwoCandidates,
             format!(
                 "{} machines in MAAS match {}: {}",
                 several.len(),
                 s.node.hostname,
                 candidate_names(several)
             ),
-            Owner::InfraOperator,
-            "make one of them not match (rename it, or correct its BMC or MAC address), then resume the run",
         ),
     }
 }
@@ -70,10 +66,8 @@ fn adopt_candidate(s: &Snapshot<'_>, candidate: &Candidate, origin: MachineOrigi
     if let Some(holder) = &candidate.held_by {
         return park(
             s,
-            "machine_held",
+            ParkCode::MachineHeld,
             format!("machine {} already belongs to node {holder}", candidate.system_id),
-            Owner::PlatformOperator,
-            "detach that node first, or correct the host named here",
         );
     }
     let ours = s.run.state.intent.as_ref().is_some_and(|i| i.effect == Effect::CreateMachine);
@@ -89,14 +83,12 @@ fn claim_or_create(s: &Snapshot<'_>, found: &MachineSearch) -> Decision {
             several => {
                 return park(
                     s,
-                    "several_new_machines",
+                    ParkCode::SeveralNewMachines,
                     format!(
                         "{} new machines could be claimed: {}",
                         several.len(),
                         candidate_names(several)
                     ),
-                    Owner::InfraOperator,
-                    "name the machine's MAC or BMC address, then onboard again",
                 );
             }
         }
@@ -105,13 +97,11 @@ fn claim_or_create(s: &Snapshot<'_>, found: &MachineSearch) -> Decision {
     if hardware.mac_addresses.is_empty() && hardware.bmc_address.is_none() {
         return park(
             s,
-            "machine_not_found",
+            ParkCode::MachineNotFound,
             format!(
                 "MAAS knows no machine called {}, and neither MAC nor BMC address was given",
                 s.node.hostname
             ),
-            Owner::InfraOperator,
-            "boot it once so that MAAS enlists it, then resume; or onboard with --mac or --bmc-address",
         );
     }
     match drive_effect(s, Effect::CreateMachine) {
@@ -120,10 +110,8 @@ fn claim_or_create(s: &Snapshot<'_>, found: &MachineSearch) -> Decision {
         }
         Ok(_) => park(
             s,
-            "created_machine_missing",
+            ParkCode::CreatedMachineMissing,
             "MAAS accepted the machine but does not list it",
-            Owner::InfraOperator,
-            "look for it in MAAS, then resume the run",
         ),
         Err(decision) => decision,
     }
@@ -137,7 +125,7 @@ fn route_by_status(s: &Snapshot<'_>, number: i64) -> Decision {
         Some(MachineOrigin::Claimed) => "claimed",
         _ => "adopted",
     };
-    let note = Note::new("machine_bound", format!("{origin}, MAAS says {label}"));
+    let note = Note::new(TimelineCode::MachineBound, format!("{origin}, MAAS says {label}"));
     match number {
         status::NEW
         | status::COMMISSIONING
@@ -155,10 +143,8 @@ fn route_by_status(s: &Snapshot<'_>, number: i64) -> Decision {
         | status::FAILED_DISK_ERASING => advance_to(Step::ReleaseAdopted, s.now, vec![note]),
         _ => park(
             s,
-            "machine_busy",
+            ParkCode::MachineBusy,
             format!("MAAS says {label}: someone else is using the machine"),
-            Owner::InfraOperator,
-            "bring it to New, Ready or Deployed in MAAS, then resume the run",
         ),
     }
 }

@@ -4,7 +4,7 @@
 //! compared with what was asked. See [`crate::effect`] for why it is never just repeated.
 
 use gpuaas_types::Timestamp;
-use gpuaas_types::api::Owner;
+use gpuaas_types::codes::{ParkCode, WaitCode};
 
 use super::decisions::{park, read, wait};
 use crate::effect::{Effect, Intent, Outcome, Probe, ProbeTarget};
@@ -38,10 +38,8 @@ fn retry_unsent(s: &Snapshot<'_>, intent: &Intent, effect: Effect, text: &str) -
     if intent.number >= MAX_TRIES {
         return park(
             s,
-            "maas_unavailable",
+            ParkCode::MaasUnavailable,
             format!("{} could not be sent {MAX_TRIES} times: {text}", effect.kind()),
-            Owner::InfraOperator,
-            "bring MAAS back, then resume the run",
         );
     }
     let pause = f64::from(2u32.saturating_pow(intent.number)) * 2.0;
@@ -49,7 +47,7 @@ fn retry_unsent(s: &Snapshot<'_>, intent: &Intent, effect: Effect, text: &str) -
     if since < pause {
         return wait(
             s,
-            "maas_unavailable",
+            WaitCode::MaasUnavailable,
             format!("{} not sent: {text}", effect.kind()),
             pause - since,
         );
@@ -74,13 +72,8 @@ fn after_rejection(
     if conflict && intent.number < MAX_TRIES {
         return retry_unsent(s, intent, effect, text);
     }
-    park(
-        s,
-        code,
-        format!("MAAS refused {}: {text}", effect.kind()),
-        Owner::InfraOperator,
-        "correct what MAAS names, then resume the run",
-    )
+    let code = ParkCode::from_code(code).unwrap_or(ParkCode::MaasRefused);
+    park(s, code, format!("MAAS refused {}: {text}", effect.kind()))
 }
 
 /// What to read to find out what became of an effect.
@@ -129,13 +122,11 @@ pub(crate) fn probe_intent(s: &Snapshot<'_>, intent: &Intent) -> Decision {
         if intent.number >= MAX_TRIES {
             return park(
                 s,
-                "unknown_outcome_unresolved",
+                ParkCode::UnknownOutcomeUnresolved,
                 format!(
                     "{} was tried {MAX_TRIES} times and never took effect",
                     intent.effect.kind()
                 ),
-                Owner::InfraOperator,
-                "look at MAAS' log for the request, then resume the run",
             );
         }
         return Decision::Settle { happened: false };
@@ -144,7 +135,7 @@ pub(crate) fn probe_intent(s: &Snapshot<'_>, intent: &Intent) -> Decision {
     if since < PROBE_SECONDS {
         let text =
             format!("whether MAAS took {}: no answer came, so we look", intent.effect.kind());
-        return wait(s, "unknown_outcome", text, PROBE_SECONDS - since);
+        return wait(s, WaitCode::UnknownOutcome, text, PROBE_SECONDS - since);
     }
     read(s, read_that_shows(&intent.effect))
 }

@@ -1,6 +1,7 @@
 //! Machines and snapshots for tests.
 
 use gpuaas_types::agent::HostCheck;
+use gpuaas_types::codes::{Cure, ParkCode};
 use gpuaas_types::machine::{Disk, MachineView, Nic, NicLink, Observation};
 use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -96,6 +97,7 @@ pub(crate) fn machine(status: i64) -> MachineView {
 }
 
 /// A run under test: change its parts, then ask.
+#[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) now: Timestamp,
     pub(crate) run: RunRecord,
@@ -235,7 +237,33 @@ impl Case {
     pub(crate) fn decide(&self) -> Decision {
         let first = crate::decide(&self.snapshot());
         assert_eq!(first, crate::decide(&self.snapshot()), "level-triggered");
+        self.check_cures(&first);
         first
+    }
+
+    /// Whatever parks in any test goes on with what its row says would cure it: the run looks at
+    /// the world again, or acts, before it parks once more.
+    fn check_cures(&self, decision: &Decision) {
+        let Decision::Park { park, .. } = decision else { return };
+        let Some(code) = ParkCode::from_code(&park.code) else {
+            panic!("{} has no row among the parks", park.code)
+        };
+        for cure in code.row().cures {
+            let mut after = self.clone();
+            after.run.state.parked_at = Some(self.now);
+            after.run.state.parked_code = Some(park.code.clone());
+            after.now = self.now.plus_seconds(2.0);
+            let word_at = self.now.plus_seconds(1.0);
+            match cure {
+                Cure::Resume if !STANDS_IN_THE_SNAPSHOT.contains(&code) => {
+                    after.run.state.resume(word_at);
+                }
+                Cure::Retry => after.run.state.retry(word_at),
+                _ => continue,
+            }
+            let next = crate::decide(&after.snapshot());
+            assert!(!matches!(next, Decision::Park { .. }), "{code} after {cure:?}: {next:?}");
+        }
     }
 
     /// The step that the decision leads to, and the second of the boundary.
@@ -255,6 +283,15 @@ impl Case {
         }
     }
 }
+
+/// What a decision is given and does not ask for: an operator changes it, and the snapshot of the
+/// next decision has it.
+const STANDS_IN_THE_SNAPSHOT: [ParkCode; 4] = [
+    ParkCode::CommissioningBundleMissing,
+    ParkCode::RoceAssignmentsMissing,
+    ParkCode::HostChecksUnknown,
+    ParkCode::CompletionGateFailed,
+];
 
 pub(crate) fn parked(decision: &Decision) -> &str {
     match decision {

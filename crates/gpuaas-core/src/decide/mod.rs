@@ -34,7 +34,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-use gpuaas_types::api::Owner;
+use gpuaas_types::codes::ParkCode;
 
 use crate::snapshot::{Decision, Snapshot};
 
@@ -112,13 +112,7 @@ pub fn decide(s: &Snapshot<'_>) -> Decision {
     match decision {
         Decision::Wait { wait, .. } if over && wait.deadline.is_some() => {
             let text = format!("gave up after {} s: {}", row.deadline_seconds, wait.text);
-            decisions::park(
-                s,
-                "deadline_exceeded",
-                text,
-                Owner::InfraOperator,
-                "look at the machine's console and at MAAS' event log, then resume the run",
-            )
+            decisions::park(s, ParkCode::DeadlineExceeded, text)
         }
         other => other,
     }

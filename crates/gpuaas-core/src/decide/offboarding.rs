@@ -4,7 +4,8 @@
 //! somebody else uses the machine by now.
 
 use gpuaas_types::agent::TaskSpec;
-use gpuaas_types::api::Owner;
+use gpuaas_types::codes::ParkCode;
+use gpuaas_types::codes::{TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{RunKind, RunStatus};
 
@@ -23,19 +24,19 @@ const POWER_RECHECK_SECONDS: f64 = 15.0;
 /// No new work for the node: that is what `draining` says to whoever hands it out.
 #[must_use]
 pub fn drain(s: &Snapshot<'_>) -> Decision {
-    next(s.now, vec![Note::new("drained", "the node takes no new work")])
+    next(s.now, vec![Note::new(TimelineCode::Drained, "the node takes no new work")])
 }
 
 /// Releases the machine; by the profile's policy its disks are erased on the way.
 #[must_use]
 pub fn release(s: &Snapshot<'_>) -> Decision {
     if s.node.system_id.is_none() {
-        let note = Note::new("nothing_to_release", "no machine is bound to the node");
+        let note = Note::new(TimelineCode::NothingToRelease, "no machine is bound to the node");
         return next(s.now, vec![note]);
     }
     if s.is_handed_off() && s.run.kind == RunKind::Decommission {
         let text = "the machine goes on as it is: the profile hands it over (release_mode=handoff)";
-        return next(s.now, vec![Note::new("handed_off", text)]);
+        return next(s.now, vec![Note::new(TimelineCode::HandedOff, text)]);
     }
     match released_machine(s, ReleaseOptions { erase: s.profile.release_erase, any_owner: false }) {
         Err(decision) => decision,
@@ -59,7 +60,7 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
                 2.. => format!(" (asked for: {})", attempts_as_text(s)),
             };
             let text = format!("{text}{asked}; MAAS says {}", status::label(machine.status));
-            next(s.now, vec![Note::new("released", text)])
+            next(s.now, vec![Note::new(TimelineCode::Released, text)])
         }
     }
 }
@@ -68,21 +69,27 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
 #[must_use]
 pub fn power_off(s: &Snapshot<'_>) -> Decision {
     if s.node.system_id.is_none() {
-        return succeeded("node_retired", "no machine is bound to the node");
+        return succeeded(TimelineCode::NodeRetired, "no machine is bound to the node");
     }
     if s.is_handed_off() {
-        return succeeded("node_retired", "the machine is its owner's; MAAS was not asked");
+        return succeeded(
+            TimelineCode::NodeRetired,
+            "the machine is its owner's; MAAS was not asked",
+        );
     }
     let machine = match fresh_machine(s) {
         Ok(machine) => machine,
         Err(decision) => return decision,
     };
     if machine.power_state == "off" {
-        return succeeded("node_retired", "the machine is released and MAAS says that it is off");
+        return succeeded(
+            TimelineCode::NodeRetired,
+            "the machine is released and MAAS says that it is off",
+        );
     }
     if machine.power_type == "manual" {
         let text = "the machine is released; nobody but a person can switch it off";
-        return succeeded("node_retired", text);
+        return succeeded(TimelineCode::NodeRetired, text);
     }
     match drive_effect(s, Effect::PowerOff) {
         Err(decision) => decision,
@@ -92,14 +99,14 @@ pub fn power_off(s: &Snapshot<'_>) -> Decision {
             let age = s.now.seconds_since(read_at);
             if read_at > known_at && age < POWER_RECHECK_SECONDS {
                 let text = format!("the machine to be off; MAAS says {}", machine.power_state);
-                return wait(s, "power_off", text, POWER_RECHECK_SECONDS - age);
+                return wait(s, WaitCode::PowerOff, text, POWER_RECHECK_SECONDS - age);
             }
             read(s, Read::Machine)
         }
     }
 }
 
-fn succeeded(code: &'static str, text: impl Into<String>) -> Decision {
+fn succeeded(code: TimelineCode, text: impl Into<String>) -> Decision {
     let notes = vec![Note::new(code, text)];
     Decision::Finish { status: RunStatus::Succeeded, notes, checks: Vec::new() }
 }
@@ -117,7 +124,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
         |kind| matches!(kind, ReportKind::TaskFinished { task_id, .. } if *task_id == task),
     );
     let Some(Report { kind: ReportKind::TaskFinished { result, .. }, .. }) = done else {
-        return wait(s, "agent_cleanup", "the agent to clean its host", RECHECK_SECONDS);
+        return wait(s, WaitCode::AgentCleanup, "the agent to clean its host", RECHECK_SECONDS);
     };
     let checks = result
         .findings
@@ -130,17 +137,15 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
         let text = bad.map_or(result.message.clone(), |c| format!("{}: {}", c.name, c.evidence));
         return park_with_checks(
             s,
-            "cleanup_failed",
+            ParkCode::CleanupFailed,
             format!("the agent says that it could not clean its host: {text}"),
-            Owner::PlatformOperator,
-            "mend what the agent names, then retry the run; or reimage the node",
             checks,
         );
     }
     let text = format!("the agent says that its host is clean, {} findings", result.findings.len());
     Decision::Finish {
         status: RunStatus::Succeeded,
-        notes: vec![Note::new("host_cleaned", text)],
+        notes: vec![Note::new(TimelineCode::HostCleaned, text)],
         checks,
     }
 }
@@ -157,11 +162,11 @@ pub fn detach_record(s: &Snapshot<'_>) -> Decision {
         (Some(id), None) => format!("GPUaaS gave machine {id} up without asking MAAS"),
         (None, _) => "no machine was bound to the node".to_owned(),
     };
-    succeeded("node_detached", text)
+    succeeded(TimelineCode::NodeDetached, text)
 }
 
 /// Ends the run: the record is kept for its history only.
 #[must_use]
 pub fn remove_record(_: &Snapshot<'_>) -> Decision {
-    succeeded("node_removed", "the record is kept for its history only")
+    succeeded(TimelineCode::NodeRemoved, "the record is kept for its history only")
 }

@@ -1,9 +1,10 @@
 //! What is checked and prepared between Ready and the deployment.
 
-use gpuaas_types::EffectKind;
-use gpuaas_types::api::{CheckResult, Owner, Wait};
+use gpuaas_types::api::{CheckResult, Wait};
+use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::{MachineView, Nic};
 use gpuaas_types::spec::RoceAssignmentSpec;
+use gpuaas_types::{EffectKind, Timestamp};
 
 use super::decisions::{next, park, park_with_checks, read, wait};
 use super::drive::drive_effect;
@@ -13,9 +14,11 @@ use crate::policy::{self, BootDisk};
 use crate::snapshot::{Decision, DeployQueue, Note, Read, Snapshot};
 
 /// The machine as known, read in this step or an earlier one: these steps follow each other at
-/// once, and each reads again only what it changed.
+/// once, and each reads again only what it changed. After an operator's resume it is read anew.
 fn known_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
-    s.observation.and_then(|o| o.machine.as_ref()).ok_or_else(|| read(s, Read::Machine))
+    let resumed = s.run.state.resumed_at.filter(|at| *at >= s.run.step_since);
+    let since = resumed.unwrap_or(Timestamp::EPOCH);
+    s.machine_since(since).ok_or_else(|| read(s, Read::Machine))
 }
 
 /// Boot interface: there, linked, connected, on the expected VLAN, its MAC nowhere else.
@@ -52,19 +55,17 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
     let doubts: Vec<&CheckResult> = checks.iter().filter(|c| !c.passed).collect();
     if !doubts.is_empty() && s.profile.strict_pxe_preflight {
         let text = doubts.iter().map(|c| c.evidence.clone()).collect::<Vec<_>>().join("; ");
-        return park_with_checks(
-            s,
-            "pxe_preflight_failed",
-            text,
-            Owner::InfraOperator,
-            "correct the boot interface in MAAS, then resume the run; or set strict_pxe_preflight=false",
-            checks,
-        );
+        return park_with_checks(s, ParkCode::PxePreflightFailed, text, checks);
     }
-    let mut notes: Vec<Note> =
-        doubts.iter().map(|c| Note::new("pxe_preflight_warning", c.evidence.clone())).collect();
+    let mut notes: Vec<Note> = doubts
+        .iter()
+        .map(|c| Note::new(TimelineCode::PxePreflightWarning, c.evidence.clone()))
+        .collect();
     if notes.is_empty() {
-        notes.push(Note::new("pxe_preflight_passed", format!("{} checks passed", checks.len())));
+        notes.push(Note::new(
+            TimelineCode::PxePreflightPassed,
+            format!("{} checks passed", checks.len()),
+        ));
     }
     Decision::Next { at: s.now, notes, checks }
 }
@@ -116,10 +117,8 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
     let Some(layout) = layout::find(&s.profile.storage_layout_profile) else {
         return park(
             s,
-            "storage_layout_unknown",
+            ParkCode::StorageLayoutUnknown,
             format!("there is no storage layout {}", s.profile.storage_layout_profile),
-            Owner::PlatformOperator,
-            "correct storage_layout_profile in the profile, then onboard again",
         );
     };
     let fit = policy::choose_boot_disk(machine).and_then(|disk| {
@@ -137,24 +136,15 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
         Ok(disk) if layout.data.is_some() && layout.data_disks(machine, disk.id).is_empty() => {
             park(
                 s,
-                "no_data_disk",
+                ParkCode::NoDataDisk,
                 format!(
                     "{} is for NVMe disks beside {}: MAAS lists none",
                     layout.name, disk.evidence
                 ),
-                Owner::PlatformOperator,
-                "choose a storage_layout_profile without data disks, or check the disks and \
-                 commission again",
             )
         }
         Ok(disk) => apply_layout(s, machine, layout, &disk),
-        Err(text) => park(
-            s,
-            "no_boot_disk",
-            text,
-            Owner::InfraOperator,
-            "check the disks and commission again",
-        ),
+        Err(text) => park(s, ParkCode::NoBootDisk, text),
     }
 }
 
@@ -182,13 +172,11 @@ fn apply_layout(
         }
         Ok(_) => park(
             s,
-            "storage_not_as_asked",
+            ParkCode::StorageNotAsAsked,
             format!(
                 "MAAS took the {} layout on {} but shows another one",
                 layout.name, disk.evidence
             ),
-            Owner::InfraOperator,
-            "look at the machine's storage page in MAAS, then resume the run",
         ),
     }
 }
@@ -220,10 +208,8 @@ fn prepare_data_disks(
             }
             Ok(_) => park(
                 s,
-                "storage_not_as_asked",
+                ParkCode::StorageNotAsAsked,
                 format!("MAAS took {kind} of {} but does not show it", data.disk.name),
-                Owner::InfraOperator,
-                "look at the machine's storage page in MAAS, then resume the run",
             ),
         };
     }
@@ -238,7 +224,11 @@ fn prepare_data_disks(
     let mounted: String = data.iter().map(on).collect();
     let evidence = format!("{} on {}{mounted}", layout.name, root.evidence);
     let checks = vec![s.check("storage_layout", true, evidence.clone())];
-    Decision::Next { at: s.now, notes: vec![Note::new("storage_ready", evidence)], checks }
+    Decision::Next {
+        at: s.now,
+        notes: vec![Note::new(TimelineCode::StorageReady, evidence)],
+        checks,
+    }
 }
 
 /// A static address on every fabric interface that the site's assignments name, read back.
@@ -254,20 +244,16 @@ pub fn roce_links(s: &Snapshot<'_>) -> Decision {
     if s.roce.is_empty() {
         return park(
             s,
-            "roce_assignments_missing",
+            ParkCode::RoceAssignmentsMissing,
             format!("the profile asks for RoCE links but {} has no assignment", s.node.hostname),
-            Owner::PlatformOperator,
-            "add them with `gpuaas roce add`, then resume the run",
         );
     }
     for wanted in s.roce {
         let Some(nic) = find_nic(machine, &wanted.interface) else {
             return park(
                 s,
-                "roce_interface_missing",
+                ParkCode::RoceInterfaceMissing,
                 format!("{} has no interface {}", s.node.hostname, wanted.interface),
-                Owner::PlatformOperator,
-                "correct the RoCE assignment, then resume the run",
             );
         };
         if has_address(nic, wanted) {
@@ -288,7 +274,7 @@ pub fn roce_links(s: &Snapshot<'_>) -> Decision {
         .collect::<Vec<_>>()
         .join(" ");
     let checks = vec![s.check("roce_links", true, evidence.clone())];
-    Decision::Next { at: s.now, notes: vec![Note::new("roce_linked", evidence)], checks }
+    Decision::Next { at: s.now, notes: vec![Note::new(TimelineCode::RoceLinked, evidence)], checks }
 }
 
 fn find_nic<'a>(machine: &'a MachineView, name: &str) -> Option<&'a Nic> {
@@ -324,10 +310,8 @@ fn link_interface(s: &Snapshot<'_>, nic: &Nic, wanted: &RoceAssignmentSpec) -> O
         }
         Ok(_) => Some(park(
             s,
-            "roce_link_missing",
+            ParkCode::RoceLinkMissing,
             format!("MAAS took {} on {} but does not show it", wanted.ip_address, nic.name),
-            Owner::InfraOperator,
-            "look at the interface in MAAS, then resume the run",
         )),
     }
 }
@@ -346,13 +330,7 @@ pub fn hardware_sync(s: &Snapshot<'_>) -> Decision {
     match s.apply_check_skips(known).first() {
         None => read(s, Read::HardwareSyncConfig),
         Some(result) if result.passed => next(s.now, Vec::new()),
-        Some(result) => park(
-            s,
-            "hardware_sync_interval_differs",
-            result.evidence.clone(),
-            Owner::InfraOperator,
-            "set hardware_sync_interval in MAAS' settings or in the profile, then resume the run",
-        ),
+        Some(result) => park(s, ParkCode::HardwareSyncIntervalDiffers, result.evidence.clone()),
     }
 }
 
@@ -394,7 +372,7 @@ fn wait_for_deploy_slot(s: &Snapshot<'_>, queue: DeployQueue) -> Decision {
     };
     Decision::Wait {
         wait: Wait {
-            code: BATCH_LIMIT.to_owned(),
+            code: WaitCode::BatchLimit.into(),
             text,
             since: s.run.step_since,
             expected_by: None,
@@ -429,8 +407,8 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
         }
         let image = policy::normalise_distro_series(&s.profile.distro_series);
         let notes = vec![
-            Note::new("predeploy_checks_passed", format!("all {} passed", results.len())),
-            Note::new("image_selected", image),
+            Note::new(TimelineCode::PredeployChecksPassed, format!("all {} passed", results.len())),
+            Note::new(TimelineCode::ImageSelected, image),
         ];
         return Decision::Next { at: s.now, notes, checks: results };
     }
@@ -443,17 +421,15 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
         }
         return wait(
             s,
-            "predeploy_checks_failing",
+            WaitCode::PredeployChecksFailing,
             format!("failing so far: {names}"),
             CHECK_AGAIN_SECONDS - since,
         );
     }
     park_with_checks(
         s,
-        "predeploy_checks_failed",
+        ParkCode::PredeployChecksFailed,
         format!("not deployed, because these checks fail: {names}"),
-        Owner::PlatformOperator,
-        "correct what the checks name, then resume the run",
         results,
     )
 }

@@ -14,7 +14,7 @@
 //! for: whoever works on it may be at the next step himself. And `mark_fixed`, which makes a machine
 //! Ready without erasing it, is left out where the profile wants the disks erased come what may.
 
-use gpuaas_types::api::Owner;
+use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::{EffectKind, Timestamp};
 
@@ -190,7 +190,7 @@ pub(super) fn released_machine<'a>(
         _ => match park_repurposed(s, options) {
             Some(decision) => decision,
             None => match drive_effect(s, Effect::Release { erase: options.erase }) {
-                Ok(_) => wait_for_maas(s, "maas_releasing", "MAAS to release the machine"),
+                Ok(_) => wait_for_maas(s, WaitCode::MaasReleasing, "MAAS to release the machine"),
                 Err(decision) => decision,
             },
         },
@@ -203,11 +203,11 @@ pub(super) fn released_note(s: &Snapshot<'_>, machine: &MachineView, text: &str)
         Some(_) => text.to_owned(),
         None => format!("MAAS says {} already", status::label(machine.status)),
     };
-    Note::new("released", text)
+    Note::new(TimelineCode::Released, text)
 }
 
 fn wait_for_release(s: &Snapshot<'_>) -> Decision {
-    wait_for_maas(s, "maas_releasing", "MAAS to finish releasing the machine")
+    wait_for_maas(s, WaitCode::MaasReleasing, "MAAS to finish releasing the machine")
 }
 
 /// Somebody else uses the machine by now: it is not ours to release.
@@ -224,10 +224,8 @@ fn park_repurposed(s: &Snapshot<'_>, options: ReleaseOptions) -> Option<Decision
     let (id, label) = (&machine.system_id, status::label(machine.status));
     Some(park_with_evidence(
         s,
-        "machine_repurposed",
+        ParkCode::MachineRepurposed,
         format!("machine {id} belongs to MAAS user {owner} by now: GPUaaS does not release it"),
-        Owner::PlatformOperator,
-        "ask that user; cancel the run and detach the node if the machine is to stay theirs",
         vec![format!("MAAS says {label}, owner {owner}; GPUaaS asks as {}", s.maas_user)],
     ))
 }
@@ -360,7 +358,7 @@ fn request(s: &Snapshot<'_>, step: &EscalationStep, options: ReleaseOptions) -> 
                 if left <= 0.0 {
                     return Decision::Do(effect);
                 }
-                wait(s, "maas_unavailable", text.clone(), left)
+                wait(s, WaitCode::MaasUnavailable, text.clone(), left)
             }
             _ => Decision::Do(effect),
         },
@@ -386,10 +384,8 @@ pub(super) fn attempts_as_text(s: &Snapshot<'_>) -> String {
 fn exhausted(s: &Snapshot<'_>, number: i64) -> Decision {
     park_with_evidence(
         s,
-        "release_failed",
+        ParkCode::ReleaseFailed,
         format!("MAAS says {}, and what may be done about that was done", status::label(number)),
-        Owner::InfraOperator,
-        "clear the failure in MAAS (disks, BMC), then retry the run",
         vec![format!("asked of MAAS since the release began: {}", attempts_as_text(s))],
     )
 }

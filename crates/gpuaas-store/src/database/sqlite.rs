@@ -16,6 +16,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::value::Val;
+use gpuaas_types::codes::ProblemCode;
+
 use crate::error::StoreError;
 
 /// Readers of one store at the same time.
@@ -179,9 +181,9 @@ impl From<rusqlite::Error> for StoreError {
             (
                 ErrorCode::ConstraintViolation,
                 ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY,
-            ) => Self::conflict("already_exists", detail),
+            ) => Self::conflict(ProblemCode::AlreadyExists, detail),
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => {
-                Self::conflict("refers_to_nothing", detail)
+                Self::conflict(ProblemCode::RefersToNothing, detail)
             }
             _ => Self::unavailable(detail),
         }

@@ -1,6 +1,7 @@
 //! Rows of `audit_entry` and `idempotency_record`.
 
 use gpuaas_types::Timestamp;
+use gpuaas_types::codes::ProblemCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -68,7 +69,7 @@ pub(crate) async fn read_response<T: DeserializeOwned + 'static>(
         return cols.json().map(Some);
     }
     let detail = format!("the idempotency key {:?} was used for another request", key.key);
-    Err(StoreError::conflict("idempotency_key_reused", detail))
+    Err(StoreError::conflict(ProblemCode::IdempotencyKeyReused, detail))
 }
 
 /// Keeps the answer to this request; answers `false` when an earlier request has the key. A

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, RunId, Timestamp};
 
 use crate::database::{Conn, args};
@@ -114,5 +115,5 @@ pub(crate) async fn check_live_limit(
         return Ok(());
     }
     let detail = format!("{live} certificates of this node are good at the same time");
-    Err(StoreError::conflict("certificates_too_many", detail))
+    Err(StoreError::conflict(ProblemCode::CertificatesTooMany, detail))
 }

@@ -1,6 +1,7 @@
 //! Rows of `node` and `node_mac`.
 
 use gpuaas_core::record::{NodeHardware, NodeRecord};
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, NodeState, ProfileId, RunId, SiteId, Timestamp};
 
 use crate::database::{Cols, Conn, Val, args};
@@ -71,7 +72,7 @@ async fn taken_error(conn: &mut Conn, node: &NewNode) -> Result<StoreError, Stor
         let mut cols = row.cols();
         let (id, state) = (cols.id(NodeId)?, cols.enum_str::<NodeState>()?);
         let detail = format!("node {hostname} exists at this site as {id} and is {state}");
-        return Ok(StoreError::conflict("hostname_taken", detail));
+        return Ok(StoreError::conflict(ProblemCode::HostnameTaken, detail));
     }
     let address = node.hardware.bmc_address.as_deref();
     if let Some(row) = conn.first(BMC, args![node.site_id.0, address]).await? {
@@ -79,9 +80,9 @@ async fn taken_error(conn: &mut Conn, node: &NewNode) -> Result<StoreError, Stor
         let (holder, id): (String, _) = (cols.next()?, cols.id(NodeId)?);
         let address = address.unwrap_or_default();
         let detail = format!("BMC address {address} belongs to node {holder} ({id})");
-        return Ok(StoreError::conflict("bmc_address_taken", detail));
+        return Ok(StoreError::conflict(ProblemCode::BmcAddressTaken, detail));
     }
-    Ok(StoreError::conflict("already_exists", format!("node {} exists", node.id)))
+    Ok(StoreError::conflict(ProblemCode::AlreadyExists, format!("node {} exists", node.id)))
 }
 
 pub(crate) async fn insert_node(

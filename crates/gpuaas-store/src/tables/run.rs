@@ -2,6 +2,7 @@
 
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::run_state::RunState;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp};
 
 use crate::database::{Cols, Conn, Val, args, padded, with_list};
@@ -106,12 +107,15 @@ pub(crate) async fn insert_run(
             )
             .await?;
         let Some(open) = open else {
-            return Err(StoreError::conflict("already_exists", format!("run {} exists", run.id)));
+            return Err(StoreError::conflict(
+                ProblemCode::AlreadyExists,
+                format!("run {} exists", run.id),
+            ));
         };
         let mut cols = open.cols();
         let (id, step) = (cols.id(RunId)?, cols.enum_str::<Step>()?);
         let detail = format!("run {id} of the node is open, at {step}");
-        return Err(StoreError::conflict("node_has_open_run", detail));
+        return Err(StoreError::conflict(ProblemCode::NodeHasOpenRun, detail));
     }
     let first = Transition { step: run.step, at: now, cause: run.cause.clone() };
     append_transitions(conn, run.id, &[first]).await

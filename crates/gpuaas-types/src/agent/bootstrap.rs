@@ -73,16 +73,6 @@ pub struct BundlePhase {
 const SAYS: &str = " says that ";
 
 impl BundlePhase {
-    /// Stable code of a history's event.
-    #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self.outcome {
-            PhaseOutcome::Ran => "bundle_phase_finished",
-            PhaseOutcome::Skipped => "bundle_phase_skipped",
-            PhaseOutcome::Failed => "bundle_phase_failed",
-        }
-    }
-
     /// A history's sentence. [`BundlePhase::named_in`] reads it.
     #[must_use]
     pub fn sentence(&self) -> String {

@@ -149,7 +149,7 @@ async fn authority(store: &Store, options: &TlsOptions) -> Result<Arc<dyn Author
 
 fn of_authority(error: &AuthorityError) -> Failure {
     let title = "The certificate authority cannot be used";
-    Failure::local(error.code(), title, error.to_string())
+    Failure::local(error.code().as_str(), title, error.to_string())
         .hint("check --authority-command and --authority-anchor-file")
 }
 
