@@ -17,6 +17,7 @@ mod profile;
 mod run;
 mod secret;
 mod serve;
+mod shared;
 mod site;
 mod task_key;
 mod telemetry;
@@ -37,6 +38,7 @@ pub use profile::{
 pub use run::{CancelArgs, ResumeArgs, RunCommand, SkipCheckArgs};
 pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
+pub use shared::{ActorArgs, ListArgs, ShowArgs};
 pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand};
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;
@@ -107,38 +109,6 @@ pub enum Command {
     #[cfg(feature = "bench")]
     #[command(subcommand)]
     Bench(BenchCommand),
-}
-
-/// Who asks for a change.
-#[derive(Debug, Clone, Args)]
-pub struct ActorArgs {
-    /// Who says so; kept in the history.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        hide_env_values = true,
-        default_value = "operator"
-    )]
-    pub actor: String,
-}
-
-/// A command that lists everything.
-#[derive(Debug, Clone, Args)]
-pub struct ListArgs {
-    /// Where to ask and how to print.
-    #[command(flatten)]
-    pub api: ApiArgs,
-}
-
-/// A command that shows one thing.
-#[derive(Debug, Clone, Args)]
-pub struct ShowArgs {
-    /// Name or id.
-    pub name: String,
-    /// Where to ask and how to print.
-    #[command(flatten)]
-    pub api: ApiArgs,
 }
 
 /// `gpuaas explain`.

@@ -16,7 +16,7 @@ use gpuaas_types::{BatchPhase, MemberState, Timestamp};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::args::{BatchCommand, BatchOrderArgs, BatchStartArgs};
-use crate::commands::read_file;
+use crate::input_file::read_file;
 
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail before following is given up: a restart takes less.

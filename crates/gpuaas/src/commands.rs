@@ -1,8 +1,6 @@
 //! The operator's commands: each one or two calls of the admin API and an answer on stdout.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::Path;
 
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
@@ -19,6 +17,7 @@ use crate::args::{
     OnboardArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs,
     SiteCommand, SkipCheckArgs,
 };
+use crate::input_file::{read_file, read_secret};
 use crate::{certificates, follow, node_task, offboarding, secrets, telemetry};
 
 /// Nodes up to which each waterfall is drawn.
@@ -380,29 +379,6 @@ async fn send_run_command(
 pub async fn explain(args: ExplainArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let explanation = ApiClient::from_args(&args.api)?.explain(&args.node).await?;
     output::print(terminal, args.api.format, &explanation, output::explanation)
-}
-
-pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
-    let read = if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        std::fs::read_to_string(path)
-    };
-    read.map_err(|error| {
-        let detail = format!("{}: {error}", path.display());
-        Failure::usage("file_unreadable", "A file cannot be read", detail)
-    })
-}
-
-pub(crate) fn read_secret(path: &Path) -> Result<String, Failure> {
-    let text = read_file(path)?;
-    let secret = text.trim_end_matches(['\r', '\n']);
-    if secret.is_empty() {
-        let detail = format!("{} is empty", path.display());
-        return Err(Failure::usage("secret_missing", "A file holds no secret", detail));
-    }
-    Ok(secret.to_owned())
 }
 
 #[cfg(test)]

@@ -11,12 +11,14 @@ pub mod bundle;
 pub mod certificates;
 pub mod commands;
 pub mod follow;
+mod input_file;
 #[cfg(feature = "lab")]
 pub mod launcher;
 pub mod node_task;
 pub mod offboarding;
 pub mod secrets;
 pub mod serve;
+pub mod serve_command;
 pub mod task_key;
 pub mod telemetry;
 
@@ -82,7 +84,7 @@ fn start_log(filter: &str) -> Result<(), Failure> {
 
 async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
-        Command::Serve(args) => serve::run(args, terminal).await,
+        Command::Serve(args) => serve_command::run(args, terminal).await,
         #[cfg(feature = "lab")]
         Command::MaasSim(args) => gpuaas_lab::region::run(args, terminal).await,
         Command::Site(command) => commands::site(command, terminal).await,

@@ -16,7 +16,7 @@ use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::args::{NodeTaskArgs, NodeTaskKind, ShowArgs, TaskOptions};
-use crate::commands::read_file;
+use crate::input_file::read_file;
 
 const LOOK: Duration = Duration::from_millis(500);
 /// Looks in a row that may fail before waiting is given up: a restart takes less.

@@ -9,7 +9,7 @@ use gpuaas_types::api::List;
 use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
 
 use crate::args::SecretCommand;
-use crate::commands::read_secret;
+use crate::input_file::read_secret;
 
 /// Runs the command.
 ///

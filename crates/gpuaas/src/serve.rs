@@ -18,22 +18,19 @@ use gpuaas_artifact::{ArtifactStore, BundleCatalog, CatalogError};
 use gpuaas_bundle::SigningKey;
 use gpuaas_client::executables::{AGENT, find_agent};
 use gpuaas_client::failure::Failure;
-use gpuaas_client::signals;
-use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::bundles::{self, SeedError};
-use gpuaas_engine::{
-    Clock, ClockChoice, Connect, Engine, EngineConfig, EngineParts, HttpConnect, RealClock,
-};
+use gpuaas_engine::{Clock, Connect, Engine, EngineConfig, EngineParts, HttpConnect, RealClock};
 use gpuaas_identity::Peer;
 use gpuaas_identity::listener::PlainListener;
-use gpuaas_store::{MasterKey, Secret, Store, StoreError};
+use gpuaas_store::{MasterKey, Secret, Store};
 use gpuaas_types::{IdSource, RandomIds};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::ServeArgs;
+use self::failure::store_failure;
 
+mod failure;
 mod nodes;
 mod retention;
 
@@ -336,48 +333,6 @@ async fn serve_nodes(
     }
 }
 
-/// Runs the command until it is told to stop.
-///
-/// # Errors
-/// See [`start`].
-pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let stop = signals::stop()?;
-    let data = args.data.clone();
-    let (nodes, retention) = (args.node_listener(), args.retention());
-    // A clock that is not the wall's is a simulator's, whose hosts have made-up addresses.
-    let simulated_hosts = args.clock != ClockChoice::Real;
-    let handle = start(ServeOptions {
-        nodes,
-        database: args.database,
-        advertise: args.advertise,
-        agent_binary: args.agent_binary,
-        retention,
-        clock: args.clock.clock(),
-        settings: ApiSettings { simulated_hosts, ..ApiSettings::default() },
-        ..ServeOptions::new(args.listen, args.data)
-    })
-    .await?;
-    let file = data.join("admin-token");
-    let mut lines = format!("listening: {}", handle.url());
-    match &handle.admin_token {
-        Some(token) if handle.token_is_new => {
-            lines.push_str(&format!("\nadmin-token: {token}"));
-            terminal.message(&format!("the admin token is kept in {}", file.display()));
-        }
-        Some(_) => terminal.message(&format!("the admin token is in {}", file.display())),
-        None => {
-            terminal.message("the admin token was made by another control plane of this database")
-        }
-    }
-    terminal.message(&format!("state is kept in {}", handle.store.engine()));
-    lines.push_str(&format!("\nnodes: {}", handle.node_url));
-    terminal.data(&lines)?;
-    stop.await;
-    terminal.message("stopping");
-    handle.shutdown().await;
-    Ok(())
-}
-
 async fn admin_token(
     store: &Store,
     options: &ServeOptions,
@@ -470,10 +425,6 @@ fn unwritable(dir: &Path, error: &io::Error) -> Failure {
     let detail = format!("{}: {error}", dir.display());
     Failure::local("data_unwritable", "The data folder cannot be used", detail)
         .hint("let this user write there, or name another folder with --data")
-}
-
-fn store_failure(error: StoreError) -> Failure {
-    Failure::local(error.code(), "The store cannot be opened", error.to_string()).hint(error.hint())
 }
 
 /// A client for the own URLs, as nodes will ask them.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ActorArgs, ApiArgs, ListArgs, ShowArgs};
+use super::shared::{ActorArgs, ListArgs, ShowArgs};
+use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas batch`.
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use gpuaas_types::Timestamp;
 
-use super::{ActorArgs, ApiArgs, Assignment, ConnectionArgs, Format, ListArgs};
+use super::profile::Assignment;
+use super::shared::{ActorArgs, ListArgs};
+use gpuaas_client::arguments::{ApiArgs, ConnectionArgs, Format};
 
 /// `gpuaas bundle`. What makes and shows bundles works without a control plane, except where a
 /// bundle is named that only the control plane has.

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gpuaas_types::NodeState;
 
-use super::{ActorArgs, ApiArgs, ConvergeTelemetryArgs, NodeTaskArgs, ShowArgs};
+use super::node_task::NodeTaskArgs;
+use super::shared::{ActorArgs, ShowArgs};
+use super::telemetry::ConvergeTelemetryArgs;
+use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas node`.
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gpuaas_types::agent::{Gate, PackageTarget, ServiceAction};
 
-use super::{ActorArgs, ApiArgs};
+use super::shared::ActorArgs;
+use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas node task`.
 #[derive(Debug, Clone, Args)]

@@ -4,7 +4,9 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
-use super::{ApiArgs, ListArgs, SecretCommand, ShowArgs};
+use super::secret::SecretCommand;
+use super::shared::{ListArgs, ShowArgs};
+use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas profile`.
 #[derive(Debug, Subcommand)]

@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use super::{ActorArgs, ApiArgs, ShowArgs};
+use super::shared::{ActorArgs, ShowArgs};
+use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas run`.
 #[derive(Debug, Subcommand)]

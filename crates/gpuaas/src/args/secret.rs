@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ActorArgs, ApiArgs, ShowArgs};
+use super::shared::{ActorArgs, ShowArgs};
+use gpuaas_client::arguments::ApiArgs;
 
 /// What is done with secret inputs of bundles.
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gpuaas_types::{DriftAction, DriftKind};
 
-use super::{ApiArgs, Assignment, ListArgs, SecretCommand, ShowArgs};
+use super::profile::Assignment;
+use super::secret::SecretCommand;
+use super::shared::{ListArgs, ShowArgs};
+use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas site`.
 #[derive(Debug, Subcommand)]

@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use super::{ApiArgs, ListArgs};
+use super::shared::ListArgs;
+use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas task-key`.
 #[derive(Debug, Subcommand)]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Format;
+use gpuaas_client::arguments::Format;
 
 /// `gpuaas node converge-telemetry`.
 #[derive(Debug, Clone, Args)]

@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use tokio::net::TcpListener;
 
-use super::store_failure;
+use super::failure::store_failure;
 
 /// Seconds between two looks whether the listener's certificate is to be replaced.
 const LOOK_SECONDS: f64 = 3600.0;

@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use super::{MAX_SMALL_BYTES, client, no_answer};
 use crate::args::RegistryArgs;
-use crate::commands::read_secret;
+use crate::input_file::read_secret;
 
 /// Where Docker Hub's own login is kept, whatever its registry is called.
 const HUB: (&[&str], &str) = (&["docker.io", "registry-1.docker.io"], "index.docker.io");

@@ -1,0 +1,37 @@
+//! Files that an operator names on the command line.
+
+use std::io::Read;
+use std::path::Path;
+
+use gpuaas_client::failure::Failure;
+
+/// The text of a file; `-` is standard input.
+///
+/// # Errors
+/// `file_unreadable`.
+pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
+    let read = if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    read.map_err(|error| {
+        let detail = format!("{}: {error}", path.display());
+        Failure::usage("file_unreadable", "A file cannot be read", detail)
+    })
+}
+
+/// The text of a file without its line end.
+///
+/// # Errors
+/// `file_unreadable`, `secret_missing`.
+pub(crate) fn read_secret(path: &Path) -> Result<String, Failure> {
+    let text = read_file(path)?;
+    let secret = text.trim_end_matches(['\r', '\n']);
+    if secret.is_empty() {
+        let detail = format!("{} is empty", path.display());
+        return Err(Failure::usage("secret_missing", "A file holds no secret", detail));
+    }
+    Ok(secret.to_owned())
+}

@@ -1,0 +1,52 @@
+//! `gpuaas serve`: starts a control plane as the arguments say, and stops it on a signal.
+
+use gpuaas_api::ApiSettings;
+use gpuaas_client::failure::Failure;
+use gpuaas_client::signals;
+use gpuaas_client::terminal::Terminal;
+use gpuaas_engine::ClockChoice;
+
+use crate::args::ServeArgs;
+use crate::serve::{ServeOptions, start};
+
+/// Runs the command until it is told to stop.
+///
+/// # Errors
+/// See [`start`].
+pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let stop = signals::stop()?;
+    let data = args.data.clone();
+    let (nodes, retention) = (args.node_listener(), args.retention());
+    // A clock that is not the wall's is a simulator's, whose hosts have made-up addresses.
+    let simulated_hosts = args.clock != ClockChoice::Real;
+    let handle = start(ServeOptions {
+        nodes,
+        database: args.database,
+        advertise: args.advertise,
+        agent_binary: args.agent_binary,
+        retention,
+        clock: args.clock.clock(),
+        settings: ApiSettings { simulated_hosts, ..ApiSettings::default() },
+        ..ServeOptions::new(args.listen, args.data)
+    })
+    .await?;
+    let file = data.join("admin-token");
+    let mut lines = format!("listening: {}", handle.url());
+    match &handle.admin_token {
+        Some(token) if handle.token_is_new => {
+            lines.push_str(&format!("\nadmin-token: {token}"));
+            terminal.message(&format!("the admin token is kept in {}", file.display()));
+        }
+        Some(_) => terminal.message(&format!("the admin token is in {}", file.display())),
+        None => {
+            terminal.message("the admin token was made by another control plane of this database")
+        }
+    }
+    terminal.message(&format!("state is kept in {}", handle.store.engine()));
+    lines.push_str(&format!("\nnodes: {}", handle.node_url));
+    terminal.data(&lines)?;
+    stop.await;
+    terminal.message("stopping");
+    handle.shutdown().await;
+    Ok(())
+}
