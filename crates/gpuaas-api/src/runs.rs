@@ -113,7 +113,7 @@ pub(crate) async fn retry(
 pub(crate) struct CancelRun {
     /// Who says so.
     actor: String,
-    /// Why.
+    /// The operator's reason, as the audit keeps it.
     reason: String,
     /// Leave the machine in MAAS as it is, whatever it is doing.
     #[serde(default)]
@@ -139,7 +139,7 @@ const LONGEST_SKIP_SECONDS: u32 = 7 * 86_400;
 pub(crate) struct SkipCheck {
     /// Who says so.
     actor: String,
-    /// Why.
+    /// The operator's reason, as the audit keeps it.
     reason: String,
     /// Name of the check.
     check: String,

@@ -25,7 +25,7 @@ pub const MAX_ARCHIVE_BYTES: u64 = 64 << 20;
 /// One file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Content.
+    /// The file's content.
     pub bytes: Vec<u8>,
     /// Whether its mode is 0755, not 0644.
     pub executable: bool,

@@ -25,7 +25,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// `name@version`.
+    /// The bundle's reference, `name@version`.
     #[must_use]
     pub fn reference(&self) -> String {
         format!("{}@{}", self.name, self.version)

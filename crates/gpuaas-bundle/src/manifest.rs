@@ -45,7 +45,7 @@ impl BundleKind {
     }
 }
 
-/// `name@version`.
+/// A bundle's name and version, written `name@version`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleReference {
     /// Name, `[a-z0-9-]`, at most 64 characters. Also a file name on the node.
@@ -88,7 +88,7 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requirement {
-    /// `name@version`.
+    /// The bundle's reference, `name@version`.
     pub bundle: String,
     /// Values for its inputs, in which `{input}` stands for a value of the requiring bundle.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -229,7 +229,7 @@ const RESERVED_VARIABLES: [&str; 5] =
     ["GPUAAS_HOST_ROOT", "GPUAAS_BUNDLE_DIR", "GPUAAS_RUN_ID", "GPUAAS_SITE", "GPUAAS_HOSTNAME"];
 
 impl Manifest {
-    /// `name@version`.
+    /// The bundle's reference, `name@version`.
     #[must_use]
     pub fn reference(&self) -> String {
         format!("{}@{}", self.name, self.version)

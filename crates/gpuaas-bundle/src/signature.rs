@@ -26,7 +26,7 @@ const MAX_ENVELOPE_BYTES: usize = 16 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Statement {
-    /// `name@version`.
+    /// The bundle's reference, `name@version`.
     pub bundle: String,
     /// SHA-256 of the archive.
     pub digest: Digest,

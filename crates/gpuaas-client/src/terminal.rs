@@ -13,7 +13,7 @@ const MIN_WIDTH: usize = 60;
 /// How drawings are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Columns.
+    /// The terminal's width in columns.
     pub width: usize,
     /// Plain ASCII only.
     pub ascii: bool,

@@ -26,7 +26,7 @@ const SLOWEST: usize = 5;
 /// One node's time by bucket.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BucketRow {
-    /// Hostname.
+    /// The node's hostname.
     pub node: String,
     /// State at the end.
     pub state: NodeState,

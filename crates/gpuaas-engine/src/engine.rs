@@ -105,13 +105,13 @@ impl Engine {
         sweep::sweep_site(&self.shared, site_id).await;
     }
 
-    /// State.
+    /// The database that the engine works on.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.shared.store
     }
 
-    /// Time.
+    /// The clock that the engine reads and sleeps on.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared.clock

@@ -17,9 +17,9 @@ use crate::step_durations::StepDurationEstimates;
 
 /// What an engine is made of.
 pub struct EngineParts {
-    /// State.
+    /// The database that holds all state.
     pub store: Store,
-    /// Time.
+    /// The clock that everything reads and sleeps on.
     pub clock: Arc<dyn Clock>,
     /// New identifiers.
     pub ids: Arc<dyn IdSource>,
@@ -31,7 +31,7 @@ pub struct EngineParts {
     pub artifacts: Arc<ArtifactStore>,
     /// Fetches own URLs in the checks before a deployment.
     pub http: Arc<dyn Fetch>,
-    /// Settings.
+    /// The engine's settings.
     pub config: EngineConfig,
 }
 

@@ -31,7 +31,7 @@ pub struct MachineInventory {
 /// Totals of one endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct EndpointCount {
-    /// Requests.
+    /// Requests that the region answered.
     pub calls: u64,
     /// Bytes of request bodies.
     pub bytes_in: u64,
@@ -45,7 +45,7 @@ pub struct EndpointCount {
 pub enum LogLine {
     /// A call that changes something arrived.
     Call {
-        /// When.
+        /// Microseconds since the Unix epoch.
         at_us: i64,
         /// Endpoint label.
         endpoint: String,
@@ -54,7 +54,7 @@ pub enum LogLine {
     },
     /// The machine entered a status.
     Status {
-        /// When.
+        /// Microseconds since the Unix epoch.
         at_us: i64,
         /// MAAS' label.
         name: String,

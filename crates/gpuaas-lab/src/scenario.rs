@@ -398,7 +398,7 @@ impl Scenario {
 pub struct Fabric {
     /// Interface name.
     pub interface: String,
-    /// Subnet.
+    /// The subnet as MAAS names it, in CIDR form.
     pub subnet_cidr: String,
     /// Address in it.
     pub ip_address: String,

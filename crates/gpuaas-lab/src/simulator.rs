@@ -44,7 +44,7 @@ pub struct SimulatorPlan<'a> {
     pub machines: usize,
     /// Names of the first ones.
     pub names: &'a [&'a str],
-    /// Seed.
+    /// The seed of every random draw of the region.
     pub seed: u64,
     /// What the machines are.
     pub class: MachineClass,
@@ -58,7 +58,7 @@ pub struct SimulatorPlan<'a> {
     pub hosts_dir: PathBuf,
     /// The clock shared with the control plane.
     pub clock: ClockChoice,
-    /// Faults.
+    /// A file of faults to inject, as JSON.
     pub faults: Option<PathBuf>,
     /// Where its output goes.
     pub log: PathBuf,

@@ -31,13 +31,13 @@ const OURS: [&str; 7] = [
 /// What makes two labs the same lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabRequest {
-    /// Machines.
+    /// How many machines the lab has.
     pub nodes: usize,
     /// `max`, or the factor as text.
     pub speed: String,
-    /// Seed.
+    /// The seed of the lab's region.
     pub seed: u64,
-    /// Scenario.
+    /// The scenario's name.
     pub scenario: String,
     /// Machines whose hosts are whole systems.
     #[serde(default)]
@@ -58,9 +58,9 @@ impl std::fmt::Display for LabRequest {
 /// Where the simulator lives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SimulatorAddress {
-    /// Process.
+    /// The process id of the region.
     pub pid: u32,
-    /// `http://HOST:PORT`.
+    /// Where the region answers, `http://HOST:PORT`.
     pub url: String,
 }
 

@@ -35,7 +35,7 @@ const LOOK_EVERY: u64 = 1024;
 /// The result of `gpuaas bench chaos`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ChaosReport {
-    /// Fleets.
+    /// How many fleets were simulated, one per seed.
     pub seeds: u64,
     /// Machines of each.
     pub nodes: usize,

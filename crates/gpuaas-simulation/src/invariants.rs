@@ -35,7 +35,7 @@ const LINES: i64 = 1_000_000;
 /// How the runs of a fleet ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunOutcomes {
-    /// All.
+    /// Runs that were begun.
     pub begun: usize,
     /// Succeeded, or cancelled as asked.
     pub intended: usize,

@@ -39,9 +39,9 @@ const REDACTED: &str = "***";
 /// What `gpuaas bundle build --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BuildReport {
-    /// Name.
+    /// The bundle's name.
     pub name: String,
-    /// Version.
+    /// The bundle's version.
     pub version: String,
     /// SHA-256 of the file.
     pub digest: Digest,
@@ -69,7 +69,7 @@ pub struct BundleSummary {
 /// What a node would do.
 #[derive(Debug, Clone, Serialize)]
 pub struct RenderedBundle {
-    /// `name@version`.
+    /// The bundle's reference, `name@version`.
     pub bundle: String,
     /// The scripts' environment. Secrets are not shown.
     pub environment: BTreeMap<String, String>,

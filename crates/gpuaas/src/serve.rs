@@ -56,7 +56,7 @@ pub struct ServeOptions {
     pub agent_binary: Option<PathBuf>,
     /// What is exported and deleted when it is old; none: everything is kept.
     pub retention: Option<Retention>,
-    /// Time.
+    /// The clock that the control plane reads and sleeps on.
     pub clock: Arc<dyn Clock>,
     /// Where identifiers come from.
     pub ids: Arc<dyn IdSource>,
@@ -100,7 +100,7 @@ pub struct ServeHandle {
     pub admin_token: Option<String>,
     /// Whether the token was made now.
     pub token_is_new: bool,
-    /// State.
+    /// The database that holds all state.
     pub store: Store,
     /// The engine.
     pub engine: Arc<Engine>,

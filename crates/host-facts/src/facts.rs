@@ -18,11 +18,11 @@ use crate::system::{NumaNode, OsRelease};
 pub struct HostFacts {
     /// `/proc/sys/kernel/hostname`, else `/etc/hostname`.
     pub hostname: Option<String>,
-    /// `/proc/sys/kernel/osrelease`.
+    /// The kernel's release, from `/proc/sys/kernel/osrelease`.
     pub kernel_release: Option<String>,
-    /// `/proc/cmdline`.
+    /// The kernel's arguments, from `/proc/cmdline`.
     pub kernel_cmdline: Option<String>,
-    /// `/etc/os-release`.
+    /// The distribution, from `/etc/os-release`.
     pub os: Option<OsRelease>,
     /// `/proc/sys/kernel/random/boot_id`; changes at every boot.
     pub boot_id: Option<String>,

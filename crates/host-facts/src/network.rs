@@ -58,7 +58,7 @@ pub struct Route {
 pub struct Listener {
     /// Address as text; `0.0.0.0` and `::` stand for all.
     pub address: String,
-    /// Port.
+    /// The TCP port that is listened on.
     pub port: u16,
 }
 

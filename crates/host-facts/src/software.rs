@@ -57,7 +57,7 @@ const LISTED_PREFIXES: [&str; 36] = [
 pub struct Package {
     /// Name, without the architecture.
     pub name: String,
-    /// Version.
+    /// The installed version, as dpkg writes it.
     pub version: String,
 }
 

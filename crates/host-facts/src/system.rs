@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::parse;
 use crate::root::HostRoot;
 
-/// os-release(5).
+/// What os-release(5) says of the distribution.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OsRelease {
@@ -15,14 +15,14 @@ pub struct OsRelease {
     pub version_id: Option<String>,
     /// `VERSION_CODENAME`, such as `noble`.
     pub version_codename: Option<String>,
-    /// `PRETTY_NAME`.
+    /// The distribution's name for people, `PRETTY_NAME`.
     pub pretty_name: Option<String>,
 }
 
 /// A NUMA node, `/sys/devices/system/node/nodeN`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
-    /// N.
+    /// The node's number, as sysfs counts from 0.
     pub id: u32,
     /// CPUs as the kernel lists them, such as `0-15,32-47`.
     pub cpu_list: Option<String>,

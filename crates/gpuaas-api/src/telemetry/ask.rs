@@ -78,7 +78,7 @@ pub(super) fn is_netdata(headers: &HeaderMap) -> bool {
     server.to_ascii_lowercase().contains("netdata")
 }
 
-/// Connects.
+/// Opens a TCP connection, waiting for `limit` at most.
 pub(crate) async fn connect(at: SocketAddrV4, limit: Duration) -> Result<TcpStream, Fault> {
     match timeout(limit, TcpStream::connect(at)).await {
         Ok(Ok(stream)) => Ok(stream),

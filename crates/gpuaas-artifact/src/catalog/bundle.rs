@@ -63,7 +63,7 @@ impl CheckedBundle {
         })
     }
 
-    /// `name@version`.
+    /// The bundle's reference, `name@version`.
     #[must_use]
     pub fn reference(&self) -> String {
         self.manifest.reference()

@@ -36,7 +36,7 @@ pub enum CatalogError {
     /// No trusted key has signed it.
     #[error("{bundle} is not trusted: {source}")]
     Signature {
-        /// `name@version`.
+        /// The bundle's reference, `name@version`.
         bundle: String,
         /// What is wrong with its signature.
         source: SignatureError,
@@ -44,7 +44,7 @@ pub enum CatalogError {
     /// A value of an input that cannot be used.
     #[error("{bundle}: {source}")]
     Input {
-        /// `name@version`.
+        /// The bundle's reference, `name@version`.
         bundle: String,
         /// Which input, and why.
         source: InputError,

@@ -11,7 +11,7 @@ use super::added::{AddedTimeTransition, Spread};
 /// Why a node is not active.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ParkedNode {
-    /// Hostname.
+    /// The node's hostname.
     pub node: String,
     /// Code of the park, or the step at which it stood.
     pub code: String,

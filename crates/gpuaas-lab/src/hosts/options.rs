@@ -16,7 +16,7 @@ pub enum HostMode {
     Process,
     /// The agent's protocol code inside this process.
     Fleet,
-    /// Nothing.
+    /// No host runs the user-data.
     None,
 }
 
@@ -62,7 +62,7 @@ impl Loss {
 pub struct HostLoss {
     /// The machine's name.
     pub host: String,
-    /// What.
+    /// Which part of the host is lost.
     pub loss: Loss,
 }
 

@@ -19,7 +19,7 @@ pub enum BundleError {
     /// A value of an input that cannot be used.
     #[error("{bundle}: {source}")]
     Input {
-        /// `name@version`.
+        /// The bundle's reference, `name@version`.
         bundle: String,
         /// Which input, and why.
         source: InputError,

@@ -78,7 +78,7 @@ pub enum BootError {
     /// An archive cannot be downloaded.
     #[error("bundle {bundle} cannot be fetched: {reason}")]
     Fetch {
-        /// `name@version`.
+        /// The bundle's reference, `name@version`.
         bundle: String,
         /// Error of the last attempt.
         reason: String,
@@ -86,7 +86,7 @@ pub enum BootError {
     /// An archive that must not be installed.
     #[error("bundle {bundle} is refused: {reason}")]
     Refused {
-        /// `name@version`.
+        /// The bundle's reference, `name@version`.
         bundle: String,
         /// What is wrong with it.
         reason: String,

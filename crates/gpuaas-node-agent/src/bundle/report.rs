@@ -23,7 +23,7 @@ pub struct PhaseReport {
 /// How a bundle ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BundleReport {
-    /// `name@version`.
+    /// The bundle's reference, `name@version`.
     pub bundle: String,
     /// Reports of the bundles that it requires, in the order of their runs.
     pub requires: Vec<BundleReport>,
@@ -41,7 +41,7 @@ pub struct BundleReport {
 /// Content of `NAME.validation`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Validation<'a> {
-    /// `name@version`.
+    /// The bundle's reference, `name@version`.
     pub bundle: &'a str,
     /// Whether every check passed.
     pub passed: bool,

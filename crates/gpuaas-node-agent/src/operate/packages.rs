@@ -40,7 +40,7 @@ pub(super) struct PackagePolicy<'a> {
 struct AptPlan {
     /// Name, version now if there is one, version afterwards.
     installs: Vec<(String, Option<String>, String)>,
-    /// Names.
+    /// Names of the packages that apt would remove.
     removes: Vec<String>,
 }
 

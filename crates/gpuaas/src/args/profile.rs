@@ -26,7 +26,7 @@ pub enum ProfileCommand {
     Secret(SecretCommand),
 }
 
-/// `FIELD=VALUE`.
+/// One field of a profile and its value, written `FIELD=VALUE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     /// Field name, as the API writes it.

@@ -36,9 +36,9 @@ const MAX_SMALL_BYTES: u64 = 1 << 20;
 /// A repository of a registry, and what of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OciReference {
-    /// `http://HOST:PORT`.
+    /// The registry's root, `http://HOST:PORT`.
     base: Url,
-    /// `gpuaas/h200-ib`.
+    /// The repository's name in the registry, such as `gpuaas/h200-ib`.
     repository: String,
     /// Tag or digest; none: the bundle's version.
     reference: Option<String>,

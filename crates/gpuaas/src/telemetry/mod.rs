@@ -79,7 +79,7 @@ pub struct ConvergeDiagnosis {
 pub struct ConvergeItem {
     /// `changed`, `unchanged`, `would change`, `would run`, `seen` or `warning`.
     pub outcome: &'static str,
-    /// What.
+    /// The part of the telemetry edge that is spoken of.
     pub item: String,
 }
 
