@@ -331,7 +331,7 @@ mod tests {
         insta::assert_snapshot!(refuse::<SiteCreate>(body), @r"
         invalid_field: A field of the request cannot be taken as it is: api_key: expected a string, found an integer
           api_key: expected a string, found an integer
-        hint: errors names the field, and what it takes
+        hint: correct the field that `errors` names; it says what the field takes
         ");
         let body = r#"{"name":"a","spec":{"max_deploy_retry_attempts":-1}}"#;
         assert_eq!(refuse::<ProfileCreate>(body).errors[0].field, "spec.max_deploy_retry_attempts");

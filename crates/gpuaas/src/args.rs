@@ -51,12 +51,13 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
     /// Draw with plain ASCII characters.
-    #[arg(long, global = true, env = "GPUAAS_ASCII", hide_env_values = true)]
+    #[arg(long, global = true, env = "GPUAAS_ASCII", hide_env_values = true, display_order = 900)]
     pub ascii: bool,
     /// What to log on stderr, such as `info` or `gpuaas_engine=debug`.
     #[arg(
         long,
         global = true,
+        display_order = 901,
         value_name = "FILTER",
         env = "GPUAAS_LOG",
         hide_env_values = true,
