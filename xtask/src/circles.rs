@@ -9,9 +9,6 @@ use std::path::Path;
 use crate::imports::Sources;
 use crate::metadata::Workspace;
 
-/// Circles that are still to be taken apart; this may only shrink.
-const STILL_THERE: &[(&str, usize)] = &[("gpuaas", 2)];
-
 /// What the files of one crate say.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -158,18 +155,15 @@ fn way_down(
     best
 }
 
-/// Each circle as a sentence, beyond those that a crate still has.
+/// Each circle as a sentence.
 ///
 /// # Errors
 /// A sentence that names a source which cannot be read.
 pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>, String> {
     let mut broken = Vec::new();
     for report in reports(workspace)? {
-        let admitted = STILL_THERE.iter().find(|(krate, _)| *krate == report.krate);
-        if report.circles.len() > admitted.map_or(0, |(_, count)| *count) {
-            let circles = report.circles.iter();
-            broken.extend(circles.map(|circle| format!("{}: circle of {circle}", report.krate)));
-        }
+        let circles = report.circles.iter();
+        broken.extend(circles.map(|circle| format!("{}: circle of {circle}", report.krate)));
     }
     Ok(broken)
 }

@@ -2,31 +2,32 @@
 
 mod oci;
 mod publish;
+mod signed_file;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use gpuaas_artifact::{LintFinding, SourceError, read_folder};
+use gpuaas_artifact::LintFinding;
 use gpuaas_bundle::manifest::{SOURCE_NAME, is_name};
-use gpuaas_bundle::{
-    Archive, BundleReference, Digest, Envelope, Inputs, Manifest, PublicKey, SigningKey, Statement,
-    TrustedKey,
-};
+use gpuaas_bundle::{Archive, BundleReference, Digest, Inputs, Manifest, SigningKey};
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_engine::{Clock as _, RealClock};
-use gpuaas_types::Timestamp;
 use gpuaas_types::agent::HostCheck;
 use gpuaas_types::bundle::BundleArchive;
 use serde::Serialize;
+
+use signed_file::{
+    archive_failure, from_folder, lint_failure, open, read_key, sign, signature_failure,
+    signature_of, signer, unreadable,
+};
 
 use crate::args::{
     BundleBuildArgs, BundleCommand, BundleKind, BundleNewArgs, BundleRenderArgs, BundleShowArgs,
@@ -125,35 +126,9 @@ pub async fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), 
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    let detail = format!("{}: {error}", path.display());
-    Failure::local("file_unreadable", "A file cannot be read or written", detail)
-}
-
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     file.and_then(|mut file| file.write_all(bytes)).map_err(|error| unreadable(path, &error))
-}
-
-fn signature_failure(error: &gpuaas_bundle::SignatureError) -> Failure {
-    Failure::local(error.code(), "The bundle is not trusted", error.to_string())
-        .hint("do not use it: take the bundle, its signature and the key from whoever built it")
-}
-
-fn lint_failure(folder: &Path, findings: &[LintFinding]) -> Failure {
-    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    let title = "The bundle cannot be used";
-    Failure::local("bundle_invalid", title, format!("{}\n{}", folder.display(), lines.join("\n")))
-        .hint("mend the lines above; gpuaas bundle new NAME writes one that is fine")
-}
-
-fn from_folder(folder: &Path) -> Result<Archive, Failure> {
-    read_folder(folder).map_err(|error| match error {
-        SourceError::Io { path, source } => {
-            unreadable(&path, &source).hint("a bundle is a folder with a bundle.yaml")
-        }
-        SourceError::Invalid(findings) => lint_failure(folder, &findings),
-    })
 }
 
 /// Everything that can be found wrong without running it: the manifest, and each script by bash
@@ -269,45 +244,6 @@ fn build(args: &BundleBuildArgs, terminal: &mut Terminal) -> Result<(), Failure>
     })
 }
 
-fn sign(
-    key: &SigningKey,
-    manifest: &Manifest,
-    digest: Digest,
-    expires_at: Option<Timestamp>,
-) -> Result<Envelope, Failure> {
-    let (bundle, signed_at) = (manifest.reference(), RealClock.now());
-    let statement = Statement { bundle, digest, signed_at, expires_at };
-    key.sign(&statement).map_err(|error| signature_failure(&error))
-}
-
-fn read_key(path: &Path) -> Result<SigningKey, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-    SigningKey::from_pem(&text).map_err(|error| signature_failure(&error))
-}
-
-fn signature_of(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".sig");
-    name.into()
-}
-
-fn archive_failure(path: &Path, error: &gpuaas_bundle::ArchiveError) -> Failure {
-    let detail = format!("{}: {error}", path.display());
-    Failure::local(error.code(), "The bundle is refused", detail)
-}
-
-/// A bundle from its folder or from the file of a build, and its bytes.
-fn open(path: &Path) -> Result<(Archive, Vec<u8>), Failure> {
-    if path.is_dir() {
-        let archive = from_folder(path)?;
-        let bytes = archive.write().map_err(|error| archive_failure(path, &error))?;
-        return Ok((archive, bytes));
-    }
-    let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
-    let archive = Archive::read(&bytes).map_err(|error| archive_failure(path, &error))?;
-    Ok((archive, bytes))
-}
-
 /// A bundle from where it is, and what goes with it.
 struct OpenedBundle {
     archive: Archive,
@@ -373,16 +309,6 @@ fn show(
         manifest: archive.manifest,
     };
     output::print(terminal, args.api.format, &shown, |shown, _| table_of(shown))
-}
-
-/// Whose signature it is, when it is that of the key and of these bytes.
-fn signer(key: &str, text: &[u8], manifest: &Manifest, bytes: &[u8]) -> Result<String, Failure> {
-    let key: PublicKey = key.parse().map_err(|error| signature_failure(&error))?;
-    let trusted = [TrustedKey { name: key.id(), key, until: None }];
-    let verified = Envelope::parse(text).and_then(|envelope| {
-        envelope.verify(&trusted, &manifest.reference(), bytes, RealClock.now())
-    });
-    verified.map_err(|error| signature_failure(&error))
 }
 
 fn table_of(shown: &BundleSummary) -> String {

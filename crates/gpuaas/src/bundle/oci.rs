@@ -3,19 +3,19 @@
 //! the distribution specification 1.1. Any registry serves it; nothing of it is believed that its
 //! digest does not prove, and who vouches for a bundle is the signature's matter, as everywhere.
 
+mod http;
 mod login;
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use gpuaas_bundle::archive::MAX_ARCHIVE_BYTES;
 use gpuaas_bundle::{Digest, Manifest};
 use gpuaas_client::failure::{Exit, Failure};
-use gpuaas_client::{chain, install_cryptography};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
-use reqwest::{RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 
+use http::{MAX_SMALL_BYTES, client, no_answer};
 pub(super) use login::Login;
 
 const ARTIFACT_TYPE: &str = "application/vnd.gpuaas.bundle.v1";
@@ -25,13 +25,6 @@ const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
 const EMPTY: &[u8] = b"{}";
 const TITLE: &str = "org.opencontainers.image.title";
-const CONNECT: Duration = Duration::from_secs(5);
-/// The links to a registry may be thin.
-const CALL: Duration = Duration::from_secs(300);
-/// Redirects of one download.
-const MOST_REDIRECTS: usize = 5;
-/// Largest manifest and largest signature that are read, in bytes.
-const MAX_SMALL_BYTES: u64 = 1 << 20;
 
 /// A repository of a registry, and what of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,40 +134,6 @@ pub(super) struct Registry {
     login: Login,
     /// What the registry has taken.
     shown: Mutex<Option<HeaderValue>>,
-}
-
-/// A client for a registry, or for a realm that gives tokens for it, which never leads elsewhere.
-fn client(url: &Url, stays: bool) -> Result<reqwest::Client, Failure> {
-    install_cryptography();
-    let redirects = if stays {
-        redirect::Policy::none()
-    } else {
-        // Blobs may lie elsewhere; what was shown to the registry is not shown there (reqwest),
-        // and TLS is not left on the way.
-        redirect::Policy::custom(|attempt| {
-            let was_https = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
-            if attempt.previous().len() > MOST_REDIRECTS {
-                attempt.error("too many redirects")
-            } else if was_https && attempt.url().scheme() != "https" {
-                attempt.error("a redirect out of TLS")
-            } else {
-                attempt.follow()
-            }
-        })
-    };
-    let builder =
-        reqwest::Client::builder().connect_timeout(CONNECT).timeout(CALL).redirect(redirects);
-    // A plain http registry needs no certificate authorities, and a bare host may have none.
-    let builder = if url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
-    builder.build().map_err(|error| {
-        Failure::local("http_unavailable", "No HTTP client can be made", chain(&error))
-    })
-}
-
-fn no_answer(url: &Url, error: reqwest::Error) -> Failure {
-    let origin = url.origin().ascii_serialization();
-    let detail = format!("{origin}: {}", chain(&error.without_url()));
-    Failure::new(Exit::Unreachable, "registry_silent", "The registry gave no answer", detail)
 }
 
 /// What was pulled.

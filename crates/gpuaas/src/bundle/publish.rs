@@ -12,7 +12,7 @@ use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
 
 use super::oci::{Login, OciReference, PulledBundle, Registry};
-use super::{
+use super::signed_file::{
     archive_failure, open, read_key, sign, signature_failure, signature_of, signer, unreadable,
 };
 use crate::args::{

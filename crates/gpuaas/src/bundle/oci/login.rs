@@ -19,7 +19,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Response, Url};
 use serde::Deserialize;
 
-use super::{MAX_SMALL_BYTES, client, no_answer};
+use super::http::{MAX_SMALL_BYTES, client, no_answer};
 use crate::args::RegistryArgs;
 use crate::input_file::read_secret;
 
