@@ -31,6 +31,21 @@ fn what_was_written_is_there_after_reopening() {
 }
 
 #[test]
+fn one_control_plane_at_a_time_starts_on_a_shared_database() {
+    on_each_database(|database| async move {
+        let (store, other) = (database.open().await, database.open().await);
+        let lock = store.lock_startup().await.unwrap();
+        let mut next = Box::pin(other.lock_startup());
+        let waits = futures::poll!(next.as_mut()).is_pending();
+        assert_eq!(waits, store.engine() == "postgresql", "a file has one process anyway");
+        lock.release().await;
+        if waits {
+            next.await.unwrap().release().await;
+        }
+    });
+}
+
+#[test]
 fn another_master_key_is_refused() {
     on_each_database(|database| async move {
         database.open().await.close().await;

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use clap::ValueEnum as _;
 
 use super::*;
