@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
-use gpuaas_engine::{Clock, Connect, RealClock};
+use gpuaas_engine::{Clock, Connect, RealClock, Supervisor};
 use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
-use gpuaas_types::{IdSource, Timestamp};
+use gpuaas_types::{IdSource, Problem, Timestamp};
 use tokio::sync::Semaphore;
 
+use crate::health::HealthCheck;
 use crate::long_poll::TaskHub;
 use crate::rejection_audit::RejectionAudit;
 
@@ -107,6 +108,8 @@ pub struct ApiState {
     pub wake: Arc<dyn Fn() + Send + Sync>,
     /// How agents say who they are.
     pub nodes: NodeAccess,
+    /// Watches the loops of this process; a loop that ended makes the health check fail.
+    pub supervisor: Supervisor,
     /// What may be set.
     pub settings: ApiSettings,
 }
@@ -116,6 +119,7 @@ struct Inner {
     hub: Arc<TaskHub>,
     rejection_audit: RejectionAudit,
     telemetry_permits: Semaphore,
+    health: HealthCheck,
 }
 
 /// The state of the API behind one shared pointer, as axum hands it to every handler.
@@ -133,10 +137,19 @@ impl std::ops::Deref for Ctx {
 impl Ctx {
     /// Starts the listener that wakes task polls; needs a tokio runtime.
     pub(crate) fn start(state: ApiState) -> Self {
-        let hub = TaskHub::start(&state.store, &state.clock);
+        let hub = TaskHub::start(&state.store, &state.clock, &state.supervisor);
         let telemetry_permits = Semaphore::new(TELEMETRY_PERMITS);
         let rejection_audit = RejectionAudit::default();
-        Self(Arc::new(Inner { state, hub, rejection_audit, telemetry_permits }))
+        let health = HealthCheck::default();
+        Self(Arc::new(Inner { state, hub, rejection_audit, telemetry_permits, health }))
+    }
+
+    /// Checks that the loops run and that the database takes a write.
+    ///
+    /// # Errors
+    /// See [`HealthCheck::check`].
+    pub(crate) async fn check_health(&self) -> Result<(), Problem> {
+        self.0.health.check(self).await
     }
 
     pub(crate) fn now(&self) -> Timestamp {

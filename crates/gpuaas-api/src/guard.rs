@@ -16,7 +16,7 @@ use crate::problem::{Refusal, problem};
 /// Runs the request for at most `limit`; the time that a body takes to leave is not counted.
 pub(crate) async fn guard(State(limit): State<Duration>, request: Request, next: Next) -> Response {
     let span =
-        tracing::debug_span!("request", method = %request.method(), path = request.uri().path());
+        tracing::info_span!("request", method = %request.method(), path = request.uri().path());
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
     let answer = tokio::time::timeout(limit, work).instrument(span.clone()).await;
     let response = match answer {

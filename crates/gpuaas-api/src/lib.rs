@@ -30,6 +30,7 @@ mod drift;
 mod explain;
 mod gates;
 mod guard;
+mod health;
 mod history;
 mod idempotency;
 mod long_poll;

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use gpuaas_engine::Clock;
+use gpuaas_engine::{Clock, Supervisor};
 use gpuaas_store::Store;
 use gpuaas_types::NodeId;
 use parking_lot::Mutex;
@@ -39,11 +39,16 @@ struct Entry {
 impl TaskHub {
     /// A hub that hears of every task issued through `store`, and where the database is shared of
     /// every task issued elsewhere, for as long as both exist.
-    pub(crate) fn start(store: &Store, clock: &Arc<dyn Clock>) -> Arc<Self> {
+    pub(crate) fn start(
+        store: &Store,
+        clock: &Arc<dyn Clock>,
+        supervisor: &Supervisor,
+    ) -> Arc<Self> {
         let hub = Arc::new(Self::default());
-        tokio::spawn(forward(store.task_signal(), Arc::downgrade(&hub)));
+        supervisor.spawn_finite("task signals", forward(store.task_signal(), Arc::downgrade(&hub)));
         if store.engine() != "sqlite" {
-            tokio::spawn(look(store.clone(), Arc::clone(clock), Arc::downgrade(&hub)));
+            let looking = look(store.clone(), Arc::clone(clock), Arc::downgrade(&hub));
+            supervisor.spawn_finite("tasks of other control planes", looking);
         }
         hub
     }

@@ -135,7 +135,7 @@ async fn alive() -> Json<Health> {
 }
 
 async fn health(axum::extract::State(ctx): axum::extract::State<Ctx>) -> Answer<Json<Health>> {
-    ctx.store.next_due().await?;
+    ctx.check_health().await?;
     Ok(alive().await)
 }
 

@@ -19,8 +19,11 @@ use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::{BatchPhase, RunId, RunKind, Timestamp};
 
+use crate::repeated_failure::RepeatedFailure;
 use crate::shared::Shared;
 
+/// Name of the loop, for its supervisor.
+pub(crate) const LOOP: &str = "batches";
 /// Seconds between looks for batches that another control plane left due.
 const IDLE_SECONDS: f64 = 30.0;
 /// Decisions about one batch in one go; each begins members, ends the batch or is the last.
@@ -30,10 +33,13 @@ const MAX_STEPS: usize = 1000;
 pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut happened = shared.store.batch_signal();
     let mut stop = shared.stopping();
+    let mut failing = RepeatedFailure::new("due batches cannot be read");
     while !*stop.borrow() {
+        shared.supervisor.reach_loop(LOOP);
         happened.mark_unchanged();
-        if let Err(error) = step_due(&shared).await {
-            tracing::warn!(%error, "batches were not moved");
+        match step_due(&shared).await {
+            Ok(()) => failing.succeeded(),
+            Err(error) => failing.failed(&error),
         }
         let latest = shared.clock.now().plus_seconds(IDLE_SECONDS * shared.clock.factor());
         tokio::select! {

@@ -9,6 +9,7 @@ use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::{Park, Source, Wait};
 use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::{TaskId, Timestamp};
+use tracing::Instrument as _;
 
 use crate::effects::{perform_effect, prepare_effect};
 use crate::failpoint::Failpoint;
@@ -53,7 +54,10 @@ pub(crate) async fn apply_decision(
             Err(wait) => return rest(shared, session, wait, now.plus_seconds(SITE_SECONDS)).await,
         },
         Decision::Do(effect) => match connection(session) {
-            Ok(site) => return run_effect(shared, &site, session, effect).await,
+            Ok(site) => {
+                let span = tracing::info_span!("effect", effect = effect.kind().as_str());
+                return run_effect(shared, &site, session, effect).instrument(span).await;
+            }
             Err(wait) => return rest(shared, session, wait, now.plus_seconds(SITE_SECONDS)).await,
         },
         Decision::Settle { happened } => settle_intent(session, happened, now),
@@ -128,9 +132,19 @@ async fn run_effect(
     renew_lease_while(shared, &run, &lease, call).await;
     session.reach(Failpoint::Called).await;
     if let Some(outcome) = session.run.state.intent.as_ref().and_then(|i| i.outcome.clone()) {
+        log_outcome(&outcome);
         note_outcome(session, &outcome, shared.clock.now());
     }
     Ok(Flow::On)
+}
+
+fn log_outcome(outcome: &Outcome) {
+    match outcome {
+        Outcome::Accepted => tracing::info!("effect accepted"),
+        Outcome::Rejected { code, .. } => tracing::info!(code, "effect rejected"),
+        Outcome::NotSent { code, .. } => tracing::info!(code, "effect not sent"),
+        Outcome::Unknown { code, .. } => tracing::info!(code, "outcome of the effect unknown"),
+    }
 }
 
 fn note_outcome(session: &mut RunSession, outcome: &Outcome, now: Timestamp) {

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::failpoint::Failpoints;
 use crate::shared::{EngineParts, Shared};
 use crate::site::Connect;
+use crate::supervisor::Supervisor;
 use crate::{batches, sweep, watcher, worker};
 
 /// A claimed run: in the hands of this process until its lease ends.
@@ -37,16 +38,30 @@ impl Engine {
     /// Starts the loops.
     #[must_use]
     pub fn start(parts: EngineParts) -> Arc<Self> {
-        let mut engine = Self::assemble(parts);
-        let shared = &engine.shared;
-        let loops = vec![
-            tokio::spawn(worker::run_loop(Arc::clone(shared))),
-            tokio::spawn(watcher::run_loop(Arc::clone(shared))),
-            tokio::spawn(sweep::run_loop(Arc::clone(shared))),
-            tokio::spawn(batches::run_loop(Arc::clone(shared))),
+        Self::start_with(parts, None)
+    }
+
+    /// Starts the loops, which call the hooks of `failpoints`.
+    #[must_use]
+    pub fn start_with(parts: EngineParts, failpoints: Option<Arc<dyn Failpoints>>) -> Arc<Self> {
+        let mut engine = Self::assemble_with(parts, failpoints);
+        let (shared, supervisor) = (&engine.shared, engine.supervisor());
+        let mut loops = vec![
+            supervisor.spawn(worker::LOOP, worker::run_loop(Arc::clone(shared))),
+            supervisor.spawn(watcher::LOOP, watcher::run_loop(Arc::clone(shared))),
+            supervisor.spawn(batches::LOOP, batches::run_loop(Arc::clone(shared))),
         ];
+        if shared.config.sweep_seconds > 0.0 {
+            loops.push(supervisor.spawn(sweep::LOOP, sweep::run_loop(Arc::clone(shared))));
+        }
         engine.loops = Mutex::new(loops);
         Arc::new(engine)
+    }
+
+    /// Watches the loops of this engine, and those that are spawned with it.
+    #[must_use]
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.shared.supervisor
     }
 
     /// An engine without loops: whoever has it claims, works and watches, turn by turn. A
@@ -148,7 +163,7 @@ impl Engine {
 
     /// Lets work in hand come to its next rest, then ends the loops.
     pub async fn stop(&self) {
-        self.shared.stop();
+        self.shared.supervisor.stop();
         for handle in self.loops.lock().await.drain(..) {
             if let Err(error) = handle.await {
                 tracing::error!(%error, "a loop of the engine did not end well");

@@ -1,14 +1,15 @@
-//! The moments at which a process can die, or stand still, with a run in hand.
+//! Places at which a test or a simulation can interfere with a run or a loop.
 //!
-//! Between two commits a worker holds nothing that is not lost with it, so these few are all there
-//! are: what happens in between is reads. A simulation is told of each ([`Failpoints`]) and can let
-//! the process die there by dropping the worker's future, or stand still by not polling it, as a
-//! machine that is suspended does. In service nobody listens and nothing is called.
+//! Between two commits a worker holds nothing that is not lost with it, so the few places of
+//! [`Failpoint`] are all at which a process can die with an effect on what follows: what happens in
+//! between is reads. A simulation has the process die there by dropping the worker's future, or
+//! stand still by not polling it, as a machine that is suspended does. A test plants a panic there,
+//! in a decision or in a loop. In service there are no hooks.
 
 use async_trait::async_trait;
 use gpuaas_core::record::RunRecord;
 
-/// A moment in a worker's hold of a run.
+/// A place on a worker's way through a claimed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Failpoint {
     /// The run was claimed; nothing was decided yet.
@@ -23,10 +24,16 @@ pub enum Failpoint {
     Called,
 }
 
-/// Who is told.
+/// Hooks that the engine calls.
 #[async_trait]
 pub trait Failpoints: Send + Sync {
-    /// The worker has come to `moment`; `run` is as the worker sees it. The worker goes on once
+    /// The worker has come to a failpoint with a run, as it has the run in memory. It goes on once
     /// this returns.
-    async fn reach(&self, run: &RunRecord, failpoint: Failpoint);
+    async fn reach(&self, _run: &RunRecord, _failpoint: Failpoint) {}
+
+    /// The worker is about to decide about `run`.
+    fn reach_decision(&self, _run: &RunRecord) {}
+
+    /// The loop `name` begins, or begins another turn.
+    fn reach_loop(&self, _name: &str) {}
 }

@@ -1,9 +1,10 @@
 //! Runs the work: claims due runs, performs effects, watches sites.
 //!
-//! Three loops. The **worker** claims due runs in batches, asks `gpuaas_core::decide` what is
-//! next and does it (`worker`). One **watcher** per site reads MAAS' event feed and wakes only
-//! what changed (`watcher`). The **keeper** starts watchers for sites with open work and renews
-//! leases ([`engine`]).
+//! The **worker** claims due runs in batches, asks `gpuaas_core::decide` what is next and does it
+//! (`worker`). One **watcher** per site with open runs reads MAAS' event feed and wakes only what
+//! changed (`watcher`). The **sweep** compares nodes in service with MAAS now and then (`sweep`).
+//! The **batch** loop begins the runs of batches (`batches`). [`engine`] starts the loops, and a
+//! [`supervisor`] watches them: a loop that ends before it is told to ends the process.
 //!
 //! Nothing here decides. A crash at any point leaves either a due run, or an intent without an
 //! outcome, which the next decision probes.
@@ -27,14 +28,17 @@ mod lease;
 mod maas_request;
 mod maas_view;
 mod node_inputs;
+pub mod panics;
 mod predeploy;
 mod reads;
+mod repeated_failure;
 mod run_context;
 mod run_session;
 mod scripts;
 mod shared;
 pub mod site;
 mod step_durations;
+pub mod supervisor;
 mod sweep;
 pub mod tokens;
 pub mod virtual_clock;
@@ -49,4 +53,5 @@ pub use failpoint::{Failpoint, Failpoints};
 pub use fetch::{Fetch, ResourceHead};
 pub use shared::EngineParts;
 pub use site::{Connect, HttpConnect};
+pub use supervisor::{EndedLoop, Supervisor};
 pub use virtual_clock::{AheadClock, VirtualClock};

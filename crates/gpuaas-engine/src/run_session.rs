@@ -34,6 +34,8 @@ pub(crate) struct RunSession {
     pub(crate) deploy_queue: Option<DeployQueue>,
     reports: Vec<Report>,
     failpoints: Option<Arc<dyn Failpoints>>,
+    /// How the run rested when the log last told of it.
+    logged: RestState,
     timeline: Vec<TimelineEvent>,
     transitions: Vec<Transition>,
     attempts: Vec<Intent>,
@@ -53,6 +55,7 @@ impl RunSession {
         failpoints: Option<Arc<dyn Failpoints>>,
     ) -> Self {
         Self {
+            logged: RestState::new(&claimed.run),
             run: claimed.run,
             node: claimed.node,
             observation: claimed.observation,
@@ -241,16 +244,10 @@ impl RunSession {
 
     /// The run parks until an operator acts. What its node was given has an end from now on.
     pub(crate) fn park(&mut self, park: Park) {
-        let text = format!("{}: {}", park.code, park.text);
-        self.note(park.since, Source::ControlPlane, TimelineCode::Parked, text);
         let ttl = f64::from(self.profile().enrollment_token_ttl_seconds);
         self.tokens_expire_at = Some(park.since.plus_seconds(ttl));
-        self.run.state.parked_at = Some(park.since);
-        self.run.state.parked_code = Some(park.code.clone());
-        self.run.status = RunStatus::Parked;
-        self.run.wait = None;
-        self.run.park = Some(park);
-        self.run.due_at = Timestamp::NEVER;
+        let parked = park_run(&mut self.run, park);
+        self.timeline.push(parked);
     }
 
     /// The run is over, with `status`.
@@ -294,6 +291,13 @@ impl RunSession {
         }
     }
 
+    /// Calls the hook of a decision, where a test has set one.
+    pub(crate) fn reach_decision(&self) {
+        if let Some(failpoints) = &self.failpoints {
+            failpoints.reach_decision(&self.run);
+        }
+    }
+
     /// Writes everything since the last commit. With `release` the lease is given back.
     ///
     /// # Errors
@@ -306,6 +310,7 @@ impl RunSession {
     ) -> Result<(), StoreError> {
         self.reach(Failpoint::Commit).await;
         let change = std::mem::take(&mut self.node_change);
+        let node_state = change.state;
         let write = RunWrite {
             run: self.run.clone(),
             release,
@@ -318,8 +323,69 @@ impl RunSession {
             tokens_expire_at: self.tokens_expire_at.take(),
             tasks: std::mem::take(&mut self.tasks),
         };
+        let steps: Vec<Step> = write.transitions.iter().map(|entered| entered.step).collect();
         let written = store.commit(now, write).await;
+        if written.is_ok() {
+            self.log_changes(&steps, node_state);
+        }
         self.reach(Failpoint::Committed).await;
         written
     }
+
+    /// One line for each state that the last commit changed.
+    fn log_changes(&mut self, steps: &[Step], node_state: Option<NodeState>) {
+        for step in steps {
+            tracing::info!(entered = step.as_str(), "step entered");
+        }
+        if let Some(state) = node_state {
+            tracing::info!(node_state = state.as_str(), "node state changed");
+        }
+        let resting = RestState::new(&self.run);
+        if resting == self.logged {
+            return;
+        }
+        let RestState { status, code } = &resting;
+        match status {
+            RunStatus::Waiting => tracing::info!(code, "run waits"),
+            RunStatus::Parked => tracing::info!(code, "run parked"),
+            RunStatus::Running => tracing::debug!("run works"),
+            ended => tracing::info!(status = ended.as_str(), "run ended"),
+        }
+        self.logged = resting;
+    }
+}
+
+/// How a run rests, as far as the log tells.
+#[derive(Debug, PartialEq, Eq)]
+struct RestState {
+    status: RunStatus,
+    /// What it waits for, or why it is parked; empty otherwise.
+    code: String,
+}
+
+impl RestState {
+    fn new(run: &RunRecord) -> Self {
+        let wait = run.wait.as_ref().map(|wait| &wait.code);
+        let park = run.park.as_ref().map(|park| &park.code);
+        Self { status: run.status, code: park.or(wait).cloned().unwrap_or_default() }
+    }
+}
+
+/// Parks a run that a worker has. Answers the event for its timeline.
+pub(crate) fn park_run(run: &mut RunRecord, park: Park) -> TimelineEvent {
+    let event = TimelineEvent {
+        at: park.since,
+        run_id: Some(run.id),
+        step: Some(run.step),
+        source: Source::ControlPlane,
+        code: TimelineCode::Parked.into(),
+        text: format!("{}: {}", park.code, park.text),
+    };
+    run.state.parked_at = Some(park.since);
+    run.state.parked_code = Some(park.code.clone());
+    run.status = RunStatus::Parked;
+    run.wait = None;
+    run.park = Some(park);
+    run.due_at = Timestamp::NEVER;
+    event
 }

@@ -14,6 +14,7 @@ use crate::failpoint::Failpoints;
 use crate::fetch::Fetch;
 use crate::site::{Connect, Sites};
 use crate::step_durations::StepDurationEstimates;
+use crate::supervisor::Supervisor;
 
 /// What an engine is made of.
 pub struct EngineParts {
@@ -49,14 +50,14 @@ pub(crate) struct Shared {
     pub(crate) deploy_admission: Mutex<()>,
     /// Hooks of a test or a simulation; none in service.
     pub(crate) failpoints: Option<Arc<dyn Failpoints>>,
+    /// Watches the loops.
+    pub(crate) supervisor: Supervisor,
     profiles: Mutex<HashMap<(ProfileId, i64), Arc<ProfileRevision>>>,
-    stop: watch::Sender<bool>,
 }
 
 impl Shared {
     /// Takes the parts together.
     pub(crate) fn new(parts: EngineParts, failpoints: Option<Arc<dyn Failpoints>>) -> Self {
-        let (stop, _) = watch::channel(false);
         let mut config = parts.config;
         config.lease_seconds *= parts.clock.factor().max(1.0);
         config.watch_lease_seconds *= parts.clock.factor().max(1.0);
@@ -72,20 +73,15 @@ impl Shared {
             sites,
             durations: StepDurationEstimates::default(),
             deploy_admission: Mutex::new(()),
+            supervisor: Supervisor::new(failpoints.clone()),
             failpoints,
             profiles: Mutex::new(HashMap::new()),
-            stop,
         }
-    }
-
-    /// Has the loops end once their work in hand has come to rest.
-    pub(crate) fn stop(&self) {
-        self.stop.send_replace(true);
     }
 
     /// Turns true when the engine stops.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
-        self.stop.subscribe()
+        self.supervisor.stopping()
     }
 
     /// A profile revision; immutable, so kept for good.

@@ -18,9 +18,12 @@ use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timesta
 use maas_client::MachineFilter;
 
 use crate::maas_view;
+use crate::repeated_failure::RepeatedFailure;
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
 
+/// Name of the loop, for its supervisor.
+pub(crate) const LOOP: &str = "sweep";
 /// Machines in one read: from 10 on they cost the same each (docs/maas.md#costs).
 const BATCH: usize = 50;
 /// Looks at the feed after which it should have told of a change.
@@ -31,18 +34,18 @@ const LOOK_PART: f64 = 0.1;
 /// Sweeps every site when it is due, until the engine stops.
 pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let interval = shared.config.sweep_seconds;
-    if interval <= 0.0 {
-        return;
-    }
     let mut stop = shared.stopping();
+    let mut failing = RepeatedFailure::new("the sites to sweep cannot be listed");
     while !*stop.borrow() {
+        shared.supervisor.reach_loop(LOOP);
         match shared.store.sites().await {
             Ok(sites) => {
+                failing.succeeded();
                 for site in sites {
                     sweep_site(&shared, site.id).await;
                 }
             }
-            Err(error) => tracing::warn!(%error, "cannot list the sites"),
+            Err(error) => failing.failed(&error),
         }
         let next = shared.clock.now().plus_seconds(interval * LOOK_PART);
         tokio::select! {

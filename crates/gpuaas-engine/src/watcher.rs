@@ -26,11 +26,17 @@ use gpuaas_types::machine::maas_status;
 use gpuaas_types::{NodeId, SiteId, Timestamp};
 use maas_client::{Event, EventLevel, EventQuery};
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
 use crate::feed;
+use crate::repeated_failure::RepeatedFailure;
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
 
+/// Name of the loop that starts watchers, for its supervisor.
+pub(crate) const LOOP: &str = "site watchers";
+/// Name of each turn of a watcher, for its failpoints.
+const SITE_LOOP: &str = "site watcher";
 /// How many ids a look reaches back before the newest one seen.
 const OVERLAP: u32 = 32;
 /// Events asked for at once; MAAS' own limit (docs/maas.md#events).
@@ -50,19 +56,25 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut watchers: HashMap<SiteId, JoinHandle<()>> = HashMap::new();
     let mut stop = shared.stopping();
     let mut due = shared.store.due_signal();
+    let mut failing = RepeatedFailure::new("the sites to watch cannot be listed");
     while !*stop.borrow() {
+        shared.supervisor.reach_loop(LOOP);
         watchers.retain(|_, handle| !handle.is_finished());
         match shared.store.sites().await {
             Ok(sites) => {
+                failing.succeeded();
                 for site in sites {
                     if watchers.contains_key(&site.id) || !has_work(&shared, site.id).await {
                         continue;
                     }
-                    let watcher = tokio::spawn(watch_site(Arc::clone(&shared), site.id));
+                    let name = format!("watcher of site {}", site.spec.name);
+                    let span = tracing::info_span!("site_watcher", site = site.spec.name);
+                    let watching = watch_site(Arc::clone(&shared), site.id).instrument(span);
+                    let watcher = shared.supervisor.spawn_finite(name, watching);
                     watchers.insert(site.id, watcher);
                 }
             }
-            Err(error) => tracing::warn!(%error, "cannot list the sites"),
+            Err(error) => failing.failed(&error),
         }
         let at = shared.clock.now().plus_seconds(KEEPER_SECONDS * shared.clock.factor());
         tokio::select! {
@@ -99,7 +111,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         Ok(None) => return,
         Err(error) => return tracing::warn!(%error, %site_id, "cannot watch the site"),
     };
-    tracing::info!(%site_id, "watching the site");
+    tracing::info!("site watched");
     let mut watcher = Watcher {
         shared: Arc::clone(&shared),
         lease: lease.clone(),
@@ -108,6 +120,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         seen: VecDeque::new(),
         seen_set: HashSet::new(),
         health: String::new(),
+        silence: RepeatedFailure::new("the event feed is silent"),
     };
     let watched = tokio::select! {
         biased;
@@ -115,7 +128,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         lost = renew(&shared, &lease, term) => Err(lost),
     };
     match watched {
-        Ok(()) => {}
+        Ok(()) => tracing::info!("site no longer watched"),
         Err(StoreError::LeaseLost) => tracing::info!(%site_id, "another replica watches the site"),
         Err(error) => tracing::warn!(%error, %site_id, "the watch could not be recorded"),
     }
@@ -154,19 +167,20 @@ struct Watcher {
     seen: VecDeque<u64>,
     seen_set: HashSet<u64>,
     health: String,
+    silence: RepeatedFailure,
 }
 
 impl Watcher {
     async fn run(&mut self) -> Result<(), StoreError> {
         let mut stop = self.shared.stopping();
         let mut idle = 0;
-        let mut failures: i32 = 0;
         while !*stop.borrow() && idle < IDLE_LOOKS {
+            self.shared.supervisor.reach_loop(SITE_LOOP);
             let began = self.shared.clock.now();
-            let looked = self.look().await?;
-            failures = if looked { 0 } else { failures + 1 };
+            self.look().await?;
             idle = if has_work(&self.shared, self.lease.site_id).await { 0 } else { idle + 1 };
-            let pause = self.shared.config.poll_seconds * 2f64.powi(failures.min(10));
+            let failures = i32::try_from(self.silence.count().min(10)).unwrap_or(10);
+            let pause = self.shared.config.poll_seconds * 2f64.powi(failures);
             let pause = pause.min(LONGEST_PAUSE_SECONDS.max(self.shared.config.poll_seconds));
             tokio::select! {
                 biased;
@@ -177,22 +191,26 @@ impl Watcher {
         Ok(())
     }
 
-    /// One look at the feed. `false`: MAAS did not answer.
-    async fn look(&mut self) -> Result<bool, StoreError> {
+    /// One look at the feed.
+    async fn look(&mut self) -> Result<(), StoreError> {
         let read = match self.shared.sites.get(self.lease.site_id).await {
             Ok(site) => self.read_feed(&site).await,
             Err(error) => Err(error),
         };
         self.note_health(&read).await?;
         match read {
-            Ok(Some(events)) => self.apply(events).await?,
-            Ok(None) => self.anchor().await?,
+            Ok(events) => {
+                self.silence.succeeded();
+                match events {
+                    Some(events) => self.apply(events).await,
+                    None => self.anchor().await,
+                }
+            }
             Err(error) => {
-                tracing::warn!(site_id = %self.lease.site_id, %error, "the event feed is silent");
-                return Ok(false);
+                self.silence.failed(&error);
+                Ok(())
             }
         }
-        Ok(true)
     }
 
     async fn note_health<T>(&mut self, read: &Result<T, CallError>) -> Result<(), StoreError> {
@@ -201,6 +219,7 @@ impl Watcher {
             Err(error) => (error.code(), error.to_string()),
         };
         if health != self.health {
+            tracing::info!(health, detail, "site health changed");
             let now = self.shared.clock.now();
             self.shared.store.set_site_health(now, self.lease.site_id, health, &detail).await?;
             health.clone_into(&mut self.health);

@@ -6,18 +6,23 @@
 
 use std::sync::Arc;
 
-use gpuaas_store::{Claimed, StoreError};
-use gpuaas_types::Timestamp;
+use gpuaas_store::{Claimed, RunWrite, StoreError};
 use gpuaas_types::codes::ParkCode;
-use tokio::task::JoinSet;
+use gpuaas_types::{RunId, RunStatus, Timestamp};
+use tokio::task::{JoinError, JoinSet};
+use tracing::Instrument as _;
 
 use crate::decisions::{Flow, apply_decision, internal_park};
 use crate::deploy_admission as admission;
 use crate::failpoint::Failpoint;
+use crate::panics::{PanicReport, catch_panic};
+use crate::repeated_failure::RepeatedFailure;
 use crate::run_context::RunContext;
-use crate::run_session::RunSession;
+use crate::run_session::{RunSession, park_run};
 use crate::shared::Shared;
 
+/// Name of the loop, for its supervisor.
+pub(crate) const LOOP: &str = "worker";
 /// Decisions in one claim before the run is given back. Far above what a real run takes; a
 /// decision that does not move would otherwise hold its worker for ever.
 const MAX_DECISIONS: u32 = 400;
@@ -29,16 +34,21 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut working = JoinSet::new();
     let mut due = shared.store.due_signal();
     let mut stop = shared.stopping();
+    let mut failing = RepeatedFailure::new("due runs cannot be claimed");
     loop {
-        while working.try_join_next().is_some() {}
+        shared.supervisor.reach_loop(LOOP);
+        while let Some(ended) = working.try_join_next() {
+            propagate_panic(ended);
+        }
         let free = shared.config.parallel_runs.saturating_sub(working.len());
         let now = shared.clock.now();
         due.mark_unchanged();
         let claimed = claim_due_runs(&shared, free).await;
-        let claimed = claimed.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot claim work");
-            Vec::new()
-        });
+        match &claimed {
+            Ok(_) => failing.succeeded(),
+            Err(error) => failing.failed(error),
+        }
+        let claimed = claimed.unwrap_or_default();
         let idle = claimed.is_empty();
         for run in claimed {
             let shared = Arc::clone(&shared);
@@ -53,11 +63,23 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
                 _ = due.changed() => {}
                 _ = stop.changed() => break,
                 () = shared.clock.sleep_until(at) => {}
-                Some(_) = working.join_next(), if free == 0 => {}
+                Some(ended) = working.join_next(), if free == 0 => propagate_panic(ended),
             }
         }
     }
-    while working.join_next().await.is_some() {}
+    while let Some(ended) = working.join_next().await {
+        propagate_panic(ended);
+    }
+}
+
+/// Ends the loop with the panic of a run's task. A panic in a run parks that run and does not come
+/// here, so this is one in what surrounds it.
+fn propagate_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
+    }
 }
 
 /// Claims due runs, as many as one statement takes.
@@ -84,17 +106,63 @@ async fn next_claim_at(shared: &Shared, now: Timestamp) -> Timestamp {
     }
 }
 
-/// Carries a claimed run until it rests, and logs where that could not be recorded.
+/// Carries a claimed run until it rests. A panic on the way parks the run.
 pub(crate) async fn process_run(shared: &Shared, claimed: Claimed) {
-    let run_id = claimed.run.id;
-    let node_id = claimed.node.id;
-    match drive_run(shared, claimed).await {
-        Ok(()) => {}
-        Err(StoreError::LeaseLost) => {
-            tracing::info!(%run_id, %node_id, "another worker has the run; nothing was written");
+    let (run_id, lease_token) = (claimed.run.id, claimed.run.lease_token);
+    let span = tracing::info_span!(
+        "run",
+        %run_id,
+        node = claimed.node.hostname,
+        kind = claimed.run.kind.as_str()
+    );
+    let work = async {
+        let recorded = match catch_panic(drive_run(shared, claimed)).await {
+            Ok(recorded) => recorded,
+            Err(panic) => {
+                tracing::error!(message = panic.message, place = panic.place, "the run panicked");
+                park_after_panic(shared, run_id, lease_token, &panic).await
+            }
+        };
+        match recorded {
+            Ok(()) => {}
+            Err(StoreError::LeaseLost) => {
+                tracing::info!("another worker has the run; nothing was written");
+            }
+            Err(error) => tracing::error!(%error, "the run could not be recorded"),
         }
-        Err(error) => tracing::error!(%run_id, %node_id, %error, "the run could not be recorded"),
+    };
+    work.instrument(span).await;
+}
+
+/// Parks a run as of its last commit. What its worker had in memory is gone with the panic; an
+/// intent without an outcome is probed once the run is resumed.
+///
+/// # Errors
+/// The store's. [`StoreError::LeaseLost`]: another worker has the run by now.
+async fn park_after_panic(
+    shared: &Shared,
+    run_id: RunId,
+    lease_token: i64,
+    panic: &PanicReport,
+) -> Result<(), StoreError> {
+    let mut run = shared.store.run(run_id).await?;
+    if run.lease_token != lease_token {
+        return Err(StoreError::LeaseLost);
     }
+    if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) {
+        return Ok(());
+    }
+    let now = shared.clock.now();
+    let text = format!("a defect of GPUaaS stopped the run: {panic}");
+    let mut park = internal_park(ParkCode::InternalError, text, now);
+    park.evidence.extend(Some(panic.place.clone()).filter(|place| !place.is_empty()));
+    let parked = park_run(&mut run, park);
+    let profile = shared.profile(run.profile_id, run.profile_revision).await?;
+    let ttl = f64::from(profile.spec.enrollment_token_ttl_seconds);
+    let mut write = RunWrite::new(run).releasing();
+    write.timeline.push(parked);
+    write.tokens_expire_at = Some(now.plus_seconds(ttl));
+    shared.store.commit(now, write).await
 }
 
 /// Carries one claimed run until it waits, parks or ends.
@@ -109,11 +177,13 @@ async fn drive_run(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> 
     let mut deploy_slot_released = false;
     for _ in 0..MAX_DECISIONS {
         let now = shared.clock.now();
+        session.reach_decision();
         let decision = gpuaas_core::decide(&session.snapshot(now));
+        let span = tracing::info_span!("step", step = session.run.step.as_str());
         let flow = if admission::at_deploy_admission(&session, &decision) {
-            admit_deploy(shared, &mut session).await?
+            admit_deploy(shared, &mut session).instrument(span).await?
         } else {
-            apply_decision(shared, &mut session, decision, now).await?
+            apply_decision(shared, &mut session, decision, now).instrument(span).await?
         };
         let holds_deploy_slot = admission::holds_deploy_slot(&session.run);
         deploy_slot_released |= held_deploy_slot && !holds_deploy_slot;

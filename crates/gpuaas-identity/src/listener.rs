@@ -17,7 +17,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -122,6 +122,7 @@ pub struct NodeListener {
     address: SocketAddr,
     connections: mpsc::Receiver<(TlsStream<TcpStream>, Peer)>,
     accepting: AbortHandle,
+    accept_task: Option<JoinHandle<()>>,
 }
 
 impl NodeListener {
@@ -136,8 +137,15 @@ impl NodeListener {
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (sender, connections) = mpsc::channel(WAITING);
-        let accepting = tokio::spawn(accept(listener, config, reader, sender)).abort_handle();
-        Ok(Self { address, connections, accepting })
+        let accept_task = tokio::spawn(accept(listener, config, reader, sender));
+        let (accepting, accept_task) = (accept_task.abort_handle(), Some(accept_task));
+        Ok(Self { address, connections, accepting, accept_task })
+    }
+
+    /// The task that accepts connections, for whoever ends the process when it ends. It is aborted
+    /// with this listener.
+    pub const fn take_accept_task(&mut self) -> Option<JoinHandle<()>> {
+        self.accept_task.take()
     }
 }
 
@@ -190,7 +198,7 @@ impl Listener for NodeListener {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         match self.connections.recv().await {
             Some(connection) => connection,
-            // The accepting task ends with this listener only.
+            // The accepting task has ended, which its owner sees.
             None => std::future::pending().await,
         }
     }

@@ -12,16 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use gpuaas_api::{ApiSettings, ApiState, NodeAccess};
-use gpuaas_artifact::{ArtifactStore, BundleCatalog, CatalogError};
+use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog, CatalogError};
 use gpuaas_bundle::SigningKey;
 use gpuaas_client::executables::{AGENT, find_agent};
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::bundles::{self, SeedError};
-use gpuaas_engine::{Clock, Connect, Engine, EngineConfig, EngineParts, HttpConnect, RealClock};
-use gpuaas_identity::Peer;
-use gpuaas_identity::listener::PlainListener;
+use gpuaas_engine::{
+    Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, RealClock,
+};
 use gpuaas_store::{MasterKey, Secret, Store};
 use gpuaas_types::{IdSource, RandomIds};
 use tokio::net::TcpListener;
@@ -31,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use self::failure::store_failure;
 
 mod failure;
+mod listeners;
 mod nodes;
 mod retention;
 
@@ -66,6 +66,8 @@ pub struct ServeOptions {
     pub settings: ApiSettings,
     /// Changes to the engine's usual settings.
     pub tune: fn(&mut EngineConfig),
+    /// Hooks of a test; none in service.
+    pub failpoints: Option<Arc<dyn Failpoints>>,
 }
 
 impl ServeOptions {
@@ -86,6 +88,7 @@ impl ServeOptions {
             connect: None,
             settings: ApiSettings::default(),
             tune: |_| {},
+            failpoints: None,
         }
     }
 }
@@ -105,7 +108,7 @@ pub struct ServeHandle {
     /// The engine.
     pub engine: Arc<Engine>,
     stop: CancellationToken,
-    servers: Vec<JoinHandle<io::Result<()>>>,
+    listeners: Vec<JoinHandle<()>>,
     _lock: Option<File>,
 }
 
@@ -116,15 +119,32 @@ impl ServeHandle {
         format!("http://{}", self.addr)
     }
 
+    /// Waits until `stop`, or until a loop ends by itself.
+    ///
+    /// # Errors
+    /// `loop_ended` with the name of the loop.
+    pub async fn until_stopped(&self, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+        let ended = tokio::select! {
+            () = stop => return Ok(()),
+            ended = self.engine.supervisor().wait_for_end() => ended,
+        };
+        let title = "A loop of the control plane ended";
+        Err(Failure::local("loop_ended", title, ended.to_string()).hint(
+            "start the control plane again: runs go on where they were; report what the loop \
+             ended with",
+        ))
+    }
+
     /// Takes no more requests, lets work in hand come to rest, closes the database.
     pub async fn shutdown(self) {
+        self.engine.supervisor().stop();
         self.stop.cancel();
         self.engine.stop().await;
-        let ends = self.servers.into_iter().map(|server| async move {
-            let abort = server.abort_handle();
-            match tokio::time::timeout(DRAIN, server).await {
-                Ok(Ok(Ok(()))) => {}
-                Ok(ended) => tracing::error!(?ended, "the API did not end well"),
+        let ends = self.listeners.into_iter().map(|listener| async move {
+            let abort = listener.abort_handle();
+            match tokio::time::timeout(DRAIN, listener).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, "a listener did not end well"),
                 Err(_) => abort.abort(),
             }
         });
@@ -158,11 +178,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let key = MasterKey::load_or_create(&options.data.join("master.key")).map_err(store_failure)?;
     let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
         .map_err(|error| unwritable(&options.data, &error))?;
-    let stored = artifacts.put_file(&agent).map_err(|error| {
-        let detail = format!("{}: {error}", agent.display());
-        Failure::local("agent_unreadable", "The node agent cannot be stored", detail)
-    })?;
-    let agent = ArtifactStore::artifact(AGENT, gpuaas_node_agent::VERSION, stored);
+    let agent = store_agent(&artifacts, &agent)?;
 
     let store = Store::open(&database, key).await.map_err(store_failure)?;
     if lock.is_some() {
@@ -182,7 +198,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let connect =
         options.connect.unwrap_or_else(|| Arc::new(HttpConnect::new(Arc::clone(&options.clock))));
     let (bundles, artifacts) = (Arc::new(bundles), Arc::new(artifacts));
-    let engine = Engine::start(EngineParts {
+    let parts = EngineParts {
         store: store.clone(),
         clock: Arc::clone(&options.clock),
         ids: Arc::clone(&options.ids),
@@ -191,7 +207,8 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         artifacts: Arc::clone(&artifacts),
         http: Arc::new(http),
         config,
-    });
+    };
+    let engine = Engine::start_with(parts, options.failpoints);
     let access = nodes
         .as_ref()
         .map_or(NodeAccess::StandIns, |nodes| NodeAccess::Certificates(Arc::clone(&nodes.issuer)));
@@ -205,10 +222,11 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         artifacts,
         wake: Arc::new(|| {}),
         nodes: access,
+        supervisor: engine.supervisor().clone(),
         settings,
     };
     let stop = CancellationToken::new();
-    let servers = servers(listener, nodes, options.retention, state, &stop);
+    let listeners = listeners::spawn(listener, nodes, options.retention, state, &stop);
     Ok(ServeHandle {
         addr,
         node_url,
@@ -217,9 +235,18 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         store,
         engine,
         stop,
-        servers,
+        listeners,
         _lock: lock,
     })
+}
+
+/// Puts the agent's executable among the files that nodes fetch.
+fn store_agent(artifacts: &ArtifactStore, agent: &Path) -> Result<Artifact, Failure> {
+    let stored = artifacts.put_file(agent).map_err(|error| {
+        let detail = format!("{}: {error}", agent.display());
+        Failure::local("agent_unreadable", "The node agent cannot be stored", detail)
+    })?;
+    Ok(ArtifactStore::artifact(AGENT, gpuaas_node_agent::VERSION, stored))
 }
 
 /// What the first start of a control plane makes, and later ones find.
@@ -244,31 +271,6 @@ async fn seed_first_start(
     let nodes = nodes::prepare_any(store, node_socket, options.advertise.as_deref()).await?;
     startup.release().await;
     Ok(FirstStart { bundles, bundle_key, admin_token, token_is_new, nodes })
-}
-
-/// Answers operators, and nodes where they have a listener of their own; applies the retention.
-fn servers(
-    listener: TcpListener,
-    nodes: Option<nodes::Prepared>,
-    retention: Option<Retention>,
-    state: ApiState,
-    stop: &CancellationToken,
-) -> Vec<JoinHandle<io::Result<()>>> {
-    let (store, clock) = (state.store.clone(), Arc::clone(&state.clock));
-    let routers = gpuaas_api::routers(state);
-    let mut servers =
-        vec![tokio::spawn(serve_operators(listener, routers.operators, stop.clone()))];
-    if let (Some(nodes), Some(router)) = (nodes, routers.nodes) {
-        servers.push(tokio::spawn(serve_nodes(nodes, router, stop.clone())));
-    }
-    if let Some(retention) = retention {
-        let stop = stop.clone();
-        servers.push(tokio::spawn(async move {
-            retention.run(store, clock.as_ref(), stop).await;
-            Ok(())
-        }));
-    }
-    servers
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -307,30 +309,6 @@ async fn bundles(
         SeedError::Catalog(error) => failed(&error),
     })?;
     Ok((catalog, key))
-}
-
-async fn serve_operators(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> io::Result<()> {
-    let service = router.into_make_service_with_connect_info::<Peer>();
-    axum::serve(PlainListener(listener), service)
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .await
-}
-
-async fn serve_nodes(
-    nodes: nodes::Prepared,
-    router: Router,
-    stop: CancellationToken,
-) -> io::Result<()> {
-    let served = axum::serve(nodes.listener, router.into_make_service_with_connect_info::<Peer>())
-        .with_graceful_shutdown(async move { stop.cancelled().await });
-    tokio::select! {
-        ended = served => ended,
-        () = nodes.upkeep.run() => Ok(()),
-    }
 }
 
 async fn admin_token(
@@ -436,6 +414,9 @@ fn own_http(anchor_pem: Option<&str>) -> Result<reqwest::Client, Failure> {
             Failure::local("http_unavailable", "No HTTP client can be made", error.to_string())
         })
 }
+
+#[cfg(test)]
+mod loop_tests;
 
 #[cfg(test)]
 mod tests {

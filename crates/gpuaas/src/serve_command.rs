@@ -1,5 +1,7 @@
 //! `gpuaas serve`: starts a control plane as the arguments say, and stops it on a signal.
 
+use std::time::Duration;
+
 use gpuaas_api::ApiSettings;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::signals;
@@ -9,10 +11,13 @@ use gpuaas_engine::ClockChoice;
 use crate::args::ServeArgs;
 use crate::serve::{ServeOptions, start};
 
+/// How long work in hand may take to come to rest after a loop has ended.
+const LOOP_ENDED_DRAIN: Duration = Duration::from_secs(5);
+
 /// Runs the command until it is told to stop.
 ///
 /// # Errors
-/// See [`start`].
+/// See [`start`] and [`ServeHandle::until_stopped`](crate::serve::ServeHandle::until_stopped).
 pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let stop = signals::stop()?;
     let data = args.data.clone();
@@ -45,8 +50,14 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     terminal.message(&format!("state is kept in {}", handle.store.engine()));
     lines.push_str(&format!("\nnodes: {}", handle.node_url));
     terminal.data(&lines)?;
-    stop.await;
-    terminal.message("stopping");
-    handle.shutdown().await;
-    Ok(())
+    let ended = handle.until_stopped(stop).await;
+    if ended.is_ok() {
+        terminal.message("stopping");
+    }
+    // A loop that is gone may keep the others from coming to rest.
+    let limit = if ended.is_ok() { Duration::MAX } else { LOOP_ENDED_DRAIN };
+    if tokio::time::timeout(limit, handle.shutdown()).await.is_err() {
+        tracing::error!("work in hand did not come to rest");
+    }
+    ended
 }

@@ -4,6 +4,7 @@
 //! most once between two changes, so most answers are a copy of a pointer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -18,6 +19,7 @@ pub struct SharedRegion {
     pub(crate) clock: Arc<dyn SimClock>,
     /// Notified when something may be due earlier than before.
     pub(crate) changed: Notify,
+    in_flight: InFlight,
 }
 
 impl std::fmt::Debug for SharedRegion {
@@ -30,7 +32,12 @@ impl SharedRegion {
     /// Shares a region that lives on `clock`.
     #[must_use]
     pub fn new(region: Region, clock: Arc<dyn SimClock>) -> Arc<Self> {
-        Arc::new(Self { region: Mutex::new(region), clock, changed: Notify::new() })
+        Arc::new(Self {
+            region: Mutex::new(region),
+            clock,
+            changed: Notify::new(),
+            in_flight: InFlight::default(),
+        })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Region> {
@@ -51,6 +58,13 @@ impl SharedRegion {
         &self.clock
     }
 
+    /// The most reads (GET), and the most changes, that were being answered at one time.
+    #[must_use]
+    pub fn peak_in_flight(&self) -> (usize, usize) {
+        let [reads, changes] = &self.in_flight.peak;
+        (reads.load(Ordering::SeqCst), changes.load(Ordering::SeqCst))
+    }
+
     /// Answers a request at the present time; does not wait for [`SimResponse::delay_us`].
     pub fn call(&self, request: &SimRequest) -> SimResponse {
         let (now, wall) = (self.clock.now_us(), self.clock.wall_seconds());
@@ -68,6 +82,35 @@ impl SharedRegion {
     }
 }
 
+/// Requests that are being answered, and the most that ever were.
+#[derive(Debug, Default)]
+struct InFlight {
+    /// Reads first, then changes.
+    now: [AtomicUsize; 2],
+    peak: [AtomicUsize; 2],
+}
+
+/// Counts one request for as long as its answer is on the way.
+struct InFlightGuard<'a> {
+    in_flight: &'a InFlight,
+    kind: usize,
+}
+
+impl<'a> InFlightGuard<'a> {
+    fn new(in_flight: &'a InFlight, is_read: bool) -> Self {
+        let kind = usize::from(!is_read);
+        let now = in_flight.now[kind].fetch_add(1, Ordering::SeqCst) + 1;
+        in_flight.peak[kind].fetch_max(now, Ordering::SeqCst);
+        Self { in_flight, kind }
+    }
+}
+
+impl Drop for InFlightGuard<'_> {
+    fn drop(&mut self) {
+        self.in_flight.now[self.kind].fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Calls a region without a socket, with the waits that a socket would show.
 #[derive(Debug, Clone)]
 pub struct InProcessRegion(pub Arc<SharedRegion>);
@@ -76,6 +119,7 @@ impl InProcessRegion {
     /// Answers a request after the time that the real region would have taken. A connection
     /// that is lost on the way back shows as [`ResponseDelivery::Reset`].
     pub async fn call(&self, request: &SimRequest) -> SimResponse {
+        let _in_flight = InFlightGuard::new(&self.0.in_flight, request.method == "GET");
         let response = self.0.call(request);
         if response.delay_us > 0 {
             let at = self.0.clock.now_us() + response.delay_us;

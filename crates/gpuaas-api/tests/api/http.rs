@@ -69,3 +69,29 @@ async fn the_admin_api_wants_the_admin_token() {
     let version = rig.call("GET", "/api/v1/version", None, None).await.ok();
     assert_eq!(version["database"], "sqlite");
 }
+
+#[tokio::test]
+async fn health_is_red_when_the_database_takes_no_write() {
+    let rig = Rig::new().await;
+    let health = async || rig.call("GET", "/api/v1/health", None, None).await;
+    assert_eq!(health().await.ok()["status"], "ok");
+    rig.store.close().await;
+    assert_eq!(health().await.ok()["status"], "ok", "a result is good for a second");
+    rig.advance(1);
+    let red = health().await;
+    assert_eq!((red.status, red.code().as_str()), (503, "database_unavailable"));
+}
+
+#[tokio::test]
+async fn health_is_red_at_once_when_a_loop_has_ended() {
+    let rig = Rig::new().await;
+    let health = async || rig.call("GET", "/api/v1/health", None, None).await;
+    assert_eq!(health().await.ok()["status"], "ok");
+    rig.supervisor.spawn("worker", async { panic!("planted") }).await.unwrap();
+    let red = health().await;
+    assert_eq!((red.status, red.code().as_str()), (503, "loop_ended"));
+    let detail = red.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.starts_with("the loop \"worker\" ended: it panicked: planted at "), "{detail}");
+    let alive = rig.call("GET", "/bootstrap/v1/health", None, None).await;
+    assert_eq!(alive.ok()["status"], "ok", "nodes need no database to fetch what they boot");
+}

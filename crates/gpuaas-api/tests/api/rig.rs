@@ -15,7 +15,7 @@ use gpuaas_api::{
 use gpuaas_artifact::{ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
 use gpuaas_engine::bundles;
-use gpuaas_engine::{Clock, Connect};
+use gpuaas_engine::{Clock, Connect, Supervisor};
 use gpuaas_store::{MasterKey, NewToken, RunWrite, Store, TokenPurpose, sha256};
 use gpuaas_types::api::OnboardAccepted;
 use gpuaas_types::spec::SiteSpec;
@@ -119,6 +119,7 @@ pub(crate) struct Rig {
     pub(crate) maas: Arc<FakeMaas>,
     pub(crate) artifacts: Arc<ArtifactStore>,
     pub(crate) wakes: Arc<AtomicUsize>,
+    pub(crate) supervisor: Supervisor,
     pub(crate) admin: String,
     /// What nodes reach, where they have a listener of their own.
     pub(crate) nodes: Option<Router>,
@@ -168,6 +169,7 @@ impl Rig {
         let key = SigningKey::generate().unwrap();
         let catalog = BundleCatalog::new((*artifacts).clone(), &key);
         bundles::seed_built_in(&store, &catalog, &key, clock.now()).await.unwrap();
+        let supervisor = Supervisor::default();
         let routers = routers(ApiState {
             store: store.clone(),
             clock: clock.clone(),
@@ -180,12 +182,14 @@ impl Rig {
                 counter.fetch_add(1, Ordering::SeqCst);
             }),
             nodes: access,
+            supervisor: supervisor.clone(),
             settings,
         });
         let (router, nodes) = (routers.operators, routers.nodes);
         Self {
             store,
             router,
+            supervisor,
             clock,
             maas,
             artifacts,

@@ -15,7 +15,10 @@ use std::sync::{Arc, Mutex};
 use gpuaas_artifact::{ArtifactStore, BootstrapInputs, BundleCatalog, parse_user_data};
 use gpuaas_bundle::SigningKey;
 use gpuaas_core::record::{NodeHardware, Report, ReportKind};
-use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, HttpConnect, PacedClock, RealClock};
+use gpuaas_engine::{
+    Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, PacedClock,
+    RealClock,
+};
 use gpuaas_node_agent::env::AgentEnv;
 use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::tasks::execute;
@@ -189,6 +192,25 @@ impl Harness {
             failing,
             _dir,
         }
+    }
+
+    /// Starts an engine that calls the hooks of `failpoints` and sweeps now and then. The one
+    /// before has to be stopped.
+    pub(crate) fn start_with(&self, failpoints: Arc<dyn Failpoints>) -> Arc<Engine> {
+        let mut kit = self.kit.clone();
+        kit.config.sweep_seconds = 900.0;
+        Engine::start_with(kit.parts(self.store.clone()), Some(failpoints))
+    }
+
+    /// Starts an engine that makes its clients with `connect`. The one before has to be stopped.
+    pub(crate) fn start_connecting(&self, connect: Arc<dyn Connect>) -> Arc<Engine> {
+        let parts = self.kit.parts(self.store.clone());
+        Engine::start(EngineParts { connect, ..parts })
+    }
+
+    /// An operator lets a parked run go on.
+    pub(crate) async fn resume(&self, run_id: RunId) {
+        self.store.resume(self.now(), run_id, "operator", "corrected").await.unwrap();
     }
 
     /// Ends the engine and starts another that sweeps every `seconds` of its clock.

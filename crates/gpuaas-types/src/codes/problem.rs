@@ -483,6 +483,10 @@ DatabaseUnavailable "database_unavailable" "The database does not answer" {
     status: 503, owner: Some(Owner::PlatformOperator), next_action: "try again; the log of the control plane names the cause",
     doc: "The database did not answer; whether a change took effect is not known",
 }
+LoopEnded "loop_ended" "A loop of the control plane ended" {
+    status: 503, owner: Some(Owner::PlatformOperator), next_action: "the process ends by itself and has to be started again; its log names the loop",
+    doc: "A part of the control plane that has to run all the time panicked or returned",
+}
 Internal "internal" "The control plane failed" {
     status: 500, owner: Some(Owner::PlatformOperator), next_action: "this is a bug: report the log of the control plane, which has the cause",
     doc: "Something happened that the control plane does not expect",

@@ -1,0 +1,46 @@
+//! Whether this control plane can do its work: its loops run, and its database takes a write and
+//! gives it back.
+//!
+//! The answer needs no credential, so a result is kept for a second: any number of requests costs
+//! one write a second.
+
+use std::time::Duration;
+
+use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::{Problem, Timestamp};
+use tokio::sync::Mutex;
+
+use crate::ctx::ApiState;
+use crate::problem::{Refusal, problem};
+
+/// Wall time that a write and its read may take.
+const LIMIT: Duration = Duration::from_secs(3);
+/// Seconds for which a result is good.
+const GOOD_SECONDS: f64 = 1.0;
+
+/// The latest result of the check of the database.
+#[derive(Debug, Default)]
+pub(crate) struct HealthCheck(Mutex<Option<(Timestamp, Result<(), Problem>)>>);
+
+impl HealthCheck {
+    /// Checks the loops now, and the database at most once a second.
+    ///
+    /// # Errors
+    /// `loop_ended`, or the problem of the database.
+    pub(crate) async fn check(&self, state: &ApiState) -> Result<(), Problem> {
+        if let Some(ended) = state.supervisor.ended_loop() {
+            return Err(problem(ProblemCode::LoopEnded).with_detail(ended.to_string()));
+        }
+        let mut latest = self.0.lock().await;
+        let now = state.clock.now();
+        if let Some((at, result)) = &*latest
+            && now.seconds_since(*at) < GOOD_SECONDS * state.clock.factor()
+        {
+            return result.clone();
+        }
+        let result = state.store.health_check(now, LIMIT).await;
+        let result = result.map_err(|error| *Refusal::from(error).0);
+        *latest = Some((now, result.clone()));
+        result
+    }
+}
