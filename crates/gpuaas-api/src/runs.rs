@@ -6,10 +6,11 @@ use gpuaas_core::buckets::seconds_per_bucket;
 use gpuaas_store::OperatorCommand;
 use gpuaas_types::api::{RunView, StepSpan};
 use gpuaas_types::codes::ProblemCode;
-use gpuaas_types::{RunId, Timestamp};
+use gpuaas_types::{RunId, Step, Timestamp};
 use serde::Deserialize;
 
 use crate::body::{Body, Key};
+use crate::bundles;
 use crate::check::actor_and_reason;
 use crate::ctx::Ctx;
 use crate::problem::{Answer, invalid, problem};
@@ -87,6 +88,9 @@ pub(crate) struct Resume {
     actor: String,
     /// Why it may go on.
     reason: String,
+    /// Pin the run to the latest revision of its profile: for a cause that lies in the profile.
+    #[serde(default)]
+    latest_profile: bool,
 }
 
 /// `POST /api/v1/runs/ID/resume`: a parked run goes on where it stopped.
@@ -95,7 +99,7 @@ pub(crate) async fn resume(
     Key(text): Key,
     Body(asked): Body<Resume>,
 ) -> Answer<Json<RunView>> {
-    tell(&ctx, &text, OperatorCommand::Resume, actor_and_reason(&asked.actor, &asked.reason)?).await
+    continue_run(&ctx, &text, OperatorCommand::Resume, &asked).await
 }
 
 /// `POST /api/v1/runs/ID/retry`: the same, and what was tried in the step does not count any more.
@@ -104,7 +108,31 @@ pub(crate) async fn retry(
     Key(text): Key,
     Body(asked): Body<Resume>,
 ) -> Answer<Json<RunView>> {
-    tell(&ctx, &text, OperatorCommand::Retry, actor_and_reason(&asked.actor, &asked.reason)?).await
+    continue_run(&ctx, &text, OperatorCommand::Retry, &asked).await
+}
+
+/// Lets a parked run go on, with the profile revision that it pinned or with the latest one. The
+/// latest one is held to what a new run of this kind would be.
+async fn continue_run(
+    ctx: &Ctx,
+    text: &str,
+    command: OperatorCommand,
+    asked: &Resume,
+) -> Answer<Json<RunView>> {
+    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    if !asked.latest_profile {
+        return tell(ctx, text, command, (actor, reason)).await;
+    }
+    let id = id(text)?;
+    let run = ctx.store.run(id).await?;
+    if run.kind.row().steps.contains(&Step::Deploy) {
+        let profile = ctx.store.profile(run.profile_id).await?;
+        let site = ctx.store.site(run.site_id).await?;
+        bundles::may_begin(ctx, &site, &profile).await?;
+    }
+    ctx.store.continue_with_latest_profile(ctx.now(), id, command, &actor, &reason).await?;
+    ctx.wake_engine();
+    Ok(Json(view(ctx, id).await?))
 }
 
 /// Body of a cancel.

@@ -44,6 +44,8 @@ struct IssuedCommand {
     command: OperatorCommand,
     actor: String,
     reason: String,
+    /// Whether the run is pinned to the latest revision of its profile.
+    latest_profile: bool,
 }
 
 impl IssuedCommand {
@@ -73,7 +75,7 @@ impl IssuedCommand {
 
     /// Code and sentence for the timeline.
     fn line(&self) -> (TimelineCode, String) {
-        let Self { command, actor, reason } = self;
+        let Self { command, actor, reason, .. } = self;
         match command {
             OperatorCommand::Resume => {
                 (TimelineCode::RunResumed, format!("{actor} resumed the run: {reason}"))
@@ -145,6 +147,8 @@ async fn apply(
         let detail = format!("run {run_id} is {status}, not parked");
         return Err(StoreError::conflict(ProblemCode::RunNotParked, detail));
     }
+    let pinned =
+        if issued.latest_profile { Some(pin_latest_profile(conn, run_id).await?) } else { None };
     let node_id = wake_one(conn, now, run_id).await?;
     batch::wake_of_node(conn, now, node_id).await?;
     if let Some(report) = report {
@@ -159,14 +163,38 @@ async fn apply(
         code: code.into(),
         text,
     };
-    timeline::append(conn, [(node_id, &line)]).await?;
+    let pin_line = pinned.map(|revision| TimelineEvent {
+        code: TimelineCode::ProfileRepinned.into(),
+        text: format!("the run uses profile revision {revision} from here on"),
+        ..line.clone()
+    });
+    let lines = std::iter::once(&line).chain(&pin_line).map(|line| (node_id, line));
+    timeline::append(conn, lines).await?;
+    let mut detail = issued.detail();
+    if let Some(revision) = pinned {
+        detail["profile_revision"] = revision.into();
+    }
     let entry = NewAudit {
         action: issued.action().to_owned(),
         subject: run_id.to_string(),
-        detail: issued.detail(),
+        detail,
         actor: issued.actor,
     };
     audit::append(conn, now, &entry).await
+}
+
+/// Pins a run to the latest revision of its profile, and answers which that is.
+async fn pin_latest_profile(conn: &mut Conn, run_id: RunId) -> Result<i64, StoreError> {
+    let row = conn
+        .first(
+            "UPDATE run SET profile_revision = \
+             (SELECT profile.revision FROM profile WHERE profile.id = run.profile_id) \
+             WHERE id = $1 RETURNING profile_revision",
+            args![run_id.0],
+        )
+        .await?
+        .ok_or_else(|| StoreError::not_found("run", run_id))?;
+    row.cols().next()
 }
 
 impl Store {
@@ -200,7 +228,35 @@ impl Store {
         actor: &str,
         reason: &str,
     ) -> Result<(), StoreError> {
-        let issued = IssuedCommand { command, actor: actor.to_owned(), reason: reason.to_owned() };
+        let (actor, reason) = (actor.to_owned(), reason.to_owned());
+        let issued = IssuedCommand { command, actor, reason, latest_profile: false };
+        self.apply_issued(now, run_id, issued).await
+    }
+
+    /// [`Store::apply_operator_command`] for a parked run that is to go on with the latest
+    /// revision of its profile; the audit and the timeline name the revision.
+    ///
+    /// # Errors
+    /// Those of [`Store::apply_operator_command`].
+    pub async fn continue_with_latest_profile(
+        &self,
+        now: Timestamp,
+        run_id: RunId,
+        command: OperatorCommand,
+        actor: &str,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        let (actor, reason) = (actor.to_owned(), reason.to_owned());
+        let issued = IssuedCommand { command, actor, reason, latest_profile: true };
+        self.apply_issued(now, run_id, issued).await
+    }
+
+    async fn apply_issued(
+        &self,
+        now: Timestamp,
+        run_id: RunId,
+        issued: IssuedCommand,
+    ) -> Result<(), StoreError> {
         self.write(move |conn| Box::pin(async move { apply(conn, now, run_id, issued).await }))
             .await?;
         self.signal_due();

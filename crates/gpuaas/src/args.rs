@@ -35,7 +35,7 @@ pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};
 pub use profile::{
     Assignment, ProfileAddArgs, ProfileCommand, ProfileSetArgs, RoceAddArgs, RoceCommand,
 };
-pub use run::{CancelArgs, ResumeArgs, RunCommand, SkipCheckArgs};
+pub use run::{CancelArgs, ContinueArgs, ResumeArgs, RunCommand, SkipCheckArgs};
 pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
 pub use shared::{ActorArgs, ListArgs, ShowArgs};

@@ -13,9 +13,9 @@ use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSp
 use serde_json::{Map, Value, json};
 
 use crate::args::{
-    Assignment, CancelArgs, DriftCommand, ExplainArgs, Format, NodeCommand, NodeListArgs,
-    OnboardArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs,
-    SiteCommand, SkipCheckArgs,
+    Assignment, CancelArgs, ContinueArgs, DriftCommand, ExplainArgs, Format, NodeCommand,
+    NodeListArgs, OnboardArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand,
+    SiteAddArgs, SiteCommand, SkipCheckArgs,
 };
 use crate::input_file::{read_file, read_secret};
 use crate::{certificates, follow, node_task, offboarding, secrets, telemetry};
@@ -334,11 +334,12 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
         RunCommand::Show(args) => {
             (args.api.format, ApiClient::from_args(&args.api)?.run(&args.name).await?)
         }
-        RunCommand::Resume(args) => {
-            let client = ApiClient::from_args(&args.api)?;
-            (args.api.format, client.resume(&args.id, &args.who.actor, &args.reason).await?)
+        RunCommand::Resume(ContinueArgs { latest_profile, said }) => {
+            send_run_command(said, "resume", json!({ "latest_profile": latest_profile })).await?
         }
-        RunCommand::Retry(args) => send_run_command(args, "retry", json!({})).await?,
+        RunCommand::Retry(ContinueArgs { latest_profile, said }) => {
+            send_run_command(said, "retry", json!({ "latest_profile": latest_profile })).await?
+        }
         RunCommand::Cancel(CancelArgs { leave_machine, said }) => {
             send_run_command(said, "cancel", json!({ "leave_machine": leave_machine })).await?
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use axum::http::Request;
+use gpuaas_engine::Clock as _;
 use gpuaas_store::{NodeFilter, RunWrite, Transition};
 use gpuaas_types::api::{EstimateBasis, EstimateSource, Owner, Park, Wait};
 use gpuaas_types::{NodeState, RunStatus, Step};
@@ -227,6 +228,43 @@ async fn a_run_shows_its_time_and_can_be_resumed() {
         rig.get(&format!("/api/v1/runs/{}", accepted.node_id)).await.code(),
         "run_not_found"
     );
+}
+
+#[tokio::test]
+async fn a_parked_run_goes_on_with_the_profile_as_it_is_now_only_where_that_is_asked_for() {
+    let rig = Rig::with_site().await;
+    let run = rig.onboard("j22u11").await.run_id;
+    let path = format!("/api/v1/runs/{run}");
+    let change = json!({ "storage_layout_profile": "lvm" });
+    assert_eq!(rig.patch("/api/v1/profiles/h200", change).await.ok()["revision"], 2);
+    let who =
+        |latest: bool| json!({ "actor": "ann", "reason": "mended", "latest_profile": latest });
+    let early = rig.post(&format!("{path}/resume"), who(true)).await;
+    assert_eq!(early.code(), "run_not_parked");
+    assert_eq!(rig.get(&path).await.ok()["profile_revision"], 1, "a refusal changes nothing");
+
+    rig.put_run(run, RunStatus::Parked).await;
+    let view = rig.post(&format!("{path}/resume"), who(false)).await.ok();
+    assert_eq!((&view["status"], &view["profile_revision"]), (&json!("running"), &json!(1)));
+    for (revision, order) in [(2, "resume"), (3, "retry")] {
+        rig.put_run(run, RunStatus::Parked).await;
+        let view = rig.post(&format!("{path}/{order}"), who(true)).await.ok();
+        assert_eq!(view["profile_revision"], revision, "{order}");
+        let line = view["timeline"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(line["code"], "profile_repinned");
+        let text = format!("the run uses profile revision {revision} from here on");
+        assert_eq!(line["text"], text);
+        let audit = rig.store.audit_entries(0, 100).await.unwrap();
+        let entry = &audit.iter().rfind(|row| row.entry.actor == "ann").unwrap().entry;
+        assert_eq!(entry.action, format!("run.{order}"));
+        assert_eq!(entry.detail, json!({ "reason": "mended", "profile_revision": revision }));
+        let change = json!({ "max_deploy_retry_attempts": 7 });
+        rig.patch("/api/v1/profiles/h200", change).await.ok();
+    }
+    // What a worker gets, and decides with, is the revision that was pinned last.
+    let now = rig.clock.now();
+    let claimed = rig.store.claim(now, now.plus_seconds(30.0), 1).await.unwrap().remove(0).run;
+    assert_eq!((claimed.id, claimed.profile_revision), (run, 3));
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::record::ReportKind;
 use gpuaas_store::{BatchScope, NodeChange, OperatorCommand, Page, RunWrite, Transition};
 use gpuaas_types::api::{Owner, Park, Wait};
+use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{AttemptId, EffectKind, NodeState, RunStatus, Step, Timestamp};
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, new_run, on_each_database};
@@ -259,6 +260,45 @@ fn a_command_is_a_report_a_line_and_an_audit_entry() {
         store.commit(at(5.0), RunWrite::new(ended).releasing()).await.unwrap();
         let late = apply(6.0, OperatorCommand::Cancel { leave_machine: true }).await;
         assert_eq!(code(late), "run_over");
+    });
+}
+
+#[test]
+fn a_parked_run_goes_on_with_the_latest_revision_of_its_profile() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let mut run = fixture.claim_one(NOON).await.run;
+        let second = ProfileSpec { max_deploy_retry_attempts: 7, ..ProfileSpec::default() };
+        store.set_profile(at(1.0), "h200", &second, &[]).await.unwrap();
+        let go_on = async |seconds, run_id| {
+            let retry = OperatorCommand::Retry;
+            store.continue_with_latest_profile(at(seconds), run_id, retry, "ada", "mended").await
+        };
+        // A refusal keeps the revision, and so does letting the run go on without this.
+        assert_eq!(code(go_on(2.0, run_id).await), "run_not_parked");
+        assert_eq!(code(go_on(2.0, gpuaas_types::RunId(id())).await), "not_found");
+        (run.status, run.park) = (RunStatus::Parked, Some(park()));
+        store.commit(at(3.0), RunWrite::new(run).releasing()).await.unwrap();
+        store.resume(at(4.0), run_id, "ada", "mended").await.unwrap();
+        let mut run = fixture.claim_one(at(4.0)).await.run;
+        assert_eq!(run.profile_revision, 1);
+
+        (run.status, run.park) = (RunStatus::Parked, Some(park()));
+        store.commit(at(5.0), RunWrite::new(run).releasing()).await.unwrap();
+        go_on(6.0, run_id).await.unwrap();
+        let run = fixture.claim_one(at(6.0)).await.run;
+        assert_eq!((run.status, run.profile_revision), (RunStatus::Running, 2));
+        let entries = store.audit_entries(0, 10).await.unwrap();
+        let entry = &entries.last().unwrap().entry;
+        assert_eq!(
+            (entry.action.as_str(), &entry.detail["profile_revision"]),
+            ("run.retry", &2.into())
+        );
+        let lines = store.timeline_of_node(node_id, 0, 10).await.unwrap();
+        let codes: Vec<_> = lines.iter().map(|line| line.event.code.as_str()).collect();
+        assert_eq!(codes, ["accepted", "run_resumed", "run_retried", "profile_repinned"]);
     });
 }
 

@@ -11,9 +11,9 @@ pub enum RunCommand {
     /// Show a run: where every second went, what was tried, what was checked.
     Show(ShowArgs),
     /// Let a parked run go on, once its cause is gone.
-    Resume(ResumeArgs),
+    Resume(ContinueArgs),
     /// Let a parked run try again: what was tried in its step does not count any more.
-    Retry(ResumeArgs),
+    Retry(ContinueArgs),
     /// End a run. A machine that it is deploying is released first.
     Cancel(CancelArgs),
     /// Answer for a check that does not pass; the run goes on, and your word expires.
@@ -46,6 +46,17 @@ pub struct SkipCheckArgs {
 }
 
 /// `gpuaas run resume` and `gpuaas run retry`.
+#[derive(Debug, Clone, Args)]
+pub struct ContinueArgs {
+    /// Pin the run to the latest revision of its profile: for a cause that lies in the profile.
+    #[arg(long)]
+    pub latest_profile: bool,
+    /// The run, who and why.
+    #[command(flatten)]
+    pub said: ResumeArgs,
+}
+
+/// A run, and who wants what of it and why.
 #[derive(Debug, Clone, Args)]
 pub struct ResumeArgs {
     /// Run id.

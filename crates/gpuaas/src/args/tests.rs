@@ -44,6 +44,7 @@ fn lines_that_parse() {
          --bmc-pass-file f --mac aa:bb:cc:dd:ee:ff",
         "gpuaas node list --site s --state active",
         "gpuaas run resume 0198 --reason fixed",
+        "gpuaas run retry 0198 --reason fixed --latest-profile",
         "gpuaas explain j22u11 --server http://x --token t",
     ] {
         assert!(parse(line).is_ok(), "{line}");

@@ -1,0 +1,230 @@
+//! `docs/reference`: the pages that are written from the tables of this crate.
+//!
+//! The pages are checked in, and [`pages_are_current`] fails where one of them is not what its
+//! table says. `cargo test -p gpuaas-types write_reference -- --ignored`
+//! writes all of them.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use gpuaas_types::api::Owner;
+use gpuaas_types::codes::{PARKS, PROBLEMS, TIMELINE, WAITS};
+use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::steps::{CancelPolicy, KINDS, ROWS, StepOrder};
+use serde_json::Value;
+
+const COMMAND: &str = "cargo test -p gpuaas-types write_reference -- --ignored";
+
+type Page = (&'static str, String);
+
+fn pages() -> [Page; 5] {
+    [
+        ("problems.md", problems()),
+        ("waits-and-parks.md", waits_and_parks()),
+        ("timeline.md", timeline()),
+        ("steps.md", steps()),
+        ("profile-fields.md", profile_fields()),
+    ]
+}
+
+fn path(page: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page)
+}
+
+#[test]
+fn pages_are_current() {
+    for (page, text) in pages() {
+        let written = std::fs::read_to_string(path(page)).unwrap_or_default();
+        assert!(written == text, "docs/reference/{page} is stale; write it with: {COMMAND}");
+    }
+}
+
+#[test]
+#[ignore = "writes docs/reference"]
+fn write_reference() {
+    for (page, text) in pages() {
+        std::fs::write(path(page), text).unwrap();
+    }
+}
+
+fn header(title: &str, about: &str) -> String {
+    format!("# {title}\n\n{about}\n\nWritten from the code by `{COMMAND}`.\n")
+}
+
+fn who(owner: Option<Owner>) -> &'static str {
+    match owner {
+        None => "",
+        Some(Owner::InfraOperator) => "infra operator",
+        Some(Owner::PlatformOperator) => "platform operator",
+        Some(Owner::BundleOwner) => "bundle owner",
+    }
+}
+
+/// A cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn problems() -> String {
+    let mut page = header(
+        "Problems",
+        "Every refusal of the HTTP API is a problem body (RFC 9457) with one of these codes. The hint \
+         of a problem is its next action where the place that refuses knows nothing more. Where the \
+         column *who* is empty, whoever sent the request has to act.",
+    );
+    page.push_str(
+        "\n| code | status | title | when | who | next action |\n|---|---|---|---|---|---|\n",
+    );
+    for row in PROBLEMS {
+        let (title, doc, next) = (cell(row.title), cell(row.doc), cell(row.next_action));
+        let (code, status, who) = (row.code, row.status, who(row.owner));
+        writeln!(page, "| `{code}` | {status} | {title} | {doc} | {who} | {next} |").unwrap();
+    }
+    page
+}
+
+fn waits_and_parks() -> String {
+    let mut page = header(
+        "Waits and parks",
+        "A run that rests waits for something or is parked. A wait ends by itself; its next action is \
+         for when it takes longer than expected. A parked run goes on only when its owner acted.",
+    );
+    page.push_str("\n## Waits\n\n| code | waits for | meaning | who | when it is late |\n|---|---|---|---|---|\n");
+    for row in WAITS {
+        let (title, doc, next) = (cell(row.title), cell(row.doc), cell(row.next_action));
+        let who = who(Some(row.owner));
+        writeln!(page, "| `{}` | {title} | {doc} | {who} | {next} |", row.code).unwrap();
+    }
+    page.push_str(
+        "\n## Parks\n\n| code | reason | meaning | who | next action |\n|---|---|---|---|---|\n",
+    );
+    for row in PARKS {
+        let (title, doc, next) = (cell(row.title), cell(row.doc), cell(row.next_action));
+        let who = who(Some(row.owner));
+        writeln!(page, "| `{}` | {title} | {doc} | {who} | {next} |", row.code).unwrap();
+    }
+    page
+}
+
+fn timeline() -> String {
+    let mut page = header(
+        "Timeline",
+        "The lines of a node's history, as `gpuaas node show` and `gpuaas run show` print them.",
+    );
+    page.push_str("\n| code | title | meaning | who | next action |\n|---|---|---|---|---|\n");
+    for row in TIMELINE {
+        let (title, doc, next) = (cell(row.title), cell(row.doc), cell(row.next_action));
+        writeln!(page, "| `{}` | {title} | {doc} | {} | {next} |", row.code, who(row.owner))
+            .unwrap();
+    }
+    page
+}
+
+/// Name, type and documentation of each field of a profile, from its source.
+fn documented_fields() -> Vec<(String, String, String)> {
+    let source = include_str!("../src/spec.rs");
+    let (_, body) = source.split_once("pub struct ProfileSpec {").unwrap();
+    let (body, _) = body.split_once("\n}").unwrap();
+    let mut fields = Vec::new();
+    let mut doc = Vec::new();
+    for line in body.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("/// ") {
+            doc.push(text);
+        } else if let Some(field) = line.strip_prefix("pub ") {
+            let (name, kind) = field.trim_end_matches(',').split_once(": ").unwrap();
+            fields.push((name.to_owned(), kind.to_owned(), doc.join(" ")));
+            doc.clear();
+        }
+    }
+    fields
+}
+
+fn kind(rust: &str) -> &'static str {
+    match rust {
+        "bool" => "true or false",
+        "u32" => "number",
+        "String" => "text",
+        "FabricMode" => "`ethernet`, `roce` or `ib`",
+        "ReleaseMode" => "`managed` or `handoff`",
+        "BTreeMap<String, String>" => "texts by name",
+        other => panic!("say what {other} is in profile-fields.md"),
+    }
+}
+
+fn profile_fields() -> String {
+    let mut page = header(
+        "Fields of profiles",
+        "What `gpuaas profile add --set FIELD=VALUE` and `gpuaas profile set` take. A change makes a \
+         new revision; a run keeps the one that it pinned, until an operator lets it go on with \
+         `--latest-profile`.",
+    );
+    page.push_str("\n| field | type | default | meaning |\n|---|---|---|---|\n");
+    let defaults = serde_json::to_value(ProfileSpec::default()).unwrap();
+    for (name, rust, doc) in documented_fields() {
+        let default = match defaults.get(&name) {
+            None | Some(Value::Null) => "none".to_owned(),
+            Some(Value::String(text)) if text.is_empty() => "empty".to_owned(),
+            Some(Value::String(text)) => format!("`{text}`"),
+            Some(other) => format!("`{other}`"),
+        };
+        writeln!(page, "| `{name}` | {} | {default} | {} |", kind(&rust), cell(&doc)).unwrap();
+    }
+    page
+}
+
+#[test]
+fn every_field_of_a_profile_is_documented() {
+    let defaults = serde_json::to_value(ProfileSpec::default()).unwrap();
+    let fields = documented_fields();
+    for name in defaults.as_object().unwrap().keys() {
+        let field = fields.iter().find(|field| field.0 == *name);
+        assert!(field.is_some_and(|field| !field.2.is_empty()), "{name}");
+    }
+}
+
+fn steps() -> String {
+    let mut page = header(
+        "Steps and kinds of runs",
+        "A run is a list of steps, and a step means the same in every kind of run. *Expected* is what \
+         a step normally takes at most, until earlier runs teach better; after its *deadline* the run \
+         parks. Both are seconds. A *side* step is entered only when a decision asks for it.",
+    );
+    page.push_str(
+        "\n## Steps\n\n| step | order | bucket | expected | deadline | a cancel | state of the node | \
+         may ask of MAAS |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in ROWS {
+        let order = match row.order {
+            StepOrder::Main => "main",
+            StepOrder::Side => "side",
+        };
+        let cancel = match row.cancel {
+            CancelPolicy::Now => "ends it at once",
+            CancelPolicy::AfterEffect => "ends it once the outcome of a call under way is known",
+            CancelPolicy::NeedsRelease => "releases the machine first",
+        };
+        let state = row.node_state.map_or_else(String::new, |state| format!("`{state}`"));
+        let effects: Vec<String> = row.effects.iter().map(|kind| format!("`{kind}`")).collect();
+        let (expected, deadline) = (row.expected_seconds, row.deadline_seconds);
+        let (step, bucket, effects) = (row.step, row.bucket, effects.join(", "));
+        writeln!(
+            page,
+            "| `{step}` | {order} | `{bucket}` | {expected} | {deadline} | {cancel} | {state} | {effects} |"
+        )
+        .unwrap();
+    }
+    page.push_str(
+        "\n## Kinds\n\n| kind | begins in | ends in | needs MAAS | steps |\n|---|---|---|---|---|\n",
+    );
+    for row in KINDS {
+        let begins: Vec<String> = row.begins_in.iter().map(|state| format!("`{state}`")).collect();
+        let begins = if begins.is_empty() { "a new node".to_owned() } else { begins.join(", ") };
+        let steps: Vec<String> = row.steps.iter().map(|step| format!("`{step}`")).collect();
+        let (kind, ends, steps) = (row.kind, row.ends_in, steps.join(", "));
+        let needs_maas = if row.needs_maas { "yes" } else { "no" };
+        writeln!(page, "| `{kind}` | {begins} | `{ends}` | {needs_maas} | {steps} |").unwrap();
+    }
+    page
+}
