@@ -149,7 +149,7 @@ impl Ctx {
     /// # Errors
     /// See [`HealthCheck::check`].
     pub(crate) async fn check_health(&self) -> Result<(), Problem> {
-        self.0.health.check(self).await
+        self.0.health.check(&self.supervisor, &self.store, self.clock.as_ref()).await
     }
 
     pub(crate) fn now(&self) -> Timestamp {

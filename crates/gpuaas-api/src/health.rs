@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
+use gpuaas_engine::{Clock, Supervisor};
+use gpuaas_store::Store;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{Problem, Timestamp};
 use tokio::sync::Mutex;
 
-use crate::ctx::ApiState;
 use crate::problem::{Refusal, problem};
 
 /// Wall time that a write and its read may take.
@@ -27,18 +28,23 @@ impl HealthCheck {
     ///
     /// # Errors
     /// `loop_ended`, or the problem of the database.
-    pub(crate) async fn check(&self, state: &ApiState) -> Result<(), Problem> {
-        if let Some(ended) = state.supervisor.ended_loop() {
+    pub(crate) async fn check(
+        &self,
+        supervisor: &Supervisor,
+        store: &Store,
+        clock: &dyn Clock,
+    ) -> Result<(), Problem> {
+        if let Some(ended) = supervisor.ended_loop() {
             return Err(problem(ProblemCode::LoopEnded).with_detail(ended.to_string()));
         }
         let mut latest = self.0.lock().await;
-        let now = state.clock.now();
+        let now = clock.now();
         if let Some((at, result)) = &*latest
-            && now.seconds_since(*at) < GOOD_SECONDS * state.clock.factor()
+            && now.seconds_since(*at) < GOOD_SECONDS * clock.factor()
         {
             return result.clone();
         }
-        let result = state.store.health_check(now, LIMIT).await;
+        let result = store.health_check(now, LIMIT).await;
         let result = result.map_err(|error| *Refusal::from(error).0);
         *latest = Some((now, result.clone()));
         result

@@ -15,9 +15,9 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// A log in memory.
 #[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl io::Write for Memory {
+impl io::Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -28,7 +28,7 @@ impl io::Write for Memory {
     }
 }
 
-impl<'a> MakeWriter<'a> for Memory {
+impl<'a> MakeWriter<'a> for LogBuffer {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -36,7 +36,7 @@ impl<'a> MakeWriter<'a> for Memory {
     }
 }
 
-impl Memory {
+impl LogBuffer {
     fn lines(&self) -> Vec<Value> {
         let bytes = self.0.lock().unwrap().clone();
         let text = String::from_utf8(bytes).unwrap();
@@ -53,7 +53,7 @@ fn of_spans<'a>(line: &'a Value, field: &str) -> Option<&'a str> {
 // One thread, so that every line comes to this test's subscriber.
 #[tokio::test]
 async fn every_line_of_a_run_names_run_node_step_and_effect() {
-    let memory = Memory::default();
+    let memory = LogBuffer::default();
     let subscriber = tracing_subscriber::fmt()
         .json()
         .with_max_level(tracing::Level::INFO)

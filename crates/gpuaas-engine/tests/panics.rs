@@ -16,7 +16,7 @@ use gpuaas_types::{NodeId, RunStatus, Step};
 
 /// Where the planted panic is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PanicSite {
     Decision,
     AfterCall,
 }
@@ -24,16 +24,16 @@ enum Place {
 /// A panic in the runs of one node, until it is disarmed.
 struct PanicInRun {
     node_id: Mutex<Option<NodeId>>,
-    place: Place,
+    place: PanicSite,
     armed: AtomicBool,
 }
 
 impl PanicInRun {
-    fn new(place: Place) -> Arc<Self> {
+    fn new(place: PanicSite) -> Arc<Self> {
         Arc::new(Self { node_id: Mutex::default(), place, armed: AtomicBool::new(true) })
     }
 
-    fn is_hit(&self, run: &RunRecord, place: Place) -> bool {
+    fn is_hit(&self, run: &RunRecord, place: PanicSite) -> bool {
         let node_id = *self.node_id.lock().unwrap();
         place == self.place
             && self.armed.load(Ordering::SeqCst)
@@ -45,20 +45,20 @@ impl PanicInRun {
 #[async_trait::async_trait]
 impl Failpoints for PanicInRun {
     async fn reach(&self, run: &RunRecord, failpoint: Failpoint) {
-        if failpoint == Failpoint::Called && self.is_hit(run, Place::AfterCall) {
+        if failpoint == Failpoint::Called && self.is_hit(run, PanicSite::AfterCall) {
             panic!("planted after a call");
         }
     }
 
     fn reach_decision(&self, run: &RunRecord) {
-        if self.is_hit(run, Place::Decision) {
+        if self.is_hit(run, PanicSite::Decision) {
             panic!("planted in a decision");
         }
     }
 }
 
 /// Onboards two nodes, the first of which meets a panic; then removes the panic and resumes.
-async fn panics_and_goes_on(place: Place, message: &str) {
+async fn panics_and_goes_on(place: PanicSite, message: &str) {
     let panic = PanicInRun::new(place);
     let harness = Harness::start(2, ProfileSpec::default()).await;
     harness.engine.stop().await;
@@ -90,12 +90,12 @@ async fn panics_and_goes_on(place: Place, message: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_a_decision_parks_the_run() {
-    panics_and_goes_on(Place::Decision, "planted in a decision").await;
+    panics_and_goes_on(PanicSite::Decision, "planted in a decision").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_after_a_call_parks_the_run_and_the_call_is_not_repeated() {
-    panics_and_goes_on(Place::AfterCall, "planted after a call").await;
+    panics_and_goes_on(PanicSite::AfterCall, "planted after a call").await;
 }
 
 /// A panic in the loop of this name.
