@@ -123,4 +123,6 @@ pub struct ExplainArgs {
 }
 
 #[cfg(test)]
+mod advice_tests;
+#[cfg(test)]
 mod tests;
