@@ -128,7 +128,7 @@ impl Replica {
     }
 
     fn watches(&self) -> bool {
-        self.server.log().contains("watching the site")
+        self.server.log().contains("site watched")
     }
 }
 
