@@ -45,8 +45,11 @@ pub fn validate_ca_bundle(pem: &str) -> Result<usize, CaError> {
     if let Some(found) = placeholder(pem) {
         return Err(CaError::Placeholder(found));
     }
+    // Operators indent blocks, and paste them with blanks at the end of a line.
+    let lines: Vec<&str> = pem.lines().map(str::trim).collect();
+    let unindented = lines.join("\n");
     let mut count = 0;
-    for block in Pem::iter_from_buffer(pem.as_bytes()) {
+    for block in Pem::iter_from_buffer(unindented.as_bytes()) {
         let number = count + 1;
         let damaged = |reason| CaError::Damaged { number, reason };
         let block = block.map_err(|error| {
@@ -93,6 +96,7 @@ pub(crate) mod tests {
         assert_eq!(validate_ca_bundle(CA), Ok(1));
         assert_eq!(validate_ca_bundle(&format!("# root\n{CA}\n# issuing\n{CA}")), Ok(2));
         assert_eq!(validate_ca_bundle(&CA.replace('\n', "\r\n")), Ok(1));
+        assert_eq!(validate_ca_bundle(&format!("\n\n  {CA}\t\n\n")), Ok(1));
     }
 
     #[test]
