@@ -116,7 +116,7 @@ pub(crate) async fn process_run(shared: &Shared, claimed: Claimed) {
         kind = claimed.run.kind.as_str()
     );
     let work = async {
-        let recorded = match catch_panic(drive_run(shared, claimed)).await {
+        let recorded = match catch_panic(Box::pin(drive_run(shared, claimed))).await {
             Ok(recorded) => recorded,
             Err(panic) => {
                 tracing::error!(message = panic.message, place = panic.place, "the run panicked");
@@ -181,9 +181,10 @@ async fn drive_run(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> 
         let decision = gpuaas_core::decide(&session.snapshot(now));
         let span = tracing::info_span!("step", step = session.run.step.as_str());
         let flow = if admission::at_deploy_admission(&session, &decision) {
-            admit_deploy(shared, &mut session).instrument(span).await?
+            Box::pin(admit_deploy(shared, &mut session)).instrument(span).await?
         } else {
-            apply_decision(shared, &mut session, decision, now).instrument(span).await?
+            // On the heap: in a debug build the future of a step fills a thread's stack.
+            Box::pin(apply_decision(shared, &mut session, decision, now)).instrument(span).await?
         };
         let holds_deploy_slot = admission::holds_deploy_slot(&session.run);
         deploy_slot_released |= held_deploy_slot && !holds_deploy_slot;
