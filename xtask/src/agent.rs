@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use crate::debug_info;
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
 use crate::proc;
@@ -50,6 +51,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf, String> {
         return Err("the agent does not build; see above".to_owned());
     }
     let program = folder.join(target).join(PROFILE).join(PACKAGE);
+    debug_info::split_all(std::slice::from_ref(&program))?;
     let bytes = fs::metadata(&program).map_err(|e| format!("{}: {e}", program.display()))?.len();
     if bytes > MAX_BYTES {
         return Err(format!("the agent has {bytes} bytes, and {MAX_BYTES} is the limit"));

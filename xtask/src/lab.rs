@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use crate::debug_info;
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
 use crate::proc;
@@ -17,7 +18,9 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     if !status.success() {
         return Ok(proc::exit_code(status));
     }
-    let program = workspace.target.join("release/gpuaas");
+    let release = workspace.target.join("release");
+    let program = release.join("gpuaas");
+    debug_info::split_all(&[program.clone(), release.join("gpuaas-node-agent")])?;
     let error = Command::new(&program).arg("lab").args(args).exec();
     Err(format!("cannot start {}: {error}", program.display()))
 }

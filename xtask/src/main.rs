@@ -10,6 +10,7 @@
 
 mod agent;
 mod circles;
+mod debug_info;
 mod decisions;
 mod graph;
 mod imports;
@@ -39,7 +40,8 @@ Developer commands of GPUaaS.
 Usage: cargo xtask COMMAND [ARGS]
 
 Commands:
-  lab [ARGS]    Build the two executables in release and run `gpuaas lab ARGS`
+  lab [ARGS]    Build the two executables in release, put their debug information
+                beside them, and run `gpuaas lab ARGS`
   test [ARGS]   Set up what the tests need, then run the whole suite;
                 ARGS go to cargo-nextest (or to cargo test where it is missing)
   slow-tests    Print the tests of the last run that took longest
