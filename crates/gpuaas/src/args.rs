@@ -124,5 +124,7 @@ pub struct ExplainArgs {
 
 #[cfg(test)]
 mod advice_tests;
+#[cfg(all(test, feature = "bench"))]
+mod reference_tests;
 #[cfg(test)]
 mod tests;
