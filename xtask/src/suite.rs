@@ -30,10 +30,16 @@ What it sets up:
   PostgreSQL  a private one, gone afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
               your own, or pass --no-postgres to skip its tests
   recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; unset, the
-              folder ../shared/maas/recordings is used where it exists";
+              folder ../shared/maas/recordings is used where it exists
+  sequence    GPUAAS_MAAS_SEQUENCE names a file of calls in order with a region's answers; unset,
+              ../shared/maas/sequence.jsonl is used where it exists";
 
 const POSTGRES: &str = "GPUAAS_TEST_POSTGRES";
-const RECORDINGS: &str = "GPUAAS_MAAS_RECORDINGS";
+/// What of a real region is read where it lies: variable, and where it is looked for.
+const OF_A_REGION: &[(&str, &str)] = &[
+    ("GPUAAS_MAAS_RECORDINGS", "../shared/maas/recordings"),
+    ("GPUAAS_MAAS_SEQUENCE", "../shared/maas/sequence.jsonl"),
+];
 
 /// What the arguments ask for.
 struct Request<'a> {
@@ -124,11 +130,12 @@ fn environment(
     if let Some(database) = database {
         set.push((POSTGRES, database.url().into()));
     }
-    let beside = workspace.root.join("../shared/maas/recordings");
-    if proc::env(RECORDINGS).is_none()
-        && let Ok(found) = beside.canonicalize()
-    {
-        set.push((RECORDINGS, found.into_os_string()));
+    for (variable, beside) in OF_A_REGION {
+        if proc::env(variable).is_none()
+            && let Ok(found) = workspace.root.join(beside).canonicalize()
+        {
+            set.push((*variable, found.into_os_string()));
+        }
     }
     set
 }

@@ -23,7 +23,7 @@ pub struct User {
     pub keys: Vec<String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Accounts {
     pub(crate) users: Vec<User>,
     /// Used nonces of the present window and of the one before; older ones cannot be replayed.

@@ -58,7 +58,7 @@ pub struct FeedEvent {
     pub text: String,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Event {
     id: i64,
     at_us: i64,
@@ -68,7 +68,7 @@ struct Event {
     content: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct EventLog {
     list: Vec<Event>,
     by_node: HashMap<u32, Vec<u32>>,

@@ -211,7 +211,7 @@ pub fn parse_faults(text: &str) -> Result<Vec<Fault>, FaultFileError> {
         .map_err(|e| FaultFileError(e.to_string()))
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct FaultUse {
     seen: u32,
     fired: u32,
@@ -231,7 +231,7 @@ pub(crate) struct FaultTrigger<'a> {
     pub(crate) scripts: &'a [String],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Faults {
     seed: u64,
     next: u64,

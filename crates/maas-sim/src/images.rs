@@ -28,7 +28,7 @@ pub(crate) struct Image {
     pub(crate) sets: Vec<(String, Vec<ImageFile>)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Images {
     pub(crate) list: Vec<Image>,
     next_image: i64,

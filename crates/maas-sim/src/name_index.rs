@@ -41,7 +41,7 @@ impl<'a> LookupName<'a> {
 }
 
 /// See the module text.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct NameIndex(BTreeSet<(u64, u32)>);
 
 impl NameIndex {

@@ -72,7 +72,7 @@ impl Default for RegionConfig {
 }
 
 /// A simulated MAAS region.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Region {
     pub(crate) cfg: RegionConfig,
     pub(crate) now: i64,

@@ -41,7 +41,7 @@ pub(crate) struct ScheduledTick {
 }
 
 /// Ticks in the order in which they are due.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Schedule {
     heap: BinaryHeap<Reverse<ScheduledTick>>,
     sequence: u64,

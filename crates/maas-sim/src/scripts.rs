@@ -49,7 +49,7 @@ pub(crate) struct Script {
     pub(crate) history: Vec<Revision>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Scripts {
     pub(crate) list: Vec<Script>,
     next: i64,

@@ -104,7 +104,7 @@ pub(crate) struct SshKey {
     pub(crate) key: String,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, Value>,
     /// Scheme, host and port under which callers reach the region.
