@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use gpuaas_bundle::Envelope;
-use gpuaas_store::{Enroll, Heartbeat as Beat};
+use gpuaas_store::{NewEnrollment, ReceivedHeartbeat};
 use gpuaas_types::agent::{
     EnrollRequest, EnrollResponse, Gate, GateClass, GateReport, Gates, HeartbeatRequest,
     HeartbeatResponse, TaskBatch, TaskResult,
@@ -61,7 +61,7 @@ pub(crate) async fn enroll(
         agent_event(now, run_id, step, TimelineCode::EnrollmentFinished, given.sentence()),
     ];
     let credential = given.stored();
-    let enroll = Enroll { hash, run_id, key, agent_version, hostname, credential, timeline };
+    let enroll = NewEnrollment { hash, run_id, key, agent_version, hostname, credential, timeline };
     let enrolled = ctx.store.use_enrollment_token(now, enroll).await?;
     ctx.wake_engine();
     if enrolled.again {
@@ -102,7 +102,7 @@ pub(crate) async fn heartbeat(
         said.troubles.iter().take(MOST_TROUBLES).map(|t| check::plain_text(t, 64)).collect();
     let troubles = troubles.join(", ");
     let text = format!("the agent says that it lives, {uptime:.0} s after the host booted");
-    let beat = Beat {
+    let beat = ReceivedHeartbeat {
         node_id: agent.node_id,
         run_id: agent.run_id,
         agent_version,
@@ -110,7 +110,7 @@ pub(crate) async fn heartbeat(
         first: Some(agent_event(now, agent.run_id, None, TimelineCode::FirstHeartbeat, text)),
         changed: Some(troubled(now, agent.run_id, &troubles)),
     };
-    let new = ctx.store.heartbeat(now, beat).await?;
+    let new = ctx.store.record_heartbeat(now, beat).await?;
     if new {
         ctx.wake_engine();
     }

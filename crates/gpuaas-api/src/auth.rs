@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
 use gpuaas_engine::tokens;
-use gpuaas_store::{NewToken, Store, StoreError, TokenFault, TokenGrant, TokenPurpose, sha256};
+use gpuaas_store::{NewToken, Store, StoreError, TokenGrant, TokenPurpose, TokenRejection, sha256};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use uuid::Uuid;
@@ -145,7 +145,9 @@ pub(crate) async fn check_token(
     let hash = sha256(bearer(headers)?);
     match ctx.store.check_token(ctx.now(), hash, purpose).await {
         Ok(grant) => Ok(grant),
-        Err(StoreError::Token(TokenFault::Unknown)) => Err(why_unknown(ctx, &hash, purpose).await),
+        Err(StoreError::Token(TokenRejection::Unknown)) => {
+            Err(why_unknown(ctx, &hash, purpose).await)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -171,7 +173,7 @@ pub(crate) async fn purpose_of(ctx: &Ctx, hash: &[u8; 32]) -> Answer<Option<Toke
     use TokenPurpose::{Admin, Agent, Bootstrap, Enrollment};
     for purpose in [Admin, Agent, Bootstrap, Enrollment] {
         match ctx.store.check_token(ctx.now(), *hash, purpose).await {
-            Err(StoreError::Token(TokenFault::Unknown)) => {}
+            Err(StoreError::Token(TokenRejection::Unknown)) => {}
             Ok(_) | Err(StoreError::Token(_)) => return Ok(Some(purpose)),
             Err(error) => return Err(error.into()),
         }

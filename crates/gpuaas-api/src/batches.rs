@@ -12,8 +12,8 @@ use gpuaas_core::batch::{self, BatchSnapshot, decide_batch};
 use gpuaas_core::record::NodeHardware;
 use gpuaas_core::step_duration::percentile;
 use gpuaas_store::{
-    BatchCommand, NewAudit, NewBatch, NewNode, NodeFilter, Page, Secret, StoreError, StoredBatch,
-    StoredMember,
+    NewAuditEntry, NewBatch, NewNode, NodeFilter, OperatorBatchCommand, Page, Secret, StoreError,
+    StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{List, ProfileResource, SiteResource, Source, TimelineEvent};
 use gpuaas_types::batch::{
@@ -45,7 +45,7 @@ pub(crate) async fn create(
     let BatchCreate { spec, dry_run } = strict::from_slice(&bytes)?;
     let key = idempotency_key("batch", &headers, &bytes)?;
     if let Some(key) = &key
-        && let Some(accepted) = ctx.store.replayed(key).await?
+        && let Some(accepted) = ctx.store.replayed_response(key).await?
     {
         return Ok((StatusCode::ACCEPTED, Json(accepted)));
     }
@@ -154,7 +154,7 @@ impl Checked {
             hardware,
             bmc_password: password.map(Secret::new),
         };
-        let audit = NewAudit {
+        let audit = NewAuditEntry {
             actor: ADMIN.to_owned(),
             action: "batch.create".to_owned(),
             subject: spec.name.clone(),
@@ -310,7 +310,7 @@ pub(crate) async fn stop(
     Key(text): Key,
     Body(order): Body<BatchActionRequest>,
 ) -> Answer<Json<BatchResource>> {
-    command(&ctx, &text, &order, BatchCommand::Stop).await
+    command(&ctx, &text, &order, OperatorBatchCommand::Stop).await
 }
 
 /// `POST /api/v1/batches/BATCH/resume`: go on, with the latest revision of the profile. Machines
@@ -322,26 +322,26 @@ pub(crate) async fn resume(
 ) -> Answer<Json<BatchResource>> {
     let batch = ctx.store.batch(&text).await?;
     let profile_revision = ctx.store.profile(batch.profile_id).await?.revision;
-    command(&ctx, &text, &order, BatchCommand::Resume { profile_revision }).await
+    command(&ctx, &text, &order, OperatorBatchCommand::Resume { profile_revision }).await
 }
 
 async fn command(
     ctx: &Ctx,
     text: &str,
     order: &BatchActionRequest,
-    command: BatchCommand,
+    command: OperatorBatchCommand,
 ) -> Answer<Json<BatchResource>> {
     let (actor, reason) = actor_and_reason(&order.actor, &order.reason)?;
     let batch = ctx.store.batch(text).await?;
     let (action, detail) = match command {
-        BatchCommand::Stop => ("batch.stop", json!({ "reason": reason })),
-        BatchCommand::Resume { profile_revision } => {
+        OperatorBatchCommand::Stop => ("batch.stop", json!({ "reason": reason })),
+        OperatorBatchCommand::Resume { profile_revision } => {
             ("batch.resume", json!({ "reason": reason, "profile_revision": profile_revision }))
         }
     };
     let (action, subject) = (action.to_owned(), batch.spec.name.clone());
-    let entry = NewAudit { actor, action, subject, detail };
-    ctx.store.command_batch(ctx.now(), batch.id, command, entry).await?;
+    let entry = NewAuditEntry { actor, action, subject, detail };
+    ctx.store.apply_batch_command(ctx.now(), batch.id, command, entry).await?;
     let batch = ctx.store.batch(&batch.id.to_string()).await?;
     Ok(Json(resource(ctx, batch).await?))
 }

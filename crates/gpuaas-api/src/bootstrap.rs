@@ -123,7 +123,7 @@ pub(crate) async fn phase(
         code: TimelineCode::phase(said.outcome).into(),
         text: in_plain_text(said).sentence(),
     };
-    ctx.store.add_history(record.node_id, vec![event]).await?;
+    ctx.store.append_timeline(record.node_id, vec![event]).await?;
     Ok(Json(Accepted { new: true }))
 }
 

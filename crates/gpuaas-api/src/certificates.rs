@@ -10,8 +10,8 @@ use gpuaas_identity::{
     AuthorityError, IssuedCertificate, Issuer, Peer, PeerCertificate, key_digest,
 };
 use gpuaas_store::{
-    AgentCredential, CertificateEnding, NewAudit, NewCertificate, StoredCertificate, TokenPurpose,
-    sha256,
+    CertificateEnding, NewAgentCredential, NewAuditEntry, NewCertificate, StoredCertificate,
+    TokenPurpose, sha256,
 };
 use gpuaas_types::agent::{NodeCertificate, RenewRequest};
 use gpuaas_types::api::{
@@ -194,11 +194,11 @@ impl IssuedCredential {
         }
     }
 
-    pub(crate) fn stored(&self) -> AgentCredential {
+    pub(crate) fn stored(&self) -> NewAgentCredential {
         match self {
-            Self::Certificate(issued) => AgentCredential::Certificate(noted(issued)),
+            Self::Certificate(issued) => NewAgentCredential::Certificate(noted(issued)),
             Self::Bearer { id, secret } => {
-                AgentCredential::Bearer { id: *id, hash: sha256(secret) }
+                NewAgentCredential::Bearer { id: *id, hash: sha256(secret) }
             }
         }
     }
@@ -285,15 +285,15 @@ pub(crate) async fn revoke(
     }
     let detail = json!({ "reason": reason, "certificates": ended });
     let action = "node.revoke_certificate".to_owned();
-    let entry = NewAudit { actor, action, subject: node_id.to_string(), detail };
-    ctx.store.audit(now, entry).await?;
+    let entry = NewAuditEntry { actor, action, subject: node_id.to_string(), detail };
+    ctx.store.append_audit_entry(now, entry).await?;
     view(&ctx, node_id).await.map(Json)
 }
 
 async fn view(ctx: &Ctx, node_id: NodeId) -> Answer<NodeCertificates> {
     let hostname = ctx.store.node(node_id).await?.hostname;
     let now = ctx.signing_time();
-    let stored = ctx.store.certificates_of(node_id).await?;
+    let stored = ctx.store.certificates_of_node(node_id).await?;
     let view = |one: StoredCertificate| {
         let state = match &one.ended {
             Some((CertificateEnding::Revoked, ..)) => CertificateState::Revoked,

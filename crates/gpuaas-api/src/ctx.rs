@@ -180,13 +180,13 @@ impl Ctx {
 
     /// Writes down what an operator did. The deed is done by then, so a failure is only logged.
     pub(crate) async fn audit(&self, action: &str, subject: &str, detail: serde_json::Value) {
-        let entry = gpuaas_store::NewAudit {
+        let entry = gpuaas_store::NewAuditEntry {
             actor: ADMIN.to_owned(),
             action: action.to_owned(),
             subject: subject.to_owned(),
             detail,
         };
-        if let Err(error) = self.store.audit(self.now(), entry).await {
+        if let Err(error) = self.store.append_audit_entry(self.now(), entry).await {
             tracing::error!(%error, action, subject, "an action was not written down");
         }
     }

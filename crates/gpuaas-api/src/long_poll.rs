@@ -133,14 +133,14 @@ impl Drop for PollPermit {
 mod tests {
     use super::*;
     use gpuaas_engine::VirtualClock;
-    use gpuaas_store::{MasterKey, NewNode, NewRun, NewTask, Onboard, RunWrite, Secret};
+    use gpuaas_store::{MasterKey, NewNode, NewOnboarding, NewRun, NewTask, RunWrite, Secret};
     use gpuaas_types::agent::TaskSpec;
     use gpuaas_types::spec::{ProfileSpec, SiteSpec};
     use gpuaas_types::{ProfileId, RandomIds, RunId, RunKind, SiteId, Step, TaskId, Timestamp};
 
     const NOW: Timestamp = Timestamp::from_micros(1_795_176_000_000_000);
 
-    fn onboarding() -> (Onboard, SiteSpec) {
+    fn onboarding() -> (NewOnboarding, SiteSpec) {
         let site: SiteSpec =
             serde_json::from_str(r#"{"name":"lab","url":"http://127.0.0.1:1/MAAS"}"#).unwrap();
         let node = NewNode {
@@ -158,7 +158,7 @@ mod tests {
             profile_revision: 1,
             cause: String::new(),
         };
-        (Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None }, site)
+        (NewOnboarding { node, run, timeline: Vec::new(), audit: None, idempotency: None }, site)
     }
 
     /// Two control planes on one database: one issues, the agent waits at the other.

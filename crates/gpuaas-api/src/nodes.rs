@@ -6,7 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_store::{
-    IdempotencyKey, ListedNode, NewAudit, NewNode, NewRun, NodeFilter, Onboard, Secret, StoreError,
+    IdempotencyKey, ListedNode, NewAuditEntry, NewNode, NewOnboarding, NewRun, NodeFilter, Secret,
+    StoreError,
 };
 use gpuaas_types::api::{Drift, List, NodeView, OnboardAccepted, Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
@@ -35,7 +36,7 @@ pub(crate) async fn onboard(
     let request: OnboardRequest = strict::from_slice(&bytes)?;
     let key = idempotency_key("onboard", &headers, &bytes)?;
     if let Some(key) = &key
-        && let Some(accepted) = ctx.store.replayed(key).await?
+        && let Some(accepted) = ctx.store.replayed_response(key).await?
     {
         return Ok((StatusCode::ACCEPTED, Json(accepted)));
     }
@@ -56,7 +57,11 @@ pub(crate) async fn onboard(
 }
 
 /// Checks everything that can be checked without MAAS.
-async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -> Answer<Onboard> {
+async fn plan(
+    ctx: &Ctx,
+    request: OnboardRequest,
+    key: Option<IdempotencyKey>,
+) -> Answer<NewOnboarding> {
     let (hostname, hardware) = check::onboard(&request)?;
     let site = ctx.store.site_by_name(&request.site).await?;
     let profile = ctx.store.profile_by_name(&request.profile).await?;
@@ -75,7 +80,7 @@ async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -
         code: TimelineCode::OnboardAccepted.into(),
         text: text.clone(),
     };
-    let audit = NewAudit {
+    let audit = NewAuditEntry {
         actor: ADMIN.to_owned(),
         action: "node.onboard".to_owned(),
         subject: node_id.to_string(),
@@ -83,7 +88,7 @@ async fn plan(ctx: &Ctx, request: OnboardRequest, key: Option<IdempotencyKey>) -
             "hostname": hostname, "site": request.site, "profile": request.profile, "run": run_id,
         }),
     };
-    Ok(Onboard {
+    Ok(NewOnboarding {
         node: NewNode {
             id: node_id,
             site_id: site.id,

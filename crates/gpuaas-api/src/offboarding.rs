@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use gpuaas_store::{ListedNode, NewAudit, NewRun, StartRun};
+use gpuaas_store::{ListedNode, NewAuditEntry, NewRun, NewRunOfNode};
 use gpuaas_types::api::{MaasView, PlannedStep, RunPlan, RunRequest, Source, TimelineEvent};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::codes::TimelineCode;
@@ -60,7 +60,7 @@ pub(crate) async fn begin(
         code: TimelineCode::accepted(asked.kind).into(),
         text: text.clone(),
     };
-    let audit = NewAudit {
+    let audit = NewAuditEntry {
         actor,
         action: format!("node.{}", asked.kind),
         subject: id.to_string(),
@@ -75,8 +75,13 @@ pub(crate) async fn begin(
         profile_revision: profile.revision,
         cause: check::plain_text(&text, REASON_CHARS),
     };
-    let start =
-        StartRun { node_id: id, run, from: row.begins_in, history: vec![line], audit: Some(audit) };
+    let start = NewRunOfNode {
+        node_id: id,
+        run,
+        from: row.begins_in,
+        history: vec![line],
+        audit: Some(audit),
+    };
     ctx.store.start_run_from(now, start).await?;
     ctx.wake_engine();
     plan.run_id = Some(run_id);

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use gpuaas_identity::{Peer, PeerCertificate};
-use gpuaas_store::{NewAudit, sha256};
+use gpuaas_store::{NewAuditEntry, sha256};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::{NodeId, Problem};
@@ -71,7 +71,7 @@ async fn record(ctx: &Ctx, client: &UnknownClient, problem: &Problem) {
     }
     let node_id = node_of(ctx, client).await;
     let (address, shown) = (client.address.clone(), client.certificate.as_deref());
-    let entry = NewAudit {
+    let entry = NewAuditEntry {
         actor: address.clone().unwrap_or_else(|| "unknown".to_owned()),
         action: "credential.refused".to_owned(),
         subject: node_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string()),
@@ -80,7 +80,7 @@ async fn record(ctx: &Ctx, client: &UnknownClient, problem: &Problem) {
             "path": client.path, "serial": shown.map(|shown| &shown.serial),
         }),
     };
-    if let Err(error) = ctx.store.audit(now, entry).await {
+    if let Err(error) = ctx.store.append_audit_entry(now, entry).await {
         tracing::error!(%error, code, "a refusal was not written down");
     }
     let Some(node_id) = node_id else { return };
@@ -93,7 +93,7 @@ async fn record(ctx: &Ctx, client: &UnknownClient, problem: &Problem) {
         code: TimelineCode::CredentialRefused.into(),
         text: format!("a credential of this node was refused{from}: {code}: {detail}"),
     };
-    if let Err(error) = ctx.store.add_history(node_id, vec![line]).await {
+    if let Err(error) = ctx.store.append_timeline(node_id, vec![line]).await {
         tracing::error!(%error, code, "a refusal is missing in the node's history");
     }
 }

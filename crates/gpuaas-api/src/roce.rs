@@ -23,7 +23,7 @@ pub(crate) async fn create(
     let site = ctx.store.site_by_name(&spec.site).await?;
     let now = ctx.now();
     let id = RoceAssignmentId::new(&*ctx.ids, now);
-    let made = ctx.store.add_roce(now, id, site.id, spec).await?;
+    let made = ctx.store.add_roce_assignment(now, id, site.id, spec).await?;
     ctx.audit("roce.add", &made.id.to_string(), json!(made.spec)).await;
     Ok((StatusCode::CREATED, Json(made)))
 }

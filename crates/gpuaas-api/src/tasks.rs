@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_artifact::{ArtifactStore, Digest, validate_ca_bundle};
-use gpuaas_store::{ListedNode, NewAudit, NewOperatorTask, OperatorTask, Page};
+use gpuaas_store::{ListedNode, NewAuditEntry, NewOperatorTask, OperatorTask, Page};
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::api::{List, Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
@@ -40,7 +40,7 @@ pub(crate) async fn give(
     let node_id = find_node(&ctx, &text).await?;
     let key = idempotency_key(&format!("task:{node_id}"), &headers, &bytes)?;
     if let Some(key) = &key
-        && let Some(id) = ctx.store.replayed::<TaskId>(key).await?
+        && let Some(id) = ctx.store.replayed_response::<TaskId>(key).await?
     {
         return Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))));
     }
@@ -65,7 +65,7 @@ pub(crate) async fn give(
         code: TimelineCode::TaskAsked.into(),
         text: format!("{actor} has the agent do {kind}{how}: {reason}"),
     };
-    let audit = NewAudit {
+    let audit = NewAuditEntry {
         actor: actor.clone(),
         action: "node.task".to_owned(),
         subject: node_id.to_string(),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use gpuaas_core::batch::{BatchDecision, BatchSnapshot, decide_batch};
 use gpuaas_store::{
-    BatchAdvance, BeginMember, NewAudit, NewRun, StoreError, StoredBatch, StoredMember,
+    BatchAdvance, MemberStart, NewAuditEntry, NewRun, StoreError, StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::TimelineCode;
@@ -106,7 +106,7 @@ fn plan(
             BatchPhase::Canary => format!("its turn in batch {name}, as a canary"),
             _ => format!("its turn in batch {name}"),
         };
-        BeginMember {
+        MemberStart {
             position: member.position,
             node_id: member.node_id,
             history: TimelineEvent {
@@ -127,7 +127,7 @@ fn plan(
         }
     });
     let begin = begin.collect();
-    let audit = decision.stop.as_ref().map(|stop| NewAudit {
+    let audit = decision.stop.as_ref().map(|stop| NewAuditEntry {
         actor: "gpuaas".to_owned(),
         action: "batch.stop".to_owned(),
         subject: name.clone(),

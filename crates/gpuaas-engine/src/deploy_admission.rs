@@ -12,7 +12,7 @@
 use gpuaas_core::policy;
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::snapshot::{Decision, DeployQueue};
-use gpuaas_store::{BatchScope, StoreError};
+use gpuaas_store::{DeployLimitScope, StoreError};
 use gpuaas_types::api::Source;
 use gpuaas_types::codes::{TimelineCode, WaitCode};
 use gpuaas_types::steps::DEPLOYING;
@@ -25,7 +25,7 @@ use crate::shared::Shared;
 const ADMISSION_STEP: Step = Step::PredeployChecks;
 
 /// The limits that hold for a run, the narrowest of each scope.
-fn limits(session: &RunSession) -> Vec<(&'static str, u32, BatchScope)> {
+fn limits(session: &RunSession) -> Vec<(&'static str, u32, DeployLimitScope)> {
     let (run, site, profile) = (&session.run, session.site(), session.profile());
     let bandwidth = site.image_bandwidth_mbit_per_second;
     let images =
@@ -34,9 +34,9 @@ fn limits(session: &RunSession) -> Vec<(&'static str, u32, BatchScope)> {
     let of_site =
         of_site.into_iter().filter(|(_, limit)| *limit > 0).min_by_key(|(_, limit)| *limit);
     let of_profile = Some(("profile", profile.batch_max_parallel)).filter(|(_, limit)| *limit > 0);
-    let named = |of: BatchScope| move |(name, limit)| (name, limit, of);
-    let of_profile = of_profile.map(named(BatchScope::Profile(run.profile_id)));
-    of_profile.into_iter().chain(of_site.map(named(BatchScope::Site(run.site_id)))).collect()
+    let named = |of: DeployLimitScope| move |(name, limit)| (name, limit, of);
+    let of_profile = of_profile.map(named(DeployLimitScope::Profile(run.profile_id)));
+    of_profile.into_iter().chain(of_site.map(named(DeployLimitScope::Site(run.site_id)))).collect()
 }
 
 /// Whether `decision` would take a run with a limit into the deploying part.
@@ -56,7 +56,10 @@ pub(crate) async fn deploy_queue(
 ) -> Result<Option<DeployQueue>, StoreError> {
     let mut narrowest: Option<DeployQueue> = None;
     for (scope, limit, of) in limits(session) {
-        let ahead = shared.store.batch_ahead(of, &session.run, ADMISSION_STEP, &DEPLOYING).await?;
+        let ahead = shared
+            .store
+            .runs_ahead_of_deployment(of, &session.run, ADMISSION_STEP, &DEPLOYING)
+            .await?;
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
         let room = |queue: &DeployQueue| i64::from(queue.limit) - i64::from(queue.ahead);
         let queue = DeployQueue { ahead, limit, scope };
@@ -89,7 +92,7 @@ pub(crate) fn holds_deploy_slot(run: &RunRecord) -> bool {
 pub(crate) async fn wake_next(shared: &Shared, session: &RunSession) -> Result<(), StoreError> {
     let mut next = Vec::new();
     for (_, _, of) in limits(session) {
-        next.extend(shared.store.batch_next(of, ADMISSION_STEP).await?);
+        next.extend(shared.store.next_run_to_deploy(of, ADMISSION_STEP).await?);
     }
     next.sort_unstable();
     next.dedup();

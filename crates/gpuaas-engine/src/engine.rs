@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpuaas_artifact::{ArtifactStore, BundleCatalog};
-use gpuaas_store::{Claimed, Store, StoreError};
+use gpuaas_store::{LeasedRun, Store, StoreError};
 use gpuaas_types::{IdSource, RunId, SiteId, Timestamp};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -16,7 +16,7 @@ use crate::supervisor::Supervisor;
 use crate::{batches, sweep, watcher, worker};
 
 /// A claimed run: in the hands of this process until its lease ends.
-pub struct ClaimedRun(Claimed);
+pub struct ClaimedRun(LeasedRun);
 
 impl ClaimedRun {
     /// Which run it is.

@@ -163,7 +163,7 @@ fn ca(shared: &Shared, session: &RunSession) -> Verdict {
 async fn token_store(shared: &Shared, session: &RunSession) -> Verdict {
     let stray = shared
         .store
-        .stray_tokens(session.node.id, session.run.id)
+        .count_tokens_of_other_runs(session.node.id, session.run.id)
         .await
         .map_err(|e| e.to_string())?;
     let ttl = session.profile().enrollment_token_ttl_seconds;

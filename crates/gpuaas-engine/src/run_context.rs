@@ -6,7 +6,7 @@ use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_core::record::{NodeRecord, RunRecord};
 use gpuaas_core::snapshot::Snapshot;
 use gpuaas_core::step_duration::StepDurationEstimate;
-use gpuaas_store::{Claimed, ProfileRevision, RunClass, StoreError};
+use gpuaas_store::{LeasedRun, ProfileRevision, RunClass, StoreError};
 use gpuaas_types::agent::HostCheck;
 use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{RoceAssignmentSpec, SiteSpec};
@@ -41,12 +41,13 @@ impl RunContext {
     /// # Errors
     /// The store's. A site or a bundle that cannot be used is no error here: decisions say what
     /// becomes of the run then.
-    pub(crate) async fn prepare(shared: &Shared, claimed: &Claimed) -> Result<Self, StoreError> {
+    pub(crate) async fn prepare(shared: &Shared, claimed: &LeasedRun) -> Result<Self, StoreError> {
         let run = &claimed.run;
         let (site_id, profile_id) = (run.site_id, run.profile_id);
         let profile = shared.profile(profile_id, run.profile_revision).await?;
         let roce = if profile.spec.enable_phase2_roce {
-            let assigned = shared.store.roce_of_host(site_id, &claimed.node.hostname).await?;
+            let assigned =
+                shared.store.roce_assignments_of_host(site_id, &claimed.node.hostname).await?;
             assigned.into_iter().map(|resource| resource.spec).collect()
         } else {
             Vec::new()

@@ -9,7 +9,7 @@ use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_core::snapshot::{DeployQueue, Note, Snapshot};
 use gpuaas_store::{
-    Claimed, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
+    LeasedRun, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
 };
 use gpuaas_types::api::{CheckResult, Park, Source, TimelineEvent, Wait};
 use gpuaas_types::codes::TimelineCode;
@@ -50,7 +50,7 @@ impl RunSession {
     /// A session for a claimed run with nothing to write yet.
     #[must_use]
     pub(crate) fn new(
-        claimed: Claimed,
+        claimed: LeasedRun,
         context: RunContext,
         failpoints: Option<Arc<dyn Failpoints>>,
     ) -> Self {

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::VirtualClock;
     use gpuaas_core::step_duration::MIN_SAMPLES;
-    use gpuaas_store::{MasterKey, NewNode, NewRun, Onboard, RunWrite, Secret, Transition};
+    use gpuaas_store::{MasterKey, NewNode, NewOnboarding, NewRun, RunWrite, Secret, Transition};
     use gpuaas_types::api::EstimateBasis;
     use gpuaas_types::spec::{ProfileSpec, SiteSpec};
     use gpuaas_types::{NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step};
@@ -99,7 +99,8 @@ mod tests {
             profile_revision: 1,
             cause: String::new(),
         };
-        let asked = Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None };
+        let asked =
+            NewOnboarding { node, run, timeline: Vec::new(), audit: None, idempotency: None };
         store.onboard(BEGIN, asked).await.unwrap();
         let claimed = store.claim(BEGIN, BEGIN.plus_seconds(9.0), 1).await.unwrap().remove(0);
         let mut write = RunWrite::new(claimed.run).releasing();

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use gpuaas_core::drift::{action_of_policy, find_differences, with_installation_id};
-use gpuaas_store::{MissedWork, StoreError, SweepFinding, SweepSubject};
+use gpuaas_store::{MissedObservation, StoreError, SweepFinding, SweepSubject};
 use gpuaas_types::machine::{MachineView, Observation, maas_status};
 use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timestamp};
 use maas_client::MachineFilter;
@@ -174,7 +174,7 @@ fn suspect(
     subject: &SweepSubject,
     seen: &HashMap<String, MachineView>,
     asked_at: Timestamp,
-) -> Option<MissedWork> {
+) -> Option<MissedObservation> {
     let (run_id, _) = subject.run?;
     let old = subject.observation.as_ref()?;
     let before = maas_status::label(old.status);
@@ -190,14 +190,14 @@ fn suspect(
         }
     };
     let text = format!("MAAS {now}; the event feed had last said {before} and nothing since");
-    Some(MissedWork { node_id: subject.node.id, run_id, observation, text })
+    Some(MissedObservation { node_id: subject.node.id, run_id, observation, text })
 }
 
 /// Gives the feed two more looks, then raises the alarm about what it still has not told.
 async fn raise(
     shared: &Shared,
     site_id: SiteId,
-    suspects: Vec<MissedWork>,
+    suspects: Vec<MissedObservation>,
 ) -> Result<(), StoreError> {
     let patience = LOOKS * shared.config.poll_seconds.max(1.0);
     shared.clock.sleep_until(shared.clock.now().plus_seconds(patience)).await;
@@ -213,5 +213,5 @@ async fn raise(
         return Ok(());
     }
     tracing::warn!(%site_id, nodes = missed.len(), "the sweep found work that the feed missed");
-    shared.store.record_missed_work(shared.clock.now(), site_id, missed).await
+    shared.store.record_missed_observation(shared.clock.now(), site_id, missed).await
 }

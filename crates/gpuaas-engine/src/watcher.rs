@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use gpuaas_store::{ObservedEvent, StoreError, WatchBatch, WatchLease, Watched};
+use gpuaas_store::{ObservedEvent, StoreError, WatchLease, WatchUpdate, WatchedMachine};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::maas_status;
@@ -105,7 +105,8 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
     let now = shared.clock.now();
     let holder = shared.ids.uuid(now).to_string();
     let term = shared.config.watch_lease_seconds;
-    let claimed = shared.store.claim_watch(now, site_id, &holder, now.plus_seconds(term)).await;
+    let claimed =
+        shared.store.claim_site_watch(now, site_id, &holder, now.plus_seconds(term)).await;
     let lease = match claimed {
         Ok(Some(lease)) => lease,
         Ok(None) => return,
@@ -132,7 +133,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         Err(StoreError::LeaseLost) => tracing::info!(%site_id, "another replica watches the site"),
         Err(error) => tracing::warn!(%error, %site_id, "the watch could not be recorded"),
     }
-    if let Err(error) = shared.store.release_watch(&lease).await {
+    if let Err(error) = shared.store.release_site_watch(&lease).await {
         tracing::debug!(%error, %site_id, "the right to watch was gone already");
     }
 }
@@ -148,7 +149,7 @@ async fn renew(shared: &Shared, lease: &WatchLease, term: f64) -> StoreError {
         let at = shared.clock.now().plus_seconds(term * RENEWAL_PART);
         shared.clock.sleep_until(at).await;
         let until = shared.clock.now().plus_seconds(term);
-        match shared.store.renew_watch(lease, until).await {
+        match shared.store.renew_site_watch(lease, until).await {
             Err(StoreError::LeaseLost) => return StoreError::LeaseLost,
             Err(error) => {
                 tracing::warn!(%error, site_id = %lease.site_id, "the watch was not renewed");
@@ -282,8 +283,8 @@ impl Watcher {
         let now = self.shared.clock.now();
         let wakes = self.shared.store.moving_runs(self.lease.site_id).await?;
         let (event_cursor, event_window) = (self.cursor, self.window());
-        let batch = WatchBatch { event_cursor, event_window, wakes, ..WatchBatch::default() };
-        self.shared.store.apply_watch(now, &self.lease, batch).await
+        let batch = WatchUpdate { event_cursor, event_window, wakes, ..WatchUpdate::default() };
+        self.shared.store.apply_watch_update(now, &self.lease, batch).await
     }
 
     async fn apply(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
@@ -299,8 +300,8 @@ impl Watcher {
         events.iter().for_each(|event| self.remember(event.id));
         self.cursor = newest;
         let event_window = self.window();
-        let batch = WatchBatch { event_window, ..translate(&events, &nodes, newest, now) };
-        self.shared.store.apply_watch(now, &self.lease, batch).await
+        let batch = WatchUpdate { event_window, ..translate(&events, &nodes, newest, now) };
+        self.shared.store.apply_watch_update(now, &self.lease, batch).await
     }
 
     /// Ids over which the next look reaches back: whoever watches next has not seen their events.
@@ -345,11 +346,11 @@ fn i64_of(id: u64) -> i64 {
 /// What the events of one look mean for our nodes.
 fn translate(
     events: &[Event],
-    nodes: &HashMap<String, Watched>,
+    nodes: &HashMap<String, WatchedMachine>,
     cursor: Option<i64>,
     now: Timestamp,
-) -> WatchBatch {
-    let mut batch = WatchBatch { event_cursor: cursor, ..WatchBatch::default() };
+) -> WatchUpdate {
+    let mut batch = WatchUpdate { event_cursor: cursor, ..WatchUpdate::default() };
     for event in events {
         let Some(watched) = event.node.as_ref().and_then(|node| nodes.get(node)) else {
             continue;
@@ -379,7 +380,7 @@ fn translate(
     batch
 }
 
-fn timeline(event: &Event, watched: &Watched, now: Timestamp) -> (NodeId, TimelineEvent) {
+fn timeline(event: &Event, watched: &WatchedMachine, now: Timestamp) -> (NodeId, TimelineEvent) {
     let text = if event.description.is_empty() {
         format!("MAAS says: {}", event.kind)
     } else {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use gpuaas_store::{Claimed, RunWrite, StoreError};
+use gpuaas_store::{LeasedRun, RunWrite, StoreError};
 use gpuaas_types::codes::ParkCode;
 use gpuaas_types::{RunId, RunStatus, Timestamp};
 use tokio::task::{JoinError, JoinSet};
@@ -86,7 +86,7 @@ fn propagate_panic(ended: Result<(), JoinError>) {
 pub(crate) async fn claim_due_runs(
     shared: &Shared,
     at_most: usize,
-) -> Result<Vec<Claimed>, StoreError> {
+) -> Result<Vec<LeasedRun>, StoreError> {
     if at_most == 0 {
         return Ok(Vec::new());
     }
@@ -107,7 +107,7 @@ async fn next_claim_at(shared: &Shared, now: Timestamp) -> Timestamp {
 }
 
 /// Carries a claimed run until it rests. A panic on the way parks the run.
-pub(crate) async fn process_run(shared: &Shared, claimed: Claimed) {
+pub(crate) async fn process_run(shared: &Shared, claimed: LeasedRun) {
     let (run_id, lease_token) = (claimed.run.id, claimed.run.lease_token);
     let span = tracing::info_span!(
         "run",
@@ -169,7 +169,7 @@ async fn park_after_panic(
 ///
 /// # Errors
 /// The store's; the run is then due again when its lease ends.
-async fn drive_run(shared: &Shared, claimed: Claimed) -> Result<(), StoreError> {
+async fn drive_run(shared: &Shared, claimed: LeasedRun) -> Result<(), StoreError> {
     let context = RunContext::prepare(shared, &claimed).await?;
     let mut session = RunSession::new(claimed, context, shared.failpoints.clone());
     session.reach(Failpoint::Claimed).await;

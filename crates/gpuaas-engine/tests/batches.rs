@@ -9,8 +9,8 @@ use gpuaas_core::batch::{BatchDecision, BatchSnapshot, decide_batch};
 use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{
-    BatchCommand, NewAudit, NewBatch, NewNode, OperatorCommand, Page, Secret, StoredBatch,
-    StoredMember,
+    NewAuditEntry, NewBatch, NewNode, OperatorBatchCommand, OperatorCommand, Page, Secret,
+    StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::batch::{BatchAccepted, BatchSpec};
@@ -120,14 +120,14 @@ async fn until_done(harness: &Harness) -> Vec<StoredMember> {
     members
 }
 
-async fn command(harness: &Harness, id: BatchId, command: BatchCommand) {
-    let entry = NewAudit {
+async fn command(harness: &Harness, id: BatchId, command: OperatorBatchCommand) {
+    let entry = NewAuditEntry {
         actor: "ann".to_owned(),
         action: "batch.told".to_owned(),
         subject: "rack-7".to_owned(),
         detail: serde_json::json!({ "reason": "the image is mended" }),
     };
-    harness.store.command_batch(harness.now(), id, command, entry).await.unwrap();
+    harness.store.apply_batch_command(harness.now(), id, command, entry).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,7 +168,7 @@ async fn a_canary_that_fails_stops_the_rest_until_somebody_resumes() {
     until(&harness, |_, states| states[0] == MemberState::Active).await;
     let (stopped, _, decision) = look(&harness).await;
     assert_eq!((decision.phase, decision.begin), (BatchPhase::Stopped, vec![]));
-    command(&harness, stopped.id, BatchCommand::Resume { profile_revision: 1 }).await;
+    command(&harness, stopped.id, OperatorBatchCommand::Resume { profile_revision: 1 }).await;
     let members = until_done(&harness).await;
     assert!(members.iter().all(|member| !member.written_off));
     harness.engine.stop().await;
@@ -183,7 +183,7 @@ async fn a_canary_that_is_written_off_is_followed_by_another_canary() {
     harness.sim.with(|region| region.inject(fault));
     start(&harness, spec(1)).await;
     let (batch, _) = until(&harness, |batch, _| batch.stop.is_some()).await;
-    command(&harness, batch.id, BatchCommand::Resume { profile_revision: 1 }).await;
+    command(&harness, batch.id, OperatorBatchCommand::Resume { profile_revision: 1 }).await;
     let (_, members) =
         until(&harness, |_, states| states[1..].iter().all(|state| *state == MemberState::Active))
             .await;

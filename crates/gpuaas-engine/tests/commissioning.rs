@@ -104,7 +104,7 @@ async fn a_failed_script_parks_with_its_last_line_and_a_resume_runs_it_again() {
     assert!(park.text.contains("found something wrong"), "{park:?}");
     assert!(park.next_action.contains("skip-check"), "{park:?}");
     assert!(run.state.checks["script_fabric_ports"].passed);
-    harness.store.resume(harness.now(), run.id, "ann", "reseated").await.unwrap();
+    harness.store.resume_run(harness.now(), run.id, "ann", "reseated").await.unwrap();
     let run = harness.rest(run.id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
     assert_eq!(tried(&harness, &run, EffectKind::Commission).await, 2);

@@ -68,7 +68,7 @@ async fn a_lost_answer_to_any_mutation_loses_no_machine_and_deploys_none_twice()
         };
         let id = RoceAssignmentId::new(&RandomIds, harness.now());
         let store = &harness.store;
-        store.add_roce(harness.now(), id, harness.site_id, spec).await.unwrap();
+        store.add_roce_assignment(harness.now(), id, harness.site_id, spec).await.unwrap();
         runs.push((host.name.clone(), *endpoint, *kind, harness.onboard(host).await));
     }
     for (name, endpoint, kind, accepted) in runs {

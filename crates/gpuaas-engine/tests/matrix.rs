@@ -209,7 +209,7 @@ async fn add_fabric_address(harness: &Harness, hostname: &str, last: usize) {
         ip_address: format!("10.101.7.{last}"),
     };
     let id = RoceAssignmentId::new(&RandomIds, harness.now());
-    harness.store.add_roce(harness.now(), id, harness.site_id, spec).await.unwrap();
+    harness.store.add_roce_assignment(harness.now(), id, harness.site_id, spec).await.unwrap();
 }
 
 /// Onboards two nodes of a class, the first of which loses its datasource once.

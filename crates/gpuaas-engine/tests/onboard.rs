@@ -152,7 +152,7 @@ async fn a_secret_is_missed_before_a_deployment_and_then_reaches_the_node_alone(
         let set = harness.store.set_input_secret(now, owner, "vault", "token", &value, "ann");
         set.await.unwrap();
     }
-    harness.store.resume(harness.now(), accepted.run_id, "ann", "it is set").await.unwrap();
+    harness.store.resume_run(harness.now(), accepted.run_id, "ann", "it is set").await.unwrap();
     let run = harness.rest(accepted.run_id).await;
     assert_eq!((run.status, deployed().await), (RunStatus::Succeeded, 1), "{:?}", run.park);
     let bundle = harness.told.lock().unwrap()[&host.name].bundle.clone().unwrap();
@@ -215,7 +215,11 @@ async fn tokens_outlast_a_slow_install_and_not_a_parked_run() {
     harness.jump(200.0);
     let refused = good(&told.enrollment_token, TokenPurpose::Enrollment).await.unwrap_err();
     assert_eq!((both().await, refused.code()), ((false, false), "token_expired"));
-    harness.store.resume(harness.now(), run_id, "ann", "the mirror is fast again").await.unwrap();
+    harness
+        .store
+        .resume_run(harness.now(), run_id, "ann", "the mirror is fast again")
+        .await
+        .unwrap();
     assert_eq!(both().await, (true, true));
     harness.engine.stop().await;
 }

@@ -360,7 +360,7 @@ async fn take_down(
     folder.forget()?;
     if well {
         if let Some(database) = database {
-            database.drop_it().await.map_err(store_failure)?;
+            database.drop_database().await.map_err(store_failure)?;
         }
         return folder.remove();
     }

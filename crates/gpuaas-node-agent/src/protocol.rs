@@ -1,8 +1,8 @@
 //! Client of the agent protocol (`gpuaas_types::agent`).
 //!
 //! Every call has a timeout and fails in one of three ways, by what the caller does next:
-//! [`CallError::Refused`]: asking again will not help; [`CallError::Unavailable`] and
-//! [`CallError::Malformed`]: ask again later. A 4xx without a problem body comes from something
+//! [`ControlPlaneError::Refused`]: asking again will not help; [`ControlPlaneError::Unavailable`] and
+//! [`ControlPlaneError::Malformed`]: ask again later. A 4xx without a problem body comes from something
 //! that is not the control plane, such as a proxy, and is malformed, except 401 and 403.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Why a call has no usable response.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum CallError {
+pub enum ControlPlaneError {
     /// The control plane refused; the same call is refused again.
     #[error("the control plane refused: {0}")]
     Refused(Problem),
@@ -156,13 +156,13 @@ impl ControlPlane {
     /// Reports bootstrap progress.
     ///
     /// # Errors
-    /// See [`CallError`].
+    /// See [`ControlPlaneError`].
     pub async fn progress(
         &self,
         run: RunId,
         bootstrap_token: &str,
         progress: &BootstrapProgress,
-    ) -> Result<(), CallError> {
+    ) -> Result<(), ControlPlaneError> {
         let url = format!("{}/bootstrap/v1/runs/{run}/progress", self.base);
         call_without_body(self.http.post(url).bearer_auth(bootstrap_token).json(progress)).await
     }
@@ -170,13 +170,13 @@ impl ControlPlane {
     /// Reports that a phase of a bundle has ended.
     ///
     /// # Errors
-    /// See [`CallError`].
+    /// See [`ControlPlaneError`].
     pub async fn phase(
         &self,
         run: RunId,
         bootstrap_token: &str,
         phase: &BundlePhase,
-    ) -> Result<(), CallError> {
+    ) -> Result<(), ControlPlaneError> {
         let url = format!("{}/bootstrap/v1/runs/{run}/phases", self.base);
         call_without_body(self.http.post(url).bearer_auth(bootstrap_token).json(phase)).await
     }
@@ -184,8 +184,8 @@ impl ControlPlane {
     /// Downloads at most `max_bytes` from `url`: absolute, or a path of the control plane.
     ///
     /// # Errors
-    /// See [`CallError`].
-    pub async fn fetch(&self, url: &str, max_bytes: u64) -> Result<Vec<u8>, CallError> {
+    /// See [`ControlPlaneError`].
+    pub async fn fetch(&self, url: &str, max_bytes: u64) -> Result<Vec<u8>, ControlPlaneError> {
         let url = if url.starts_with('/') { format!("{}{url}", self.base) } else { url.to_owned() };
         let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
         send(self.http.get(url), FETCH_SECONDS, max_bytes).await
@@ -194,8 +194,8 @@ impl ControlPlane {
     /// Reports the gates of the host.
     ///
     /// # Errors
-    /// See [`CallError`].
-    pub async fn gates(&self, gates: &Gates) -> Result<(), CallError> {
+    /// See [`ControlPlaneError`].
+    pub async fn gates(&self, gates: &Gates) -> Result<(), ControlPlaneError> {
         let url = format!("{}/agent/v1/gates", self.base);
         call_without_body(self.authenticated(self.http.post(url)).json(gates)).await
     }
@@ -203,12 +203,12 @@ impl ControlPlane {
     /// Enrolls: exchanges the enrollment token for an identity.
     ///
     /// # Errors
-    /// See [`CallError`]; refused means that the token is spent, expired or of another run.
+    /// See [`ControlPlaneError`]; refused means that the token is spent, expired or of another run.
     pub async fn enroll(
         &self,
         enrollment_token: &str,
         request: &EnrollRequest,
-    ) -> Result<EnrollResponse, CallError> {
+    ) -> Result<EnrollResponse, ControlPlaneError> {
         let url = format!("{}/agent/v1/enroll", self.base);
         call(self.http.post(url).bearer_auth(enrollment_token).json(request), CALL_SECONDS).await
     }
@@ -216,11 +216,11 @@ impl ControlPlane {
     /// Sends a heartbeat.
     ///
     /// # Errors
-    /// See [`CallError`]; refused means that the certificate is not valid any more.
+    /// See [`ControlPlaneError`]; refused means that the certificate is not valid any more.
     pub async fn heartbeat(
         &self,
         heartbeat: &HeartbeatRequest,
-    ) -> Result<HeartbeatResponse<Envelope>, CallError> {
+    ) -> Result<HeartbeatResponse<Envelope>, ControlPlaneError> {
         let url = format!("{}/agent/v1/heartbeat", self.base);
         call(self.authenticated(self.http.post(url)).json(heartbeat), CALL_SECONDS).await
     }
@@ -228,8 +228,11 @@ impl ControlPlane {
     /// Renews the certificate of this connection.
     ///
     /// # Errors
-    /// See [`CallError`].
-    pub async fn renew(&self, request: &RenewRequest) -> Result<NodeCertificate, CallError> {
+    /// See [`ControlPlaneError`].
+    pub async fn renew(
+        &self,
+        request: &RenewRequest,
+    ) -> Result<NodeCertificate, ControlPlaneError> {
         let url = format!("{}/agent/v1/certificate", self.base);
         call(self.authenticated(self.http.post(url)).json(request), CALL_SECONDS).await
     }
@@ -237,8 +240,11 @@ impl ControlPlane {
     /// Polls for tasks; the control plane may hold the request for `wait_seconds`.
     ///
     /// # Errors
-    /// See [`CallError`].
-    pub async fn poll_tasks(&self, wait_seconds: u32) -> Result<TaskBatch<Envelope>, CallError> {
+    /// See [`ControlPlaneError`].
+    pub async fn poll_tasks(
+        &self,
+        wait_seconds: u32,
+    ) -> Result<TaskBatch<Envelope>, ControlPlaneError> {
         let url = format!("{}/agent/v1/tasks?wait_seconds={wait_seconds}", self.base);
         let timeout_seconds = u64::from(wait_seconds) + CALL_SECONDS;
         call(self.authenticated(self.http.get(url)), timeout_seconds).await
@@ -247,44 +253,48 @@ impl ControlPlane {
     /// Submits the result of a task.
     ///
     /// # Errors
-    /// See [`CallError`].
-    pub async fn task_result(&self, task: TaskId, result: &TaskResult) -> Result<(), CallError> {
+    /// See [`ControlPlaneError`].
+    pub async fn task_result(
+        &self,
+        task: TaskId,
+        result: &TaskResult,
+    ) -> Result<(), ControlPlaneError> {
         let url = format!("{}/agent/v1/tasks/{task}/result", self.base);
         call_without_body(self.authenticated(self.http.post(url)).json(result)).await
     }
 }
 
-async fn call_without_body(request: RequestBuilder) -> Result<(), CallError> {
+async fn call_without_body(request: RequestBuilder) -> Result<(), ControlPlaneError> {
     send(request, CALL_SECONDS, MAX_RESPONSE_BYTES).await.map(drop)
 }
 
 async fn call<T: DeserializeOwned>(
     request: RequestBuilder,
     timeout_seconds: u64,
-) -> Result<T, CallError> {
+) -> Result<T, ControlPlaneError> {
     let body = send(request, timeout_seconds, MAX_RESPONSE_BYTES).await?;
-    serde_json::from_slice(&body).map_err(|error| CallError::Malformed(error.to_string()))
+    serde_json::from_slice(&body).map_err(|error| ControlPlaneError::Malformed(error.to_string()))
 }
 
 async fn send(
     request: RequestBuilder,
     timeout_seconds: u64,
     max_bytes: usize,
-) -> Result<Vec<u8>, CallError> {
+) -> Result<Vec<u8>, ControlPlaneError> {
     let unavailable =
-        |error: reqwest::Error| CallError::Unavailable(with_causes(&error.without_url()));
+        |error: reqwest::Error| ControlPlaneError::Unavailable(with_causes(&error.without_url()));
     let response =
         request.timeout(Duration::from_secs(timeout_seconds)).send().await.map_err(unavailable)?;
     let status = response.status().as_u16();
     let body = read(response, max_bytes).await?;
     match status {
         200..=299 => Ok(body),
-        408 | 425 | 429 | 500.. => Err(CallError::Unavailable(format!("HTTP {status}"))),
+        408 | 425 | 429 | 500.. => Err(ControlPlaneError::Unavailable(format!("HTTP {status}"))),
         _ => Err(refusal(status, &body)),
     }
 }
 
-async fn read(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, CallError> {
+async fn read(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, ControlPlaneError> {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
@@ -292,21 +302,27 @@ async fn read(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, CallE
                 body.extend_from_slice(&chunk);
             }
             Ok(Some(_)) => {
-                return Err(CallError::Malformed(format!("it has more than {max_bytes} bytes")));
+                return Err(ControlPlaneError::Malformed(format!(
+                    "it has more than {max_bytes} bytes"
+                )));
             }
             Ok(None) => return Ok(body),
-            Err(error) => return Err(CallError::Unavailable(with_causes(&error.without_url()))),
+            Err(error) => {
+                return Err(ControlPlaneError::Unavailable(with_causes(&error.without_url())));
+            }
         }
     }
 }
 
-fn refusal(status: u16, body: &[u8]) -> CallError {
+fn refusal(status: u16, body: &[u8]) -> ControlPlaneError {
     match (serde_json::from_slice::<Problem>(body), status) {
-        (Ok(problem), _) => CallError::Refused(problem),
+        (Ok(problem), _) => ControlPlaneError::Refused(problem),
         (Err(_), 401 | 403) => {
-            CallError::Refused(Problem::new(status, "credential_refused", "not authorised"))
+            ControlPlaneError::Refused(Problem::new(status, "credential_refused", "not authorised"))
         }
-        (Err(_), _) => CallError::Malformed(format!("HTTP {status} without a problem body")),
+        (Err(_), _) => {
+            ControlPlaneError::Malformed(format!("HTTP {status} without a problem body"))
+        }
     }
 }
 

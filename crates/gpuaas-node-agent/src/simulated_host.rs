@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use crate::agent::{self, AgentConfig};
 use crate::clock::AgentClock;
-use crate::protocol::{CallError, ControlPlane};
+use crate::protocol::{ControlPlane, ControlPlaneError};
 
 /// Attempts of a callback: the scripts' default `callback_attempts`.
 const CALLBACK_ATTEMPTS: u32 = 3;
@@ -97,7 +97,7 @@ impl Reporter<'_> {
             let call = self.control_plane.progress(self.run_id, self.bootstrap_token, &progress);
             match call.await {
                 Ok(()) => return,
-                Err(error @ CallError::Refused(_)) => return warn!(%error, "callback"),
+                Err(error @ ControlPlaneError::Refused(_)) => return warn!(%error, "callback"),
                 Err(error) => warn!(%error, attempt, "callback"),
             }
             if attempt < CALLBACK_ATTEMPTS {

@@ -18,7 +18,7 @@ use gpuaas_node_agent::clock::{AgentClock, HostClock};
 use gpuaas_node_agent::env::AgentEnv;
 use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::identity::{AgentCredential, Identity, IdentityStore, NodeKey};
-use gpuaas_node_agent::protocol::{CallError, ControlPlane, http_client};
+use gpuaas_node_agent::protocol::{ControlPlane, ControlPlaneError, http_client};
 use gpuaas_node_agent::simulated_host::{self, SimulatedHost};
 use gpuaas_types::agent::{NodeCertificate, SignedTask, Task, TaskKeyState, TaskSpec};
 use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
@@ -471,14 +471,16 @@ async fn failures_are_told_apart() {
     let stranger = AgentCredential::Bearer("not the credential".to_owned());
     let plane = |url: &str| plane(url).with_credential(&stranger).unwrap();
     let poll = async |url: &str| plane(url).poll_tasks(0).await.unwrap_err();
-    assert!(matches!(poll(&fake.url).await, CallError::Refused(p) if p.code == "token_invalid"));
+    assert!(
+        matches!(poll(&fake.url).await, ControlPlaneError::Refused(p) if p.code == "token_invalid")
+    );
     let elsewhere = format!("{}/elsewhere", fake.url);
-    assert!(matches!(poll(&elsewhere).await, CallError::Malformed(_)));
+    assert!(matches!(poll(&elsewhere).await, ControlPlaneError::Malformed(_)));
     fake.change(|seen| seen.down = true);
-    assert!(matches!(poll(&fake.url).await, CallError::Unavailable(_)));
+    assert!(matches!(poll(&fake.url).await, ControlPlaneError::Unavailable(_)));
     let nobody = "http://127.0.0.1:1";
     let error = poll(nobody).await;
-    assert!(matches!(error, CallError::Unavailable(_)));
+    assert!(matches!(error, ControlPlaneError::Unavailable(_)));
     assert!(error.to_string().contains("refused"), "{error}");
     assert!(HostClock.now() > Timestamp::EPOCH);
 }

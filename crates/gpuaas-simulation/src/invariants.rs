@@ -14,7 +14,7 @@ use gpuaas_core::node_state;
 use gpuaas_core::record::{NodeRecord, ReportKind, RunRecord};
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::store_failure;
-use gpuaas_store::{ListedNode, NodeFilter, Page, StoreError, TimelineRow, TokenPurpose};
+use gpuaas_store::{ListedNode, NodeFilter, Page, StoreError, StoredTimelineEvent, TokenPurpose};
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::{
     AttemptId, EffectKind, NodeId, NodeState, RunId, RunKind, RunStatus, Timestamp,
@@ -421,7 +421,7 @@ async fn leaves_machine(simulation: &Simulation, run: &RunRecord) -> Result<bool
 
 /// The history of a node tells each change of its state, each of them one that the table allows,
 /// and ends in the state that it is in.
-fn history_gaps(lines: &[TimelineRow], state: NodeState) -> Vec<String> {
+fn history_gaps(lines: &[StoredTimelineEvent], state: NodeState) -> Vec<String> {
     let mut broken = Vec::new();
     let mut at = NodeState::Registered;
     for line in lines.iter().filter(|line| line.event.code == "node_state_changed") {

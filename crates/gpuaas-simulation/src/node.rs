@@ -10,7 +10,7 @@ use gpuaas_artifact::BootstrapInputs;
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::hosts::options::BootTimes;
-use gpuaas_store::{AgentCredential, Enroll, Heartbeat, StoreError, sha256};
+use gpuaas_store::{NewAgentCredential, NewEnrollment, ReceivedHeartbeat, StoreError, sha256};
 use gpuaas_types::agent::{BootstrapPhase, Finding, ProgressStatus, Task, TaskResult, TaskSpec};
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::SimRng;
@@ -85,18 +85,18 @@ impl BootingNode {
     }
 
     /// An enrollment, and the hash of the credential that it asks for.
-    fn enroll_request(&self) -> (Enroll, [u8; 32]) {
+    fn enroll_request(&self) -> (NewEnrollment, [u8; 32]) {
         let now = self.shared.clock.now();
         let ids = &self.shared.ids;
         let id = TokenId::new(&**ids, now);
         let hash = sha256(&ids.uuid(now).to_string());
-        let enroll = Enroll {
+        let enroll = NewEnrollment {
             hash: sha256(&self.inputs.enrollment_token),
             run_id: self.inputs.run_id,
             key: None,
             agent_version: VERSION.to_owned(),
             hostname: self.inputs.hostname.clone(),
-            credential: AgentCredential::Bearer { id, hash },
+            credential: NewAgentCredential::Bearer { id, hash },
             timeline: Vec::new(),
         };
         (enroll, hash)
@@ -198,7 +198,7 @@ impl SharedState {
     async fn send_heartbeat(&self, enrolled: EnrolledAgent) {
         self.until_reachable().await;
         let EnrolledAgent { node_id, run_id, .. } = enrolled;
-        let beat = Heartbeat {
+        let beat = ReceivedHeartbeat {
             node_id,
             run_id,
             agent_version: VERSION.to_owned(),
@@ -206,7 +206,7 @@ impl SharedState {
             first: None,
             changed: None,
         };
-        if let Err(error) = self.store.heartbeat(self.clock.now(), beat).await {
+        if let Err(error) = self.store.record_heartbeat(self.clock.now(), beat).await {
             tracing::debug!(%error, "heartbeat");
         }
     }

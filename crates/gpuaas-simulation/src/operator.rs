@@ -8,7 +8,9 @@ use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::scenario::Fabric;
 use gpuaas_lab::store_failure;
-use gpuaas_store::{NewNode, NewRun, Onboard, OperatorCommand, Secret, StartRun, StoreError};
+use gpuaas_store::{
+    NewNode, NewOnboarding, NewRun, NewRunOfNode, OperatorCommand, Secret, StoreError,
+};
 use gpuaas_types::spec::{ReleaseMode, RoceAssignmentSpec};
 use gpuaas_types::{
     IdSource, NodeId, ProfileId, RoceAssignmentId, RunId, RunKind, SiteId, Step, Timestamp,
@@ -83,7 +85,10 @@ impl Simulation {
             let (site, hostname) = (SITE.to_owned(), hostname.to_owned());
             let spec = RoceAssignmentSpec { site, hostname, interface, subnet_cidr, ip_address };
             let id = RoceAssignmentId::new(&*self.parts.ids, now);
-            self.store.add_roce(now, id, self.site_id, spec).await.map_err(store_failure)?;
+            self.store
+                .add_roce_assignment(now, id, self.site_id, spec)
+                .await
+                .map_err(store_failure)?;
         }
         Ok(())
     }
@@ -118,7 +123,7 @@ impl Simulation {
         };
         let run_id = run.id;
         let start =
-            StartRun { node_id, run, from: row.begins_in, history: Vec::new(), audit: None };
+            NewRunOfNode { node_id, run, from: row.begins_in, history: Vec::new(), audit: None };
         match self.store.start_run_from(now, start).await {
             Ok(()) => {
                 self.touch(run_id);
@@ -162,7 +167,7 @@ fn request(
     now: Timestamp,
     (site_id, profile_id): (SiteId, ProfileId),
     machine: &HostView,
-) -> Onboard {
+) -> NewOnboarding {
     let hardware = NodeHardware {
         bmc_address: Some(machine.bmc_address.clone()),
         bmc_user: Some("maas".to_owned()),
@@ -185,5 +190,5 @@ fn request(
         profile_revision: 1,
         cause: "onboarding asked for".to_owned(),
     };
-    Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None }
+    NewOnboarding { node, run, timeline: Vec::new(), audit: None, idempotency: None }
 }

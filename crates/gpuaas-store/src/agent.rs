@@ -14,7 +14,7 @@ use crate::tables::{run, timeline};
 
 /// A sign of life.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heartbeat {
+pub struct ReceivedHeartbeat {
     /// Node that the agent runs on.
     pub node_id: NodeId,
     /// The run that its credential was made for.
@@ -32,9 +32,9 @@ pub struct Heartbeat {
 async fn record_heartbeat(
     conn: &mut Conn,
     now: Timestamp,
-    heartbeat: &Heartbeat,
+    heartbeat: &ReceivedHeartbeat,
 ) -> Result<bool, StoreError> {
-    let Heartbeat { node_id, run_id, agent_version, troubles, first, changed } = heartbeat;
+    let ReceivedHeartbeat { node_id, run_id, agent_version, troubles, first, changed } = heartbeat;
     let values = || args![node_id.0, run_id.0, now, agent_version, troubles];
     // Mostly nothing changed, and one small write is all.
     let same = "UPDATE heartbeat SET at = $3, agent_version = $4 \
@@ -148,10 +148,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without such a run; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
-    pub async fn heartbeat(
+    pub async fn record_heartbeat(
         &self,
         now: Timestamp,
-        heartbeat: Heartbeat,
+        heartbeat: ReceivedHeartbeat,
     ) -> Result<bool, StoreError> {
         let first = self
             .write(move |conn| {

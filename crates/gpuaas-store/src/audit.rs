@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::database::args;
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::tables::audit::{self, IdempotencyKey, NewAudit};
+use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
 
 /// A stored entry of the audit log.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +16,7 @@ pub struct AuditEntry {
     /// Moment of the action.
     pub at: Timestamp,
     /// Actor, action, subject and detail.
-    pub entry: NewAudit,
+    pub entry: NewAuditEntry,
 }
 
 impl Store {
@@ -24,7 +24,11 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn audit(&self, now: Timestamp, entry: NewAudit) -> Result<(), StoreError> {
+    pub async fn append_audit_entry(
+        &self,
+        now: Timestamp,
+        entry: NewAuditEntry,
+    ) -> Result<(), StoreError> {
         self.write(move |conn| Box::pin(async move { audit::append(conn, now, &entry).await }))
             .await
     }
@@ -53,7 +57,7 @@ impl Store {
                 Ok(AuditEntry {
                     id: cols.next()?,
                     at: cols.at()?,
-                    entry: NewAudit {
+                    entry: NewAuditEntry {
                         actor: cols.next()?,
                         action: cols.next()?,
                         subject: cols.next()?,
@@ -69,7 +73,7 @@ impl Store {
     /// # Errors
     /// `idempotency_key_reused` when the earlier request was another one;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn replayed<T: DeserializeOwned + 'static>(
+    pub async fn replayed_response<T: DeserializeOwned + 'static>(
         &self,
         key: &IdempotencyKey,
     ) -> Result<Option<T>, StoreError> {

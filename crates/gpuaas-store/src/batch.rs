@@ -24,7 +24,7 @@ use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::page::Page;
 use crate::store::Store;
-use crate::tables::audit::{self, IdempotencyKey, NewAudit};
+use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
 use crate::tables::node::{BMC_PASSWORD, NewNode, insert_node};
 use crate::tables::run::{NewRun, insert_run};
 use crate::tables::secret::put_secret;
@@ -48,7 +48,7 @@ pub struct NewBatch {
     /// The answer to keep under the key.
     pub accepted: BatchAccepted,
     /// Entry for the audit log.
-    pub audit: Option<NewAudit>,
+    pub audit: Option<NewAuditEntry>,
     /// The request may be repeated under this key.
     pub idempotency: Option<IdempotencyKey>,
 }
@@ -142,7 +142,7 @@ impl StoredMember {
 
 /// A member whose run is to be made.
 #[derive(Debug, Clone)]
-pub struct BeginMember {
+pub struct MemberStart {
     /// Index in the manifest, from 0.
     pub position: i64,
     /// Node of the member.
@@ -159,7 +159,7 @@ pub struct BatchAdvance {
     /// The batch as it was read; the step is dropped when it has changed since.
     pub batch: StoredBatch,
     /// Members whose runs are made now.
-    pub begin: Vec<BeginMember>,
+    pub begin: Vec<MemberStart>,
     /// Reason for which the batch stops now; none: it goes on.
     pub stop: Option<BatchStop>,
     /// Moment at which the batch is due again.
@@ -167,12 +167,12 @@ pub struct BatchAdvance {
     /// Whether the last machine has ended.
     pub ended: bool,
     /// Entry for the audit log.
-    pub audit: Option<NewAudit>,
+    pub audit: Option<NewAuditEntry>,
 }
 
 /// A command of an operator to a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BatchCommand {
+pub enum OperatorBatchCommand {
     /// No further machine begins.
     Stop,
     /// Go on. What is parked or failed is written off.
@@ -302,9 +302,9 @@ async fn start_member(
     conn: &mut Conn,
     now: Timestamp,
     batch: &StoredBatch,
-    member: &BeginMember,
+    member: &MemberStart,
 ) -> Result<(), StoreError> {
-    let BeginMember { position, node_id, run, .. } = member;
+    let MemberStart { position, node_id, run, .. } = member;
     let site_and_profile = (batch.site_id, batch.profile_id);
     match insert_run(conn, now, *node_id, site_and_profile, run).await {
         Err(StoreError::Conflict { detail, .. }) => return Err(batch_moved(detail)),
@@ -365,8 +365,8 @@ async fn apply_command(
     conn: &mut Conn,
     now: Timestamp,
     id: BatchId,
-    command: BatchCommand,
-    entry: &NewAudit,
+    command: OperatorBatchCommand,
+    entry: &NewAuditEntry,
 ) -> Result<(), StoreError> {
     let batch = conn.first(batch_select!("WHERE id = $1"), args![id.0]).await?;
     let batch = read_batch(batch.ok_or_else(|| StoreError::not_found("batch", id))?.cols())?;
@@ -378,18 +378,18 @@ async fn apply_command(
                 format!("batch {name} is done"),
             ));
         }
-        (BatchCommand::Resume { .. }, None) => {
+        (OperatorBatchCommand::Resume { .. }, None) => {
             let detail = format!("batch {name} is not stopped");
             return Err(StoreError::conflict(ProblemCode::BatchNotStopped, detail));
         }
-        (BatchCommand::Stop, Some(stop)) => {
+        (OperatorBatchCommand::Stop, Some(stop)) => {
             let detail = format!("batch {name} is stopped: {}", stop.text);
             return Err(StoreError::conflict(ProblemCode::BatchStopped, detail));
         }
-        (BatchCommand::Resume { profile_revision }, Some(_)) => profile_revision,
-        (BatchCommand::Stop, None) => batch.profile_revision,
+        (OperatorBatchCommand::Resume { profile_revision }, Some(_)) => profile_revision,
+        (OperatorBatchCommand::Stop, None) => batch.profile_revision,
     };
-    let stop = (command == BatchCommand::Stop).then(|| BatchStop {
+    let stop = (command == OperatorBatchCommand::Stop).then(|| BatchStop {
         code: "stopped_by_operator".to_owned(),
         text: format!(
             "{} stopped it: {}",
@@ -533,12 +533,12 @@ impl Store {
     /// [`StoreError::NotFound`]; `batch_over`; `batch_not_stopped` for a resume; `batch_stopped`
     /// for a stop; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was
     /// written.
-    pub async fn command_batch(
+    pub async fn apply_batch_command(
         &self,
         now: Timestamp,
         id: BatchId,
-        command: BatchCommand,
-        entry: NewAudit,
+        command: OperatorBatchCommand,
+        entry: NewAuditEntry,
     ) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move { apply_command(conn, now, id, command, &entry).await })

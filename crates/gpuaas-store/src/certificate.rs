@@ -96,7 +96,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn certificates_of(
+    pub async fn certificates_of_node(
         &self,
         node_id: NodeId,
     ) -> Result<Vec<StoredCertificate>, StoreError> {

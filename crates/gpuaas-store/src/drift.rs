@@ -56,7 +56,7 @@ pub struct SweepFinding {
 
 /// Work that the event feed missed: a run's machine is not as the run was told.
 #[derive(Debug, Clone, PartialEq)]
-pub struct MissedWork {
+pub struct MissedObservation {
     /// Node that the row is about.
     pub node_id: NodeId,
     /// Open run of the node.
@@ -345,18 +345,18 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn record_missed_work(
+    pub async fn record_missed_observation(
         &self,
         now: Timestamp,
         site_id: SiteId,
-        missed: Vec<MissedWork>,
+        missed: Vec<MissedObservation>,
     ) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
                 run::wake(conn, now, missed.iter().map(|missed| missed.run_id)).await?;
                 for missed in &missed {
                     put_read(conn, missed.node_id, &missed.observation).await?;
-                    let mut line = line(now, TimelineCode::MissedWork, missed.text.clone());
+                    let mut line = line(now, TimelineCode::MissedObservation, missed.text.clone());
                     line.run_id = Some(missed.run_id);
                     timeline::append(conn, [(missed.node_id, &line)]).await?;
                 }

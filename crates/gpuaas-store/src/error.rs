@@ -4,7 +4,7 @@ use gpuaas_types::codes::ProblemCode;
 
 /// Why a credential was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TokenFault {
+pub enum TokenRejection {
     /// No such credential, or not for this purpose, or not for this run.
     #[error("the token is not known")]
     Unknown,
@@ -25,7 +25,7 @@ pub enum TokenFault {
     RunOver,
 }
 
-impl TokenFault {
+impl TokenRejection {
     /// Stable code of the rejection, snake case.
     #[must_use]
     pub const fn code(self) -> ProblemCode {
@@ -64,7 +64,7 @@ pub enum StoreError {
     LeaseLost,
     /// A credential was refused.
     #[error("{0}")]
-    Token(TokenFault),
+    Token(TokenRejection),
     /// The database did not answer or refused to work. For a write, whether it was kept is
     /// unknown; trying again later is right.
     #[error("the database is not available: {detail}")]

@@ -71,35 +71,35 @@ mod timeline;
 mod token;
 mod watch;
 
-pub use agent::Heartbeat;
+pub use agent::ReceivedHeartbeat;
 pub use audit::AuditEntry;
 pub use batch::{
-    BatchAdvance, BatchCommand, BeginMember, MemberRun, NewBatch, StoredBatch, StoredMember,
+    BatchAdvance, MemberRun, MemberStart, NewBatch, OperatorBatchCommand, StoredBatch, StoredMember,
 };
 pub use bundle::{BundleApproval, BundleKey, NewBundle, StoredBundle};
 pub use certificate::StoredCertificate;
-pub use drift::{ListedDrift, MissedWork, SweepFinding, SweepSubject};
-pub use error::{StoreError, TokenFault};
+pub use drift::{ListedDrift, MissedObservation, SweepFinding, SweepSubject};
+pub use error::{StoreError, TokenRejection};
 pub use gate::StoredGate;
 pub use input_secret::SecretOwner;
-pub use node::{ListedNode, NodeFilter, Onboard, Onboarded, RunBrief, StartRun};
+pub use node::{AcceptedOnboarding, ListedNode, NewOnboarding, NewRunOfNode, NodeFilter, RunBrief};
 pub use operator_command::OperatorCommand;
 pub use operator_task::{NewOperatorTask, OperatorTask};
 pub use page::Page;
 pub use postgres::StartupLock;
 pub use profile::ProfileRevision;
 pub use retention::{ExpiredPage, RetainedTable, RowKey};
-pub use run::{Claimed, NewTask, NodeChange, RunWrite};
-pub use run_queries::BatchScope;
+pub use run::{LeasedRun, NewTask, NodeChange, RunWrite};
+pub use run_queries::DeployLimitScope;
 pub use scratch::ScratchDatabase;
 pub use seal::{MasterKey, Secret};
 pub use step_durations::RunClass;
-pub use store::{Counters, Store};
-pub use tables::audit::{IdempotencyKey, NewAudit};
+pub use store::{Store, StoreCounters};
+pub use tables::audit::{IdempotencyKey, NewAuditEntry};
 pub use tables::certificate::{CertificateEnding, NewCertificate};
 pub use tables::node::NewNode;
 pub use tables::run::{NewRun, Transition};
 pub use tables::token::{NewToken, TokenPurpose};
-pub use timeline::TimelineRow;
-pub use token::{AgentCredential, Enroll, Enrolled, TokenGrant, sha256};
-pub use watch::{MachineRead, ObservedEvent, WatchBatch, WatchLease, Watched};
+pub use timeline::StoredTimelineEvent;
+pub use token::{EnrolledAgent, NewAgentCredential, NewEnrollment, TokenGrant, sha256};
+pub use watch::{MachineRead, ObservedEvent, WatchLease, WatchUpdate, WatchedMachine};

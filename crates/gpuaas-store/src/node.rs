@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::page::Page;
 use crate::seal::Secret;
 use crate::store::Store;
-use crate::tables::audit::{self, IdempotencyKey, NewAudit};
+use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
 use crate::tables::node::{BMC_PASSWORD, NewNode, insert_node, node_columns, node_from, read_node};
 use crate::tables::run::{NewRun, insert_run};
 use crate::tables::secret::put_secret;
@@ -20,7 +20,7 @@ use crate::tables::{batch, timeline};
 
 /// A node and its first run, made at once.
 #[derive(Debug, Clone)]
-pub struct Onboard {
+pub struct NewOnboarding {
     /// Node to make.
     pub node: NewNode,
     /// Run to make.
@@ -28,14 +28,14 @@ pub struct Onboard {
     /// Lines for the timeline of the node.
     pub timeline: Vec<TimelineEvent>,
     /// Entry for the audit log.
-    pub audit: Option<NewAudit>,
+    pub audit: Option<NewAuditEntry>,
     /// The request may be repeated under this key.
     pub idempotency: Option<IdempotencyKey>,
 }
 
 /// A run to make on a node that exists.
 #[derive(Debug, Clone)]
-pub struct StartRun {
+pub struct NewRunOfNode {
     /// Node to start the run on.
     pub node_id: NodeId,
     /// Run to make.
@@ -45,12 +45,12 @@ pub struct StartRun {
     /// Lines for the timeline of the node.
     pub history: Vec<TimelineEvent>,
     /// Entry for the audit log.
-    pub audit: Option<NewAudit>,
+    pub audit: Option<NewAuditEntry>,
 }
 
 /// Answer to [`Store::onboard`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Onboarded {
+pub struct AcceptedOnboarding {
     /// What was made, now or by the earlier request with the same key.
     pub accepted: OnboardAccepted,
     /// It was made by an earlier request.
@@ -177,10 +177,10 @@ fn read_listed_node(mut cols: Cols<'_>) -> Result<ListedNode, StoreError> {
 async fn onboard(
     conn: &mut Conn,
     now: Timestamp,
-    request: &Onboard,
+    request: &NewOnboarding,
     sealed: Option<Vec<u8>>,
-) -> Result<Onboarded, StoreError> {
-    let Onboard { node, run, .. } = request;
+) -> Result<AcceptedOnboarding, StoreError> {
+    let NewOnboarding { node, run, .. } = request;
     let accepted = OnboardAccepted { node_id: node.id, run_id: run.id };
     if let Some(key) = &request.idempotency
         && !audit::insert_response(conn, now, key, &accepted).await?
@@ -188,7 +188,7 @@ async fn onboard(
         let earlier = audit::read_response(conn, key).await?;
         let accepted =
             earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"))?;
-        return Ok(Onboarded { accepted, replayed: true });
+        return Ok(AcceptedOnboarding { accepted, replayed: true });
     }
     insert_node(conn, now, node, Some(run.id)).await?;
     insert_run(conn, now, node.id, (node.site_id, node.profile_id), run).await?;
@@ -199,11 +199,15 @@ async fn onboard(
     if let Some(entry) = &request.audit {
         audit::append(conn, now, entry).await?;
     }
-    Ok(Onboarded { accepted, replayed: false })
+    Ok(AcceptedOnboarding { accepted, replayed: false })
 }
 
-async fn start_run(conn: &mut Conn, now: Timestamp, request: &StartRun) -> Result<(), StoreError> {
-    let StartRun { node_id, run, from, history, audit } = request;
+async fn start_run(
+    conn: &mut Conn,
+    now: Timestamp,
+    request: &NewRunOfNode,
+) -> Result<(), StoreError> {
+    let NewRunOfNode { node_id, run, from, history, audit } = request;
     let row = conn
         .first("SELECT site_id, profile_id, state FROM node WHERE id = $1", args![node_id.0])
         .await?
@@ -237,7 +241,11 @@ impl Store {
     /// `hostname_taken` or `bmc_address_taken`, each naming the node that is there;
     /// `idempotency_key_reused`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each
     /// case nothing was made.
-    pub async fn onboard(&self, now: Timestamp, request: Onboard) -> Result<Onboarded, StoreError> {
+    pub async fn onboard(
+        &self,
+        now: Timestamp,
+        request: NewOnboarding,
+    ) -> Result<AcceptedOnboarding, StoreError> {
         let sealed = request.node.bmc_password.as_ref();
         let sealed = sealed.map(|secret| self.seal(request.node.id.0, BMC_PASSWORD, secret));
         let sealed = sealed.transpose()?;
@@ -261,7 +269,7 @@ impl Store {
         run: NewRun,
         history: Vec<TimelineEvent>,
     ) -> Result<(), StoreError> {
-        let request = StartRun { node_id, run, from: NodeState::ALL, history, audit: None };
+        let request = NewRunOfNode { node_id, run, from: NodeState::ALL, history, audit: None };
         self.start_run_from(now, request).await
     }
 
@@ -272,7 +280,7 @@ impl Store {
     pub async fn start_run_from(
         &self,
         now: Timestamp,
-        request: StartRun,
+        request: NewRunOfNode,
     ) -> Result<(), StoreError> {
         self.write(move |conn| Box::pin(async move { start_run(conn, now, &request).await }))
             .await?;

@@ -13,7 +13,7 @@ use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
 use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::tables::audit::{self, NewAudit};
+use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::report::append_report;
 use crate::tables::run::wake_one;
 use crate::tables::{batch, timeline};
@@ -174,7 +174,7 @@ async fn apply(
     if let Some(revision) = pinned {
         detail["profile_revision"] = revision.into();
     }
-    let entry = NewAudit {
+    let entry = NewAuditEntry {
         action: issued.action().to_owned(),
         subject: run_id.to_string(),
         detail,
@@ -203,7 +203,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], `run_not_parked`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
-    pub async fn resume(
+    pub async fn resume_run(
         &self,
         now: Timestamp,
         run_id: RunId,

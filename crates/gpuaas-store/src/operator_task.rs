@@ -10,7 +10,7 @@ use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
 use crate::page::Page;
 use crate::store::Store;
-use crate::tables::audit::{self, IdempotencyKey, NewAudit};
+use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
 use crate::tables::timeline;
 
 /// A task to give to a node.
@@ -27,7 +27,7 @@ pub struct NewOperatorTask {
     /// Lines for the timeline of the node.
     pub history: Vec<TimelineEvent>,
     /// Entry for the audit log.
-    pub audit: NewAudit,
+    pub audit: NewAuditEntry,
     /// The request may be repeated under this key.
     pub idempotency: Option<IdempotencyKey>,
 }

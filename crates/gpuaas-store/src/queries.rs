@@ -85,7 +85,11 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn stray_tokens(&self, node_id: NodeId, run_id: RunId) -> Result<i64, StoreError> {
+    pub async fn count_tokens_of_other_runs(
+        &self,
+        node_id: NodeId,
+        run_id: RunId,
+    ) -> Result<i64, StoreError> {
         let row = self
             .reader()
             .await?

@@ -44,7 +44,7 @@ impl Store {
     /// # Errors
     /// `roce_interface_taken` or `roce_address_taken`, each naming what is there;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn add_roce(
+    pub async fn add_roce_assignment(
         &self,
         now: Timestamp,
         id: RoceAssignmentId,
@@ -112,7 +112,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn roce_of_host(
+    pub async fn roce_assignments_of_host(
         &self,
         site_id: SiteId,
         hostname: &str,

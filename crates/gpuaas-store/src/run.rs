@@ -22,7 +22,7 @@ use crate::tables::{batch, run, timeline};
 
 /// A run handed to a worker, with everything stored that a decision about it needs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claimed {
+pub struct LeasedRun {
     /// The run; `due_at` is when it was due, `lease_token` what each write must name.
     pub run: RunRecord,
     /// Node of the run.
@@ -314,7 +314,7 @@ impl Store {
         now: Timestamp,
         lease_until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<LeasedRun>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut runs = self
             .write(move |conn| {
@@ -330,7 +330,7 @@ impl Store {
 
     /// Reads after the claim is committed, and outside it: what is newer than the claim has its
     /// own event, and the writer is not held up.
-    async fn with_context(&self, runs: Vec<RunRecord>) -> Result<Vec<Claimed>, StoreError> {
+    async fn with_context(&self, runs: Vec<RunRecord>) -> Result<Vec<LeasedRun>, StoreError> {
         let mut conn = self.reader().await?;
         let mut nodes = std::collections::HashMap::new();
         for ids in padded(runs.iter().map(|run| run.node_id.0)) {
@@ -348,7 +348,7 @@ impl Store {
                     .remove(&run.node_id)
                     .ok_or_else(|| StoreError::corrupt("run", "its node is missing"))?;
                 let reports = reports.remove(&run.id).unwrap_or_default();
-                Ok(Claimed { run, node, observation, reports })
+                Ok(LeasedRun { run, node, observation, reports })
             })
             .collect()
     }
@@ -381,7 +381,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn renew(
+    pub async fn renew_lease(
         &self,
         run_id: RunId,
         lease_token: i64,

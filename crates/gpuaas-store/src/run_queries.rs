@@ -13,7 +13,7 @@ use crate::tables::run::{Transition, read_run, run_columns};
 
 /// Whose limit on deployments at once is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BatchScope {
+pub enum DeployLimitScope {
     /// All runs of a profile.
     Profile(ProfileId),
     /// All runs of a site.
@@ -57,9 +57,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn batch_ahead(
+    pub async fn runs_ahead_of_deployment(
         &self,
-        scope: BatchScope,
+        scope: DeployLimitScope,
         run: &RunRecord,
         gate: Step,
         deploying: &[Step],
@@ -73,8 +73,8 @@ impl Store {
              AND site_id = $1 AND id <> $4 AND (step IN ({LIST}) OR (step = $2 \
              AND (created_at < $3 OR (created_at = $3 AND id < $4))))";
         let (sql, of) = match scope {
-            BatchScope::Profile(id) => (OF_PROFILE, id.0),
-            BatchScope::Site(id) => (OF_SITE, id.0),
+            DeployLimitScope::Profile(id) => (OF_PROFILE, id.0),
+            DeployLimitScope::Site(id) => (OF_SITE, id.0),
         };
         let mut values = args![of, gate.as_str(), run.created_at, run.id.0];
         values.extend(deploying.iter().map(|step| Val::from(step.as_str())));
@@ -87,9 +87,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn batch_next(
+    pub async fn next_run_to_deploy(
         &self,
-        scope: BatchScope,
+        scope: DeployLimitScope,
         gate: Step,
     ) -> Result<Option<RunId>, StoreError> {
         const OF_PROFILE: &str = "SELECT id FROM run \
@@ -99,8 +99,8 @@ impl Store {
              WHERE status IN ('running', 'waiting', 'parked') AND status = 'waiting' \
              AND site_id = $1 AND step = $2 ORDER BY created_at, id LIMIT 1";
         let (sql, of) = match scope {
-            BatchScope::Profile(id) => (OF_PROFILE, id.0),
-            BatchScope::Site(id) => (OF_SITE, id.0),
+            DeployLimitScope::Profile(id) => (OF_PROFILE, id.0),
+            DeployLimitScope::Site(id) => (OF_SITE, id.0),
         };
         let row = self.reader().await?.first(sql, args![of, gate.as_str()]).await?;
         row.map(|row| row.cols().id(RunId)).transpose()

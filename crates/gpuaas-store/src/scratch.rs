@@ -23,7 +23,7 @@ impl ScratchDatabase {
     /// [`StoreError::Open`] with code `database_url_invalid` or `database_unreachable`.
     pub async fn create(url: &str, name: &str) -> Result<Self, StoreError> {
         let scratch = Self::existing(url, name)?;
-        scratch.drop_it().await?;
+        scratch.drop_database().await?;
         scratch.execute(format!("CREATE DATABASE {name}")).await?;
         Ok(scratch)
     }
@@ -61,7 +61,7 @@ impl ScratchDatabase {
     ///
     /// # Errors
     /// [`StoreError::Open`] with code `database_unreachable`.
-    pub async fn drop_it(&self) -> Result<(), StoreError> {
+    pub async fn drop_database(&self) -> Result<(), StoreError> {
         self.execute(format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)).await
     }
 

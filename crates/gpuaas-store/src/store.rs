@@ -44,7 +44,7 @@ impl std::fmt::Debug for Store {
 
 /// How much was written through this store since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters {
+pub struct StoreCounters {
     /// Requests committed, including those that failed on their own without harming others.
     pub write_transactions: u64,
     /// Commits made for them.
@@ -63,11 +63,11 @@ impl Store {
         }
     }
 
-    /// How much was counters.
+    /// Counts of what was written through this store since it was opened.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> StoreCounters {
         let counters = &self.inner.counters;
-        Counters {
+        StoreCounters {
             write_transactions: counters.transactions.load(Ordering::Relaxed),
             write_groups: counters.groups.load(Ordering::Relaxed),
             largest_group: counters.largest_group.load(Ordering::Relaxed),

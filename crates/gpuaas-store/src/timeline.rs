@@ -10,7 +10,7 @@ use crate::tables::timeline::{append, read_timeline_event};
 
 /// One stored line of history.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TimelineRow {
+pub struct StoredTimelineEvent {
     /// Position: pages and streams go on after it.
     ///
     /// PostgreSQL hands positions out before it commits, so a line may appear with a position a
@@ -36,7 +36,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn add_history(
+    pub async fn append_timeline(
         &self,
         node_id: NodeId,
         events: Vec<TimelineEvent>,
@@ -57,7 +57,7 @@ impl Store {
         node_id: NodeId,
         after: i64,
         limit: i64,
-    ) -> Result<Vec<TimelineRow>, StoreError> {
+    ) -> Result<Vec<StoredTimelineEvent>, StoreError> {
         self.timeline(timeline_select!("node_id = $1"), node_id.0, after, limit).await
     }
 
@@ -70,7 +70,7 @@ impl Store {
         run_id: RunId,
         after: i64,
         limit: i64,
-    ) -> Result<Vec<TimelineRow>, StoreError> {
+    ) -> Result<Vec<StoredTimelineEvent>, StoreError> {
         self.timeline(timeline_select!("run_id = $1"), run_id.0, after, limit).await
     }
 
@@ -80,12 +80,12 @@ impl Store {
         key: uuid::Uuid,
         after: i64,
         limit: i64,
-    ) -> Result<Vec<TimelineRow>, StoreError> {
+    ) -> Result<Vec<StoredTimelineEvent>, StoreError> {
         let rows = self.reader().await?.all(sql, args![key, after, limit]).await?;
         rows.iter()
             .map(|row| {
                 let mut cols = row.cols();
-                Ok(TimelineRow { id: cols.next()?, event: read_timeline_event(&mut cols)? })
+                Ok(StoredTimelineEvent { id: cols.next()?, event: read_timeline_event(&mut cols)? })
             })
             .collect()
     }

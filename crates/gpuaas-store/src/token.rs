@@ -19,7 +19,7 @@ use gpuaas_types::{NodeId, RunId, RunStatus, Timestamp, TokenId};
 use sha2::{Digest as _, Sha256};
 
 use crate::database::{Cols, Conn, args};
-use crate::error::{StoreError, TokenFault};
+use crate::error::{StoreError, TokenRejection};
 use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding, NewCertificate};
 use crate::tables::token::{NewToken, TokenPurpose, extend_expiry, insert};
@@ -44,7 +44,7 @@ pub struct TokenGrant {
 
 /// What an agent proves with, from its enrollment on, that it is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AgentCredential {
+pub enum NewAgentCredential {
     /// A certificate that was issued to it.
     Certificate(NewCertificate),
     /// A bearer credential, for stand-ins of simulated fleets.
@@ -58,7 +58,7 @@ pub enum AgentCredential {
 
 /// An agent that enrolls.
 #[derive(Debug, Clone)]
-pub struct Enroll {
+pub struct NewEnrollment {
     /// Hash of the enrollment token.
     pub hash: [u8; 32],
     /// Run that the agent names; must be the token's.
@@ -70,14 +70,14 @@ pub struct Enroll {
     /// Hostname it believes it has.
     pub hostname: String,
     /// Credential that it is given.
-    pub credential: AgentCredential,
+    pub credential: NewAgentCredential,
     /// Lines for the timeline of the node.
     pub timeline: Vec<TimelineEvent>,
 }
 
 /// An agent that has enrolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Enrolled {
+pub struct EnrolledAgent {
     /// Node of the agent.
     pub node_id: NodeId,
     /// Run that the agent enrolled in.
@@ -134,36 +134,40 @@ fn read_token(mut cols: Cols<'_>) -> Result<StoredToken, StoreError> {
 }
 
 impl StoredToken {
-    fn check(&self, now: Timestamp, purpose: TokenPurpose) -> Result<(), TokenFault> {
+    fn check(&self, now: Timestamp, purpose: TokenPurpose) -> Result<(), TokenRejection> {
         let bound_to_run = matches!(purpose, TokenPurpose::Bootstrap | TokenPurpose::Enrollment);
         let may_expire = !bound_to_run || self.run_status == Some(RunStatus::Parked);
         if self.purpose != purpose.as_str() {
-            Err(TokenFault::Unknown)
+            Err(TokenRejection::Unknown)
         } else if self.revoked_at.is_some() {
-            Err(TokenFault::Revoked)
+            Err(TokenRejection::Revoked)
         } else if bound_to_run && !self.run_status.is_some_and(RunStatus::is_open) {
-            Err(TokenFault::RunOver)
+            Err(TokenRejection::RunOver)
         } else if self.single_use && self.used_at.is_some() && self.heartbeat_seen {
-            Err(TokenFault::Used)
+            Err(TokenRejection::Used)
         } else if may_expire && self.expires_at.is_some_and(|end| now >= end) {
-            Err(TokenFault::Expired)
+            Err(TokenRejection::Expired)
         } else if now < self.usable_from {
-            Err(TokenFault::NotYet)
+            Err(TokenRejection::NotYet)
         } else {
             Ok(())
         }
     }
 
     /// The same for an enrollment with this key.
-    fn check_key(&self, now: Timestamp, key: Option<&[u8; 32]>) -> Result<(), TokenFault> {
+    fn check_key(&self, now: Timestamp, key: Option<&[u8; 32]>) -> Result<(), TokenRejection> {
         self.check(now, TokenPurpose::Enrollment)?;
         let same = self.used_key.as_deref() == key.map(<[u8; 32]>::as_slice);
-        if self.used_at.is_some() && !same { Err(TokenFault::Used) } else { Ok(()) }
+        if self.used_at.is_some() && !same { Err(TokenRejection::Used) } else { Ok(()) }
     }
 }
 
-async fn enroll(conn: &mut Conn, now: Timestamp, request: &Enroll) -> Result<Enrolled, StoreError> {
-    let unknown = || StoreError::Token(TokenFault::Unknown);
+async fn enroll(
+    conn: &mut Conn,
+    now: Timestamp,
+    request: &NewEnrollment,
+) -> Result<EnrolledAgent, StoreError> {
+    let unknown = || StoreError::Token(TokenRejection::Unknown);
     // The run first, as everywhere; that also lets enrollments of a run in one by one.
     let locked =
         conn.first("SELECT node_id FROM run WHERE id = $1 {LOCK}", args![request.run_id.0]);
@@ -194,12 +198,12 @@ async fn enroll(conn: &mut Conn, now: Timestamp, request: &Enroll) -> Result<Enr
         certificate::end_all(conn, now, node_id, ending, reason).await?;
     }
     match &request.credential {
-        AgentCredential::Certificate(new) => {
+        NewAgentCredential::Certificate(new) => {
             // Those whose answers were lost are for the same key, and end by themselves.
             certificate::check_live_limit(conn, now, node_id).await?;
             certificate::insert(conn, now, node_id, request.run_id, new).await?;
         }
-        AgentCredential::Bearer { id, hash } => {
+        NewAgentCredential::Bearer { id, hash } => {
             let credential = NewToken {
                 id: *id,
                 hash: *hash,
@@ -221,7 +225,7 @@ async fn enroll(conn: &mut Conn, now: Timestamp, request: &Enroll) -> Result<Enr
     report::append_report(conn, now, request.run_id, &kind).await?;
     run::wake_one(conn, now, request.run_id).await?;
     timeline::append(conn, request.timeline.iter().map(|event| (node_id, event))).await?;
-    Ok(Enrolled { node_id, run_id: request.run_id, again })
+    Ok(EnrolledAgent { node_id, run_id: request.run_id, again })
 }
 
 impl Store {
@@ -263,7 +267,7 @@ impl Store {
         purpose: TokenPurpose,
     ) -> Result<TokenGrant, StoreError> {
         let token = find_token(&mut self.reader().await?, &hash).await?;
-        let token = token.ok_or(StoreError::Token(TokenFault::Unknown))?;
+        let token = token.ok_or(StoreError::Token(TokenRejection::Unknown))?;
         token.check(now, purpose).map_err(StoreError::Token)?;
         Ok(token.grant)
     }
@@ -279,7 +283,7 @@ impl Store {
         key: Option<[u8; 32]>,
     ) -> Result<(), StoreError> {
         let token = find_token(&mut self.reader().await?, &hash).await?;
-        let token = token.ok_or(StoreError::Token(TokenFault::Unknown))?;
+        let token = token.ok_or(StoreError::Token(TokenRejection::Unknown))?;
         token.check_key(now, key.as_ref()).map_err(StoreError::Token)
     }
 
@@ -303,8 +307,8 @@ impl Store {
     pub async fn use_enrollment_token(
         &self,
         now: Timestamp,
-        request: Enroll,
-    ) -> Result<Enrolled, StoreError> {
+        request: NewEnrollment,
+    ) -> Result<EnrolledAgent, StoreError> {
         let enrolled = self
             .write(move |conn| Box::pin(async move { enroll(conn, now, &request).await }))
             .await?;

@@ -61,7 +61,7 @@ pub struct MachineRead {
 
 /// What one read of the event feed found; written in one transaction.
 #[derive(Debug, Clone, Default)]
-pub struct WatchBatch {
+pub struct WatchUpdate {
     /// Where the next look begins; none: as before.
     pub event_cursor: Option<i64>,
     /// Ids of the newest events taken in, these included; written with the cursor.
@@ -78,7 +78,7 @@ pub struct WatchBatch {
 
 /// A machine whose events concern a node or its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchedMachine {
     /// The node that holds it.
     pub node_id: NodeId,
     /// Open run of the node; none: no run is open.
@@ -117,7 +117,7 @@ async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreEr
 }
 
 /// Refuses a watcher that another one replaced, and writes where the next look begins.
-async fn fence(conn: &mut Conn, lease: &WatchLease, batch: &WatchBatch) -> Result<(), StoreError> {
+async fn fence(conn: &mut Conn, lease: &WatchLease, batch: &WatchUpdate) -> Result<(), StoreError> {
     let kept = conn
         .execute(
             "UPDATE site_watch SET event_cursor = COALESCE($3, event_cursor), \
@@ -138,7 +138,7 @@ async fn write_batch(
     conn: &mut Conn,
     now: Timestamp,
     lease: &WatchLease,
-    batch: &WatchBatch,
+    batch: &WatchUpdate,
 ) -> Result<(), StoreError> {
     run::wake(conn, now, batch.wakes.iter().copied()).await?;
     for read in &batch.reads {
@@ -166,9 +166,9 @@ macro_rules! watched {
 
 const WATCHED: &str = watched!();
 
-fn watched(mut cols: Cols<'_>) -> Result<(String, Watched), StoreError> {
+fn watched(mut cols: Cols<'_>) -> Result<(String, WatchedMachine), StoreError> {
     let system_id: String = cols.next()?;
-    Ok((system_id, Watched { node_id: cols.id(NodeId)?, run_id: cols.opt_id(RunId)? }))
+    Ok((system_id, WatchedMachine { node_id: cols.id(NodeId)?, run_id: cols.opt_id(RunId)? }))
 }
 
 impl Store {
@@ -177,7 +177,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn claim_watch(
+    pub async fn claim_site_watch(
         &self,
         now: Timestamp,
         site_id: SiteId,
@@ -213,7 +213,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn renew_watch(
+    pub async fn renew_site_watch(
         &self,
         lease: &WatchLease,
         until: Timestamp,
@@ -225,7 +225,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn release_watch(&self, lease: &WatchLease) -> Result<(), StoreError> {
+    pub async fn release_site_watch(&self, lease: &WatchLease) -> Result<(), StoreError> {
         self.set_watch_until(lease, Timestamp::EPOCH).await
     }
 
@@ -268,11 +268,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::LeaseLost`] when another watcher took over; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`]. In each case nothing was written.
-    pub async fn apply_watch(
+    pub async fn apply_watch_update(
         &self,
         now: Timestamp,
         lease: &WatchLease,
-        batch: WatchBatch,
+        batch: WatchUpdate,
     ) -> Result<(), StoreError> {
         let (lease, woken) = (lease.clone(), !batch.wakes.is_empty());
         self.write(move |conn| {
@@ -293,7 +293,7 @@ impl Store {
     pub async fn nodes_by_system_id(
         &self,
         site_id: SiteId,
-    ) -> Result<HashMap<String, Watched>, StoreError> {
+    ) -> Result<HashMap<String, WatchedMachine>, StoreError> {
         let rows = self.reader().await?.all(WATCHED, args![site_id.0]).await?;
         rows.iter().map(|row| watched(row.cols())).collect()
     }
@@ -307,7 +307,7 @@ impl Store {
         &self,
         site_id: SiteId,
         system_ids: impl IntoIterator<Item = &str>,
-    ) -> Result<HashMap<String, Watched>, StoreError> {
+    ) -> Result<HashMap<String, WatchedMachine>, StoreError> {
         let system_ids: Vec<&str> = system_ids.into_iter().collect();
         let mut nodes = HashMap::new();
         let mut conn = self.reader().await?;

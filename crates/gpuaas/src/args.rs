@@ -26,9 +26,9 @@ pub use batch::{BatchCommand, BatchOrderArgs, BatchStartArgs};
 #[cfg(feature = "bench")]
 pub use bench::BenchCommand;
 pub use bundle::{
-    BundleApproveArgs, BundleBuildArgs, BundleCommand, BundleDiffArgs, BundleKeyArgs, BundleKind,
-    BundleLintArgs, BundleNewArgs, BundlePublishArgs, BundlePullArgs, BundleRenderArgs,
-    BundleShowArgs, BundleTrustArgs, RegistryArgs,
+    BundleApproveArgs, BundleBuildArgs, BundleCommand, BundleDiffArgs, BundleKeyArgs,
+    BundleKindArgument, BundleLintArgs, BundleNewArgs, BundlePublishArgs, BundlePullArgs,
+    BundleRenderArgs, BundleShowArgs, BundleTrustArgs, RegistryArgs,
 };
 pub use node::{NodeCommand, NodeListArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs};
 pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};

@@ -30,8 +30,8 @@ use signed_file::{
 };
 
 use crate::args::{
-    BundleBuildArgs, BundleCommand, BundleKind, BundleNewArgs, BundleRenderArgs, BundleShowArgs,
-    ConnectionArgs, Format,
+    BundleBuildArgs, BundleCommand, BundleKindArgument, BundleNewArgs, BundleRenderArgs,
+    BundleShowArgs, ConnectionArgs, Format,
 };
 
 /// What stands where a secret was.
@@ -178,15 +178,17 @@ fn new(args: &BundleNewArgs, terminal: &mut Terminal) -> Result<(), Failure> {
             .hint("a name is 1 to 64 of a-z, 0-9 and -, and begins with a letter or digit"));
     };
     let (manifest, script) = match args.kind {
-        BundleKind::SiteBootstrap => (
+        BundleKindArgument::SiteBootstrap => (
             include_str!("bundle/new-site-bootstrap.yaml"),
             Some(("phases/10-hello.sh", include_str!("bundle/new-phase.sh"))),
         ),
-        BundleKind::Commissioning => (
+        BundleKindArgument::Commissioning => (
             include_str!("bundle/new-commissioning.yaml"),
             Some(("scripts/hello.sh", include_str!("bundle/new-script.sh"))),
         ),
-        BundleKind::PostDeployValidation => (include_str!("bundle/new-validation.yaml"), None),
+        BundleKindArgument::PostDeployValidation => {
+            (include_str!("bundle/new-validation.yaml"), None)
+        }
     };
     let failed = |error| unreadable(&args.folder, &error);
     if args.folder.exists() {

@@ -70,7 +70,7 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> Answer<Subject> {
         Vec::new()
     });
     let observation = ctx.store.observation(node.id).await?;
-    let fabric = ctx.store.roce_of_host(node.site_id, &node.hostname).await?;
+    let fabric = ctx.store.roce_assignments_of_host(node.site_id, &node.hostname).await?;
     let fabric: Vec<String> = fabric.into_iter().map(|one| one.spec.ip_address).collect();
     let simulated = ctx.settings.simulated_hosts || matches!(ctx.nodes, NodeAccess::StandIns);
     let machine = observation.as_ref().and_then(|seen| seen.machine.as_ref());

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use gpuaas_store::{BatchAdvance, BeginMember, NewRun, RunWrite};
+use gpuaas_store::{BatchAdvance, MemberStart, NewRun, RunWrite};
 use gpuaas_types::api::{Owner, Park, Source, TimelineEvent};
 use gpuaas_types::{RandomIds, RunId, RunKind, RunStatus, Step, Timestamp};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ async fn begin_first(rig: &Rig, now: Timestamp) -> RunId {
     let batch = rig.store.batch("rack-7").await.unwrap();
     let members = rig.store.batch_members(batch.id).await.unwrap();
     let id = RunId::new(&RandomIds, now);
-    let begin = BeginMember {
+    let begin = MemberStart {
         position: 0,
         node_id: members[0].node_id,
         run: NewRun {

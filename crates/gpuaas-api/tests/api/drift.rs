@@ -1,7 +1,7 @@
 //! What differs between nodes and MAAS, and what its feed missed, as clients see it.
 
 use gpuaas_core::drift::Difference;
-use gpuaas_store::{MissedWork, NodeChange, RunWrite, SweepFinding};
+use gpuaas_store::{MissedObservation, NodeChange, RunWrite, SweepFinding};
 use gpuaas_types::machine::Observation;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus, Timestamp};
@@ -121,13 +121,13 @@ async fn work_that_the_feed_missed_is_counted_and_told() {
         "disks": [], "complex_storage": 0, "nics": [], "tags": [], "hardware": "Dell XE9680",
         "has_installation_result": false,
     });
-    let missed = MissedWork {
+    let missed = MissedObservation {
         node_id: accepted.node_id,
         run_id: accepted.run_id,
         observation: Observation::from_read(serde_json::from_value(machine).unwrap(), now),
         text: "MAAS says Ready; the event feed had last said Commissioning".to_owned(),
     };
-    rig.store.record_missed_work(now, site.id, vec![missed]).await.unwrap();
+    rig.store.record_missed_observation(now, site.id, vec![missed]).await.unwrap();
     let line = rig.get("/api/v1/nodes/j22u11").await.ok()["timeline"]
         .as_array()
         .unwrap()

@@ -266,7 +266,7 @@ async fn a_host_that_cannot_be_reached_or_says_nothing_is_not_waited_for() {
     let report = fault(&rig, "gone", "node_unreachable").await;
     assert!(report["next_action"].as_str().unwrap().contains("the agent is silent, too"));
     let run_id = rig.store.node(id).await.unwrap().run_id.unwrap();
-    let beat = gpuaas_store::Heartbeat {
+    let beat = gpuaas_store::ReceivedHeartbeat {
         node_id: id,
         run_id,
         agent_version: "0.1.0".to_owned(),
@@ -274,7 +274,7 @@ async fn a_host_that_cannot_be_reached_or_says_nothing_is_not_waited_for() {
         first: None,
         changed: None,
     };
-    rig.store.heartbeat(rig.clock.now(), beat).await.unwrap();
+    rig.store.record_heartbeat(rig.clock.now(), beat).await.unwrap();
     let report = fault(&rig, "gone", "node_unreachable").await;
     assert!(report["next_action"].as_str().unwrap().contains("the route or the firewall"));
     let silent = raw(|stream| async move {

@@ -23,8 +23,8 @@ use gpuaas_node_agent::env::AgentEnv;
 use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::tasks::execute;
 use gpuaas_store::{
-    AgentCredential, Enroll, Heartbeat, MasterKey, NewNode, NewRun, Onboard, Secret, StartRun,
-    Store, SweepFinding, sha256,
+    MasterKey, NewAgentCredential, NewEnrollment, NewNode, NewOnboarding, NewRun, NewRunOfNode,
+    ReceivedHeartbeat, Secret, Store, SweepFinding, sha256,
 };
 use gpuaas_types::agent::{BootstrapPhase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
@@ -210,7 +210,7 @@ impl Harness {
 
     /// An operator lets a parked run go on.
     pub(crate) async fn resume(&self, run_id: RunId) {
-        self.store.resume(self.now(), run_id, "operator", "corrected").await.unwrap();
+        self.store.resume_run(self.now(), run_id, "operator", "corrected").await.unwrap();
     }
 
     /// Ends the engine and starts another that sweeps every `seconds` of its clock.
@@ -331,7 +331,8 @@ impl Harness {
             profile_revision: 1,
             cause: "onboarding asked for".to_owned(),
         };
-        let asked = Onboard { node, run, timeline: Vec::new(), audit: None, idempotency: None };
+        let asked =
+            NewOnboarding { node, run, timeline: Vec::new(), audit: None, idempotency: None };
         self.store.onboard(self.clock.now(), asked).await.unwrap().accepted
     }
 
@@ -355,7 +356,7 @@ impl Harness {
         };
         let id = run.id;
         let asked =
-            StartRun { node_id, run, from: row.begins_in, history: Vec::new(), audit: None };
+            NewRunOfNode { node_id, run, from: row.begins_in, history: Vec::new(), audit: None };
         self.store.start_run_from(self.clock.now(), asked).await.unwrap();
         id
     }
@@ -513,20 +514,20 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
     if let Some((phase, message)) = &fails {
         return say(&store, now(), run_id, *phase, ProgressStatus::Failed, message).await;
     }
-    let asked = Enroll {
+    let asked = NewEnrollment {
         hash: sha256(&inputs.enrollment_token),
         run_id,
         key: None,
         agent_version: "0.1.0".to_owned(),
         hostname: inputs.hostname.clone(),
-        credential: AgentCredential::Bearer {
+        credential: NewAgentCredential::Bearer {
             id: TokenId::new(&RandomIds, now()),
             hash: sha256(&RandomIds.uuid(now()).to_string()),
         },
         timeline: Vec::new(),
     };
     let node_id = store.use_enrollment_token(now(), asked).await.unwrap().node_id;
-    let beat = Heartbeat {
+    let beat = ReceivedHeartbeat {
         node_id,
         run_id,
         agent_version: "0.1.0".to_owned(),
@@ -534,7 +535,7 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
         first: None,
         changed: None,
     };
-    store.heartbeat(now(), beat).await.unwrap();
+    store.record_heartbeat(now(), beat).await.unwrap();
     say(&store, now(), run_id, BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded, "").await;
     let task = loop {
         if let Some(task) = store.pending_tasks(now(), node_id).await.unwrap().pop() {

@@ -130,7 +130,7 @@ async fn with_database(
         }
     };
     if let Some(database) = database {
-        database.drop_it().await.map_err(store_failure)?;
+        database.drop_database().await.map_err(store_failure)?;
     }
     report
 }

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::state::{Agent, AgentError};
 use crate::identity::{AgentCredential, Identity, NodeKey};
-use crate::protocol::{CallError, SetupError};
+use crate::protocol::{ControlPlaneError, SetupError};
 
 /// The stored identity, or that of an enrollment, which is retried until the control plane answers.
 pub(super) async fn enroll(agent: &Agent) -> Result<Identity, AgentError> {
@@ -37,7 +37,7 @@ pub(super) async fn enroll(agent: &Agent) -> Result<Identity, AgentError> {
         let response = agent.control_plane.enroll(&config.enrollment_token, &request).await;
         match response.and_then(|response| accept_response(agent, response, key.as_ref())) {
             Ok(identity) => break identity,
-            Err(CallError::Refused(problem)) => {
+            Err(ControlPlaneError::Refused(problem)) => {
                 return Err(AgentError::EnrollmentRefused(Box::new(problem)));
             }
             Err(error) => {
@@ -75,13 +75,13 @@ fn accept_response(
     agent: &Agent,
     response: EnrollResponse,
     key: Option<&NodeKey>,
-) -> Result<Identity, CallError> {
+) -> Result<Identity, ControlPlaneError> {
     let credential = match (response.certificate, response.credential, key) {
         (Some(certificate), _, Some(key)) => {
             AgentCredential::Certificate { key_pem: key.key_pem.clone(), certificate }
         }
         (None, Some(credential), None) => AgentCredential::Bearer(credential),
-        _ => return Err(CallError::Malformed("it gives no certificate".to_owned())),
+        _ => return Err(ControlPlaneError::Malformed("it gives no certificate".to_owned())),
     };
     let identity = Identity {
         run_id: agent.config.run_id,
@@ -91,7 +91,7 @@ fn accept_response(
         poll_seconds: response.poll_seconds,
         task_keys: response.task_keys,
     };
-    let unusable = |error: SetupError| CallError::Malformed(error.to_string());
+    let unusable = |error: SetupError| ControlPlaneError::Malformed(error.to_string());
     agent.assume_identity(identity.clone()).map_err(unusable)?;
     Ok(identity)
 }

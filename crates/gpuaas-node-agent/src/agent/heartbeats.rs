@@ -11,7 +11,7 @@ use super::state::{Agent, DISK_FULL, pause_seconds};
 use crate::atomic_file;
 use crate::identity::Identity;
 use crate::operate::update;
-use crate::protocol::CallError;
+use crate::protocol::ControlPlaneError;
 
 /// Sends heartbeats for ever. The first accepted one makes the agent ready.
 pub(super) async fn run(
@@ -46,7 +46,7 @@ pub(super) async fn run(
     }
 }
 
-async fn send(agent: &Agent) -> Result<(), CallError> {
+async fn send(agent: &Agent) -> Result<(), ControlPlaneError> {
     let since_start = || agent.clock.monotonic_seconds() - agent.started_monotonic_seconds;
     if agent.is_disk_full() {
         retry_writes(agent);

@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 
 use super::state::{Agent, pause_seconds};
 use crate::identity::{AgentCredential, Identity, NodeKey, renew_at};
-use crate::protocol::CallError;
+use crate::protocol::ControlPlaneError;
 
 /// Longest sleep until the due time is computed again, in seconds: a host's clock may be set.
 const MAX_SLEEP_SECONDS: f64 = 3600.0;
@@ -44,7 +44,12 @@ pub(super) async fn run(agent: &Agent, identity: &Identity) {
     }
 }
 
-fn log_failure(agent: &Agent, old: &NodeCertificate, error: &CallError, pause_seconds: f64) {
+fn log_failure(
+    agent: &Agent,
+    old: &NodeCertificate,
+    error: &ControlPlaneError,
+    pause_seconds: f64,
+) {
     let (serial, until) = (&old.serial, old.not_after);
     if agent.clock.now() <= until {
         return warn!(serial, %until, %error, pause_seconds, "no new certificate yet");
@@ -57,8 +62,8 @@ fn log_failure(agent: &Agent, old: &NodeCertificate, error: &CallError, pause_se
 }
 
 /// Gets the next certificate, for a new key.
-async fn renew(agent: &Agent) -> Result<NodeCertificate, CallError> {
-    let unusable = |error: &dyn std::fmt::Display| CallError::Malformed(error.to_string());
+async fn renew(agent: &Agent) -> Result<NodeCertificate, ControlPlaneError> {
+    let unusable = |error: &dyn std::fmt::Display| ControlPlaneError::Malformed(error.to_string());
     let NodeKey { key_pem, csr_pem } = NodeKey::generate().map_err(|e| unusable(&e))?;
     let request = RenewRequest { run_id: agent.config.run_id, csr_pem };
     let certificate = agent.authenticated().renew(&request).await?;

@@ -16,7 +16,7 @@ use crate::clock::{AgentClock, Backoff};
 use crate::env::AgentEnv;
 use crate::host::Host;
 use crate::identity::{Identity, IdentityStore};
-use crate::protocol::{CallError, ControlPlane, SetupError};
+use crate::protocol::{ControlPlane, ControlPlaneError, SetupError};
 use crate::task_journal::TaskJournal;
 
 /// Code of a write that failed for lack of space.
@@ -186,9 +186,11 @@ impl Agent {
 }
 
 /// Seconds to wait after `error`: the longest pause where the same call would be refused again.
-pub(super) fn pause_seconds(backoff: &mut Backoff, error: &CallError) -> f64 {
+pub(super) fn pause_seconds(backoff: &mut Backoff, error: &ControlPlaneError) -> f64 {
     match error {
-        CallError::Refused(_) => backoff.longest_seconds(),
-        CallError::Unavailable(_) | CallError::Malformed(_) => backoff.next_seconds(),
+        ControlPlaneError::Refused(_) => backoff.longest_seconds(),
+        ControlPlaneError::Unavailable(_) | ControlPlaneError::Malformed(_) => {
+            backoff.next_seconds()
+        }
     }
 }

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::state::{Agent, DISK_FULL, pause_seconds};
 use crate::atomic_file;
 use crate::identity::Identity;
-use crate::protocol::CallError;
+use crate::protocol::ControlPlaneError;
 use crate::task_journal::TaskEntry;
 use crate::tasks;
 
@@ -140,7 +140,7 @@ async fn submit_result(agent: &Agent, id: TaskId, result: &TaskResult) {
                 info!(task = %id, "result submitted");
                 break;
             }
-            Err(error @ CallError::Refused(_)) => {
+            Err(error @ ControlPlaneError::Refused(_)) => {
                 warn!(%error, task = %id, "result refused; it is dropped");
                 break;
             }

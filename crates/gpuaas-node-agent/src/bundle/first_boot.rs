@@ -24,7 +24,7 @@ use super::launcher::{self, BundleContext};
 use super::report::BundleReport;
 use crate::clock::AgentClock;
 use crate::paths;
-use crate::protocol::{CallError, ControlPlane, SetupError};
+use crate::protocol::{ControlPlane, ControlPlaneError, SetupError};
 
 /// How long the last phase callbacks may take once the bundle has ended.
 const CALLBACK_GRACE: Duration = Duration::from_secs(10);
@@ -177,7 +177,7 @@ async fn fetch(
             Ok(bytes) => {
                 reason = format!("its digest is {}, not {}", Digest::of(&bytes), artifact.digest);
             }
-            Err(error @ CallError::Refused(_)) => {
+            Err(error @ ControlPlaneError::Refused(_)) => {
                 reason = error.to_string();
                 break;
             }

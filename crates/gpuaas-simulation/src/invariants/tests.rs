@@ -55,7 +55,7 @@ fn run(status: RunStatus, due_at: Timestamp) -> RunRecord {
     }
 }
 
-fn line(text: &str) -> TimelineRow {
+fn line(text: &str) -> StoredTimelineEvent {
     let event = TimelineEvent {
         at: NOW,
         run_id: None,
@@ -64,7 +64,7 @@ fn line(text: &str) -> TimelineRow {
         code: "node_state_changed".to_owned(),
         text: text.to_owned(),
     };
-    TimelineRow { id: 1, event }
+    StoredTimelineEvent { id: 1, event }
 }
 
 fn intent(effect: Effect, outcome: Option<Outcome>) -> Intent {

@@ -369,7 +369,11 @@ impl RunSetup {
             };
             let now = simulation.clock.now();
             let id = RoceAssignmentId::new(&RandomIds, now);
-            simulation.store.add_roce(now, id, simulation.site_id, spec).await.expect("an address");
+            simulation
+                .store
+                .add_roce_assignment(now, id, simulation.site_id, spec)
+                .await
+                .expect("an address");
         }
         let (breakpoint, second) =
             (Breakpoint::new(&simulation.failpoint), Breakpoint::new(&simulation.failpoint));

@@ -10,7 +10,7 @@ use crate::error::StoreError;
 
 /// An action of a person or a program, to be written down.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NewAudit {
+pub struct NewAuditEntry {
     /// Actor: a person or a program.
     pub actor: String,
     /// Action, such as `run.resume`.
@@ -34,7 +34,7 @@ pub struct IdempotencyKey {
 pub(crate) async fn append(
     conn: &mut Conn,
     now: Timestamp,
-    entry: &NewAudit,
+    entry: &NewAuditEntry,
 ) -> Result<(), StoreError> {
     conn.execute(
         "INSERT INTO audit_entry (at, actor, action, subject, detail) \

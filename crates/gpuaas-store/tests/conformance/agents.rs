@@ -1,7 +1,9 @@
 //! Reports, heartbeats, tasks.
 
 use gpuaas_core::record::{Report, ReportKind};
-use gpuaas_store::{Heartbeat, IdempotencyKey, NewAudit, NewOperatorTask, NewTask, Page, RunWrite};
+use gpuaas_store::{
+    IdempotencyKey, NewAuditEntry, NewOperatorTask, NewTask, Page, ReceivedHeartbeat, RunWrite,
+};
 use gpuaas_types::agent::{
     BootstrapPhase, Change, Operation, ProgressStatus, ServiceAction, Task, TaskResult, TaskSpec,
 };
@@ -21,9 +23,9 @@ fn progress(run_id: RunId, message: &str) -> Report {
     }
 }
 
-fn heartbeat(node_id: NodeId, run_id: RunId) -> Heartbeat {
+fn heartbeat(node_id: NodeId, run_id: RunId) -> ReceivedHeartbeat {
     let first = Some(event(Some(run_id), "first_heartbeat"));
-    Heartbeat {
+    ReceivedHeartbeat {
         node_id,
         run_id,
         agent_version: "1.0".to_owned(),
@@ -62,7 +64,8 @@ fn only_the_first_heartbeat_of_a_run_wakes_it() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let (node_id, run_id) = fixture.node("j22u11").await;
-        let beat = |seconds| fixture.store.heartbeat(at(seconds), heartbeat(node_id, run_id));
+        let beat =
+            |seconds| fixture.store.record_heartbeat(at(seconds), heartbeat(node_id, run_id));
         assert!(beat(1.0).await.unwrap());
         assert!(!beat(2.0).await.unwrap());
         assert!(!beat(3.0).await.unwrap());
@@ -75,7 +78,7 @@ fn only_the_first_heartbeat_of_a_run_wakes_it() {
         let history = fixture.store.timeline_of_run(run_id, 0, 10).await.unwrap();
         assert_eq!(history.len(), 1);
         let unknown = heartbeat(node_id, RunId(id()));
-        assert_eq!(code(fixture.store.heartbeat(at(4.0), unknown).await), "not_found");
+        assert_eq!(code(fixture.store.record_heartbeat(at(4.0), unknown).await), "not_found");
     });
 }
 
@@ -85,12 +88,12 @@ fn other_troubles_of_an_agent_are_history() {
         let fixture = Fixture::new(database).await;
         let (node_id, run_id) = fixture.node("j22u11").await;
         let beat = |seconds, troubles: &str| {
-            let beat = Heartbeat {
+            let beat = ReceivedHeartbeat {
                 troubles: troubles.to_owned(),
                 changed: Some(event(Some(run_id), &format!("troubles_{troubles}"))),
                 ..heartbeat(node_id, run_id)
             };
-            fixture.store.heartbeat(at(seconds), beat)
+            fixture.store.record_heartbeat(at(seconds), beat)
         };
         assert!(beat(1.0, "").await.unwrap());
         for (seconds, troubles) in [(2.0, "disk_full"), (3.0, "disk_full"), (4.0, "")] {
@@ -169,7 +172,7 @@ fn a_task_of_an_operator_is_no_matter_of_a_run() {
             actor: "ada".to_owned(),
             reason: "it hangs".to_owned(),
             history: vec![event(None, "task_asked")],
-            audit: NewAudit {
+            audit: NewAuditEntry {
                 actor: "ada".to_owned(),
                 action: "node.task".to_owned(),
                 subject: node_id.to_string(),
@@ -180,7 +183,7 @@ fn a_task_of_an_operator_is_no_matter_of_a_run() {
         };
         let early = store.add_operator_task(at(1.0), asked(None)).await;
         assert_eq!(code(early), "node_without_agent");
-        store.heartbeat(at(1.0), heartbeat(node_id, run_id)).await.unwrap();
+        store.record_heartbeat(at(1.0), heartbeat(node_id, run_id)).await.unwrap();
         let mut signal = store.task_signal();
         let first = store.add_operator_task(at(2.0), asked(Some("k"))).await.unwrap();
         assert_eq!(signal.try_recv().unwrap(), node_id);

@@ -2,8 +2,8 @@
 
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
-    BatchAdvance, BatchCommand, BeginMember, IdempotencyKey, NewAudit, NewBatch, NewNode, Page,
-    RunWrite, Secret, StartRun, StoredBatch, sha256,
+    BatchAdvance, IdempotencyKey, MemberStart, NewAuditEntry, NewBatch, NewNode, NewRunOfNode,
+    OperatorBatchCommand, Page, RunWrite, Secret, StoredBatch, sha256,
 };
 use gpuaas_types::batch::{BatchAccepted, BatchMachine, BatchSpec, BatchStop};
 use gpuaas_types::{
@@ -60,8 +60,8 @@ pub(crate) fn new_batch(fixture: &Fixture, name: &str, hosts: &[&str]) -> NewBat
     }
 }
 
-fn audit(action: &str) -> NewAudit {
-    NewAudit {
+fn audit(action: &str) -> NewAuditEntry {
+    NewAuditEntry {
         actor: "ann".to_owned(),
         action: action.to_owned(),
         subject: "rack-7".to_owned(),
@@ -69,7 +69,7 @@ fn audit(action: &str) -> NewAudit {
     }
 }
 
-fn advance(batch: &StoredBatch, begin: Vec<BeginMember>) -> BatchAdvance {
+fn advance(batch: &StoredBatch, begin: Vec<MemberStart>) -> BatchAdvance {
     BatchAdvance {
         batch: batch.clone(),
         begin,
@@ -80,10 +80,10 @@ fn advance(batch: &StoredBatch, begin: Vec<BeginMember>) -> BatchAdvance {
     }
 }
 
-async fn begin(fixture: &Fixture, batch: &StoredBatch, position: usize) -> BeginMember {
+async fn begin(fixture: &Fixture, batch: &StoredBatch, position: usize) -> MemberStart {
     let members = fixture.store.batch_members(batch.id).await.unwrap();
     let run = new_run();
-    BeginMember {
+    MemberStart {
         position: members[position].position,
         node_id: members[position].node_id,
         history: event(Some(run.id), "batch_turn"),
@@ -201,7 +201,7 @@ fn a_step_on_rows_that_have_changed_is_dropped_whole() {
         let step = begin(&fixture, &batch, 1).await;
         let mut run = new_run();
         run.kind = RunKind::Decommission;
-        let other = StartRun {
+        let other = NewRunOfNode {
             node_id: step.node_id,
             run,
             from: &[NodeState::Registered],
@@ -237,7 +237,7 @@ fn what_happens_to_a_member_wakes_its_batch() {
         let [due] = store.due_batches(at(10.0)).await.unwrap().try_into().unwrap();
         assert!(store.advance_batch(at(10.0), advance(&due, Vec::new())).await.unwrap());
         assert!(store.due_batches(at(11.0)).await.unwrap().is_empty());
-        store.resume(at(20.0), one, "ann", "mended").await.unwrap();
+        store.resume_run(at(20.0), one, "ann", "mended").await.unwrap();
         assert_eq!(store.due_batches(at(20.0)).await.unwrap().len(), 1);
         // Claims of the second run are leased until at(70).
         rest_in(&fixture, two, at(80.0), RunStatus::Cancelled).await;
@@ -272,9 +272,10 @@ fn an_operator_stops_and_resumes_it() {
         assert_eq!(store.batch("rack-7").await.unwrap().stop, Some(stop));
         rest_in(&fixture, run_id, at(5.0), RunStatus::Parked).await;
 
-        let (stop, resume) = (BatchCommand::Stop, BatchCommand::Resume { profile_revision: 1 });
+        let (stop, resume) =
+            (OperatorBatchCommand::Stop, OperatorBatchCommand::Resume { profile_revision: 1 });
         let tell = async |command| {
-            store.command_batch(at(6.0), batch.id, command, audit("batch.told")).await
+            store.apply_batch_command(at(6.0), batch.id, command, audit("batch.told")).await
         };
         assert_eq!(code(tell(stop).await), "batch_stopped");
         tell(resume).await.unwrap();
@@ -288,7 +289,7 @@ fn an_operator_stops_and_resumes_it() {
         let text = store.batch("rack-7").await.unwrap().stop.unwrap().text;
         assert_eq!(text, "ann stopped it: because");
 
-        let nobody = store.command_batch(NOON, BatchId(id()), stop, audit("a")).await;
+        let nobody = store.apply_batch_command(NOON, BatchId(id()), stop, audit("a")).await;
         assert_eq!(code(nobody), "not_found");
         let mut over = advance(&store.batch("rack-7").await.unwrap(), Vec::new());
         over.ended = true;

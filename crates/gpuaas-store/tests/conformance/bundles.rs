@@ -148,7 +148,7 @@ fn the_latest_word_on_a_gate_is_kept_with_its_beginning() {
         let gates = store.gates([node_id]).await.unwrap();
         let gate = &gates[&node_id][&Gate::SliceReady];
         assert_eq!((gate.since, gate.at, gate.run_id), (at(20.0), at(30.0), run_id));
-        store.add_history(node_id, vec![event(Some(run_id), "phase")]).await.unwrap();
+        store.append_timeline(node_id, vec![event(Some(run_id), "phase")]).await.unwrap();
         let lines = store.timeline_of_node(node_id, 0, 99).await.unwrap();
         let codes: Vec<&str> = lines.iter().map(|line| line.event.code.as_str()).collect();
         assert_eq!(codes, ["accepted", "gate", "gate", "phase"]);

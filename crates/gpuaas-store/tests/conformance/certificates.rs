@@ -1,8 +1,8 @@
 //! Certificates of agents: handed out, renewed, superseded, revoked.
 
 use gpuaas_store::{
-    AgentCredential, CertificateEnding, Enroll, Heartbeat, NewCertificate, NewToken, NodeChange,
-    RunWrite, Secret, TokenPurpose, sha256,
+    CertificateEnding, NewAgentCredential, NewCertificate, NewEnrollment, NewToken, NodeChange,
+    ReceivedHeartbeat, RunWrite, Secret, TokenPurpose, sha256,
 };
 use gpuaas_types::{NodeId, NodeState, RunId, TokenId};
 
@@ -18,14 +18,14 @@ fn certificate(name: &str) -> NewCertificate {
 }
 
 /// With the key and the certificate of this name.
-fn enroll(run_id: RunId, token: &str, name: &str) -> Enroll {
-    Enroll {
+fn enroll(run_id: RunId, token: &str, name: &str) -> NewEnrollment {
+    NewEnrollment {
         hash: sha256(token),
         run_id,
         key: Some(sha256(&format!("key of {name}"))),
         agent_version: "1.0".to_owned(),
         hostname: "j22u11".to_owned(),
-        credential: AgentCredential::Certificate(certificate(name)),
+        credential: NewAgentCredential::Certificate(certificate(name)),
         timeline: Vec::new(),
     }
 }
@@ -44,7 +44,7 @@ fn token(node_id: NodeId, run_id: RunId, text: &str) -> NewToken {
 }
 
 async fn endings(fixture: &Fixture, node_id: NodeId) -> Vec<(String, Option<CertificateEnding>)> {
-    let known = fixture.store.certificates_of(node_id).await.unwrap();
+    let known = fixture.store.certificates_of_node(node_id).await.unwrap();
     known.into_iter().map(|one| (one.serial, one.ended.map(|(how, ..)| how))).collect()
 }
 
@@ -106,15 +106,15 @@ fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
         let before = (fixture.store.run(run_id).await.unwrap(), endings(&fixture, node_id).await);
         assert_eq!(code(check("thief").await), "token_used");
         assert_eq!(code(store.use_enrollment_token(at(2.0), asks("thief")).await), "token_used");
-        let keyless = Enroll { key: None, ..asks("thief") };
+        let keyless = NewEnrollment { key: None, ..asks("thief") };
         assert_eq!(code(store.use_enrollment_token(at(2.0), keyless).await), "token_used");
         let after = (fixture.store.run(run_id).await.unwrap(), endings(&fixture, node_id).await);
         assert_eq!((after, store.reports(run_id).await.unwrap().len()), (before, 1));
 
         // The agent that lost the answer gets another; the first is no worse for it.
         let lost = |name: &str| {
-            let credential = AgentCredential::Certificate(certificate(name));
-            Enroll { credential, ..asks("a") }
+            let credential = NewAgentCredential::Certificate(certificate(name));
+            NewEnrollment { credential, ..asks("a") }
         };
         let taken = store.use_enrollment_token(at(3.0), lost("b")).await.unwrap();
         assert!(taken.again);
@@ -126,7 +126,7 @@ fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
         assert_eq!(code(more), "certificates_too_many");
 
         // A heartbeat says that the answer came.
-        let beat = Heartbeat {
+        let beat = ReceivedHeartbeat {
             node_id,
             run_id,
             agent_version: "1.0".to_owned(),
@@ -134,7 +134,7 @@ fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
             first: None,
             changed: None,
         };
-        store.heartbeat(at(4.0), beat).await.unwrap();
+        store.record_heartbeat(at(4.0), beat).await.unwrap();
         assert_eq!(code(store.use_enrollment_token(at(5.0), asks("a")).await), "token_used");
         assert_eq!(code(check("a").await), "token_used");
     });

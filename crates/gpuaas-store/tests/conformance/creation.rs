@@ -1,7 +1,7 @@
 //! Creating the same thing from many places at once: one wins, and the others are told.
 
 use futures::future::join_all;
-use gpuaas_store::{NewToken, Page, Secret, StartRun, Store, StoreError, TokenPurpose, sha256};
+use gpuaas_store::{NewRunOfNode, NewToken, Page, Secret, Store, StoreError, TokenPurpose, sha256};
 use gpuaas_types::agent::TaskKeyState;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
 use gpuaas_types::{NodeState, ProfileId, RoceAssignmentId, RunStatus, SiteId, TokenId};
@@ -57,7 +57,7 @@ fn one_of_many_makes_a_site_a_profile_or_an_address() {
                 subnet_cidr: "10.8.0.0/24".to_owned(),
                 ip_address: "10.8.0.1".to_owned(),
             };
-            store.add_roce(NOON, RoceAssignmentId(id()), fixture.site_id, address)
+            store.add_roce_assignment(NOON, RoceAssignmentId(id()), fixture.site_id, address)
         });
         assert!(one_wins(&join_all(addresses).await, "roce_address_taken"));
     });
@@ -89,7 +89,7 @@ fn one_of_many_makes_a_node_or_a_run_of_it() {
             let history = Vec::new();
             store.start_run_from(
                 at(2.0),
-                StartRun { node_id, run: new_run(), from, history, audit: None },
+                NewRunOfNode { node_id, run: new_run(), from, history, audit: None },
             )
         });
         assert!(one_wins(&join_all(runs).await, "node_has_open_run"));

@@ -1,7 +1,7 @@
 //! What a sweep writes.
 
 use gpuaas_core::drift::Difference;
-use gpuaas_store::{MissedWork, NodeChange, RunWrite, SweepFinding};
+use gpuaas_store::{MissedObservation, NodeChange, RunWrite, SweepFinding};
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::machine::{Observation, maas_status as status};
 use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus, Timestamp};
@@ -104,8 +104,8 @@ fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
 
         let observation = Observation::from_read(machine(status::READY), at(4.0));
         let text = "MAAS says Ready".to_owned();
-        let missed = MissedWork { node_id: busy, run_id, observation, text };
-        store.record_missed_work(at(5.0), fixture.site_id, vec![missed]).await.unwrap();
+        let missed = MissedObservation { node_id: busy, run_id, observation, text };
+        store.record_missed_observation(at(5.0), fixture.site_id, vec![missed]).await.unwrap();
         assert_eq!(store.run(run_id).await.unwrap().wake_seq, 1);
         assert_eq!(store.observation(busy).await.unwrap().unwrap().status, status::READY);
         store.set_site_health(at(6.0), fixture.site_id, "ok", "").await.unwrap();

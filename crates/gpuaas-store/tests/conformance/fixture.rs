@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
-    Claimed, MasterKey, NewNode, NewRun, Onboard, RunWrite, Secret, Store, StoreError,
+    LeasedRun, MasterKey, NewNode, NewOnboarding, NewRun, RunWrite, Secret, Store, StoreError,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::ids::uuid_v7;
@@ -117,8 +117,8 @@ impl Fixture {
         Self { store, site_id, profile_id, database }
     }
 
-    pub(crate) fn onboarding(&self, hostname: &str) -> Onboard {
-        Onboard {
+    pub(crate) fn onboarding(&self, hostname: &str) -> NewOnboarding {
+        NewOnboarding {
             node: NewNode {
                 id: NodeId(id()),
                 site_id: self.site_id,
@@ -147,12 +147,12 @@ impl Fixture {
     }
 
     /// Claims everything due at `now`, until a minute later.
-    pub(crate) async fn claim(&self, now: Timestamp) -> Vec<Claimed> {
+    pub(crate) async fn claim(&self, now: Timestamp) -> Vec<LeasedRun> {
         self.store.claim(now, now.plus_seconds(60.0), 100).await.unwrap()
     }
 
     /// Claims the one run that is due.
-    pub(crate) async fn claim_one(&self, now: Timestamp) -> Claimed {
+    pub(crate) async fn claim_one(&self, now: Timestamp) -> LeasedRun {
         let mut claimed = self.claim(now).await;
         assert_eq!(claimed.len(), 1, "one run should be due at {now}");
         claimed.pop().unwrap()
@@ -162,7 +162,7 @@ impl Fixture {
     pub(crate) async fn give_back(
         &self,
         now: Timestamp,
-        claimed: &Claimed,
+        claimed: &LeasedRun,
         due_at: Timestamp,
     ) -> Result<(), StoreError> {
         let mut run = claimed.run.clone();

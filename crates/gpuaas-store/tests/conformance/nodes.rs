@@ -1,7 +1,7 @@
 //! Onboarding, finding and listing nodes.
 
 use futures::future::join_all;
-use gpuaas_store::{IdempotencyKey, NewAudit, NodeChange, NodeFilter, Page, RunWrite, Secret};
+use gpuaas_store::{IdempotencyKey, NewAuditEntry, NodeChange, NodeFilter, Page, RunWrite, Secret};
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunStatus, SiteId};
 
@@ -60,7 +60,7 @@ fn a_repeated_request_gets_the_first_answer() {
             let mut asked = fixture.onboarding("j22u11");
             let key = "onboard:1".to_owned();
             asked.idempotency = Some(IdempotencyKey { key, request_hash: [hash; 32] });
-            asked.audit = Some(NewAudit {
+            asked.audit = Some(NewAuditEntry {
                 actor: "ada".to_owned(),
                 action: "node.onboard".to_owned(),
                 subject: "j22u11".to_owned(),
@@ -93,7 +93,7 @@ fn anything_finds_a_node() {
             ip_address: "10.8.0.1".to_owned(),
         };
         let roce_id = RoceAssignmentId(id());
-        fixture.store.add_roce(NOON, roce_id, fixture.site_id, spec).await.unwrap();
+        fixture.store.add_roce_assignment(NOON, roce_id, fixture.site_id, spec).await.unwrap();
         let (by_node, by_run) = (node_id.to_string(), run_id.to_string());
         for text in [
             by_node.as_str(),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use gpuaas_store::{
-    Heartbeat, NewAudit, NewOperatorTask, NewTask, NewToken, RetainedTable, RowKey, RunWrite,
-    Store, TokenPurpose, sha256,
+    NewAuditEntry, NewOperatorTask, NewTask, NewToken, ReceivedHeartbeat, RetainedTable, RowKey,
+    RunWrite, Store, TokenPurpose, sha256,
 };
 use gpuaas_types::agent::{Task, TaskResult, TaskSpec};
 use gpuaas_types::{NodeId, RunId, RunStatus, TaskId, Timestamp, TokenId};
@@ -31,8 +31,8 @@ async fn prune(store: &Store, table: RetainedTable, before: Timestamp) -> Vec<Va
     }
 }
 
-fn audit(subject: &str) -> NewAudit {
-    NewAudit {
+fn audit(subject: &str) -> NewAuditEntry {
+    NewAuditEntry {
         actor: "ada".to_owned(),
         action: "test".to_owned(),
         subject: subject.to_owned(),
@@ -61,7 +61,7 @@ async fn busy_node(fixture: &Fixture, hostname: &str) -> (NodeId, RunId) {
     let spec = TaskSpec::Diagnostics { units: Vec::new() };
     write.tasks = vec![NewTask { id: TaskId(id()), spec, expires_at: at(10.0) }];
     fixture.store.commit(NOON, write).await.unwrap();
-    let heartbeat = Heartbeat {
+    let heartbeat = ReceivedHeartbeat {
         node_id,
         run_id,
         agent_version: "1.0".to_owned(),
@@ -69,7 +69,7 @@ async fn busy_node(fixture: &Fixture, hostname: &str) -> (NodeId, RunId) {
         first: None,
         changed: None,
     };
-    assert!(fixture.store.heartbeat(NOON, heartbeat).await.unwrap());
+    assert!(fixture.store.record_heartbeat(NOON, heartbeat).await.unwrap());
     (node_id, run_id)
 }
 
@@ -211,7 +211,7 @@ fn old_audit_entries_go_a_page_at_a_time() {
         let entries = (0..700).map(|n| {
             // Some entries are of an open run.
             let subject = if n % 100 == 0 { open.to_string() } else { format!("s{n}") };
-            store.audit(at(f64::from(n)), audit(&subject))
+            store.append_audit_entry(at(f64::from(n)), audit(&subject))
         });
         assert!(join_all(entries).await.iter().all(Result::is_ok));
         let first = store.expired_rows(RetainedTable::Audit, at(600.0), None).await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::record::ReportKind;
-use gpuaas_store::{BatchScope, NodeChange, OperatorCommand, Page, RunWrite, Transition};
+use gpuaas_store::{DeployLimitScope, NodeChange, OperatorCommand, Page, RunWrite, Transition};
 use gpuaas_types::api::{Owner, Park, Wait};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{AttemptId, EffectKind, NodeState, RunStatus, Step, Timestamp};
@@ -80,7 +80,7 @@ fn a_stale_token_writes_nothing_at_all() {
         write.attempts = vec![intent(None)];
         assert_eq!(code(fixture.store.commit(at(61.0), write.clone()).await), "lease_lost");
         assert_eq!(
-            code(fixture.store.renew(run_id, stale.run.lease_token, at(99.0)).await),
+            code(fixture.store.renew_lease(run_id, stale.run.lease_token, at(99.0)).await),
             "lease_lost"
         );
 
@@ -150,7 +150,7 @@ fn keeping_the_lease_keeps_others_away() {
         claimed.run.state.visits.insert(Step::Discover, 3);
         fixture.store.commit(at(1.0), RunWrite::new(claimed.run.clone())).await.unwrap();
         assert!(fixture.claim(at(100.0)).await.is_empty());
-        fixture.store.renew(run_id, claimed.run.lease_token, at(300.0)).await.unwrap();
+        fixture.store.renew_lease(run_id, claimed.run.lease_token, at(300.0)).await.unwrap();
         assert!(fixture.claim(at(299.0)).await.is_empty());
         let again = fixture.claim_one(at(300.0)).await;
         assert_eq!(again.run.state.visits(Step::Discover), 3);
@@ -204,15 +204,18 @@ fn a_parked_run_counts_events_and_waits_for_a_person() {
         let run = fixture.store.run(run_id).await.unwrap();
         assert_eq!((run.wake_seq, run.park), (1, Some(park())));
 
-        fixture.store.resume(at(3.0), run_id, "ada", "renamed it").await.unwrap();
+        fixture.store.resume_run(at(3.0), run_id, "ada", "renamed it").await.unwrap();
         let claimed = fixture.claim_one(at(3.0)).await;
         assert_eq!((claimed.run.status, claimed.run.park), (RunStatus::Running, None));
         let entries = fixture.store.audit_entries(0, 10).await.unwrap();
         assert_eq!(entries[0].entry.actor, "ada");
         assert_eq!(entries[0].entry.detail["reason"], "renamed it");
-        assert_eq!(code(fixture.store.resume(at(4.0), run_id, "ada", "").await), "run_not_parked");
+        assert_eq!(
+            code(fixture.store.resume_run(at(4.0), run_id, "ada", "").await),
+            "run_not_parked"
+        );
         let unknown = gpuaas_types::RunId(id());
-        assert_eq!(code(fixture.store.resume(at(4.0), unknown, "ada", "").await), "not_found");
+        assert_eq!(code(fixture.store.resume_run(at(4.0), unknown, "ada", "").await), "not_found");
     });
 }
 
@@ -281,7 +284,7 @@ fn a_parked_run_goes_on_with_the_latest_revision_of_its_profile() {
         assert_eq!(code(go_on(2.0, gpuaas_types::RunId(id())).await), "not_found");
         (run.status, run.park) = (RunStatus::Parked, Some(park()));
         store.commit(at(3.0), RunWrite::new(run).releasing()).await.unwrap();
-        store.resume(at(4.0), run_id, "ada", "mended").await.unwrap();
+        store.resume_run(at(4.0), run_id, "ada", "mended").await.unwrap();
         let mut run = fixture.claim_one(at(4.0)).await.run;
         assert_eq!(run.profile_revision, 1);
 
@@ -310,7 +313,7 @@ fn resuming_fences_the_worker_that_parked() {
         let mut claimed = fixture.claim_one(NOON).await;
         claimed.run.status = RunStatus::Parked;
         fixture.store.commit(at(1.0), RunWrite::new(claimed.run.clone())).await.unwrap();
-        fixture.store.resume(at(2.0), run_id, "ada", "").await.unwrap();
+        fixture.store.resume_run(at(2.0), run_id, "ada", "").await.unwrap();
         assert_eq!(code(fixture.give_back(at(3.0), &claimed, at(9.0)).await), "lease_lost");
     });
 }
@@ -323,7 +326,7 @@ fn a_machine_belongs_to_one_node() {
         let first = fixture.claim_one(NOON).await;
         fixture.node("second").await;
         let second = fixture.claim_one(NOON).await;
-        let bind = |claimed: &gpuaas_store::Claimed| {
+        let bind = |claimed: &gpuaas_store::LeasedRun| {
             let mut write = RunWrite::new(claimed.run.clone());
             write.run.step = Step::Commission;
             write.node = Some(NodeChange { state: None, system_id: Some("abc".to_owned()) });
@@ -445,14 +448,20 @@ fn the_oldest_at_the_gate_goes_first() {
         let mut last = RunWrite::new(runs[2].clone()).releasing();
         last.run.status = RunStatus::Waiting;
         fixture.store.commit(at(1.0), last).await.unwrap();
-        for scope in [BatchScope::Profile(fixture.profile_id), BatchScope::Site(site)] {
+        for scope in [DeployLimitScope::Profile(fixture.profile_id), DeployLimitScope::Site(site)] {
             let mut ahead = Vec::new();
             for run in &runs {
                 let (gate, deploying) = (Step::Accept, [Step::Deploy]);
-                ahead.push(fixture.store.batch_ahead(scope, run, gate, &deploying).await.unwrap());
+                ahead.push(
+                    fixture
+                        .store
+                        .runs_ahead_of_deployment(scope, run, gate, &deploying)
+                        .await
+                        .unwrap(),
+                );
             }
             assert_eq!(ahead, [0, 1, 2], "{scope:?}");
-            let next = fixture.store.batch_next(scope, Step::Accept).await.unwrap();
+            let next = fixture.store.next_run_to_deploy(scope, Step::Accept).await.unwrap();
             assert_eq!(next, Some(runs[2].id), "the other is not waiting");
         }
     });

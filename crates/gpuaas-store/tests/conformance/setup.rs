@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use gpuaas_store::{IdempotencyKey, MasterKey, NewAudit, Secret, SecretOwner, Store, StoreError};
+use gpuaas_store::{
+    IdempotencyKey, MasterKey, NewAuditEntry, Secret, SecretOwner, Store, StoreError,
+};
 use gpuaas_types::api::{BundlePin, OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{ProfileId, RoceAssignmentId, SiteId};
@@ -229,8 +231,9 @@ fn roce(hostname: &str, interface: &str, ip_address: &str) -> RoceAssignmentSpec
 fn a_fabric_address_is_given_once() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
-        let add =
-            |spec| fixture.store.add_roce(NOON, RoceAssignmentId(id()), fixture.site_id, spec);
+        let add = |spec| {
+            fixture.store.add_roce_assignment(NOON, RoceAssignmentId(id()), fixture.site_id, spec)
+        };
         let first = add(roce("j22u11", "rdma1", "10.8.0.2")).await.unwrap();
         let second = add(roce("j22u11", "rdma0", "10.8.0.1")).await.unwrap();
         let other = add(roce("j22u15", "rdma0", "10.8.0.3")).await.unwrap();
@@ -238,7 +241,7 @@ fn a_fabric_address_is_given_once() {
         let taken = add(roce("j27u15", "rdma0", "10.8.0.2")).await.unwrap_err();
         assert_eq!(taken.code(), "roce_address_taken");
         assert!(taken.to_string().contains("rdma1 of j22u11"), "{taken}");
-        let host = fixture.store.roce_of_host(fixture.site_id, "j22u11").await.unwrap();
+        let host = fixture.store.roce_assignments_of_host(fixture.site_id, "j22u11").await.unwrap();
         assert_eq!(host, vec![second.clone(), first.clone()]);
         let all = fixture.store.roce_assignments().await.unwrap();
         assert_eq!(all, vec![second, first, other]);
@@ -250,15 +253,15 @@ fn a_key_stands_for_one_request() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let key = IdempotencyKey { key: "onboard:1".to_owned(), request_hash: [1; 32] };
-        assert_eq!(fixture.store.replayed::<OnboardAccepted>(&key).await.unwrap(), None);
+        assert_eq!(fixture.store.replayed_response::<OnboardAccepted>(&key).await.unwrap(), None);
         let mut onboarding = fixture.onboarding("j22u11");
         onboarding.idempotency = Some(key.clone());
         let made = fixture.store.onboard(NOON, onboarding).await.unwrap();
-        let kept = fixture.store.replayed::<OnboardAccepted>(&key).await.unwrap();
+        let kept = fixture.store.replayed_response::<OnboardAccepted>(&key).await.unwrap();
         assert_eq!(kept, Some(made.accepted));
         let other = IdempotencyKey { request_hash: [2; 32], ..key };
         assert_eq!(
-            code(fixture.store.replayed::<OnboardAccepted>(&other).await),
+            code(fixture.store.replayed_response::<OnboardAccepted>(&other).await),
             "idempotency_key_reused"
         );
     });
@@ -269,13 +272,13 @@ fn the_audit_log_pages() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         for n in 0..5 {
-            let entry = NewAudit {
+            let entry = NewAuditEntry {
                 actor: "ada".to_owned(),
                 action: "site.add".to_owned(),
                 subject: format!("s{n}"),
                 detail: serde_json::json!({ "with": "a \u{0} byte" }),
             };
-            fixture.store.audit(at(f64::from(n)), entry).await.unwrap();
+            fixture.store.append_audit_entry(at(f64::from(n)), entry).await.unwrap();
         }
         let page = fixture.store.audit_entries(0, 3).await.unwrap();
         let rest = fixture.store.audit_entries(page[2].id, 3).await.unwrap();

@@ -1,7 +1,9 @@
 //! Credentials: every rule, and its code.
 
 use gpuaas_core::record::ReportKind;
-use gpuaas_store::{AgentCredential, Enroll, Heartbeat, NewToken, RunWrite, TokenPurpose, sha256};
+use gpuaas_store::{
+    NewAgentCredential, NewEnrollment, NewToken, ReceivedHeartbeat, RunWrite, TokenPurpose, sha256,
+};
 use gpuaas_types::{NodeId, RunId, RunStatus, TokenId};
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
@@ -19,20 +21,20 @@ fn token(node_id: NodeId, run_id: RunId, text: &str, purpose: TokenPurpose) -> N
     }
 }
 
-fn enroll(run_id: RunId, text: &str, credential: &str) -> Enroll {
-    Enroll {
+fn enroll(run_id: RunId, text: &str, credential: &str) -> NewEnrollment {
+    NewEnrollment {
         hash: sha256(text),
         run_id,
         key: None,
         agent_version: "1.0".to_owned(),
         hostname: "j22u11".to_owned(),
-        credential: AgentCredential::Bearer { id: TokenId(id()), hash: sha256(credential) },
+        credential: NewAgentCredential::Bearer { id: TokenId(id()), hash: sha256(credential) },
         timeline: vec![event(Some(run_id), "enrolled")],
     }
 }
 
-fn heartbeat(node_id: NodeId, run_id: RunId) -> Heartbeat {
-    Heartbeat {
+fn heartbeat(node_id: NodeId, run_id: RunId) -> ReceivedHeartbeat {
+    ReceivedHeartbeat {
         node_id,
         run_id,
         agent_version: "1.0".to_owned(),
@@ -76,7 +78,7 @@ fn an_enrollment_token_works_once() {
         assert_eq!(code(agent("first").await), "token_revoked");
         assert_eq!(agent("second").await.unwrap().run_id, Some(run_id));
 
-        assert!(store.heartbeat(at(4.0), heartbeat(node_id, run_id)).await.unwrap());
+        assert!(store.record_heartbeat(at(4.0), heartbeat(node_id, run_id)).await.unwrap());
         let third = store.use_enrollment_token(at(5.0), enroll(run_id, "enroll1", "third")).await;
         assert_eq!(code(third), "token_used");
         assert_eq!(code(agent("third").await), "token_unknown");
@@ -145,7 +147,7 @@ fn a_token_has_an_end_only_while_its_run_is_parked() {
         assert!(fixture.store.reports(run_id).await.unwrap().is_empty());
 
         // Resumed: as good as before, and with an end again where it parks again.
-        fixture.store.resume(at(20_000.0), run_id, "ann", "mended").await.unwrap();
+        fixture.store.resume_run(at(20_000.0), run_id, "ann", "mended").await.unwrap();
         boot(1e6).await.unwrap();
         put(&fixture, 20_001.0, RunStatus::Waiting, None).await;
         enroll(90_000.0).await.unwrap();
@@ -155,7 +157,7 @@ fn a_token_has_an_end_only_while_its_run_is_parked() {
         assert_eq!(code(enroll(93_601.0).await), "token_expired");
 
         // Over, it has a cause of its own, whatever else is true of it.
-        fixture.store.resume(at(94_000.0), run_id, "ann", "mended").await.unwrap();
+        fixture.store.resume_run(at(94_000.0), run_id, "ann", "mended").await.unwrap();
         put(&fixture, 94_001.0, RunStatus::Failed, None).await;
         assert_eq!(code(boot(94_001.0).await), "run_over");
         assert_eq!(code(enroll(94_001.0).await), "run_over");

@@ -1,7 +1,7 @@
 //! Watch leases and observations.
 
 use gpuaas_store::{
-    MachineRead, NodeChange, ObservedEvent, RunWrite, WatchBatch, WatchLease, Watched,
+    MachineRead, NodeChange, ObservedEvent, RunWrite, WatchLease, WatchUpdate, WatchedMachine,
 };
 use gpuaas_types::machine::{MachineView, Observation, maas_status as status};
 use gpuaas_types::{NodeId, NodeState, RunStatus, SiteId, Timestamp};
@@ -21,20 +21,21 @@ pub(crate) fn machine(status: i64) -> MachineView {
     serde_json::from_value(view).unwrap()
 }
 
-fn read(node_id: NodeId, status: i64, asked_at: Timestamp) -> WatchBatch {
+fn read(node_id: NodeId, status: i64, asked_at: Timestamp) -> WatchUpdate {
     let observation = Observation::from_read(machine(status), asked_at);
-    WatchBatch { reads: vec![MachineRead { node_id, observation }], ..WatchBatch::default() }
+    WatchUpdate { reads: vec![MachineRead { node_id, observation }], ..WatchUpdate::default() }
 }
 
-fn heard(node_id: NodeId, event_id: i64, status: Option<i64>, at: Timestamp) -> WatchBatch {
+fn heard(node_id: NodeId, event_id: i64, status: Option<i64>, at: Timestamp) -> WatchUpdate {
     let event = ObservedEvent { node_id, event_id, status, at, rebooted_at: None, alarm: None };
     let event_cursor = Some(event_id);
     let event_window = vec![event_id.unsigned_abs()];
-    WatchBatch { events: vec![event], event_cursor, event_window, ..WatchBatch::default() }
+    WatchUpdate { events: vec![event], event_cursor, event_window, ..WatchUpdate::default() }
 }
 
 async fn watch(fixture: &Fixture) -> WatchLease {
-    let lease = fixture.store.claim_watch(NOON, fixture.site_id, "me", at(60.0)).await.unwrap();
+    let lease =
+        fixture.store.claim_site_watch(NOON, fixture.site_id, "me", at(60.0)).await.unwrap();
     lease.unwrap()
 }
 
@@ -43,7 +44,7 @@ fn one_watcher_at_a_time() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let claim = |now, holder| {
-            fixture.store.claim_watch(
+            fixture.store.claim_site_watch(
                 now,
                 fixture.site_id,
                 holder,
@@ -54,7 +55,7 @@ fn one_watcher_at_a_time() {
         assert_eq!((first.token, first.event_cursor), (1, None));
         assert!(first.event_window.is_empty());
         assert_eq!(claim(at(1.0), "second").await.unwrap(), None);
-        fixture.store.renew_watch(&first, at(90.0)).await.unwrap();
+        fixture.store.renew_site_watch(&first, at(90.0)).await.unwrap();
         assert_eq!(claim(at(89.0), "second").await.unwrap(), None);
         let second = claim(at(90.0), "second").await.unwrap().unwrap();
 
@@ -62,25 +63,25 @@ fn one_watcher_at_a_time() {
         let mut batch = heard(node_id, 7, Some(status::READY), at(90.0));
         batch.wakes = vec![run_id];
         batch.timeline = vec![(node_id, event(Some(run_id), "maas_event"))];
-        let late = fixture.store.apply_watch(at(91.0), &first, batch.clone()).await;
+        let late = fixture.store.apply_watch_update(at(91.0), &first, batch.clone()).await;
         assert_eq!(code(late), "lease_lost");
-        assert_eq!(code(fixture.store.renew_watch(&first, at(200.0)).await), "lease_lost");
+        assert_eq!(code(fixture.store.renew_site_watch(&first, at(200.0)).await), "lease_lost");
         assert_eq!(fixture.store.event_cursor(fixture.site_id).await.unwrap(), None);
         assert_eq!(fixture.store.observation(node_id).await.unwrap(), None);
         assert_eq!(fixture.store.run(run_id).await.unwrap().wake_seq, 0);
 
-        fixture.store.apply_watch(at(91.0), &second, batch).await.unwrap();
+        fixture.store.apply_watch_update(at(91.0), &second, batch).await.unwrap();
         assert_eq!(fixture.store.event_cursor(fixture.site_id).await.unwrap(), Some(7));
         assert_eq!(fixture.store.run(run_id).await.unwrap().wake_seq, 1);
         assert_eq!(fixture.store.timeline_of_run(run_id, 0, 9).await.unwrap().len(), 1);
 
-        fixture.store.release_watch(&second).await.unwrap();
+        fixture.store.release_site_watch(&second).await.unwrap();
         let third = claim(at(92.0), "third").await.unwrap().unwrap();
         assert_eq!((third.token, third.event_cursor), (3, Some(7)));
         assert_eq!(third.event_window, [7]);
         let restarted = claim(at(93.0), "third").await.unwrap().unwrap();
         assert_eq!(restarted.token, 4);
-        assert_eq!(code(fixture.store.release_watch(&third).await), "lease_lost");
+        assert_eq!(code(fixture.store.release_site_watch(&third).await), "lease_lost");
         assert_eq!(code(fixture.store.event_cursor(SiteId(id())).await), "not_found");
     });
 }
@@ -91,7 +92,7 @@ fn knowledge_never_goes_backwards() {
         let fixture = Fixture::new(database).await;
         let (node_id, _) = fixture.node("j22u11").await;
         let lease = watch(&fixture).await;
-        let apply = |batch| fixture.store.apply_watch(NOON, &lease, batch);
+        let apply = |batch| fixture.store.apply_watch_update(NOON, &lease, batch);
         let seen = || async { fixture.store.observation(node_id).await.unwrap().unwrap() };
 
         apply(read(node_id, status::READY, at(10.0))).await.unwrap();
@@ -130,13 +131,13 @@ fn a_reboot_is_remembered() {
         let mut reboot = heard(node_id, 9, None, at(20.0));
         reboot.events[0].rebooted_at = Some(at(19.0));
         reboot.events[0].alarm = Some("curtin: linux-generic".to_owned());
-        fixture.store.apply_watch(NOON, &lease, reboot.clone()).await.unwrap();
+        fixture.store.apply_watch_update(NOON, &lease, reboot.clone()).await.unwrap();
         assert_eq!(fixture.store.observation(node_id).await.unwrap(), None);
         let ready = heard(node_id, 3, Some(status::DEPLOYING), at(5.0));
-        fixture.store.apply_watch(NOON, &lease, ready).await.unwrap();
-        fixture.store.apply_watch(NOON, &lease, reboot).await.unwrap();
+        fixture.store.apply_watch_update(NOON, &lease, ready).await.unwrap();
+        fixture.store.apply_watch_update(NOON, &lease, reboot).await.unwrap();
         let later = read(node_id, status::DEPLOYING, at(30.0));
-        fixture.store.apply_watch(NOON, &lease, later).await.unwrap();
+        fixture.store.apply_watch_update(NOON, &lease, later).await.unwrap();
         let seen = fixture.store.observation(node_id).await.unwrap().unwrap();
         assert_eq!((seen.rebooted_at, seen.event_id), (Some(at(19.0)), 9));
         let alarm = seen.alarm.unwrap();
@@ -180,7 +181,7 @@ fn machines_worth_watching() {
         };
         write(None, Some("abc"), RunStatus::Waiting).await.unwrap();
         let found = machines().await;
-        assert_eq!(found["abc"], Watched { node_id, run_id: Some(run_id) });
+        assert_eq!(found["abc"], WatchedMachine { node_id, run_id: Some(run_id) });
         // More machines than a statement takes, and one of them is of this site.
         let many: Vec<String> = (0..300).map(|n| format!("m{n}")).chain(["abc".into()]).collect();
         let among = async |site_id| {
@@ -192,7 +193,7 @@ fn machines_worth_watching() {
         assert!(fixture.store.nodes_with_system_ids(fixture.site_id, []).await.unwrap().is_empty());
         write(Some(NodeState::Active), None, RunStatus::Succeeded).await.unwrap();
         assert!(!fixture.store.has_moving_runs(fixture.site_id).await.unwrap());
-        assert_eq!(machines().await["abc"], Watched { node_id, run_id: None });
+        assert_eq!(machines().await["abc"], WatchedMachine { node_id, run_id: None });
         assert!(fixture.store.nodes_by_system_id(SiteId(id())).await.unwrap().is_empty());
         write(Some(NodeState::Deleted), None, RunStatus::Succeeded).await.unwrap();
         assert!(machines().await.is_empty());
@@ -213,8 +214,8 @@ fn small_questions_get_answers() {
         let watched = |now| store.is_watched(fixture.site_id, now);
         let lease = watch(&fixture).await;
         assert!(!watched(NOON).await.unwrap(), "the feed was not looked at yet");
-        let batch = WatchBatch { event_cursor: Some(1), ..WatchBatch::default() };
-        store.apply_watch(NOON, &lease, batch).await.unwrap();
+        let batch = WatchUpdate { event_cursor: Some(1), ..WatchUpdate::default() };
+        store.apply_watch_update(NOON, &lease, batch).await.unwrap();
         assert!(watched(at(59.0)).await.unwrap());
         assert!(!watched(at(60.0)).await.unwrap());
 
@@ -225,7 +226,7 @@ fn small_questions_get_answers() {
         let holder = store.node_by_system_id(fixture.site_id, "abc").await.unwrap();
         assert_eq!(holder.map(|node| node.id), Some(node_id));
         assert_eq!(store.node_by_system_id(fixture.site_id, "xyz").await.unwrap(), None);
-        assert_eq!(store.stray_tokens(node_id, run_id).await.unwrap(), 0);
+        assert_eq!(store.count_tokens_of_other_runs(node_id, run_id).await.unwrap(), 0);
 
         let ended = store.end_leases_of_dead_owner(at(1.0)).await.unwrap();
         if store.engine() == "sqlite" {

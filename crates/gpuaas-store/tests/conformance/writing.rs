@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use gpuaas_store::{NewAudit, NewToken, StoreError, TokenPurpose, sha256};
+use gpuaas_store::{NewAuditEntry, NewToken, StoreError, TokenPurpose, sha256};
 use gpuaas_types::TokenId;
 use gpuaas_types::agent::{Gate, GateReport};
 
@@ -85,14 +85,14 @@ fn a_panic_in_a_write_is_an_error_for_its_caller_alone() {
                 None
             })
         };
-        let entry = || NewAudit {
+        let entry = || NewAuditEntry {
             actor: "ada".to_owned(),
             action: "test".to_owned(),
             subject: String::new(),
             detail: serde_json::Value::Null,
         };
         let planted = join_all((0..3).map(panics));
-        let others = join_all((0..30).map(|_| store.audit(NOON, entry())));
+        let others = join_all((0..30).map(|_| store.append_audit_entry(NOON, entry())));
         let (planted, others) = futures::join!(planted, others);
         for (n, error) in planted.into_iter().map(Result::unwrap_err).enumerate() {
             let StoreError::Panicked { location, message } = &error else { panic!("{error:?}") };
@@ -139,13 +139,16 @@ fn a_closed_store_says_so() {
         let fixture = Fixture::new(database).await;
         fixture.store.close().await;
         fixture.store.closed().await;
-        let entry = NewAudit {
+        let entry = NewAuditEntry {
             actor: "ada".to_owned(),
             action: "test".to_owned(),
             subject: String::new(),
             detail: serde_json::Value::Null,
         };
-        assert_eq!(code(fixture.store.audit(NOON, entry).await), "database_unavailable");
+        assert_eq!(
+            code(fixture.store.append_audit_entry(NOON, entry).await),
+            "database_unavailable"
+        );
         assert_eq!(code(fixture.store.sites().await), "database_unavailable");
     });
 }

@@ -401,7 +401,7 @@ Quarantined "quarantined" "The node is held back" {
     owner: Some(Owner::PlatformOperator), next_action: "`gpuaas drift list` says what to do about it",
     doc: "The site's policy says so for this kind of difference",
 }
-MissedWork "missed_work" "A change was seen late" {
+MissedObservation "missed_work" "A change was seen late" {
     owner: None, next_action: "",
     doc: "The event feed did not bring it; a sweep of the region found it",
 }

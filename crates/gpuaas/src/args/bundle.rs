@@ -44,7 +44,7 @@ pub enum BundleCommand {
 /// What a bundle is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-pub enum BundleKind {
+pub enum BundleKindArgument {
     /// Runs at a node's first boot.
     SiteBootstrap,
     /// Scripts that MAAS runs while it commissions a machine.
@@ -61,7 +61,7 @@ pub struct BundleNewArgs {
     pub folder: PathBuf,
     /// What it is for.
     #[arg(long, value_enum, default_value = "site_bootstrap")]
-    pub kind: BundleKind,
+    pub kind: BundleKindArgument,
 }
 
 /// `gpuaas bundle lint`.

@@ -10,7 +10,7 @@ fn nowhere() -> ConnectionArgs {
     ConnectionArgs { server: "http://127.0.0.1:1".to_owned(), token: None, token_file: None }
 }
 
-fn folder(name: &str, kind: BundleKind) -> (tempfile::TempDir, PathBuf) {
+fn folder(name: &str, kind: BundleKindArgument) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join(name);
     let (mut terminal, _) = Terminal::captured();
@@ -33,7 +33,7 @@ fn built(folder: &Path, out: &Path, key: Option<PathBuf>) -> serde_json::Value {
 
 #[test]
 fn a_new_bundle_is_fine_and_builds_the_same_everywhere() {
-    for kind in BundleKind::value_variants().iter().copied() {
+    for kind in BundleKindArgument::value_variants().iter().copied() {
         let (one_dir, one) = folder("site-net", kind);
         let (two_dir, two) = folder("site-net", kind);
         let first = built(&one, one_dir.path(), None);
@@ -45,7 +45,7 @@ fn a_new_bundle_is_fine_and_builds_the_same_everywhere() {
 
 #[tokio::test]
 async fn a_signature_is_of_its_key_and_of_its_bytes() {
-    let (dir, folder) = folder("site-net", BundleKind::SiteBootstrap);
+    let (dir, folder) = folder("site-net", BundleKindArgument::SiteBootstrap);
     let key_file = dir.path().join("key.pem");
     let (mut terminal, captured) = Terminal::captured();
     run(BundleCommand::Key(crate::args::BundleKeyArgs { file: key_file.clone() }), &mut terminal)
@@ -83,7 +83,7 @@ async fn a_signature_is_of_its_key_and_of_its_bytes() {
 
 #[tokio::test]
 async fn lint_names_file_and_line() {
-    let (_dir, folder) = folder("site-net", BundleKind::SiteBootstrap);
+    let (_dir, folder) = folder("site-net", BundleKindArgument::SiteBootstrap);
     let script = folder.join("phases/10-hello.sh");
     fs::write(&script, "#!/bin/bash\nset -euo pipefail\nif true; then\n").unwrap();
     let (mut terminal, _) = Terminal::captured();
@@ -96,7 +96,7 @@ async fn lint_names_file_and_line() {
 
 #[test]
 fn a_secret_is_not_rendered() {
-    let (_dir, folder) = folder("site-net", BundleKind::SiteBootstrap);
+    let (_dir, folder) = folder("site-net", BundleKindArgument::SiteBootstrap);
     let path = folder.join(SOURCE_NAME);
     let text = fs::read_to_string(&path).unwrap();
     let mut manifest: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
@@ -122,7 +122,7 @@ fn a_secret_is_not_rendered() {
 
 #[test]
 fn a_bundle_rendered_and_two_compared() {
-    let (_dir, folder) = folder("site-net", BundleKind::SiteBootstrap);
+    let (_dir, folder) = folder("site-net", BundleKindArgument::SiteBootstrap);
     let (old, _) = open(&folder).unwrap();
     let set = |value: &str| Inputs::from([("greeting".to_owned(), value.to_owned())]);
     let text = serde_json::to_string_pretty(&rendered(&old.manifest, &set("ahoy")).unwrap());

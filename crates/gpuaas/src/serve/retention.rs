@@ -87,7 +87,7 @@ fn append(file: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use std::fs;
 
-    use gpuaas_store::{MasterKey, NewAudit};
+    use gpuaas_store::{MasterKey, NewAuditEntry};
 
     use super::*;
 
@@ -99,13 +99,13 @@ mod tests {
     async fn store(days: u32) -> Store {
         let store = Store::in_memory(MasterKey::from_bytes([1; 32])).await.unwrap();
         for n in 0..days {
-            let entry = NewAudit {
+            let entry = NewAuditEntry {
                 actor: "ann".to_owned(),
                 action: "test".to_owned(),
                 subject: format!("day {n}"),
                 detail: serde_json::Value::Null,
             };
-            store.audit(day(f64::from(n)), entry).await.unwrap();
+            store.append_audit_entry(day(f64::from(n)), entry).await.unwrap();
         }
         store
     }

@@ -94,7 +94,7 @@ impl Replicas {
 
 impl Drop for Replicas {
     fn drop(&mut self) {
-        if let Err(error) = self.runtime.block_on(self.database.drop_it()) {
+        if let Err(error) = self.runtime.block_on(self.database.drop_database()) {
             eprintln!("the test's database is left behind: {error}");
         }
     }
