@@ -156,6 +156,9 @@ pub struct BenchOnboardArgs {
     /// Simulated seconds per second of the wall, with hardware that takes time.
     #[arg(long, value_name = "X", value_parser = positive)]
     pub factor: Option<f64>,
+    /// Say how often each statement was sent to the database, too.
+    #[arg(long)]
+    pub statements: bool,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

@@ -14,6 +14,7 @@ use gpuaas_client::ApiClient;
 use gpuaas_client::executables::own_executable;
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::ClockChoice;
+use gpuaas_store::Store;
 use rustix::process::Signal;
 use tokio::time::interval;
 
@@ -79,8 +80,8 @@ pub trait RunningControlPlane: Send + Sync {
     /// Where it listens for operators.
     fn address(&self) -> SocketAddr;
 
-    /// Where its state is: `sqlite` or `postgresql`.
-    fn database(&self) -> &'static str;
+    /// Where its state is.
+    fn store(&self) -> &Store;
 
     /// Lets what it does by itself come to rest; it still answers.
     async fn stop_engine(&self);
@@ -110,10 +111,10 @@ impl InProcessControlPlane {
         Ok(Self { running, client })
     }
 
-    /// Where its state is: `sqlite` or `postgresql`.
+    /// Where its state is.
     #[must_use]
-    pub fn database(&self) -> &'static str {
-        self.running.database()
+    pub fn store(&self) -> &Store {
+        self.running.store()
     }
 
     /// Ends it together with the region and the agents there. What it does by itself comes to rest

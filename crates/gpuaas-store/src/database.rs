@@ -1,19 +1,23 @@
 //! Access to either database: connections, statements, values, and the SQLite writer.
 
 mod connection;
+mod counters;
 mod enum_str;
 mod in_flight;
 mod panic;
+mod postgres_pool;
 mod sqlite;
 mod statement;
 mod value;
 mod writer;
 
 pub(crate) use connection::{Cols, Conn};
+pub(crate) use counters::SentCounters;
 pub(crate) use enum_str::{enum_from_str, enum_str};
 pub(crate) use in_flight::InFlightGuard;
 pub(crate) use panic::{catch_panic, note_panic_locations};
+pub(crate) use postgres_pool::{PATIENCE, PostgresPool, PostgresSession, TransactionCommand};
 pub(crate) use sqlite::{Readers, SqliteLocation};
 pub(crate) use statement::{padded, with_list};
 pub(crate) use value::{Val, args};
-pub(crate) use writer::{WriteCounters, Writer};
+pub(crate) use writer::Writer;

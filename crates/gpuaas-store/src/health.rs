@@ -62,7 +62,7 @@ impl Store {
     /// Returns when this store can write no more: it was closed, or its SQLite writer has ended.
     pub async fn closed(&self) {
         match &self.inner.db {
-            Db::Postgres(pool) => pool.close_event().await,
+            Db::Postgres(pool) => pool.closed().await,
             Db::Sqlite { writer, .. } => writer.closed().await,
         }
     }

@@ -11,7 +11,7 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, broadcast, watch};
 use uuid::Uuid;
 
-use crate::database::{Readers, SqliteLocation, WriteCounters, Writer, args, note_panic_locations};
+use crate::database::{Readers, SentCounters, SqliteLocation, Writer, args, note_panic_locations};
 use crate::error::StoreError;
 use crate::postgres;
 use crate::seal::{MasterKey, random};
@@ -44,7 +44,7 @@ impl Store {
     /// [`StoreError::Open`] with code `database_url_invalid`, `database_unreachable`,
     /// `database_unwritable`, `migration_failed` or `master_key_wrong`, each with a hint.
     pub async fn open(url: &str, key: MasterKey) -> Result<Self, StoreError> {
-        let counters = Arc::new(WriteCounters::default());
+        let counters = Arc::new(SentCounters::default());
         let db = match DatabaseUrl::parse(url)? {
             DatabaseUrl::Postgres(options) => Db::Postgres(postgres::open(*options).await?),
             DatabaseUrl::File(path) => {
@@ -61,7 +61,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Open`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn in_memory(key: MasterKey) -> Result<Self, StoreError> {
-        let counters = Arc::new(WriteCounters::default());
+        let counters = Arc::new(SentCounters::default());
         let db = sqlite(SqliteLocation::Memory, Arc::clone(&counters))?;
         Self::opened(db, key, counters).await
     }
@@ -69,7 +69,7 @@ impl Store {
     async fn opened(
         db: Db,
         key: MasterKey,
-        counters: Arc<WriteCounters>,
+        counters: Arc<SentCounters>,
     ) -> Result<Self, StoreError> {
         note_panic_locations();
         let (due, _) = watch::channel(0);
@@ -156,7 +156,7 @@ impl DatabaseUrl {
     }
 }
 
-fn sqlite(location: SqliteLocation, counters: Arc<WriteCounters>) -> Result<Db, StoreError> {
+fn sqlite(location: SqliteLocation, counters: Arc<SentCounters>) -> Result<Db, StoreError> {
     let mut connection = location.open().map_err(|error| unwritable(location.path(), &error))?;
     Migrations::from_slice(SQLITE).to_latest(connection.for_migrations()).map_err(|error| {
         use rusqlite_migration::{Error, MigrationDefinitionError as Definition};

@@ -22,23 +22,18 @@
 //! transaction, so it ends with the session, however that ends. It saves work and errors; that there
 //! is one key of each kind does not rest on it, because each is made by one atomic statement.
 
-use std::time::Duration;
-
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, Transaction, raw_sql};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{ConnectOptions as _, Connection as _, raw_sql};
 use tokio::time::timeout;
 
+use crate::database::{PATIENCE, PostgresPool, PostgresSession, TransactionCommand};
 use crate::error::StoreError;
 use crate::store::{Db, Store};
 
-/// Connections of one control plane.
-const CONNECTIONS: u32 = 16;
 /// Prepared statements kept by each connection: room for every statement, and for the lengths that
 /// lists come in.
 const STATEMENTS: usize = 256;
-/// How long to wait for a connection.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// See the table in the module's text.
 const LIMITS: [(&str, &str); 4] = [
@@ -62,7 +57,7 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 ///
 /// # Errors
 /// [`StoreError::Open`] with code `database_unreachable`, `startup_locked` or `migration_failed`.
-pub(crate) async fn open(options: PgConnectOptions) -> Result<PgPool, StoreError> {
+pub(crate) async fn open(options: PgConnectOptions) -> Result<PostgresPool, StoreError> {
     let place = format!("{}:{}", options.get_host(), options.get_port());
     let unreachable = |why: &dyn std::fmt::Display| {
         StoreError::open(
@@ -74,31 +69,22 @@ pub(crate) async fn open(options: PgConnectOptions) -> Result<PgPool, StoreError
     };
     let options =
         options.statement_cache_capacity(STATEMENTS).application_name("gpuaas").options(LIMITS);
-    // A pool tries again until its patience ends; a first connection of our own tells at once.
-    match timeout(PATIENCE, options.connect()).await {
+    let mut first = match timeout(PATIENCE, options.connect()).await {
         Err(_) => return Err(unreachable(&"it does not answer")),
         Ok(Err(error)) => return Err(unreachable(&error)),
-        Ok(Ok(connection)) => connection.close().await?,
-    }
-    // Connections are tested when they come back; a second test before each use would be a round
-    // trip for every read. One that broke while it was idle shows at its next statement.
-    let pool = PgPoolOptions::new()
-        .max_connections(CONNECTIONS)
-        .acquire_timeout(PATIENCE)
-        .test_before_acquire(false)
-        .connect_with(options)
-        .await
-        .map_err(|error| unreachable(&error))?;
-    migrate(&pool).await?;
-    Ok(pool)
+        Ok(Ok(connection)) => connection,
+    };
+    migrate(&mut first).await?;
+    Ok(PostgresPool::new(options, first))
 }
 
 /// Brings the tables up to date, all of them or none, under the startup lock.
-async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
+async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
     let mut migrator: Migrator = sqlx::migrate!("migrations/postgres");
     // The library's own lock has no limit.
     migrator.set_locking(false);
-    let mut transaction = lock(pool).await?;
+    let mut transaction = connection.begin().await?;
+    lock(&mut transaction).await?;
     // A migration may take as long as the data needs.
     raw_sql("SET LOCAL statement_timeout = 0").execute(&mut *transaction).await?;
     migrator.run(&mut *transaction).await.map_err(|error| {
@@ -109,12 +95,12 @@ async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     Ok(transaction.commit().await?)
 }
 
-async fn lock(pool: &PgPool) -> Result<Transaction<'static, Postgres>, StoreError> {
-    let mut transaction = pool.begin().await?;
-    raw_sql(STARTUP_LIMITS).execute(&mut *transaction).await?;
+/// Takes the startup lock in the transaction that is open.
+async fn lock(connection: &mut PgConnection) -> Result<(), StoreError> {
+    raw_sql(STARTUP_LIMITS).execute(&mut *connection).await?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(STARTUP_KEY)
-        .execute(&mut *transaction)
+        .execute(&mut *connection)
         .await
         .map_err(|error| match error.as_database_error().and_then(|e| e.code()) {
             Some(code) if code == LOCK_NOT_AVAILABLE => StoreError::open(
@@ -124,18 +110,18 @@ async fn lock(pool: &PgPool) -> Result<Transaction<'static, Postgres>, StoreErro
             ),
             _ => error.into(),
         })?;
-    Ok(transaction)
+    Ok(())
 }
 
 /// The right to make what a first start makes, such as keys. Others that start on the same database
 /// wait until it is given back or dropped. An SQLite file has one process anyway.
-pub struct StartupLock(Option<Transaction<'static, Postgres>>);
+pub struct StartupLock(Option<PostgresSession>);
 
 impl StartupLock {
     /// Lets the next control plane go on.
     pub async fn release(self) {
-        if let Some(transaction) = self.0
-            && let Err(error) = transaction.rollback().await
+        if let Some(mut session) = self.0
+            && let Err(error) = session.control(TransactionCommand::Rollback).await
         {
             // The server ended the session, and the lock with it.
             tracing::warn!(%error, "the startup lock was gone before the start was done");
@@ -150,7 +136,12 @@ impl Store {
     /// [`StoreError::Open`] with code `startup_locked` after a minute, or the database's.
     pub async fn lock_startup(&self) -> Result<StartupLock, StoreError> {
         match &self.inner.db {
-            Db::Postgres(pool) => lock(pool).await.map(Some).map(StartupLock),
+            Db::Postgres(pool) => {
+                let mut session = pool.acquire().await?;
+                session.control(TransactionCommand::Begin).await?;
+                lock(session.connection()?).await?;
+                Ok(StartupLock(Some(session)))
+            }
             Db::Sqlite { .. } => Ok(StartupLock(None)),
         }
     }

@@ -1,15 +1,18 @@
 //! The store: one value that every method of this crate hangs on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
 use gpuaas_types::NodeId;
-use sqlx::PgPool;
 use tokio::sync::{broadcast, watch as signal};
 use uuid::Uuid;
 
-use crate::database::{Conn, InFlightGuard, Readers, WriteCounters, Writer, catch_panic};
+use crate::database::{
+    Conn, InFlightGuard, PostgresPool, Readers, SentCounters, TransactionCommand, Writer,
+    catch_panic,
+};
 use crate::error::StoreError;
 use crate::seal::MasterKey;
 
@@ -24,7 +27,7 @@ pub(crate) struct Inner {
     pub(crate) key: MasterKey,
     /// Names this opened store among those of the database.
     pub(crate) instance: Uuid,
-    pub(crate) counters: Arc<WriteCounters>,
+    pub(crate) counters: Arc<SentCounters>,
     pub(crate) in_flight: Arc<AtomicU64>,
     pub(crate) due: signal::Sender<u64>,
     pub(crate) batches: signal::Sender<u64>,
@@ -32,7 +35,7 @@ pub(crate) struct Inner {
 }
 
 pub(crate) enum Db {
-    Postgres(PgPool),
+    Postgres(PostgresPool),
     Sqlite { writer: Writer, readers: Readers },
 }
 
@@ -42,7 +45,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// How much was written through this store since it was opened.
+/// What was sent to the database through this store since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreCounters {
     /// Requests committed, including those that failed on their own without harming others.
@@ -51,6 +54,11 @@ pub struct StoreCounters {
     pub write_groups: u64,
     /// Most requests that shared a commit.
     pub largest_group: u64,
+    /// Transactions as the database counts them: those that were begun, and each statement outside
+    /// of one.
+    pub transactions: u64,
+    /// Statements, those included that begin and end transactions.
+    pub statements: u64,
 }
 
 impl Store {
@@ -63,15 +71,28 @@ impl Store {
         }
     }
 
-    /// Counts of what was written through this store since it was opened.
+    /// What was sent to the database so far.
     #[must_use]
     pub fn counters(&self) -> StoreCounters {
         let counters = &self.inner.counters;
         StoreCounters {
-            write_transactions: counters.transactions.load(Ordering::Relaxed),
+            write_transactions: counters.requests.load(Ordering::Relaxed),
             write_groups: counters.groups.load(Ordering::Relaxed),
             largest_group: counters.largest_group.load(Ordering::Relaxed),
+            transactions: counters.transactions.load(Ordering::Relaxed),
+            statements: counters.statements.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counts statements by their texts, too, from now on: a look at where they come from.
+    pub fn count_statement_texts(&self) {
+        self.inner.counters.count_texts();
+    }
+
+    /// How often each statement was sent since [`Self::count_statement_texts`]; empty before.
+    #[must_use]
+    pub fn statement_texts(&self) -> BTreeMap<String, u64> {
+        self.inner.counters.texts()
     }
 
     /// Callers of this store that wait for the database at this moment. A simulation lets time
@@ -136,13 +157,13 @@ impl Store {
 
     /// A connection that only reads.
     pub(crate) async fn reader(&self) -> Result<Conn, StoreError> {
-        let _guard = self.track_in_flight();
-        Ok(match &self.inner.db {
-            Db::Postgres(pool) => Conn::PostgresRead { connection: pool.acquire().await?, _guard },
-            Db::Sqlite { readers, .. } => {
-                Conn::SqliteRead { reader: readers.acquire().await?, _guard }
-            }
-        })
+        let guard = self.track_in_flight();
+        let counters = &self.inner.counters;
+        let conn = match &self.inner.db {
+            Db::Postgres(pool) => Conn::postgres(pool.acquire().await?, counters),
+            Db::Sqlite { readers, .. } => Conn::sqlite_reader(readers.acquire().await?, counters),
+        };
+        Ok(conn.guarded(guard))
     }
 
     /// Runs `work` in a transaction: all of it is kept, or, when it answers an error, nothing.
@@ -155,16 +176,15 @@ impl Store {
         match &self.inner.db {
             Db::Sqlite { writer, .. } => writer.write(Box::new(work)).await,
             Db::Postgres(pool) => {
-                let mut conn = Conn::Postgres(pool.begin().await?);
+                let counters = &self.inner.counters;
+                let mut conn = Conn::postgres(pool.acquire().await?, counters);
+                conn.control(TransactionCommand::Begin).await?;
                 let result = catch_panic(async { work(&mut conn).await }).await;
-                let Conn::Postgres(transaction) = conn else {
-                    return Err(StoreError::unavailable("the transaction was lost"));
-                };
                 if result.is_ok() {
-                    transaction.commit().await?;
-                    self.inner.counters.note(1);
-                } else {
-                    transaction.rollback().await?;
+                    conn.control(TransactionCommand::Commit).await?;
+                    counters.note_commit(1);
+                } else if conn.in_transaction() {
+                    conn.control(TransactionCommand::Rollback).await?;
                 }
                 result
             }

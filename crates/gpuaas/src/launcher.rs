@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::ClockChoice;
 use gpuaas_lab::control_plane::{ControlPlaneLauncher, ControlPlanePlan, RunningControlPlane};
+use gpuaas_store::Store;
 
 use crate::serve::{self, NodeListenerOptions, ServeHandle, ServeOptions};
 
@@ -40,8 +41,8 @@ impl RunningControlPlane for ServeHandle {
         self.addr
     }
 
-    fn database(&self) -> &'static str {
-        self.store.engine()
+    fn store(&self) -> &Store {
+        &self.store
     }
 
     async fn stop_engine(&self) {

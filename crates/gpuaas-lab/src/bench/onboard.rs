@@ -13,11 +13,11 @@ use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::ClockChoice;
 use gpuaas_engine::{Clock, RealClock};
-use gpuaas_store::ScratchDatabase;
+use gpuaas_store::{ScratchDatabase, Store, StoreCounters};
 use gpuaas_types::{NodeState, Timestamp};
 
 use super::added;
-use super::report::{OnboardReport, ParkedNode};
+use super::report::{OnboardReport, ParkedNode, StatementCount};
 use super::usage;
 use crate::arguments::{BenchOnboardArgs, Hardware, MachineClass};
 use crate::clock::SharedClock;
@@ -120,6 +120,9 @@ async fn with_database(
     };
     let report = match InProcessControlPlane::start(launcher, &plan).await {
         Ok(plane) => {
+            if args.statements {
+                plane.store().count_statement_texts();
+            }
             let report = measure(&plane, clock, &simulator, terminal).await;
             plane.stop_with(simulator).await;
             report
@@ -144,7 +147,29 @@ struct Measured {
     factor: f64,
     peak_rss_bytes: u64,
     simulator_peak_rss_bytes: u64,
-    database: &'static str,
+    database: DatabaseUse,
+}
+
+/// What the work cost the database.
+struct DatabaseUse {
+    engine: &'static str,
+    transactions: u64,
+    statements: u64,
+    texts: Vec<(String, u64)>,
+}
+
+impl DatabaseUse {
+    fn since(store: &Store, before: StoreCounters) -> Self {
+        let now = store.counters();
+        let mut texts: Vec<(String, u64)> = store.statement_texts().into_iter().collect();
+        texts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        Self {
+            engine: store.engine(),
+            transactions: now.transactions - before.transactions,
+            statements: now.statements - before.statements,
+            texts,
+        }
+    }
 }
 
 async fn measure(
@@ -165,10 +190,12 @@ async fn measure(
     )
     .await?;
     operator::add_profile(client, serde_json::Map::new()).await?;
+    let counted_before = plane.store().counters();
     let cpu_before = usage::own_cpu_seconds()?;
     let begin = shared.now();
     work(client, &machines, clock, shared.as_ref(), terminal).await?;
     let cpu_seconds = usage::own_cpu_seconds()? - cpu_before;
+    let database = DatabaseUse::since(plane.store(), counted_before);
     let measured = Measured {
         record: simulator.record().await?.since(&before),
         peak_rss_bytes: usage::peak_rss_bytes(std::process::id())?,
@@ -177,7 +204,7 @@ async fn measure(
         begin,
         cpu_seconds,
         factor: shared.factor(),
-        database: plane.database(),
+        database,
     };
     Ok(measured.report(machines.len()))
 }
@@ -243,7 +270,15 @@ impl Measured {
             peak_rss_bytes: self.peak_rss_bytes,
             simulator_peak_rss_bytes: self.simulator_peak_rss_bytes,
             wall_seconds,
-            database: self.database,
+            database: self.database.engine,
+            database_transactions_per_node: per_node(self.database.transactions as f64),
+            database_statements_per_node: per_node(self.database.statements as f64),
+            database_statements: self
+                .database
+                .texts
+                .into_iter()
+                .map(|(text, count)| StatementCount { per_node: per_node(count as f64), text })
+                .collect(),
             parked: self.ended.iter().filter_map(parked).collect(),
         }
     }
@@ -291,9 +326,17 @@ mod tests {
             factor: 2.0,
             peak_rss_bytes: 1,
             simulator_peak_rss_bytes: 2,
-            database: "sqlite",
+            database: DatabaseUse {
+                engine: "sqlite",
+                transactions: 3,
+                statements: 9,
+                texts: vec![("SELECT 1".to_owned(), 4)],
+            },
         }
         .report(2);
+        assert!((report.database_transactions_per_node - 1.5).abs() < 1e-9);
+        assert!((report.database_statements_per_node - 4.5).abs() < 1e-9);
+        assert!((report.database_statements[0].per_node - 2.0).abs() < 1e-9);
         assert_eq!((report.nodes, report.active), (2, 1));
         assert!((report.wall_seconds - 30.0).abs() < 1e-9);
         assert!((report.nodes_per_minute - 2.0).abs() < 1e-9);

@@ -19,6 +19,15 @@ pub struct ParkedNode {
     pub text: String,
 }
 
+/// How often a statement was sent to the database.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StatementCount {
+    /// How often, per node.
+    pub per_node: f64,
+    /// Text of the statement.
+    pub text: String,
+}
+
 /// The result of `gpuaas bench onboard`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OnboardReport {
@@ -50,6 +59,13 @@ pub struct OnboardReport {
     pub wall_seconds: f64,
     /// The database that held the state.
     pub database: &'static str,
+    /// Transactions in that database, per node; a statement outside of one counts as one.
+    pub database_transactions_per_node: f64,
+    /// Statements sent to that database, per node, with those that begin and end transactions.
+    pub database_statements_per_node: f64,
+    /// The statements by their texts, the most frequent first; empty where nobody asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub database_statements: Vec<StatementCount>,
     /// Nodes that did not become active.
     pub parked: Vec<ParkedNode>,
 }
@@ -81,6 +97,8 @@ impl OnboardReport {
         row("wall time", format!("{:.2} s", self.wall_seconds));
         row("clock", format!("{} times the wall", self.clock_factor));
         row("database", self.database.to_owned());
+        row("transactions per node", format!("{:.2}", self.database_transactions_per_node));
+        row("statements per node", format!("{:.2}", self.database_statements_per_node));
         row("MAAS calls per node", format!("{:.2}", self.maas_calls_per_node));
         row("MAAS bytes per node", format!("{:.0}", self.maas_bytes_per_node));
         row("processor time per node", format!("{:.1} ms", self.cpu_seconds_per_node * 1e3));
@@ -96,6 +114,12 @@ impl OnboardReport {
         text.push_str("\nMAAS calls\n");
         for (endpoint, calls) in &self.maas_calls_by_endpoint {
             writeln!(text, "  {endpoint:<32}{calls:>8}").ok();
+        }
+        if !self.database_statements.is_empty() {
+            text.push_str("\nstatements per node\n");
+        }
+        for statement in &self.database_statements {
+            writeln!(text, "{:>8.2}  {}", statement.per_node, statement.text).ok();
         }
         for parked in &self.parked {
             writeln!(text, "\n{} ({}): {}", parked.node, parked.code, parked.text).ok();
@@ -140,6 +164,12 @@ mod tests {
             simulator_peak_rss_bytes: 70 * 1_048_576,
             wall_seconds: 18.7,
             database: "sqlite",
+            database_transactions_per_node: 2.5,
+            database_statements_per_node: 90.25,
+            database_statements: vec![StatementCount {
+                per_node: 11.5,
+                text: "SELECT 1".to_owned(),
+            }],
             parked: vec![ParkedNode {
                 node: "node0007".to_owned(),
                 code: "two_candidates".to_owned(),

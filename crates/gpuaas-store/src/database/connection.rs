@@ -15,66 +15,95 @@
 //! of two by repeating its last member, which keeps the number of distinct texts, and so of
 //! prepared statements, small.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use futures::TryStreamExt as _;
 use gpuaas_types::Timestamp;
 use rusqlite::types::FromSql;
 use serde::de::DeserializeOwned;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row as _, Transaction};
+use sqlx::{Postgres, Row as _};
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
+use super::counters::SentCounters;
 use super::in_flight::InFlightGuard;
+use super::postgres_pool::{PostgresSession, TransactionCommand};
 use super::sqlite::{Reader, SqliteConnection, SqliteRow};
 use super::statement::{Sql, in_dialect};
 use super::value::Val;
 use crate::error::StoreError;
 
 /// A connection to either database.
-pub(crate) enum Conn {
-    Postgres(Transaction<'static, Postgres>),
-    PostgresRead { connection: PoolConnection<Postgres>, _guard: InFlightGuard },
+pub(crate) struct Conn {
+    driver: Driver,
+    counters: Arc<SentCounters>,
+    _guard: Option<InFlightGuard>,
+}
+
+enum Driver {
+    Postgres(PostgresSession),
     Sqlite(OwnedMutexGuard<SqliteConnection>),
-    SqliteRead { reader: Reader, _guard: InFlightGuard },
-}
-
-fn pg_query(sql: Sql, args: Vec<Val>) -> sqlx::query::Query<'static, Postgres, PgArguments> {
-    let mut query = match sql {
-        Cow::Borrowed(text) => sqlx::query(text),
-        Cow::Owned(text) => sqlx::query(AssertSqlSafe(text)),
-    };
-    for value in args {
-        query = match value {
-            Val::Int(v) => query.bind(v),
-            Val::Bool(v) => query.bind(v),
-            Val::Text(v) => query.bind(v),
-            Val::Id(v) => query.bind(v),
-            Val::Bytes(v) => query.bind(v),
-            Val::Json(v) => query.bind(v.map(Json)),
-        };
-    }
-    query
-}
-
-enum Driver<'c> {
-    Postgres(&'c mut PgConnection),
-    Sqlite(&'c mut SqliteConnection),
+    SqliteRead(Reader),
 }
 
 impl Conn {
-    fn driver(&mut self) -> Result<Driver<'_>, StoreError> {
-        Ok(match self {
-            Self::Postgres(transaction) => Driver::Postgres(transaction),
-            Self::PostgresRead { connection, .. } => Driver::Postgres(connection),
-            Self::Sqlite(sqlite) => Driver::Sqlite(sqlite),
-            Self::SqliteRead { reader, .. } => Driver::Sqlite(reader.connection()?),
-        })
+    /// A connection that begins and ends transactions when told to.
+    pub(crate) fn postgres(session: PostgresSession, counters: &Arc<SentCounters>) -> Self {
+        let counters = Arc::clone(counters);
+        Self { driver: Driver::Postgres(session), counters, _guard: None }
+    }
+
+    /// The connection of the SQLite writer.
+    pub(crate) fn sqlite_writer(
+        connection: OwnedMutexGuard<SqliteConnection>,
+        counters: &Arc<SentCounters>,
+    ) -> Self {
+        let counters = Arc::clone(counters);
+        Self { driver: Driver::Sqlite(connection), counters, _guard: None }
+    }
+
+    /// A connection that only reads an SQLite file.
+    pub(crate) fn sqlite_reader(reader: Reader, counters: &Arc<SentCounters>) -> Self {
+        let counters = Arc::clone(counters);
+        Self { driver: Driver::SqliteRead(reader), counters, _guard: None }
+    }
+
+    /// The same, and `guard` lives as long as the connection.
+    pub(crate) fn guarded(self, guard: InFlightGuard) -> Self {
+        Self { _guard: Some(guard), ..self }
+    }
+
+    /// Whether a transaction is open.
+    pub(crate) fn in_transaction(&self) -> bool {
+        match &self.driver {
+            Driver::Postgres(session) => session.in_transaction(),
+            Driver::Sqlite(connection) => !connection.is_autocommit(),
+            Driver::SqliteRead(_) => false,
+        }
+    }
+
+    /// The connection to the file, where it is the writer's.
+    pub(crate) fn sqlite_mut(&mut self) -> Option<&mut SqliteConnection> {
+        match &mut self.driver {
+            Driver::Sqlite(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Begins, commits or rolls back a transaction on PostgreSQL.
+    pub(crate) async fn control(&mut self, command: TransactionCommand) -> Result<(), StoreError> {
+        self.counters.note_statement(command.text(), command == TransactionCommand::Begin);
+        match &mut self.driver {
+            Driver::Postgres(session) => session.control(command).await,
+            _ => Err(StoreError::unavailable("the writer of the file has its own transactions")),
+        }
+    }
+
+    fn note(&self, sql: &str) {
+        self.counters.note_statement(sql, !self.in_transaction());
     }
 
     /// Runs a statement; answers how many rows it changed.
@@ -83,12 +112,14 @@ impl Conn {
         sql: impl Into<Sql>,
         args: Vec<Val>,
     ) -> Result<u64, StoreError> {
-        match self.driver()? {
-            Driver::Postgres(connection) => {
-                let sql = in_dialect(sql.into(), true);
-                Ok(pg_query(sql, args).execute(connection).await?.rows_affected())
+        let sql = sql.into();
+        self.note(&sql);
+        match &mut self.driver {
+            Driver::Postgres(session) => session.execute(in_dialect(sql, true), &args).await,
+            Driver::Sqlite(sqlite) => sqlite.execute(&in_dialect(sql, false), &args),
+            Driver::SqliteRead(reader) => {
+                reader.connection()?.execute(&in_dialect(sql, false), &args)
             }
-            Driver::Sqlite(sqlite) => sqlite.execute(&in_dialect(sql.into(), false), &args),
         }
     }
 
@@ -98,17 +129,19 @@ impl Conn {
         sql: impl Into<Sql>,
         args: Vec<Val>,
     ) -> Result<Vec<Row>, StoreError> {
-        match self.driver()? {
-            Driver::Postgres(connection) => {
-                let sql = in_dialect(sql.into(), true);
-                let rows = pg_query(sql, args).fetch(connection).map_ok(Row::Postgres);
-                Ok(rows.try_collect().await?)
+        let sql = sql.into();
+        self.note(&sql);
+        let rows = match &mut self.driver {
+            Driver::Postgres(session) => {
+                let rows = session.query(in_dialect(sql, true), &args).await?;
+                return Ok(rows.into_iter().map(Row::Postgres).collect());
             }
-            Driver::Sqlite(sqlite) => {
-                let rows = sqlite.query(&in_dialect(sql.into(), false), &args)?;
-                Ok(rows.into_iter().map(Row::Sqlite).collect())
+            Driver::Sqlite(sqlite) => sqlite.query(&in_dialect(sql, false), &args)?,
+            Driver::SqliteRead(reader) => {
+                reader.connection()?.query(&in_dialect(sql, false), &args)?
             }
-        }
+        };
+        Ok(rows.into_iter().map(Row::Sqlite).collect())
     }
 
     /// Runs a statement; answers its first row.

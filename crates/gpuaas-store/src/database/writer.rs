@@ -30,7 +30,6 @@
 //! believes it has.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use futures::executor::block_on;
@@ -38,6 +37,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::Conn;
+use super::counters::SentCounters;
 use super::panic::catch_panic;
 use super::sqlite::{SqliteLocation, WriterConnection};
 use crate::error::StoreError;
@@ -65,23 +65,6 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
-/// Counts of what was written since the store was opened.
-#[derive(Debug, Default)]
-pub(crate) struct WriteCounters {
-    pub(crate) transactions: AtomicU64,
-    pub(crate) groups: AtomicU64,
-    pub(crate) largest_group: AtomicU64,
-}
-
-impl WriteCounters {
-    pub(crate) fn note(&self, requests: usize) {
-        let requests = u64::try_from(requests).unwrap_or(u64::MAX);
-        self.transactions.fetch_add(requests, Ordering::Relaxed);
-        self.groups.fetch_add(1, Ordering::Relaxed);
-        self.largest_group.fetch_max(requests, Ordering::Relaxed);
-    }
-}
-
 /// Hands requests to the writer, which lives as long as any clone of this.
 #[derive(Clone)]
 pub(crate) struct Writer {
@@ -96,7 +79,7 @@ impl Writer {
     pub(crate) fn start(
         location: SqliteLocation,
         connection: WriterConnection,
-        counters: Arc<WriteCounters>,
+        counters: Arc<SentCounters>,
     ) -> Result<Self, StoreError> {
         let (queue, inbox) = mpsc::channel(QUEUE_CAPACITY);
         let in_memory = location == SqliteLocation::Memory;
@@ -152,7 +135,7 @@ fn stopped() -> StoreError {
 struct WriterTask {
     location: SqliteLocation,
     connection: WriterConnection,
-    counters: Arc<WriteCounters>,
+    counters: Arc<SentCounters>,
 }
 
 impl WriterTask {
@@ -180,10 +163,11 @@ impl WriterTask {
     async fn group(&mut self, group: Vec<Job>) {
         let size = group.len();
         let mut replies = Vec::with_capacity(size);
-        let mut conn = Conn::Sqlite(Arc::clone(&self.connection).lock_owned().await);
+        let connection = Arc::clone(&self.connection).lock_owned().await;
+        let mut conn = Conn::sqlite_writer(connection, &self.counters);
         let kept = transact(&mut conn, group, &mut replies).await;
         if kept.is_ok() {
-            self.counters.note(size);
+            self.counters.note_commit(size);
         } else {
             self.recover(&mut conn).await;
         }
@@ -195,16 +179,15 @@ impl WriterTask {
 
     /// Leaves the failed transaction; opens a file anew where even that fails.
     async fn recover(&self, conn: &mut Conn) {
-        if matches!(conn, Conn::Sqlite(connection) if connection.is_autocommit())
-            || exec(conn, "ROLLBACK").await.is_ok()
-        {
+        if !conn.in_transaction() || exec(conn, "ROLLBACK").await.is_ok() {
             return;
         }
-        let (Conn::Sqlite(connection), SqliteLocation::File(_)) = (conn, &self.location) else {
+        let (Some(connection), SqliteLocation::File(_)) = (conn.sqlite_mut(), &self.location)
+        else {
             return;
         };
         match self.location.open() {
-            Ok(opened) => **connection = opened,
+            Ok(opened) => *connection = opened,
             Err(error) => tracing::error!(%error, "the database file cannot be opened again"),
         }
     }

@@ -1,11 +1,14 @@
 //! Many writes at once.
 
+use std::str::FromStr as _;
 use std::time::Duration;
 
 use futures::future::join_all;
 use gpuaas_store::{NewAuditEntry, NewToken, StoreError, TokenPurpose, sha256};
 use gpuaas_types::TokenId;
 use gpuaas_types::agent::{Gate, GateReport};
+use sqlx::ConnectOptions as _;
+use sqlx::postgres::PgConnectOptions;
 
 use crate::fixture::{Fixture, NOON, at, code, id, on_each_database};
 
@@ -167,5 +170,61 @@ fn an_abandoned_request_is_written_all_the_same() {
         drop(request);
         fixture.node("other").await;
         assert_eq!(fixture.claim(NOON).await.len(), 2);
+    });
+}
+
+#[test]
+fn what_is_sent_is_counted() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        assert!(store.statement_texts().is_empty());
+        store.count_statement_texts();
+        let before = store.counters();
+        store.sites().await.unwrap();
+        let read = store.counters();
+        assert_eq!(read.statements - before.statements, 1);
+        assert_eq!(read.transactions - before.transactions, 1, "a statement alone is one");
+        assert_eq!(read.write_transactions, before.write_transactions);
+        store.wake(NOON, Vec::new()).await.unwrap();
+        let written = store.counters();
+        assert_eq!(written.statements - read.statements, 2, "its begin and its end");
+        assert_eq!(written.transactions - read.transactions, 1);
+        assert_eq!(written.write_transactions - read.write_transactions, 1);
+        let texts = store.statement_texts();
+        assert_eq!(texts.get("COMMIT"), Some(&1), "{texts:?}");
+        assert_eq!(texts.values().sum::<u64>(), written.statements - before.statements);
+    });
+}
+
+/// Ends every session of the fixture's database but the one that asks.
+async fn end_sessions(url: &str) {
+    let options = PgConnectOptions::from_str(url).unwrap();
+    let mut connection = options.connect().await.unwrap();
+    sqlx::query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+}
+
+#[test]
+fn sessions_that_the_server_ended_are_replaced() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        if fixture.store.engine() != "postgresql" {
+            return;
+        }
+        // Several connections, all of them idle when the server ends them.
+        let reads = join_all((0..5).map(|_| fixture.store.sites())).await;
+        assert!(reads.iter().all(Result::is_ok), "{reads:?}");
+        end_sessions(&fixture.database.url).await;
+        assert_eq!(fixture.store.sites().await.unwrap().len(), 1);
+        end_sessions(&fixture.database.url).await;
+        fixture.node("j22u11").await;
+        let reads = join_all((0..5).map(|_| fixture.store.sites())).await;
+        assert!(reads.iter().all(Result::is_ok), "{reads:?}");
     });
 }
