@@ -48,7 +48,7 @@ fn major(bin: &Path) -> u32 {
 
 /// A running server; dropping it stops the server and removes its folder.
 pub(crate) struct Server {
-    place: Place,
+    cluster: ClusterFolder,
     port: u16,
     watchdog: Child,
 }
@@ -59,8 +59,8 @@ impl Server {
     /// # Errors
     /// A sentence with the last lines of what the server said.
     pub(crate) fn start(bin: PathBuf) -> Result<Self, String> {
-        let place = Place::make(bin)?;
-        let server = Self { watchdog: place.watch()?, port: free_port()?, place };
+        let cluster = ClusterFolder::make(bin)?;
+        let server = Self { watchdog: cluster.watch()?, port: free_port()?, cluster };
         server.initdb()?;
         server.launch()?;
         Ok(server)
@@ -72,7 +72,7 @@ impl Server {
     }
 
     fn initdb(&self) -> Result<(), String> {
-        let mut initdb = self.place.command("initdb");
+        let mut initdb = self.cluster.command("initdb");
         initdb.args(["--auth=trust", "--username=postgres", "--encoding=UTF8"]);
         initdb.args(["--no-locale", "--no-sync"]);
         proc::quiet(&mut initdb)
@@ -81,10 +81,10 @@ impl Server {
     }
 
     fn launch(&self) -> Result<(), String> {
-        let log = self.place.folder.join("log");
-        let socket = self.place.folder.display();
+        let log = self.cluster.folder.join("log");
+        let socket = self.cluster.folder.display();
         let options = format!("{OPTIONS} -k {socket} -p {}", self.port);
-        let mut start = self.place.command("pg_ctl");
+        let mut start = self.cluster.command("pg_ctl");
         start.args(["-w", "-t", "60", "-o", &options, "-l"]);
         // The server would inherit a pipe of ours and keep it open for good.
         start.arg(&log).arg("start").stdout(Stdio::null());
@@ -100,20 +100,20 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.watchdog.stdin.take());
         if self.watchdog.wait().is_err() {
-            let folder = self.place.folder.display();
+            let folder = self.cluster.folder.display();
             eprintln!("note: the test database in {folder} may be left behind");
         }
     }
 }
 
 /// The folder of one cluster, and whom its programs run as.
-struct Place {
+struct ClusterFolder {
     bin: PathBuf,
     folder: PathBuf,
     account: Option<Account>,
 }
 
-impl Place {
+impl ClusterFolder {
     fn make(bin: PathBuf) -> Result<Self, String> {
         let account = Account::current()?;
         // Another account has to reach it, which a private TMPDIR of root would not allow.
@@ -236,7 +236,7 @@ mod tests {
             return;
         };
         let server = Server::start(bin).unwrap();
-        let (folder, port) = (server.place.folder.clone(), server.port);
+        let (folder, port) = (server.cluster.folder.clone(), server.port);
         assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
         assert!(server.url().ends_with(&format!(":{port}/postgres")));
         drop(server);

@@ -16,12 +16,12 @@ use gpuaas_types::{RunId, TaskId, Timestamp};
 use serde::Deserialize;
 
 use crate::auth::{EnrollmentAuth, other_run};
-use crate::body::{Accepted, Asked, Body, Key};
+use crate::body::{Accepted, Body, Key, QueryParams};
 use crate::certificates::{self, Agent};
 use crate::ctx::{Ctx, MAX_POLL_SECONDS};
 use crate::history::agent_event;
 use crate::long_poll::PATIENCE;
-use crate::problem::{Answer, problem};
+use crate::problem::{ApiResult, problem};
 use crate::{check, task_keys};
 
 const VERSION_CHARS: usize = 64;
@@ -37,7 +37,7 @@ pub(crate) async fn enroll(
     State(ctx): State<Ctx>,
     EnrollmentAuth { hash, run_id, node_id }: EnrollmentAuth,
     Body(asked): Body<EnrollRequest>,
-) -> Answer<Json<EnrollResponse>> {
+) -> ApiResult<Json<EnrollResponse>> {
     if asked.run_id != run_id {
         return Err(other_run(asked.run_id).into());
     }
@@ -93,7 +93,7 @@ pub(crate) async fn heartbeat(
     State(ctx): State<Ctx>,
     agent: Agent,
     Body(said): Body<HeartbeatRequest>,
-) -> Answer<Json<HeartbeatResponse<Envelope>>> {
+) -> ApiResult<Json<HeartbeatResponse<Envelope>>> {
     certificates::of_its_run(&agent, said.run_id)?;
     let now = ctx.now();
     let agent_version = check::plain_text(&said.agent_version, VERSION_CHARS);
@@ -123,7 +123,7 @@ pub(crate) async fn gates(
     State(ctx): State<Ctx>,
     agent: Agent,
     Body(said): Body<Gates>,
-) -> Answer<Json<Accepted>> {
+) -> ApiResult<Json<Accepted>> {
     certificates::of_its_run(&agent, said.run_id)?;
     let reports: Vec<GateReport> =
         said.gates.into_iter().take(Gate::ALL.len()).map(cleaned).collect();
@@ -175,10 +175,10 @@ pub(crate) struct Poll {
 pub(crate) async fn tasks(
     State(ctx): State<Ctx>,
     agent: Agent,
-    Asked(poll): Asked<Poll>,
-) -> Answer<Json<TaskBatch<Envelope>>> {
+    QueryParams(poll): QueryParams<Poll>,
+) -> ApiResult<Json<TaskBatch<Envelope>>> {
     let wait = Duration::from_secs(u64::from(poll.wait_seconds.min(MAX_POLL_SECONDS)));
-    let permit = ctx.hub().join(agent.node_id);
+    let permit = ctx.task_signals().join(agent.node_id);
     let mut slept = Duration::ZERO;
     loop {
         let signal = permit.notify.notified();
@@ -203,7 +203,7 @@ pub(crate) async fn task_result(
     Key(task): Key,
     agent: Agent,
     Body(result): Body<TaskResult>,
-) -> Answer<Json<Accepted>> {
+) -> ApiResult<Json<Accepted>> {
     let task_id: TaskId = task.parse().map_err(|_| {
         problem(ProblemCode::TaskNotFound).with_detail("the address names no task identifier")
     })?;

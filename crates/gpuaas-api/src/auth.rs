@@ -13,7 +13,7 @@ use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use uuid::Uuid;
 
 use crate::ctx::Ctx;
-use crate::problem::{Answer, Refusal, problem};
+use crate::problem::{ApiResult, Refusal, problem};
 
 /// The first admin token has this identifier, so that of several control planes that start on one
 /// database at once, one makes it.
@@ -76,7 +76,7 @@ pub(crate) async fn require_admin(
     State(ctx): State<Ctx>,
     request: Request,
     next: Next,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     check_token(&ctx, request.headers(), TokenPurpose::Admin).await?;
     Ok(next.run(request).await)
 }
@@ -87,7 +87,7 @@ pub(crate) struct Bootstrap(pub(crate) RunId);
 impl FromRequestParts<Ctx> for Bootstrap {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
         let grant = check_token(ctx, &parts.headers, TokenPurpose::Bootstrap).await?;
         grant.run_id.map(Self).ok_or_else(|| problem(ProblemCode::TokenUnknown).into())
     }
@@ -106,7 +106,7 @@ pub(crate) struct EnrollmentAuth {
 impl FromRequestParts<Ctx> for EnrollmentAuth {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
         let grant = check_token(ctx, &parts.headers, TokenPurpose::Enrollment).await?;
         let hash = sha256(bearer(&parts.headers)?);
         match (grant.node_id, grant.run_id) {
@@ -141,7 +141,7 @@ pub(crate) async fn check_token(
     ctx: &Ctx,
     headers: &HeaderMap,
     purpose: TokenPurpose,
-) -> Answer<TokenGrant> {
+) -> ApiResult<TokenGrant> {
     let hash = sha256(bearer(headers)?);
     match ctx.store.check_token(ctx.now(), hash, purpose).await {
         Ok(grant) => Ok(grant),
@@ -169,7 +169,7 @@ pub(crate) fn wrong_purpose(is: TokenPurpose, wanted: &str) -> Problem {
 
 /// What a credential is for, good or not; none: nobody knows it. Costs up to four reads, on paths
 /// that no healthy client takes.
-pub(crate) async fn purpose_of(ctx: &Ctx, hash: &[u8; 32]) -> Answer<Option<TokenPurpose>> {
+pub(crate) async fn purpose_of(ctx: &Ctx, hash: &[u8; 32]) -> ApiResult<Option<TokenPurpose>> {
     use TokenPurpose::{Admin, Agent, Bootstrap, Enrollment};
     for purpose in [Admin, Agent, Bootstrap, Enrollment] {
         match ctx.store.check_token(ctx.now(), *hash, purpose).await {

@@ -30,7 +30,7 @@ use crate::check::actor_and_reason;
 use crate::ctx::{ADMIN, Ctx};
 use crate::idempotency::idempotency_key;
 use crate::node_view::is_live;
-use crate::problem::{Answer, problem};
+use crate::problem::{ApiResult, problem};
 use crate::{bundles, check, strict};
 
 /// Machines in one manifest.
@@ -41,7 +41,7 @@ pub(crate) async fn create(
     State(ctx): State<Ctx>,
     headers: HeaderMap,
     JsonBytes(bytes): JsonBytes,
-) -> Answer<(StatusCode, Json<BatchAccepted>)> {
+) -> ApiResult<(StatusCode, Json<BatchAccepted>)> {
     let BatchCreate { spec, dry_run } = strict::from_slice(&bytes)?;
     let key = idempotency_key("batch", &headers, &bytes)?;
     if let Some(key) = &key
@@ -49,7 +49,7 @@ pub(crate) async fn create(
     {
         return Ok((StatusCode::ACCEPTED, Json(accepted)));
     }
-    let checked = Checked::of(&ctx, spec).await?;
+    let checked = CheckedManifest::check(&ctx, spec).await?;
     let accepted = checked.accepted();
     if dry_run {
         return Ok((StatusCode::OK, Json(accepted)));
@@ -62,7 +62,7 @@ pub(crate) async fn create(
 }
 
 /// A manifest in which no mistake was found.
-struct Checked {
+struct CheckedManifest {
     spec: BatchSpec,
     site: SiteResource,
     profile: ProfileResource,
@@ -70,8 +70,8 @@ struct Checked {
     machines: Vec<(String, NodeHardware, Option<String>)>,
 }
 
-impl Checked {
-    async fn of(ctx: &Ctx, mut spec: BatchSpec) -> Answer<Self> {
+impl CheckedManifest {
+    async fn check(ctx: &Ctx, mut spec: BatchSpec) -> ApiResult<Self> {
         let mut faults = Vec::new();
         check_fields(&spec, &mut faults);
         match ctx.store.batch(&spec.name).await {
@@ -185,7 +185,7 @@ fn found<T>(
     looked: Result<T, StoreError>,
     field: &str,
     faults: &mut Vec<FieldError>,
-) -> Answer<Option<T>> {
+) -> ApiResult<Option<T>> {
     match looked {
         Ok(thing) => Ok(Some(thing)),
         Err(StoreError::NotFound { what, key }) => {
@@ -231,7 +231,7 @@ fn request(machine: &BatchMachine) -> OnboardRequest {
 struct Names(HashMap<String, String>);
 
 impl Names {
-    async fn take_nodes(&mut self, ctx: &Ctx, site: &SiteResource) -> Answer<()> {
+    async fn take_nodes(&mut self, ctx: &Ctx, site: &SiteResource) -> ApiResult<()> {
         let filter = NodeFilter { site_id: Some(site.id), ..NodeFilter::default() };
         let nodes = ctx.store.list_nodes(filter).await?;
         for node in nodes.into_iter().map(|listed| listed.node).filter(|n| is_live(n.state)) {
@@ -277,7 +277,7 @@ fn keys(hostname: &str, hardware: &NodeHardware) -> Vec<(String, String)> {
 const BATCHES_PER_PAGE: u32 = 100;
 
 /// `GET /api/v1/batches`.
-pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<BatchResource>>> {
+pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<BatchResource>>> {
     let mut items = Vec::new();
     let mut page = Page::first(BATCHES_PER_PAGE);
     loop {
@@ -299,7 +299,7 @@ pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<BatchResour
 }
 
 /// `GET /api/v1/batches/BATCH`, by name or identifier.
-pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<BatchResource>> {
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<BatchResource>> {
     let batch = ctx.store.batch(&text).await?;
     Ok(Json(resource(&ctx, batch).await?))
 }
@@ -309,7 +309,7 @@ pub(crate) async fn stop(
     State(ctx): State<Ctx>,
     Key(text): Key,
     Body(order): Body<BatchActionRequest>,
-) -> Answer<Json<BatchResource>> {
+) -> ApiResult<Json<BatchResource>> {
     command(&ctx, &text, &order, OperatorBatchCommand::Stop).await
 }
 
@@ -319,7 +319,7 @@ pub(crate) async fn resume(
     State(ctx): State<Ctx>,
     Key(text): Key,
     Body(order): Body<BatchActionRequest>,
-) -> Answer<Json<BatchResource>> {
+) -> ApiResult<Json<BatchResource>> {
     let batch = ctx.store.batch(&text).await?;
     let profile_revision = ctx.store.profile(batch.profile_id).await?.revision;
     command(&ctx, &text, &order, OperatorBatchCommand::Resume { profile_revision }).await
@@ -330,7 +330,7 @@ async fn command(
     text: &str,
     order: &BatchActionRequest,
     command: OperatorBatchCommand,
-) -> Answer<Json<BatchResource>> {
+) -> ApiResult<Json<BatchResource>> {
     let (actor, reason) = actor_and_reason(&order.actor, &order.reason)?;
     let batch = ctx.store.batch(text).await?;
     let (action, detail) = match command {
@@ -346,7 +346,7 @@ async fn command(
     Ok(Json(resource(ctx, batch).await?))
 }
 
-async fn resource(ctx: &Ctx, batch: StoredBatch) -> Answer<BatchResource> {
+async fn resource(ctx: &Ctx, batch: StoredBatch) -> ApiResult<BatchResource> {
     let members = ctx.store.batch_members(batch.id).await?;
     Ok(view(batch, &members, ctx.now()))
 }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::ctx::Ctx;
-use crate::problem::{Answer, Refusal, problem};
+use crate::problem::{ApiResult, Refusal, problem};
 use crate::strict;
 
 /// The bytes of a JSON body.
@@ -82,39 +82,41 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Keys<T>
 }
 
 /// The query of the URL.
-pub(crate) struct Asked<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        Query::<T>::try_from_uri(&parts.uri).map(|Query(asked)| Self(asked)).map_err(|rejection| {
-            problem(ProblemCode::InvalidQuery).with_detail(rejection.body_text()).into()
-        })
+        Query::<T>::try_from_uri(&parts.uri).map(|Query(params)| Self(params)).map_err(
+            |rejection| {
+                problem(ProblemCode::InvalidQuery).with_detail(rejection.body_text()).into()
+            },
+        )
     }
 }
 
 /// Answer to a callback, a heartbeat or a result.
 #[derive(Debug, Serialize)]
 pub(crate) struct Accepted {
-    /// False where the same had been said before.
+    /// False where an earlier request said the same.
     pub(crate) new: bool,
 }
 
 /// A query that may name a site.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct OfSite {
+pub(crate) struct SiteFilter {
     /// Only of this site.
     site: Option<String>,
 }
 
-impl OfSite {
+impl SiteFilter {
     /// The site that is asked for; none: all sites are.
     ///
     /// # Errors
     /// `site_not_found`, or the database's.
-    pub(crate) async fn site_id(&self, ctx: &Ctx) -> Answer<Option<SiteId>> {
+    pub(crate) async fn site_id(&self, ctx: &Ctx) -> ApiResult<Option<SiteId>> {
         site_id(ctx, self.site.as_deref()).await
     }
 }
@@ -123,7 +125,7 @@ impl OfSite {
 ///
 /// # Errors
 /// `site_not_found`, or the database's.
-pub(crate) async fn site_id(ctx: &Ctx, name: Option<&str>) -> Answer<Option<SiteId>> {
+pub(crate) async fn site_id(ctx: &Ctx, name: Option<&str>) -> ApiResult<Option<SiteId>> {
     match name {
         Some(name) => Ok(Some(ctx.store.site_by_name(name).await?.id)),
         None => Ok(None),

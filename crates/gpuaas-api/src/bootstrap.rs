@@ -18,7 +18,7 @@ use crate::auth::{Bootstrap, other_run};
 use crate::body::{Accepted, Body, Key};
 use crate::check;
 use crate::ctx::Ctx;
-use crate::problem::{Answer, problem};
+use crate::problem::{ApiResult, problem};
 
 /// Characters of a callback's message that are kept.
 const MESSAGE_CHARS: usize = 2_000;
@@ -33,7 +33,7 @@ pub(crate) async fn artifact(
     State(ctx): State<Ctx>,
     Key(text): Key,
     headers: HeaderMap,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let digest: Digest = text.parse().map_err(|error: gpuaas_artifact::DigestError| {
         problem(ProblemCode::ArtifactNotFound).with_detail(error.to_string())
     })?;
@@ -73,7 +73,7 @@ pub(crate) async fn progress(
     Key(run): Key,
     Bootstrap(run_id): Bootstrap,
     Body(said): Body<BootstrapProgress>,
-) -> Answer<Json<Accepted>> {
+) -> ApiResult<Json<Accepted>> {
     if run.parse::<RunId>().ok() != Some(run_id) {
         return Err(other_run(run).into());
     }
@@ -109,7 +109,7 @@ pub(crate) async fn phase(
     Key(run): Key,
     Bootstrap(run_id): Bootstrap,
     Body(said): Body<BundlePhase>,
-) -> Answer<Json<Accepted>> {
+) -> ApiResult<Json<Accepted>> {
     if run.parse::<RunId>().ok() != Some(run_id) {
         return Err(other_run(run).into());
     }
@@ -129,7 +129,7 @@ pub(crate) async fn phase(
 
 /// A node whose run is parked may be at work all the same: at a phase that takes longer than the
 /// run had patience for. While it speaks, what it was given stays good.
-async fn keep_good(ctx: &Ctx, run: &RunRecord) -> Answer<()> {
+async fn keep_good(ctx: &Ctx, run: &RunRecord) -> ApiResult<()> {
     if run.status == RunStatus::Parked {
         let profile_id = ctx.store.node(run.node_id).await?.profile_id;
         let profile = ctx.store.profile_revision(profile_id, run.profile_revision).await?;

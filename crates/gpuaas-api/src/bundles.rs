@@ -28,7 +28,7 @@ use serde_json::json;
 use crate::body::{Body, Key};
 use crate::check;
 use crate::ctx::Ctx;
-use crate::problem::{Answer, Refusal, invalid, problem};
+use crate::problem::{ApiResult, Refusal, invalid, problem};
 
 /// Characters of an actor or a reason that are kept.
 const WORD_CHARS: usize = 200;
@@ -60,7 +60,7 @@ fn not_delivered(error: DeliveryError) -> Refusal {
     }
 }
 
-pub(crate) fn word(field: &str, text: &str) -> Result<String, Problem> {
+pub(crate) fn checked_label(field: &str, text: &str) -> Result<String, Problem> {
     let text = check::plain_text(text, WORD_CHARS);
     if text.trim().is_empty() { Err(invalid(field, "say who, or why")) } else { Ok(text) }
 }
@@ -69,8 +69,8 @@ pub(crate) fn word(field: &str, text: &str) -> Result<String, Problem> {
 pub(crate) async fn publish(
     State(ctx): State<Ctx>,
     Body(asked): Body<BundlePublish>,
-) -> Answer<(StatusCode, Json<BundleView>)> {
-    let actor = word("actor", &asked.actor)?;
+) -> ApiResult<(StatusCode, Json<BundleView>)> {
+    let actor = checked_label("actor", &asked.actor)?;
     let archive =
         BASE64.decode(&asked.archive).map_err(|_| invalid("archive", "base64 is wanted"))?;
     let read = tokio::task::spawn_blocking(move || {
@@ -112,7 +112,7 @@ async fn vouched(
     ctx: &Ctx,
     bundle: &CheckedBundle,
     envelope: Option<serde_json::Value>,
-) -> Answer<Envelope> {
+) -> ApiResult<Envelope> {
     let reference = bundle.reference();
     let not = |source| refused(&CatalogError::Signature { bundle: reference.clone(), source });
     let Some(envelope) = envelope else {
@@ -124,13 +124,13 @@ async fn vouched(
     Ok(envelope)
 }
 
-async fn trusted(ctx: &Ctx) -> Answer<Vec<TrustedKey>> {
+async fn trusted(ctx: &Ctx) -> ApiResult<Vec<TrustedKey>> {
     let mut trusted = vec![ctx.bundles.own_key().clone()];
     trusted.extend(bundles::trusted_keys(&ctx.store).await?);
     Ok(trusted)
 }
 
-pub(crate) async fn refresh(ctx: &Ctx) -> Answer<()> {
+pub(crate) async fn refresh(ctx: &Ctx) -> ApiResult<()> {
     match bundles::refresh(&ctx.store, &ctx.bundles).await {
         Ok(_) => Ok(()),
         Err(bundles::SeedError::Store(error)) => Err(error.into()),
@@ -138,30 +138,33 @@ pub(crate) async fn refresh(ctx: &Ctx) -> Answer<()> {
     }
 }
 
-async fn find(ctx: &Ctx, reference: &str) -> Answer<std::sync::Arc<CatalogBundle>> {
+async fn find(ctx: &Ctx, reference: &str) -> ApiResult<std::sync::Arc<CatalogBundle>> {
     let found =
         bundles::find_or_refresh(&ctx.store, &ctx.bundles, |catalog| catalog.find(reference)).await;
     Ok(found.map_err(|error| refused(&error))?)
 }
 
 /// `GET /api/v1/bundles`.
-pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<BundleView>>> {
+pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<BundleView>>> {
     refresh(&ctx).await?;
     let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted(&ctx).await?);
     let all = ctx.bundles.list();
-    let items = all.iter().map(|one| seen(&ctx, one, &approvals, &trusted)).collect();
+    let items = all.iter().map(|one| bundle_view(&ctx, one, &approvals, &trusted)).collect();
     Ok(Json(List { items }))
 }
 
 /// `GET /api/v1/bundles/BUNDLE`.
-pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<BundleView>> {
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<BundleView>> {
     let found = find(&ctx, &text).await?;
     Ok(Json(view(&ctx, &found).await?))
 }
 
 /// `GET /api/v1/bundles/BUNDLE/archive`: the bytes and their signature, for whoever is to say
 /// whether they may run.
-pub(crate) async fn archive(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<BundleArchive>> {
+pub(crate) async fn archive(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+) -> ApiResult<Json<BundleArchive>> {
     let found = find(&ctx, &text).await?;
     let digest = found.bundle.digest;
     let artifacts = std::sync::Arc::clone(&ctx.artifacts);
@@ -188,12 +191,12 @@ pub(crate) async fn archive(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Js
     Ok(Json(BundleArchive { bundle, archive: BASE64.encode(bytes), envelope }))
 }
 
-async fn view(ctx: &Ctx, one: &CatalogBundle) -> Answer<BundleView> {
+async fn view(ctx: &Ctx, one: &CatalogBundle) -> ApiResult<BundleView> {
     let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted(ctx).await?);
-    Ok(seen(ctx, one, &approvals, &trusted))
+    Ok(bundle_view(ctx, one, &approvals, &trusted))
 }
 
-fn seen(
+fn bundle_view(
     ctx: &Ctx,
     one: &CatalogBundle,
     approvals: &[BundleApproval],
@@ -224,7 +227,7 @@ pub(crate) async fn approve(
     State(ctx): State<Ctx>,
     Key(text): Key,
     Body(asked): Body<BundleApprove>,
-) -> Answer<Json<List<BundleView>>> {
+) -> ApiResult<Json<List<BundleView>>> {
     decide(&ctx, &text, &asked, true).await
 }
 
@@ -233,7 +236,7 @@ pub(crate) async fn withdraw(
     State(ctx): State<Ctx>,
     Key(text): Key,
     Body(asked): Body<BundleApprove>,
-) -> Answer<Json<List<BundleView>>> {
+) -> ApiResult<Json<List<BundleView>>> {
     decide(&ctx, &text, &asked, false).await
 }
 
@@ -242,8 +245,9 @@ async fn decide(
     text: &str,
     asked: &BundleApprove,
     approved: bool,
-) -> Answer<Json<List<BundleView>>> {
-    let (actor, reason) = (word("actor", &asked.actor)?, word("reason", &asked.reason)?);
+) -> ApiResult<Json<List<BundleView>>> {
+    let (actor, reason) =
+        (checked_label("actor", &asked.actor)?, checked_label("reason", &asked.reason)?);
     let site = ctx.store.site_by_name(&asked.site).await?;
     let main = find(ctx, text).await?;
     let found = if approved {
@@ -264,12 +268,12 @@ async fn decide(
         ctx.audit(action, &one.bundle.reference(), detail).await;
     }
     let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted(ctx).await?);
-    let items = found.iter().map(|one| seen(ctx, one, &approvals, &trusted)).collect();
+    let items = found.iter().map(|one| bundle_view(ctx, one, &approvals, &trusted)).collect();
     Ok(Json(List { items }))
 }
 
 /// `GET /api/v1/bundle-keys`: the control plane's own first.
-pub(crate) async fn keys(State(ctx): State<Ctx>) -> Answer<Json<List<BundleKeyView>>> {
+pub(crate) async fn keys(State(ctx): State<Ctx>) -> ApiResult<Json<List<BundleKeyView>>> {
     let view = |key: TrustedKey| BundleKeyView {
         name: key.name,
         key: key.key.to_string(),
@@ -282,8 +286,8 @@ pub(crate) async fn keys(State(ctx): State<Ctx>) -> Answer<Json<List<BundleKeyVi
 pub(crate) async fn trust(
     State(ctx): State<Ctx>,
     Body(asked): Body<BundleKeyView>,
-) -> Answer<(StatusCode, Json<BundleKeyView>)> {
-    let name = word("name", &asked.name)?;
+) -> ApiResult<(StatusCode, Json<BundleKeyView>)> {
+    let name = checked_label("name", &asked.name)?;
     if name == ctx.bundles.own_key().name {
         return Err(invalid("name", "that is the control plane's own key").into());
     }
@@ -346,7 +350,7 @@ pub(crate) async fn may_begin(
     ctx: &Ctx,
     site: &SiteResource,
     profile: &ProfileResource,
-) -> Answer<()> {
+) -> ApiResult<()> {
     let resolved = pins(ctx, "profile ", &profile.spec).await?;
     let pinned = &profile.status.bundle_pins;
     let pins = if pinned.is_empty() { resolved } else { pinned.clone() };

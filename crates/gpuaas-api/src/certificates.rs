@@ -27,7 +27,7 @@ use crate::check::actor_and_reason;
 use crate::ctx::{Ctx, NodeAccess};
 use crate::history::agent_event;
 use crate::node_view::find_node;
-use crate::problem::{Answer, Refusal, problem};
+use crate::problem::{ApiResult, Refusal, problem};
 
 /// An agent with a good certificate, or a stand-in with a good bearer credential. As with all
 /// extractors of credentials it comes before the body in a handler's arguments, so that no body is
@@ -44,7 +44,7 @@ pub(crate) struct Agent {
 impl FromRequestParts<Ctx> for Agent {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
         if matches!(ctx.nodes, NodeAccess::Certificates(_)) {
             return certified_agent(ctx, parts).await;
         }
@@ -66,7 +66,7 @@ pub(crate) fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
 }
 
 /// The agent behind a request on the nodes' listener.
-async fn certified_agent(ctx: &Ctx, parts: &Parts) -> Answer<Agent> {
+async fn certified_agent(ctx: &Ctx, parts: &Parts) -> ApiResult<Agent> {
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
     let shown = peer.and_then(|ConnectInfo(peer)| peer.certificate.as_deref());
     let Some(shown) = shown else { return Err(without(ctx, parts).await?.into()) };
@@ -76,7 +76,7 @@ async fn certified_agent(ctx: &Ctx, parts: &Parts) -> Answer<Agent> {
 }
 
 /// Why a request without a certificate is refused: a token does not stand in for one.
-async fn without(ctx: &Ctx, parts: &Parts) -> Answer<Problem> {
+async fn without(ctx: &Ctx, parts: &Parts) -> ApiResult<Problem> {
     let Ok(token) = auth::bearer(&parts.headers) else {
         return Ok(problem(ProblemCode::CertificateMissing));
     };
@@ -152,7 +152,7 @@ pub(crate) enum IssuedCredential {
 }
 
 /// SHA-256 of the key that a certificate is asked for; none where there are no certificates.
-pub(crate) fn key_of(ctx: &Ctx, csr_pem: Option<&str>) -> Answer<Option<[u8; 32]>> {
+pub(crate) fn key_of(ctx: &Ctx, csr_pem: Option<&str>) -> ApiResult<Option<[u8; 32]>> {
     let csr_pem = csr_pem.filter(|_| matches!(ctx.nodes, NodeAccess::Certificates(_)));
     csr_pem.map(key_digest).transpose().map_err(|error| unsigned(&error).into())
 }
@@ -170,7 +170,7 @@ pub(crate) async fn issue_credential(
     ctx: &Ctx,
     node_id: NodeId,
     csr_pem: Option<&str>,
-) -> Answer<IssuedCredential> {
+) -> ApiResult<IssuedCredential> {
     match (&ctx.nodes, csr_pem) {
         (NodeAccess::Certificates(issuer), Some(csr)) => {
             sign(ctx, issuer, node_id, csr).await.map(IssuedCredential::Certificate)
@@ -216,7 +216,7 @@ async fn sign(
     issuer: &Issuer,
     node_id: NodeId,
     csr_pem: &str,
-) -> Answer<IssuedCertificate> {
+) -> ApiResult<IssuedCertificate> {
     let issued = issuer.node(node_id, csr_pem, ctx.signing_time()).await;
     issued.map_err(|error| unsigned(&error).into())
 }
@@ -241,7 +241,7 @@ pub(crate) async fn renew(
     State(ctx): State<Ctx>,
     agent: Agent,
     Body(asked): Body<RenewRequest>,
-) -> Answer<Json<NodeCertificate>> {
+) -> ApiResult<Json<NodeCertificate>> {
     of_its_run(&agent, asked.run_id)?;
     let (NodeAccess::Certificates(issuer), Some(from)) = (&ctx.nodes, agent.fingerprint) else {
         return Err(problem(ProblemCode::CertificatesOff).into());
@@ -256,7 +256,10 @@ pub(crate) async fn renew(
 }
 
 /// `GET /api/v1/nodes/NODE/certificates`.
-pub(crate) async fn list(State(ctx): State<Ctx>, Key(node): Key) -> Answer<Json<NodeCertificates>> {
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    Key(node): Key,
+) -> ApiResult<Json<NodeCertificates>> {
     let node_id = find_node(&ctx, &node).await?;
     view(&ctx, node_id).await.map(Json)
 }
@@ -267,7 +270,7 @@ pub(crate) async fn revoke(
     State(ctx): State<Ctx>,
     Key(node): Key,
     Body(asked): Body<RevokeCertificate>,
-) -> Answer<Json<NodeCertificates>> {
+) -> ApiResult<Json<NodeCertificates>> {
     let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
     let node_id = find_node(&ctx, &node).await?;
     let now = ctx.now();
@@ -290,7 +293,7 @@ pub(crate) async fn revoke(
     view(&ctx, node_id).await.map(Json)
 }
 
-async fn view(ctx: &Ctx, node_id: NodeId) -> Answer<NodeCertificates> {
+async fn view(ctx: &Ctx, node_id: NodeId) -> ApiResult<NodeCertificates> {
     let hostname = ctx.store.node(node_id).await?.hostname;
     let now = ctx.signing_time();
     let stored = ctx.store.certificates_of_node(node_id).await?;

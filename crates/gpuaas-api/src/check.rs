@@ -73,7 +73,7 @@ fn bmc_address(text: &str) -> Result<String, Problem> {
         .with_hint("give the address alone, without http:// and without a port"))
 }
 
-fn word(field: &str, text: &str, extra: &str) -> Result<(), Problem> {
+fn identifier(field: &str, text: &str, extra: &str) -> Result<(), Problem> {
     let fits = |c: char| c.is_ascii_alphanumeric() || extra.contains(c);
     if (1..=128).contains(&text.len()) && text.chars().all(fits) {
         return Ok(());
@@ -109,9 +109,9 @@ pub(crate) fn onboard(request: &OnboardRequest) -> Result<(String, NodeHardware)
     }
     let default_power = if bmc.is_some() { "ipmi" } else { "manual" };
     let power_type = request.power_type.clone().unwrap_or_else(|| default_power.to_owned());
-    word("power_type", &power_type, "_-")?;
+    identifier("power_type", &power_type, "_-")?;
     let architecture = request.architecture.clone().unwrap_or_else(|| "amd64/generic".to_owned());
-    word("architecture", &architecture, "/_-.")?;
+    identifier("architecture", &architecture, "/_-.")?;
     if architecture.split('/').count() != 2 || architecture.split('/').any(str::is_empty) {
         return Err(invalid("architecture", "write it as amd64/generic"));
     }
@@ -143,7 +143,7 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
         return Err(invalid(&at("pxe_vlan"), "a VLAN tag is 0 (untagged) to 4094"));
     }
     for (index, image) in spec.approved_images.iter().enumerate() {
-        word(&at(&format!("approved_images.{index}")), image, "/._-:+")?;
+        identifier(&at(&format!("approved_images.{index}")), image, "/._-:+")?;
     }
     if let Some((kind, action)) = spec
         .drift_policy
@@ -184,7 +184,7 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
         let message = format!("one of {} is wanted", layout::names().join(", "));
         return Err(invalid(&at("storage_layout_profile"), message));
     }
-    word(&at("distro_series"), &spec.distro_series, "/._-:+")?;
+    identifier(&at("distro_series"), &spec.distro_series, "/._-:+")?;
     let user = &spec.deploy_user;
     let is_user = user.len() <= 32
         && user.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
@@ -221,7 +221,7 @@ pub(crate) fn roce(spec: RoceAssignmentSpec) -> Result<RoceAssignmentSpec, Probl
         return Err(invalid("interface", "the name or the MAC address of an interface is wanted"));
     }
     let interface = if interface.contains(':') { mac("interface", &interface)? } else { interface };
-    word("interface", &interface, ":._-")?;
+    identifier("interface", &interface, ":._-")?;
     let (network, prefix) = cidr(&spec.subnet_cidr)?;
     let address: IpAddr = spec
         .ip_address

@@ -12,7 +12,7 @@ use gpuaas_types::{IdSource, Problem, Timestamp};
 use tokio::sync::Semaphore;
 
 use crate::health::HealthCheck;
-use crate::long_poll::TaskHub;
+use crate::long_poll::TaskSignals;
 use crate::rejection_audit::RejectionAudit;
 
 /// Longest task poll, in seconds.
@@ -116,7 +116,7 @@ pub struct ApiState {
 
 struct Inner {
     state: ApiState,
-    hub: Arc<TaskHub>,
+    task_signals: Arc<TaskSignals>,
     rejection_audit: RejectionAudit,
     telemetry_permits: Semaphore,
     health: HealthCheck,
@@ -137,11 +137,11 @@ impl std::ops::Deref for Ctx {
 impl Ctx {
     /// Starts the listener that wakes task polls; needs a tokio runtime.
     pub(crate) fn start(state: ApiState) -> Self {
-        let hub = TaskHub::start(&state.store, &state.clock, &state.supervisor);
+        let task_signals = TaskSignals::start(&state.store, &state.clock, &state.supervisor);
         let telemetry_permits = Semaphore::new(TELEMETRY_PERMITS);
         let rejection_audit = RejectionAudit::default();
         let health = HealthCheck::default();
-        Self(Arc::new(Inner { state, hub, rejection_audit, telemetry_permits, health }))
+        Self(Arc::new(Inner { state, task_signals, rejection_audit, telemetry_permits, health }))
     }
 
     /// Checks that the loops run and that the database takes a write.
@@ -162,8 +162,8 @@ impl Ctx {
         self.now().min(RealClock.now())
     }
 
-    pub(crate) fn hub(&self) -> &Arc<TaskHub> {
-        &self.0.hub
+    pub(crate) fn task_signals(&self) -> &Arc<TaskSignals> {
+        &self.0.task_signals
     }
 
     pub(crate) fn rejection_audit(&self) -> &RejectionAudit {

@@ -5,16 +5,16 @@ use axum::extract::State;
 use gpuaas_core::drift::next_action;
 use gpuaas_types::api::{List, NodeDrift};
 
-use crate::body::{Asked, OfSite};
+use crate::body::{QueryParams, SiteFilter};
 use crate::ctx::Ctx;
-use crate::problem::Answer;
+use crate::problem::ApiResult;
 
 /// `GET /api/v1/drift?site=`.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    Asked(of): Asked<OfSite>,
-) -> Answer<Json<List<NodeDrift>>> {
-    let listed = ctx.store.list_drift(of.site_id(&ctx).await?).await?;
+    QueryParams(filter): QueryParams<SiteFilter>,
+) -> ApiResult<Json<List<NodeDrift>>> {
+    let listed = ctx.store.list_drift(filter.site_id(&ctx).await?).await?;
     let items = listed
         .into_iter()
         .map(|listed| NodeDrift {

@@ -17,22 +17,25 @@ use gpuaas_types::{RunStatus, Step, Timestamp};
 
 use crate::body::Key;
 use crate::ctx::Ctx;
-use crate::gates::Standing;
+use crate::gates::GateReports;
 use crate::node_view::{find_node, node_view};
-use crate::problem::Answer;
+use crate::problem::ApiResult;
 
 /// Attempts named as evidence.
 const LATEST_ATTEMPTS: usize = 3;
 
 /// `GET /api/v1/nodes/NODE/explain`.
-pub(crate) async fn explain(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<Explanation>> {
+pub(crate) async fn explain(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+) -> ApiResult<Json<Explanation>> {
     let id = find_node(&ctx, &text).await?;
     let listed = ctx.store.listed_node(id).await?;
     Ok(Json(explain_node(&ctx, listed).await?))
 }
 
 /// The explanation of one node.
-pub(crate) async fn explain_node(ctx: &Ctx, listed: ListedNode) -> Answer<Explanation> {
+pub(crate) async fn explain_node(ctx: &Ctx, listed: ListedNode) -> ApiResult<Explanation> {
     let mut facts = Facts::default();
     if let Some(run) = &listed.run {
         facts.steps = ctx.store.spans(run.id).await?;
@@ -40,7 +43,7 @@ pub(crate) async fn explain_node(ctx: &Ctx, listed: ListedNode) -> Answer<Explan
         facts.checks = ctx.store.run(run.id).await?.state.checks.into_values().collect();
     }
     let now = ctx.now();
-    let gates = Standing::of(ctx, [listed.node.id]).await?.view(ctx, &listed.node);
+    let gates = GateReports::read(ctx, [listed.node.id]).await?.view(ctx, &listed.node);
     let view = NodeView { gates, ..node_view(listed, Vec::new(), now) };
     Ok(explanation(view, &facts, now))
 }
@@ -186,25 +189,25 @@ fn next_action(node: &NodeView, late: bool) -> String {
         }
         Some(status) if status.is_open() => "nothing to do, the run goes on by itself".to_owned(),
         Some(RunStatus::Failed | RunStatus::Cancelled) => {
-            "read the timeline, mend the cause, then onboard the node again".to_owned()
+            "read the timeline, remove the cause, then onboard the node again".to_owned()
         }
         None if node.waiting_for.is_some() => {
             "gpuaas batch show BATCH says how far its batch is, and whether it was stopped"
                 .to_owned()
         }
-        _ => node.gates.iter().find_map(mend).unwrap_or("nothing to do").to_owned(),
+        _ => node.gates.iter().find_map(gate_action).unwrap_or("nothing to do").to_owned(),
     }
 }
 
 /// What to do about a gate that is shut.
-fn mend(gate: &GateView) -> Option<&'static str> {
+fn gate_action(gate: &GateView) -> Option<&'static str> {
     gate.class.map(|class| match class {
         GateClass::HostBaselineIncomplete => {
             "run the bundle again on the host (bootstrap.sh of the site's bundle), which runs its \
              baseline first; the agent is not at fault"
         }
         GateClass::HostSetupIncomplete => {
-            "mend what fails on the host, or run the site's bundle there again"
+            "repair what fails on the host, or run the site's bundle there again"
         }
         GateClass::AgentFault => "look at gpuaas-node-agent.service on the host",
     })
@@ -336,12 +339,12 @@ mod tests {
             since: at(300.0),
             owner: Owner::InfraOperator,
             evidence: vec!["curtin: no disk".to_owned()],
-            next_action: "mend the disk, then resume the run".to_owned(),
+            next_action: "replace the disk, then resume the run".to_owned(),
         });
         let said = explanation(node, &facts(), at(400.0));
         assert_eq!((said.owner, said.deadline), (Some(Owner::InfraOperator), None));
         assert_eq!(said.since, Some(at(300.0)));
         assert_eq!(said.evidence, ["curtin: no disk"]);
-        assert_eq!(said.text.last().unwrap(), "Next: mend the disk, then resume the run.");
+        assert_eq!(said.text.last().unwrap(), "Next: replace the disk, then resume the run.");
     }
 }

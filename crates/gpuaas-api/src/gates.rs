@@ -10,20 +10,23 @@ use gpuaas_types::api::{BundlePin, GateView};
 use gpuaas_types::{NodeId, ProfileId};
 
 use crate::ctx::Ctx;
-use crate::problem::Answer;
+use crate::problem::ApiResult;
 
 /// Heartbeats that an agent may miss before what it said is history.
 const MISSED_HEARTBEATS: f64 = 10.0;
 
 /// The gates of nodes that are shown.
-pub(crate) struct Standing {
+pub(crate) struct GateReports {
     wanted: HashMap<ProfileId, Vec<BundlePin>>,
     said: HashMap<NodeId, HashMap<Gate, StoredGate>>,
 }
 
-impl Standing {
+impl GateReports {
     /// Reads what is known of the gates of these nodes.
-    pub(crate) async fn of(ctx: &Ctx, nodes: impl IntoIterator<Item = NodeId>) -> Answer<Self> {
+    pub(crate) async fn read(
+        ctx: &Ctx,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) -> ApiResult<Self> {
         let profiles = ctx.store.profiles().await?.into_iter();
         let wanted = profiles.map(|profile| (profile.id, profile.status.bundle_pins)).collect();
         Ok(Self { wanted, said: ctx.store.gates(nodes).await? })

@@ -8,7 +8,7 @@
 //! loop per process therefore asks once a second which nodes have tasks that nobody fetched, over
 //! an index that holds only those: the cost is a query per process and second, however many agents
 //! wait. (LISTEN/NOTIFY would spare that query, at the price of a connection and of a second way
-//! to hear; the store keeps to what both databases have.)
+//! to signal; the store uses only what both databases have.)
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -21,36 +21,40 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::MissedTickBehavior;
 
-/// How long a poll trusts that a signal will come.
+/// Longest time for which a poll waits for a signal before it reads its node's tasks again.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
-/// Between two looks for tasks that other replicas issued.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two queries for tasks that other replicas issued.
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The waiting polls of this process, by node.
 #[derive(Default)]
-pub(crate) struct TaskHub {
+pub(crate) struct TaskSignals {
     waiting: Mutex<HashMap<NodeId, Entry>>,
 }
 
+/// The polls of one node.
 struct Entry {
     polls: usize,
     notify: Arc<Notify>,
 }
 
-impl TaskHub {
-    /// A hub that hears of every task issued through `store`, and where the database is shared of
-    /// every task issued elsewhere, for as long as both exist.
+impl TaskSignals {
+    /// Signals every task issued through `store`, and on a shared database also those that other
+    /// replicas issue. Its loops end when the value is dropped or the store is closed.
     pub(crate) fn start(
         store: &Store,
         clock: &Arc<dyn Clock>,
         supervisor: &Supervisor,
     ) -> Arc<Self> {
-        let hub = Arc::new(Self::default());
-        supervisor.spawn_finite("task signals", forward(store.task_signal(), Arc::downgrade(&hub)));
+        let signals = Arc::new(Self::default());
+        supervisor
+            .spawn_finite("task signals", forward(store.task_signal(), Arc::downgrade(&signals)));
         if store.engine() != "sqlite" {
-            let looking = look(store.clone(), Arc::clone(clock), Arc::downgrade(&hub));
-            supervisor.spawn_finite("tasks of other control planes", looking);
+            let polling =
+                poll_waiting_tasks(store.clone(), Arc::clone(clock), Arc::downgrade(&signals));
+            supervisor.spawn_finite("tasks of other control planes", polling);
         }
-        hub
+        signals
     }
 
     /// Registers a poll of `node`.
@@ -60,7 +64,7 @@ impl TaskHub {
             .entry(node)
             .or_insert_with(|| Entry { polls: 0, notify: Arc::new(Notify::new()) });
         entry.polls += 1;
-        PollPermit { hub: Arc::clone(self), node, notify: Arc::clone(&entry.notify) }
+        PollPermit { signals: Arc::clone(self), node, notify: Arc::clone(&entry.notify) }
     }
 
     fn wake(&self, node: NodeId) {
@@ -80,46 +84,46 @@ impl TaskHub {
     }
 }
 
-async fn forward(mut signals: broadcast::Receiver<NodeId>, hub: Weak<TaskHub>) {
+async fn forward(mut issued: broadcast::Receiver<NodeId>, signals: Weak<TaskSignals>) {
     loop {
-        let signal = signals.recv().await;
-        let Some(hub) = hub.upgrade() else { return };
-        match signal {
-            Ok(node) => hub.wake(node),
-            Err(broadcast::error::RecvError::Lagged(_)) => hub.wake_all(),
+        let node = issued.recv().await;
+        let Some(signals) = signals.upgrade() else { return };
+        match node {
+            Ok(node) => signals.wake(node),
+            Err(broadcast::error::RecvError::Lagged(_)) => signals.wake_all(),
             Err(broadcast::error::RecvError::Closed) => return,
         }
     }
 }
 
 /// Wakes the polls of nodes whose tasks were issued elsewhere.
-async fn look(store: Store, clock: Arc<dyn Clock>, hub: Weak<TaskHub>) {
-    let mut looks = tokio::time::interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+async fn poll_waiting_tasks(store: Store, clock: Arc<dyn Clock>, signals: Weak<TaskSignals>) {
+    let mut queries = tokio::time::interval(QUERY_INTERVAL);
+    queries.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        looks.tick().await;
-        let Some(hub) = hub.upgrade() else { return };
-        if hub.is_empty() {
+        queries.tick().await;
+        let Some(signals) = signals.upgrade() else { return };
+        if signals.is_empty() {
             continue;
         }
         match store.nodes_with_waiting_tasks(clock.now()).await {
-            Ok(nodes) => nodes.into_iter().for_each(|node| hub.wake(node)),
-            Err(error) => tracing::warn!(%error, "tasks of other replicas are not heard of"),
+            Ok(nodes) => nodes.into_iter().for_each(|node| signals.wake(node)),
+            Err(error) => tracing::warn!(%error, "tasks of other replicas could not be read"),
         }
     }
 }
 
-/// The place of one poll; left when dropped, also when the agent hangs up.
+/// Registration of one poll; dropping it ends the registration, also when the agent hangs up.
 pub(crate) struct PollPermit {
-    hub: Arc<TaskHub>,
+    signals: Arc<TaskSignals>,
     node: NodeId,
-    /// Take `notified()` before looking for tasks, so that none slips in between.
+    /// Take `notified()` before polling for tasks, so that none slips in between.
     pub(crate) notify: Arc<Notify>,
 }
 
 impl Drop for PollPermit {
     fn drop(&mut self) {
-        let mut waiting = self.hub.waiting.lock();
+        let mut waiting = self.signals.waiting.lock();
         if let Some(entry) = waiting.get_mut(&self.node) {
             entry.polls -= 1;
             if entry.polls == 0 {
@@ -177,9 +181,10 @@ mod tests {
         there.onboard(NOW, asked).await.unwrap();
 
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(NOW));
-        let hub = Arc::new(TaskHub::default());
-        let looking = tokio::spawn(look(here.clone(), clock, Arc::downgrade(&hub)));
-        let permit = hub.join(node);
+        let signals = Arc::new(TaskSignals::default());
+        let polling =
+            tokio::spawn(poll_waiting_tasks(here.clone(), clock, Arc::downgrade(&signals)));
+        let permit = signals.join(node);
         let notify = Arc::clone(&permit.notify);
         let signal = notify.notified();
         tokio::pin!(signal);
@@ -194,7 +199,7 @@ mod tests {
         assert_eq!(here.pending_tasks(NOW, node).await.unwrap().len(), 1);
         assert!(here.nodes_with_waiting_tasks(NOW).await.unwrap().is_empty(), "it was fetched");
         drop(permit);
-        drop(hub);
-        looking.await.unwrap();
+        drop(signals);
+        polling.await.unwrap();
     }
 }

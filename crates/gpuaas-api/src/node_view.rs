@@ -9,7 +9,7 @@ use gpuaas_types::{NodeId, NodeState, Timestamp};
 
 use crate::check;
 use crate::ctx::Ctx;
-use crate::problem::{Answer, problem};
+use crate::problem::{ApiResult, problem};
 
 /// Whether the node counts as GPUaaS' own: not retired, detached or deleted.
 pub(crate) fn is_live(state: NodeState) -> bool {
@@ -18,7 +18,7 @@ pub(crate) fn is_live(state: NodeState) -> bool {
 
 /// The one node that answers to `text`. Nodes that left service count only where no other does,
 /// and then the newest.
-pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> Answer<NodeId> {
+pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> ApiResult<NodeId> {
     let normal = check::mac("node", text).unwrap_or_else(|_| text.trim().to_ascii_lowercase());
     let found = ctx.store.find_nodes(&normal).await?;
     let first = found.first().ok_or_else(|| {

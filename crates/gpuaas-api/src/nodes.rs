@@ -16,12 +16,12 @@ use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunKind, RunStatus, Step};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::body::{Asked, JsonBytes, Key, site_id};
+use crate::body::{JsonBytes, Key, QueryParams, site_id};
 use crate::ctx::{ADMIN, Ctx};
-use crate::gates::Standing;
+use crate::gates::GateReports;
 use crate::idempotency::idempotency_key;
 use crate::node_view::{find_node, is_live, node_view};
-use crate::problem::{Answer, Refusal, problem};
+use crate::problem::{ApiResult, Refusal, problem};
 use crate::{bundles, check, strict};
 
 /// Lines of history in one answer.
@@ -32,7 +32,7 @@ pub(crate) async fn onboard(
     State(ctx): State<Ctx>,
     headers: HeaderMap,
     JsonBytes(bytes): JsonBytes,
-) -> Answer<(StatusCode, Json<OnboardAccepted>)> {
+) -> ApiResult<(StatusCode, Json<OnboardAccepted>)> {
     let request: OnboardRequest = strict::from_slice(&bytes)?;
     let key = idempotency_key("onboard", &headers, &bytes)?;
     if let Some(key) = &key
@@ -61,7 +61,7 @@ async fn plan(
     ctx: &Ctx,
     request: OnboardRequest,
     key: Option<IdempotencyKey>,
-) -> Answer<NewOnboarding> {
+) -> ApiResult<NewOnboarding> {
     let (hostname, hardware) = check::onboard(&request)?;
     let site = ctx.store.site_by_name(&request.site).await?;
     let profile = ctx.store.profile_by_name(&request.profile).await?;
@@ -162,11 +162,11 @@ pub(crate) struct Filter {
 /// `GET /api/v1/nodes?site=&state=&run_status=`.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    Asked(filter): Asked<Filter>,
-) -> Answer<Json<List<NodeView>>> {
+    QueryParams(filter): QueryParams<Filter>,
+) -> ApiResult<Json<List<NodeView>>> {
     let site_id = site_id(&ctx, filter.site.as_deref()).await?;
-    let state = word(filter.state.as_deref(), NodeState::ALL, NodeState::as_str)?;
-    let run_status = word(filter.run_status.as_deref(), RunStatus::ALL, RunStatus::as_str)?;
+    let state = parse_enum(filter.state.as_deref(), NodeState::ALL, NodeState::as_str)?;
+    let run_status = parse_enum(filter.run_status.as_deref(), RunStatus::ALL, RunStatus::as_str)?;
     let nodes =
         ctx.store.list_nodes(NodeFilter { site_id, state, run_status, open: false }).await?;
     let now = ctx.now();
@@ -174,7 +174,7 @@ pub(crate) async fn list(
     for listed in ctx.store.list_drift(site_id).await? {
         drifted.entry(listed.node_id).or_default().push(listed.drift);
     }
-    let gates = Standing::of(&ctx, nodes.iter().map(|node| node.node.id)).await?;
+    let gates = GateReports::read(&ctx, nodes.iter().map(|node| node.node.id)).await?;
     let items = nodes
         .into_iter()
         .map(|node| {
@@ -186,7 +186,7 @@ pub(crate) async fn list(
     Ok(Json(List { items }))
 }
 
-fn word<T: Copy>(
+fn parse_enum<T: Copy>(
     text: Option<&str>,
     all: &[T],
     name: fn(T) -> &'static str,
@@ -201,12 +201,12 @@ fn word<T: Copy>(
 }
 
 /// `GET /api/v1/nodes/NODE`.
-pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<NodeView>> {
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<NodeView>> {
     let id = find_node(&ctx, &text).await?;
     let node = ctx.store.listed_node(id).await?;
     let timeline = ctx.store.timeline_of_node(id, 0, TIMELINE_LINES).await?;
     let timeline = timeline.into_iter().map(|row| row.event).collect();
     let drift = ctx.store.drift_of_node(id).await?;
-    let gates = Standing::of(&ctx, [id]).await?.view(&ctx, &node.node);
+    let gates = GateReports::read(&ctx, [id]).await?.view(&ctx, &node.node);
     Ok(Json(NodeView { drift, gates, ..node_view(node, timeline, ctx.now()) }))
 }

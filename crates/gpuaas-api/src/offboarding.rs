@@ -17,7 +17,7 @@ use crate::body::{Body, Key};
 use crate::check::{REASON_CHARS, actor_and_reason};
 use crate::ctx::Ctx;
 use crate::node_view::{find_node, node_view};
-use crate::problem::{Answer, invalid, problem};
+use crate::problem::{ApiResult, invalid, problem};
 use crate::{bundles, check};
 
 /// `POST /api/v1/nodes/NODE/runs`.
@@ -25,7 +25,7 @@ pub(crate) async fn begin(
     State(ctx): State<Ctx>,
     Key(text): Key,
     Body(asked): Body<RunRequest>,
-) -> Answer<(StatusCode, Json<RunPlan>)> {
+) -> ApiResult<(StatusCode, Json<RunPlan>)> {
     let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
     if asked.kind == RunKind::Onboard {
         return Err(invalid("kind", "a node is onboarded with POST /api/v1/nodes").into());
@@ -89,7 +89,7 @@ pub(crate) async fn begin(
 }
 
 /// The same refusals that the store makes when the run is written, but with a way out.
-fn refuse(listed: &ListedNode, row: &KindRow) -> Answer<()> {
+fn refuse(listed: &ListedNode, row: &KindRow) -> ApiResult<()> {
     let hostname = &listed.node.hostname;
     if let Some(run) = listed.run.as_ref().filter(|run| run.status.is_open()) {
         let detail = format!(

@@ -31,7 +31,8 @@ pub(crate) async fn probe(
         invalid("api_key", "a MAAS API key has three parts joined by colons")
             .with_hint("print it on the region: maas apikey --username=NAME")
     })?;
-    let client = api.connect.connect(spec, key).map_err(|error| explain(&error, Asked::Version))?;
+    let client =
+        api.connect.connect(spec, key).map_err(|error| explain(&error, ProbeRequest::Version))?;
     let asked = tokio::time::timeout(PATIENCE, ask(&client)).await;
     asked
         .unwrap_or_else(|_| {
@@ -54,7 +55,7 @@ fn status(maas_version: String, maas_user: String, now: Timestamp) -> SiteStatus
 }
 
 async fn ask(client: &Client) -> Result<(String, String), Problem> {
-    let version = client.version().await.map_err(|error| explain(&error, Asked::Version))?;
+    let version = client.version().await.map_err(|error| explain(&error, ProbeRequest::Version))?;
     let release = version.release().ok_or_else(|| {
         problem(ProblemCode::NotAMaas).with_detail("the answer names no version of MAAS")
     })?;
@@ -62,7 +63,7 @@ async fn ask(client: &Client) -> Result<(String, String), Problem> {
         let detail = format!("MAAS says that it is {}", version.version);
         return Err(problem(ProblemCode::MaasVersionUnsupported).with_detail(detail));
     }
-    let user = client.whoami().await.map_err(|error| explain(&error, Asked::Key))?;
+    let user = client.whoami().await.map_err(|error| explain(&error, ProbeRequest::Key))?;
     if !user.is_superuser {
         let detail = format!("MAAS says that {} is not an administrator", user.username);
         return Err(problem(ProblemCode::MaasNotAdmin).with_detail(detail));
@@ -71,12 +72,12 @@ async fn ask(client: &Client) -> Result<(String, String), Problem> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum ProbeRequest {
     Version,
     Key,
 }
 
-fn explain(error: &Error, asked: Asked) -> Problem {
+fn explain(error: &Error, request: ProbeRequest) -> Problem {
     match error {
         Error::Unavailable { text, .. } | Error::UnknownOutcome { text, .. } => {
             problem(ProblemCode::MaasUnreachable).with_detail(text)
@@ -90,7 +91,9 @@ fn explain(error: &Error, asked: Asked) -> Problem {
             AuthCause::ClockSkew { seconds_behind } => clock_skew(*seconds_behind),
             _ => problem(ProblemCode::MaasKeyRefused).with_detail(text),
         },
-        Error::Refused { kind: RefusalKind::Forbidden, text, .. } if asked == Asked::Key => {
+        Error::Refused { kind: RefusalKind::Forbidden, text, .. }
+            if request == ProbeRequest::Key =>
+        {
             problem(ProblemCode::MaasKeyRefused).with_detail(text)
         }
         Error::Refused { .. } => problem(ProblemCode::NotAMaas).with_detail(error.to_string()),

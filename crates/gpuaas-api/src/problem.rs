@@ -11,12 +11,12 @@ pub(crate) fn problem(code: ProblemCode) -> Problem {
     code.problem()
 }
 
-/// A problem on its way out.
+/// A problem as the response to a request.
 #[derive(Debug)]
 pub(crate) struct Refusal(pub(crate) Box<Problem>);
 
-/// What a handler answers.
-pub(crate) type Answer<T> = Result<T, Refusal>;
+/// What a handler returns: a response, or a problem as the response.
+pub(crate) type ApiResult<T> = Result<T, Refusal>;
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {

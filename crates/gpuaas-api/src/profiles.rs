@@ -11,14 +11,14 @@ use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
 use crate::ctx::Ctx;
-use crate::problem::{Answer, problem};
+use crate::problem::{ApiResult, problem};
 use crate::{bundles, check, strict};
 
 /// `POST /api/v1/profiles`.
 pub(crate) async fn create(
     State(ctx): State<Ctx>,
     Body(asked): Body<ProfileCreate>,
-) -> Answer<(StatusCode, Json<ProfileResource>)> {
+) -> ApiResult<(StatusCode, Json<ProfileResource>)> {
     check::name("name", &asked.name)?;
     check::profile("spec.", &asked.spec)?;
     let pins = bundles::pins(&ctx, "spec.", &asked.spec).await?;
@@ -30,7 +30,7 @@ pub(crate) async fn create(
 }
 
 /// `GET /api/v1/profiles`.
-pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<ProfileResource>>> {
+pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<ProfileResource>>> {
     Ok(Json(List { items: ctx.store.profiles().await? }))
 }
 
@@ -40,7 +40,10 @@ pub(crate) async fn presets() -> Json<List<ProfilePreset>> {
 }
 
 /// `GET /api/v1/profiles/NAME`.
-pub(crate) async fn show(State(ctx): State<Ctx>, Key(name): Key) -> Answer<Json<ProfileResource>> {
+pub(crate) async fn show(
+    State(ctx): State<Ctx>,
+    Key(name): Key,
+) -> ApiResult<Json<ProfileResource>> {
     Ok(Json(ctx.store.profile_by_name(&name).await?))
 }
 
@@ -50,7 +53,7 @@ pub(crate) async fn change(
     State(ctx): State<Ctx>,
     Key(name): Key,
     Body(patch): Body<Map<String, Value>>,
-) -> Answer<Json<ProfileResource>> {
+) -> ApiResult<Json<ProfileResource>> {
     let current = ctx.store.profile_by_name(&name).await?;
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults =

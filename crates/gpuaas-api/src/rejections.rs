@@ -30,7 +30,7 @@ struct UnknownClient {
 }
 
 impl UnknownClient {
-    fn of(request: &Request) -> Self {
+    fn from_request(request: &Request) -> Self {
         let peer = request.extensions().get::<ConnectInfo<Peer>>();
         Self {
             address: peer.map(|ConnectInfo(peer)| peer.address.ip().to_string()),
@@ -53,7 +53,7 @@ fn token(headers: &HeaderMap) -> Option<[u8; 32]> {
 
 /// Runs the request, and records the rejection where its answer is one.
 pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) -> Response {
-    let client = UnknownClient::of(&request);
+    let client = UnknownClient::from_request(&request);
     let response = next.run(request).await;
     if let Some(problem) = response.extensions().get::<Problem>()
         && is_rejection(&problem.code)

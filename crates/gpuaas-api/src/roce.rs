@@ -9,16 +9,16 @@ use gpuaas_types::spec::RoceAssignmentSpec;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::body::{Asked, Body, site_id};
+use crate::body::{Body, QueryParams, site_id};
 use crate::check;
 use crate::ctx::Ctx;
-use crate::problem::Answer;
+use crate::problem::ApiResult;
 
 /// `POST /api/v1/roce-assignments`.
 pub(crate) async fn create(
     State(ctx): State<Ctx>,
     Body(asked): Body<RoceAssignmentSpec>,
-) -> Answer<(StatusCode, Json<RoceResource>)> {
+) -> ApiResult<(StatusCode, Json<RoceResource>)> {
     let spec = check::roce(asked)?;
     let site = ctx.store.site_by_name(&spec.site).await?;
     let now = ctx.now();
@@ -41,8 +41,8 @@ pub(crate) struct Filter {
 /// `GET /api/v1/roce-assignments?site=&hostname=`.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    Asked(filter): Asked<Filter>,
-) -> Answer<Json<List<RoceResource>>> {
+    QueryParams(filter): QueryParams<Filter>,
+) -> ApiResult<Json<List<RoceResource>>> {
     site_id(&ctx, filter.site.as_deref()).await?;
     let hostname = filter.hostname.map(|name| name.to_ascii_lowercase());
     let mut items = ctx.store.roce_assignments().await?;

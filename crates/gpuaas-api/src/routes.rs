@@ -9,7 +9,7 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::health::{Health, Version};
 
 use crate::ctx::{ApiState, Ctx, NodeAccess};
-use crate::problem::{Answer, Refusal, problem};
+use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     agent, auth, batches, bootstrap, bundles, certificates, drift, explain, guard, nodes,
     offboarding, profiles, rejections, roce, runs, secrets, sites, stuck, task_keys, tasks,
@@ -94,13 +94,13 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes/{node}/telemetry/{*path}", get(telemetry::read))
         .route("/api/v1/runs/{run}", get(runs::show))
         .route("/api/v1/nodes/{node}/runs", post(offboarding::begin))
-        .route("/api/v1/nodes/{node}/tasks", post(tasks::give).get(tasks::list))
+        .route("/api/v1/nodes/{node}/tasks", post(tasks::create).get(tasks::list))
         .route("/api/v1/tasks/{task}", get(tasks::show))
         .route("/api/v1/runs/{run}/resume", post(runs::resume))
         .route("/api/v1/runs/{run}/retry", post(runs::retry))
         .route("/api/v1/runs/{run}/cancel", post(runs::cancel))
         .route("/api/v1/runs/{run}/skip-check", post(runs::skip_check))
-        .route("/api/v1/task-keys", post(task_keys::stage).get(task_keys::list))
+        .route("/api/v1/task-keys", post(task_keys::stage_key).get(task_keys::list))
         .route("/api/v1/task-keys/activate", post(task_keys::activate))
         .route("/api/v1/task-keys/retire", post(task_keys::retire))
         .route("/api/v1/batches", post(batches::create).get(batches::list))
@@ -134,7 +134,7 @@ async fn alive() -> Json<Health> {
     Json(Health { status: "ok".to_owned() })
 }
 
-async fn health(axum::extract::State(ctx): axum::extract::State<Ctx>) -> Answer<Json<Health>> {
+async fn health(axum::extract::State(ctx): axum::extract::State<Ctx>) -> ApiResult<Json<Health>> {
     ctx.check_health().await?;
     Ok(alive().await)
 }

@@ -13,12 +13,12 @@ use crate::body::{Body, Key};
 use crate::bundles;
 use crate::check::actor_and_reason;
 use crate::ctx::Ctx;
-use crate::problem::{Answer, invalid, problem};
+use crate::problem::{ApiResult, invalid, problem};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
 
-fn id(text: &str) -> Answer<RunId> {
+fn id(text: &str) -> ApiResult<RunId> {
     text.parse().map_err(|_| {
         let detail = format!("{text:?} is not the identifier of a run");
         problem(ProblemCode::RunNotFound).with_detail(detail).into()
@@ -26,13 +26,13 @@ fn id(text: &str) -> Answer<RunId> {
 }
 
 /// `GET /api/v1/runs/ID`.
-pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<RunView>> {
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<RunView>> {
     Ok(Json(view(&ctx, id(&text)?).await?))
 }
 
 /// A run as answers show it. Wall time and buckets come from the same spans, so they agree
 /// whatever happens to the run between the reads.
-async fn view(ctx: &Ctx, id: RunId) -> Answer<RunView> {
+async fn view(ctx: &Ctx, id: RunId) -> ApiResult<RunView> {
     let run = ctx.store.run(id).await?;
     let hostname = ctx.store.node(run.node_id).await?.hostname;
     let steps = ctx.store.spans(id).await?;
@@ -68,14 +68,14 @@ fn wall_seconds(steps: &[StepSpan], now: Timestamp) -> f64 {
     }
 }
 
-async fn tell(
+async fn apply_command(
     ctx: &Ctx,
     text: &str,
-    order: OperatorCommand,
+    command: OperatorCommand,
     (actor, reason): (String, String),
-) -> Answer<Json<RunView>> {
+) -> ApiResult<Json<RunView>> {
     let id = id(text)?;
-    ctx.store.apply_operator_command(ctx.now(), id, order, &actor, &reason).await?;
+    ctx.store.apply_operator_command(ctx.now(), id, command, &actor, &reason).await?;
     ctx.wake_engine();
     Ok(Json(view(ctx, id).await?))
 }
@@ -84,7 +84,7 @@ async fn tell(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resume {
-    /// Who says so.
+    /// Name of the operator, as the audit keeps it.
     actor: String,
     /// Why it may go on.
     reason: String,
@@ -98,7 +98,7 @@ pub(crate) async fn resume(
     State(ctx): State<Ctx>,
     Key(text): Key,
     Body(asked): Body<Resume>,
-) -> Answer<Json<RunView>> {
+) -> ApiResult<Json<RunView>> {
     continue_run(&ctx, &text, OperatorCommand::Resume, &asked).await
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn retry(
     State(ctx): State<Ctx>,
     Key(text): Key,
     Body(asked): Body<Resume>,
-) -> Answer<Json<RunView>> {
+) -> ApiResult<Json<RunView>> {
     continue_run(&ctx, &text, OperatorCommand::Retry, &asked).await
 }
 
@@ -118,10 +118,10 @@ async fn continue_run(
     text: &str,
     command: OperatorCommand,
     asked: &Resume,
-) -> Answer<Json<RunView>> {
+) -> ApiResult<Json<RunView>> {
     let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
     if !asked.latest_profile {
-        return tell(ctx, text, command, (actor, reason)).await;
+        return apply_command(ctx, text, command, (actor, reason)).await;
     }
     let id = id(text)?;
     let run = ctx.store.run(id).await?;
@@ -139,7 +139,7 @@ async fn continue_run(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CancelRun {
-    /// Who says so.
+    /// Name of the operator, as the audit keeps it.
     actor: String,
     /// The operator's reason, as the audit keeps it.
     reason: String,
@@ -153,9 +153,9 @@ pub(crate) async fn cancel(
     State(ctx): State<Ctx>,
     Key(text): Key,
     Body(asked): Body<CancelRun>,
-) -> Answer<Json<RunView>> {
-    let order = OperatorCommand::Cancel { leave_machine: asked.leave_machine };
-    tell(&ctx, &text, order, actor_and_reason(&asked.actor, &asked.reason)?).await
+) -> ApiResult<Json<RunView>> {
+    let command = OperatorCommand::Cancel { leave_machine: asked.leave_machine };
+    apply_command(&ctx, &text, command, actor_and_reason(&asked.actor, &asked.reason)?).await
 }
 
 /// Longest time for which an operator's word may stand in for a check, in seconds.
@@ -165,7 +165,7 @@ const LONGEST_SKIP_SECONDS: u32 = 7 * 86_400;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkipCheck {
-    /// Who says so.
+    /// Name of the operator, as the audit keeps it.
     actor: String,
     /// The operator's reason, as the audit keeps it.
     reason: String,
@@ -180,8 +180,8 @@ pub(crate) async fn skip_check(
     State(ctx): State<Ctx>,
     Key(text): Key,
     Body(asked): Body<SkipCheck>,
-) -> Answer<Json<RunView>> {
-    let said = actor_and_reason(&asked.actor, &asked.reason)?;
+) -> ApiResult<Json<RunView>> {
+    let actor_and_reason = actor_and_reason(&asked.actor, &asked.reason)?;
     if !(1..=LONGEST_SKIP_SECONDS).contains(&asked.seconds) {
         let message = format!("it is not between 1 and {LONGEST_SKIP_SECONDS}");
         return Err(invalid("seconds", message).into());
@@ -193,5 +193,11 @@ pub(crate) async fn skip_check(
         return Err(invalid("check", message).into());
     }
     let until = ctx.now().plus_seconds(f64::from(asked.seconds));
-    tell(&ctx, &text, OperatorCommand::SkipCheck { check: asked.check, until }, said).await
+    apply_command(
+        &ctx,
+        &text,
+        OperatorCommand::SkipCheck { check: asked.check, until },
+        actor_and_reason,
+    )
+    .await
 }

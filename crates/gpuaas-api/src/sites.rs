@@ -12,14 +12,14 @@ use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
 use crate::ctx::Ctx;
-use crate::problem::{Answer, invalid, problem};
+use crate::problem::{ApiResult, invalid, problem};
 use crate::{bundles, check, probe, strict};
 
 /// `POST /api/v1/sites`. Nothing is stored before MAAS has been asked.
 pub(crate) async fn create(
     State(ctx): State<Ctx>,
     Body(asked): Body<SiteCreate>,
-) -> Answer<(StatusCode, Json<SiteResource>)> {
+) -> ApiResult<(StatusCode, Json<SiteResource>)> {
     let SiteCreate { spec, api_key } = asked;
     let key = Secret::new(api_key.trim().to_owned());
     check::site("spec.", &spec)?;
@@ -40,12 +40,12 @@ pub(crate) async fn create(
 }
 
 /// `GET /api/v1/sites`.
-pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<List<SiteResource>>> {
+pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<SiteResource>>> {
     Ok(Json(List { items: ctx.store.sites().await? }))
 }
 
 /// `GET /api/v1/sites/NAME`.
-pub(crate) async fn show(State(ctx): State<Ctx>, Key(name): Key) -> Answer<Json<SiteResource>> {
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(name): Key) -> ApiResult<Json<SiteResource>> {
     Ok(Json(ctx.store.site_by_name(&name).await?))
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn change(
     State(ctx): State<Ctx>,
     Key(name): Key,
     Body(mut patch): Body<Map<String, Value>>,
-) -> Answer<Json<SiteResource>> {
+) -> ApiResult<Json<SiteResource>> {
     let site = ctx.store.site_by_name(&name).await?;
     let new_key = match patch.remove("api_key") {
         None => None,

@@ -53,7 +53,7 @@ pub(crate) fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem
 /// # Errors
 /// `unknown_field`, `missing_field` or `invalid_field`.
 pub(crate) fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Problem> {
-    T::deserialize(Strict(value)).map_err(Fault::into_problem)
+    T::deserialize(Strict(value)).map_err(ReadError::into_problem)
 }
 
 /// `current` with the fields of `patch`; a `null` puts a field back to what it is in `defaults`.
@@ -74,9 +74,10 @@ pub(crate) fn merge<T: Serialize + DeserializeOwned>(
     from_value(&merged)
 }
 
+/// A mistake in a body, with the path of the field that has it.
 #[derive(Debug)]
-struct Fault {
-    /// Innermost first.
+struct ReadError {
+    /// Names of the fields around it, innermost first.
     path: Vec<String>,
     kind: Kind,
 }
@@ -88,7 +89,7 @@ enum Kind {
     Wrong { message: String },
 }
 
-impl Fault {
+impl ReadError {
     fn wrong(message: String) -> Self {
         Self { path: Vec::new(), kind: Kind::Wrong { message } }
     }
@@ -98,7 +99,7 @@ impl Fault {
         self
     }
 
-    fn place(&self, name: &str) -> String {
+    fn field_path(&self, name: &str) -> String {
         let outer = self.path.iter().rev().map(String::as_str);
         let parts: Vec<&str> = outer.chain(Some(name).filter(|name| !name.is_empty())).collect();
         parts.join(".")
@@ -106,33 +107,33 @@ impl Fault {
 
     fn into_problem(self) -> Problem {
         match &self.kind {
-            Kind::Unknown { name, known } => unknown_field(&self.place(name), name, known),
+            Kind::Unknown { name, known } => unknown_field(&self.field_path(name), name, known),
             Kind::Missing { name } => {
-                let place = self.place(name);
+                let field = self.field_path(name);
                 problem(ProblemCode::MissingField)
-                    .with_detail(format!("{place} is missing"))
-                    .with_field(place, "is required")
+                    .with_detail(format!("{field} is missing"))
+                    .with_field(field, "is required")
             }
             Kind::Wrong { message } => {
-                let place = self.place("");
-                let place = if place.is_empty() { "the body".to_owned() } else { place };
+                let field = self.field_path("");
+                let field = if field.is_empty() { "the body".to_owned() } else { field };
                 problem(ProblemCode::InvalidField)
-                    .with_detail(format!("{place}: {message}"))
-                    .with_field(place, message.clone())
+                    .with_detail(format!("{field}: {message}"))
+                    .with_field(field, message.clone())
             }
         }
     }
 }
 
-fn unknown_field(place: &str, name: &str, known: &[&'static str]) -> Problem {
+fn unknown_field(field: &str, name: &str, known: &[&'static str]) -> Problem {
     let nearest = nearest(name, known);
     let hint = match nearest.as_slice() {
         [] => format!("known fields: {}", known.join(", ")),
         names => format!("did you mean {}?", names.join(", ")),
     };
     problem(ProblemCode::UnknownField)
-        .with_detail(format!("there is no field {place}"))
-        .with_field(place, "unknown field")
+        .with_detail(format!("there is no field {field}"))
+        .with_field(field, "unknown field")
         .with_hint(hint)
 }
 
@@ -152,15 +153,15 @@ pub(crate) fn nearest<'k>(name: &str, known: &[&'k str]) -> Vec<&'k str> {
     scored.into_iter().take(NEAREST).map(|(_, candidate)| candidate).collect()
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.kind)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ReadError {}
 
-impl de::Error for Fault {
+impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::wrong(message.to_string())
     }
@@ -204,9 +205,9 @@ fn kind_of(unexpected: &Unexpected<'_>) -> &'static str {
 struct Strict<'de>(&'de Value);
 
 impl<'de> Deserializer<'de> for Strict<'de> {
-    type Error = Fault;
+    type Error = ReadError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
@@ -214,7 +215,7 @@ impl<'de> Deserializer<'de> for Strict<'de> {
                 (Some(value), _, _) => visitor.visit_u64(value),
                 (_, Some(value), _) => visitor.visit_i64(value),
                 (_, _, Some(value)) => visitor.visit_f64(value),
-                _ => Err(Fault::wrong("the number is out of range".to_owned())),
+                _ => Err(ReadError::wrong("the number is out of range".to_owned())),
             },
             Value::String(text) => visitor.visit_borrowed_str(text),
             Value::Array(items) => visitor.visit_seq(Items { items: items.iter().enumerate() }),
@@ -222,7 +223,7 @@ impl<'de> Deserializer<'de> for Strict<'de> {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
@@ -233,7 +234,7 @@ impl<'de> Deserializer<'de> for Strict<'de> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, ReadError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -242,10 +243,10 @@ impl<'de> Deserializer<'de> for Strict<'de> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::String(word) => {
-                let word: StrDeserializer<'_, Fault> = word.as_str().into_deserializer();
+                let word: StrDeserializer<'_, ReadError> = word.as_str().into_deserializer();
                 visitor.visit_enum(word)
             }
             _ => Err(de::Error::unknown_variant("", variants)),
@@ -263,12 +264,12 @@ struct Items<'de> {
 }
 
 impl<'de> SeqAccess<'de> for Items<'de> {
-    type Error = Fault;
+    type Error = ReadError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Fault> {
+    ) -> Result<Option<T::Value>, ReadError> {
         let Some((index, item)) = self.items.next() else {
             return Ok(None);
         };
@@ -282,23 +283,25 @@ struct Fields<'de> {
 }
 
 impl<'de> MapAccess<'de> for Fields<'de> {
-    type Error = Fault;
+    type Error = ReadError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Fault> {
+    ) -> Result<Option<K::Value>, ReadError> {
         let Some((name, value)) = self.fields.next() else {
             return Ok(None);
         };
         self.value = Some((name, value));
-        let name: StrDeserializer<'_, Fault> = name.as_str().into_deserializer();
+        let name: StrDeserializer<'_, ReadError> = name.as_str().into_deserializer();
         seed.deserialize(name).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
-        let (name, value) =
-            self.value.take().ok_or_else(|| Fault::wrong("a value without a name".to_owned()))?;
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
+        let (name, value) = self
+            .value
+            .take()
+            .ok_or_else(|| ReadError::wrong("a value without a name".to_owned()))?;
         seed.deserialize(Strict(value)).map_err(|fault| fault.below(name))
     }
 }

@@ -9,18 +9,18 @@ use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
 use gpuaas_types::Step;
 use gpuaas_types::api::{Lateness, List, Owner, StuckNode};
 
-use crate::body::{Asked, OfSite};
+use crate::body::{QueryParams, SiteFilter};
 use crate::ctx::Ctx;
 use crate::explain;
 use crate::node_view::mark;
-use crate::problem::Answer;
+use crate::problem::ApiResult;
 
 /// `GET /api/v1/nodes/stuck?site=`.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    Asked(of): Asked<OfSite>,
-) -> Answer<Json<List<StuckNode>>> {
-    let site_id = of.site_id(&ctx).await?;
+    QueryParams(filter): QueryParams<SiteFilter>,
+) -> ApiResult<Json<List<StuckNode>>> {
+    let site_id = filter.site_id(&ctx).await?;
     let open = NodeFilter { site_id, open: true, ..NodeFilter::default() };
     let now = ctx.now();
     let mut items = Vec::new();
@@ -33,7 +33,12 @@ pub(crate) async fn list(
     Ok(Json(List { items }))
 }
 
-async fn stuck(ctx: &Ctx, node: ListedNode, mark: Lateness, run: &RunBrief) -> Answer<StuckNode> {
+async fn stuck(
+    ctx: &Ctx,
+    node: ListedNode,
+    mark: Lateness,
+    run: &RunBrief,
+) -> ApiResult<StuckNode> {
     let said = explain::explain_node(ctx, node).await?;
     Ok(StuckNode {
         node: said.node.hostname,

@@ -15,15 +15,15 @@ use serde_json::json;
 
 use crate::body::Body;
 use crate::ctx::Ctx;
-use crate::problem::{Answer, problem};
+use crate::problem::{ApiResult, problem};
 
 /// `GET /api/v1/task-keys`.
-pub(crate) async fn list(State(ctx): State<Ctx>) -> Answer<Json<TaskKeys>> {
+pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<TaskKeys>> {
     ensured(&ctx).await.map(Json)
 }
 
 /// `POST /api/v1/task-keys`: makes a key that agents learn of before it signs.
-pub(crate) async fn stage(State(ctx): State<Ctx>) -> Answer<(StatusCode, Json<TaskKeys>)> {
+pub(crate) async fn stage_key(State(ctx): State<Ctx>) -> ApiResult<(StatusCode, Json<TaskKeys>)> {
     ensured(&ctx).await?;
     let (public_key, secret) = new_key()?;
     ctx.store.add_task_key(&public_key, &secret, false).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn stage(State(ctx): State<Ctx>) -> Answer<(StatusCode, Json<Ta
 pub(crate) async fn activate(
     State(ctx): State<Ctx>,
     Body(asked): Body<ActivateTaskKey>,
-) -> Answer<Json<TaskKeys>> {
+) -> ApiResult<Json<TaskKeys>> {
     let until = ctx.now().plus_seconds(f64::from(asked.grace_seconds));
     ctx.store.activate_task_key(until).await?;
     ctx.audit("task_key.activate", "", json!(asked)).await;
@@ -46,21 +46,21 @@ pub(crate) async fn activate(
 pub(crate) async fn retire(
     State(ctx): State<Ctx>,
     Body(asked): Body<RetireTaskKey>,
-) -> Answer<Json<TaskKeys>> {
+) -> ApiResult<Json<TaskKeys>> {
     ctx.store.retire_task_key(&asked.public_key).await?;
     ctx.audit("task_key.retire", &asked.public_key, json!({})).await;
     Ok(Json(ctx.store.task_keys().await?))
 }
 
 /// What agents are told: the keys that count.
-pub(crate) async fn for_agents(ctx: &Ctx) -> Answer<TaskKeys> {
+pub(crate) async fn for_agents(ctx: &Ctx) -> ApiResult<TaskKeys> {
     let mut keys = ensured(ctx).await?;
     keys.keys.retain(|key| key.state != TaskKeyState::Retired);
     Ok(keys)
 }
 
 /// The keys for an agent that has those of `known`, signed, when there are newer ones.
-pub(crate) async fn newer(ctx: &Ctx, known: i64) -> Answer<Option<Envelope>> {
+pub(crate) async fn newer(ctx: &Ctx, known: i64) -> ApiResult<Option<Envelope>> {
     let keys = for_agents(ctx).await?;
     if keys.revision <= known {
         return Ok(None);
@@ -74,7 +74,7 @@ pub(crate) async fn signed(
     ctx: &Ctx,
     node_id: NodeId,
     tasks: Vec<Task>,
-) -> Answer<TaskBatch<Envelope>> {
+) -> ApiResult<TaskBatch<Envelope>> {
     if tasks.is_empty() {
         return Ok(TaskBatch { tasks: Vec::new() });
     }
@@ -88,7 +88,7 @@ pub(crate) async fn signed(
 }
 
 /// The keys of this database, of which one is active: the first is made when it is first needed.
-async fn ensured(ctx: &Ctx) -> Answer<TaskKeys> {
+async fn ensured(ctx: &Ctx) -> ApiResult<TaskKeys> {
     let keys = ctx.store.task_keys().await?;
     if keys.revision > 0 {
         return Ok(keys);
@@ -98,7 +98,7 @@ async fn ensured(ctx: &Ctx) -> Answer<TaskKeys> {
     Ok(ctx.store.task_keys().await?)
 }
 
-async fn active(ctx: &Ctx, keys: &TaskKeys) -> Answer<SigningKey> {
+async fn active(ctx: &Ctx, keys: &TaskKeys) -> ApiResult<SigningKey> {
     let is_active = |key: &&TaskKey| key.state == TaskKeyState::Active;
     let public_key = keys.keys.iter().find(is_active).map(|key| key.public_key.as_str());
     let public_key = public_key
@@ -107,7 +107,7 @@ async fn active(ctx: &Ctx, keys: &TaskKeys) -> Answer<SigningKey> {
     SigningKey::from_pem(secret.expose()).map_err(|error| broken(&error).into())
 }
 
-fn new_key() -> Answer<(String, Secret)> {
+fn new_key() -> ApiResult<(String, Secret)> {
     let key = SigningKey::generate().map_err(|error| broken(&error))?;
     Ok((key.public().to_string(), Secret::new(key.to_pem())))
 }

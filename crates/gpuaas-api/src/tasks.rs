@@ -21,7 +21,7 @@ use crate::check::actor_and_reason;
 use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::node_view::find_node;
-use crate::problem::{Answer, invalid, problem};
+use crate::problem::{ApiResult, invalid, problem};
 use crate::strict;
 
 /// Seconds within which an agent may be told to begin: least, and most.
@@ -30,12 +30,12 @@ const WITHIN_SECONDS: (u32, u32) = (10, 24 * 3600);
 const MOST_TASKS: u32 = 100;
 
 /// `POST /api/v1/nodes/NODE/tasks`.
-pub(crate) async fn give(
+pub(crate) async fn create(
     State(ctx): State<Ctx>,
     Key(text): Key,
     headers: HeaderMap,
     JsonBytes(bytes): JsonBytes,
-) -> Answer<(StatusCode, Json<TaskView>)> {
+) -> ApiResult<(StatusCode, Json<TaskView>)> {
     let request: TaskRequest = strict::from_slice(&bytes)?;
     let node_id = find_node(&ctx, &text).await?;
     let key = idempotency_key(&format!("task:{node_id}"), &headers, &bytes)?;
@@ -90,7 +90,7 @@ pub(crate) async fn give(
 
 /// The operation within its bounds; an update of the agent without a digest is to the agent that
 /// this control plane gives to new nodes.
-async fn completed(ctx: &Ctx, mut operation: Operation) -> Answer<Operation> {
+async fn completed(ctx: &Ctx, mut operation: Operation) -> ApiResult<Operation> {
     if let Operation::AgentUpdate { version, digest, size_bytes, url, .. } = &mut operation
         && digest.is_empty()
     {
@@ -125,7 +125,7 @@ async fn completed(ctx: &Ctx, mut operation: Operation) -> Answer<Operation> {
 }
 
 /// What this control plane is to serve, it has to have.
-async fn served(ctx: &Ctx, digest: &str, size_bytes: u64, url: &str) -> Answer<()> {
+async fn served(ctx: &Ctx, digest: &str, size_bytes: u64, url: &str) -> ApiResult<()> {
     let digest: Digest =
         digest.parse().map_err(|_| invalid("operation.digest", "it is no SHA-256"))?;
     if url != ArtifactStore::url_path(&digest) {
@@ -151,7 +151,7 @@ async fn refuse(
     listed: &ListedNode,
     operation: &Operation,
     dry_run: bool,
-) -> Answer<()> {
+) -> ApiResult<()> {
     let hostname = &listed.node.hostname;
     let state = listed.node.state;
     if matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted) {
@@ -191,7 +191,10 @@ async fn refuse(
 }
 
 /// `GET /api/v1/nodes/NODE/tasks`: newest first, without the bytes of archives.
-pub(crate) async fn list(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<List<TaskView>>> {
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+) -> ApiResult<Json<List<TaskView>>> {
     let node_id = find_node(&ctx, &text).await?;
     let tasks = ctx.store.operator_tasks(node_id, Page::first(MOST_TASKS)).await?;
     let brief = |task| {
@@ -205,7 +208,7 @@ pub(crate) async fn list(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<
 }
 
 /// `GET /api/v1/tasks/ID`.
-pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> Answer<Json<TaskView>> {
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<TaskView>> {
     let id: TaskId = text.parse().map_err(|_| {
         problem(ProblemCode::TaskNotFound)
             .with_detail(format!("{text:?} is no identifier of a task"))

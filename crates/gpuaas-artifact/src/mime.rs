@@ -25,7 +25,7 @@ pub(crate) fn write(parts: &[Part]) -> Vec<u8> {
             content.extend_from_slice(field);
         }
     }
-    let boundary = format!("==_{}", Digest::of(&content));
+    let boundary = format!("==_{}", Digest::sha256(&content));
     let boundary = boundary.get(..35).unwrap_or(&boundary);
     let mut text =
         format!("Content-Type: multipart/mixed; boundary=\"{boundary}\"\nMIME-Version: 1.0\n\n");

@@ -88,11 +88,11 @@ pub fn parse_script(text: &str) -> Result<CommissioningScript, String> {
         }
         _ => {}
     }
-    let source_digest = Digest::of(text.as_bytes()).to_string();
+    let source_digest = Digest::sha256(text.as_bytes()).to_string();
     let name =
         format!("gpuaas-{label}-{}", source_digest.get(..NAME_DIGITS).unwrap_or(&source_digest));
     let text = with_registered_name(text, &name);
-    let digest = Digest::of(text.as_bytes()).to_string();
+    let digest = Digest::sha256(text.as_bytes()).to_string();
     let script = MaasScript { label: label.clone(), name, kind: metadata.script_type, digest };
     Ok(CommissioningScript { script, text })
 }
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(first.script.check_name(), "script_x");
         assert!(first.text.contains(&format!("\n# name: {}\n", first.script.name)));
         assert!(first.text.contains("\nname: not in the head\n"));
-        assert_eq!(first.script.digest, Digest::of(first.text.as_bytes()).to_string());
+        assert_eq!(first.script.digest, Digest::sha256(first.text.as_bytes()).to_string());
         let second = parse_script(&script(GOOD).replace("exit 0", "exit 1")).unwrap();
         assert_ne!(first.script.name, second.script.name);
     }

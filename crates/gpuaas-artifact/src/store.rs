@@ -142,7 +142,7 @@ mod tests {
         file.read_to_string(&mut text).unwrap();
         assert_eq!((text.as_str(), size, stored.size_bytes), ("hello", 5, 5));
         assert_eq!(fs::read_dir(dir.path().join("sha256")).unwrap().count(), 1);
-        assert!(store.get(&Digest::of(b"other")).unwrap().is_none());
+        assert!(store.get(&Digest::sha256(b"other")).unwrap().is_none());
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let source = dir.path().join("source");
         fs::write(&source, &bytes).unwrap();
         let stored = store.put_file(&source).unwrap();
-        assert_eq!(stored.digest, Digest::of(&bytes));
+        assert_eq!(stored.digest, Digest::sha256(&bytes));
         assert_eq!(fs::read(store.path(&stored.digest)).unwrap(), bytes);
     }
 }

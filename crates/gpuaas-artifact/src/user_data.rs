@@ -231,10 +231,14 @@ pub fn render_user_data(inputs: &BootstrapInputs) -> Result<UserData, RenderErro
     let summary = |part: &Part| PartSummary {
         file_name: part.file_name.clone(),
         content_type: part.content_type.clone(),
-        digest: Digest::of(&part.bytes),
+        digest: Digest::sha256(&part.bytes),
         size_bytes: part.bytes.len() as u64,
     };
-    Ok(UserData { digest: Digest::of(&bytes), parts: parts.iter().map(summary).collect(), bytes })
+    Ok(UserData {
+        digest: Digest::sha256(&bytes),
+        parts: parts.iter().map(summary).collect(),
+        bytes,
+    })
 }
 
 fn write_file(path: &str, permissions: &str, content: String) -> WriteFile {

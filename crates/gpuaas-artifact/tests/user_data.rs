@@ -21,7 +21,7 @@ use serde_json::Value;
 const CA: &str = include_str!("ca.pem");
 
 fn artifact(name: &str) -> Artifact {
-    let digest = Digest::of(name.as_bytes());
+    let digest = Digest::sha256(name.as_bytes());
     Artifact {
         name: name.to_owned(),
         version: "1.0.0".to_owned(),
@@ -84,7 +84,7 @@ fn inputs() -> BootstrapInputs {
 fn equal_inputs_give_equal_bytes_and_come_back() {
     let rendered = render_user_data(&inputs()).unwrap();
     assert_eq!(rendered.bytes, render_user_data(&inputs()).unwrap().bytes);
-    assert_eq!(rendered.digest, Digest::of(&rendered.bytes));
+    assert_eq!(rendered.digest, Digest::sha256(&rendered.bytes));
     let names: Vec<_> = rendered.parts.iter().map(|part| part.file_name.as_str()).collect();
     assert_eq!(names, ["10-gpuaas.cfg", "50-site-bootstrap.sh", "60-node-bootstrap.sh"]);
 
@@ -309,7 +309,7 @@ fn cloud_init_reads_every_part_and_accepts_the_cloud_config() {
         let payload = base64::engine::general_purpose::STANDARD.decode(payload).unwrap();
         assert_eq!(seen["content_type"], part.content_type.as_str());
         assert_eq!(seen["file_name"], part.file_name.as_str());
-        assert_eq!(Digest::of(&payload), part.digest, "{}", part.file_name);
+        assert_eq!(Digest::sha256(&payload), part.digest, "{}", part.file_name);
         if part.content_type == "text/cloud-config" {
             accepted_by_schema(&payload);
         }

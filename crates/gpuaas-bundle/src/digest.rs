@@ -18,9 +18,9 @@ pub struct DigestError {
 }
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// SHA-256 of `bytes`.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn sha256(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
@@ -74,8 +74,8 @@ mod tests {
     #[test]
     fn known_answer_of_fips_180_4() {
         let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(Digest::of(b"abc").to_string(), text);
-        assert_eq!(text.to_uppercase().parse::<Digest>().unwrap(), Digest::of(b"abc"));
+        assert_eq!(Digest::sha256(b"abc").to_string(), text);
+        assert_eq!(text.to_uppercase().parse::<Digest>().unwrap(), Digest::sha256(b"abc"));
     }
 
     #[test]

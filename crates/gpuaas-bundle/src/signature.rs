@@ -252,7 +252,7 @@ impl PublicKey {
     /// The key id in an envelope: the first 16 hexadecimal digits of the SHA-256 of the key.
     #[must_use]
     pub fn id(&self) -> String {
-        Digest::of(&self.0).to_string().chars().take(16).collect()
+        Digest::sha256(&self.0).to_string().chars().take(16).collect()
     }
 }
 
@@ -341,7 +341,7 @@ impl Envelope {
         bytes: &[u8],
         now: Timestamp,
     ) -> Result<String, SignatureError> {
-        self.verify_digest(trusted, wanted, Digest::of(bytes), now)
+        self.verify_digest(trusted, wanted, Digest::sha256(bytes), now)
     }
 
     /// The same for bytes whose digest is known.
@@ -416,7 +416,7 @@ mod tests {
     fn statement() -> Statement {
         Statement {
             bundle: "a@1".to_owned(),
-            digest: Digest::of(BYTES),
+            digest: Digest::sha256(BYTES),
             signed_at: at(1000.0),
             expires_at: Some(at(2000.0)),
         }

@@ -10,9 +10,9 @@ pub enum Format {
     /// For people.
     #[default]
     Table,
-    /// JSON.
+    /// JSON, as the API answers.
     Json,
-    /// YAML.
+    /// YAML with the same fields as JSON.
     Yaml,
 }
 

@@ -122,7 +122,7 @@ async fn artifacts(shared: &Shared, site: &Site, session: &RunSession) -> Verdic
 /// Fetches an artifact and compares its digest. Answers its size in bytes.
 async fn check_bytes(shared: &Shared, artifact: &Artifact, url: &str) -> Result<u64, String> {
     let bytes = shared.http.get(url).await?;
-    let found = Digest::of(&bytes);
+    let found = Digest::sha256(&bytes);
     if found != artifact.digest {
         return Err(format!("{url} has digest {found}"));
     }

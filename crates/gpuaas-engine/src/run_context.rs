@@ -61,7 +61,8 @@ impl RunContext {
             || shared.store.is_watched(site_id, shared.clock.now()).await?;
         let class = RunClass { site_id, profile_id, kind: run.kind };
         let image = normalise_distro_series(&profile.spec.distro_series);
-        let durations = shared.durations.of(&shared.store, &*shared.clock, class, image).await;
+        let durations =
+            shared.durations.estimate(&shared.store, &*shared.clock, class, image).await;
         let bundles = bundles::for_node(&shared.store, &shared.bundles, &profile, &site).await;
         let scripts = bundles.commissioning.as_ref().ok();
         let commissioning =

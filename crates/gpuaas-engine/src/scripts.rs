@@ -52,7 +52,7 @@ pub(crate) async fn read_region_scripts(
         let ours = ScriptFilter { filters: present, include_script: true, kind: None };
         for script in site.call(|client| async move { client.scripts(&ours).await }).await? {
             let text = script.content().unwrap_or_default();
-            let digest = Digest::of(text.as_bytes()).to_string();
+            let digest = Digest::sha256(text.as_bytes()).to_string();
             if names.contains(&script.name) {
                 digests.insert(script.name, digest);
             }

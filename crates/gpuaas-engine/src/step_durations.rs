@@ -30,7 +30,7 @@ pub(crate) struct StepDurationEstimates {
 
 impl StepDurationEstimates {
     /// What is expected of a run of `class` with `image`, at most [`AGE_SECONDS`] old.
-    pub(crate) async fn of(
+    pub(crate) async fn estimate(
         &self,
         store: &Store,
         clock: &dyn Clock,
@@ -128,7 +128,7 @@ mod tests {
 
         let (clock, estimates) = (VirtualClock::new(BEGIN), StepDurationEstimates::default());
         let seen = async |image: &str| {
-            let pace = estimates.of(&store, &clock, class, image.to_owned()).await;
+            let pace = estimates.estimate(&store, &clock, class, image.to_owned()).await;
             let expected = pace.expected(Step::Accept);
             (expected.seconds, expected.from.basis, expected.from.runs)
         };

@@ -123,7 +123,7 @@ async fn read(
     Ok(machines.iter().map(|m| (m.system_id.clone(), maas_view::machine_view(m))).collect())
 }
 
-fn of<'a>(
+fn find_machine<'a>(
     subject: &SweepSubject,
     seen: &'a HashMap<String, MachineView>,
 ) -> Option<&'a MachineView> {
@@ -137,7 +137,7 @@ fn finding(
     seen: &HashMap<String, MachineView>,
     asked_at: Timestamp,
 ) -> SweepFinding {
-    let machine = of(subject, seen);
+    let machine = find_machine(subject, seen);
     let remembered = subject.observation.as_ref().and_then(|seen| seen.machine.as_ref());
     let all = find_differences(&subject.node.hostname, remembered, machine, asked_at);
     let mut remember =
@@ -178,7 +178,7 @@ fn suspect(
     let (run_id, _) = subject.run?;
     let old = subject.observation.as_ref()?;
     let before = maas_status::label(old.status);
-    let (observation, now) = match of(subject, seen) {
+    let (observation, now) = match find_machine(subject, seen) {
         Some(machine) if machine.status == old.status => return None,
         Some(machine) => {
             let now = maas_status::label(machine.status);

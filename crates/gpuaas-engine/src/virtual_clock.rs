@@ -30,13 +30,13 @@ pub struct VirtualClock {
     state: Arc<Mutex<State>>,
 }
 
-/// Takes a sleeper's place away, however its sleep ends.
-struct Place<'a> {
+/// Entry of a sleeper; dropping it removes the sleeper, however its sleep ends.
+struct SleeperEntry<'a> {
     clock: &'a VirtualClock,
     key: Option<(Timestamp, u64)>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for SleeperEntry<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             self.clock.lock().sleepers.remove(&key);
@@ -80,12 +80,12 @@ impl VirtualClock {
         self.state.lock()
     }
 
-    fn poll(&self, place: &mut Place<'_>, at: Timestamp, context: &Context<'_>) -> Poll<()> {
+    fn poll(&self, entry: &mut SleeperEntry<'_>, at: Timestamp, context: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.now >= at {
             return Poll::Ready(());
         }
-        let key = *place.key.get_or_insert_with(|| {
+        let key = *entry.key.get_or_insert_with(|| {
             state.sequence += 1;
             (at, state.sequence)
         });
@@ -101,8 +101,8 @@ impl Clock for VirtualClock {
     }
 
     async fn sleep_until(&self, at: Timestamp) {
-        let mut place = Place { clock: self, key: None };
-        poll_fn(|context| self.poll(&mut place, at, context)).await;
+        let mut entry = SleeperEntry { clock: self, key: None };
+        poll_fn(|context| self.poll(&mut entry, at, context)).await;
     }
 }
 

@@ -178,7 +178,7 @@ impl Watcher {
         while !*stop.borrow() && idle < IDLE_LOOKS {
             self.shared.supervisor.reach_loop(SITE_LOOP);
             let began = self.shared.clock.now();
-            self.look().await?;
+            self.poll_feed().await?;
             idle = if has_work(&self.shared, self.lease.site_id).await { 0 } else { idle + 1 };
             let failures = i32::try_from(self.silence.count().min(10)).unwrap_or(10);
             let pause = self.shared.config.poll_seconds * 2f64.powi(failures);
@@ -192,8 +192,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// One look at the feed.
-    async fn look(&mut self) -> Result<(), StoreError> {
+    /// Reads the feed once and writes what it found.
+    async fn poll_feed(&mut self) -> Result<(), StoreError> {
         let read = match self.shared.sites.get(self.lease.site_id).await {
             Ok(site) => self.read_feed(&site).await,
             Err(error) => Err(error),

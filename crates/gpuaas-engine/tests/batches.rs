@@ -81,7 +81,7 @@ async fn start(harness: &Harness, spec: BatchSpec) {
     harness.store.create_batch(now, batch).await.unwrap();
 }
 
-async fn look(harness: &Harness) -> (StoredBatch, Vec<StoredMember>, BatchDecision) {
+async fn decide_now(harness: &Harness) -> (StoredBatch, Vec<StoredMember>, BatchDecision) {
     let batch = harness.store.batch("rack-7").await.unwrap();
     let members = harness.store.batch_members(batch.id).await.unwrap();
     let seen: Vec<_> = members.iter().map(StoredMember::member).collect();
@@ -102,7 +102,7 @@ async fn until(
 ) -> (StoredBatch, Vec<StoredMember>) {
     let deadline = RealClock.now().plus_seconds(90.0);
     loop {
-        let (batch, members, decision) = look(harness).await;
+        let (batch, members, decision) = decide_now(harness).await;
         let states: Vec<_> = members.iter().map(StoredMember::state).collect();
         if enough(&batch, &states) {
             return (batch, members);
@@ -166,7 +166,7 @@ async fn a_canary_that_fails_stops_the_rest_until_somebody_resumes() {
         .await
         .unwrap();
     until(&harness, |_, states| states[0] == MemberState::Active).await;
-    let (stopped, _, decision) = look(&harness).await;
+    let (stopped, _, decision) = decide_now(&harness).await;
     assert_eq!((decision.phase, decision.begin), (BatchPhase::Stopped, vec![]));
     command(&harness, stopped.id, OperatorBatchCommand::Resume { profile_revision: 1 }).await;
     let members = until_done(&harness).await;
@@ -190,7 +190,7 @@ async fn a_canary_that_is_written_off_is_followed_by_another_canary() {
     let run = |at: usize| members[at].run.as_ref().unwrap();
     assert!(run(2).created_at >= run(1).ended_at.unwrap(), "the second was a canary");
     assert!(members[0].written_off);
-    let (batch, _, decision) = look(&harness).await;
+    let (batch, _, decision) = decide_now(&harness).await;
     assert_eq!((decision.phase, batch.ended_at), (BatchPhase::Rolling, None), "one is parked");
     harness.engine.stop().await;
 }
@@ -241,7 +241,7 @@ async fn with_limits(profile: ProfileSpec, limits: impl Fn(&mut SiteSpec)) -> (i
     let mut said = Vec::new();
     let deadline = RealClock.now().plus_seconds(90.0);
     loop {
-        let (batch, members, decision) = look(&harness).await;
+        let (batch, members, decision) = decide_now(&harness).await;
         assert!(RealClock.now() < deadline, "{decision:?}");
         let waits = members.iter().filter_map(|member| member.run.as_ref()?.wait.clone());
         said.extend(waits.filter(|wait| wait.code == "batch_limit").map(|wait| wait.text));
@@ -288,7 +288,7 @@ async fn killed_at_any_moment_it_begins_each_member_once() {
         let kit = harness.kit.clone();
         let milliseconds = random.random_range(20..200);
         tokio::task::spawn_blocking(move || kit.run_and_crash(milliseconds)).await.unwrap();
-        let (_, members, _) = look(&harness).await;
+        let (_, members, _) = decide_now(&harness).await;
         let moving = members.iter().filter(|member| member.state() == MemberState::Running).count();
         assert!(moving <= 3, "{moving} under way at once");
     }

@@ -12,7 +12,7 @@ use maas_sim::{Fault, FaultKind, SimOptions, ZERO};
 
 /// How a failure comes about.
 #[derive(Clone, Copy)]
-enum By {
+enum FailureSource {
     /// A fault of the region, with MAAS' text where it has one.
     Maas(FaultKind, Option<&'static str>),
     /// A callback of the node.
@@ -20,38 +20,44 @@ enum By {
 }
 
 /// Class, how it comes about, code and owner of the stop, deployments made by then.
-const CASES: &[(FailureClass, By, &str, Owner, u32)] = &[
+const CASES: &[(FailureClass, FailureSource, &str, Owner, u32)] = &[
     (
         FailureClass::Hardware,
-        By::Maas(FaultKind::DeployFailed, Some("blk_update_request: I/O error, dev nvme0n1")),
+        FailureSource::Maas(
+            FaultKind::DeployFailed,
+            Some("blk_update_request: I/O error, dev nvme0n1"),
+        ),
         "deploy_failed",
         Owner::InfraOperator,
         1,
     ),
     (
         FailureClass::CurtinKernel,
-        By::Maas(FaultKind::DeployFailed, Some("curtin: installing-kernel: DKMS build failed")),
+        FailureSource::Maas(
+            FaultKind::DeployFailed,
+            Some("curtin: installing-kernel: DKMS build failed"),
+        ),
         "deploy_failed",
         Owner::PlatformOperator,
         1,
     ),
     (
         FailureClass::Datasource,
-        By::Maas(FaultKind::DatasourceFailure, None),
+        FailureSource::Maas(FaultKind::DatasourceFailure, None),
         "deploy_failed",
         Owner::InfraOperator,
         3,
     ),
     (
         FailureClass::Fabric,
-        By::Callback(BootstrapPhase::SiteBootstrap, "openibd failed to start"),
+        FailureSource::Callback(BootstrapPhase::SiteBootstrap, "openibd failed to start"),
         "site_bootstrap_failed",
         Owner::InfraOperator,
         1,
     ),
     (
         FailureClass::PackageInstall,
-        By::Callback(
+        FailureSource::Callback(
             BootstrapPhase::SiteBootstrap,
             "E: Unable to locate package nvidia-driver-570",
         ),
@@ -61,14 +67,17 @@ const CASES: &[(FailureClass, By, &str, Owner, u32)] = &[
     ),
     (
         FailureClass::Enrollment,
-        By::Callback(BootstrapPhase::NodeBootstrap, "the agent cannot enroll: token_expired"),
+        FailureSource::Callback(
+            BootstrapPhase::NodeBootstrap,
+            "the agent cannot enroll: token_expired",
+        ),
         "node_bootstrap_failed",
         Owner::PlatformOperator,
         1,
     ),
     (
         FailureClass::ImageDeploy,
-        By::Maas(FaultKind::DeployFailed, None),
+        FailureSource::Maas(FaultKind::DeployFailed, None),
         "deploy_failed",
         Owner::InfraOperator,
         1,
@@ -87,12 +96,14 @@ async fn every_class_stops_with_its_owner_and_next_action_or_is_tried_again() {
     let mut runs = Vec::new();
     for ((_, by, ..), host) in CASES.iter().zip(&harness.hosts) {
         match by {
-            By::Maas(kind, message) => {
+            FailureSource::Maas(kind, message) => {
                 let mut fault = Fault::new(*kind).on(&host.name);
                 fault.message = message.map(str::to_owned);
                 harness.sim.with(|region| region.inject(fault));
             }
-            By::Callback(phase, message) => harness.fail_callback(&host.name, *phase, message),
+            FailureSource::Callback(phase, message) => {
+                harness.fail_callback(&host.name, *phase, message)
+            }
         }
         runs.push((host.name.clone(), harness.onboard(host).await.run_id));
     }

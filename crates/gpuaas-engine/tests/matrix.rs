@@ -79,20 +79,20 @@ fn profile(class: usize, preset: ProfileSpec) -> ProfileSpec {
 }
 
 /// A run, and what it wrote down.
-type Said = (RunId, String);
+type RunEvidence = (RunId, String);
 
 struct Evidence {
     run: RunRecord,
     deploys: u64,
     at_once: i32,
-    released: Said,
-    detached: Said,
-    handed_off: Said,
-    refused: Said,
+    released: RunEvidence,
+    detached: RunEvidence,
+    handed_off: RunEvidence,
+    refused: RunEvidence,
 }
 
 impl Evidence {
-    fn of(&self, shown: Shown) -> Option<Said> {
+    fn find(&self, shown: Shown) -> Option<RunEvidence> {
         let here = |text: String| (self.run.id, text);
         let passed = |name: &str| {
             let check = self.run.state.checks.get(name).filter(|check| check.passed)?;
@@ -112,7 +112,7 @@ impl Evidence {
 }
 
 /// Carries a run of an existing node to its end, and gives what it wrote down as `code`.
-async fn left(harness: &Harness, node: &OnboardAccepted, kind: RunKind, code: &str) -> Said {
+async fn left(harness: &Harness, node: &OnboardAccepted, kind: RunKind, code: &str) -> RunEvidence {
     let id = harness.begin(node.node_id, kind).await;
     let run = harness.rest(id).await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
@@ -130,7 +130,7 @@ fn changes(harness: &Harness, machine: &str) -> usize {
 }
 
 /// The second node leaves while MAAS cannot wipe its disks.
-async fn release_without_erasing(harness: &Harness, node: &OnboardAccepted) -> Said {
+async fn release_without_erasing(harness: &Harness, node: &OnboardAccepted) -> RunEvidence {
     let name = &harness.hosts[1].name;
     harness.sim.with(|region| {
         region.inject(Fault::new(FaultKind::BmcError).on(name).times(1));
@@ -141,7 +141,7 @@ async fn release_without_erasing(harness: &Harness, node: &OnboardAccepted) -> S
 }
 
 /// The first node's machine is somebody else's by now.
-async fn detach_repurposed(harness: &Harness, node: &OnboardAccepted) -> Said {
+async fn detach_repurposed(harness: &Harness, node: &OnboardAccepted) -> RunEvidence {
     let machine = harness.hosts[0].name.clone();
     harness.repurpose(&machine, "ann").await;
     let before = changes(harness, &machine);
@@ -161,7 +161,7 @@ async fn detach_repurposed(harness: &Harness, node: &OnboardAccepted) -> Said {
 }
 
 /// A node of the class under `release_mode=handoff` leaves.
-async fn handed_off(preset: ProfileSpec) -> Said {
+async fn handed_off(preset: ProfileSpec) -> RunEvidence {
     let spec = ProfileSpec {
         release_mode: ReleaseMode::Handoff,
         enable_phase2_roce: false,
@@ -181,7 +181,7 @@ async fn handed_off(preset: ProfileSpec) -> Said {
 
 /// Installing and tuning MAAS stays with whoever runs it: a setting that is not as the profile
 /// needs it stops the run and names its owner, and nothing is written to MAAS.
-async fn tuning_refused(preset: ProfileSpec) -> Said {
+async fn tuning_refused(preset: ProfileSpec) -> RunEvidence {
     let spec = ProfileSpec {
         require_hw_sync: true,
         hardware_sync_interval: "7m".to_owned(),
@@ -279,7 +279,7 @@ async fn every_cell_of_the_matrix_has_a_run_behind_it() {
                 'O' => "Out of scope",
                 _ => "No",
             };
-            let said = evidence.of(*shown);
+            let said = evidence.find(*shown);
             assert!(cell == 'N' || said.is_some(), "{capability} of {}: nothing", preset.name);
             let none = || (evidence.run.id, "nothing in the run shows it".to_owned());
             let (run, text) = said.unwrap_or_else(none);

@@ -102,7 +102,7 @@ async fn publish_vault(harness: &Harness) {
     let manifest = serde_json::from_value(manifest).unwrap();
     let archive = Archive { manifest, files: [("p.sh".to_owned(), script)].into() };
     let archive = archive.write().unwrap();
-    let (digest, bundle) = (Digest::of(&archive), "vault@1.0.0".to_owned());
+    let (digest, bundle) = (Digest::sha256(&archive), "vault@1.0.0".to_owned());
     let key = SigningKey::generate().unwrap();
     let (name, public_key) = ("ops".to_owned(), key.public().to_string());
     harness.store.trust_bundle_key(BundleKey { name, public_key, until: None }).await.unwrap();

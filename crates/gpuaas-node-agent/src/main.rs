@@ -352,7 +352,7 @@ async fn boot(args: &BundleBoot) -> Result<(), Failure> {
 fn unpack_bundle(args: &BundleUnpack) -> Result<(), Failure> {
     let refused = |error: &dyn std::fmt::Display| Failure::Refused(error.to_string());
     let bytes = std::fs::read(&args.file)?;
-    let found = Digest::of(&bytes);
+    let found = Digest::sha256(&bytes);
     if found != args.digest {
         return Err(refused(&format!("its digest is {found}, not {}", args.digest)));
     }

@@ -260,7 +260,7 @@ async fn a_bundle_without_a_trusted_signature_is_not_run() {
     };
     refused(with(forged), "does not fit").await;
     let missing = |d: &mut Delivery| {
-        let digest = Digest::of(b"x");
+        let digest = Digest::sha256(b"x");
         d.bundles[0].artifact.digest = digest;
         d.bundles[0].artifact.url = ArtifactStore::url_path(&digest);
     };

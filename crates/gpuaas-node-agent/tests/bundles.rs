@@ -40,7 +40,7 @@ impl Fixture {
             std::fs::write(&file, &bytes).unwrap();
             let output = Command::new(AGENT)
                 .args(["bundle", "unpack", "--bundle", &archive.manifest.reference()])
-                .args(["--digest", &Digest::of(&bytes).to_string(), "--into"])
+                .args(["--digest", &Digest::sha256(&bytes).to_string(), "--into"])
                 .arg(fixture.installed(name))
                 .arg(&file)
                 .output()
@@ -92,7 +92,7 @@ impl Fixture {
         std::fs::read_to_string(self.root().join(path)).unwrap()
     }
 
-    fn kept(&self, file: &str, name: &str) -> String {
+    fn saved_input(&self, file: &str, name: &str) -> String {
         let path = format!("var/lib/gpuaas/site-bootstrap/{file}");
         let kept: Value = serde_json::from_str(&self.file(&path)).unwrap();
         kept[name].as_str().unwrap().to_owned()
@@ -124,16 +124,20 @@ fn a_slice_host_gets_its_baseline_first_and_a_second_run_changes_nothing() {
     // As docs/hosts.md#bundles-on-a-host has it: what the site set is what it was.
     let second = fixture.by_hand("h200-slice-vm", &[], &[("GPUAAS_SLICE_INSTALL_PACKAGES", "0")]);
     assert_eq!(changed(&second), 0, "{second:#}");
-    assert_eq!(fixture.kept("h200-slice-vm.inputs", "gateway"), "10.7.0.1/24");
-    assert_eq!(fixture.kept("h200-ib.inputs", "install_packages"), "0");
+    assert_eq!(fixture.saved_input("h200-slice-vm.inputs", "gateway"), "10.7.0.1/24");
+    assert_eq!(fixture.saved_input("h200-ib.inputs", "install_packages"), "0");
     for bundle in ["h200-ib", "h200-slice-vm"] {
         let secrets = format!("{bundle}.secrets");
-        assert_eq!(fixture.kept(&secrets, "login_password_hash"), "$6$salt$h8sh", "{bundle}");
+        assert_eq!(
+            fixture.saved_input(&secrets, "login_password_hash"),
+            "$6$salt$h8sh",
+            "{bundle}"
+        );
     }
     // The baseline alone stays a slice host's.
     let alone = fixture.run("h200-ib");
     assert_eq!(changed(&alone), 0, "{alone:#}");
-    assert_eq!(fixture.kept("h200-ib.inputs", "nvidia_smi"), "0");
+    assert_eq!(fixture.saved_input("h200-ib.inputs", "nvidia_smi"), "0");
     for name in ["h200-ib.done", "h200-slice-vm.done", "h200-slice-vm.validation"] {
         assert!(
             fixture.root().join("var/lib/gpuaas/site-bootstrap").join(name).is_file(),

@@ -49,20 +49,21 @@ fn differences(facts: &HostFacts, smi: &str, lspci: &str) -> Vec<String> {
     for gpu in &facts.nvidia_gpus {
         let bus = format!("GPU 0000{}", gpu.pci_address.to_uppercase());
         let of_gpu = |name: &str| values.get(&format!("{bus}/{name}"));
-        let said = |name: &str| of_gpu(name).filter(|text| *text != "N/A" && *text != "0").cloned();
-        let mut told = |name: &str, agent: Option<String>| {
-            same(format!("{bus}/{name}"), agent, said(name));
+        let reported =
+            |name: &str| of_gpu(name).filter(|text| *text != "N/A" && *text != "0").cloned();
+        let mut compare = |name: &str, agent: Option<String>| {
+            same(format!("{bus}/{name}"), agent, reported(name));
         };
         let NvidiaGpu { uuid, name, serial, vbios_version, .. } = gpu.clone();
-        told("GPU UUID", uuid);
-        told("Product Name", name);
-        told("Serial Number", serial);
-        told("VBIOS Version", vbios_version);
+        compare("GPU UUID", uuid);
+        compare("Product Name", name);
+        compare("Serial Number", serial);
+        compare("VBIOS Version", vbios_version);
         let switch = |on: bool| if on { "Enabled" } else { "Disabled" }.to_owned();
-        told("MIG Mode/Current", gpu.mig.map(switch));
-        told("ECC Mode/Current", gpu.ecc.map(switch));
+        compare("MIG Mode/Current", gpu.mig.map(switch));
+        compare("ECC Mode/Current", gpu.ecc.map(switch));
         let mib = gpu.memory_total_bytes.map(|bytes| format!("{} MiB", bytes >> 20));
-        told("FB Memory Usage/Total", mib);
+        compare("FB Memory Usage/Total", mib);
         let driver = values.get("Driver Version").cloned();
         same(format!("{bus}: driver"), gpu.driver_version.clone(), driver);
     }
@@ -86,21 +87,21 @@ fn of_lspci(line: &str) -> Option<String> {
     Some(format!("{address} {class} {}", words.next()?))
 }
 
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
+fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).env("LC_ALL", "C").output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[test]
 fn facts_agree_with_the_driver_and_lspci() {
-    let Some(smi) = said("nvidia-smi", &["-q"]) else {
+    let Some(smi) = output_of("nvidia-smi", &["-q"]) else {
         return println!("skipped: this machine has no NVIDIA GPU that nvidia-smi knows");
     };
     let agent = std::env::var("GPUAAS_AGENT");
     let agent = agent.unwrap_or_else(|_| env!("CARGO_BIN_EXE_gpuaas-node-agent").to_owned());
-    let facts = said(&agent, &["facts", "--root", "/", "-o", "json"]).unwrap();
+    let facts = output_of(&agent, &["facts", "--root", "/", "-o", "json"]).unwrap();
     let facts: HostFacts = serde_json::from_str(&facts).unwrap();
-    let lspci = said("lspci", &["-Dnmm", "-d", "10de:"]).unwrap();
+    let lspci = output_of("lspci", &["-Dnmm", "-d", "10de:"]).unwrap();
     let found = differences(&facts, &smi, &lspci);
     assert!(found.is_empty(), "{}", found.join("\n"));
     println!("{} GPUs agree with nvidia-smi -q and lspci", facts.nvidia_gpus.len());

@@ -49,7 +49,7 @@ fn run(
     shutdown
 }
 
-fn give(fake: &FakeControlPlane, number: u128, spec: TaskSpec, expires_at: Timestamp) {
+fn issue_task(fake: &FakeControlPlane, number: u128, spec: TaskSpec, expires_at: Timestamp) {
     let task = Task { id: TaskId(Uuid::from_u128(number)), spec, expires_at };
     fake.change(|seen| seen.tasks.push_back(signed(&fake.key, node_id(), task)));
 }
@@ -94,8 +94,8 @@ async fn a_full_disk_is_reported_and_loses_no_result() {
     // It enrolls with no room for what it is told, and lives on.
     let stop = run(config(dir.path(), &small.0), &fake, Arc::new(FastClock));
     fake.until("it says so", |seen| seen.troubles == ["disk_full"]).await;
-    give(&fake, 1, diagnostics(), Timestamp::NEVER);
-    give(&fake, 2, restart("nginx.service"), Timestamp::NEVER);
+    issue_task(&fake, 1, diagnostics(), Timestamp::NEVER);
+    issue_task(&fake, 2, restart("nginx.service"), Timestamp::NEVER);
     fake.until("both results", |seen| seen.results.len() == 2).await;
     fake.change(|seen| {
         assert!(seen.results[0].1.succeeded, "what may be done twice is done");
@@ -107,7 +107,7 @@ async fn a_full_disk_is_reported_and_loses_no_result() {
     let before = fake.change(|seen| seen.unavailable_answers + 4);
     fake.until("an outage", |seen| seen.unavailable_answers >= before).await;
     fake.change(|seen| seen.down = false);
-    give(&fake, 3, diagnostics(), Timestamp::NEVER);
+    issue_task(&fake, 3, diagnostics(), Timestamp::NEVER);
     fake.until("the third result", |seen| seen.results.len() == 3).await;
 
     std::fs::remove_file(ballast).unwrap();
@@ -172,13 +172,13 @@ async fn a_clock_that_jumps_holds_nothing_up_and_is_named() {
     let mut codes = Vec::new();
     for (number, offset) in [0, 200, -200, 7200, -7200, 0].into_iter().enumerate() {
         settled(offset).await;
-        give(&fake, number as u128 + 1, diagnostics(), soon());
+        issue_task(&fake, number as u128 + 1, diagnostics(), soon());
         fake.until("a result", |seen| seen.results.len() == number + 1).await;
         codes.push(fake.change(|seen| seen.results[number].1.code.clone()));
     }
     // Within a tolerance the control plane's word counts; beyond, the cause is the clock.
     assert_eq!(codes, ["", "", "", "task_clock", "task_clock", ""]);
-    give(&fake, 9, diagnostics(), HostClock.now().plus_seconds(-1.0));
+    issue_task(&fake, 9, diagnostics(), HostClock.now().plus_seconds(-1.0));
     fake.until("the last", |seen| seen.results.len() == 7).await;
     assert_eq!(fake.change(|seen| seen.results[6].1.code.clone()), "task_expired");
     stop.cancel();
@@ -218,7 +218,7 @@ async fn a_task_that_was_cut_short_is_reported_and_not_done_again() {
             .unwrap()
     };
     let mut first = start();
-    give(&fake, 1, restart("nginx.service"), Timestamp::NEVER);
+    issue_task(&fake, 1, restart("nginx.service"), Timestamp::NEVER);
     let restarts = dir.path().join("restarts");
     let begun = async {
         while !restarts.exists() {

@@ -150,7 +150,7 @@ async fn a_good_update_is_installed() {
     let fixture = Fixture::new().await;
     let mut running = fixture.start();
     let new = agent("new");
-    fixture.order(&new, Digest::of(new.as_bytes()));
+    fixture.order(&new, Digest::sha256(new.as_bytes()));
     let result = fixture.result().await;
     assert!(result.succeeded, "{result:?}");
     assert_eq!(result.changes.len(), 1);
@@ -166,7 +166,7 @@ async fn a_good_update_is_installed() {
     assert_eq!(fixture.fake.count("enroll"), 1);
     // The same again changes nothing.
     fixture.fake.change(|seen| seen.results.clear());
-    fixture.order(&new, Digest::of(new.as_bytes()));
+    fixture.order(&new, Digest::sha256(new.as_bytes()));
     let again = fixture.result().await;
     assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
 }
@@ -175,7 +175,7 @@ async fn a_good_update_is_installed() {
 async fn a_corrupt_download_is_not_even_tried() {
     let fixture = Fixture::new().await;
     let mut running = fixture.start();
-    fixture.order("#!/bin/sh\ntouch /tmp/never\n", Digest::of(b"something else"));
+    fixture.order("#!/bin/sh\ntouch /tmp/never\n", Digest::sha256(b"something else"));
     let result = fixture.result().await;
     assert_eq!(result.code, "digest_mismatch", "{result:?}");
     fixture.assert_old_agent_runs(&mut running).await;
@@ -190,7 +190,7 @@ async fn an_update_that_does_not_run_or_last_is_not_installed() {
     ] {
         let fixture = Fixture::new().await;
         let mut running = fixture.start();
-        fixture.order(&text, Digest::of(text.as_bytes()));
+        fixture.order(&text, Digest::sha256(text.as_bytes()));
         let result = fixture.result().await;
         assert_eq!(result.code, code, "{result:?}");
         fixture.assert_old_agent_runs(&mut running).await;
@@ -207,7 +207,7 @@ async fn an_update_that_cannot_reach_the_control_plane_is_not_installed() {
         fixture.dir.path().join("nowhere.json").display()
     );
     let text = agent_only("version", &nowhere);
-    fixture.order(&text, Digest::of(text.as_bytes()));
+    fixture.order(&text, Digest::sha256(text.as_bytes()));
     let result = fixture.result().await;
     assert_eq!(result.code, "agent_not_heard", "{result:?}");
     fixture.assert_old_agent_runs(&mut running).await;
@@ -225,7 +225,7 @@ async fn an_update_without_a_heartbeat_is_rolled_back() {
          cp {dir}/nowhere.json {dir}/agent.json; exec -a \"$0\" {AGENT} \"$@\""
     );
     let text = agent_only("--trial", &nowhere);
-    fixture.order(&text, Digest::of(text.as_bytes()));
+    fixture.order(&text, Digest::sha256(text.as_bytes()));
     let result = fixture.result().await;
     assert_eq!(result.code, "agent_rolled_back", "{result:?}");
     assert!(result.message.contains("no heartbeat got through in 5 s"), "{}", result.message);
@@ -238,7 +238,7 @@ async fn an_update_that_crashes_is_rolled_back_by_its_guard() {
     let mut running = fixture.start();
     let text =
         agent_only("--trial", &format!("[[ \"$1\" == version ]] && exec {AGENT} version; exit 1"));
-    fixture.order(&text, Digest::of(text.as_bytes()));
+    fixture.order(&text, Digest::sha256(text.as_bytes()));
     assert_eq!(running.wait().await.unwrap().code(), Some(1));
     assert_eq!(fixture.installed_text(), text);
     // As the unit does: the previous executable is asked before each start.

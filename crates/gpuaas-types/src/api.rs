@@ -2,6 +2,12 @@
 //!
 //! Every stored resource reads alike: `id, spec, status, revision, created_at, updated_at`.
 
+mod certificate;
+mod task_key;
+
+pub use certificate::{CertificateState, CertificateView, NodeCertificates, RevokeCertificate};
+pub use task_key::{ActivateTaskKey, RetireTaskKey};
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -538,78 +544,4 @@ pub struct RunPlan {
     pub steps: Vec<PlannedStep>,
     /// The run; none: a dry run, nothing was changed.
     pub run_id: Option<RunId>,
-}
-
-/// Body of `POST /api/v1/task-keys/activate`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ActivateTaskKey {
-    /// How long tasks count that the key before it signed, in seconds.
-    pub grace_seconds: u32,
-}
-
-/// Body of `POST /api/v1/task-keys/retire`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RetireTaskKey {
-    /// The key, as the list shows it.
-    pub public_key: String,
-}
-
-/// Body of `POST /api/v1/nodes/NODE/revoke-certificate`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RevokeCertificate {
-    /// Why; kept in the history.
-    pub reason: String,
-    /// Who says so; kept in the history.
-    pub actor: String,
-}
-
-/// How a certificate stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CertificateState {
-    /// Its agent may use it.
-    Valid,
-    /// Its time is over.
-    Expired,
-    /// It was withdrawn.
-    Revoked,
-    /// Another enrollment of the node took its place.
-    Superseded,
-}
-
-/// A certificate that a node was given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CertificateView {
-    /// Serial number, hexadecimal.
-    pub serial: String,
-    /// How it stands.
-    pub state: CertificateState,
-    /// The run that its system enrolled in.
-    pub run_id: RunId,
-    /// When it was handed out.
-    pub issued_at: Timestamp,
-    /// First moment.
-    pub not_before: Timestamp,
-    /// Last moment.
-    pub not_after: Timestamp,
-    /// When it ended before its time.
-    #[serde(default)]
-    pub ended_at: Option<Timestamp>,
-    /// Why it ended before its time.
-    #[serde(default)]
-    pub reason: Option<String>,
-}
-
-/// Answer to a [`RevokeCertificate`], and of `GET /api/v1/nodes/NODE/certificates`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeCertificates {
-    /// The node.
-    pub node_id: NodeId,
-    /// Its hostname.
-    pub hostname: String,
-    /// Its certificates, oldest first.
-    pub certificates: Vec<CertificateView>,
 }

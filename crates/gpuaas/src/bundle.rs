@@ -211,7 +211,7 @@ fn build(args: &BundleBuildArgs, terminal: &mut Terminal) -> Result<(), Failure>
     let bytes = archive.write().map_err(|error| archive_failure(&args.folder, &error))?;
     let manifest = &archive.manifest;
     let file = args.out.join(format!("{}-{}.tar", manifest.name, manifest.version));
-    let digest = Digest::of(&bytes);
+    let digest = Digest::sha256(&bytes);
     let key = args.key.as_deref().map(read_key).transpose()?;
     let envelope = key.as_ref().map(|key| sign(key, manifest, digest, args.expires)).transpose()?;
     fs::create_dir_all(&args.out).map_err(|error| unreadable(&args.out, &error))?;
@@ -300,7 +300,7 @@ fn show(
         }
     };
     let shown = BundleSummary {
-        digest: Digest::of(&bytes),
+        digest: Digest::sha256(&bytes),
         size_bytes: bytes.len() as u64,
         signed_by,
         files: archive
@@ -350,7 +350,7 @@ fn table_of(shown: &BundleSummary) -> String {
 
 fn diff(old: &OpenedBundle, new: &OpenedBundle, terminal: &mut Terminal) -> Result<(), Failure> {
     let lines = differences(&old.archive, &new.archive);
-    let head = format!("{} -> {}", Digest::of(&old.bytes), Digest::of(&new.bytes));
+    let head = format!("{} -> {}", Digest::sha256(&old.bytes), Digest::sha256(&new.bytes));
     let lines = if lines.is_empty() { vec!["no difference".to_owned()] } else { lines };
     terminal.data(&format!("{head}\n{}", lines.join("\n")))
 }

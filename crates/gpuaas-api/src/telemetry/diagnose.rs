@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use gpuaas_types::telemetry::{TelemetryProbe, TelemetryReport, TelemetryVerdict as Verdict};
 use serde_json::Value;
 
-use super::ask::{self, Fault, Heard, is_netdata};
+use super::fetch::{self, FetchError, HostResponse, is_netdata};
 use super::paths;
 use super::target::{HEALTH, Subject, Target};
 use crate::ctx::TelemetryLimits;
@@ -105,15 +105,15 @@ impl Look<'_> {
         self.probes.push(TelemetryProbe { name, passed, expected, seen: seen.into() });
     }
 
-    async fn get(&self, path: &str) -> Result<Heard, Fault> {
+    async fn get(&self, path: &str) -> Result<HostResponse, FetchError> {
         let limit: Duration = self.limits.look;
-        ask::get(self.target.at, path, None, self.limits, limit, MOST_BYTES).await
+        fetch::get(self.target.at, path, None, self.limits, limit, MOST_BYTES).await
     }
 
     async fn connect(&mut self) -> Result<(), Found> {
         let at = self.target.at;
         let expected = "a connection";
-        match ask::connect(at, self.limits.connect).await {
+        match fetch::connect(at, self.limits.connect).await {
             Ok(stream) => {
                 let from = stream.local_addr().map(|a| a.ip().to_string()).unwrap_or_default();
                 self.note("connect", true, expected, format!("one, from {from}"));
@@ -126,29 +126,29 @@ impl Look<'_> {
         }
     }
 
-    fn no_answer(&self, fault: &Fault) -> Found {
+    fn no_answer(&self, fault: &FetchError) -> Found {
         let at = self.target.at;
         match fault {
-            Fault::Unreachable(why) => {
+            FetchError::Unreachable(why) => {
                 Found(Verdict::NodeUnreachable, format!("{} cannot be reached: {why}", at.ip()))
             }
-            Fault::Refused => Found(
+            FetchError::Refused => Found(
                 Verdict::TelemetryEdgeDown,
                 format!("{} answers, and nothing listens on port {}", at.ip(), at.port()),
             ),
-            Fault::Silent(_) | Fault::Garbled(_) | Fault::TooLarge { .. } => {
+            FetchError::Silent(_) | FetchError::Garbled(_) | FetchError::TooLarge { .. } => {
                 Found(Verdict::TelemetryEdgeSilent, format!("{at} takes connections, and: {fault}"))
             }
         }
     }
 
     /// What an answer that is not the wanted one tells of the edge.
-    fn judged(&self, path: &str, heard: &Heard) -> Option<Found> {
+    fn judged(&self, path: &str, response: &HostResponse) -> Option<Found> {
         let at = self.target.at;
-        let seen = heard.in_short();
-        match heard.status {
+        let seen = response.summary();
+        match response.status {
             StatusCode::FORBIDDEN => {
-                let from = heard.from.map_or_else(String::new, |ip| format!(" ({ip})"));
+                let from = response.from.map_or_else(String::new, |ip| format!(" ({ip})"));
                 let text = format!("{at} does not let the control plane{from} read: {seen}");
                 Some(Found(Verdict::TelemetryEdgeRefuses, text))
             }
@@ -164,22 +164,24 @@ impl Look<'_> {
 
     async fn health(&mut self) -> Result<(), Found> {
         let expected = "200, Netdata's version through nginx";
-        let heard = match self.get(HEALTH).await {
-            Ok(heard) => heard,
+        let response = match self.get(HEALTH).await {
+            Ok(response) => response,
             Err(fault) => {
                 self.note("health", false, expected, fault.to_string());
                 return Err(self.no_answer(&fault));
             }
         };
-        let seen = heard.in_short();
-        let good = heard.status == StatusCode::OK
-            && version(&heard).is_some()
-            && !is_netdata(&heard.headers);
+        let seen = response.summary();
+        let good = response.status == StatusCode::OK
+            && version(&response).is_some()
+            && !is_netdata(&response.headers);
         self.note("health", good, expected, &seen);
         if good {
             return Ok(());
         }
-        if let Some(found) = self.judged(HEALTH, &heard).filter(|_| !is_netdata(&heard.headers)) {
+        if let Some(found) =
+            self.judged(HEALTH, &response).filter(|_| !is_netdata(&response.headers))
+        {
             return Err(found);
         }
         Err(self.listener(&seen).await)
@@ -189,11 +191,11 @@ impl Look<'_> {
     async fn listener(&mut self, health: &str) -> Found {
         let at = self.target.at;
         let (who, seen) = match self.get(INFO).await {
-            Ok(heard) if version(&heard).is_some() => {
-                let version = version(&heard).unwrap_or_default();
+            Ok(response) if version(&response).is_some() => {
+                let version = version(&response).unwrap_or_default();
                 ("Netdata itself", format!("Netdata {version}, with no edge before it"))
             }
-            Ok(heard) => ("something else", format!("{INFO}: {}", heard.in_short())),
+            Ok(response) => ("something else", format!("{INFO}: {}", response.summary())),
             Err(fault) => ("something else", format!("{INFO}: {fault}")),
         };
         self.note("listener", false, "nginx, with the edge's site", seen);
@@ -204,20 +206,22 @@ impl Look<'_> {
     async fn dashboard(&mut self) -> Result<(), Found> {
         let expected = "a redirect to a page that answers";
         let first = self.get(DASHBOARD).await;
-        let place = first.as_ref().ok().and_then(|heard| self.redirect(&heard.headers));
+        let place = first.as_ref().ok().and_then(|response| self.redirect(&response.headers));
         let (path, last) = match place {
             Some(place) => (place.clone(), self.get(&place).await),
             None => (DASHBOARD.to_owned(), first),
         };
         let found = match last {
-            Ok(heard) if heard.status == StatusCode::OK && path != DASHBOARD => {
-                self.note("dashboard", true, expected, format!("{path}: {}", heard.in_short()));
+            Ok(response) if response.status == StatusCode::OK && path != DASHBOARD => {
+                self.note("dashboard", true, expected, format!("{path}: {}", response.summary()));
                 return Ok(());
             }
-            Ok(heard) => {
-                self.note("dashboard", false, expected, format!("{path}: {}", heard.in_short()));
-                let text = format!("the edge leads to no dashboard: {path}: {}", heard.in_short());
-                self.judged(&path, &heard).unwrap_or(Found(Verdict::TelemetryEdgeIncomplete, text))
+            Ok(response) => {
+                self.note("dashboard", false, expected, format!("{path}: {}", response.summary()));
+                let text =
+                    format!("the edge leads to no dashboard: {path}: {}", response.summary());
+                self.judged(&path, &response)
+                    .unwrap_or(Found(Verdict::TelemetryEdgeIncomplete, text))
             }
             Err(fault) => {
                 self.note("dashboard", false, expected, format!("{path}: {fault}"));
@@ -237,16 +241,16 @@ impl Look<'_> {
     async fn netdata(&mut self) -> Result<(), Found> {
         let expected = "Netdata's version";
         let found = match self.get(INFO).await {
-            Ok(heard) => match version(&heard) {
+            Ok(response) => match version(&response) {
                 Some(version) => {
                     self.note("netdata", true, expected, version);
                     return Ok(());
                 }
                 None => {
-                    let seen = heard.in_short();
+                    let seen = response.summary();
                     self.note("netdata", false, expected, &seen);
                     let text = format!("the edge does not show {INFO}: {seen}");
-                    self.judged(INFO, &heard)
+                    self.judged(INFO, &response)
                         .unwrap_or(Found(Verdict::TelemetryEdgeIncomplete, text))
                 }
             },
@@ -260,11 +264,11 @@ impl Look<'_> {
 }
 
 /// The version that Netdata names in its `info`.
-fn version(heard: &Heard) -> Option<String> {
-    if heard.status != StatusCode::OK {
+fn version(response: &HostResponse) -> Option<String> {
+    if response.status != StatusCode::OK {
         return None;
     }
-    let info: Value = serde_json::from_slice(&heard.body).ok()?;
+    let info: Value = serde_json::from_slice(&response.body).ok()?;
     let version = info.get("version")?.as_str()?;
     Some(version.chars().filter(|c| !c.is_control()).take(60).collect())
 }

@@ -15,8 +15,8 @@
 //! list (`paths`), and of the request nothing travels on but the path, the query and what kind of
 //! answer is wanted (`ask`).
 
-mod ask;
 mod diagnose;
+mod fetch;
 mod paths;
 mod target;
 
@@ -38,21 +38,28 @@ use gpuaas_types::{NodeState, Problem};
 use crate::body::Key;
 use crate::ctx::Ctx;
 use crate::node_view::find_node;
-use crate::problem::{Answer, problem};
-use ask::{Fault, Heard, is_netdata};
+use crate::problem::{ApiResult, problem};
+use fetch::{FetchError, HostResponse, is_netdata};
 use target::Subject;
 
-/// Headers of a host that travel on.
-const KEPT: [HeaderName; 5] = [CONTENT_TYPE, CACHE_CONTROL, ETAG, EXPIRES, LAST_MODIFIED];
+/// Headers of a host's response that are forwarded.
+const FORWARDED: [HeaderName; 5] = [CONTENT_TYPE, CACHE_CONTROL, ETAG, EXPIRES, LAST_MODIFIED];
 
 /// `GET /api/v1/nodes/NODE/telemetry`.
-pub(crate) async fn show(State(ctx): State<Ctx>, Key(node): Key) -> Answer<Json<TelemetryReport>> {
+pub(crate) async fn show(
+    State(ctx): State<Ctx>,
+    Key(node): Key,
+) -> ApiResult<Json<TelemetryReport>> {
     let subject = subject(&ctx, &node).await?;
     Ok(Json(diagnose::diagnose(&subject, ctx.settings.telemetry).await))
 }
 
 /// `GET /api/v1/nodes/NODE/telemetry/PATH`.
-pub(crate) async fn read(State(ctx): State<Ctx>, uri: Uri, headers: HeaderMap) -> Answer<Response> {
+pub(crate) async fn read(
+    State(ctx): State<Ctx>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
     // As it was sent: what a decoder makes of it is not what the host would be asked for.
     let (prefix, node, path) = split(uri.path()).ok_or_else(|| problem(ProblemCode::NotFound))?;
     paths::allowed(path).map_err(|reason| {
@@ -64,17 +71,18 @@ pub(crate) async fn read(State(ctx): State<Ctx>, uri: Uri, headers: HeaderMap) -
         ctx.telemetry_permits().try_acquire().map_err(|_| problem(ProblemCode::TelemetryBusy))?;
     let limits = ctx.settings.telemetry;
     let Some(target) = &subject.target else {
-        return Err(told(&diagnose::diagnose(&subject, limits).await).into());
+        return Err(refusal(&diagnose::diagnose(&subject, limits).await).into());
     };
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let asked = format!("/{path}{query}");
     let accept = headers.get(ACCEPT);
-    let heard = ask::get(target.at, &asked, accept, limits, limits.answer, limits.body_bytes).await;
-    match heard {
-        Ok(heard) if proper(path, &heard) && !heard.status.is_client_error() => {
-            Ok(handed_on(prefix, path, target, heard)?)
+    let response =
+        fetch::get(target.at, &asked, accept, limits, limits.answer, limits.body_bytes).await;
+    match response {
+        Ok(response) if is_from_edge(path, &response) && !response.status.is_client_error() => {
+            Ok(forward(prefix, path, target, response)?)
         }
-        Err(Fault::TooLarge { limit }) => {
+        Err(FetchError::TooLarge { limit }) => {
             let detail = format!("{asked} of {} has more than {limit} bytes", target.at);
             Err(problem(ProblemCode::TelemetryTooLarge).with_detail(detail).into())
         }
@@ -82,17 +90,16 @@ pub(crate) async fn read(State(ctx): State<Ctx>, uri: Uri, headers: HeaderMap) -
             let report = diagnose::diagnose(&subject, limits).await;
             match (report.verdict, other) {
                 // Netdata knows no such chart, and the edge that says so is one.
-                (TelemetryVerdict::Ok | TelemetryVerdict::TelemetryEdgeIncomplete, Ok(heard))
-                    if proper(path, &heard) =>
-                {
-                    Ok(handed_on(prefix, path, target, heard)?)
-                }
+                (
+                    TelemetryVerdict::Ok | TelemetryVerdict::TelemetryEdgeIncomplete,
+                    Ok(response),
+                ) if is_from_edge(path, &response) => Ok(forward(prefix, path, target, response)?),
                 (TelemetryVerdict::Ok, other) => {
-                    let seen = other.map_or_else(|fault| fault.to_string(), |h| h.in_short());
+                    let seen = other.map_or_else(|fault| fault.to_string(), |h| h.summary());
                     let detail = format!("{} works; asked for {asked}: {seen}", target.at);
                     Err(problem(ProblemCode::TelemetryAnswerRefused).with_detail(detail).into())
                 }
-                _ => Err(told(&report).into()),
+                _ => Err(refusal(&report).into()),
             }
         }
     }
@@ -107,10 +114,10 @@ fn split(path: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Whether this is what an edge answers, and not a sign that something is wrong with it.
-fn proper(path: &str, heard: &Heard) -> bool {
+fn is_from_edge(path: &str, response: &HostResponse) -> bool {
     let of_the_edge = path.starts_with("gpuaas/");
-    !is_netdata(&heard.headers)
-        && match heard.status {
+    !is_netdata(&response.headers)
+        && match response.status {
             StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => false,
             status if status.is_server_error() || status.is_informational() => false,
             status if status.is_client_error() => !of_the_edge,
@@ -120,17 +127,17 @@ fn proper(path: &str, heard: &Heard) -> bool {
 
 /// The host's answer as ours: a few of its headers, and a redirect that stays below our path. A
 /// page of a host is not to act as one of the control plane's, so browsers give it no origin.
-fn handed_on(
+fn forward(
     prefix: &str,
     path: &str,
     target: &target::Target,
-    heard: Heard,
+    from_host: HostResponse,
 ) -> Result<Response, Problem> {
-    let mut response = Response::new(Body::from(heard.body));
-    *response.status_mut() = heard.status;
+    let mut response = Response::new(Body::from(from_host.body));
+    *response.status_mut() = from_host.status;
     let headers = response.headers_mut();
-    for name in KEPT {
-        if let Some(value) = heard.headers.get(&name) {
+    for name in FORWARDED {
+        if let Some(value) = from_host.headers.get(&name) {
             headers.insert(name, value.clone());
         }
     }
@@ -138,7 +145,7 @@ fn handed_on(
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let sandbox = HeaderValue::from_static("sandbox allow-scripts");
     headers.insert(CONTENT_SECURITY_POLICY, sandbox);
-    if let Some(location) = heard.headers.get(LOCATION) {
+    if let Some(location) = from_host.headers.get(LOCATION) {
         let location = location.to_str().unwrap_or_default();
         let below = paths::below(prefix, path, location, target.at).and_then(|place| {
             HeaderValue::from_str(&place).map_err(|_| "it is no address".to_owned())
@@ -152,15 +159,15 @@ fn handed_on(
     Ok(response)
 }
 
-/// A fault as the answer of the proxy.
-fn told(report: &TelemetryReport) -> Problem {
+/// A diagnosis as the problem that the proxy returns.
+fn refusal(report: &TelemetryReport) -> Problem {
     let detail = format!("{}: {}; {}", report.hostname, report.text, diagnose::evidence(report));
     let code = ProblemCode::of_telemetry(report.verdict).unwrap_or(ProblemCode::Internal);
     problem(code).with_detail(detail).with_hint(&report.next_action)
 }
 
 /// The node, unless its machine is not ours to look at.
-async fn subject(ctx: &Ctx, text: &str) -> Answer<Subject> {
+async fn subject(ctx: &Ctx, text: &str) -> ApiResult<Subject> {
     let node: NodeRecord = ctx.store.node(find_node(ctx, text).await?).await?;
     let (hostname, state) = (&node.hostname, node.state);
     if matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted) {

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::ctx::{Ctx, NodeAccess};
 use crate::gates;
-use crate::problem::Answer;
+use crate::problem::ApiResult;
 
 /// Where the edge listens when no bundle says otherwise.
 const PORT: u16 = 19999;
@@ -52,11 +52,11 @@ pub(super) struct Subject {
     pub(super) gate: Option<TelemetryGate>,
     /// What MAAS and the agent say of the host itself.
     pub(super) known: Vec<TelemetryProbe>,
-    /// Whether the agent was heard lately.
+    /// Whether the agent was response lately.
     pub(super) agent_lives: bool,
 }
 
-pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> Answer<Subject> {
+pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> ApiResult<Subject> {
     let now = ctx.now();
     let revision = revision(ctx, &node).await?;
     let site = ctx.store.site(node.site_id).await?.spec;
@@ -90,13 +90,13 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> Answer<Subject> {
     }
     let port = port(&checks);
     let target = address.map(|(ip, from)| Target { at: SocketAddrV4::new(ip, port), from });
-    let heard = node.heartbeat_at.map(|at| now.seconds_since(at));
+    let response = node.heartbeat_at.map(|at| now.seconds_since(at));
     let patience = gates::patience(ctx);
     let agent = TelemetryProbe {
         name: "agent".to_owned(),
-        passed: heard.is_some_and(|seconds| seconds <= patience),
+        passed: response.is_some_and(|seconds| seconds <= patience),
         expected: format!("a heartbeat in the last {patience:.0} s"),
-        seen: heard.map_or_else(|| "none, ever".to_owned(), |s| format!("one {s:.0} s ago")),
+        seen: response.map_or_else(|| "none, ever".to_owned(), |s| format!("one {s:.0} s ago")),
     };
     let gate = said.map(|StoredGate { report, at, .. }| TelemetryGate {
         open: report.passed,
@@ -117,7 +117,7 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> Answer<Subject> {
 }
 
 /// The profile as the node's latest run pinned it.
-async fn revision(ctx: &Ctx, node: &NodeRecord) -> Answer<ProfileRevision> {
+async fn revision(ctx: &Ctx, node: &NodeRecord) -> ApiResult<ProfileRevision> {
     let (profile_id, revision) = match node.run_id {
         Some(run_id) => {
             let run = ctx.store.run(run_id).await?;

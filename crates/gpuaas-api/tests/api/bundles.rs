@@ -29,7 +29,7 @@ pub(crate) fn archive(name: &str, more: &Value) -> Vec<u8> {
 fn signed(key: &SigningKey, name: &str, bytes: &[u8], expires_at: Option<Timestamp>) -> Value {
     let statement = Statement {
         bundle: format!("{name}@1.0.0"),
-        digest: Digest::of(bytes),
+        digest: Digest::sha256(bytes),
         signed_at: Timestamp::from_micros(1_700_000_000_000_000),
         expires_at,
     };
@@ -57,7 +57,7 @@ async fn what_is_published_is_there_by_name_and_digest_and_never_changes() {
     let bytes = archive("site-net", &json!({}));
     let made = publish(&rig, &bytes, None).await;
     assert_eq!(made.status, 201, "{}", made.json());
-    let digest = Digest::of(&bytes).to_string();
+    let digest = Digest::sha256(&bytes).to_string();
     let view = made.json();
     assert_eq!(
         (view["digest"].as_str(), &view["built_in"]),

@@ -15,4 +15,5 @@ mod rig;
 mod secrets;
 mod tasks;
 mod telemetry;
+mod telemetry_nginx;
 mod tls;

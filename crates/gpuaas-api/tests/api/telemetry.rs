@@ -1,10 +1,7 @@
 //! The telemetry of hosts, read and diagnosed over real sockets on loopback: each fault by its
 //! cause, and what travels and what does not.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +26,7 @@ use crate::rig::{BEGIN, Rig};
 use crate::tls::Tls;
 
 const HEALTH: &str = "/gpuaas/telemetry/health";
-const INFO: &str = r#"{"version":"v1.43.2"}"#;
+pub(crate) const INFO: &str = r#"{"version":"v1.43.2"}"#;
 
 /// A host that serves HTTP on a port of loopback.
 async fn host(answer: impl Fn(Request) -> Response + Clone + Send + Sync + 'static) -> SocketAddr {
@@ -105,7 +102,7 @@ async fn node(rig: &Rig, name: &str, inputs: Value, address: Option<&str>) -> No
 }
 
 /// One whose edge belongs on a port of 127.0.0.1.
-async fn node_at(rig: &Rig, name: &str, port: u16) -> NodeId {
+pub(crate) async fn node_at(rig: &Rig, name: &str, port: u16) -> NodeId {
     let inputs = json!({ "netdata_edge_listen": format!("0.0.0.0:{port}") });
     node(rig, name, inputs, Some("127.0.0.1")).await
 }
@@ -127,7 +124,7 @@ async fn say_shut(rig: &Rig, node_id: NodeId) {
 }
 
 /// What is in the way, as the proxy says it and as the report does; both have to agree.
-async fn fault(rig: &Rig, name: &str, code: &str) -> Value {
+pub(crate) async fn fault(rig: &Rig, name: &str, code: &str) -> Value {
     let report = rig.get(&format!("/api/v1/nodes/{name}/telemetry")).await.ok();
     assert_eq!(report["verdict"], code, "{report:#}");
     let answer = rig.get(&format!("/api/v1/nodes/{name}/telemetry/api/v1/info")).await;
@@ -139,7 +136,7 @@ async fn fault(rig: &Rig, name: &str, code: &str) -> Value {
     report
 }
 
-fn probe<'a>(report: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn probe<'a>(report: &'a Value, name: &str) -> &'a Value {
     let probes = report["probes"].as_array().unwrap();
     probes.iter().find(|probe| probe["name"] == name).unwrap_or(&Value::Null)
 }
@@ -533,112 +530,4 @@ async fn machines_of_others_are_left_alone() {
         assert_eq!(connection.execute(sql, [state]).unwrap(), 1);
         assert_eq!(rig.get("/api/v1/nodes/left/telemetry").await.code(), "node_state_forbids");
     }
-}
-
-struct Nginx(Child);
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        self.0.kill().and_then(|()| self.0.wait()).ok();
-    }
-}
-
-/// The edge as the bundle's phase writes it, served by the real nginx.
-#[tokio::test]
-async fn the_bundles_own_edge_is_read_through_the_real_nginx() {
-    let missing: Vec<&str> =
-        ["bash", "nginx", "dpkg-query"].into_iter().filter(|t| !found(t)).collect();
-    if !missing.is_empty() {
-        println!("skipped: there is no {}", missing.join(", no "));
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let backend = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let netdata = backend.local_addr().unwrap().port();
-    let lives = tokio::spawn(async move {
-        let page = |request: Request| async move {
-            match request.uri().path() {
-                "/api/v1/info" => INFO.into_response(),
-                "/v1/" => "<html>".into_response(),
-                _ => StatusCode::NOT_FOUND.into_response(),
-            }
-        };
-        axum::serve(backend, Router::new().fallback(page)).await.unwrap();
-    });
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let _nginx = nginx(folder.path(), netdata, port).await;
-    let rig = Rig::with_site().await;
-    node_at(&rig, "j22u11", port).await;
-    let report = rig.get("/api/v1/nodes/j22u11/telemetry").await.ok();
-    assert_eq!(report["verdict"], "ok", "{report:#}");
-    assert_eq!(probe(&report, "health")["seen"], "HTTP 200 from nginx");
-    let moved = rig.get("/api/v1/nodes/j22u11/telemetry/gpuaas/telemetry/netdata/").await;
-    let place = moved.headers["location"].to_str().unwrap();
-    assert_eq!(place, "/api/v1/nodes/j22u11/telemetry/v1/");
-    assert_eq!(rig.get(place).await.bytes, b"<html>");
-    let missing = rig.get("/api/v1/nodes/j22u11/telemetry/api/v1/chart?chart=x").await;
-    assert_eq!(missing.status, 404);
-    lives.abort();
-    assert!(lives.await.unwrap_err().is_cancelled());
-    let report = fault(&rig, "j22u11", "telemetry_backend_down").await;
-    assert_eq!(probe(&report, "health")["seen"], "HTTP 502 from nginx");
-}
-
-fn found(tool: &str) -> bool {
-    let folders = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
-    folders.iter().any(|folder| Path::new(folder).join(tool).is_file())
-}
-
-/// Has the bundle's phase write the edge's site for a host that is a folder, and serves it.
-async fn nginx(folder: &Path, netdata: u16, port: u16) -> Nginx {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let bundle = crates.parent().unwrap().join("bundles/h200-ib");
-    let root = folder.join("root");
-    fs::create_dir_all(root.join("var/lib/dpkg/info")).unwrap();
-    let package = "Package: nginx-light\nStatus: install ok installed\nVersion: 1\n\
-                   Architecture: all\nMaintainer: x\nDescription: x\n\n";
-    fs::write(root.join("var/lib/dpkg/status"), package).unwrap();
-    let said = Command::new("bash")
-        .arg(bundle.join("phases/telemetry-edge.sh"))
-        .env("GPUAAS_LIB", crates.join("gpuaas-node-agent/src/bundle/host.sh"))
-        .env("GPUAAS_BUNDLE_DIR", &bundle)
-        .env("GPUAAS_HOST_ROOT", &root)
-        .env("GPUAAS_HOSTNAME", "j22u11")
-        .env("H200_NETDATA_REQUIRED", "1")
-        .env("H200_NETDATA_BIND", format!("127.0.0.1:{netdata}"))
-        .env("H200_NETDATA_EDGE_LISTEN", format!("127.0.0.1:{port}"))
-        .env("H200_TELEMETRY_ALLOW", "10.177.0.0/16")
-        .env("H200_TELEMETRY_DENY", "")
-        .output()
-        .unwrap();
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    let site = root.join("etc/nginx/sites-available/gpuaas-netdata-edge");
-    let at = folder.display();
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|kind| format!("{kind}_temp_path {at}/{kind};\n"))
-        .concat();
-    let conf = format!(
-        "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log {at}/log;\nevents {{}}\n\
-         http {{\naccess_log off;\n{temporary}include {};\n}}\n",
-        site.display()
-    );
-    fs::write(folder.join("nginx.conf"), conf).unwrap();
-    let program =
-        ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|p| Path::new(p).is_file());
-    let server = Command::new(program.unwrap())
-        .args(["-q", "-c"])
-        .arg(folder.join("nginx.conf"))
-        .stderr(fs::File::create(folder.join("said")).unwrap())
-        .spawn()
-        .unwrap();
-    let nginx = Nginx(server);
-    let mut looks = tokio::time::interval(Duration::from_millis(10));
-    let mut left = 1000;
-    while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-        left -= 1;
-        let said = || fs::read_to_string(folder.join("said"));
-        assert!(left > 0, "nginx does not listen: {:?}", said());
-        looks.tick().await;
-    }
-    nginx
 }

@@ -56,7 +56,7 @@ impl CheckedBundle {
             BundleKind::SiteBootstrap | BundleKind::PostDeployValidation => Vec::new(),
         };
         Ok(Self {
-            digest: Digest::of(bytes),
+            digest: Digest::sha256(bytes),
             size_bytes: bytes.len() as u64,
             manifest: archive.manifest,
             scripts,

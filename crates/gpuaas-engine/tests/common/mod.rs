@@ -262,7 +262,7 @@ impl Harness {
         phase: BootstrapPhase,
         status: ProgressStatus,
     ) {
-        say(&self.store, self.now(), run_id, phase, status, "").await;
+        add_progress_report(&self.store, self.now(), run_id, phase, status, "").await;
     }
 
     /// A person in MAAS.
@@ -506,13 +506,22 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
     ] {
         match &fails {
             Some((failed, message)) if *failed == phase && status != ProgressStatus::Started => {
-                return say(&store, now(), run_id, phase, ProgressStatus::Failed, message).await;
+                return add_progress_report(
+                    &store,
+                    now(),
+                    run_id,
+                    phase,
+                    ProgressStatus::Failed,
+                    message,
+                )
+                .await;
             }
-            _ => say(&store, now(), run_id, phase, status, "").await,
+            _ => add_progress_report(&store, now(), run_id, phase, status, "").await,
         }
     }
     if let Some((phase, message)) = &fails {
-        return say(&store, now(), run_id, *phase, ProgressStatus::Failed, message).await;
+        return add_progress_report(&store, now(), run_id, *phase, ProgressStatus::Failed, message)
+            .await;
     }
     let asked = NewEnrollment {
         hash: sha256(&inputs.enrollment_token),
@@ -536,7 +545,15 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
         changed: None,
     };
     store.record_heartbeat(now(), beat).await.unwrap();
-    say(&store, now(), run_id, BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded, "").await;
+    add_progress_report(
+        &store,
+        now(),
+        run_id,
+        BootstrapPhase::NodeBootstrap,
+        ProgressStatus::Succeeded,
+        "",
+    )
+    .await;
     let task = loop {
         if let Some(task) = store.pending_tasks(now(), node_id).await.unwrap().pop() {
             break task;
@@ -567,7 +584,7 @@ fn furnish(root: &std::path::Path) {
     }
 }
 
-async fn say(
+async fn add_progress_report(
     store: &Store,
     at: Timestamp,
     run_id: RunId,

@@ -173,9 +173,10 @@ async fn fetch(
             clock.sleep(f64::from(limits.retry_milliseconds) / 1000.0).await;
         }
         match control_plane.fetch(&artifact.url, MAX_ARCHIVE_BYTES).await {
-            Ok(bytes) if Digest::of(&bytes) == artifact.digest => return Ok(bytes),
+            Ok(bytes) if Digest::sha256(&bytes) == artifact.digest => return Ok(bytes),
             Ok(bytes) => {
-                reason = format!("its digest is {}, not {}", Digest::of(&bytes), artifact.digest);
+                reason =
+                    format!("its digest is {}, not {}", Digest::sha256(&bytes), artifact.digest);
             }
             Err(error @ ControlPlaneError::Refused(_)) => {
                 reason = error.to_string();

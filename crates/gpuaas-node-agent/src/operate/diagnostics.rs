@@ -196,7 +196,7 @@ fn deliver(
     archive: &[u8],
     outcome: &mut OperationOutcome,
 ) -> Result<TaskArchive, OperationError> {
-    let digest = Digest::of(archive).to_string();
+    let digest = Digest::sha256(archive).to_string();
     let size_bytes = archive.len() as u64;
     if archive.len() <= INLINE_BYTES {
         let data = Some(BASE64.encode(archive));
@@ -292,7 +292,7 @@ esac
         assert!(done.succeeded, "{done:?}");
         let archive = done.archive.unwrap();
         let bytes = BASE64.decode(archive.data.unwrap()).unwrap();
-        assert_eq!(archive.digest, Digest::of(&bytes).to_string());
+        assert_eq!(archive.digest, Digest::sha256(&bytes).to_string());
         let files = unpacked(&bytes);
         assert_eq!(files["diagnostics/lspci.txt"], "lspci says\n");
         let journal = &files["diagnostics/journal/nginx.service.txt"];
@@ -329,7 +329,7 @@ esac
             assert!(archive.data.is_none());
             let path = archive.path.unwrap();
             let bytes = fs::read(&path).unwrap();
-            assert_eq!(archive.digest, Digest::of(&bytes).to_string());
+            assert_eq!(archive.digest, Digest::sha256(&bytes).to_string());
             assert!(unpacked(&bytes)["diagnostics/journal.txt"].ends_with("end\n"));
             assert!(done.findings.iter().any(|finding| finding.seen.starts_with("cut to")));
             seen.push(path);

@@ -141,7 +141,7 @@ fn hosts_toml(registry: &Registry) -> String {
 }
 
 fn summarize(text: &str) -> String {
-    let digest = gpuaas_bundle::Digest::of(text.as_bytes()).to_string();
+    let digest = gpuaas_bundle::Digest::sha256(text.as_bytes()).to_string();
     format!("{} bytes, sha256 {}", text.len(), digest.get(..12).unwrap_or_default())
 }
 

@@ -83,7 +83,7 @@ pub(super) async fn run(
         let message = format!("{}: {error}", installed.display());
         OperationError::new("file_unwritable", message)
     };
-    let now = Digest::of(&fs::read(installed).map_err(unreadable)?);
+    let now = Digest::sha256(&fs::read(installed).map_err(unreadable)?);
     let before = format!("{} {}", crate::VERSION, short(&now));
     let after = format!("{} {}", target.version, short(&digest));
     let mut outcome = OperationOutcome::default();
@@ -99,7 +99,7 @@ pub(super) async fn run(
         .fetch(target.url, target.size_bytes)
         .await
         .map_err(|error| OperationError::new("download_failed", error.to_string()))?;
-    let downloaded = Digest::of(&bytes);
+    let downloaded = Digest::sha256(&bytes);
     if downloaded != digest || bytes.len() as u64 != target.size_bytes {
         let message = format!("{} bytes came, with digest {downloaded}, not {digest}", bytes.len());
         return Err(OperationError::new("digest_mismatch", message));

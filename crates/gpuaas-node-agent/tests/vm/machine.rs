@@ -84,7 +84,7 @@ impl Machine {
             }
         });
         let bytes = archive.write().unwrap();
-        fs::write(handed.join("digest"), Digest::of(&bytes).to_string()).unwrap();
+        fs::write(handed.join("digest"), Digest::sha256(&bytes).to_string()).unwrap();
         fs::write(handed.join("bundle.tar"), bytes).unwrap();
         // What plays the GPUs and the fabric's adapter (machine.sh).
         let inputs: BTreeMap<&str, &str> = [

@@ -70,7 +70,7 @@ async fn a_store_in_memory_is_empty_and_its_own() {
     assert_eq!(one.engine(), "sqlite");
 }
 
-fn hold(folder: &Path, secrets: &[&str]) -> bool {
+fn contains_clear_text(folder: &Path, secrets: &[&str]) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         secrets
@@ -91,10 +91,13 @@ fn secrets_are_not_in_the_database_in_clear() {
         set.await.unwrap();
         if fixture.store.engine() == "sqlite" {
             let folder = fixture.database.folder.path();
-            assert!(hold(folder, &["j22u11"]), "the search should find what is in clear");
-            assert!(!hold(folder, &[API_KEY, BMC_PASSWORD, HASH]));
+            assert!(
+                contains_clear_text(folder, &["j22u11"]),
+                "the search should find what is in clear"
+            );
+            assert!(!contains_clear_text(folder, &[API_KEY, BMC_PASSWORD, HASH]));
             fixture.store.close().await;
-            assert!(!hold(folder, &[API_KEY, BMC_PASSWORD, HASH]));
+            assert!(!contains_clear_text(folder, &[API_KEY, BMC_PASSWORD, HASH]));
         } else {
             let mut direct = sqlx::PgConnection::connect(&fixture.database.url).await.unwrap();
             let dump = sqlx::query(

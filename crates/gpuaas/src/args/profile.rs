@@ -69,7 +69,7 @@ pub struct ProfileAddArgs {
 /// `gpuaas profile set`.
 #[derive(Debug, Clone, Args)]
 pub struct ProfileSetArgs {
-    /// Name.
+    /// Name of the profile.
     pub name: String,
     /// What to change.
     #[arg(value_name = "FIELD=VALUE", required_unless_present = "inputs")]

@@ -61,7 +61,7 @@ struct Descriptor {
 fn descriptor(media_type: &str, bytes: &[u8], title: Option<String>) -> Descriptor {
     Descriptor {
         media_type: media_type.to_owned(),
-        digest: format!("sha256:{}", Digest::of(bytes)),
+        digest: format!("sha256:{}", Digest::sha256(bytes)),
         size: bytes.len() as u64,
         annotations: title.into_iter().map(|title| (TITLE.to_owned(), title)).collect(),
     }
@@ -175,7 +175,7 @@ impl Registry {
             layers,
         };
         let body = serde_json::to_vec(&body).map_err(|error| refused(error.to_string()))?;
-        let digest = format!("sha256:{}", Digest::of(&body));
+        let digest = format!("sha256:{}", Digest::sha256(&body));
         let tag = self.reference.reference.clone().unwrap_or_else(|| tag_of(&manifest.version));
         let url = self.url(&["manifests", &tag])?;
         let request = self.http.put(url).header(CONTENT_TYPE, MANIFEST_TYPE).body(body);
@@ -184,7 +184,7 @@ impl Registry {
     }
 
     async fn push_blob(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let digest = format!("sha256:{}", Digest::of(bytes));
+        let digest = format!("sha256:{}", Digest::sha256(bytes));
         let there = self.http.head(self.url(&["blobs", &digest])?);
         let there = self.send(there, &[StatusCode::OK, StatusCode::NOT_FOUND]).await?;
         if there.status() == StatusCode::OK {
@@ -216,7 +216,7 @@ impl Registry {
         let request =
             self.http.get(self.url(&["manifests", reference])?).header(ACCEPT, MANIFEST_TYPE);
         let text = self.read(request, MAX_SMALL_BYTES).await?;
-        let seen = format!("sha256:{}", Digest::of(&text));
+        let seen = format!("sha256:{}", Digest::sha256(&text));
         if reference.starts_with("sha256:") && seen != reference {
             return Err(damaged(format!("its manifest has digest {seen}, not {reference}")));
         }
@@ -240,7 +240,7 @@ impl Registry {
         }
         let request = self.http.get(self.url(&["blobs", &wanted.digest])?);
         let bytes = self.read(request, wanted.size).await?;
-        let seen = format!("sha256:{}", Digest::of(&bytes));
+        let seen = format!("sha256:{}", Digest::sha256(&bytes));
         if seen == wanted.digest {
             return Ok(bytes);
         }

@@ -27,7 +27,7 @@ pub(super) async fn publish(
     let beside = signature_of(&args.bundle);
     let envelope = match &args.key {
         Some(path) => {
-            let digest = Digest::of(&bytes);
+            let digest = Digest::sha256(&bytes);
             Some(sign(&read_key(path)?, &archive.manifest, digest, args.expires)?)
         }
         None if args.bundle.is_file() && beside.exists() => {
@@ -80,7 +80,7 @@ pub(super) async fn pull(args: &BundlePullArgs, terminal: &mut Terminal) -> Resu
         write(&beside, signature)?;
     }
     terminal.message(&format!("{} is in {}", manifest.reference(), file.display()));
-    terminal.data(&Digest::of(&bytes).to_string())
+    terminal.data(&Digest::sha256(&bytes).to_string())
 }
 
 pub(super) async fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<(), Failure> {

@@ -371,7 +371,7 @@ impl Fixture {
         fs::write(path, manifest.to_string()).unwrap();
     }
 
-    fn given(&self, token: &str) -> BundleContext {
+    fn context_with_token(&self, token: &str) -> BundleContext {
         BundleContext { values: [("token".into(), token.into())].into(), ..self.context() }
     }
 
@@ -389,7 +389,8 @@ async fn a_secret_is_stored_for_root_alone_and_redacted_elsewhere() {
         run(&fixture.dir.path().join("bundles/vault"), &fixture.context()).await.unwrap_err();
     assert!(error.to_string().contains("input token is a secret"), "{error}");
     let (events, mut phases) = tokio::sync::mpsc::unbounded_channel();
-    let context = BundleContext { phase_events: Some(events), ..fixture.given(SECRET) };
+    let context =
+        BundleContext { phase_events: Some(events), ..fixture.context_with_token(SECRET) };
     let report = fixture.run("vault", &context).await;
     assert!(report.ended_well() && report.validation().passed, "{report:?}");
     assert_eq!(fixture.read("etc/token").unwrap().trim(), SECRET, "its effect is the real one");
@@ -411,12 +412,12 @@ async fn a_secret_is_stored_for_root_alone_and_redacted_elsewhere() {
     let path = fixture.dir.path().join("root").join(&secrets);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     fs::set_permissions(&path, open).unwrap();
-    fixture.run("vault", &fixture.given(SECRET)).await;
+    fixture.run("vault", &fixture.context_with_token(SECRET)).await;
     assert_eq!(fixture.mode(&secrets), 0o600);
 
     let fails = "#!/bin/bash\necho \"no $VAULT_TOKEN for $BASH_VERSION\" >&2\nexit 7\n";
     fixture.vault("1.0.0", true, fails);
-    let report = fixture.run("vault", &fixture.given("h8sh-next")).await;
+    let report = fixture.run("vault", &fixture.context_with_token("h8sh-next")).await;
     let text = &report.phases[0].text;
     assert!(text.contains("; no [redacted] for 5") && !report.summary().contains("h8sh"), "{text}");
     assert!(fixture.read(&secrets).unwrap().contains("h8sh-next"), "as it ran with at last");

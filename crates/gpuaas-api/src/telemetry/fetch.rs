@@ -18,9 +18,9 @@ use tokio::time::timeout;
 
 use crate::ctx::TelemetryLimits;
 
-/// Why there is no answer.
+/// Why a host gave no response.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum FetchError {
     /// No connection, and nobody refused one.
     Unreachable(String),
     /// The host refuses connections to this port.
@@ -36,7 +36,7 @@ pub(crate) enum Fault {
     },
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(why) => write!(f, "no connection: {why}"),
@@ -48,9 +48,9 @@ impl fmt::Display for Fault {
     }
 }
 
-/// An answer.
+/// The response of a host.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct HostResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -58,9 +58,9 @@ pub(crate) struct Heard {
     pub(crate) from: Option<IpAddr>,
 }
 
-impl Heard {
-    /// As evidence.
-    pub(crate) fn in_short(&self) -> String {
+impl HostResponse {
+    /// Status and server, for the evidence of a probe.
+    pub(crate) fn summary(&self) -> String {
         let status = self.status.as_u16();
         match self.headers.get(SERVER).and_then(|value| value.to_str().ok()) {
             Some(server) => {
@@ -79,14 +79,14 @@ pub(super) fn is_netdata(headers: &HeaderMap) -> bool {
 }
 
 /// Opens a TCP connection, waiting for `limit` at most.
-pub(crate) async fn connect(at: SocketAddrV4, limit: Duration) -> Result<TcpStream, Fault> {
+pub(crate) async fn connect(at: SocketAddrV4, limit: Duration) -> Result<TcpStream, FetchError> {
     match timeout(limit, TcpStream::connect(at)).await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Err(Fault::Refused),
-        Ok(Err(error)) => Err(Fault::Unreachable(error.to_string())),
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Err(FetchError::Refused),
+        Ok(Err(error)) => Err(FetchError::Unreachable(error.to_string())),
         Err(_) => {
             let text = format!("none in {:.1} s", limit.as_secs_f64());
-            Err(Fault::Unreachable(text))
+            Err(FetchError::Unreachable(text))
         }
     }
 }
@@ -99,7 +99,7 @@ pub(crate) async fn get(
     limits: TelemetryLimits,
     limit: Duration,
     bytes: usize,
-) -> Result<Heard, Fault> {
+) -> Result<HostResponse, FetchError> {
     let stream = connect(at, limits.connect).await?;
     let from = stream.local_addr().ok().map(|address| address.ip());
     let mut request = Request::get(path)
@@ -108,16 +108,21 @@ pub(crate) async fn get(
     if let Some(accept) = accept {
         request = request.header(ACCEPT, accept);
     }
-    let request = request.body(Body::empty()).map_err(|error| Fault::Garbled(error.to_string()))?;
+    let request =
+        request.body(Body::empty()).map_err(|error| FetchError::Garbled(error.to_string()))?;
     let asked = timeout(limit, exchange(stream, request, bytes)).await;
-    let heard = asked.map_err(|_| Fault::Silent(limit))??;
-    Ok(Heard { from, ..heard })
+    let response = asked.map_err(|_| FetchError::Silent(limit))??;
+    Ok(HostResponse { from, ..response })
 }
 
-async fn exchange(stream: TcpStream, request: Request<Body>, bytes: usize) -> Result<Heard, Fault> {
+async fn exchange(
+    stream: TcpStream,
+    request: Request<Body>,
+    bytes: usize,
+) -> Result<HostResponse, FetchError> {
     let garbled = |error: hyper::Error| {
         let cause = std::error::Error::source(&error).and_then(|e| e.downcast_ref::<io::Error>());
-        Fault::Garbled(cause.map_or_else(|| error.to_string(), ToString::to_string))
+        FetchError::Garbled(cause.map_or_else(|| error.to_string(), ToString::to_string))
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(garbled)?;
     // Ends with this set, whatever becomes of the request.
@@ -128,9 +133,9 @@ async fn exchange(stream: TcpStream, request: Request<Body>, bytes: usize) -> Re
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(garbled)?.into_data() else { continue };
         if whole.len() + data.len() > bytes {
-            return Err(Fault::TooLarge { limit: bytes });
+            return Err(FetchError::TooLarge { limit: bytes });
         }
         whole.extend_from_slice(&data);
     }
-    Ok(Heard { status: head.status, headers: head.headers, body: whole.into(), from: None })
+    Ok(HostResponse { status: head.status, headers: head.headers, body: whole.into(), from: None })
 }
