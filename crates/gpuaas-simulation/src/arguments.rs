@@ -39,6 +39,17 @@ pub struct BenchChaosArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench mend`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchMendArgs {
+    /// Code of one park; every park otherwise.
+    #[arg(long, value_name = "CODE")]
+    pub park: Option<String>,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `A..B`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seeds {

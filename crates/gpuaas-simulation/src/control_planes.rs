@@ -14,6 +14,7 @@ use crate::artifact_urls::ArtifactUrls;
 use crate::breakpoint::Breakpoint;
 use crate::executor::TaskOwner;
 use crate::plan::ADVERTISE;
+use crate::planted_panic::PlantedPanic;
 use crate::replica::Replica;
 use crate::simulation::Simulation;
 use crate::transport;
@@ -85,7 +86,10 @@ impl Simulation {
         };
         let engine = Engine::assemble_with(
             parts,
-            breakpoint.map(|breakpoint| breakpoint as Arc<dyn Failpoints>),
+            breakpoint.map(|breakpoint| breakpoint as Arc<dyn Failpoints>).or_else(|| {
+                let step = self.parts.plan.panics_in?;
+                Some(Arc::new(PlantedPanic::new(step)) as Arc<dyn Failpoints>)
+            }),
         );
         self.replicas.push(Replica {
             id,

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gpuaas_artifact::BootstrapInputs;
 use gpuaas_types::NodeId;
 
 use crate::executor::{Executor, TaskOwner};
@@ -14,6 +15,8 @@ pub(crate) struct DeployedSystem {
     pub(crate) task_id: u64,
     pub(crate) on: bool,
     pub(crate) enrolled: Arc<Mutex<Option<node::EnrolledAgent>>>,
+    /// What its bootstrap was told.
+    pub(crate) inputs: BootstrapInputs,
 }
 
 impl DeployedSystem {

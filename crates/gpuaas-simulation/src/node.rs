@@ -16,7 +16,7 @@ use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::SimRng;
 
 use crate::plan::RETRY_SECONDS;
-use crate::shared_state::{AgentCredentialRecord, SharedState};
+use crate::shared_state::{AgentCredentialRecord, HostFault, SharedState};
 
 const VERSION: &str = "0.1.0";
 /// First pause between two questions for tasks, in seconds; doubles up to the longest.
@@ -51,15 +51,30 @@ impl BootingNode {
         let node_seconds = self.draw(self.times.node_seconds);
         self.report_progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Started).await;
         self.shared.sleep(site_seconds).await;
+        if self.fails(BootstrapPhase::SiteBootstrap).await {
+            return;
+        }
         self.report_progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded).await;
         self.report_progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Started).await;
         self.shared.sleep(node_seconds).await;
+        if self.fails(BootstrapPhase::NodeBootstrap).await {
+            return;
+        }
         let Some(enrolled) = self.enroll().await else { return };
         *self.enrolled.lock().unwrap_or_else(PoisonError::into_inner) = Some(enrolled);
         self.shared.send_heartbeat(enrolled).await;
         self.try_token_again(enrolled).await;
         self.report_progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await;
         run_agent(self.shared, enrolled).await;
+    }
+
+    /// Whether a phase fails by a fault of the host, which it calls back.
+    async fn fails(&mut self, phase: BootstrapPhase) -> bool {
+        let fails = self.shared.host_fault() == Some(HostFault::BootstrapFails(phase));
+        if fails {
+            self.report_progress(phase, ProgressStatus::Failed).await;
+        }
+        fails
     }
 
     fn draw(&mut self, (low, high): (f64, f64)) -> f64 {
@@ -172,8 +187,11 @@ impl SharedState {
     /// How a task ends: well, not at all well, or with a finding that is not as it should be.
     fn task_result(&self, enrolled: EnrolledAgent, task: &Task) -> TaskResult {
         let mut rng = SimRng::for_name(enrolled.seed, &task.id.to_string());
-        let succeeded = rng.uniform() >= self.failing_tasks / 2.0;
-        let sound = rng.uniform() >= self.failing_tasks / 2.0;
+        let fault = self.host_fault();
+        let succeeded =
+            rng.uniform() >= self.failing_tasks / 2.0 && fault != Some(HostFault::TasksFail);
+        let sound =
+            rng.uniform() >= self.failing_tasks / 2.0 && fault != Some(HostFault::HostIsBad);
         let finding = |name: String, sound: bool| Finding {
             name,
             passed: Some(sound),

@@ -75,6 +75,32 @@ impl Simulation {
         }
     }
 
+    /// Names one racked machine and answers its run and node.
+    ///
+    /// # Errors
+    /// The store's, but for a conflict.
+    pub async fn onboard_host(
+        &mut self,
+        machine: &HostView,
+    ) -> Result<Result<(RunId, NodeId), RefusalCode>, Failure> {
+        let now = self.clock.now();
+        let mut onboard = request(&*self.parts.ids, now, (self.site_id, self.profile_id), machine);
+        let hardware = &mut onboard.node.hardware;
+        hardware.bmc_address.take_if(|address| address.is_empty());
+        hardware.mac_addresses.retain(|address| !address.is_empty());
+        let made = (onboard.run.id, onboard.node.id);
+        self.touch(made.0);
+        match self.store.onboard(now, onboard).await {
+            Ok(_) => Ok(Ok(made)),
+            Err(error) => refusal(error).map(Err),
+        }
+    }
+
+    /// Something was said to a run: it may be due.
+    pub fn operator_acted(&mut self) {
+        self.next_due = Some(Timestamp::EPOCH);
+    }
+
     /// Assigns fabric addresses to a host.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What a simulation is made of, and what all of them have in common.
 
-use gpuaas_types::Timestamp;
 use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::{Step, Timestamp};
 use maas_sim::HardwareClass;
 
 /// When every simulation begins: any moment will do, as long as it is the same one.
@@ -36,6 +36,8 @@ pub struct SimulationPlan {
     pub failing_tasks: f64,
     /// Seconds between two sweeps; 0: none.
     pub sweep_seconds: f64,
+    /// Each control plane panics once, in the first decision that it makes in this step.
+    pub panics_in: Option<Step>,
 }
 
 impl SimulationPlan {
@@ -53,6 +55,7 @@ impl SimulationPlan {
             site_batch_max_parallel: 0,
             failing_tasks: 0.0,
             sweep_seconds: 0.0,
+            panics_in: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpuaas_engine::{Clock as _, VirtualClock};
 use gpuaas_store::Store;
+use gpuaas_types::agent::BootstrapPhase;
 use gpuaas_types::{NodeId, RunId};
 
 use crate::plan::RETRY_SECONDS;
@@ -46,9 +47,27 @@ pub(crate) struct SharedState {
     /// Of every agent that was ever taken.
     pub(crate) credentials: Mutex<Vec<AgentCredentialRecord>>,
     pub(crate) failing_tasks: f64,
+    /// What goes wrong on hosts until somebody mends it.
+    pub(crate) host_fault: Mutex<Option<HostFault>>,
+}
+
+/// What goes wrong on every host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostFault {
+    /// The bootstrap calls back that this phase failed, and ends.
+    BootstrapFails(BootstrapPhase),
+    /// The agent cannot do its tasks.
+    TasksFail,
+    /// The agent does its tasks and finds that the host is not as it should be.
+    HostIsBad,
 }
 
 impl SharedState {
+    /// What is wrong with hosts just now.
+    pub(crate) fn host_fault(&self) -> Option<HostFault> {
+        *self.host_fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns once the control plane answers.
     pub(crate) async fn until_reachable(&self) {
         while !self.up.load(Ordering::SeqCst) {

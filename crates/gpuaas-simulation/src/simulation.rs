@@ -29,14 +29,15 @@ use gpuaas_types::{IdSource, NodeId, ProfileId, SiteId, Timestamp};
 use maas_sim::SimOptions;
 use tokio::sync::broadcast;
 
+use crate::control_plane_parts::ControlPlaneParts;
 use crate::deployed_system::DeployedSystem;
 use crate::executor::Executor;
 use crate::failpoint::FailpointTrigger;
 use crate::plan::{BEGIN, SITE, SimulationPlan};
 use crate::replica::Replica;
 use crate::seeded_ids::SeededIds;
-use crate::shared_state::{AgentCredentialRecord, SharedState, TouchedRuns};
-use crate::transport::{ArrivedChange, Network};
+use crate::shared_state::{AgentCredentialRecord, HostFault, SharedState, TouchedRuns};
+use crate::transport::{ArrivedChange, DirectConnector, Network};
 
 /// One simulation with everything in it.
 pub struct Simulation {
@@ -72,6 +73,7 @@ pub struct Simulation {
 pub(crate) struct SharedParts {
     pub(crate) ids: Arc<SeededIds>,
     pub(crate) bundles: Arc<BundleCatalog>,
+    pub(crate) bundle_key: Arc<SigningKey>,
     pub(crate) artifacts: Arc<ArtifactStore>,
     pub(crate) agent: Artifact,
     pub(crate) times: BootTimes,
@@ -106,8 +108,8 @@ impl Simulation {
             ArtifactStore::open(&dir.path().join("artifacts")).map_err(|e| local(&e))?;
         let artifacts = Arc::new(artifacts);
         let agent = artifacts.put_bytes(b"#!/bin/sh\n").map_err(|e| local(&e))?;
-        let key = SigningKey::generate().map_err(|e| local(&e))?;
-        let bundles = BundleCatalog::with_built_in(&artifacts, &key, clock.now());
+        let bundle_key = Arc::new(SigningKey::generate().map_err(|e| local(&e))?);
+        let bundles = BundleCatalog::with_built_in(&artifacts, &bundle_key, clock.now());
         let bundles = bundles.map_err(|e| local(&e))?;
         let (site_id, profile_id) = register(&store, &*ids, &api_key, &plan).await?;
         let shared = Arc::new(SharedState {
@@ -118,11 +120,13 @@ impl Simulation {
             tokens_taken_twice: AtomicUsize::new(0),
             credentials: Mutex::default(),
             failing_tasks: plan.failing_tasks,
+            host_fault: Mutex::default(),
         });
         let tasks = store.task_signal();
         let parts = SharedParts {
             ids,
             bundles: Arc::new(bundles),
+            bundle_key,
             artifacts,
             agent: ArtifactStore::artifact("gpuaas-node-agent", "0.1.0", agent),
             times: BootTimes::of_class(plan.class, 1.0),
@@ -175,6 +179,30 @@ impl Simulation {
         self.shared.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What the admin API of the control plane works with.
+    #[must_use]
+    pub fn control_plane_parts(&self) -> ControlPlaneParts {
+        ControlPlaneParts {
+            store: self.store.clone(),
+            clock: Arc::new(self.clock.clone()),
+            ids: Arc::clone(&self.parts.ids) as Arc<dyn IdSource>,
+            bundles: Arc::clone(&self.parts.bundles),
+            bundle_key: Arc::clone(&self.parts.bundle_key),
+            artifacts: Arc::clone(&self.parts.artifacts),
+            connect: Arc::new(DirectConnector::new(&self.region, &self.clock)),
+        }
+    }
+
+    /// Something goes wrong on every host from now on; none: nothing does any more.
+    pub fn set_host_fault(&self, fault: Option<HostFault>) {
+        *self.shared.host_fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+
+    /// Takes the region away from its address, or puts it back.
+    pub fn set_region_down(&self, down: bool) {
+        self.network.set_region_down(down);
+    }
+
     /// Changes that reached the region since the last time this was asked.
     #[must_use]
     pub fn take_arrived_changes(&self) -> Vec<ArrivedChange> {
@@ -202,7 +230,8 @@ async fn register(
         drift_policy: BTreeMap::new(),
     };
     let key = Secret::new(api_key.to_owned());
-    let made = store.create_site(BEGIN, site_id, spec, SiteStatus::default(), &key).await;
+    let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };
+    let made = store.create_site(BEGIN, site_id, spec, status, &key).await;
     made.map_err(store_failure)?;
     let profile_id = ProfileId::new(ids, BEGIN);
     let made = store.create_profile(BEGIN, profile_id, "h200", &plan.profile, &[]).await;

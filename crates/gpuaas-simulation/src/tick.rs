@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpuaas_artifact::parse_user_data;
+use gpuaas_artifact::{BootstrapInputs, parse_user_data};
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::store_failure;
@@ -127,19 +127,31 @@ impl Simulation {
             self.executor.cancel(old.task_id);
         }
         let Ok(data) = parse_user_data(&boot.user_data) else { return };
+        self.boot(boot.host.system_id, boot.host.deployment, data.inputs);
+    }
+
+    /// Has the bootstrap of a deployed system run from its beginning.
+    fn boot(&mut self, system_id: String, deployment: u64, inputs: BootstrapInputs) {
         let enrolled = Arc::default();
-        let name = format!("boot/{}/{}", boot.host.hostname, boot.host.deployment);
+        let name = format!("boot/{}/{deployment}", inputs.hostname);
         let node = node::BootingNode {
             shared: Arc::clone(&self.shared),
-            inputs: data.inputs,
+            inputs: inputs.clone(),
             times: self.parts.times,
             rng: SimRng::for_name(self.parts.plan.seed, &name),
             lost_callbacks: self.parts.plan.lost_callbacks,
             enrolled: Arc::clone(&enrolled),
         };
         let task_id = self.executor.spawn(TaskOwner::Environment, node.run());
-        let system =
-            DeployedSystem { deployment: boot.host.deployment, task_id, on: true, enrolled };
-        self.systems.insert(boot.host.system_id, system);
+        let system = DeployedSystem { deployment, task_id, on: true, enrolled, inputs };
+        self.systems.insert(system_id, system);
+    }
+
+    /// Somebody runs the boot scripts of every deployed host again.
+    pub fn run_boot_scripts(&mut self) {
+        for (system_id, system) in std::mem::take(&mut self.systems) {
+            self.executor.cancel(system.task_id);
+            self.boot(system_id, system.deployment, system.inputs);
+        }
     }
 }

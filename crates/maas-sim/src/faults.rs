@@ -24,6 +24,11 @@ pub enum FaultKind {
     ResetAfterAccept,
     /// The connection is closed without an answer; nothing was done.
     ResetBefore,
+    /// MAAS, or what stands before it, answers with `status` (default 403) and `message`; nothing
+    /// was done.
+    Answered,
+    /// The answer shows the resource as if the call had been taken; nothing was done.
+    Ignored,
     /// The answer comes `seconds` later (default 30).
     Slow,
     /// A power action fails: 500 with the driver's text after the state change was committed.
@@ -53,6 +58,9 @@ pub enum FaultKind {
     StuckReleasing,
     /// Nothing more is heard of the machine whose disks are being erased.
     StuckErasing,
+    /// The commissioning does not find the disks whose kernel name begins with `message` (default:
+    /// any).
+    DisksMissing,
     /// The boot interface comes up on another VLAN.
     WrongPxeNic,
     /// The machine has no boot interface after commissioning.
@@ -112,6 +120,9 @@ pub struct Fault {
     /// Length, where the kind has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
+    /// HTTP status, where the kind has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
     /// Text, where the kind has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -134,6 +145,7 @@ impl Fault {
             probability: None,
             skip: 0,
             seconds: None,
+            status: None,
             message: None,
             when: None,
         }
@@ -177,6 +189,13 @@ impl Fault {
     #[must_use]
     pub fn lasting_seconds(mut self, seconds: f64) -> Self {
         self.seconds = Some(seconds);
+        self
+    }
+
+    /// Sets its HTTP status.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
         self
     }
 

@@ -1,7 +1,7 @@
 //! What commissioning finds on a host and writes into its machine.
 
 use crate::faults::FaultKind;
-use crate::hardware_class::HardwareClass;
+use crate::hardware_class::{DiskPart, HardwareClass};
 use crate::inventory::{NewMachine, new_machine_record};
 use crate::model::{Disk, Link, LinkMode, Nic, NicHardware};
 use crate::region::Region;
@@ -132,7 +132,10 @@ impl Region {
     }
 
     fn discover_disks(&mut self, key: u32, class: &'static HardwareClass) {
-        for part in class.disks {
+        let missing = self.trigger_fault(key, &[FaultKind::DisksMissing]);
+        let missing = missing.map(|fault| fault.message.unwrap_or_default());
+        let found = |part: &&DiskPart| !missing.as_ref().is_some_and(|m| part.name.starts_with(m));
+        for part in class.disks.iter().filter(found) {
             let id = self.next_id("blockdevice");
             let serial = self
                 .rng_of(key)

@@ -63,6 +63,7 @@ mod name_index;
 mod network;
 mod notice;
 mod ops;
+mod person;
 mod region;
 mod render;
 mod rng;

@@ -11,8 +11,13 @@ use crate::wire::{HTML, Params, ResponseDelivery, SimRequest, SimResponse};
 /// Path of the API's root.
 pub(crate) const API_ROOT: &str = "/MAAS/api/2.0/";
 const GATEWAY_TIMEOUT: &str = "<html>\r\n<head><title>504 Gateway Time-out</title></head>\r\n<body>\r\n<center><h1>504 Gateway Time-out</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n";
-const BEFORE: &[FaultKind] =
-    &[FaultKind::Refused504, FaultKind::Unavailable503, FaultKind::ResetBefore];
+const BEFORE: &[FaultKind] = &[
+    FaultKind::Refused504,
+    FaultKind::Unavailable503,
+    FaultKind::ResetBefore,
+    FaultKind::Answered,
+    FaultKind::Ignored,
+];
 const AFTER: &[FaultKind] = &[FaultKind::Accepted504, FaultKind::ResetAfterAccept];
 
 /// Answers a request whose path is `rest` below the API root; `path` is the whole of it.
@@ -65,7 +70,8 @@ pub(crate) fn route(
         admin: user.as_ref().is_some_and(|u| u.admin),
         user: user.map(|u| u.name).unwrap_or_default(),
     };
-    run_action(region, action, &call)
+    let shows = resource.actions.iter().find(|a| a.method == "GET" && a.op.is_none());
+    run_action(region, action, shows, &call)
 }
 
 fn find_action<'t>(
@@ -121,7 +127,13 @@ fn call_target(
     }
 }
 
-fn run_action(region: &mut Region, action: &Action, call: &Call<'_>) -> SimResponse {
+/// Does what the call asks, unless a fault has it otherwise. `shows` reads the same resource.
+fn run_action(
+    region: &mut Region,
+    action: &Action,
+    shows: Option<&Action>,
+    call: &Call<'_>,
+) -> SimResponse {
     let (key, hostname, system_id, host) = call_target(region, call);
     let at = FaultTrigger {
         endpoint: Some(action.label),
@@ -138,6 +150,10 @@ fn run_action(region: &mut Region, action: &Action, call: &Call<'_>) -> SimRespo
     let before = region.faults.trigger(BEFORE, at);
     let after = if before.is_none() { region.faults.trigger(AFTER, at) } else { None };
     let mut response = match before {
+        Some(fault) if fault.kind == FaultKind::Ignored => {
+            let shown = (shows.unwrap_or(action).run)(region, call);
+            shown.unwrap_or_else(|refusal| refusal)
+        }
         Some(fault) => apply_wire_fault(SimResponse::text(200, ""), &fault),
         None => match check_access(action, call).and_then(|()| (action.run)(region, call)) {
             Ok(response) | Err(response) => response,
@@ -195,6 +211,7 @@ fn apply_wire_fault(response: SimResponse, fault: &Fault) -> SimResponse {
         FaultKind::Accepted504 | FaultKind::Refused504 => {
             SimResponse::new(504, "text/html", GATEWAY_TIMEOUT)
         }
+        FaultKind::Answered => answered(fault),
         _ => {
             let mut lost = SimResponse::text(500, "");
             lost.delivery = ResponseDelivery::Reset;
@@ -203,6 +220,17 @@ fn apply_wire_fault(response: SimResponse, fault: &Fault) -> SimResponse {
     };
     out.delay_us = response.delay_us + wait;
     out
+}
+
+/// What somebody answers in MAAS' place: a form's refusal as JSON, a page of a proxy, or text.
+fn answered(fault: &Fault) -> SimResponse {
+    let text = fault.message.clone().unwrap_or_default();
+    let status = fault.status.unwrap_or(403);
+    match text.chars().next() {
+        Some('{') => SimResponse::new(status, "application/json", text),
+        Some('<') => SimResponse::new(status, "text/html", text),
+        _ => SimResponse::text(status, text),
+    }
 }
 
 /// Does what `user` asks, without credentials and uncounted.
