@@ -103,6 +103,7 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
         mark: node.mark,
         owner: park.map(|park| park.owner),
         next_action,
+        actions: park.map(|park| park.actions.clone()).unwrap_or_default(),
         evidence: evidence(&node, facts),
         text,
         node: ExplainedNode {
@@ -340,6 +341,7 @@ mod tests {
             owner: Owner::InfraOperator,
             evidence: vec!["curtin: no disk".to_owned()],
             next_action: "replace the disk, then resume the run".to_owned(),
+            actions: Vec::new(),
         });
         let said = explanation(node, &facts(), at(400.0));
         assert_eq!((said.owner, said.deadline), (Some(Owner::InfraOperator), None));

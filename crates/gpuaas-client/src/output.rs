@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::{ContentArrangement, Table, presets};
 use gpuaas_core::step_duration;
 use gpuaas_types::api::{
-    Lateness, List, NodeDrift, NodeView, Owner, ProfilePreset, ProfileResource, RoceResource,
-    RunView, SiteResource, StuckNode,
+    Lateness, List, NodeDrift, NodeView, Owner, ParkAction, ProfilePreset, ProfileResource,
+    RoceResource, RunView, SiteResource, StuckNode,
 };
 use gpuaas_types::explain::Explanation;
 use serde::Serialize;
@@ -319,6 +319,22 @@ pub fn explanation(explanation: &Explanation, _style: Style) -> String {
     for line in &explanation.evidence {
         writeln!(text, "  - {line}").ok();
     }
+    if !explanation.actions.is_empty() {
+        text.push_str("Commands:\n");
+        text.push_str(&commands(&explanation.actions));
+    }
+    text
+}
+
+/// Commands, one a line, each below what it needs.
+fn commands(actions: &[ParkAction]) -> String {
+    let mut text = String::new();
+    for ParkAction { command, needs } in actions {
+        if !needs.is_empty() {
+            writeln!(text, "  # {needs}").ok();
+        }
+        writeln!(text, "  {command}").ok();
+    }
     text
 }
 
@@ -369,12 +385,6 @@ fn summary(node: &NodeView) -> String {
     }
     if let Some(park) = &node.park {
         text.push_str(&parked(park));
-        if let Some(run) = &node.run {
-            text.push_str(&fields(&[(
-                "then",
-                format!("gpuaas run resume {} --reason TEXT", run.id),
-            )]));
-        }
     }
     text
 }
@@ -389,6 +399,7 @@ fn parked(park: &gpuaas_types::api::Park) -> String {
         writeln!(text, "  - {line}").ok();
     }
     text.push_str(&fields(&[("next action", park.next_action.clone())]));
+    text.push_str(&commands(&park.actions));
     text
 }
 
@@ -489,6 +500,7 @@ mod tests {
             mark: None,
             owner: Some(Owner::InfraOperator),
             next_action: "remove one of them".to_owned(),
+            actions: node.park.map(|park| park.actions).unwrap_or_default(),
             evidence: vec!["abc124 has the hostname".to_owned()],
             maas: node.maas,
             text: vec![

@@ -140,6 +140,22 @@ impl Effect {
         }
     }
 
+    /// Whether it only sets what a read shows, so that asking for it again does no harm where it
+    /// does not show.
+    #[must_use]
+    pub const fn is_setting(&self) -> bool {
+        matches!(
+            self,
+            Self::RegisterScript { .. }
+                | Self::SetBootDisk { .. }
+                | Self::SetStorageLayout { .. }
+                | Self::FormatBlockDevice { .. }
+                | Self::MountBlockDevice { .. }
+                | Self::UnlinkSubnet { .. }
+                | Self::LinkSubnet { .. }
+        )
+    }
+
     /// Its kind, without the parameters.
     #[must_use]
     pub const fn kind(&self) -> EffectKind {
@@ -305,6 +321,12 @@ impl Outcome {
     #[must_use]
     pub fn was_without_effect(&self) -> bool {
         matches!(self, Self::NotSent { code, .. } if code == DID_NOT_HAPPEN)
+    }
+
+    /// Whether it is known that MAAS did nothing: it refused, or the call never left.
+    #[must_use]
+    pub const fn was_not_done(&self) -> bool {
+        matches!(self, Self::Rejected { .. } | Self::NotSent { .. })
     }
 
     /// `accepted`, `rejected`, `not_sent` or `unknown`.

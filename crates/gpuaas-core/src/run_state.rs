@@ -251,17 +251,55 @@ impl RunState {
         asked && self.resumed_at >= self.parked_at
     }
 
-    /// An operator lets the run go on where it stopped: it looks again at what it stopped for.
+    /// An operator lets the run go on where it stopped: as after [`Self::look_again`], and the agent
+    /// looks at its host again, too.
     pub fn resume(&mut self, now: Timestamp) {
+        self.look_again(now);
+        self.task_id = None;
+    }
+
+    /// The run looks again at what it stopped for. What it read before is nothing to go by any more,
+    /// and what MAAS refused before is asked again; an intent that MAAS took, or whose outcome
+    /// nobody knows, stands: forgetting it could do the same thing twice.
+    ///
+    /// `now` has to be later than everything that the run has read: see
+    /// [`Self::later_than_reads`].
+    pub fn look_again(&mut self, now: Timestamp) {
         self.resumed_at = Some(now);
+        self.forget_reads();
+        match &mut self.intent {
+            Some(intent) if intent.outcome.as_ref().is_some_and(Outcome::was_not_done) => {
+                self.intent = None;
+            }
+            Some(intent) if intent.is_open() => intent.number = 1,
+            _ => {}
+        }
+    }
+
+    /// Forgets what was read of MAAS; checks stay, each with the moment at which it was made.
+    pub fn forget_reads(&mut self) {
         self.read_failure = None;
         self.found = None;
         self.mac_owners = None;
+        self.region_scripts = None;
+        self.script_results = None;
+        self.deploy_events = None;
     }
 
-    /// An operator has the run try again: what was tried in this step does not count any more. An
-    /// intent that MAAS took, or whose outcome nobody knows, stands: forgetting it could do the
-    /// same thing twice.
+    /// The moment of an operator's word: `now`, or just after what the run has read, where the clock
+    /// that it read by is ahead of the operator's.
+    #[must_use]
+    pub fn later_than_reads(
+        &self,
+        now: Timestamp,
+        machine_read_at: Option<Timestamp>,
+    ) -> Timestamp {
+        let after = |at: Timestamp| at.plus_seconds(0.000_001);
+        [self.parked_at, machine_read_at].into_iter().flatten().map(after).fold(now, Timestamp::max)
+    }
+
+    /// An operator has the run try again: as after [`Self::resume`], and what was tried in this step
+    /// does not count any more.
     pub fn retry(&mut self, now: Timestamp) {
         self.resume(now);
         self.retried_at = Some(now);
@@ -269,17 +307,9 @@ impl RunState {
         self.answers.clear();
         self.without_effect.clear();
         self.visits.remove(&Step::ReleaseForRetry);
-        self.task_id = None;
-        let refused = |outcome: &Outcome| {
-            matches!(outcome, Outcome::Rejected { .. } | Outcome::NotSent { .. })
-        };
-        match &mut self.intent {
-            Some(intent) if intent.outcome.as_ref().is_some_and(refused) => self.intent = None,
-            Some(intent) => {
-                intent.number = 1;
-                self.tries.insert(intent.effect.kind(), 1);
-            }
-            None => {}
+        if let Some(intent) = &mut self.intent {
+            intent.number = 1;
+            self.tries.insert(intent.effect.kind(), 1);
         }
     }
 
@@ -309,5 +339,37 @@ mod tests {
         assert_eq!(state.tries[&EffectKind::Release], 2);
         assert_eq!(state.without_effect[&EffectKind::MarkBroken], 1);
         assert_eq!(serde_json::to_value(&state).unwrap(), stored);
+    }
+
+    fn intent(outcome: Option<Outcome>) -> Intent {
+        let id = gpuaas_types::AttemptId::new(&gpuaas_types::RandomIds, Timestamp::EPOCH);
+        let (at, effect) = (Timestamp::EPOCH, Effect::PowerOff);
+        let (before, ended_at) = (None, None);
+        Intent { id, step: Step::PowerOff, effect, number: 4, at, before, outcome, ended_at }
+    }
+
+    /// What MAAS refused before the word is asked again; what it took, or may have taken, is not.
+    #[test]
+    fn a_resume_forgets_what_was_not_done_and_keeps_what_may_have_been() {
+        let refused =
+            Outcome::Rejected { code: "c".to_owned(), text: "t".to_owned(), conflict: false };
+        let kept = |outcome| {
+            let mut state = RunState { intent: Some(intent(outcome)), ..RunState::default() };
+            state.resume(Timestamp::EPOCH.plus_seconds(1.0));
+            state.intent.map(|intent| intent.number)
+        };
+        assert_eq!(kept(Some(refused)), None);
+        assert_eq!(kept(Some(Outcome::did_not_happen("t".to_owned()))), None);
+        assert_eq!(kept(Some(Outcome::Accepted)), Some(4));
+        assert_eq!(kept(None), Some(1), "probed, and then tried as often as at first");
+    }
+
+    #[test]
+    fn a_word_is_later_than_what_a_faster_clock_has_read() {
+        let at = |seconds| Timestamp::EPOCH.plus_seconds(seconds);
+        let state = RunState { parked_at: Some(at(5.0)), ..RunState::default() };
+        assert_eq!(state.later_than_reads(at(9.0), Some(at(8.0))), at(9.0));
+        assert!(state.later_than_reads(at(4.0), None) > at(5.0));
+        assert!(state.later_than_reads(at(9.0), Some(at(12.0))) > at(12.0));
     }
 }

@@ -14,6 +14,7 @@ const LONGEST_SECONDS: f64 = 60.0;
 struct State {
     failures: u32,
     open_until: Option<Timestamp>,
+    opened_at: Option<Timestamp>,
     opened: u32,
 }
 
@@ -40,6 +41,15 @@ impl CircuitBreaker {
         }
     }
 
+    /// Somebody says at `word_at` that the region is there again: a circuit that opened before lets
+    /// the next call try.
+    pub fn let_one_try(&self, word_at: Timestamp) {
+        let mut state = self.lock();
+        if let Some(opened_at) = state.opened_at.take_if(|at| *at <= word_at) {
+            state.open_until = Some(opened_at);
+        }
+    }
+
     /// MAAS answered, whatever it said.
     pub fn record_answer(&self) {
         *self.lock() = State::default();
@@ -53,6 +63,7 @@ impl CircuitBreaker {
             let exponent = i32::try_from(state.opened.min(10)).unwrap_or(10);
             let pause = (FIRST_SECONDS * 2f64.powi(exponent)).min(LONGEST_SECONDS);
             state.open_until = Some(now.plus_seconds(pause));
+            state.opened_at = Some(now);
             state.opened += 1;
             state.failures = THRESHOLD - 1;
         }
@@ -82,5 +93,18 @@ mod tests {
         assert_eq!(breaker.allow_call(at(3.0)), Err(at(6.5)), "the pause doubles");
         breaker.record_answer();
         assert!(breaker.allow_call(at(3.0)).is_ok());
+    }
+
+    #[test]
+    fn a_word_from_after_the_opening_lets_one_call_try() {
+        let at = |s| Timestamp::EPOCH.plus_seconds(s);
+        let breaker = CircuitBreaker::default();
+        (0..THRESHOLD).for_each(|_| breaker.record_silence(at(1.0)));
+        breaker.let_one_try(at(0.5));
+        assert!(breaker.allow_call(at(1.5)).is_err(), "the silence came after the word");
+        breaker.let_one_try(at(1.6));
+        assert!(breaker.allow_call(at(1.7)).is_ok());
+        breaker.let_one_try(at(1.6));
+        assert!(breaker.allow_call(at(1.7)).is_err(), "once for each opening");
     }
 }

@@ -268,5 +268,6 @@ pub(crate) fn internal_park(code: ParkCode, text: String, now: Timestamp) -> Par
         owner: code.row().owner,
         evidence: Vec::new(),
         next_action: code.row().next_action.to_owned(),
+        actions: Vec::new(),
     }
 }

@@ -16,7 +16,7 @@ use maas_client::BootResource;
 use crate::node_inputs::{NodeTokens, bootstrap_inputs, trusted_pem};
 use crate::run_session::RunSession;
 use crate::shared::Shared;
-use crate::site::{Site, Verdict};
+use crate::site::{Site, Verdict, is_newer};
 
 /// Seconds for which the result of a check that passed is good.
 const GOOD_SECONDS: f64 = 60.0;
@@ -48,7 +48,7 @@ pub(crate) async fn checks(shared: &Shared, site: &Site, session: &RunSession) -
 }
 
 /// Does a check of the site once for all runs that need it. A failure is kept for a short while
-/// only, and never for a run that was resumed since.
+/// only, and nothing is for a run that was resumed since.
 async fn check_once<F>(
     shared: &Shared,
     site: &Site,
@@ -62,13 +62,8 @@ where
     let resumed_at = session.run.state.resumed_at;
     let is_fresh = |at: Timestamp, verdict: &Verdict| {
         let age = shared.clock.now().seconds_since(at);
-        match verdict {
-            Ok(_) => age < GOOD_SECONDS * shared.clock.factor(),
-            Err(_) => {
-                age < FAILED_SECONDS * shared.clock.factor()
-                    && resumed_at.is_none_or(|resumed_at| resumed_at < at)
-            }
-        }
+        let good = if verdict.is_ok() { GOOD_SECONDS } else { FAILED_SECONDS };
+        age < good * shared.clock.factor() && is_newer(at, resumed_at)
     };
     let verdict = async || Ok::<Verdict, Infallible>(check().await);
     let answer = site.checks.of_key(name).await;
@@ -195,7 +190,7 @@ async fn image(site: &Site, session: &RunSession) -> Verdict {
             approved.join(", ")
         ));
     }
-    let images = site.images().await.map_err(|e| e.to_string())?;
+    let images = site.images(session.run.state.resumed_at).await.map_err(|e| e.to_string())?;
     let architecture = session
         .observation
         .as_ref()

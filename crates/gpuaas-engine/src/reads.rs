@@ -91,6 +91,7 @@ async fn read_machine(
                 alarm: None,
             });
             seen.vanished = true;
+            seen.read_at = session.read_time(asked_at);
             session.set_observation(seen);
             Ok(())
         }
@@ -165,7 +166,7 @@ async fn find_machine(
         }
     }
     if let Some(bmc) = &hardware.bmc_address {
-        match_bmc(site, bmc, &mut matches).await?;
+        match_bmc(site, session.run.state.resumed_at, bmc, &mut matches).await?;
     }
     let mut unclaimed_new = Vec::new();
     if matches.is_empty() && session.profile().auto_claim_single_new_machine {
@@ -203,10 +204,11 @@ fn note_match(
 
 async fn match_bmc(
     site: &Site,
+    word_at: Option<Timestamp>,
     bmc: &str,
     matches: &mut BTreeMap<String, (Candidate, Option<Machine>)>,
 ) -> Result<(), CallError> {
-    let bmcs = site.bmcs().await?;
+    let bmcs = site.bmcs(word_at).await?;
     // The list may be old. What name and MAC do not confirm is asked again, of these machines only.
     let unsure: Vec<String> =
         bmcs.machines_at(bmc).iter().filter(|id| !matches.contains_key(*id)).cloned().collect();
@@ -320,7 +322,7 @@ async fn hardware_sync(
     site: &Site,
     session: &mut RunSession,
 ) -> Result<(), CallError> {
-    let region = site.setting("hardware_sync_interval").await?;
+    let region = site.setting("hardware_sync_interval", session.run.state.resumed_at).await?;
     let wanted = session.profile().hardware_sync_interval.clone();
     let passed = region == wanted;
     let evidence = format!("MAAS says {region}; the profile says {wanted}");

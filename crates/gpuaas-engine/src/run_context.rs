@@ -52,7 +52,7 @@ impl RunContext {
         } else {
             Vec::new()
         };
-        let connection = shared.sites.get(site_id).await;
+        let connection = shared.sites.get_since(site_id, run.state.resumed_at).await;
         let site = match &connection {
             Ok(site) => site.record.spec.clone(),
             Err(_) => shared.store.site(site_id).await?.spec,

@@ -246,7 +246,7 @@ impl RunSession {
     pub(crate) fn park(&mut self, park: Park) {
         let ttl = f64::from(self.profile().enrollment_token_ttl_seconds);
         self.tokens_expire_at = Some(park.since.plus_seconds(ttl));
-        let parked = park_run(&mut self.run, park);
+        let parked = park_run(&mut self.run, &self.node.hostname, park);
         self.timeline.push(parked);
     }
 
@@ -371,8 +371,11 @@ impl RestState {
     }
 }
 
-/// Parks a run that a worker has. Answers the event for its timeline.
-pub(crate) fn park_run(run: &mut RunRecord, park: Park) -> TimelineEvent {
+/// Parks a run of `node` that a worker has. Answers the event for its timeline.
+pub(crate) fn park_run(run: &mut RunRecord, node: &str, mut park: Park) -> TimelineEvent {
+    if park.actions.is_empty() {
+        park.fill_actions(run.id, node, &[]);
+    }
     let event = TimelineEvent {
         at: park.since,
         run_id: Some(run.id),

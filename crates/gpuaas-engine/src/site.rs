@@ -143,25 +143,33 @@ impl Site {
         result
     }
 
-    /// The region's images, at most a minute old.
+    /// The region's images, at most a minute old and asked for after `word_at`.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn images(&self) -> Result<Arc<Vec<BootResource>>, CallError> {
+    pub async fn images(
+        &self,
+        word_at: Option<Timestamp>,
+    ) -> Result<Arc<Vec<BootResource>>, CallError> {
         let call = |client: Client| async move { client.boot_resources().await };
-        let fresh = |at, _: &Vec<_>| self.is_younger(at, ANSWER_SECONDS);
+        let fresh = |at, _: &Vec<_>| self.is_younger(at, ANSWER_SECONDS) && is_newer(at, word_at);
         self.images.get_or_ask(&*self.clock, fresh, || self.call(call)).await
     }
 
-    /// The BMCs of every machine; how old at most depends on how many there are
-    /// ([`BmcIndex::max_age_seconds`]).
+    /// The BMCs of every machine, asked for after `word_at`; how old at most depends on how many
+    /// there are ([`BmcIndex::max_age_seconds`]).
     ///
     /// # Errors
     /// See [`CallError`].
-    pub(crate) async fn bmcs(&self) -> Result<Arc<BmcIndex>, CallError> {
+    pub(crate) async fn bmcs(
+        &self,
+        word_at: Option<Timestamp>,
+    ) -> Result<Arc<BmcIndex>, CallError> {
         let call = |client: Client| async move { client.power_parameters_all().await };
         let ask = || async { self.call(call).await.map(|all| BmcIndex::new(&all)) };
-        let fresh = |at, index: &BmcIndex| self.is_younger(at, index.max_age_seconds());
+        let fresh = |at, index: &BmcIndex| {
+            self.is_younger(at, index.max_age_seconds()) && is_newer(at, word_at)
+        };
         self.bmcs.get_or_ask(&*self.clock, fresh, ask).await
     }
 
@@ -170,13 +178,17 @@ impl Site {
         self.bmcs.forget().await;
     }
 
-    /// A setting of the region as text, at most a minute old.
+    /// A setting of the region as text, at most a minute old and asked for after `word_at`.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn setting(&self, name: &str) -> Result<String, CallError> {
+    pub async fn setting(
+        &self,
+        name: &str,
+        word_at: Option<Timestamp>,
+    ) -> Result<String, CallError> {
         let answer = self.settings.of_key(name).await;
-        let fresh = |at, _: &String| self.clock.now().seconds_since(at) < ANSWER_SECONDS;
+        let fresh = |at, _: &String| self.is_younger(at, ANSWER_SECONDS) && is_newer(at, word_at);
         let ask = || async {
             let value = self.call(|client| async move { client.get_config(name).await }).await?;
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -190,6 +202,12 @@ impl Site {
     fn is_younger(&self, at: Timestamp, seconds: f64) -> bool {
         self.clock.now().seconds_since(at) < seconds * self.clock.factor()
     }
+}
+
+/// Whether an answer was asked for after an operator's word, where there was one. What is known from
+/// before that is what the operator answered.
+pub(crate) fn is_newer(asked_at: Timestamp, word_at: Option<Timestamp>) -> bool {
+    word_at.is_none_or(|word_at| asked_at > word_at)
 }
 
 /// All connected sites.
@@ -230,11 +248,37 @@ impl Sites {
     /// # Errors
     /// [`CallError::Site`] when the row, its secret or its address cannot be used.
     pub async fn get(&self, id: SiteId) -> Result<Arc<Site>, CallError> {
+        self.get_since(id, None).await
+    }
+
+    /// The site for a run that goes on at an operator's word: its row was compared after that, and
+    /// a circuit that opened before it lets a call try.
+    ///
+    /// # Errors
+    /// See [`Self::get`].
+    pub async fn get_since(
+        &self,
+        id: SiteId,
+        word_at: Option<Timestamp>,
+    ) -> Result<Arc<Site>, CallError> {
+        let site = self.connected(id, word_at).await?;
+        if let Some(word_at) = word_at {
+            site.breaker.let_one_try(word_at);
+        }
+        Ok(site)
+    }
+
+    async fn connected(
+        &self,
+        id: SiteId,
+        word_at: Option<Timestamp>,
+    ) -> Result<Arc<Site>, CallError> {
         let slot = self.slot(id).await;
         let mut connected = slot.connected.lock().await;
         let now = self.clock.now();
         if let Some(known) = connected.as_ref()
             && now.seconds_since(known.compared_at) < ROW_SECONDS * self.clock.factor()
+            && is_newer(known.compared_at, word_at)
         {
             return Ok(Arc::clone(&known.site));
         }

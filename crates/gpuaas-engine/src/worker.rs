@@ -109,6 +109,7 @@ async fn next_claim_at(shared: &Shared, now: Timestamp) -> Timestamp {
 /// Carries a claimed run until it rests. A panic on the way parks the run.
 pub(crate) async fn process_run(shared: &Shared, claimed: LeasedRun) {
     let (run_id, lease_token) = (claimed.run.id, claimed.run.lease_token);
+    let hostname = claimed.node.hostname.clone();
     let span = tracing::info_span!(
         "run",
         %run_id,
@@ -120,7 +121,7 @@ pub(crate) async fn process_run(shared: &Shared, claimed: LeasedRun) {
             Ok(recorded) => recorded,
             Err(panic) => {
                 tracing::error!(message = panic.message, place = panic.place, "the run panicked");
-                park_after_panic(shared, run_id, lease_token, &panic).await
+                park_after_panic(shared, (run_id, &hostname), lease_token, &panic).await
             }
         };
         match recorded {
@@ -141,7 +142,7 @@ pub(crate) async fn process_run(shared: &Shared, claimed: LeasedRun) {
 /// The store's. [`StoreError::LeaseLost`]: another worker has the run by now.
 async fn park_after_panic(
     shared: &Shared,
-    run_id: RunId,
+    (run_id, hostname): (RunId, &str),
     lease_token: i64,
     panic: &PanicReport,
 ) -> Result<(), StoreError> {
@@ -156,7 +157,7 @@ async fn park_after_panic(
     let text = format!("a defect of GPUaaS stopped the run: {panic}");
     let mut park = internal_park(ParkCode::InternalError, text, now);
     park.evidence.extend(Some(panic.place.clone()).filter(|place| !place.is_empty()));
-    let parked = park_run(&mut run, park);
+    let parked = park_run(&mut run, hostname, park);
     let profile = shared.profile(run.profile_id, run.profile_revision).await?;
     let ttl = f64::from(profile.spec.enrollment_token_ttl_seconds);
     let mut write = RunWrite::new(run).releasing();

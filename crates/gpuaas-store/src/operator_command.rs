@@ -118,12 +118,17 @@ async fn apply(
     issued: IssuedCommand,
 ) -> Result<(), StoreError> {
     let row = conn
-        .first("SELECT status, memory, step FROM run WHERE id = $1", args![run_id.0])
+        .first(
+            "SELECT run.status, run.memory, run.step, observation.read_at FROM run \
+             LEFT JOIN observation ON observation.node_id = run.node_id WHERE run.id = $1",
+            args![run_id.0],
+        )
         .await?
         .ok_or_else(|| StoreError::not_found("run", run_id))?;
     let mut cols = row.cols();
     let (status, mut state): (RunStatus, RunState) = (cols.enum_str()?, cols.json()?);
     let step: Step = cols.enum_str()?;
+    let said_at = state.later_than_reads(now, cols.opt_at()?);
     let report = issued.report();
     if !status.is_open() && report.is_some() {
         return Err(StoreError::conflict(
@@ -132,8 +137,11 @@ async fn apply(
         ));
     }
     match issued.command {
-        OperatorCommand::Retry => state.retry(now),
-        _ => state.resume(now),
+        OperatorCommand::Resume => state.resume(said_at),
+        OperatorCommand::Retry => state.retry(said_at),
+        OperatorCommand::Cancel { .. } | OperatorCommand::SkipCheck { .. } => {
+            state.look_again(said_at);
+        }
     }
     let resumed = conn
         .execute(

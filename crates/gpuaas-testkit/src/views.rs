@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use gpuaas_types::api::{
     AttemptView, CheckResult, Drift, EstimateBasis, EstimateSource, Lateness, MaasView, NodeDrift,
-    NodeView, Owner, Park, ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource,
-    SiteStatus, Source, StepSpan, StuckNode, TimelineEvent, Wait,
+    NodeView, Owner, Park, ParkAction, ProfileResource, ProfileStatus, RunSummary, RunView,
+    SiteResource, SiteStatus, Source, StepSpan, StuckNode, TimelineEvent, Wait,
 };
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
@@ -154,6 +154,10 @@ pub fn parked_node() -> NodeView {
             "abc125 has the BMC address 10.0.0.15".to_owned(),
         ],
         next_action: "remove or rename one of them in MAAS".to_owned(),
+        actions: vec![ParkAction {
+            command: "gpuaas run resume 019aa4d3 --reason WHY".to_owned(),
+            needs: "remove or rename one of them in MAAS".to_owned(),
+        }],
     });
     node
 }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use crate::agent::{Gate, GateCheck, GateClass};
 use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
 use crate::lifecycle::{DriftAction, DriftKind, NodeState, RunKind, RunStatus};
+pub use crate::park::{Owner, Park, ParkAction};
 use crate::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use crate::steps::{EffectKind, Step};
 use crate::time::Timestamp;
@@ -127,18 +128,6 @@ pub type RoceResource = Resource<RoceAssignmentId, RoceAssignmentSpec, RoceStatu
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct RoceStatus {}
 
-/// Who has to act on a parked run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Owner {
-    /// Whoever runs MAAS and the racks.
-    InfraOperator,
-    /// Whoever runs GPUaaS.
-    PlatformOperator,
-    /// Whoever owns the site bootstrap bundle.
-    BundleOwner,
-}
-
 /// What a run waits for. Whose view it is stands in the text: MAAS says, the agent says, we
 /// believe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,23 +166,6 @@ pub enum EstimateBasis {
     Profile,
     /// Runs of the profile at the site with the same image.
     ProfileAndImage,
-}
-
-/// Why a run stopped, and what may be done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Park {
-    /// Stable code, such as `two_candidates`.
-    pub code: String,
-    /// One sentence.
-    pub text: String,
-    /// Since when.
-    pub since: Timestamp,
-    /// Who has to act.
-    pub owner: Owner,
-    /// What was seen and tried.
-    pub evidence: Vec<String>,
-    /// What to do next.
-    pub next_action: String,
 }
 
 /// Outcome of one named check.

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::{EstimateSource, Lateness, MaasView, Owner, RunSummary};
+use crate::api::{EstimateSource, Lateness, MaasView, RunSummary};
+use crate::park::{Owner, ParkAction};
 use crate::{NodeId, NodeState, Step, Timestamp};
 
 /// The node that is explained.
@@ -47,6 +48,9 @@ pub struct Explanation {
     pub owner: Option<Owner>,
     /// What may be done next.
     pub next_action: String,
+    /// The commands of `next_action` of a run that stopped, the one to try first first.
+    #[serde(default)]
+    pub actions: Vec<ParkAction>,
     /// What was seen and tried.
     pub evidence: Vec<String>,
     /// What MAAS says.

@@ -13,6 +13,7 @@ pub mod health;
 pub mod ids;
 pub mod lifecycle;
 pub mod machine;
+pub mod park;
 pub mod problem;
 pub mod scripts;
 pub mod spec;

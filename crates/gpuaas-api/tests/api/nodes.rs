@@ -182,6 +182,7 @@ async fn a_run_shows_its_time_and_can_be_resumed() {
         owner: Owner::InfraOperator,
         evidence: vec!["abc and def".to_owned()],
         next_action: "remove one".to_owned(),
+        actions: Vec::new(),
     });
     let at = run.step_since;
     let mut write = RunWrite::new(run).releasing();
@@ -290,6 +291,7 @@ async fn one_call_lists_every_node_that_does_not_go_on() {
                 owner: Owner::PlatformOperator,
                 evidence: vec!["abc and def".to_owned()],
                 next_action: "remove one".to_owned(),
+                actions: Vec::new(),
             });
         } else if host != "d4" {
             run.status = RunStatus::Waiting;

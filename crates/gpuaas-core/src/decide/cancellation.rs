@@ -57,8 +57,14 @@ pub(super) fn release_for_cancel(s: &Snapshot<'_>) -> Decision {
     if s.node.system_id.is_none() {
         return cancelled("no machine is bound to the node");
     }
+    if s.is_handed_off() {
+        return cancelled("the profile hands the machine over: it stays in MAAS as it is");
+    }
     match released_machine(s, ReleaseOptions { erase: false, any_owner: false }) {
         Ok(_) => cancelled("the machine is released"),
+        Err(Decision::Park { park, .. }) if park.code == ParkCode::MachineRepurposed => {
+            cancelled("the machine belongs to another MAAS user: it stays in MAAS as it is")
+        }
         Err(decision) => decision,
     }
 }

@@ -202,6 +202,9 @@ fn handle_other_failure(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -
             |_| park(s, ParkCode::HardwareTestFailed, "MAAS says that a hardware test failed");
         return confirmed_machine(s).map_or_else(|decision| decision, stopped);
     }
+    if let Err(decision) = require_region_scripts(s, scripts) {
+        return decision;
+    }
     let tried = s.run.state.tries.get(&EffectKind::Commission).copied().unwrap_or(0);
     let same =
         s.run.state.intent.as_ref().is_none_or(|i| i.effect == commission_effect(s, scripts));

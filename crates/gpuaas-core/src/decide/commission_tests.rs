@@ -176,6 +176,18 @@ fn after_failure(number: i64, outcomes: &[(&str, i64)]) -> Case {
     case
 }
 
+/// An operator lets the run go on at second 9.8; the machine, the scripts and their results are read
+/// again, and are as they were.
+fn resumed(mut case: Case, number: i64, outcomes: &[(&str, i64)]) -> Case {
+    case.run.state.resume(at(9.8));
+    assert_eq!(case.decide(), Decision::Read(Read::Machine), "what was known does not count");
+    let mut case = case.read(machine(number), 9.85);
+    assert_eq!(case.decide(), Decision::Read(Read::ScriptResults));
+    script_results(&mut case, 9.9, outcomes);
+    region(&mut case, 9.9, &["gpu", "nvme"]);
+    case
+}
+
 #[test]
 fn a_failed_script_parks_at_once_and_runs_again_after_a_resume() {
     let mut case = after_failure(status::FAILED_COMMISSIONING, &[("gpu", 3)]);
@@ -183,7 +195,7 @@ fn a_failed_script_parks_at_once_and_runs_again_after_a_resume() {
     assert_eq!(parked(&decision), "commissioning_script_failed");
     let evidence = &checks(&decision)[0].evidence;
     assert_eq!(evidence, "gpuaas-gpu-1: Failed, exit code 1, ran 0:00:03: no GPU");
-    case.run.state.resume(at(9.8));
+    case = resumed(case, status::FAILED_COMMISSIONING, &[("gpu", 3)]);
     assert_eq!(case.decide(), Decision::Do(both()));
     case.now = at(30.0);
     let mut lost = case.intent(both(), 12.0, unknown());
@@ -194,8 +206,8 @@ fn a_failed_script_parks_at_once_and_runs_again_after_a_resume() {
 #[test]
 fn a_skipped_script_is_left_out_of_the_next_commissioning() {
     let case = after_failure(status::FAILED_COMMISSIONING, &[("gpu", 3)]);
-    let mut case = case.report(skip("script_gpu"), 9.7);
-    case.run.state.resume(at(9.7));
+    let case = case.report(skip("script_gpu"), 9.7);
+    let case = resumed(case, status::FAILED_COMMISSIONING, &[("gpu", 3)]);
     let without = chosen(&[], &["commissioning", "gpuaas-nvme-1"]);
     assert_eq!(case.decide(), Decision::Do(without.clone()));
     let mut case =
@@ -219,8 +231,7 @@ fn a_failure_of_something_else_is_commissionings_own() {
 fn a_failed_test_of_the_bundle_is_overridden_once_somebody_answers_for_it() {
     let mut case = after_failure(status::FAILED_TESTING, &[("gpu", 2), ("nvme", 3)]);
     assert_eq!(parked(&case.decide()), "commissioning_script_failed");
-    let mut resumed = after_failure(status::FAILED_TESTING, &[("gpu", 2), ("nvme", 3)]);
-    resumed.run.state.resume(at(9.8));
+    let resumed = resumed(case.clone(), status::FAILED_TESTING, &[("gpu", 2), ("nvme", 3)]);
     assert_eq!(resumed.decide(), Decision::Do(Effect::OverrideFailedTesting));
     let mut resumed = resumed
         .intent(Effect::OverrideFailedTesting, 9.9, Some(Outcome::Accepted))

@@ -97,6 +97,7 @@ pub(crate) fn park_with_checks(
             owner: code.row().owner,
             evidence,
             next_action: code.row().next_action.to_owned(),
+            actions: Vec::new(),
         },
         checks,
     }
@@ -171,6 +172,15 @@ pub(crate) fn is_failed_status(number: i64) -> bool {
             | status::RELEASING_FAILED
             | status::BROKEN
     )
+}
+
+/// A word to go on is answered by another look at the machine before anything is decided, whatever
+/// the step would rest on. None: nobody gave one in this step, or the look was taken.
+pub(crate) fn look_again(s: &Snapshot<'_>) -> Option<Decision> {
+    let resumed = s.run.state.resumed_at.filter(|at| *at >= s.run.step_since)?;
+    let has_machine = s.run.kind.row().needs_maas && s.node.system_id.is_some();
+    let looked = s.observation.is_some_and(|o| o.read_at >= resumed);
+    (has_machine && !looked).then(|| read(s, Read::Machine))
 }
 
 /// The machine as read since the run works at this step; else says to read it. An operator's resume

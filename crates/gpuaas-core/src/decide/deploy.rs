@@ -151,7 +151,11 @@ pub(super) fn deploy_after_resume(s: &Snapshot<'_>) -> Option<Decision> {
         || Note::new(TimelineCode::DeployAgain, "an operator let the run go on: deploying again");
     s.run
         .state
-        .resumed_after_park(&[ParkCode::MachineTaken, ParkCode::DeployReverted])
+        .resumed_after_park(&[
+            ParkCode::MachineTaken,
+            ParkCode::DeployReverted,
+            ParkCode::DeployFailed,
+        ])
         .then(|| advance_to(Step::ReleaseForRetry, s.now, vec![note()]))
 }
 

@@ -128,9 +128,7 @@ fn a_machine_released_by_hand_is_deployed_again_only_on_an_operators_word() {
         assert_eq!(parked(&case.decide()), "machine_taken", "{step}");
         case.run.state.resume(at(20.0));
         case.now = at(21.0);
-        if step != Step::SiteBootstrap {
-            assert_eq!(case.decide(), Decision::Read(Read::Machine), "{step}: as it is now");
-        }
+        assert_eq!(case.decide(), Decision::Read(Read::Machine), "{step}: as it is now");
         case = case.read(machine(status::READY), 20.5);
         assert_eq!(case.next(), (Step::ReleaseForRetry, 21.0), "{step}");
         case.run.state.enter_step(step);

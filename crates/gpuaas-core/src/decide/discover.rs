@@ -4,7 +4,7 @@ use gpuaas_types::Step;
 use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
 
-use super::decisions::{advance_to, fresh_machine, next, park, read, wait};
+use super::decisions::{advance_to, advised, fresh_machine, next, park, read, wait};
 use super::drive::drive_effect;
 use super::release::{ReleaseOptions, released_machine, released_note};
 use crate::effect::Effect;
@@ -64,11 +64,10 @@ fn candidate_names(candidates: &[Candidate]) -> String {
 
 fn adopt_candidate(s: &Snapshot<'_>, candidate: &Candidate, origin: MachineOrigin) -> Decision {
     if let Some(holder) = &candidate.held_by {
-        return park(
-            s,
-            ParkCode::MachineHeld,
-            format!("machine {} already belongs to node {holder}", candidate.system_id),
-        );
+        let text = format!("machine {} already belongs to node {holder}", candidate.system_id);
+        let row = ParkCode::MachineHeld.row();
+        let advice = row.next_action.replace("NODE", holder);
+        return advised(park(s, row.code, text), row.owner, advice);
     }
     let ours = s.run.state.intent.as_ref().is_some_and(|i| i.effect == Effect::CreateMachine);
     let origin = if ours { MachineOrigin::Created } else { origin };

@@ -24,6 +24,7 @@ pub(crate) fn drive_effect<'a>(s: &Snapshot<'a>, effect: Effect) -> Result<&'a I
         return Err(Decision::Do(effect));
     };
     match &intent.outcome {
+        Some(Outcome::Accepted) if was_undone(s, intent) => Err(Decision::Do(effect)),
         Some(Outcome::Accepted) => Ok(intent),
         Some(Outcome::NotSent { text, .. }) => Err(retry_unsent(s, intent, effect, text)),
         Some(Outcome::Rejected { text, conflict, code }) => {
@@ -31,6 +32,13 @@ pub(crate) fn drive_effect<'a>(s: &Snapshot<'a>, effect: Effect) -> Result<&'a I
         }
         None | Some(Outcome::Unknown { .. }) => Err(probe_intent(s, intent)),
     }
+}
+
+/// Whether a setting that MAAS took does not show although an operator had the run look again since:
+/// somebody took it back meanwhile, and the run is to go on from what is there.
+fn was_undone(s: &Snapshot<'_>, intent: &Intent) -> bool {
+    let ended = intent.ended_at.unwrap_or(intent.at);
+    intent.effect.is_setting() && s.run.state.resumed_at.is_some_and(|at| at > ended)
 }
 
 /// Tries again what never left or was refused for its moment, with growing pauses.

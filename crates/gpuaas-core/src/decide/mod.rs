@@ -1,7 +1,7 @@
 //! What to do next with a run: a function of everything known about it.
 //!
-//! [`decide`] handles what is true of every step: a cancel, a machine that is gone, the deadline,
-//! and that no run goes on past an effect whose outcome nobody knows. The steps themselves are in
+//! [`decide`] handles what is true of every step: a cancel, the look at the machine after an
+//! operator's word to go on, a machine that is gone, the deadline, and that no run goes on past an effect whose outcome nobody knows. The steps themselves are in
 //! the modules below, one function each, found through [`table`]. What they share stands below
 //! them: [`decisions`] builds parks, waits and reads, [`drive`] carries one effect from intent to
 //! known outcome, [`release`] brings a machine back to Ready.
@@ -101,12 +101,25 @@ use crate::snapshot::{Decision, Snapshot};
 /// ```
 #[must_use]
 pub fn decide(s: &Snapshot<'_>) -> Decision {
+    let mut decision = decide_step(s);
+    if let Decision::Park { park, checks } = &mut decision {
+        let failing = checks.iter().filter(|check| !check.passed);
+        let failing: Vec<&str> = failing.map(|check| check.name.as_str()).collect();
+        park.fill_actions(s.run.id, &s.node.hostname, &failing);
+    }
+    decision
+}
+
+fn decide_step(s: &Snapshot<'_>) -> Decision {
     let row = s.run.step.row();
     let gone = s.observation.is_some_and(|o| o.vanished);
     let decision = match cancellation::cancel(s) {
         Some(decision) => decision,
-        None if gone && s.run.kind.row().needs_maas => return cancellation::park_vanished(s),
-        None => settle_open_intent(s, (table::decision_function(s.run.step))(s)),
+        None => match decisions::look_again(s) {
+            Some(decision) => decision,
+            None if gone && s.run.kind.row().needs_maas => return cancellation::park_vanished(s),
+            None => settle_open_intent(s, (table::decision_function(s.run.step))(s)),
+        },
     };
     let over = s.seconds_in_step() >= f64::from(row.deadline_seconds);
     match decision {

@@ -284,3 +284,17 @@ fn a_machine_that_is_gone_parks_whoever_needs_it() {
     case.observation.as_mut().unwrap().vanished = true;
     assert_eq!(waiting(&case.decide()), "agent_cleanup", "a soft reset does not need MAAS");
 }
+
+/// Nothing is to be released that is not ours, so a cancel has nothing to wait for.
+#[test]
+fn a_cancel_leaves_a_machine_that_is_not_ours_any_more() {
+    let mut theirs = machine(status::DEPLOYED);
+    theirs.owner = Some("bob".to_owned());
+    let case = cancelled(Step::ReleaseForCancel, false).read(theirs.clone(), 1.0);
+    assert_eq!(ends(&case.decide()), (RunStatus::Cancelled, vec!["cancelled"]));
+    theirs.owner = None;
+    let mut case = cancelled(Step::ReleaseForCancel, false).read(theirs, 1.0);
+    case.run.kind = RunKind::Reimage;
+    case.profile.release_mode = ReleaseMode::Handoff;
+    assert_eq!(ends(&case.decide()), (RunStatus::Cancelled, vec!["cancelled"]));
+}

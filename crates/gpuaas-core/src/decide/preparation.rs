@@ -2,11 +2,11 @@
 
 use gpuaas_types::api::{CheckResult, Wait};
 use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
-use gpuaas_types::machine::{MachineView, Nic};
+use gpuaas_types::machine::{MachineView, Nic, maas_status as status};
 use gpuaas_types::spec::RoceAssignmentSpec;
-use gpuaas_types::{EffectKind, Timestamp};
+use gpuaas_types::{EffectKind, Step, Timestamp};
 
-use super::decisions::{next, park, park_with_checks, read, wait};
+use super::decisions::{advance_to, next, park, park_with_checks, read, wait};
 use super::drive::drive_effect;
 use crate::effect::Effect;
 use crate::layout::{self, DataDisk, DataState, Layout};
@@ -14,11 +14,28 @@ use crate::policy::{self, BootDisk};
 use crate::snapshot::{Decision, DeployQueue, Note, Read, Snapshot};
 
 /// The machine as known, read in this step or an earlier one: these steps follow each other at
-/// once, and each reads again only what it changed. After an operator's resume it is read anew.
+/// once, and each reads again only what it changed.
+///
+/// Where an operator had the run go on and the machine is being commissioned, or has to be, the run
+/// goes back to that: disks and interfaces are what the commissioning finds.
 fn known_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
-    let resumed = s.run.state.resumed_at.filter(|at| *at >= s.run.step_since);
-    let since = resumed.unwrap_or(Timestamp::EPOCH);
-    s.machine_since(since).ok_or_else(|| read(s, Read::Machine))
+    let machine = s.machine_since(Timestamp::EPOCH).ok_or_else(|| read(s, Read::Machine))?;
+    let resumed = s.run.state.resumed_at.is_some_and(|at| at >= s.run.step_since);
+    let commissions = matches!(
+        machine.status,
+        status::NEW
+            | status::COMMISSIONING
+            | status::FAILED_COMMISSIONING
+            | status::TESTING
+            | status::FAILED_TESTING
+    );
+    if resumed && commissions {
+        let label = status::label(machine.status);
+        let text = format!("MAAS says {label}: its commissioning comes first");
+        let note = Note::new(TimelineCode::CommissionedAgain, text);
+        return Err(advance_to(Step::RegisterScripts, s.now, vec![note]));
+    }
+    Ok(machine)
 }
 
 /// Boot interface: there, linked, connected, on the expected VLAN, its MAC nowhere else.

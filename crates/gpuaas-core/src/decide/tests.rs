@@ -1,6 +1,7 @@
 //! Tests of what all steps share.
 
 use gpuaas_types::machine::maas_status as status;
+use gpuaas_types::steps::ROWS;
 use gpuaas_types::{Step, Timestamp};
 
 use super::fixture::{Case, at, machine, parked, waiting};
@@ -77,4 +78,37 @@ fn a_vanished_machine_parks_in_any_step() {
     let mut case = Case::new(Step::SiteBootstrap).read(machine(status::DEPLOYED), 1.0);
     case.observation.as_mut().unwrap().vanished = true;
     assert_eq!(parked(&case.decide()), "machine_vanished");
+}
+
+/// What the run knew when it stopped is what the operator has answered.
+#[test]
+fn a_word_to_go_on_is_answered_by_another_look_in_every_step() {
+    for row in ROWS.iter().filter(|row| row.kinds.iter().any(|kind| kind.row().needs_maas)) {
+        for retry in [false, true] {
+            let mut case = Case::new(row.step).read(machine(status::READY), 5.0);
+            let kinds = row.kinds.iter().filter(|kind| kind.row().needs_maas);
+            case.run.kind = kinds.copied().next().unwrap();
+            case.observation.as_mut().unwrap().vanished = true;
+            if retry {
+                case.run.state.retry(at(9.0))
+            } else {
+                case.run.state.resume(at(9.0))
+            }
+            assert_eq!(case.decide(), Decision::Read(Read::Machine), "{}", row.step);
+            let looked = case.read(machine(status::READY), 9.0);
+            assert_ne!(looked.decide(), Decision::Read(Read::Machine), "{}", row.step);
+        }
+    }
+}
+
+#[test]
+fn disks_and_interfaces_are_looked_at_after_the_commissioning_that_a_person_began() {
+    for step in [Step::PxePreflight, Step::PrepareStorage, Step::RoceLinks] {
+        let mut case = Case::new(step).read(machine(status::COMMISSIONING), 9.5);
+        case.profile.enable_phase2_roce = true;
+        let to = |case: &Case| case.decide().next_step(&case.run);
+        assert_ne!(to(&case), Some(Step::RegisterScripts), "{step}: nobody said a word");
+        case.run.state.resume(at(9.0));
+        assert_eq!(to(&case), Some(Step::RegisterScripts), "{step}");
+    }
 }

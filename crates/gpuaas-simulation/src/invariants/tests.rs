@@ -132,6 +132,7 @@ fn a_run_that_nobody_looks_at_or_explains_is_found() {
         owner: Owner::InfraOperator,
         evidence: vec!["MAAS said Failed deployment 3 s ago".to_owned()],
         next_action: String::new(),
+        actions: Vec::new(),
     });
     assert!(unexplained_open_run(&parked).is_some(), "and now?");
     if let Some(park) = &mut parked.park {

@@ -19,6 +19,7 @@ fn park() -> Park {
         owner: Owner::InfraOperator,
         evidence: vec!["a".to_owned()],
         next_action: "rename one of them".to_owned(),
+        actions: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why a run stopped, who has to act, and what lets it go on.
 
-use crate::api::Owner;
+use crate::ids::RunId;
+use crate::park::{Owner, Park, ParkAction};
 
 /// What an operator can do about a parked run once its cause is gone.
 ///
@@ -48,11 +49,65 @@ impl Cure {
         }
     }
 
+    /// The cure that has this command.
+    #[must_use]
+    pub fn from_command(command: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|cure| cure.command() == command)
+    }
+
     /// Whether an advice names this cure's command.
     #[must_use]
     pub fn is_named_in(self, advice: &str) -> bool {
         advice.split('`').skip(1).step_by(2).any(|command| command == self.command())
     }
+}
+
+impl Park {
+    /// Fills in [`Park::actions`] from the advice: the cures that it names, for this run of this
+    /// node. A skip is offered for each of the checks that do not pass.
+    pub fn fill_actions(&mut self, run: RunId, node: &str, failing_checks: &[&str]) {
+        self.actions = actions(&self.next_action, &run.to_string(), node, failing_checks);
+    }
+}
+
+/// The cures that an advice names, each with what the advice says has to be done for it.
+///
+/// An advice is made of alternatives (`; or `); in each, what comes before the command and after
+/// `, and ` has to be done, and what comes after `, which ` only says what the command does.
+fn actions(advice: &str, run: &str, node: &str, failing_checks: &[&str]) -> Vec<ParkAction> {
+    let mut actions = Vec::new();
+    for alternative in advice.split("; or ") {
+        let pieces: Vec<&str> = alternative.split('`').collect();
+        let cure = |at: usize| Some((at, Cure::from_command(pieces.get(at)?)?));
+        let Some((at, cure)) = (1..pieces.len()).step_by(2).find_map(cure) else { continue };
+        let needs = needs(&pieces[..at].join("`"), &pieces[at + 1..].join("`"), node);
+        let command = cure.command().replace("RUN", run);
+        if cure == Cure::SkipCheck {
+            actions.extend(failing_checks.iter().map(|check| ParkAction {
+                command: command.replace("NAME", check),
+                needs: needs.clone(),
+            }));
+        } else {
+            actions.push(ParkAction { command, needs });
+        }
+    }
+    actions
+}
+
+/// What has to be done besides a command, from the texts before and after it.
+fn needs(before: &str, after: &str, node: &str) -> String {
+    let mut before = before.trim();
+    for joint in [" then", " and", ";", ",", ":"] {
+        before = before.strip_suffix(joint).unwrap_or(before).trim_end();
+        before = before.trim_end_matches([',', ';']);
+    }
+    let also = after.strip_prefix(", and ").or_else(|| after.strip_prefix(", then "));
+    let text = match (before, also) {
+        (before, None) => before.to_owned(),
+        ("", Some(also)) => format!("afterwards {also}"),
+        (before, Some(also)) => format!("{before}; afterwards {also}"),
+    };
+    text.replace("NODE", node)
 }
 
 /// A row of [`PARKS`].
@@ -246,7 +301,7 @@ HardwareSyncIntervalDiffers "hardware_sync_interval_differs" "MAAS syncs hardwar
 PredeployChecksFailed "predeploy_checks_failed" "A check before the deployment fails" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume, Cure::ResumeLatestProfile],
-    next_action: "correct what the checks name and `gpuaas run resume RUN --reason WHY`; where that is the profile, `gpuaas run resume RUN --latest-profile --reason WHY`",
+    next_action: "correct what the checks name and `gpuaas run resume RUN --reason WHY`; or correct the profile, where it is at fault, and `gpuaas run resume RUN --latest-profile --reason WHY`",
     doc: "Nothing is written to a disk while an input of the deployment is known to be bad",
 }
 DeployReverted "deploy_reverted" "MAAS took the deployment and undid it" {
@@ -447,4 +502,59 @@ MaasInvalidRequest "maas_invalid_request" "A request to MAAS cannot be made" {
     next_action: "correct what the text names, then `gpuaas run retry RUN --reason WHY`",
     doc: "A value cannot be put into a request, such as an identifier with a slash",
 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(code: ParkCode) -> Vec<(String, String)> {
+        let all = actions(code.row().next_action, "0198", "j22u11", &["pxe_vlan", "pxe_linked"]);
+        all.into_iter().map(|action| (action.command, action.needs)).collect()
+    }
+
+    /// Each cure of a row is an action, whole but for the reason, and says what it needs.
+    #[test]
+    fn every_advice_is_taken_apart_into_commands_and_what_they_need() {
+        for row in PARKS {
+            let actions = rendered(row.code);
+            let skips = usize::from(row.cures.contains(&Cure::SkipCheck));
+            assert_eq!(actions.len(), row.cures.len() + skips, "{}", row.code);
+            for (command, needs) in actions {
+                assert!(command.starts_with("gpuaas run ") && command.contains(" 0198 "));
+                assert!(!command.contains("NAME") && !needs.contains("NODE"), "{}", row.code);
+                assert!(!needs.is_empty(), "{}: {command}", row.code);
+                let loose = [",", ";", " and", " then", ":"].iter().any(|end| needs.ends_with(end));
+                assert!(!loose && needs.matches('`').count() % 2 == 0, "{}: {needs}", row.code);
+                assert!(!needs.starts_with([' ', ',']), "{}: {needs}", row.code);
+            }
+        }
+    }
+
+    #[test]
+    fn an_action_names_what_comes_before_and_after_it() {
+        let resume = "gpuaas run resume 0198 --reason WHY".to_owned();
+        let latest = "gpuaas run resume 0198 --latest-profile --reason WHY".to_owned();
+        assert_eq!(
+            rendered(ParkCode::PxePreflightFailed),
+            [
+                (resume.clone(), "correct the boot interface in MAAS".to_owned()),
+                (latest, "set `strict_pxe_preflight=false` in the profile".to_owned()),
+            ]
+        );
+        let (command, needs) = rendered(ParkCode::SiteBootstrapFailed).remove(0);
+        assert_eq!(command, resume);
+        assert!(
+            needs.ends_with(
+                "mend the cause; afterwards run the scripts under \
+             /var/lib/cloud/instance/scripts on the host again"
+            ),
+            "{needs}"
+        );
+        let skip = rendered(ParkCode::CommissioningScriptFailed).pop().unwrap();
+        assert_eq!(skip.0, "gpuaas run skip-check 0198 --check pxe_linked --reason WHY");
+        assert_eq!(skip.1, "answer for the check");
+        let (_, needs) = rendered(ParkCode::MachineVanished).remove(0);
+        assert!(needs.contains("`gpuaas node detach j22u11`"), "{needs}");
+    }
 }

@@ -197,6 +197,10 @@ DeployAgain "deploy_again" "The deployment begins again" {
     owner: None, next_action: "",
     doc: "An operator let the run go on after its deployment had come to nothing",
 }
+CommissionedAgain "commissioned_again" "The run goes back to the commissioning" {
+    owner: None, next_action: "",
+    doc: "An operator let the run go on while MAAS commissions the machine, or has to",
+}
 DiagnosticsIssued "diagnostics_issued" "The agent is to look at its host" {
     owner: None, next_action: "",
     doc: "A task for the agent was signed",

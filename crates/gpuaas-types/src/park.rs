@@ -1,0 +1,46 @@
+//! Why a run stopped, as answers show it: who has to act, and which commands let it go on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// Who has to act on a parked run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Owner {
+    /// Whoever runs MAAS and the racks.
+    InfraOperator,
+    /// Whoever runs GPUaaS.
+    PlatformOperator,
+    /// Whoever owns the site bootstrap bundle.
+    BundleOwner,
+}
+
+/// Why a run stopped, and what may be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Park {
+    /// Stable code, such as `two_candidates`.
+    pub code: String,
+    /// One sentence.
+    pub text: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Who has to act.
+    pub owner: Owner,
+    /// What was seen and tried.
+    pub evidence: Vec<String>,
+    /// What to do next.
+    pub next_action: String,
+    /// The commands of `next_action`, in its order; the first is the one to try first.
+    #[serde(default)]
+    pub actions: Vec<ParkAction>,
+}
+
+/// A command that lets a parked run go on, or ends it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkAction {
+    /// The whole command; only the operator's reason is left to fill in, as `WHY`.
+    pub command: String,
+    /// What has to be done before it, or along with it; empty: nothing.
+    pub needs: String,
+}
