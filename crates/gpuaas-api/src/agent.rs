@@ -1,4 +1,4 @@
-//! What an agent does: enroll, say that it lives, ask for tasks, hand in results.
+//! The agent API: enrollment, heartbeats, gates, task polls and task results.
 
 use std::time::Duration;
 
@@ -46,10 +46,10 @@ pub(crate) async fn enroll(
     let hostname = check::plain_text(&asked.hostname, HOSTNAME_CHARS);
     let agent_version = check::plain_text(&asked.agent_version, VERSION_CHARS);
     let asked_csr = asked.csr_pem.as_deref();
-    let key = certificates::key_of(&ctx, asked_csr)?;
+    let key = certificates::requested_key(&ctx, asked_csr)?;
     // Looked at again below; here so that no authority signs for whoever copied a token.
     ctx.store.check_enrollment(begun, hash, key).await?;
-    let given = certificates::issue_credential(&ctx, node_id, asked_csr).await?;
+    let issued = certificates::issue_credential(&ctx, node_id, asked_csr).await?;
     let task_keys = task_keys::for_agents(&ctx).await?;
     let now = ctx.now();
     let started = format!(
@@ -58,16 +58,16 @@ pub(crate) async fn enroll(
     );
     let timeline = vec![
         agent_event(begun, run_id, step, TimelineCode::EnrollmentStarted, started),
-        agent_event(now, run_id, step, TimelineCode::EnrollmentFinished, given.sentence()),
+        agent_event(now, run_id, step, TimelineCode::EnrollmentFinished, issued.sentence()),
     ];
-    let credential = given.stored();
+    let credential = issued.to_new_credential();
     let enroll = NewEnrollment { hash, run_id, key, agent_version, hostname, credential, timeline };
     let enrolled = ctx.store.use_enrollment_token(now, enroll).await?;
     ctx.wake_engine();
     if enrolled.again {
         tracing::info!(run = %enrolled.run_id, "an agent enrolled again before its first heartbeat");
     }
-    let (certificate, credential) = given.handed_out();
+    let (certificate, credential) = issued.into_response_fields();
     Ok(Json(EnrollResponse {
         node_id: enrolled.node_id,
         certificate,
@@ -78,8 +78,8 @@ pub(crate) async fn enroll(
     }))
 }
 
-/// What is written when an agent's troubles are others than before.
-fn troubled(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
+/// Timeline event for a change of an agent's troubles; empty: they are over.
+fn troubles_event(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
     if troubles.is_empty() {
         let text = "the agent says that nothing keeps it from its work any more";
         return agent_event(at, run_id, None, TimelineCode::AgentWell, text.to_owned());
@@ -92,14 +92,14 @@ fn troubled(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
 pub(crate) async fn heartbeat(
     State(ctx): State<Ctx>,
     agent: Agent,
-    Body(said): Body<HeartbeatRequest>,
+    Body(request): Body<HeartbeatRequest>,
 ) -> ApiResult<Json<HeartbeatResponse<Envelope>>> {
-    certificates::of_its_run(&agent, said.run_id)?;
+    certificates::of_its_run(&agent, request.run_id)?;
     let now = ctx.now();
-    let agent_version = check::plain_text(&said.agent_version, VERSION_CHARS);
-    let uptime = said.uptime_seconds.max(0.0);
+    let agent_version = check::plain_text(&request.agent_version, VERSION_CHARS);
+    let uptime = request.uptime_seconds.max(0.0);
     let troubles: Vec<String> =
-        said.troubles.iter().take(MOST_TROUBLES).map(|t| check::plain_text(t, 64)).collect();
+        request.troubles.iter().take(MOST_TROUBLES).map(|t| check::plain_text(t, 64)).collect();
     let troubles = troubles.join(", ");
     let text = format!("the agent says that it lives, {uptime:.0} s after the host booted");
     let beat = ReceivedHeartbeat {
@@ -108,13 +108,13 @@ pub(crate) async fn heartbeat(
         agent_version,
         troubles: troubles.clone(),
         first: Some(agent_event(now, agent.run_id, None, TimelineCode::FirstHeartbeat, text)),
-        changed: Some(troubled(now, agent.run_id, &troubles)),
+        changed: Some(troubles_event(now, agent.run_id, &troubles)),
     };
     let new = ctx.store.record_heartbeat(now, beat).await?;
     if new {
         ctx.wake_engine();
     }
-    let task_keys = task_keys::newer(&ctx, said.task_keys_revision).await?;
+    let task_keys = task_keys::newer_than(&ctx, request.task_keys_revision).await?;
     Ok(Json(HeartbeatResponse { new, at: Some(ctx.signing_time()), task_keys }))
 }
 
@@ -122,11 +122,11 @@ pub(crate) async fn heartbeat(
 pub(crate) async fn gates(
     State(ctx): State<Ctx>,
     agent: Agent,
-    Body(said): Body<Gates>,
+    Body(request): Body<Gates>,
 ) -> ApiResult<Json<Accepted>> {
-    certificates::of_its_run(&agent, said.run_id)?;
+    certificates::of_its_run(&agent, request.run_id)?;
     let reports: Vec<GateReport> =
-        said.gates.into_iter().take(Gate::ALL.len()).map(cleaned).collect();
+        request.gates.into_iter().take(Gate::ALL.len()).map(truncate_report).collect();
     let (now, run_id) = (ctx.now(), agent.run_id);
     let changed = move |before: Option<&GateReport>, after: &GateReport| {
         let red = |report: &GateReport| -> Vec<String> {
@@ -150,8 +150,8 @@ pub(crate) async fn gates(
     Ok(Json(Accepted { new: true }))
 }
 
-/// An agent's words in the length and the letters that are kept.
-fn cleaned(mut report: GateReport) -> GateReport {
+/// A gate report with at most [`MOST_CHECKS`] checks, each text as plain text of bounded length.
+fn truncate_report(mut report: GateReport) -> GateReport {
     report.checks.truncate(MOST_CHECKS);
     for check in &mut report.checks {
         for text in [&mut check.name, &mut check.expected, &mut check.seen, &mut check.reason] {
@@ -186,10 +186,10 @@ pub(crate) async fn tasks(
         signal.as_mut().enable();
         let tasks = ctx.store.pending_tasks(ctx.now(), agent.node_id).await?;
         if !tasks.is_empty() || slept >= wait {
-            return task_keys::signed(&ctx, agent.node_id, tasks).await.map(Json);
+            return task_keys::sign_tasks(&ctx, agent.node_id, tasks).await.map(Json);
         }
         let nap = PATIENCE.min(wait - slept);
-        // Ended by a signal or by time, the answer is to look again.
+        // Ended by a signal or by time, the tasks are read again.
         slept = match tokio::time::timeout(nap, signal).await {
             Ok(()) => slept,
             Err(_) => slept + nap,

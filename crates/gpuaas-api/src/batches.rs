@@ -75,7 +75,7 @@ impl CheckedManifest {
         let mut faults = Vec::new();
         check_fields(&spec, &mut faults);
         match ctx.store.batch(&spec.name).await {
-            Ok(_) => fault(&mut faults, "spec.name", "a batch of this name exists"),
+            Ok(_) => push_fault(&mut faults, "spec.name", "a batch of this name exists"),
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -91,8 +91,9 @@ impl CheckedManifest {
                 })),
             }
         }
-        let mut names = Names::default();
-        let site = found(ctx.store.site_by_name(&spec.site).await, "spec.site", &mut faults)?;
+        let mut names = UsedNames::default();
+        let site =
+            record_missing(ctx.store.site_by_name(&spec.site).await, "spec.site", &mut faults)?;
         if let Some(site) = &site {
             names.take_nodes(ctx, site).await?;
         }
@@ -100,9 +101,9 @@ impl CheckedManifest {
             names.take_machine(*index, hostname, hardware, &mut faults);
         }
         let profile = ctx.store.profile_by_name(&spec.profile).await;
-        let profile = found(profile, "spec.profile", &mut faults)?;
+        let profile = record_missing(profile, "spec.profile", &mut faults)?;
         if let (Some(site), Some(profile)) = (&site, &profile)
-            && let Err(wrong) = bundles::may_begin(ctx, site, profile).await
+            && let Err(wrong) = bundles::check_can_begin(ctx, site, profile).await
         {
             let message = format!("{}: {}", wrong.0.code, wrong.0.detail);
             faults.push(FieldError { field: "spec.profile".to_owned(), message });
@@ -176,12 +177,12 @@ impl CheckedManifest {
     }
 }
 
-fn fault(faults: &mut Vec<FieldError>, field: impl Into<String>, message: impl Into<String>) {
+fn push_fault(faults: &mut Vec<FieldError>, field: impl Into<String>, message: impl Into<String>) {
     faults.push(FieldError { field: field.into(), message: message.into() });
 }
 
-/// The thing, or a fault where there is none.
-fn found<T>(
+/// The resource; a fault of `field` where it does not exist.
+fn record_missing<T>(
     looked: Result<T, StoreError>,
     field: &str,
     faults: &mut Vec<FieldError>,
@@ -189,7 +190,7 @@ fn found<T>(
     match looked {
         Ok(thing) => Ok(Some(thing)),
         Err(StoreError::NotFound { what, key }) => {
-            fault(faults, field, format!("there is no {what} {key}"));
+            push_fault(faults, field, format!("there is no {what} {key}"));
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -201,13 +202,13 @@ fn check_fields(spec: &BatchSpec, faults: &mut Vec<FieldError>) {
         faults.extend(wrong.errors);
     }
     if !(0.0..=1.0).contains(&spec.stop_at_failure_ratio) {
-        fault(faults, "spec.stop_at_failure_ratio", "a share is 0 to 1");
+        push_fault(faults, "spec.stop_at_failure_ratio", "a share is 0 to 1");
     }
     let count = spec.machines.len();
     if !(1..=MOST_MACHINES).contains(&count) {
-        fault(faults, "spec.machines", format!("1 to {MOST_MACHINES} machines are wanted"));
+        push_fault(faults, "spec.machines", format!("1 to {MOST_MACHINES} machines are wanted"));
     } else if spec.canary as usize > count {
-        fault(faults, "spec.canary", format!("there are only {count} machines"));
+        push_fault(faults, "spec.canary", format!("there are only {count} machines"));
     }
 }
 
@@ -228,9 +229,9 @@ fn request(machine: &BatchMachine) -> OnboardRequest {
 
 /// What is taken, and by whom: by nodes of the site and by machines further up in the manifest.
 #[derive(Default)]
-struct Names(HashMap<String, String>);
+struct UsedNames(HashMap<String, String>);
 
-impl Names {
+impl UsedNames {
     async fn take_nodes(&mut self, ctx: &Ctx, site: &SiteResource) -> ApiResult<()> {
         let filter = NodeFilter { site_id: Some(site.id), ..NodeFilter::default() };
         let nodes = ctx.store.list_nodes(filter).await?;
@@ -253,7 +254,7 @@ impl Names {
         for (key, field) in keys(hostname, hardware) {
             if let Some(holder) = self.0.get(&key) {
                 let message = format!("{key} belongs to {holder}");
-                fault(faults, format!("spec.machines.{index}.{field}"), message);
+                push_fault(faults, format!("spec.machines.{index}.{field}"), message);
             } else {
                 self.0.insert(key, format!("machine {index} of the manifest ({hostname})"));
             }

@@ -72,31 +72,31 @@ pub(crate) async fn progress(
     State(ctx): State<Ctx>,
     Key(run): Key,
     Bootstrap(run_id): Bootstrap,
-    Body(said): Body<BootstrapProgress>,
+    Body(request): Body<BootstrapProgress>,
 ) -> ApiResult<Json<Accepted>> {
     if run.parse::<RunId>().ok() != Some(run_id) {
         return Err(other_run(run).into());
     }
     let record = ctx.store.run(run_id).await?;
-    keep_good(&ctx, &record).await?;
+    extend_tokens(&ctx, &record).await?;
     let since =
         record.state.intended_at.get(&EffectKind::Deploy).copied().unwrap_or(Timestamp::EPOCH);
     let reports = ctx.store.reports(run_id).await?;
-    let again = reports.iter().any(|report| report.at >= since && is_same(&report.kind, &said));
+    let again = reports.iter().any(|report| report.at >= since && is_same(&report.kind, &request));
     if again {
         return Ok(Json(Accepted { new: false }));
     }
-    let message = check::plain_text(&said.message, MESSAGE_CHARS);
+    let message = check::plain_text(&request.message, MESSAGE_CHARS);
     let now = ctx.now();
     let event = TimelineEvent {
         at: now,
         run_id: Some(run_id),
         step: Some(record.step),
         source: Source::Bootstrap,
-        code: code(&said).into(),
-        text: text(&said, &message),
+        code: code(&request).into(),
+        text: text(&request, &message),
     };
-    let kind = ReportKind::Progress { phase: said.phase, status: said.status, message };
+    let kind = ReportKind::Progress { phase: request.phase, status: request.status, message };
     ctx.store.add_report(Report { run_id, at: now, kind }, vec![event]).await?;
     ctx.wake_engine();
     Ok(Json(Accepted { new: true }))
@@ -108,28 +108,28 @@ pub(crate) async fn phase(
     State(ctx): State<Ctx>,
     Key(run): Key,
     Bootstrap(run_id): Bootstrap,
-    Body(said): Body<BundlePhase>,
+    Body(request): Body<BundlePhase>,
 ) -> ApiResult<Json<Accepted>> {
     if run.parse::<RunId>().ok() != Some(run_id) {
         return Err(other_run(run).into());
     }
     let record = ctx.store.run(run_id).await?;
-    keep_good(&ctx, &record).await?;
+    extend_tokens(&ctx, &record).await?;
     let event = TimelineEvent {
         at: ctx.now(),
         run_id: Some(run_id),
         step: Some(record.step),
         source: Source::Bootstrap,
-        code: TimelineCode::phase(said.outcome).into(),
-        text: in_plain_text(said).sentence(),
+        code: TimelineCode::phase(request.outcome).into(),
+        text: in_plain_text(request).sentence(),
     };
     ctx.store.append_timeline(record.node_id, vec![event]).await?;
     Ok(Json(Accepted { new: true }))
 }
 
-/// A node whose run is parked may be at work all the same: at a phase that takes longer than the
-/// run had patience for. While it speaks, what it was given stays good.
-async fn keep_good(ctx: &Ctx, run: &RunRecord) -> ApiResult<()> {
+/// Extends the tokens of a parked run. Its node may still be at work, at a phase that takes longer
+/// than the run's deadline; each callback moves the end of its tokens on.
+async fn extend_tokens(ctx: &Ctx, run: &RunRecord) -> ApiResult<()> {
     if run.status == RunStatus::Parked {
         let profile_id = ctx.store.node(run.node_id).await?.profile_id;
         let profile = ctx.store.profile_revision(profile_id, run.profile_revision).await?;
@@ -139,24 +139,24 @@ async fn keep_good(ctx: &Ctx, run: &RunRecord) -> ApiResult<()> {
     Ok(())
 }
 
-/// What a node says may be anything.
-fn in_plain_text(said: BundlePhase) -> BundlePhase {
+/// The report of a phase as plain text of bounded length: a node is not trusted to send such.
+fn in_plain_text(phase: BundlePhase) -> BundlePhase {
     BundlePhase {
-        bundle: check::plain_text(&said.bundle, NAME_CHARS),
-        phase: check::plain_text(&said.phase, NAME_CHARS),
-        text: check::plain_text(&said.text, PHASE_TEXT_CHARS),
-        ..said
+        bundle: check::plain_text(&phase.bundle, NAME_CHARS),
+        phase: check::plain_text(&phase.phase, NAME_CHARS),
+        text: check::plain_text(&phase.text, PHASE_TEXT_CHARS),
+        ..phase
     }
 }
 
-fn is_same(kind: &ReportKind, said: &BootstrapProgress) -> bool {
+fn is_same(kind: &ReportKind, request: &BootstrapProgress) -> bool {
     matches!(kind, ReportKind::Progress { phase, status, .. }
-        if *phase == said.phase && *status == said.status)
+        if *phase == request.phase && *status == request.status)
 }
 
-fn code(said: &BootstrapProgress) -> TimelineCode {
+fn code(request: &BootstrapProgress) -> TimelineCode {
     use ProgressStatus::{Failed, Started, Succeeded};
-    match (said.phase, said.status) {
+    match (request.phase, request.status) {
         (BootstrapPhase::SiteBootstrap, Started) => TimelineCode::SiteBootstrapStarted,
         (BootstrapPhase::SiteBootstrap, Succeeded) => TimelineCode::SiteBootstrapFinished,
         (BootstrapPhase::SiteBootstrap, Failed) => TimelineCode::SiteBootstrapFailed,
@@ -166,12 +166,12 @@ fn code(said: &BootstrapProgress) -> TimelineCode {
     }
 }
 
-fn text(said: &BootstrapProgress, message: &str) -> String {
-    let phase = match said.phase {
+fn text(request: &BootstrapProgress, message: &str) -> String {
+    let phase = match request.phase {
         BootstrapPhase::SiteBootstrap => "site bootstrap",
         BootstrapPhase::NodeBootstrap => "node bootstrap",
     };
-    let status = match said.status {
+    let status = match request.status {
         ProgressStatus::Started => "started",
         ProgressStatus::Succeeded => "succeeded",
         ProgressStatus::Failed => "failed",

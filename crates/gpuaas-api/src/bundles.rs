@@ -43,7 +43,7 @@ pub(crate) fn refused(error: &CatalogError) -> Problem {
     problem(code).with_detail(error.to_string()).with_hint(error.hint())
 }
 
-fn not_delivered(error: DeliveryError) -> Refusal {
+fn delivery_refusal(error: DeliveryError) -> Refusal {
     match error {
         DeliveryError::Store(error) => error.into(),
         DeliveryError::Catalog(error) => refused(&error).into(),
@@ -81,7 +81,7 @@ pub(crate) async fn publish(
         Err(_) => return Err(problem(ProblemCode::Internal).into()),
     };
     let reference = bundle.reference();
-    let envelope = vouched(&ctx, &bundle, asked.envelope).await?;
+    let envelope = verify_or_sign(&ctx, &bundle, asked.envelope).await?;
     bundles::find_or_refresh(&ctx.store, &ctx.bundles, |catalog| {
         catalog.check_requires(&bundle.manifest)
     })
@@ -108,7 +108,7 @@ pub(crate) async fn publish(
 
 /// The signature that goes with a bundle: the one that came with it, when it counts, or the
 /// control plane's own.
-async fn vouched(
+async fn verify_or_sign(
     ctx: &Ctx,
     bundle: &CheckedBundle,
     envelope: Option<serde_json::Value>,
@@ -119,12 +119,12 @@ async fn vouched(
         return Ok(ctx.bundle_key.sign(&bundle.statement(ctx.signing_time())).map_err(not)?);
     };
     let envelope = Envelope::parse(envelope.to_string().as_bytes()).map_err(not)?;
-    let trusted = trusted(ctx).await?;
+    let trusted = trusted_keys(ctx).await?;
     envelope.verify_digest(&trusted, &reference, bundle.digest, ctx.signing_time()).map_err(not)?;
     Ok(envelope)
 }
 
-async fn trusted(ctx: &Ctx) -> ApiResult<Vec<TrustedKey>> {
+async fn trusted_keys(ctx: &Ctx) -> ApiResult<Vec<TrustedKey>> {
     let mut trusted = vec![ctx.bundles.own_key().clone()];
     trusted.extend(bundles::trusted_keys(&ctx.store).await?);
     Ok(trusted)
@@ -147,7 +147,7 @@ async fn find(ctx: &Ctx, reference: &str) -> ApiResult<std::sync::Arc<CatalogBun
 /// `GET /api/v1/bundles`.
 pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<BundleView>>> {
     refresh(&ctx).await?;
-    let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted(&ctx).await?);
+    let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted_keys(&ctx).await?);
     let all = ctx.bundles.list();
     let items = all.iter().map(|one| bundle_view(&ctx, one, &approvals, &trusted)).collect();
     Ok(Json(List { items }))
@@ -192,7 +192,7 @@ pub(crate) async fn archive(
 }
 
 async fn view(ctx: &Ctx, one: &CatalogBundle) -> ApiResult<BundleView> {
-    let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted(ctx).await?);
+    let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted_keys(ctx).await?);
     Ok(bundle_view(ctx, one, &approvals, &trusted))
 }
 
@@ -267,7 +267,7 @@ async fn decide(
             json!({ "site": asked.site, "digest": digest, "actor": actor, "reason": reason });
         ctx.audit(action, &one.bundle.reference(), detail).await;
     }
-    let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted(ctx).await?);
+    let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted_keys(ctx).await?);
     let items = found.iter().map(|one| bundle_view(ctx, one, &approvals, &trusted)).collect();
     Ok(Json(List { items }))
 }
@@ -279,7 +279,7 @@ pub(crate) async fn keys(State(ctx): State<Ctx>) -> ApiResult<Json<List<BundleKe
         key: key.key.to_string(),
         until: key.until,
     };
-    Ok(Json(List { items: trusted(&ctx).await?.into_iter().map(view).collect() }))
+    Ok(Json(List { items: trusted_keys(&ctx).await?.into_iter().map(view).collect() }))
 }
 
 /// `POST /api/v1/bundle-keys`: signatures of this key count until `until`.
@@ -308,7 +308,7 @@ pub(crate) async fn pins(
     prefix: &str,
     spec: &ProfileSpec,
 ) -> Result<Vec<BundlePin>, Problem> {
-    let of = |field: &'static str, error: CatalogError| {
+    let in_field = |field: &'static str, error: CatalogError| {
         refused(&error).with_field(format!("{prefix}{field}"), error.to_string())
     };
     let (store, catalog) = (&ctx.store, &ctx.bundles);
@@ -317,14 +317,14 @@ pub(crate) async fn pins(
         let found =
             bundles::find_or_refresh(store, catalog, |catalog| catalog.check_validation(reference))
                 .await;
-        found.map_err(|error| of("post_deploy_validation_bundle_ref", error))?;
+        found.map_err(|error| in_field("post_deploy_validation_bundle_ref", error))?;
     }
     let reference = &spec.commissioning_bundle_ref;
     if !reference.is_empty() {
         let found =
             bundles::find_or_refresh(store, catalog, |catalog| catalog.commissioning(reference))
                 .await;
-        found.map_err(|error| of("commissioning_bundle_ref", error))?;
+        found.map_err(|error| in_field("commissioning_bundle_ref", error))?;
     }
     let reference = &spec.site_bootstrap_bundle_ref;
     if reference.is_empty() {
@@ -335,10 +335,10 @@ pub(crate) async fn pins(
         return Err(invalid(&field, "there is no site bundle whose inputs they are"));
     }
     let pins = bundles::find_or_refresh(store, catalog, |catalog| catalog.pins(reference)).await;
-    let pins = pins.map_err(|error| of("site_bootstrap_bundle_ref", error))?;
+    let pins = pins.map_err(|error| in_field("site_bootstrap_bundle_ref", error))?;
     catalog
         .check_inputs(&pins, &spec.site_bootstrap_inputs)
-        .map_err(|error| of("site_bootstrap_inputs", error))?;
+        .map_err(|error| in_field("site_bootstrap_inputs", error))?;
     Ok(pins)
 }
 
@@ -346,7 +346,7 @@ pub(crate) async fn pins(
 ///
 /// # Errors
 /// `bundle_not_approved`, those of inputs and signatures, and of bundles that are gone.
-pub(crate) async fn may_begin(
+pub(crate) async fn check_can_begin(
     ctx: &Ctx,
     site: &SiteResource,
     profile: &ProfileResource,
@@ -362,7 +362,7 @@ pub(crate) async fn may_begin(
         profile: &profile.spec,
     };
     let delivery = bundles::delivery(store, catalog, &pins, &scope, now).await;
-    delivery.map_err(not_delivered)?;
+    delivery.map_err(delivery_refusal)?;
     let reference = &profile.spec.post_deploy_validation_bundle_ref;
     if !reference.is_empty() {
         let checks = catalog.validation(reference, &site.spec.bundle_inputs);
@@ -375,12 +375,12 @@ pub(crate) async fn may_begin(
     let scripts: Vec<BundlePin> =
         scripts.collect::<Result<_, _>>().map_err(|error| refused(&error))?;
     let missing = bundles::unapproved(store, catalog, &scripts, &site.spec.name).await;
-    let missing = missing.map_err(not_delivered)?;
+    let missing = missing.map_err(delivery_refusal)?;
     if missing.is_empty() {
         return Ok(());
     }
     let site = site.spec.name.clone();
-    Err(not_delivered(DeliveryError::NotApproved { bundles: missing, site }))
+    Err(delivery_refusal(DeliveryError::NotApproved { bundles: missing, site }))
 }
 
 /// Whether values that a site sets for bundles fit the newest versions of those that are known.

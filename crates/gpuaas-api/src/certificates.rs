@@ -69,14 +69,14 @@ pub(crate) fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
 async fn certified_agent(ctx: &Ctx, parts: &Parts) -> ApiResult<Agent> {
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
     let shown = peer.and_then(|ConnectInfo(peer)| peer.certificate.as_deref());
-    let Some(shown) = shown else { return Err(without(ctx, parts).await?.into()) };
+    let Some(shown) = shown else { return Err(missing_certificate(ctx, parts).await?.into()) };
     let known = ctx.store.certificate(shown.fingerprint).await?;
-    let known = judge(shown, known, ctx.signing_time())?;
+    let known = check_certificate(shown, known, ctx.signing_time())?;
     Ok(Agent { node_id: known.node_id, run_id: known.run_id, fingerprint: Some(shown.fingerprint) })
 }
 
 /// Why a request without a certificate is refused: a token does not stand in for one.
-async fn without(ctx: &Ctx, parts: &Parts) -> ApiResult<Problem> {
+async fn missing_certificate(ctx: &Ctx, parts: &Parts) -> ApiResult<Problem> {
     let Ok(token) = auth::bearer(&parts.headers) else {
         return Ok(problem(ProblemCode::CertificateMissing));
     };
@@ -86,10 +86,12 @@ async fn without(ctx: &Ctx, parts: &Parts) -> ApiResult<Problem> {
     })
 }
 
-/// What a certificate that was shown is worth now. Whose signature it bears comes first, what we
-/// know of it second, and the clock last: a clock can be wrong, and a withdrawn certificate stays
-/// withdrawn.
-fn judge(
+/// Checks a certificate that a client presented: its signature first, then its record in the
+/// store, then its validity period, because the clock may be wrong and a revocation holds anyway.
+///
+/// # Errors
+/// One `certificate_...` problem per cause.
+fn check_certificate(
     shown: &PeerCertificate,
     known: Option<StoredCertificate>,
     now: Timestamp,
@@ -152,13 +154,13 @@ pub(crate) enum IssuedCredential {
 }
 
 /// SHA-256 of the key that a certificate is asked for; none where there are no certificates.
-pub(crate) fn key_of(ctx: &Ctx, csr_pem: Option<&str>) -> ApiResult<Option<[u8; 32]>> {
+pub(crate) fn requested_key(ctx: &Ctx, csr_pem: Option<&str>) -> ApiResult<Option<[u8; 32]>> {
     let csr_pem = csr_pem.filter(|_| matches!(ctx.nodes, NodeAccess::Certificates(_)));
-    csr_pem.map(key_digest).transpose().map_err(|error| unsigned(&error).into())
+    csr_pem.map(key_digest).transpose().map_err(|error| signing_problem(&error).into())
 }
 
-/// Why there is no certificate.
-fn unsigned(error: &AuthorityError) -> Problem {
+/// A failed signing request as a problem.
+fn signing_problem(error: &AuthorityError) -> Problem {
     if !matches!(error, AuthorityError::Csr(_)) {
         tracing::error!(%error, "no certificate can be given");
     }
@@ -194,18 +196,20 @@ impl IssuedCredential {
         }
     }
 
-    pub(crate) fn stored(&self) -> NewAgentCredential {
+    pub(crate) fn to_new_credential(&self) -> NewAgentCredential {
         match self {
-            Self::Certificate(issued) => NewAgentCredential::Certificate(noted(issued)),
+            Self::Certificate(issued) => {
+                NewAgentCredential::Certificate(to_new_certificate(issued))
+            }
             Self::Bearer { id, secret } => {
                 NewAgentCredential::Bearer { id: *id, hash: sha256(secret) }
             }
         }
     }
 
-    pub(crate) fn handed_out(self) -> (Option<NodeCertificate>, Option<String>) {
+    pub(crate) fn into_response_fields(self) -> (Option<NodeCertificate>, Option<String>) {
         match self {
-            Self::Certificate(issued) => (Some(handed_out(issued)), None),
+            Self::Certificate(issued) => (Some(to_node_certificate(issued)), None),
             Self::Bearer { secret, .. } => (None, Some(secret)),
         }
     }
@@ -218,10 +222,10 @@ async fn sign(
     csr_pem: &str,
 ) -> ApiResult<IssuedCertificate> {
     let issued = issuer.node(node_id, csr_pem, ctx.signing_time()).await;
-    issued.map_err(|error| unsigned(&error).into())
+    issued.map_err(|error| signing_problem(&error).into())
 }
 
-fn noted(issued: &IssuedCertificate) -> NewCertificate {
+fn to_new_certificate(issued: &IssuedCertificate) -> NewCertificate {
     NewCertificate {
         fingerprint: issued.fingerprint,
         serial: issued.serial.clone(),
@@ -230,7 +234,7 @@ fn noted(issued: &IssuedCertificate) -> NewCertificate {
     }
 }
 
-fn handed_out(issued: IssuedCertificate) -> NodeCertificate {
+fn to_node_certificate(issued: IssuedCertificate) -> NodeCertificate {
     let IssuedCertificate { chain_pem, serial, not_before, not_after, .. } = issued;
     NodeCertificate { chain_pem, serial, not_before, not_after }
 }
@@ -251,8 +255,8 @@ pub(crate) async fn renew(
     let IssuedCertificate { serial, not_after, .. } = &issued;
     let text = format!("the agent has certificate {serial}, good until {not_after}");
     let line = agent_event(now, agent.run_id, None, TimelineCode::CertificateRenewed, text);
-    ctx.store.renew_certificate(now, from, noted(&issued), vec![line]).await?;
-    Ok(Json(handed_out(issued)))
+    ctx.store.renew_certificate(now, from, to_new_certificate(&issued), vec![line]).await?;
+    Ok(Json(to_node_certificate(issued)))
 }
 
 /// `GET /api/v1/nodes/NODE/certificates`.

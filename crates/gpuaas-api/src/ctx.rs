@@ -1,4 +1,4 @@
-//! What every handler gets: the store, the clock, the bundles, and what may be set.
+//! Shared state of the handlers: the store, the clock, the bundle catalog and the settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use crate::rejection_audit::RejectionAudit;
 /// Longest task poll, in seconds.
 pub const MAX_POLL_SECONDS: u32 = 30;
 
-/// Who acts with the admin token, in the audit.
+/// Actor of requests with the admin token, in the audit log.
 pub(crate) const ADMIN: &str = "admin";
-/// Telemetry requests that are carried at once; each holds a host's answer in memory.
+/// Telemetry requests that are forwarded at once; each holds a host's response in memory.
 const TELEMETRY_PERMITS: usize = 16;
 
-/// How long hosts are waited for, and how much they may say.
+/// Time and size limits of requests to the telemetry edges of hosts.
 #[derive(Debug, Clone, Copy)]
 pub struct TelemetryLimits {
-    /// Until a connection stands.
+    /// Longest time until a connection is established.
     pub connect: Duration,
-    /// From then until the whole answer is there.
+    /// Longest time from then until the response is complete.
     pub answer: Duration,
-    /// The same, for each look of a diagnosis.
+    /// Longest time for the response to each probe of a diagnosis.
     pub look: Duration,
-    /// Largest answer, in bytes.
+    /// Largest response, in bytes.
     pub body_bytes: usize,
 }
 
@@ -47,10 +47,10 @@ impl Default for TelemetryLimits {
     }
 }
 
-/// What may be set.
+/// Settings of the API.
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
-    /// Version of the control plane, as it says of itself.
+    /// Version of the control plane, as `GET /api/v1/version` returns it.
     pub version: String,
     /// How often agents send a heartbeat, in seconds.
     pub heartbeat_interval_seconds: u32,
@@ -60,7 +60,7 @@ pub struct ApiSettings {
     pub agent: Option<Artifact>,
     /// Whether the hosts are simulated ones on this machine.
     pub simulated_hosts: bool,
-    /// How long hosts are waited for when somebody reads their telemetry.
+    /// Limits of requests to the telemetry edges of hosts.
     pub telemetry: TelemetryLimits,
 }
 
@@ -77,7 +77,7 @@ impl Default for ApiSettings {
     }
 }
 
-/// How agents say who they are.
+/// How agents authenticate.
 #[derive(Debug, Clone)]
 pub enum NodeAccess {
     /// With certificates of this issuer, on a listener of their own.
@@ -87,30 +87,30 @@ pub enum NodeAccess {
     StandIns,
 }
 
-/// What the handlers work with.
+/// What a server of the API is made from.
 #[derive(Clone)]
 pub struct ApiState {
-    /// Everything that lasts.
+    /// The database.
     pub store: Store,
-    /// What time it is.
+    /// Source of the time.
     pub clock: Arc<dyn Clock>,
-    /// Where identifiers come from.
+    /// Source of identifiers.
     pub ids: Arc<dyn IdSource>,
     /// Makes clients for MAAS.
     pub connect: Arc<dyn Connect>,
-    /// Bundles that a profile may name.
+    /// Catalog of the bundles that a profile may name.
     pub bundles: Arc<BundleCatalog>,
-    /// Signs what is published without a signature.
+    /// Key that signs bundles that are published without a signature.
     pub bundle_key: Arc<SigningKey>,
-    /// What nodes fetch by digest.
+    /// Artifacts that nodes fetch by digest.
     pub artifacts: Arc<ArtifactStore>,
-    /// Tells the engine that a run is due.
+    /// Called after a write that made a run due.
     pub wake: Arc<dyn Fn() + Send + Sync>,
-    /// How agents say who they are.
+    /// How agents authenticate.
     pub nodes: NodeAccess,
     /// Watches the loops of this process; a loop that ended makes the health check fail.
     pub supervisor: Supervisor,
-    /// What may be set.
+    /// Settings of the API.
     pub settings: ApiSettings,
 }
 
@@ -178,7 +178,8 @@ impl Ctx {
         (self.wake)();
     }
 
-    /// Writes down what an operator did. The deed is done by then, so a failure is only logged.
+    /// Appends an operator's action to the audit log. The action is committed by then, so a failure
+    /// is only logged.
     pub(crate) async fn audit(&self, action: &str, subject: &str, detail: serde_json::Value) {
         let entry = gpuaas_store::NewAuditEntry {
             actor: ADMIN.to_owned(),

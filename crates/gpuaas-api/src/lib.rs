@@ -2,7 +2,7 @@
 //!
 //! # Shape of a request
 //! `guard` (span, time limit, panics) -> credential -> body (`strict`: a mistake is named with its
-//! place) -> checks (`check`: pure) -> one call of the store -> a type of `gpuaas_types`. Every
+//! field) -> checks (`check`: pure) -> one call of the store -> a type of `gpuaas_types`. Every
 //! failure is an RFC 9457 problem from the one table in `problem`.
 //!
 //! # Who may do what

@@ -33,7 +33,7 @@ pub(crate) async fn begin(
     let id = find_node(&ctx, &text).await?;
     let row = asked.kind.row();
     let listed = ctx.store.listed_node(id).await?;
-    refuse(&listed, row)?;
+    check_may_begin(&listed, row)?;
     let profile = ctx.store.profile(listed.node.profile_id).await?;
     let machine = ctx.store.observation(id).await?.and_then(|seen| seen.machine);
     let handoff = profile.spec.release_mode == ReleaseMode::Handoff;
@@ -47,7 +47,7 @@ pub(crate) async fn begin(
     }
     if row.steps.contains(&Step::Deploy) {
         let site = ctx.store.site(listed.node.site_id).await?;
-        bundles::may_begin(&ctx, &site, &profile).await?;
+        bundles::check_can_begin(&ctx, &site, &profile).await?;
     }
     let now = ctx.now();
     let run_id = RunId::new(&*ctx.ids, now);
@@ -89,7 +89,7 @@ pub(crate) async fn begin(
 }
 
 /// The same refusals that the store makes when the run is written, but with a way out.
-fn refuse(listed: &ListedNode, row: &KindRow) -> ApiResult<()> {
+fn check_may_begin(listed: &ListedNode, row: &KindRow) -> ApiResult<()> {
     let hostname = &listed.node.hostname;
     if let Some(run) = listed.run.as_ref().filter(|run| run.status.is_open()) {
         let detail = format!(
@@ -136,15 +136,15 @@ fn plan(
         kind: row.kind,
         state: seen.state,
         ends: row.ends_in,
-        destroys: destroys(row.kind, &seen.maas, profile, machine),
+        destroys: losses(row.kind, &seen.maas, profile, machine),
         maas: seen.maas,
         steps: row.steps.iter().filter(|step| !way_back.contains(step)).map(planned).collect(),
         run_id: None,
     }
 }
 
-/// What will be lost.
-fn destroys(
+/// What the run destroys, one sentence each.
+fn losses(
     kind: RunKind,
     maas: &MaasView,
     profile: &ProfileSpec,
@@ -162,11 +162,11 @@ fn destroys(
     match kind {
         RunKind::Decommission => system("is released and switched off")
             .into_iter()
-            .chain(disks(profile.release_erase, false, machine))
+            .chain(erased_disks(profile.release_erase, false, machine))
             .collect(),
         RunKind::Reimage => system("is released and deployed over")
             .into_iter()
-            .chain(disks(profile.release_erase, true, machine))
+            .chain(erased_disks(profile.release_erase, true, machine))
             .collect(),
         RunKind::SoftReset => {
             vec![
@@ -187,7 +187,7 @@ fn destroys(
     }
 }
 
-fn disks(erase: bool, deploys: bool, machine: Option<&MachineView>) -> Vec<String> {
+fn erased_disks(erase: bool, deploys: bool, machine: Option<&MachineView>) -> Vec<String> {
     let Some(machine) = machine else { return Vec::new() };
     let line = |disk: &Disk| {
         let boots = machine.boot_disk_id == Some(disk.id);

@@ -128,7 +128,7 @@ async fn continue_run(
     if run.kind.row().steps.contains(&Step::Deploy) {
         let profile = ctx.store.profile(run.profile_id).await?;
         let site = ctx.store.site(run.site_id).await?;
-        bundles::may_begin(ctx, &site, &profile).await?;
+        bundles::check_can_begin(ctx, &site, &profile).await?;
     }
     ctx.store.continue_with_latest_profile(ctx.now(), id, command, &actor, &reason).await?;
     ctx.wake_engine();

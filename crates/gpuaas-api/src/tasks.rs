@@ -45,13 +45,13 @@ pub(crate) async fn create(
         return Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))));
     }
     let (actor, reason) = actor_and_reason(&request.actor, &request.reason)?;
-    let operation = completed(&ctx, request.operation).await?;
+    let operation = complete_operation(&ctx, request.operation).await?;
     let (least, most) = WITHIN_SECONDS;
     if !(least..=most).contains(&request.within_seconds) {
         return Err(invalid("within_seconds", format!("{least} to {most}")).into());
     }
     let listed = ctx.store.listed_node(node_id).await?;
-    refuse(&ctx, &listed, &operation, request.dry_run).await?;
+    check_node(&ctx, &listed, &operation, request.dry_run).await?;
     let now = ctx.now();
     let id = TaskId::new(&*ctx.ids, now);
     let within = f64::from(request.within_seconds) * ctx.clock.factor();
@@ -90,7 +90,7 @@ pub(crate) async fn create(
 
 /// The operation within its bounds; an update of the agent without a digest is to the agent that
 /// this control plane gives to new nodes.
-async fn completed(ctx: &Ctx, mut operation: Operation) -> ApiResult<Operation> {
+async fn complete_operation(ctx: &Ctx, mut operation: Operation) -> ApiResult<Operation> {
     if let Operation::AgentUpdate { version, digest, size_bytes, url, .. } = &mut operation
         && digest.is_empty()
     {
@@ -117,15 +117,15 @@ async fn completed(ctx: &Ctx, mut operation: Operation) -> ApiResult<Operation> 
             }
         }
         Operation::AgentUpdate { digest, size_bytes, url, .. } => {
-            served(ctx, digest, *size_bytes, url).await?;
+            check_served(ctx, digest, *size_bytes, url).await?;
         }
         _ => {}
     }
     Ok(operation)
 }
 
-/// What this control plane is to serve, it has to have.
-async fn served(ctx: &Ctx, digest: &str, size_bytes: u64, url: &str) -> ApiResult<()> {
+/// Checks that an agent that this control plane is to serve is in its artifact store.
+async fn check_served(ctx: &Ctx, digest: &str, size_bytes: u64, url: &str) -> ApiResult<()> {
     let digest: Digest =
         digest.parse().map_err(|_| invalid("operation.digest", "it is no SHA-256"))?;
     if url != ArtifactStore::url_path(&digest) {
@@ -146,7 +146,7 @@ async fn served(ctx: &Ctx, digest: &str, size_bytes: u64, url: &str) -> ApiResul
     }
 }
 
-async fn refuse(
+async fn check_node(
     ctx: &Ctx,
     listed: &ListedNode,
     operation: &Operation,

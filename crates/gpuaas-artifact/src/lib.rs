@@ -1,4 +1,4 @@
-//! What a node is given: bundles by digest, and the cloud-init user-data that fetches them.
+//! Artifacts for nodes: bundles by digest, and the cloud-init user-data that fetches them.
 //!
 //! Three parts that build on each other:
 //!
@@ -30,8 +30,8 @@ pub use gpuaas_bundle::{Artifact, Digest};
 pub use lint::LintFinding;
 pub use scripts::CommissioningScript;
 pub use source::{SourceError, read_folder};
-pub use store::{ArtifactStore, Stored};
+pub use store::{ArtifactStore, StoredArtifact};
 pub use user_data::{
-    BootstrapInputs, Limits, ParseError, ParsedUserData, RenderError, UserData, parse_user_data,
-    render_user_data, unpack_user_data,
+    BootstrapInputs, BootstrapLimits, ParseError, ParsedUserData, RenderError, UserData,
+    parse_user_data, render_user_data, unpack_user_data,
 };

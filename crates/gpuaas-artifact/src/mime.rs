@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use gpuaas_bundle::Digest;
 
-/// One part: what it is, what it is called, its bytes.
+/// One part of a message: MIME type, file name and decoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) content_type: String,

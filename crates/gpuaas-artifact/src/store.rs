@@ -12,10 +12,10 @@ use sha2::{Digest as _, Sha256};
 
 use gpuaas_bundle::{Artifact, Digest};
 
-/// What a put stored.
+/// Digest and length of the bytes that a put stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
-    /// Name of the bytes.
+pub struct StoredArtifact {
+    /// SHA-256 of the bytes, their name in the store.
     pub digest: Digest,
     /// Length in bytes.
     pub size_bytes: u64,
@@ -53,7 +53,7 @@ impl ArtifactStore {
 
     /// An artifact that the store holds, as a node is told of it.
     #[must_use]
-    pub fn artifact(name: &str, version: &str, stored: Stored) -> Artifact {
+    pub fn artifact(name: &str, version: &str, stored: StoredArtifact) -> Artifact {
         Artifact {
             name: name.to_owned(),
             version: version.to_owned(),
@@ -67,7 +67,7 @@ impl ArtifactStore {
     ///
     /// # Errors
     /// The file system refused.
-    pub fn put_bytes(&self, bytes: &[u8]) -> io::Result<Stored> {
+    pub fn put_bytes(&self, bytes: &[u8]) -> io::Result<StoredArtifact> {
         self.put_reader(bytes)
     }
 
@@ -75,7 +75,7 @@ impl ArtifactStore {
     ///
     /// # Errors
     /// The file cannot be read or the store cannot be written.
-    pub fn put_file(&self, path: &Path) -> io::Result<Stored> {
+    pub fn put_file(&self, path: &Path) -> io::Result<StoredArtifact> {
         self.put_reader(File::open(path)?)
     }
 
@@ -83,7 +83,7 @@ impl ArtifactStore {
     ///
     /// # Errors
     /// Reading or writing failed; nothing is stored then.
-    pub fn put_reader(&self, mut reader: impl Read) -> io::Result<Stored> {
+    pub fn put_reader(&self, mut reader: impl Read) -> io::Result<StoredArtifact> {
         let mut temporary = tempfile::Builder::new().prefix(".put-").tempfile_in(&self.folder)?;
         let mut hasher = Sha256::new();
         let mut size_bytes = 0u64;
@@ -100,7 +100,8 @@ impl ArtifactStore {
             temporary.write_all(chunk)?;
             size_bytes += count as u64;
         }
-        let stored = Stored { digest: Digest::from_bytes(hasher.finalize().into()), size_bytes };
+        let stored =
+            StoredArtifact { digest: Digest::from_bytes(hasher.finalize().into()), size_bytes };
         let path = self.path(&stored.digest);
         if path.exists() {
             return Ok(stored);

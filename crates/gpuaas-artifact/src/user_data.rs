@@ -40,10 +40,10 @@ const SITE_SCRIPT: &str =
 const NODE_SCRIPT: &str =
     concat!(include_str!("../scripts/common.sh"), include_str!("../scripts/60-node-bootstrap.sh"));
 
-/// How long the bootstrap scripts try.
+/// Retry and time limits of the bootstrap scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct BootstrapLimits {
     /// Attempts of one progress callback; a callback that fails is only logged.
     pub callback_attempts: u32,
     /// Attempts of one fetch (bundle, agent); when they end the script fails.
@@ -54,7 +54,7 @@ pub struct Limits {
     pub ready_seconds: u32,
 }
 
-impl Default for Limits {
+impl Default for BootstrapLimits {
     fn default() -> Self {
         Self {
             callback_attempts: 3,
@@ -65,7 +65,7 @@ impl Default for Limits {
     }
 }
 
-/// Everything that one node of one run is told. `/etc/gpuaas/bootstrap.json` is this as JSON.
+/// The inputs of one node's bootstrap in one run; `/etc/gpuaas/bootstrap.json` is this as JSON.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootstrapInputs {
@@ -96,9 +96,9 @@ pub struct BootstrapInputs {
     /// Login user of the deployed system; `None`: the image's default.
     #[serde(default)]
     pub deploy_user: Option<String>,
-    /// How long the scripts try.
+    /// Retry and time limits of the scripts.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: BootstrapLimits,
 }
 
 impl fmt::Debug for BootstrapInputs {
@@ -125,7 +125,7 @@ pub enum RenderError {
         /// The placeholder.
         found: String,
     },
-    /// A value that no host may be given.
+    /// A value of a form that the field does not allow.
     #[error("{field} is not valid: {reason}")]
     Invalid {
         /// Dotted name of the field.
@@ -174,7 +174,7 @@ pub struct UserData {
     pub bytes: Vec<u8>,
     /// SHA-256 of `bytes`.
     pub digest: Digest,
-    /// What it consists of.
+    /// Summary of each part, in order.
     pub parts: Vec<PartSummary>,
 }
 
@@ -208,7 +208,7 @@ struct WriteFile {
 /// A field is malformed, holds a control character or an unfilled template placeholder; the
 /// certificate bundle is not PEM.
 pub fn render_user_data(inputs: &BootstrapInputs) -> Result<UserData, RenderError> {
-    check(inputs)?;
+    check_inputs(inputs)?;
     let mut json = serde_json::to_string_pretty(inputs)
         .map_err(|_| RenderError::Serialize("bootstrap.json"))?;
     json.push('\n');
@@ -258,42 +258,42 @@ fn part(content_type: &str, file_name: &str, text: String) -> Part {
     }
 }
 
-/// Name of a field, whether a value is fit for it, what is wrong when not.
-type Rule = (&'static str, fn(&str) -> bool, &'static str);
+/// Name of a field, the predicate of its values, and the reason of a refusal.
+type FieldRule = (&'static str, fn(&str) -> bool, &'static str);
 
-const HOSTNAME: Rule =
+const HOSTNAME: FieldRule =
     ("hostname", is_hostname, "a short hostname is 1 to 63 of a-z, A-Z, 0-9 and -");
-const SITE: Rule = ("site", is_name, "a site name is 1 to 64 of a-z, 0-9 and -");
-const CONTROL_PLANE: Rule = ("control_plane_url", is_url, "it is no http or https URL");
-const BOOTSTRAP: Rule = ("bootstrap_token", is_token, "it is no bearer token");
-const ENROLLMENT: Rule = ("enrollment_token", is_token, "it is no bearer token");
-const USER: Rule =
+const SITE: FieldRule = ("site", is_name, "a site name is 1 to 64 of a-z, 0-9 and -");
+const CONTROL_PLANE: FieldRule = ("control_plane_url", is_url, "it is no http or https URL");
+const BOOTSTRAP: FieldRule = ("bootstrap_token", is_token, "it is no bearer token");
+const ENROLLMENT: FieldRule = ("enrollment_token", is_token, "it is no bearer token");
+const USER: FieldRule =
     ("deploy_user", is_user, "a login user is 1 to 32 of a-z, 0-9, _ and -, and not root");
-const BUNDLE: [Rule; 3] = [
+const BUNDLE: [FieldRule; 3] = [
     ("bundle.name", is_name, "a bundle name is 1 to 64 of a-z, 0-9 and -"),
     ("bundle.version", is_version, "it is no version"),
     ("bundle.url", is_artifact_url, "it is neither a URL nor a path"),
 ];
-const VALUE: Rule = ("bundle.inputs", |_| true, "");
-const AGENT: [Rule; 3] = [
+const VALUE: FieldRule = ("bundle.inputs", |_| true, "");
+const AGENT: [FieldRule; 3] = [
     ("agent.name", is_name, "an agent name is 1 to 64 of a-z, 0-9 and -"),
     ("agent.version", is_version, "it is no version"),
     ("agent.url", is_artifact_url, "it is neither a URL nor a path"),
 ];
 
-fn check(inputs: &BootstrapInputs) -> Result<(), RenderError> {
-    field(HOSTNAME, &inputs.hostname)?;
-    field(SITE, &inputs.site)?;
-    field(CONTROL_PLANE, &inputs.control_plane_url)?;
-    field(BOOTSTRAP, &inputs.bootstrap_token)?;
-    field(ENROLLMENT, &inputs.enrollment_token)?;
-    artifact(AGENT, &inputs.agent)?;
+fn check_inputs(inputs: &BootstrapInputs) -> Result<(), RenderError> {
+    check_field(HOSTNAME, &inputs.hostname)?;
+    check_field(SITE, &inputs.site)?;
+    check_field(CONTROL_PLANE, &inputs.control_plane_url)?;
+    check_field(BOOTSTRAP, &inputs.bootstrap_token)?;
+    check_field(ENROLLMENT, &inputs.enrollment_token)?;
+    check_artifact(AGENT, &inputs.agent)?;
     if let Some(Delivery { bundles, inputs, secrets, .. }) = &inputs.bundle {
         for SignedBundle { artifact: one, .. } in bundles {
-            artifact(BUNDLE, one)?;
+            check_artifact(BUNDLE, one)?;
         }
         for value in inputs.values() {
-            field(VALUE, value)?;
+            check_field(VALUE, value)?;
         }
         // A password may look like a placeholder, and what was found would show a part of it.
         if secrets.values().any(|value| value.chars().any(char::is_control)) {
@@ -301,13 +301,13 @@ fn check(inputs: &BootstrapInputs) -> Result<(), RenderError> {
         }
     }
     if let Some(user) = &inputs.deploy_user {
-        field(USER, user)?;
+        check_field(USER, user)?;
     }
-    authorities("ca_pem", inputs.ca_pem.as_deref())?;
-    authorities("control_plane_ca_pem", inputs.control_plane_ca_pem.as_deref())
+    check_authorities("ca_pem", inputs.ca_pem.as_deref())?;
+    check_authorities("control_plane_ca_pem", inputs.control_plane_ca_pem.as_deref())
 }
 
-fn authorities(field: &'static str, pem: Option<&str>) -> Result<(), RenderError> {
+fn check_authorities(field: &'static str, pem: Option<&str>) -> Result<(), RenderError> {
     let Some(pem) = pem else { return Ok(()) };
     validate_ca_bundle(pem)?;
     if pem.chars().any(|c| c.is_control() && !"\r\n\t".contains(c)) {
@@ -316,17 +316,17 @@ fn authorities(field: &'static str, pem: Option<&str>) -> Result<(), RenderError
     Ok(())
 }
 
-fn artifact(rules: [Rule; 3], artifact: &Artifact) -> Result<(), RenderError> {
+fn check_artifact(rules: [FieldRule; 3], artifact: &Artifact) -> Result<(), RenderError> {
     let Artifact { name, version, url, .. } = artifact;
     for (rule, value) in rules.into_iter().zip([name, version, url]) {
-        field(rule, value)?;
+        check_field(rule, value)?;
     }
     Ok(())
 }
 
 const CONTROL: &str = "it holds a control character";
 
-fn field((field, accepts, reason): Rule, value: &str) -> Result<(), RenderError> {
+fn check_field((field, accepts, reason): FieldRule, value: &str) -> Result<(), RenderError> {
     if value.chars().any(char::is_control) {
         return Err(RenderError::Invalid { field, reason: CONTROL });
     }
@@ -369,10 +369,10 @@ fn is_user(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b))
 }
 
-/// What user-data of ours says, read back.
+/// The content of user-data that [`render_user_data`] wrote.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParsedUserData {
-    /// What the node is told.
+    /// Inputs of the bootstrap scripts.
     pub inputs: BootstrapInputs,
     /// Files that cloud-init writes: absolute path, mode, content.
     pub files: Vec<(String, u32, String)>,
@@ -386,7 +386,7 @@ impl fmt::Debug for ParsedUserData {
     }
 }
 
-/// Why user-data is not ours.
+/// Why bytes are not user-data that [`render_user_data`] wrote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Not the MIME message that [`render_user_data`] writes.

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use gpuaas_artifact::{
-    Artifact, ArtifactStore, BootstrapInputs, BundleCatalog, Digest, Limits, ParseError,
+    Artifact, ArtifactStore, BootstrapInputs, BootstrapLimits, BundleCatalog, Digest, ParseError,
     RenderError, parse_user_data, render_user_data, unpack_user_data,
 };
 use gpuaas_bundle::{Delivery, Inputs, SignedBundle, SigningKey, Statement, TrustedKey};
@@ -76,7 +76,7 @@ fn inputs() -> BootstrapInputs {
         ca_pem: Some(CA.to_owned()),
         control_plane_ca_pem: None,
         deploy_user: Some("hpcadmin".to_owned()),
-        limits: Limits::default(),
+        limits: BootstrapLimits::default(),
     }
 }
 

@@ -6,7 +6,7 @@
 //! - [`archive`]: the folder as one file. The same folder gives the same bytes everywhere, and a
 //!   reader accepts only what a writer of this crate could have written.
 //! - [`signature`]: signed statements about an archive's digest.
-//! - [`delivery`]: what a node is told of its bundle.
+//! - [`delivery`]: the bundles, signatures and inputs that a node gets.
 //!
 //! Tasks for agents are signed in the same envelope: [`order`].
 //!

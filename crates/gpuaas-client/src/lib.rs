@@ -1,8 +1,8 @@
-//! The operator's side of the admin API.
+//! Client of the admin API, with exit codes and terminal output.
 //!
-//! Commands, the laboratory and the benchmarks ask a control plane through [`ApiClient`], end with
-//! a [`failure::Failure`] whose exit code is documented, and print through
-//! [`terminal::Terminal`]: data on stdout, everything for people on stderr. Nothing here knows the
+//! Commands, the laboratory and the benchmarks call a control plane through [`ApiClient`]. They fail
+//! with a [`failure::Failure`], whose exit code is documented, and print through
+//! [`terminal::Terminal`]: data on stdout, messages on stderr. The crate does not depend on the
 //! server, so a client can be built without one.
 
 pub mod arguments;

@@ -1,4 +1,4 @@
-//! Runs the work: claims due runs, performs effects, watches sites.
+//! The controller: claims due runs, carries out decisions, watches sites.
 //!
 //! The **worker** claims due runs in batches, asks `gpuaas_core::decide` what is next and does it
 //! (`worker`). One **watcher** per site with open runs reads MAAS' event feed and wakes only what

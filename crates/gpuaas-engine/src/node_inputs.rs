@@ -1,6 +1,6 @@
 //! What a node is told at its first boot, and whom it trusts.
 
-use gpuaas_artifact::{BootstrapInputs, Limits};
+use gpuaas_artifact::{BootstrapInputs, BootstrapLimits};
 use gpuaas_types::spec::SiteSpec;
 
 use crate::bundles::{self, InputScope};
@@ -49,6 +49,6 @@ pub(crate) async fn bootstrap_inputs(
         ca_pem: site.node_ca_pem.clone(),
         control_plane_ca_pem: trusted_pem(site, shared.config.node_anchor_pem.as_deref()),
         deploy_user: Some(profile.deploy_user.clone()).filter(|u| !u.is_empty()),
-        limits: Limits::default(),
+        limits: BootstrapLimits::default(),
     })
 }

@@ -1,8 +1,8 @@
-//! Who nodes are: certificates, who issues them, and the listener that asks for them.
+//! Identity of nodes: certificates, the authority that issues them, and the mutual-TLS listener.
 //!
-//! An agent makes its key on its host and asks with a signing request; whoever is the
-//! [`Authority`] answers with a certificate that names the node. What it gives is looked at before
-//! it counts ([`Issuer`]), whoever it is.
+//! An agent generates its key on its host and sends a certificate signing request. The configured
+//! [`Authority`] signs a certificate that names the node. [`Issuer`] checks every certificate before it
+//! is issued, whichever authority signed it.
 //!
 //! # Why a bad certificate does not end the handshake
 //! TLS would tell the agent "bad certificate" and the control plane nothing that an operator could

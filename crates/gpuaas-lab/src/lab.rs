@@ -3,11 +3,11 @@
 //! A simulated region with machines runs as a process of its own ([`crate::simulator`]); the control plane
 //! runs here on the embedded store ([`crate::control_plane`]); and the lab does what an operator does, over the
 //! same HTTP API ([`crate::operator`]). Nothing of the control plane knows that it is in a lab: it is told
-//! a site's URL and a clock. What a newcomer starts is therefore also what the tests start.
+//! a site's URL and a clock. So a first-time user starts the same code as the tests.
 //!
 //! # Time
 //! Region and control plane share a paced clock: both compute it from the wall by one epoch and one
-//! factor, so it never stands still while somebody computes. All seconds that are shown are seconds
+//! factor, so it runs on while a process computes. All seconds that are shown are seconds
 //! of that clock, except where the wall is named.
 //!
 //! # Killed and started again

@@ -1,4 +1,4 @@
-//! Sets the stage of a lab: begins one, or finds the one that was killed.
+//! Sets up the folder, region and store of a lab: a new one, or one that was killed before.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The laboratory: simulated regions, emulated hosts, and what an operator does with them.
+//! The laboratory: onboarding against simulated regions with emulated hosts, and benchmarks of it.
 //!
 //! [`lab`] onboards simulated machines end to end, [`region`] runs a simulated region with the
 //! software of its hosts, and [`bench`] measures. The control plane is the real one. The executable

@@ -1,7 +1,7 @@
 //! The operator's path: what a person does with five commands, done through the same client.
 //!
-//! Every step looks first at what is there, so a lab that was killed half way through goes on
-//! where it was: nothing is added twice and nothing is left out.
+//! Every step reads the present state first, so a lab that was killed half way through continues:
+//! nothing is added twice and nothing is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! How a scenario ended, told: what became of the nodes and of their machines, what MAAS was asked
-//! after a machine was in service, and what the first node's history says.
+//! The outcome of a scenario as text: the states of nodes and of their machines, the calls to MAAS
+//! after a machine was in service, and the first node's history.
 //!
-//! No identifiers, no durations: the same scenario tells the same twice.
+//! Without identifiers and durations, so two runs of a scenario print the same text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

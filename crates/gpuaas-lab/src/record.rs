@@ -1,7 +1,7 @@
-//! What the simulator says over its side channel: racked machines, counters, logs.
+//! What the simulator reports over its control API: inventory of machines, counters, logs.
 //!
-//! The same words as `maas_sim::stats`, read back on the other side of HTTP. Fields that nobody
-//! here needs are left out; unknown kinds of log lines are skipped, so an older lab reads a newer
+//! The types of `maas_sim::stats`, read back on the other side of HTTP. Fields that the laboratory
+//! does not need are left out; unknown kinds of log lines are skipped, so an older lab reads a newer
 //! simulator.
 
 use std::collections::BTreeMap;

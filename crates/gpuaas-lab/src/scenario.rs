@@ -1,4 +1,4 @@
-//! What happens in a lab, as data: one row per scenario.
+//! The scenarios of a lab, as data: one row each.
 //!
 //! A scenario is what surrounds the operator's path (faults of the region, what someone did in MAAS
 //! before or does meanwhile, crashes of the control plane) and what the operator does once the nodes

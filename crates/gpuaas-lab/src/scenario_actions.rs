@@ -1,8 +1,8 @@
-//! What people do in a lab beside naming its machines: operators through the API, and others in
-//! MAAS' own pages. The acts themselves are rows of [`crate::scenario`].
+//! Carries out the actions of a scenario: those of operators through the API, and those of other
+//! people in MAAS' own pages. The actions are rows of [`crate::scenario`].
 //!
-//! Every act looks first at what is there, so one that was cut short can be done again; which acts
-//! are over is remembered with the lab.
+//! Every action reads the present state first, so one that was interrupted can be repeated. Which
+//! actions are complete is stored with the lab.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The simulated region as a process of its own.
 //!
-//! Not in this process, for three reasons: a region that lives on when the control plane is killed
-//! is what makes a restart a test; its memory and processor time must not be counted as the control
-//! plane's; and the control plane must have nothing to reach it by but HTTP. It gets a process group
+//! A process of its own for three reasons. A restart of the control plane is a test only when the
+//! region survives it. The region's memory and processor time must not count as the control plane's.
+//! And the control plane must reach it over HTTP only. It gets a process group
 //! of its own, so an interrupt at the terminal ends the lab and not the machines, and its own end
 //! when nobody has asked it anything for a while.
 

@@ -1,6 +1,6 @@
-//! What came of a lab: the object that `--json` prints, and whether that was what was asked.
+//! The summary of a lab: the object that `--json` prints, and whether every node ended as intended.
 //!
-//! Every number is computed at the end from two independent witnesses: the control plane's API
+//! Every number is computed at the end from two independent sources: the control plane's API
 //! (nodes and runs) and the simulator's own records (machines in MAAS, deployments).
 
 use std::collections::{BTreeMap, BTreeSet};

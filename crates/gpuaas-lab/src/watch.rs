@@ -1,7 +1,7 @@
-//! Watches nodes until nothing moves by itself any more, and gathers what came of them.
+//! Polls nodes until every run has ended or parked, and gathers their final states.
 //!
-//! Level-triggered: one list of the site's nodes per look, so the cost does not grow with looks per
-//! node, and a look that fails while the control plane restarts changes nothing.
+//! Level-triggered: one list of the site's nodes per poll, whatever their number. A poll that fails
+//! while the control plane restarts changes nothing.
 
 use std::time::Duration;
 

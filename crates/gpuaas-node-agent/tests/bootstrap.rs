@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use common::{BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, FakeControlPlane, run_id};
 use gpuaas_artifact::{
-    ArtifactStore, BootstrapInputs, BundleCatalog, CatalogBundle, CheckedBundle, Limits,
+    ArtifactStore, BootstrapInputs, BootstrapLimits, BundleCatalog, CatalogBundle, CheckedBundle,
     parse_user_data, read_folder, render_user_data, unpack_user_data,
 };
 use gpuaas_bundle::{Delivery, Digest, Inputs, SigningKey};
@@ -70,7 +70,7 @@ impl Machine {
             ca_pem: Some(CA.to_owned()),
             control_plane_ca_pem: self.fake.anchor_pem(),
             deploy_user: None,
-            limits: Limits {
+            limits: BootstrapLimits {
                 callback_attempts: 2,
                 fetch_attempts: 2,
                 retry_milliseconds: 10,

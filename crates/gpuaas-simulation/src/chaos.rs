@@ -1,8 +1,8 @@
-//! `gpuaas bench chaos`: fleets in simulations where everything goes wrong.
+//! `gpuaas bench chaos`: simulations of fleets with faults of every kind.
 //!
-//! A seed draws the faults, the people, the crashes and the wrong clocks of one fleet's life. What
-//! must hold whatever happens is in [`crate::invariants`] and is looked at after every one of these
-//! events, after every few ticks, and at the end. A life ends as intended, or parked with a reason.
+//! A seed draws the faults, operators, crashes and wrong clocks of one fleet. The
+//! [`crate::invariants`] are checked after each of these events, after every few ticks, and at the
+//! end. Each run ends as intended, or parked with a reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

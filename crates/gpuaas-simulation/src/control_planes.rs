@@ -1,5 +1,5 @@
 //! The control planes of a simulation: any number on one store, each with a clock of its own, each
-//! crashing, stopping and going on by itself.
+//! crashing, pausing and resuming by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -116,7 +116,7 @@ impl Simulation {
         self.shared.up.store(self.is_up(), Ordering::SeqCst);
     }
 
-    /// Schedules a control plane no more: its process is there, with everything in its hands.
+    /// Pauses a control plane: its tasks are kept and not polled, and its leases stay claimed.
     pub fn pause(&mut self, id: u32) {
         self.executor.pause_replica(id);
         self.set_paused(id, true);

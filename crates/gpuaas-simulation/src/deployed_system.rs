@@ -1,4 +1,4 @@
-//! A deployed system: which deployment of a machine it is, and the task that stands for its agent.
+//! A deployed system: the deployment of a machine that it is from, and the task of its agent.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

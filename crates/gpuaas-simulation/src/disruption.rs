@@ -1,5 +1,5 @@
-//! What a seed draws for the life of a fleet: what nodes are to be, what goes wrong with hardware,
-//! MAAS and the network, and what people, operators, clocks and control planes do and when.
+//! What a seed draws for a fleet: the kinds of its nodes, the faults of hardware, MAAS and network,
+//! and the actions of people, operators, clocks and control planes, each with its time.
 
 use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode};
 use gpuaas_types::{RunKind, Timestamp};

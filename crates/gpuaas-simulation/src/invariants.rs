@@ -1,10 +1,10 @@
 //! What must hold in every simulation, whatever goes wrong in it.
 //!
-//! Looked at where it can break, so that looking after every tick costs little: a change that
-//! reaches MAAS is held against the journal when it arrives, a run when a control plane has had it
-//! in hand, and everything at once after each event and at the end. [`InvariantChecker`] remembers what one
-//! look cannot know: which intent has made its call, what people did, how long a control plane has
-//! been there.
+//! Each invariant is checked where it can break, so that a check after every tick costs little. A
+//! change that reaches MAAS is compared with the journal when it arrives, and a run when a control
+//! plane has released it. All of them are checked after each event and at the end.
+//! [`InvariantChecker`] keeps what one check cannot read: which intent has made its call, what people
+//! did, and since when a control plane runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,8 @@
 //! The deterministic simulation: a region, control planes and nodes on a virtual clock.
 //!
-//! [`simulation`] is what there is and [`tick`] how it goes on. [`chaos`] draws a fleet's faults,
-//! crashes and operators from a seed, and [`invariants`] says what must hold whatever happens.
+//! [`simulation`] holds the state, [`tick`] advances it one step at a time.
+//! [`chaos`] draws a fleet's faults, crashes and operators from a seed. [`invariants`] checks
+//! what must hold after every event, for any seed.
 
 pub mod arguments;
 mod artifact_urls;

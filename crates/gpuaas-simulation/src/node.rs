@@ -1,7 +1,7 @@
-//! A node: its bootstrap and its agent, as far as the control plane hears of them.
+//! A node: the callbacks of its bootstrap and the requests of its agent.
 //!
-//! It goes silent once its diagnostics are handed in: heartbeats of a fleet in service would be all
-//! that a long simulation does.
+//! It sends nothing more once its diagnostics are reported: a long simulation would otherwise spend
+//! its time on the heartbeats of nodes in service.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! An operator in a fleet's life: looks at a node and does one of the things that the commands of
-//! `gpuaas node` and `gpuaas run` do, sensible or not. What the rules forbid has to be refused.
+//! A simulated operator: reads a node and carries out one of the commands of `gpuaas node` and
+//! `gpuaas run`, sensible or not. What the rules forbid has to be refused.
 
 use gpuaas_client::failure::Failure;
 use gpuaas_core::record::RunRecord;

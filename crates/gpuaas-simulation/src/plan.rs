@@ -1,4 +1,4 @@
-//! What a simulation is made of, and what all of them have in common.
+//! The parameters of a simulation, and the constants that all simulations share.
 
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{Step, Timestamp};

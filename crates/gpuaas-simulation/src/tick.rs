@@ -1,4 +1,4 @@
-//! One step of a simulation: everything that can happen at this moment, or the way to the next.
+//! One step of a simulation: runs every task that is ready, or moves the clock to the next event.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! MAAS without a socket: the client's transport over the region, on the virtual clock.
 //!
-//! A request takes its time there and back, as on a network; without that, an answer would carry
-//! the moment of its question and nothing could be newer than anything. Once it left, it arrives,
-//! whatever becomes of the process that sent it: the [`Network`] belongs to the simulation and not to a
-//! control plane. What arrives and changes something is kept as an [`ArrivedChange`], so that somebody
-//! can ask whose intent it carries out.
+//! Request and response take time, as on a network; otherwise both would have the same moment and
+//! no observation could be newer than another. Once it
+//! was sent, it arrives even if the process that sent it dies: the [`Network`] belongs to the
+//! simulation and not to a control plane. A request that changes something is kept as an
+//! [`ArrivedChange`], so that the invariants can find its intent.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

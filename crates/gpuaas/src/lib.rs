@@ -1,4 +1,4 @@
-//! The executable's library: argument parsing, the operator's commands, wiring, human output.
+//! The executable's library: command line, operator's commands, `serve` with its wiring, output.
 //!
 //! `main` only calls [`run`]. The features `lab` and `bench` add the laboratory and the benchmarks;
 //! an operator's executable is built without them.

@@ -1,4 +1,4 @@
-//! `gpuaas lab` and `gpuaas bench`, run as a newcomer runs them.
+//! `gpuaas lab` and `gpuaas bench`, run as a first-time user runs them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
 

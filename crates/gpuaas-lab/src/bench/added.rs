@@ -1,7 +1,7 @@
 //! Time that the control plane adds.
 //!
 //! Hardware takes minutes that no control plane can shorten. What it can waste is the time between
-//! the moment at which the next act became possible and the moment at which it was done. The
+//! the moment at which the next action became possible and the moment at which it was done. The
 //! simulator knows both ends exactly: its hardware ends an activity at the drawn instant, however
 //! busy the computer is, and it writes down when a call arrived. Both sides run on one clock, so
 //! slowness of either process, of HTTP and of the database is inside the figure.
@@ -11,7 +11,7 @@
 //! | `asked_to_created` | the operator's request was accepted | the create call arrived at MAAS |
 //! | `created_to_commissioned` | MAAS said New | the commission call arrived |
 //! | `ready_to_deployed` | MAAS said Ready | the deploy call arrived: all checks, the storage and fabric calls, the rendering of user-data lie between |
-//! | `bootstrapped_to_active` | the node bootstrap had ended and the agent knocked | the node was active: enrollment, first heartbeat, a diagnostics task, the seven gates |
+//! | `bootstrapped_to_active` | the node bootstrap had ended and the agent asked to enroll | the node was active: enrollment, first heartbeat, a diagnostics task, the seven gates |
 //!
 //! The ideal of each is zero, because nothing in between needs hardware. A deployment that is
 //! repeated counts each time. What MAAS itself takes to answer a power action (the BMC's seconds)

@@ -2,7 +2,7 @@
 //!
 //! The fault mix with which other clients of MAAS lose machines: some calls of every kind are
 //! refused, many are done and answered with a gateway's 504. Hardware takes no time; what takes
-//! time is looking whether a lost call happened, so the clock runs faster than the wall.
+//! time is probing whether a lost call took effect, so the clock runs faster than the wall.
 
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::terminal::Terminal;

@@ -1,4 +1,4 @@
-//! Hosts that are futures: the agent's own stand-in, one shared HTTP client for all.
+//! Hosts that are futures: the agent's simulated host, with one HTTP client for all of them.
 
 use std::future::Future;
 use std::path::Path;

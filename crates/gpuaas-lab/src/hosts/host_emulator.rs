@@ -1,6 +1,6 @@
-//! What a simulated host is beside its scripts and its agent: an H200 server's files, and a program
-//! that plays its kernel and its daemons. Both are the fixture that the bundles are tested with, so
-//! that the lab's hosts run the very bundles that real hosts run.
+//! Emulates the hardware and the kernel of a simulated host: an H200 server's files, and a program
+//! that answers for its kernel and its daemons. Both are the fixture that the bundles are tested
+//! with, so the lab's hosts run the same bundles as real hosts.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,10 @@
-//! Hosts that are real but for their hardware: the distribution's own systemd, cloud-init and
+//! Hosts with a whole system on emulated hardware: the distribution's own systemd, cloud-init and
 //! daemons, booted by systemd-nspawn (`bundles/real-host/host.sh`).
 //!
-//! Such a host has a network of its own that leads nowhere, so what it has to reach comes to it: the
-//! sockets of MAAS' metadata service and of the control plane are opened inside its network, on
-//! loopback, under the very ports that its user-data names. A socket stays in the network in which
-//! it was made, whoever reads from it; nothing of this machine's network is changed, and nobody
-//! else's is reached.
+//! Such a host has a network namespace without a route out. The sockets of MAAS' metadata service
+//! and of the control plane are opened inside it, on loopback, at the ports that its user-data names.
+//! A socket stays in the namespace in which it was made, whichever process reads from it, so nothing
+//! of this machine's network is changed and no other network is reached.
 //!
 //! Power is cut by killing the host's first process: the kernel ends everything inside with it, as
 //! in a machine. nspawn is the first process of a namespace itself, so when the simulator is killed

@@ -1,4 +1,4 @@
-//! What is broken by hand has to be found: an invariant that cannot fail says nothing.
+//! Breaks each invariant by hand: an invariant that cannot fail proves nothing.
 
 use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::record::NodeHardware;

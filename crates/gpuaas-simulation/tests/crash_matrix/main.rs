@@ -1,10 +1,10 @@
 //! The crash matrix, generated from the tables of steps and of run kinds.
 //!
-//! Every kind of run is lived once undisturbed on each of its setups ([`setup::SETUPS`]), while
-//! the engine tells each moment at which a process could be lost ([`gpuaas_engine::Failpoint`]). Then
-//! it is lived again for every such moment and every way of being disturbed there ([`Disturbance`]), each
-//! time in a new simulation of the same seed, and must end as the undisturbed one did: same state, same
-//! machine, same calls, a whole timeline that tells MAAS' feed line by line.
+//! Every kind of run is carried out once undisturbed on each of its setups ([`setup::SETUPS`]), while
+//! the engine reports each moment at which a process could die ([`gpuaas_engine::Failpoint`]). Then it
+//! is repeated for every such moment and every [`Disturbance`] there, each time in a new simulation of
+//! the same seed. It must end as the undisturbed one did: same state, same machine, same calls, and a
+//! complete timeline with a line for each event of MAAS' feed.
 //!
 //! Which effects there are is what `gpuaas_types::steps` says. One that no setup reaches, by the
 //! journal, fails the test by name: nothing is skipped.

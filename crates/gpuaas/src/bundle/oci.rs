@@ -1,7 +1,7 @@
 //! Bundles in an OCI registry: a standard artifact (OCI image manifest 1.1 with an `artifactType`,
 //! an empty config, the archive and its signature as layers), pushed and pulled with the calls of
-//! the distribution specification 1.1. Any registry serves it; nothing of it is believed that its
-//! digest does not prove, and who vouches for a bundle is the signature's matter, as everywhere.
+//! the distribution specification 1.1. Any registry serves it. Every blob and manifest is checked
+//! against its digest; whether a bundle is trusted is decided by its signature, as everywhere.
 
 mod http;
 mod login;
@@ -15,7 +15,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 
-use http::{MAX_SMALL_BYTES, client, no_answer};
+use http::{MAX_SMALL_BYTES, client, unreachable_failure};
 pub(super) use login::Login;
 
 const ARTIFACT_TYPE: &str = "application/vnd.gpuaas.bundle.v1";
@@ -26,7 +26,7 @@ const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
 const EMPTY: &[u8] = b"{}";
 const TITLE: &str = "org.opencontainers.image.title";
 
-/// A repository of a registry, and what of it.
+/// A repository of a registry, with the tag or digest of one artifact in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OciReference {
     /// The registry's root, `http://HOST:PORT`.
@@ -67,11 +67,11 @@ fn descriptor(media_type: &str, bytes: &[u8], title: Option<String>) -> Descript
     }
 }
 
-fn refused(detail: impl Into<String>) -> Failure {
+fn registry_refused(detail: impl Into<String>) -> Failure {
     Failure::new(Exit::Refused, "registry_refused", "The registry did not do it", detail)
 }
 
-fn damaged(detail: impl Into<String>) -> Failure {
+fn artifact_refused(detail: impl Into<String>) -> Failure {
     let title = "The registry holds something else than a bundle there";
     Failure::new(Exit::Refused, "registry_artifact_refused", title, detail)
 }
@@ -127,27 +127,27 @@ impl std::str::FromStr for OciReference {
     }
 }
 
-/// A registry, spoken to.
+/// Client of one repository of a registry.
 pub(super) struct Registry {
     reference: OciReference,
     http: reqwest::Client,
     login: Login,
-    /// What the registry has taken.
-    shown: Mutex<Option<HeaderValue>>,
+    /// `Authorization` header that the registry accepted last.
+    authorization: Mutex<Option<HeaderValue>>,
 }
 
-/// What was pulled.
+/// A bundle as it was pulled.
 pub(super) struct PulledBundle {
     /// The archive.
     pub(super) archive: Vec<u8>,
-    /// Its signature, where there is one.
+    /// Its signature; none: it was pushed without.
     pub(super) signature: Option<Vec<u8>>,
 }
 
 impl Registry {
     pub(super) fn new(reference: OciReference, login: Login) -> Result<Self, Failure> {
         let http = client(&reference.base, false)?;
-        Ok(Self { reference, http, login, shown: Mutex::default() })
+        Ok(Self { reference, http, login, authorization: Mutex::default() })
     }
 
     /// Pushes a bundle; answers the digest of its OCI manifest.
@@ -174,7 +174,8 @@ impl Registry {
             config: descriptor(EMPTY_TYPE, EMPTY, None),
             layers,
         };
-        let body = serde_json::to_vec(&body).map_err(|error| refused(error.to_string()))?;
+        let body =
+            serde_json::to_vec(&body).map_err(|error| registry_refused(error.to_string()))?;
         let digest = format!("sha256:{}", Digest::sha256(&body));
         let tag = self.reference.reference.clone().unwrap_or_else(|| tag_of(&manifest.version));
         let url = self.url(&["manifests", &tag])?;
@@ -194,10 +195,12 @@ impl Registry {
         begin.set_path(&format!("{}/", begin.path()));
         let begun = self.send(self.http.post(begin), &[StatusCode::ACCEPTED]).await?;
         let location = begun.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-        let location = location.ok_or_else(|| refused("it names no place for an upload"))?;
-        let mut url = self.reference.base.join(location).map_err(|e| refused(e.to_string()))?;
+        let location =
+            location.ok_or_else(|| registry_refused("it names no place for an upload"))?;
+        let mut url =
+            self.reference.base.join(location).map_err(|e| registry_refused(e.to_string()))?;
         if url.origin() != self.reference.base.origin() {
-            return Err(refused(format!(
+            return Err(registry_refused(format!(
                 "it sends uploads elsewhere, to {}",
                 url.origin().ascii_serialization()
             )));
@@ -215,45 +218,50 @@ impl Registry {
         })?;
         let request =
             self.http.get(self.url(&["manifests", reference])?).header(ACCEPT, MANIFEST_TYPE);
-        let text = self.read(request, MAX_SMALL_BYTES).await?;
+        let text = self.read_body(request, MAX_SMALL_BYTES).await?;
         let seen = format!("sha256:{}", Digest::sha256(&text));
         if reference.starts_with("sha256:") && seen != reference {
-            return Err(damaged(format!("its manifest has digest {seen}, not {reference}")));
+            return Err(artifact_refused(format!(
+                "its manifest has digest {seen}, not {reference}"
+            )));
         }
         let manifest: OciManifest =
-            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+            serde_json::from_slice(&text).map_err(|error| artifact_refused(error.to_string()))?;
         let layer = |media_type: &str| manifest.layers.iter().find(|l| l.media_type == media_type);
         let archive = layer(ARCHIVE_TYPE).filter(|_| manifest.artifact_type == ARTIFACT_TYPE);
         let archive = archive.ok_or_else(|| {
-            damaged(format!("it is of type {:?}, not {ARTIFACT_TYPE}", manifest.artifact_type))
+            artifact_refused(format!(
+                "it is of type {:?}, not {ARTIFACT_TYPE}",
+                manifest.artifact_type
+            ))
         })?;
         let signature = match layer(SIGNATURE_TYPE) {
-            Some(signature) => Some(self.blob(signature, MAX_SMALL_BYTES).await?),
+            Some(signature) => Some(self.pull_blob(signature, MAX_SMALL_BYTES).await?),
             None => None,
         };
-        Ok(PulledBundle { archive: self.blob(archive, MAX_ARCHIVE_BYTES).await?, signature })
+        Ok(PulledBundle { archive: self.pull_blob(archive, MAX_ARCHIVE_BYTES).await?, signature })
     }
 
-    async fn blob(&self, wanted: &Descriptor, most: u64) -> Result<Vec<u8>, Failure> {
+    async fn pull_blob(&self, wanted: &Descriptor, most: u64) -> Result<Vec<u8>, Failure> {
         if wanted.size > most {
-            return Err(damaged(format!("{} bytes; {most} are taken", wanted.size)));
+            return Err(artifact_refused(format!("{} bytes; {most} are taken", wanted.size)));
         }
         let request = self.http.get(self.url(&["blobs", &wanted.digest])?);
-        let bytes = self.read(request, wanted.size).await?;
+        let bytes = self.read_body(request, wanted.size).await?;
         let seen = format!("sha256:{}", Digest::sha256(&bytes));
         if seen == wanted.digest {
             return Ok(bytes);
         }
-        Err(damaged(format!("bytes have digest {seen}, not {}", wanted.digest)))
+        Err(artifact_refused(format!("bytes have digest {seen}, not {}", wanted.digest)))
     }
 
-    async fn read(&self, request: RequestBuilder, most: u64) -> Result<Vec<u8>, Failure> {
+    async fn read_body(&self, request: RequestBuilder, most: u64) -> Result<Vec<u8>, Failure> {
         let mut response = self.send(request, &[StatusCode::OK]).await?;
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.no_answer(error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(error))? {
             bytes.extend_from_slice(&chunk);
             if bytes.len() as u64 > most {
-                return Err(damaged(format!("more than {most} bytes")));
+                return Err(artifact_refused(format!("more than {most} bytes")));
             }
         }
         Ok(bytes)
@@ -265,14 +273,14 @@ impl Registry {
         expected: &[StatusCode],
     ) -> Result<Response, Failure> {
         let again = request.try_clone();
-        let mut response = self.ask(request).await?;
+        let mut response = self.send_authorized(request).await?;
         if response.status() == StatusCode::UNAUTHORIZED
             && let Some(again) = again
         {
-            // A token is for a scope and a time, so what it was good for before says nothing.
+            // A token is for a scope and a time, so an accepted one may be refused here.
             let answer = self.login.authorize(&self.reference.base, &response).await?;
-            *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
-            response = self.ask(again).await?;
+            *self.authorization.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+            response = self.send_authorized(again).await?;
             if response.status() == StatusCode::UNAUTHORIZED {
                 return Err(self.login.refused(&self.reference.base));
             }
@@ -284,20 +292,21 @@ impl Registry {
         let path = response.url().path().to_owned();
         let text = response.text().await.unwrap_or_default();
         let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
-        Err(refused(format!("HTTP {status} for {path}: {text}")))
+        Err(registry_refused(format!("HTTP {status} for {path}: {text}")))
     }
 
-    /// Every request is for the registry's own origin.
-    async fn ask(&self, mut request: RequestBuilder) -> Result<Response, Failure> {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(shown) = shown {
-            request = request.header(AUTHORIZATION, shown);
+    /// Sends a request with the accepted login; every request is for the registry's own origin.
+    async fn send_authorized(&self, mut request: RequestBuilder) -> Result<Response, Failure> {
+        let authorization =
+            self.authorization.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(authorization) = authorization {
+            request = request.header(AUTHORIZATION, authorization);
         }
-        request.send().await.map_err(|error| self.no_answer(error))
+        request.send().await.map_err(|error| self.unreachable(error))
     }
 
-    fn no_answer(&self, error: reqwest::Error) -> Failure {
-        no_answer(&self.reference.base, error)
+    fn unreachable(&self, error: reqwest::Error) -> Failure {
+        unreachable_failure(&self.reference.base, error)
     }
 
     fn url(&self, path: &[&str]) -> Result<Url, Failure> {
@@ -305,7 +314,7 @@ impl Registry {
         let segments = url.path_segments_mut().map(|mut segments| {
             segments.clear().push("v2").extend(self.reference.repository.split('/')).extend(path);
         });
-        segments.map(|()| url).map_err(|()| refused("its URL cannot be used"))
+        segments.map(|()| url).map_err(|()| registry_refused("its URL cannot be used"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Several control planes on one PostgreSQL: started together, killed, and standing still.
+//! Several control planes on one PostgreSQL: started together, killed, and stopped with SIGSTOP.
 
 #![expect(clippy::print_stderr, reason = "says what was skipped, and how long a takeover took")]
 

@@ -1,4 +1,4 @@
-//! `gpuaas serve` and `gpuaas maas-sim` as separate processes, and the command line that asks them.
+//! `gpuaas serve` and `gpuaas maas-sim` as separate processes, and the command line as their client.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A bundle's secret, from a file of the operator's to a host, and nowhere else.
+//! A bundle's secret, from a file of the operator's to the host, and in clear nowhere else.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The host that is broken: a folder that the bundles made ready, and a program that plays its
-//! kernel and its daemons (`bundles/fixture`).
+//! The host that the benchmark breaks: a folder that the bundles configured, and a program that
+//! answers for its kernel and its daemons (`bundles/fixture`).
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `gpuaas bench gate`: whether the gates of a host see what breaks, and nothing else.
+//! `gpuaas bench gate`: whether the gates of a host fail for what is broken, and for nothing else.
 //!
 //! A slice host is made ready by the bundles themselves, run by the agent's launcher, and started
 //! again, so that only what survives a boot counts. Then every row of [`mutations::BROKEN`] is done

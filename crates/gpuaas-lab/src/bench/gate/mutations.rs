@@ -1,4 +1,4 @@
-//! What is done to a ready slice host, and what the gates have to say of it.
+//! The mutations of a ready slice host, and the checks that have to fail for each.
 //!
 //! A row breaks one effect and turns one check red. Where the host cannot lose one thing alone (a
 //! virtual function that is gone is neither there nor bound), the row names both.

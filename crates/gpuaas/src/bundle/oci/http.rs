@@ -1,5 +1,5 @@
-//! The HTTP client of a registry and of the realms that give tokens for it: limits, redirects, and
-//! what a missing answer is.
+//! The HTTP client of a registry and of its token realms: limits, redirects, and the failure of a
+//! request without a response.
 
 use std::time::Duration;
 
@@ -7,8 +7,9 @@ use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::{chain, install_cryptography};
 use reqwest::{Url, redirect};
 
+/// Longest time of connecting.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The links to a registry may be thin.
+/// Longest time of one request; the link to a registry may be slow.
 const CALL: Duration = Duration::from_secs(300);
 /// Redirects of one download.
 const MOST_REDIRECTS: usize = 5;
@@ -43,8 +44,8 @@ pub(super) fn client(url: &Url, stays: bool) -> Result<reqwest::Client, Failure>
     })
 }
 
-/// What the operator is told where a registry or a realm does not answer.
-pub(super) fn no_answer(url: &Url, error: reqwest::Error) -> Failure {
+/// The failure of a request to which a registry or a realm gave no response.
+pub(super) fn unreachable_failure(url: &Url, error: reqwest::Error) -> Failure {
     let origin = url.origin().ascii_serialization();
     let detail = format!("{origin}: {}", chain(&error.without_url()));
     Failure::new(Exit::Unreachable, "registry_silent", "The registry gave no answer", detail)

@@ -1,12 +1,11 @@
 //! Registries that want a login: HTTP Basic (RFC 7617), and the tokens of the distribution's
 //! specification, where the registry names a realm that gives tokens for a scope.
 //!
-//! Nothing is sent before the registry asks for it, and a password goes to the registry or to the
-//! realm that it names and to nobody else: over https, or without it on this machine. Whoever sits
-//! between here and a registry without TLS could name a realm of his own, so such a registry gets
-//! no login at all.
+//! No credential is sent before the registry asks for one. A password goes to the registry or to the
+//! realm that it names: over https, or over http on this machine. An attacker on the way to a
+//! registry without TLS could name a realm of its own, so such a registry gets no login at all.
 //!
-//! What a credential helper keeps is not asked for: that would run a program that a file names.
+//! Credential helpers are not run: that would execute a program that a file names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +18,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Response, Url};
 use serde::Deserialize;
 
-use super::http::{MAX_SMALL_BYTES, client, no_answer};
+use super::http::{MAX_SMALL_BYTES, client, unreachable_failure};
 use crate::args::RegistryArgs;
 use crate::input_file::read_secret;
 
@@ -30,7 +29,7 @@ const HINT: &str = "give --registry-user NAME --registry-password-file FILE, or 
 
 const REFUSED: &str = "registry_login_refused";
 
-/// A name and its password, and where they are from. Never printed whole.
+/// A user name, its password, and their source. `Debug` leaves the password out.
 #[derive(Clone, PartialEq, Eq)]
 struct Credentials {
     user: String,
@@ -44,12 +43,12 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What is known of a login.
+/// The result of the search for credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CredentialSource {
     Nothing,
     Credentials(Credentials),
-    /// There is one, and it cannot be used: why.
+    /// Credentials that cannot be used, and why.
     Unusable(String),
 }
 
@@ -69,7 +68,7 @@ impl Login {
         Ok(Self { args: args.clone(), password })
     }
 
-    fn known(&self, registry: &Url) -> CredentialSource {
+    fn find_credentials(&self, registry: &Url) -> CredentialSource {
         if let (Some(user), Some(password)) = (&self.args.registry_user, &self.password) {
             let (user, password) = (user.clone(), password.clone());
             return CredentialSource::Credentials(Credentials {
@@ -88,10 +87,10 @@ impl Login {
         })
     }
 
-    /// What to show a registry that answered 401.
+    /// The `Authorization` header for a registry that answered 401.
     ///
     /// # Errors
-    /// `registry_login_...`: nothing that could be shown, or nothing that may be; `registry_silent`.
+    /// `registry_login_...`: no credentials, or none that may be sent; `registry_silent`.
     pub(super) async fn authorize(
         &self,
         registry: &Url,
@@ -103,22 +102,21 @@ impl Login {
             let detail = format!(
                 "{origin} wants a login, and has no TLS: the password would be read on the way"
             );
-            return Err(
-                failed("registry_login_unsafe", detail).hint("use the registry's https address")
-            );
+            return Err(login_failure("registry_login_unsafe", detail)
+                .hint("use the registry's https address"));
         }
-        let known = self.known(registry);
+        let known = self.find_credentials(registry);
         let of = |scheme: &str| challenges.iter().find(|one| one.scheme == scheme);
         if let Some(bearer) = of("bearer") {
             let shown = match &known {
                 CredentialSource::Credentials(credentials) => Some(credentials),
-                // What is public needs none.
+                // A public repository needs none.
                 CredentialSource::Nothing | CredentialSource::Unusable(_) => None,
             };
             let token = token(registry, bearer, shown).await;
             return token.map_err(|failure| match known {
                 CredentialSource::Unusable(why) if failure.code() == REFUSED => {
-                    unusable(&origin, &why)
+                    login_unusable(&origin, &why)
                 }
                 _ => failure,
             });
@@ -127,43 +125,43 @@ impl Login {
             let names: Vec<&str> = challenges.iter().map(|one| one.scheme.as_str()).collect();
             let names = names.join(", ");
             let detail = format!("{origin} asks for {names:?}; Basic and Bearer are known");
-            return Err(failed("registry_login_unknown", detail));
+            return Err(login_failure("registry_login_unknown", detail));
         }
         match known {
             CredentialSource::Credentials(credentials) => basic(&credentials),
-            CredentialSource::Nothing => Err(missing(&origin)),
-            CredentialSource::Unusable(why) => Err(unusable(&origin, &why)),
+            CredentialSource::Nothing => Err(login_missing(&origin)),
+            CredentialSource::Unusable(why) => Err(login_unusable(&origin, &why)),
         }
     }
 
-    /// What was shown is not enough.
+    /// The failure of a login that the registry refused.
     pub(super) fn refused(&self, registry: &Url) -> Failure {
         let origin = registry.origin().ascii_serialization();
-        match self.known(registry) {
+        match self.find_credentials(registry) {
             CredentialSource::Credentials(credentials) => {
-                failed(REFUSED, format!("{origin} refuses {credentials:?}"))
+                login_failure(REFUSED, format!("{origin} refuses {credentials:?}"))
                     .hint("check name and password, and what they may do in the repository")
             }
-            CredentialSource::Nothing => missing(&origin),
-            CredentialSource::Unusable(why) => unusable(&origin, &why),
+            CredentialSource::Nothing => login_missing(&origin),
+            CredentialSource::Unusable(why) => login_unusable(&origin, &why),
         }
     }
 }
 
-fn missing(origin: &str) -> Failure {
+fn login_missing(origin: &str) -> Failure {
     let detail = format!("{origin} wants a login, and none is known");
-    failed("registry_login_missing", detail).hint(HINT)
+    login_failure("registry_login_missing", detail).hint(HINT)
 }
 
-fn unusable(origin: &str, why: &str) -> Failure {
-    failed("registry_login_unusable", format!("{origin} wants a login: {why}")).hint(HINT)
+fn login_unusable(origin: &str, why: &str) -> Failure {
+    login_failure("registry_login_unusable", format!("{origin} wants a login: {why}")).hint(HINT)
 }
 
-fn failed(code: &str, detail: impl Into<String>) -> Failure {
+fn login_failure(code: &str, detail: impl Into<String>) -> Failure {
     Failure::new(Exit::Refused, code, "There is no login to the registry", detail)
 }
 
-/// Whether a URL is of this machine.
+/// Whether the host of a URL is this machine.
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
@@ -175,8 +173,9 @@ fn basic(credentials: &Credentials) -> Result<HeaderValue, Failure> {
 }
 
 fn header(text: String) -> Result<HeaderValue, Failure> {
-    let mut value = HeaderValue::try_from(text)
-        .map_err(|_| failed("registry_login_unusable", "what was given fits in no header"))?;
+    let mut value = HeaderValue::try_from(text).map_err(|_| {
+        login_failure("registry_login_unusable", "what was given fits in no header")
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -189,7 +188,7 @@ struct TokenAnswer {
     access_token: String,
 }
 
-/// Asks the realm for a token; without credentials as nobody, who may read what is public.
+/// Requests a token from the realm; without credentials an anonymous one, for public repositories.
 async fn token(
     registry: &Url,
     challenge: &Challenge,
@@ -197,8 +196,9 @@ async fn token(
 ) -> Result<HeaderValue, Failure> {
     let named = |name: &str| challenge.parameters.get(name).map(String::as_str);
     let realm = named("realm").unwrap_or_default();
-    let unsafe_realm =
-        |why: &str| failed("registry_login_unsafe", format!("it sends logins to {realm:?}, {why}"));
+    let unsafe_realm = |why: &str| {
+        login_failure("registry_login_unsafe", format!("it sends logins to {realm:?}, {why}"))
+    };
     let mut url = Url::parse(realm).map_err(|_| unsafe_realm("which is no URL"))?;
     let fits = url.scheme() == "https"
         || (url.scheme() == "http" && is_loopback(&url) && is_loopback(registry));
@@ -218,19 +218,21 @@ async fn token(
         request = request.header(AUTHORIZATION, basic(credentials)?);
     }
     let origin = url.origin().ascii_serialization();
-    let mut answer = request.send().await.map_err(|error| no_answer(&url, error))?;
+    let mut answer = request.send().await.map_err(|error| unreachable_failure(&url, error))?;
     let status = answer.status();
     if !status.is_success() {
         let who = known.map_or_else(|| "nobody in particular".to_owned(), |one| format!("{one:?}"));
         let detail = format!("{origin} gives no token to {who}: HTTP {status}");
-        return Err(failed(REFUSED, detail).hint(HINT));
+        return Err(login_failure(REFUSED, detail).hint(HINT));
     }
     let mut text = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(|error| no_answer(&url, error))? {
+    while let Some(chunk) =
+        answer.chunk().await.map_err(|error| unreachable_failure(&url, error))?
+    {
         text.extend_from_slice(&chunk);
         if text.len() as u64 > MAX_SMALL_BYTES {
             let detail = format!("{origin} answers with more than {MAX_SMALL_BYTES} bytes");
-            return Err(failed(REFUSED, detail));
+            return Err(login_failure(REFUSED, detail));
         }
     }
     let given: Option<TokenAnswer> = serde_json::from_slice(&text).ok();
@@ -238,7 +240,7 @@ async fn token(
         given.map(|given| if given.token.is_empty() { given.access_token } else { given.token });
     let token = token
         .filter(|token| !token.is_empty())
-        .ok_or_else(|| failed(REFUSED, format!("{origin} answers without a token")))?;
+        .ok_or_else(|| login_failure(REFUSED, format!("{origin} answers without a token")))?;
     header(format!("Bearer {token}"))
 }
 
