@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use gpuaas_types::Problem;
+use gpuaas_types::{CodedError, Problem};
 
 /// Exit code of a command that did not reach what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +103,12 @@ impl Failure {
     pub fn code(&self) -> &str {
         &self.problem.code
     }
+}
+
+/// The failure of a command whose store cannot be opened or used, with the store's code and hint.
+#[must_use]
+pub fn store_failure<E: CodedError>(error: E) -> Failure {
+    Failure::local(error.code(), "The store cannot be opened", error.to_string()).hint(error.hint())
 }
 
 impl fmt::Display for Failure {

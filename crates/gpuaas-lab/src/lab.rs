@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpuaas_client::ApiClient;
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_client::waterfall;
@@ -40,7 +40,6 @@ use crate::record::MachineInventory;
 use crate::scenario::{MachineSelector, ScenarioAction};
 use crate::scenario_actions::ActionContext;
 use crate::state::LabFolder;
-use crate::store_failure::store_failure;
 use crate::summary::{EndedNode, LabSummary};
 use crate::{kill_loop, operator, outcome, scenario, watch};
 

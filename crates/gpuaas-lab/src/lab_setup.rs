@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use clap::Parser as _;
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::ClockChoice;
 use gpuaas_engine::{Clock, RealClock};
@@ -19,7 +19,6 @@ use crate::record::MachineInventory;
 use crate::scenario::{InitialRegion, Scenario};
 use crate::simulator::{Simulator, SimulatorPlan};
 use crate::state::{LabFolder, LabRequest, LabState};
-use crate::store_failure::store_failure;
 
 /// Names of the lab that the first machines stand for.
 const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];

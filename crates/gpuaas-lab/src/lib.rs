@@ -23,8 +23,5 @@ pub mod scenario;
 pub mod scenario_actions;
 pub mod simulator;
 pub mod state;
-mod store_failure;
 pub mod summary;
 pub mod watch;
-
-pub use store_failure::store_failure;

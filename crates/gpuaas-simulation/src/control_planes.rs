@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, Failpoints};
-use gpuaas_lab::store_failure;
 use gpuaas_store::StoreError;
 use gpuaas_types::{IdSource, RunId, Timestamp};
 

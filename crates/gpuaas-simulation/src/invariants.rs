@@ -8,12 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_core::effect::Intent;
 use gpuaas_core::node_state;
 use gpuaas_core::record::{NodeRecord, ReportKind, RunRecord};
 use gpuaas_engine::Clock as _;
-use gpuaas_lab::store_failure;
 use gpuaas_store::{ListedNode, NodeFilter, Page, StoreError, StoredTimelineEvent, TokenPurpose};
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::{

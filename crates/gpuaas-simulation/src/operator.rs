@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::scenario::Fabric;
-use gpuaas_lab::store_failure;
 use gpuaas_store::{
     NewNode, NewOnboarding, NewRun, NewRunOfNode, OperatorCommand, Secret, StoreError,
 };

@@ -1,10 +1,9 @@
 //! A simulated operator: reads a node and carries out one of the commands of `gpuaas node` and
 //! `gpuaas run`, sensible or not. What the rules forbid has to be refused.
 
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_core::record::RunRecord;
 use gpuaas_engine::Clock as _;
-use gpuaas_lab::store_failure;
 use gpuaas_store::{ListedNode, NodeFilter, OperatorCommand};
 use gpuaas_types::{NodeState, RunKind, RunStatus};
 

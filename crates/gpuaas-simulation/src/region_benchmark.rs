@@ -10,11 +10,10 @@
 
 use std::fmt::Write as _;
 
-use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_lab::bench::usage;
-use gpuaas_lab::store_failure;
 use gpuaas_store::NodeFilter;
 use gpuaas_types::{NodeState, Timestamp};
 use maas_sim::H200;

@@ -17,11 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::{Clock as _, VirtualClock};
 use gpuaas_lab::clock::SharedClock;
 use gpuaas_lab::hosts::options::BootTimes;
-use gpuaas_lab::store_failure;
 use gpuaas_store::{MasterKey, Secret, Store};
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use gpuaas_artifact::{BootstrapInputs, parse_user_data};
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::Clock as _;
-use gpuaas_lab::store_failure;
 use gpuaas_types::Timestamp;
 use maas_sim::{FirstBoot, HostRef, Notice, SimRng};
 

@@ -1,5 +1,6 @@
 //! What can go wrong, sorted by what the caller does next.
 
+use gpuaas_types::CodedError;
 use gpuaas_types::codes::ProblemCode;
 
 /// Why a credential was refused.
@@ -158,6 +159,16 @@ impl StoreError {
         hint: impl Into<String>,
     ) -> Self {
         Self::Open { code, detail: detail.into(), hint: hint.into() }
+    }
+}
+
+impl CodedError for StoreError {
+    fn code(&self) -> &str {
+        Self::code(self)
+    }
+
+    fn hint(&self) -> &str {
+        Self::hint(self)
     }
 }
 

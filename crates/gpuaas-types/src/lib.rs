@@ -7,6 +7,7 @@ pub mod agent;
 pub mod api;
 pub mod batch;
 pub mod bundle;
+pub mod coded_error;
 pub mod codes;
 pub mod explain;
 pub mod health;
@@ -23,6 +24,7 @@ pub mod task;
 pub mod telemetry;
 pub mod time;
 
+pub use coded_error::CodedError;
 pub use ids::{
     AttemptId, BatchId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId, SiteId,
     TaskId, TokenId,

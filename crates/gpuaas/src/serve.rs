@@ -16,7 +16,7 @@ use gpuaas_api::{ApiSettings, ApiState, NodeAccess};
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog, CatalogError};
 use gpuaas_bundle::SigningKey;
 use gpuaas_client::executables::{AGENT, find_agent};
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::bundles::{self, SeedError};
 use gpuaas_engine::{
     Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, RealClock,
@@ -27,9 +27,6 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::failure::store_failure;
-
-mod failure;
 mod listeners;
 mod nodes;
 mod retention;

@@ -12,13 +12,12 @@ use gpuaas_types::NodeState;
 use maas_sim::{Fault, FaultKind};
 use serde::Serialize;
 
+use super::fleet;
 use super::report::ParkedNode;
 use crate::arguments::{BenchClientsArgs, MachineClass};
 use crate::clock::SharedClock;
 use crate::control_plane::{ControlPlaneLauncher, ControlPlanePlan, InProcessControlPlane};
 use crate::hosts::options::HostMode;
-use crate::operator::{self, Arrivals};
-use crate::progress::LabProgress;
 use crate::region::temporary_dir;
 use crate::simulator::{Simulator, SimulatorPlan};
 use crate::summary::{EndedNode, LabSummary};
@@ -117,25 +116,11 @@ async fn measure(
     let machines = simulator.machine_inventory().await?;
     let before = simulator.record().await?;
     // A person adds the site and sees at once whether MAAS answered.
-    operator::add_site(
-        client,
-        &simulator.maas_url(),
-        simulator.api_key(),
-        operator::SiteInputs::new(),
-    )
-    .await?;
-    operator::add_profile(client, serde_json::Map::new()).await?;
+    fleet::add_site_and_profile(client, simulator).await?;
     simulator.inject(&mix(args)).await?;
     let clock = SharedClock::choose(choice).0;
     let begin = RealClock.now();
-    let arrivals = Arrivals { clock: clock.as_ref(), begin: clock.now(), apart_seconds: 0.0 };
-    let mut progress = LabProgress::new(terminal.interactive());
-    let settled = watch::until_settled(client, machines.len(), &RealClock, |nodes| {
-        progress.show(nodes, clock.now(), terminal);
-    });
-    let (named, settled) = tokio::join!(operator::onboard(client, &machines, arrivals), settled);
-    progress.end();
-    named.and(settled)?;
+    fleet::onboard_all(client, &machines, clock.as_ref(), 0.0, terminal).await?;
     let wall_seconds = RealClock.now().seconds_since(begin);
     let ended = watch::gather(client).await?;
     let inventory = simulator.machine_inventory().await?;

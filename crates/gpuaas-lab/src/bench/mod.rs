@@ -4,6 +4,7 @@
 pub mod added;
 pub mod agent;
 pub mod clients;
+pub mod fleet;
 pub mod gate;
 pub mod isolated_thread;
 pub mod onboard;

@@ -8,27 +8,24 @@
 
 use std::path::Path;
 
-use gpuaas_client::ApiClient;
-use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::ClockChoice;
-use gpuaas_engine::{Clock, RealClock};
+use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{ScratchDatabase, Store, StoreCounters};
 use gpuaas_types::{NodeState, Timestamp};
 
 use super::added;
+use super::fleet;
 use super::report::{OnboardReport, ParkedNode, StatementCount};
 use super::usage;
 use crate::arguments::{BenchOnboardArgs, Hardware, MachineClass};
 use crate::clock::SharedClock;
 use crate::control_plane::{ControlPlaneLauncher, ControlPlanePlan, InProcessControlPlane};
 use crate::hosts::options::HostMode;
-use crate::operator::{self, Arrivals};
-use crate::progress::LabProgress;
-use crate::record::{MachineInventory, RegionRecord};
+use crate::record::RegionRecord;
 use crate::region::temporary_dir;
 use crate::simulator::{Simulator, SimulatorPlan};
-use crate::store_failure::store_failure;
 use crate::summary::EndedNode;
 use crate::watch;
 
@@ -182,18 +179,12 @@ async fn measure(
     let shared = SharedClock::choose(clock).0;
     let machines = simulator.machine_inventory().await?;
     let before = simulator.record().await?;
-    operator::add_site(
-        client,
-        &simulator.maas_url(),
-        simulator.api_key(),
-        operator::SiteInputs::new(),
-    )
-    .await?;
-    operator::add_profile(client, serde_json::Map::new()).await?;
+    fleet::add_site_and_profile(client, simulator).await?;
     let counted_before = plane.store().counters();
     let cpu_before = usage::own_cpu_seconds()?;
     let begin = shared.now();
-    work(client, &machines, clock, shared.as_ref(), terminal).await?;
+    let apart_seconds = apart_seconds(clock, machines.len());
+    fleet::onboard_all(client, &machines, shared.as_ref(), apart_seconds, terminal).await?;
     let cpu_seconds = usage::own_cpu_seconds()? - cpu_before;
     let database = DatabaseUse::since(plane.store(), counted_before);
     let measured = Measured {
@@ -209,28 +200,13 @@ async fn measure(
     Ok(measured.report(machines.len()))
 }
 
-/// Names every machine and waits until nothing moves any more; both at once, because the first may
-/// be active before the last is named.
-async fn work(
-    client: &ApiClient,
-    machines: &[MachineInventory],
-    choice: ClockChoice,
-    clock: &dyn Clock,
-    terminal: &mut Terminal,
-) -> Result<(), Failure> {
-    #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
-    let apart_seconds = match choice {
+/// Simulated seconds between the requests for two machines.
+#[expect(clippy::cast_precision_loss, reason = "a number of machines")]
+fn apart_seconds(clock: ClockChoice, machines: usize) -> f64 {
+    match clock {
         ClockChoice::Real => 0.0,
-        ClockChoice::Paced { .. } => ARRIVAL_SECONDS / machines.len().max(1) as f64,
-    };
-    let arrivals = Arrivals { clock, begin: clock.now(), apart_seconds };
-    let mut progress = LabProgress::new(terminal.interactive());
-    let settled = watch::until_settled(client, machines.len(), &RealClock, |nodes| {
-        progress.show(nodes, clock.now(), terminal);
-    });
-    let (named, settled) = tokio::join!(operator::onboard(client, machines, arrivals), settled);
-    progress.end();
-    named.and(settled)
+        ClockChoice::Paced { .. } => ARRIVAL_SECONDS / machines.max(1) as f64,
+    }
 }
 
 impl Measured {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_identity::listener::{NodeListener, ServerCertificate, server_config};
 use gpuaas_identity::{Authority, AuthorityError, BuiltIn, CommandAuthority, Issuer, Lifetimes};
@@ -15,8 +15,6 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use tokio::net::TcpListener;
-
-use super::failure::store_failure;
 
 /// Seconds between two looks whether the listener's certificate is to be replaced.
 const LOOK_SECONDS: f64 = 3600.0;
