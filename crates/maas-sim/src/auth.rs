@@ -81,10 +81,10 @@ impl Accounts {
     ) -> Result<usize, AuthFailure> {
         let fields = header.and_then(header_fields).ok_or(AuthFailure::Anonymous)?;
         let get = |key: &str| fields.get(key).map(String::as_str);
-        let (Some(consumer), Some(token), Some(signature), Some(method), Some(stamp), Some(nonce)) = (
+        // A missing signature is told apart, because its name begins that of the method.
+        let (Some(consumer), Some(token), Some(method), Some(stamp), Some(nonce)) = (
             get("oauth_consumer_key"),
             get("oauth_token"),
-            get("oauth_signature"),
             get("oauth_signature_method"),
             get("oauth_timestamp"),
             get("oauth_nonce"),
@@ -109,7 +109,10 @@ impl Accounts {
         let Some((index, secret)) = found else {
             return Err(refused(&format!("'Invalid access token: {token}'")));
         };
-        let given: i64 = stamp.parse().map_err(|_| AuthFailure::Anonymous)?;
+        let given: i64 = stamp.trim().parse().map_err(|_| {
+            let text = format!("invalid literal for int() with base 10: '{stamp}'");
+            AuthFailure::Refused(SimResponse::text(500, text))
+        })?;
         if wall_seconds - given > THRESHOLD_SECONDS {
             return Err(refused(&format!(
                 "'Expired timestamp: given {given} and now {wall_seconds} has a greater difference than threshold {THRESHOLD_SECONDS}'"
@@ -122,6 +125,7 @@ impl Accounts {
                 "'Signature method {method} not supported try one of the following: PLAINTEXT, HMAC-SHA1'"
             )));
         }
+        let signature = get("oauth_signature").ok_or_else(|| refused("'Missing signature.'"))?;
         if signature != format!("&{secret}") {
             return Err(refused(&format!(
                 "'Invalid signature. Expected signature base string: &{secret}'"

@@ -3,7 +3,10 @@
 use crate::control_api;
 use crate::ops::{self, API_ROOT};
 use crate::region::Region;
-use crate::wire::{SimRequest, SimResponse};
+use crate::wire::{HTML, SimRequest, SimResponse, TEXT_BARE};
+
+/// The page of the web server itself, outside of MAAS.
+const NO_RESOURCE: &str = "\n<html>\n  <head><title>404 - No Such Resource</title></head>\n  <body>\n    <h1>No Such Resource</h1>\n    <p>Sorry. No luck finding that resource.</p>\n  </body>\n</html>\n";
 
 impl Region {
     /// Answers one request. `now_us` is simulated time, microseconds since the Unix epoch;
@@ -35,12 +38,18 @@ fn dispatch(region: &mut Region, request: &SimRequest) -> SimResponse {
     if path == "/MAAS/accounts/authenticate/" {
         return ops::authenticate(region, request);
     }
-    let Some(rest) = path.strip_prefix(API_ROOT) else {
-        return SimResponse::new(
-            404,
-            "text/html",
-            "<html><head><title>404 - No Such Resource</title></head></html>",
-        );
-    };
-    ops::route(region, request, &path, rest)
+    if let Some(rest) = path.strip_prefix(API_ROOT) {
+        return ops::route(region, request, &path, rest);
+    }
+    if path.starts_with("/MAAS/api/1.0/") {
+        let text = "The 1.0 API is no longer available. Please use API version 2.0.";
+        return SimResponse::new(410, TEXT_BARE, text);
+    }
+    if path.starts_with("/MAAS/") {
+        // Everything else below it is the web interface, which decides by itself what there is.
+        let page =
+            "<html>\n  <body>\n    <a href=\"/MAAS/r/\">click here</a>\n  </body>\n</html>\n";
+        return SimResponse::new(302, HTML, page).header("Location", "/MAAS/r/");
+    }
+    SimResponse::new(404, HTML, NO_RESOURCE)
 }

@@ -146,7 +146,8 @@ impl Query {
                 "There is undetermined behaviour when both `after` and `before` are specified.";
             return Err(SimResponse::text(400, text));
         }
-        Ok(Self { level, limit: usize::try_from(limit).unwrap_or(0), after, before, nodes: None })
+        let limit = usize::try_from(limit.max(1)).unwrap_or(1);
+        Ok(Self { level, limit, after, before, nodes: None })
     }
 }
 

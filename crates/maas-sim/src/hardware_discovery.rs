@@ -104,6 +104,15 @@ impl Region {
         }
     }
 
+    /// The network as commissioning found it: names, VLANs, and the links of [`Self::default_network`].
+    pub(crate) fn rediscover_network(&mut self, key: u32) {
+        let known = self.machine(key).filter(|m| m.hardware_known).map(|m| m.host);
+        if let Some(host) = known {
+            self.discover_nics(key, host, self.hosts[host].class);
+        }
+        self.default_network(key);
+    }
+
     /// AUTO on the boot interface, link-up on the others.
     pub(crate) fn default_network(&mut self, key: u32) {
         self.drop_links(key);

@@ -218,6 +218,11 @@ impl Images {
         found.then(|| ("custom".to_owned(), name.to_owned()))
     }
 
+    /// Names of the Ubuntu series that are synced.
+    pub(crate) fn series(&self) -> Vec<&'static str> {
+        SERIES.iter().map(|(name, _)| *name).collect()
+    }
+
     fn kernels(osystem: &str, series: &str) -> &'static [&'static str] {
         // Custom images boot the commissioning kernel.
         let series = if osystem == "custom" { "jammy" } else { series };

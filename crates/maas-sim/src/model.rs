@@ -54,6 +54,18 @@ pub(crate) struct Filesystem {
     pub(crate) label: Option<&'static str>,
     pub(crate) uuid: String,
     pub(crate) mount: Option<String>,
+    /// Known once somebody mounted it by hand.
+    pub(crate) options: Option<String>,
+}
+
+impl Filesystem {
+    /// What it makes of the disk or the partition that it lies on.
+    pub(crate) fn used_for(&self) -> String {
+        match &self.mount {
+            Some(mount) => format!("{} formatted filesystem mounted at {mount}", self.fstype),
+            None => format!("Unmounted {} formatted filesystem", self.fstype),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -109,12 +121,8 @@ impl Disk {
     }
 
     pub(crate) fn used_for(&self) -> String {
-        match self.direct() {
-            Some(Filesystem { fstype, mount: Some(mount), .. }) => {
-                return format!("{fstype} formatted filesystem mounted at {mount}");
-            }
-            Some(fs) => return format!("Unmounted {} formatted filesystem", fs.fstype),
-            None => {}
+        if let Some(fs) = self.direct() {
+            return fs.used_for();
         }
         match self.partitions.len() {
             0 => "Unused".to_owned(),

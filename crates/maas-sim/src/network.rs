@@ -223,7 +223,7 @@ impl Network {
             return self.subnet_named(name);
         }
         text.parse().map_or_else(
-            |_| self.subnets.iter().find(|s| s.cidr() == text),
+            |_| self.subnets.iter().find(|s| s.cidr() == text || s.name == text),
             |id| self.subnet_by_id(id),
         )
     }
@@ -239,8 +239,12 @@ impl Network {
         let Some(net) = self.subnets.iter_mut().find(|s| s.id == subnet) else {
             return Err(AddressError::Outside);
         };
-        if !net.contains_address(address) {
+        // Neither the network's own address nor that of its gateway is refused.
+        if address < net.base || address > net.base + (net.size() - 1) {
             return Err(AddressError::Outside);
+        }
+        if net.gateway == Some(address) {
+            return Ok(());
         }
         for range in ranges.iter().filter(|r| r.subnet == subnet && r.kind == "dynamic") {
             if (range.start..=range.end).contains(&address) {

@@ -5,7 +5,7 @@
 
 use crate::hardware_class::HardwareClass;
 use crate::json::JsonWriter;
-use crate::model::{Disk, Filesystem, Machine, Nic, Partition, Power, ScriptState};
+use crate::model::{Disk, Filesystem, Machine, Nic, Power, ScriptState};
 use crate::network::{Network, ip};
 use crate::times;
 
@@ -38,12 +38,18 @@ fn filesystem(j: &mut JsonWriter, fs: Option<&Filesystem>) {
             j.opt_str("label", fs.label);
             j.str("uuid", &fs.uuid);
             j.opt_str("mount_point", fs.mount.as_deref());
-            j.null("mount_options");
+            j.opt_str("mount_options", fs.options.as_deref());
         }),
     }
 }
 
-fn partition(j: &mut JsonWriter, disk: &Disk, number: usize, part: &Partition, system_id: &str) {
+/// Writes the members of the partition at a place of a disk.
+pub(crate) fn partition(j: &mut JsonWriter, disk: &Disk, index: usize, system_id: &str) {
+    let Some(part) = disk.partitions.get(index) else {
+        return;
+    };
+    // Number 1 is the BIOS boot partition that MAAS does not list.
+    let number = index + 2;
     j.str("uuid", &part.uuid);
     j.int("size", part.size as i64);
     j.bool("bootable", part.bootable);
@@ -89,9 +95,8 @@ pub(crate) fn listed_disk(j: &mut JsonWriter, disk: &Disk, system_id: &str) {
     j.opt_str("partition_table_type", (!disk.partitions.is_empty()).then_some("GPT"));
     j.strs("tags", disk.tags.iter().map(String::as_str));
     j.list("partitions", |j| {
-        for (i, part) in disk.partitions.iter().enumerate() {
-            // Number 1 is the BIOS boot partition that MAAS does not list.
-            j.item(|j| partition(j, disk, i + 2, part, system_id));
+        for index in 0..disk.partitions.len() {
+            j.item(|j| partition(j, disk, index, system_id));
         }
     });
     j.opt_str("model", physical.then_some(disk.model));
@@ -140,7 +145,7 @@ pub(crate) fn nic(j: &mut JsonWriter, nic: &Nic, system_id: &str, net: &Network)
     });
     j.str("name", &nic.name);
     j.int("sriov_max_vf", 0);
-    j.int("numa_node", hw.map_or(0, |h| h.numa));
+    j.opt_int("numa_node", (nic.kind == "physical").then(|| hw.map_or(0, |h| h.numa)));
     j.strs("tags", nic.tags.iter().map(String::as_str));
     match nic.vlan {
         Some(id) => j.obj("vlan", |j| net.write_vlan(j, id)),

@@ -80,10 +80,11 @@ async fn handle_http(
     if response.delivery == ResponseDelivery::Reset {
         return Err(ConnectionDropped);
     }
-    let mut out = hyper::Response::builder()
-        .status(response.status)
-        .header("Server", "TwistedWeb/24.3.0")
-        .header("Content-Type", response.content_type);
+    let mut out =
+        hyper::Response::builder().status(response.status).header("Server", "TwistedWeb/24.3.0");
+    if !response.content_type.is_empty() {
+        out = out.header("Content-Type", response.content_type);
+    }
     for (name, value) in &response.headers {
         out = out.header(*name, value);
     }

@@ -74,6 +74,77 @@ pub(crate) const NAMES: &[&str] = &[
     "auto_vlan_creation",
 ];
 
+/// What a new region has set, as JSON; the others are empty texts.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("maas_name", "\"maas-sim\""),
+    ("kernel_opts", "null"),
+    ("enable_http_proxy", "true"),
+    ("maas_proxy_port", "8000"),
+    ("use_peer_proxy", "false"),
+    ("prefer_v4_proxy", "false"),
+    ("http_proxy", "null"),
+    ("default_dns_ttl", "30"),
+    ("upstream_dns", "null"),
+    ("dnssec_validation", "\"auto\""),
+    ("maas_internal_domain", "\"maas-internal\""),
+    ("dns_trusted_acl", "null"),
+    ("ntp_servers", "\"ntp.ubuntu.com\""),
+    ("ntp_external_only", "false"),
+    ("allow_only_trusted_transfers", "true"),
+    ("remote_syslog", "null"),
+    ("maas_syslog_port", "5247"),
+    ("network_discovery", "\"enabled\""),
+    ("active_discovery_interval", "10800"),
+    ("default_boot_interface_link_type", "\"auto\""),
+    ("default_osystem", "\"ubuntu\""),
+    ("default_distro_series", "\"jammy\""),
+    ("enable_kernel_crash_dump", "false"),
+    ("default_storage_layout", "\"flat\""),
+    ("commissioning_distro_series", "\"jammy\""),
+    ("enable_third_party_drivers", "true"),
+    ("windows_kms_host", "null"),
+    ("enable_disk_erasing_on_release", "false"),
+    ("disk_erase_with_secure_erase", "true"),
+    ("disk_erase_with_quick_erase", "false"),
+    ("boot_images_auto_import", "true"),
+    ("boot_images_no_proxy", "false"),
+    ("curtin_verbose", "true"),
+    ("force_v1_network_yaml", "false"),
+    ("enable_analytics", "true"),
+    ("completed_intro", "true"),
+    ("max_node_commissioning_results", "10"),
+    ("max_node_testing_results", "10"),
+    ("max_node_installation_results", "3"),
+    ("max_node_release_results", "3"),
+    ("subnet_ip_exhaustion_threshold_count", "16"),
+    ("release_notifications", "true"),
+    ("use_rack_proxy", "true"),
+    ("node_timeout", "30"),
+    ("prometheus_enabled", "false"),
+    ("prometheus_push_gateway", "null"),
+    ("prometheus_push_interval", "60"),
+    ("promtail_enabled", "false"),
+    ("promtail_port", "5238"),
+    ("enlist_commissioning", "true"),
+    ("maas_auto_ipmi_user", "\"maas\""),
+    ("maas_auto_ipmi_user_privilege_level", "\"ADMIN\""),
+    ("maas_auto_ipmi_cipher_suite_id", "\"3\""),
+    ("maas_auto_ipmi_workaround_flags", "null"),
+    ("hardware_sync_interval", "\"15m\""),
+    ("tls_cert_expiration_notification_enabled", "false"),
+    ("tls_cert_expiration_notification_interval", "30"),
+    ("session_length", "1209600"),
+    ("auto_vlan_creation", "true"),
+];
+
+/// Settings that are one of a few words.
+pub(crate) const CHOICES: &[(&str, &[&str])] = &[
+    ("default_storage_layout", crate::storage_layout::LAYOUTS),
+    ("network_discovery", &["enabled", "disabled"]),
+    ("dnssec_validation", &["auto", "yes", "no"]),
+    ("maas_auto_ipmi_user_privilege_level", &["USER", "OPERATOR", "ADMIN"]),
+];
+
 #[derive(Debug, Clone)]
 pub(crate) struct Tag {
     pub(crate) name: String,
@@ -119,21 +190,8 @@ impl Settings {
     pub(crate) fn new() -> Self {
         let mut values: BTreeMap<&'static str, Value> =
             NAMES.iter().map(|n| (*n, json!(""))).collect();
-        for (name, value) in [
-            ("maas_name", json!("maas-sim")),
-            ("default_osystem", json!("ubuntu")),
-            ("default_distro_series", json!("jammy")),
-            ("commissioning_distro_series", json!("jammy")),
-            ("default_storage_layout", json!("flat")),
-            ("hardware_sync_interval", json!("15m")),
-            ("enable_disk_erasing_on_release", json!(false)),
-            ("disk_erase_with_secure_erase", json!(true)),
-            ("disk_erase_with_quick_erase", json!(false)),
-            ("enable_kernel_crash_dump", json!(false)),
-            ("completed_intro", json!(true)),
-            ("node_timeout", json!(30)),
-            ("network_discovery", json!("enabled")),
-        ] {
+        for (name, value) in DEFAULTS {
+            let value = serde_json::from_str(value).unwrap_or(Value::Null);
             values.insert(name, value);
         }
         let group = |id, description: &str| Group {

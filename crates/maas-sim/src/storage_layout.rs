@@ -5,15 +5,20 @@ use crate::model::{ALIGN, Disk, Filesystem, Partition};
 use crate::region::Region;
 use crate::wire::{Params, SimResponse};
 
-const LAYOUTS: &[&str] = &["custom", "vmfs7", "vmfs6", "blank", "bcache", "lvm", "flat"];
+/// The layouts that a machine can be given.
+pub(crate) const LAYOUTS: &[&str] = &["custom", "vmfs7", "vmfs6", "blank", "bcache", "lvm", "flat"];
 const GIB: u64 = 1 << 30;
+/// Less is no root filesystem.
+const LEAST_ROOT: u64 = 3 * GIB;
+const CACHE_MODES: &[&str] = &["writeback", "writethrough", "writearound"];
 
-fn aligned(bytes: u64) -> u64 {
+/// Whole units of the alignment.
+pub(crate) fn aligned(bytes: u64) -> u64 {
     bytes / ALIGN * ALIGN
 }
 
 /// `20G`, `50%` of `whole`, or bytes.
-fn size(text: &str, whole: u64) -> Option<u64> {
+pub(crate) fn size(text: &str, whole: u64) -> Option<u64> {
     let text = text.trim();
     let (digits, unit) =
         text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
@@ -118,9 +123,20 @@ impl Region {
                         format!("Size is too large. Maximum size is {most}."),
                     ));
                 }
+                if asked < LEAST_ROOT {
+                    return Err(SimResponse::invalid(
+                        "root_size",
+                        format!("Size is too small. Minimum size is {LEAST_ROOT}."),
+                    ));
+                }
                 Some(aligned(asked))
             }
         };
+        if let Some(mode) = params.filled("cache_mode").filter(|m| !CACHE_MODES.contains(m)) {
+            let text =
+                format!("Select a valid choice. {mode} is not one of the available choices.");
+            return Err(SimResponse::invalid("cache_mode", text));
+        }
         Ok(Plan { root: root.id, boot: boot.id, boot_size, root_size })
     }
 
@@ -132,7 +148,13 @@ impl Region {
         label: Option<&'static str>,
         mount: Option<&str>,
     ) -> Filesystem {
-        Filesystem { fstype, label, uuid: self.new_uuid(key), mount: mount.map(str::to_owned) }
+        Filesystem {
+            fstype,
+            label,
+            uuid: self.new_uuid(key),
+            mount: mount.map(str::to_owned),
+            options: None,
+        }
     }
 
     fn part(

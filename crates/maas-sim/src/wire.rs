@@ -41,7 +41,7 @@ pub enum ResponseDelivery {
 pub struct SimResponse {
     /// HTTP status.
     pub status: u16,
-    /// Value of the header `Content-Type`.
+    /// Value of the header `Content-Type`; empty for none.
     pub content_type: &'static str,
     /// Other headers.
     pub headers: Vec<(&'static str, String)>,
@@ -59,6 +59,8 @@ pub(crate) const JSON_BARE: &str = "application/json";
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 pub(crate) const TEXT_BARE: &str = "text/plain";
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
+/// Content type of a form.
+pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 
 impl SimResponse {
     pub(crate) fn new(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
@@ -180,19 +182,47 @@ impl Params {
         out
     }
 
-    /// The parameters of a body; `json` says whether the handler reads `request.data`.
-    pub(crate) fn parse_body(content_type: Option<&str>, body: &Bytes, json: bool) -> Self {
+    /// The parameters of a form body. Without a content type there is none.
+    pub(crate) fn parse_form(content_type: Option<&str>, body: &Bytes) -> Self {
         let kind = content_type.unwrap_or("");
         if kind.starts_with("multipart/form-data") {
             return boundary(kind).map(|b| multipart(&b, body)).unwrap_or_default();
         }
+        if kind.starts_with(FORM) {
+            return Self::parse_query(&String::from_utf8_lossy(body));
+        }
+        Self::default()
+    }
+
+    /// The parameters of a body, for a handler that also reads a JSON object.
+    ///
+    /// # Errors
+    /// The refusals of a body that MAAS cannot read, before any handler sees it.
+    pub(crate) fn parse_data(
+        content_type: Option<&str>,
+        body: &Bytes,
+    ) -> Result<Self, SimResponse> {
+        let kind = content_type.unwrap_or("");
+        if kind.starts_with("multipart/form-data") && boundary(kind).is_none() {
+            return Err(Self::refused_body("", ""));
+        }
         if kind.starts_with("application/json") {
-            return if json { from_json(body) } else { Self::default() };
+            let read = serde_json::from_slice::<Value>(body).ok();
+            return read.map(from_json).ok_or_else(|| Self::refused_body(TEXT_BARE, "Bad Request"));
         }
-        if kind.starts_with("application/octet-stream") {
-            return Self::default();
+        if kind.starts_with("application/x-yaml") {
+            return Ok(Self::default());
         }
-        Self::parse_query(&String::from_utf8_lossy(body))
+        let readable = ["", FORM, "multipart/form-data", "application/octet-stream"];
+        if !body.is_empty() && !readable.contains(&kind.split(';').next().unwrap_or("").trim()) {
+            // The handler is called with nothing and stumbles over it.
+            return Err(SimResponse::text(500, "'NoneType' object has no attribute 'get'"));
+        }
+        Ok(Self::parse_form(content_type, body))
+    }
+
+    fn refused_body(content_type: &'static str, text: &'static str) -> SimResponse {
+        SimResponse::new(400, content_type, text)
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
@@ -289,9 +319,9 @@ pub(crate) fn quote_plus(text: &str) -> String {
     out
 }
 
-fn from_json(body: &Bytes) -> Params {
+fn from_json(body: Value) -> Params {
     let mut out = Params::default();
-    if let Ok(Value::Object(map)) = serde_json::from_slice::<Value>(body) {
+    if let Value::Object(map) = body {
         for (key, value) in map {
             match value {
                 Value::Array(items) => items.iter().for_each(|v| out.push(&key, &plain(v))),
@@ -413,7 +443,7 @@ mod tests {
         let body = Bytes::from_static(
             b"--B\r\nContent-Disposition: form-data; name=\"op\"\r\n\r\nallocate\r\n--B\r\nContent-Disposition: form-data; name=\"script\"; filename=\"f\"\r\n\r\n#!/bin/sh\n\r\n--B--\r\n",
         );
-        let p = Params::parse_body(Some("multipart/form-data; boundary=B"), &body, false);
+        let p = Params::parse_form(Some("multipart/form-data; boundary=B"), &body);
         assert_eq!(p.get("op"), Some("allocate"));
         assert_eq!(p.files[0].name, "script");
         assert_eq!(&p.files[0].content[..], b"#!/bin/sh\n");

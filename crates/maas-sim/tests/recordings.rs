@@ -245,7 +245,7 @@ fn inner_ids(
                 "POST",
                 &format!("machines/{id}/"),
                 b"op=set_storage_layout&storage_layout=lvm",
-                "",
+                "application/x-www-form-urlencoded",
             );
         }
         let disks = replay_region.read(&format!("nodes/{id}/blockdevices/"));

@@ -13,8 +13,8 @@ pub(super) fn abort(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let comment = call.form.filled("comment");
     let (event, message, back): (_, _, Status) = match region.status(key) {
         Status::Commissioning => {
-            let back = region.machine(key).map_or(Status::New, |m| m.previous);
-            ("User aborting node commissioning", "Aborted commissioning", back)
+            // Whatever it was before: nothing is known of it any more.
+            ("User aborting node commissioning", "Aborted commissioning", Status::New)
         }
         Status::Testing => {
             let back = region.machine(key).map_or(Status::Ready, Machine::status_after_tests);

@@ -2,6 +2,7 @@
 
 use super::call::{Call, HandlerResult};
 use crate::events::Level;
+use crate::model::Power;
 use crate::notice::Notice;
 use crate::region::Region;
 use crate::status::Status;
@@ -30,9 +31,15 @@ pub(super) fn mark_broken(region: &mut Region, call: &Call<'_>) -> HandlerResult
         if deployed {
             region.push_notice(key, Notice::Released);
         }
+        // The release that this implies ends at once where the power is off; else it never does,
+        // and the owner stays.
+        let ends = region.machine(key).is_some_and(|m| !m.has_bmc() || m.power != Power::On);
         region.power_off_now(key);
         region.drop_addresses(key);
         region.clear_deployment(key);
+        if ends {
+            region.edit(key, |m| m.owner = None);
+        }
     }
     region.edit(key, |m| {
         m.error_description = comment;

@@ -104,9 +104,30 @@ pub(super) fn commission(region: &mut Region, call: &Call<'_>) -> HandlerResult 
     begin_commissioning(region, key, &call.user, options)
 }
 
+/// Where tests may be asked for.
+const TESTABLE: &[Status] = &[
+    Status::Allocated,
+    Status::Broken,
+    Status::Deployed,
+    Status::FailedCommissioning,
+    Status::FailedDeployment,
+    Status::FailedDiskErasing,
+    Status::FailedEnteringRescueMode,
+    Status::FailedExitingRescueMode,
+    Status::FailedReleasing,
+    Status::FailedTesting,
+    Status::Ready,
+    Status::RescueMode,
+];
+
 /// Handles `op=test`.
 pub(super) fn test(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.find_as_admin(call)?;
+    if call.form.get("testing_scripts") == Some("none") {
+        // Only a commissioning can go without.
+        let text = "Select a valid choice. none is not one of the available choices.";
+        return Err(SimResponse::invalid("testing_scripts", text));
+    }
     let tests = script_names(
         region,
         &call.form,
@@ -114,9 +135,7 @@ pub(super) fn test(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         SetKind::Testing,
         &["smartctl-validate"],
     )?;
-    if !region.status(key).may_become(Status::Testing)
-        || region.status(key) == Status::Commissioning
-    {
+    if !TESTABLE.contains(&region.status(key)) {
         return Err(unavailable("Test"));
     }
     for name in &tests {

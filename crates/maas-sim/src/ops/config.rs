@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::call::{Call, HandlerResult};
 use crate::region::Region;
-use crate::settings::NAMES;
+use crate::settings::{CHOICES, NAMES};
 use crate::times;
 use crate::wire::{JSON, JSON_BARE, SimResponse, TEXT_BARE};
 
@@ -36,6 +36,33 @@ pub(super) fn get_config(region: &mut Region, call: &Call<'_>) -> HandlerResult 
     Ok(SimResponse::new(200, JSON_BARE, value.to_string()))
 }
 
+/// What the form of a setting refuses.
+fn check_setting(region: &Region, name: &str, value: &str) -> Result<(), SimResponse> {
+    if let Some((_, choices)) = CHOICES.iter().find(|(n, _)| *n == name)
+        && !choices.contains(&value)
+    {
+        let text = format!("Select a valid choice. {value} is not one of the available choices.");
+        return Err(SimResponse::invalid(name, text));
+    }
+    if matches!(name, "commissioning_distro_series" | "default_distro_series") {
+        let series = region.images.series();
+        let bare = value.strip_prefix("ubuntu/").unwrap_or(value);
+        if !series.contains(&bare) {
+            let list: Vec<String> = series.iter().map(|s| format!("'{s}'")).collect();
+            let text = format!(
+                "'{value}' is not a valid {name}.  It should be one of: {}.",
+                list.join(", ")
+            );
+            return Err(SimResponse::invalid(name, text));
+        }
+    }
+    let number = matches!(region.settings.get(name), Some(Value::Number(_)));
+    if number && value.trim().parse::<i64>().is_err() {
+        return Err(SimResponse::invalid(name, "Enter a whole number."));
+    }
+    Ok(())
+}
+
 /// Handles `maas/ op=set_config`.
 pub(super) fn set_config(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let name =
@@ -45,6 +72,7 @@ pub(super) fn set_config(region: &mut Region, call: &Call<'_>) -> HandlerResult 
     if !NAMES.contains(&name) {
         return Err(unknown_setting(name));
     }
+    check_setting(region, name, value)?;
     if name == "hardware_sync_interval" && times::interval_seconds(value).is_none() {
         let text = format!(
             "'{value}' is not a valid interval. Only 'h|hr|hour|hours, m|min|minute|minutes.s|sec|second|seconds' are valid units"

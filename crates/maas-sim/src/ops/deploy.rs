@@ -4,7 +4,7 @@ use super::call::{Call, HandlerResult};
 use super::filters::{is_constraint, select_machines};
 use crate::events::Level;
 use crate::faults::FaultKind;
-use crate::model::{Machine, Power, SetKind};
+use crate::model::{LinkMode, Machine, Power, SetKind};
 use crate::region::Region;
 use crate::status::Status;
 use crate::wire::{Params, SimResponse, TEXT_BARE, decode_base64};
@@ -136,7 +136,13 @@ fn parse_deploy_request(
 
 /// Network and storage good enough to deploy.
 fn check_configured(region: &Region, m: &Machine) -> Result<(), SimResponse> {
-    let subnets: Vec<i64> = m.nics.iter().flat_map(|n| &n.links).filter_map(|l| l.subnet).collect();
+    let subnets: Vec<i64> = m
+        .nics
+        .iter()
+        .flat_map(|n| &n.links)
+        .filter(|l| l.mode != LinkMode::LinkUp)
+        .filter_map(|l| l.subnet)
+        .collect();
     if subnets.is_empty() {
         let all_bare = m.nics.iter().all(|n| n.vlan.is_none());
         let text = if all_bare {

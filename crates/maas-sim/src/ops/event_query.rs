@@ -1,7 +1,8 @@
 //! The event feed.
 
 use super::call::{Call, HandlerResult};
-use super::filters::select_machines;
+use super::filters::matching_machines;
+use super::forms::is_mac;
 use crate::events::{NODE_FILTERS, Query};
 use crate::region::Region;
 use crate::wire::{JSON, Params, SimResponse};
@@ -14,7 +15,11 @@ pub(super) fn query_events(region: &mut Region, call: &Call<'_>) -> HandlerResul
         for (name, value) in call.query.iter().filter(|(k, _)| NODE_FILTERS.contains(k)) {
             only.push(name, value);
         }
-        query.nodes = Some(select_machines(region, &only, call)?);
+        if let Some(mac) = only.all("mac_address").find(|mac| !is_mac(mac)) {
+            let text = format!("'{mac}' is not a valid MAC address.");
+            return Err(SimResponse::invalid("mac_address", text));
+        }
+        query.nodes = Some(matching_machines(region, &only, call));
     }
     let name = |key: u32| region.machine(key).map(|m| (m.system_id.as_str(), m.hostname.as_str()));
     Ok(SimResponse::new(200, JSON, region.events.page(&query, &call.query, name)))

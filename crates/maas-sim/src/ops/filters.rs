@@ -72,6 +72,39 @@ fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), SimRespo
                 format!("Select a valid choice. {value} is not one of the available choices.");
             Err(SimResponse::invalid(name, text))
         }
+        "power_state" if !matches!(value, "on" | "off" | "unknown" | "error") => {
+            let text =
+                format!("Select a valid choice. {value} is not one of the available choices.");
+            Err(SimResponse::invalid(name, text))
+        }
+        "arch" if !matches!(value, "amd64" | "arm64" | "amd64/generic" | "arm64/generic") => {
+            Err(SimResponse::invalid(name, "Architecture not recognised."))
+        }
+        "cpu_count" if value.parse::<f64>().is_err() => {
+            Err(SimResponse::invalid(name, "Invalid CPU count: number required."))
+        }
+        "mem" if value.parse::<f64>().is_err() => {
+            Err(SimResponse::invalid(name, "Invalid memory: number of MiB required."))
+        }
+        "subnets" if region.net.subnet_by_text(value).is_none() => {
+            Err(SimResponse::invalid(name, "No matching subnets found."))
+        }
+        "vlans" if !value.parse().is_ok_and(|id| region.net.vlan_by_id(id).is_some()) => {
+            Err(SimResponse::invalid(name, "No matching VLANs found."))
+        }
+        "fabrics" if !is_fabric(region, value) => {
+            Err(SimResponse::invalid(name, "No matching fabrics found."))
+        }
+        "storage" if disk_sizes(value).is_none() => {
+            let text = format!("Malformed storage constraint, \"{value}\".");
+            Err(SimResponse::invalid(name, text))
+        }
+        "interfaces" if !is_labelled(value) => {
+            let text = format!(
+                "Malformed constraint: '{value}' (required format: '<label>:<key>=<value>[,<key2>=<value2>[,...]]')"
+            );
+            Err(SimResponse::invalid(name, text))
+        }
         "mac_address" if !is_mac(value) => {
             Err(SimResponse::invalid(name, format!("'{value}' is not a valid MAC address.")))
         }
@@ -86,6 +119,38 @@ fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), SimRespo
         }
         _ => Ok(()),
     }
+}
+
+fn is_fabric(region: &Region, text: &str) -> bool {
+    region.net.fabrics.iter().any(|(id, name)| name == text || id.to_string() == text)
+}
+
+/// Least sizes in GB of a storage constraint, `[LABEL:]SIZE[(TAGS)],…`; `None` for other text.
+fn disk_sizes(text: &str) -> Option<Vec<f64>> {
+    text.split(',')
+        .map(|piece| {
+            let size = piece.rsplit_once(':').map_or(piece, |(_, size)| size);
+            size.split('(').next().unwrap_or("").trim().parse().ok()
+        })
+        .collect()
+}
+
+/// `LABEL:KEY=VALUE[,KEY=VALUE]`, several of them divided by `;`.
+fn is_labelled(text: &str) -> bool {
+    text.split(';').all(|one| {
+        one.split_once(':').is_some_and(|(label, rest)| {
+            !label.is_empty() && rest.split(',').all(|p| p.contains('='))
+        })
+    })
+}
+
+fn has_disks(m: &Machine, wanted: &str) -> bool {
+    let mut free: Vec<f64> =
+        m.disks.iter().filter(|d| d.logical.is_none()).map(|d| d.size as f64 / 1e9).collect();
+    disk_sizes(wanted).unwrap_or_default().into_iter().all(|size| {
+        let found = free.iter().position(|disk| *disk >= size);
+        found.map(|at| free.remove(at)).is_some()
+    })
 }
 
 fn matches_filter(region: &Region, m: &Machine, name: &str, value: &str) -> bool {
@@ -104,6 +169,9 @@ fn matches_filter(region: &Region, m: &Machine, name: &str, value: &str) -> bool
         "power_state" => m.power.as_str() == value,
         "arch" => m.architecture == value || m.architecture.starts_with(&format!("{value}/")),
         "tags" => m.tags.iter().any(|t| t == value),
+        "storage" => has_disks(m, value),
+        // Nothing here is part of a pod.
+        "pod" | "pod_type" => false,
         "cpu_count" => m.cpu_count as f64 >= number(),
         "mem" => m.memory as f64 >= number(),
         "subnets" => {
@@ -126,9 +194,16 @@ pub(super) fn select_machines(
     params: &Params,
     call: &Call<'_>,
 ) -> Result<Vec<u32>, SimResponse> {
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, value) in params.iter().filter(|(k, _)| is_constraint(k)) {
         check_filter(region, name, value)?;
+    }
+    Ok(matching_machines(region, params, call))
+}
+
+/// [`select_machines`] that takes every value as it is: an unknown one matches nothing.
+pub(super) fn matching_machines(region: &Region, params: &Params, call: &Call<'_>) -> Vec<u32> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, value) in params.iter().filter(|(k, _)| is_constraint(k)) {
         match groups.iter_mut().find(|(k, _)| *k == name) {
             Some((_, values)) => values.push(value),
             None => groups.push((name, vec![value])),
@@ -148,13 +223,13 @@ pub(super) fn select_machines(
     let Some(mut keys) =
         groups.iter().find_map(|(name, values)| candidates_by_name(region, name, values))
     else {
-        return Ok(walk());
+        return walk();
     };
     keys.sort_unstable();
     keys.dedup();
     keys.retain(|k| region.machine(*k).is_some_and(|m| seen(m) && fits(m)));
     debug_assert_eq!(keys, walk(), "what is found by name is what a walk finds");
-    Ok(keys)
+    keys
 }
 
 /// Whom a filter can mean at most; none where only a walk over the fleet tells.

@@ -12,99 +12,11 @@ pub(super) fn is_mac(text: &str) -> bool {
         && pieces.iter().all(|p| p.len() == 2 && p.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
-/// Handles `(power type, required parameters)`.
-const POWER_TYPES: &[(&str, &[&str])] = &[
-    ("manual", &[]),
-    ("ipmi", &["power_address"]),
-    ("redfish", &["power_address", "power_user", "power_pass"]),
-    ("virsh", &["power_address", "power_id"]),
-    ("lxd", &["power_address", "instance_name", "project"]),
-    ("webhook", &["power_on_uri", "power_off_uri", "power_query_uri"]),
-    ("openbmc", &["power_address", "power_user", "power_pass"]),
-    ("amt", &["power_address"]),
-    ("apc", &["power_address", "node_outlet"]),
-    ("dli", &["power_address"]),
-    ("eaton", &["power_address", "node_outlet"]),
-    ("hmc", &["power_address", "server_name", "lpar"]),
-    ("hmcz", &["power_address", "power_partition_name"]),
-    ("moonshot", &["power_address", "power_hwaddress"]),
-    ("mscm", &["power_address", "node_id"]),
-    ("msftocs", &["power_address", "blade_id"]),
-    ("nova", &["nova_id"]),
-    ("proxmox", &["power_address", "power_user", "power_vm_name"]),
-    ("raritan", &["power_address", "node_outlet"]),
-    ("recs_box", &["power_address", "node_id"]),
-    ("sm15k", &["power_address", "system_id"]),
-    ("ucsm", &["power_address", "uuid"]),
-    ("vmware", &["power_address", "power_vm_name"]),
-    ("wedge", &["power_address"]),
-];
-
 /// Types of which two machines cannot have the same BMC row (docs/maas.md#duplicate-bmc).
 const OWN_BMC: &[&str] = &["ipmi", "amt", "openbmc", "webhook", "wedge"];
 
-const IPMI_DEFAULTS: &[(&str, &str)] = &[
-    ("power_driver", "LAN_2_0"),
-    ("power_user", ""),
-    ("power_off_mode", "hard"),
-    ("cipher_suite_id", "3"),
-    ("power_boot_type", "auto"),
-    ("privilege_level", "OPERATOR"),
-    ("k_g", ""),
-    ("power_pass", ""),
-    ("mac_address", ""),
-];
-
-pub(super) fn sent_power_parameters(params: &Params) -> Map<String, Value> {
-    let mut out = Map::new();
-    if let Some(Value::Object(map)) =
-        params.filled("power_parameters").and_then(|t| serde_json::from_str(t).ok())
-    {
-        out.extend(map);
-    }
-    for (key, value) in params.iter() {
-        if let Some(name) = key.strip_prefix("power_parameters_").filter(|n| *n != "skip_check") {
-            out.insert(name.to_owned(), Value::from(value));
-        }
-    }
-    out
-}
-
-/// Power type and stored parameters.
-pub(super) type Power = (String, Map<String, Value>);
 /// Field and message.
 pub(super) type FormError = (&'static str, String);
-
-/// The stored power parameters after this request, or the form's refusal.
-pub(super) fn parse_power(
-    params: &Params,
-    old_type: &str,
-    old: &Map<String, Value>,
-) -> Result<Power, FormError> {
-    let kind = params.filled("power_type").unwrap_or(old_type).to_owned();
-    let Some((_, required)) = POWER_TYPES.iter().find(|(name, _)| *name == kind) else {
-        if kind.is_empty() {
-            return Ok((kind, Map::new()));
-        }
-        let text = format!("Select a valid choice. {kind} is not one of the available choices.");
-        return Err(("power_type", text));
-    };
-    let mut all = if kind == old_type { old.clone() } else { Map::new() };
-    all.extend(sent_power_parameters(params));
-    let skip = params.django_bool("power_parameters_skip_check");
-    let missing =
-        required.iter().any(|r| all.get(*r).and_then(Value::as_str).is_none_or(str::is_empty));
-    if missing && !skip {
-        return Err(("power_parameters", "This field is required.".to_owned()));
-    }
-    if kind == "ipmi" {
-        for (name, value) in IPMI_DEFAULTS {
-            all.entry(*name).or_insert_with(|| Value::from(*value));
-        }
-        all.entry("workaround_flags").or_insert_with(|| Value::from(vec!["opensesspriv"]));
-    }
-    Ok((kind, all))
-}
 
 pub(super) fn parse_architecture(text: &str) -> Result<String, SimResponse> {
     let full = if text.contains('/') { text.to_owned() } else { format!("{text}/generic") };
@@ -123,29 +35,102 @@ pub(super) fn parse_architecture(text: &str) -> Result<String, SimResponse> {
     Err(SimResponse::invalid("architecture", text))
 }
 
-pub(super) fn hostname_error(region: &Region, name: &str, but: Option<u32>) -> Option<String> {
-    if name.contains('_') {
-        return Some(format!("Host label cannot contain underscore: '{name}'."));
+/// The host part of a name that may carry the region's domain.
+pub(super) fn host_part(name: &str) -> &str {
+    name.strip_suffix(".maas").unwrap_or(name)
+}
+
+/// What MAAS refuses of a DNS name.
+fn name_error(name: &str) -> Option<String> {
+    if name.len() > 255 {
+        return Some("Hostname is too long.  Maximum allowed is 255 characters.".to_owned());
     }
-    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-        || name.starts_with('-')
-        || name.ends_with('-')
-    {
-        return Some("Enter a valid hostname.".to_owned());
+    let host = name.split('.').next().unwrap_or("");
+    if host.contains('_') {
+        return Some(format!("Host label cannot contain underscore: '{host}'."));
+    }
+    name.split('.').find_map(|label| {
+        if label.is_empty() {
+            Some("DNS name contains an empty label.".to_owned())
+        } else if label.len() > 63 {
+            Some(format!("Label is too long: '{label}'.  Maximum allowed is 63 characters."))
+        } else if label.starts_with('-') || label.ends_with('-') {
+            Some(format!("Label cannot start or end with hyphen: '{label}'."))
+        } else if !label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+            Some(format!("Label contains disallowed characters: '{label}'."))
+        } else {
+            None
+        }
+    })
+}
+
+pub(super) fn hostname_error(region: &Region, name: &str, but: Option<u32>) -> Option<String> {
+    if let Some(text) = name_error(name) {
+        return Some(text);
+    }
+    let host = host_part(name);
+    if host.contains('.') {
+        return Some("Nonexistant domain.".to_owned());
     }
     let taken = region
-        .machines_named(LookupName::Host(name), |m| m.hostname == name && Some(m.key) != but)
+        .machines_named(LookupName::Host(host), |m| m.hostname == host && Some(m.key) != but)
         .count()
         > 0;
     taken.then(|| "Node with this Hostname already exists.".to_owned())
 }
 
-/// Everything a create form complains about.
-pub(super) fn create_errors(
+/// What the forms of create and update both complain about.
+pub(super) fn common_errors(region: &Region, params: &Params, but: Option<u32>) -> Vec<FormError> {
+    let mut errors = Vec::new();
+    if let Some(text) = params.filled("hostname").and_then(|h| hostname_error(region, h, but)) {
+        errors.push(("hostname", text));
+    }
+    let choice = "Select a valid choice. That choice is not one of the available choices.";
+    if params.filled("zone").is_some_and(|z| !region.settings.zones.iter().any(|g| g.name == z)) {
+        errors.push(("zone", choice.to_owned()));
+    }
+    if params.filled("pool").is_some_and(|p| !region.settings.pools.iter().any(|g| g.name == p)) {
+        errors.push(("pool", choice.to_owned()));
+    }
+    if let Some(name) = params.filled("domain").filter(|d| !matches!(*d, "maas" | "0")) {
+        errors.push(("domain", format!("Unable to find domain {name}")));
+    }
+    for field in ["cpu_count", "memory"] {
+        if params.filled(field).is_some_and(|n| n.trim().parse::<i64>().is_err()) {
+            errors.push((field, "Enter a whole number.".to_owned()));
+        }
+    }
+    if let Some(size) = params.filled("swap_size") {
+        let digits = size.trim_end_matches(['K', 'M', 'G', 'T']);
+        if digits.parse::<i64>().is_err() {
+            errors.push(("swap_size", format!("Invalid size for swap: {size}")));
+        }
+    }
+    errors
+}
+
+/// A kernel that machines must at least have: refused where it is none, or none is so new.
+pub(super) fn check_min_kernel(
     region: &Region,
     params: &Params,
-    macs: &[String],
-) -> Vec<(&'static str, String)> {
+    errors: &mut Vec<FormError>,
+) -> Result<(), SimResponse> {
+    let Some(kernel) = params.filled("min_hwe_kernel") else {
+        return Ok(());
+    };
+    if !kernel.starts_with("hwe-") && !kernel.starts_with("ga-") {
+        let text = "min_hwe_kernel must start with \"hwe-\" or \"ga-\"";
+        return Err(SimResponse::text(400, text));
+    }
+    if !region.images.has_any_kernel(kernel) {
+        let text = format!("No kernel matches \">={kernel}\" requirement.");
+        errors.push(("min_hwe_kernel", text));
+    }
+    Ok(())
+}
+
+/// Everything a create form complains about, but for its power.
+pub(super) fn create_errors(region: &Region, params: &Params, macs: &[String]) -> Vec<FormError> {
     let mut errors = Vec::new();
     let required = || "This field is required.".to_owned();
     if params.filled("architecture").is_none() {
@@ -166,9 +151,7 @@ pub(super) fn create_errors(
             ));
         }
     }
-    if let Some(text) = params.filled("hostname").and_then(|h| hostname_error(region, h, None)) {
-        errors.push(("hostname", text));
-    }
+    errors.extend(common_errors(region, params, None));
     errors
 }
 
@@ -176,6 +159,7 @@ pub(super) fn has_duplicate_bmc(
     region: &Region,
     kind: &str,
     parameters: &Map<String, Value>,
+    but: Option<u32>,
 ) -> bool {
     let open = |map: &Map<String, Value>| -> Map<String, Value> {
         map.iter()
@@ -187,7 +171,7 @@ pub(super) fn has_duplicate_bmc(
     OWN_BMC.contains(&kind)
         && region
             .machines_named(LookupName::bmc(kind, parameters), |m| {
-                m.power_type == kind && open(&m.power_parameters) == mine
+                Some(m.key) != but && m.power_type == kind && open(&m.power_parameters) == mine
             })
             .next()
             .is_some()

@@ -1,8 +1,11 @@
 //! Network interfaces and their links.
 
+use super::accounts::mandatory;
 use super::call::{Call, HandlerResult};
+use super::forms::{FormError, is_mac};
 use crate::json::JsonWriter;
 use crate::model::{Link, LinkMode, Nic};
+use crate::name_index::LookupName;
 use crate::network::{AddressError, ip, parse_ip};
 use crate::region::Region;
 use crate::render;
@@ -29,7 +32,7 @@ fn find(region: &Region, call: &Call<'_>) -> Result<(u32, i64), SimResponse> {
     nic.map(|id| (key, id)).ok_or_else(|| SimResponse::not_found("Interface"))
 }
 
-fn show(region: &Region, key: u32, id: i64) -> HandlerResult {
+pub(super) fn show(region: &Region, key: u32, id: i64) -> HandlerResult {
     let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
     let nic = m.nic(id).ok_or_else(|| SimResponse::not_found("Interface"))?;
     let mut j = JsonWriter::at(0, 2048);
@@ -74,6 +77,34 @@ fn edit<T>(
     region.edit_names(key, |m| m.nics.iter_mut().find(|n| n.id == id).map(change)).flatten()
 }
 
+/// What a form refuses of a MAC address that an interface is to have.
+pub(super) fn mac_error(region: &Region, mac: &str, but: Option<i64>) -> Option<FormError> {
+    if !is_mac(mac) {
+        return Some(("mac_address", format!("'{mac}' is not a valid MAC address.")));
+    }
+    let has = |n: &Nic| n.mac == mac && n.kind == "physical" && Some(n.id) != but;
+    let mut named = region.machines_named(LookupName::Mac(mac), |m| m.has_mac(mac));
+    let (m, nic) = named.find_map(|m| m.nics.iter().find(|n| has(n)).map(|n| (m, n)))?;
+    let text = format!(
+        "This MAC address is already in use by {} ({}) on {}.",
+        nic.name, nic.kind, m.hostname
+    );
+    Some(("mac_address", text))
+}
+
+/// What a form refuses of a name that an interface is to have.
+pub(super) fn name_error(
+    region: &Region,
+    key: u32,
+    name: &str,
+    but: Option<i64>,
+) -> Option<FormError> {
+    let m = region.machine(key)?;
+    let taken = m.nics.iter().any(|n| n.name == name && Some(n.id) != but);
+    let text = format!("Node {} already has an interface named '{name}'.", m.hostname);
+    taken.then_some(("name", text))
+}
+
 /// Handles `PUT nodes/ID/interfaces/IID/`.
 pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) =
@@ -90,6 +121,23 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
             })?)
         }
     };
+    let mut errors: Vec<FormError> = Vec::new();
+    let mtu_error = form.filled("mtu").and_then(|mtu| match mtu.parse::<i64>() {
+        Err(_) => Some("Enter a whole number."),
+        Ok(n) if n < 552 => Some("Ensure this value is greater than or equal to 552."),
+        Ok(n) if n > 65535 => Some("Ensure this value is less than or equal to 65535."),
+        Ok(_) => None,
+    });
+    errors.extend(mtu_error.map(|text| ("mtu", text.to_owned())));
+    if let Some(mac) = form.filled("mac_address") {
+        errors.extend(mac_error(region, &mac.to_lowercase(), Some(id)));
+    }
+    if let Some(name) = form.filled("name") {
+        errors.extend(name_error(region, key, name, Some(id)));
+    }
+    if !errors.is_empty() {
+        return Err(SimResponse::invalid_fields(&errors));
+    }
     let deployed = region.status(key) == Status::Deployed;
     let name = form.filled("name").map(str::to_owned);
     let mac = form.filled("mac_address").map(str::to_lowercase);
@@ -131,7 +179,7 @@ fn free(region: &mut Region, links: Vec<Link>) {
 
 /// Handles `DELETE nodes/ID/interfaces/IID/`.
 pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (key, id) = find_changeable(region, call, "delete interface", &[])?;
+    let (key, id) = find_changeable(region, call, "delete interface interface", &[])?;
     let links = edit(region, key, id, |nic| std::mem::take(&mut nic.links)).unwrap_or_default();
     free(region, links);
     region.edit_names(key, |m| {
@@ -186,11 +234,7 @@ fn dhcp_conflict(region: &Region, nic: &Nic) -> Option<SimResponse> {
     let link = nic.links.iter().find(|l| l.mode == LinkMode::Dhcp)?;
     let from = link.subnet.and_then(|s| region.net.subnet_by_id(s)).map(|s| {
         let vid = region.net.vlan_by_id(s.vlan).map_or(0, |v| v.vid);
-        if vid > 0 {
-            format!(" from '{}:{}(vid={vid})'", s.name, s.cidr())
-        } else {
-            format!(" from '{}:{}'", s.name, s.cidr())
-        }
+        format!(" from '{}:{}(vid={vid})'", s.name, s.cidr())
     });
     Some(SimResponse::invalid(
         "mode",
@@ -215,15 +259,13 @@ fn static_address(region: &mut Region, call: &Call<'_>, subnet: i64) -> Result<u
             Err(SimResponse::invalid("ip_address", text))
         }
         Err(AddressError::Outside) => {
-            let cidr = region
-                .net
-                .subnet_by_id(subnet)
-                .map(crate::network::Subnet::cidr)
-                .unwrap_or_default();
-            Err(SimResponse::invalid(
-                "ip_address",
-                format!("IP address is not in the given subnet '{cidr}'."),
-            ))
+            let name = region.net.subnet_by_id(subnet).map(|s| {
+                let vid = region.net.vlan_by_id(s.vlan).map_or(0, |v| v.vid);
+                format!("{}:{}(vid={vid})", s.name, s.cidr())
+            });
+            let text =
+                format!("IP address is not in the given subnet '{}'.", name.unwrap_or_default());
+            Err(SimResponse::invalid("ip_address", text))
         }
     }
 }
@@ -283,12 +325,17 @@ pub(super) fn unlink(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         return Err(SimResponse::invalid("id", text));
     }
     let up = region.next_id("link");
+    // What is left up is up in the subnet that DHCP was seen in.
+    let subnet = region.machine(key).and_then(|m| m.nic(id)).and_then(|nic| {
+        let seen = region.net.subnet_by_id(nic.discovered?.0)?;
+        (nic.vlan == Some(seen.vlan)).then_some(seen.id)
+    });
     let gone = edit(region, key, id, |nic| {
         let (gone, kept): (Vec<Link>, Vec<Link>) =
             std::mem::take(&mut nic.links).into_iter().partition(|l| l.id.to_string() == wanted);
         nic.links = kept;
         if nic.links.is_empty() {
-            nic.links.push(Link { id: up, mode: LinkMode::LinkUp, subnet: None, address: None });
+            nic.links.push(Link { id: up, mode: LinkMode::LinkUp, subnet, address: None });
         }
         gone
     });
@@ -330,11 +377,19 @@ pub(super) fn set_default_gateway(region: &mut Region, call: &Call<'_>) -> Handl
     show(region, key, id)
 }
 
+/// Handles `op=clear_default_gateways`.
+pub(super) fn clear_gateways(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let key = region.find_as_admin(call)?;
+    region.check_permitted(key, call)?;
+    region.edit(key, |m| (m.gateway, m.gateway_link) = (None, None));
+    Ok(region.machine_response(key))
+}
+
 /// Handles `op=add_tag`.
 pub(super) fn add_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = find(region, call)?;
     region.check_permitted(key, call)?;
-    let tag = call.form.filled("tag").unwrap_or("").to_owned();
+    let tag = mandatory(call, "tag")?.to_owned();
     edit(region, key, id, |nic| {
         if !tag.is_empty() && !nic.tags.contains(&tag) {
             nic.tags.push(tag);
@@ -347,54 +402,15 @@ pub(super) fn add_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 pub(super) fn remove_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (key, id) = find(region, call)?;
     region.check_permitted(key, call)?;
-    let tag = call.form.filled("tag").unwrap_or("").to_owned();
+    let tag = mandatory(call, "tag")?.to_owned();
     edit(region, key, id, |nic| nic.tags.retain(|t| *t != tag));
-    show(region, key, id)
-}
-
-/// Handles `op=create_bond`.
-pub(super) fn create_bond(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.find_machine(call.part(0))?;
-    region.check_permitted(key, call)?;
-    let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Node"))?;
-    let wanted: Vec<&str> = call.form.all("parents").collect();
-    let parents: Vec<Nic> =
-        m.nics.iter().filter(|n| wanted.contains(&n.id.to_string().as_str())).cloned().collect();
-    let Some(first) = parents.first() else {
-        return Err(SimResponse::invalid(
-            "parents",
-            "A bond interface must have one or more parents.",
-        ));
-    };
-    if parents.iter().any(|p| p.vlan != first.vlan) {
-        return Err(SimResponse::invalid("parents", "All parents must belong to the same VLAN."));
-    }
-    let id = region.next_id("interface");
-    let name = call.form.filled("name").unwrap_or("bond0").to_owned();
-    let up =
-        Link { id: region.next_id("link"), mode: LinkMode::LinkUp, subnet: None, address: None };
-    let mut bond = Nic::bare(id, name.clone(), first.mac.clone());
-    bond.kind = "bond";
-    bond.vlan = first.vlan;
-    bond.parents = parents.iter().map(|p| p.name.clone()).collect();
-    bond.links = vec![up];
-    let bond_mode = call.form.filled("bond_mode").unwrap_or("active-backup").to_owned();
-    bond.params.insert("bond_mode".to_owned(), bond_mode);
-    let ids: Vec<i64> = parents.iter().map(|p| p.id).collect();
-    region.edit_names(key, |m| {
-        for nic in m.nics.iter_mut().filter(|n| ids.contains(&n.id)) {
-            nic.children.push(name.clone());
-            nic.links.clear();
-        }
-        m.nics.push(bond);
-    });
     show(region, key, id)
 }
 
 /// Handles `op=restore_networking_configuration`.
 pub(super) fn restore(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = super::storage::find_restorable(region, call, "networking")?;
-    region.default_network(key);
+    region.rediscover_network(key);
     Ok(region.machine_response(key))
 }
 

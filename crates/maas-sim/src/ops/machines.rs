@@ -6,8 +6,10 @@ use super::call::{Call, HandlerResult};
 use super::commission;
 use super::filters::{is_constraint, select_machines};
 use super::forms::{
-    create_errors, has_duplicate_bmc, hostname_error, parse_architecture, parse_power,
+    check_min_kernel, common_errors, create_errors, has_duplicate_bmc, host_part, hostname_error,
+    parse_architecture,
 };
+use super::power_types::parse_power;
 use crate::inventory::NewMachine;
 use crate::model::{Machine, ScriptState, SetKind};
 use crate::name_index::LookupName;
@@ -15,7 +17,7 @@ use crate::region::Region;
 use crate::scripts::COMMISSIONING_SCRIPTS;
 use crate::stats::LogEntry;
 use crate::status::Status;
-use crate::wire::{HTML, Params, SimResponse};
+use crate::wire::{Params, SimResponse};
 /// Handles `GET machines/`.
 pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     for (name, _) in call.query.iter() {
@@ -55,8 +57,11 @@ pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `nodes/?op=is_registered`.
 pub(super) fn is_registered(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let mac = call.query.get("mac_address").unwrap_or("");
-    let found = region.machines_named(LookupName::Mac(mac), |m| m.has_mac(mac)).next().is_some();
+    let mac = call.query.get("mac_address");
+    let mac = mac.ok_or_else(|| SimResponse::text(400, "No provided mac_address!"))?;
+    // One that nobody has accepted yet does not count.
+    let is = |m: &Machine| m.has_mac(mac) && !matches!(m.status, Status::New | Status::Retired);
+    let found = region.machines_named(LookupName::Mac(mac), is).next().is_some();
     Ok(SimResponse::json(&Value::Bool(found)))
 }
 
@@ -88,12 +93,6 @@ pub(super) fn token(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     Ok(SimResponse::json(&Value::Null))
 }
 
-/// The page of a database conflict that retrying never cures (docs/maas.md#duplicate-bmc).
-fn conflict_page() -> SimResponse {
-    const PAGE: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Transitional//EN\" \"http://www.w3.org/TR/xhtml1/DTD/xhtml1-transitional.dtd\">\n<html xmlns=\"http://www.w3.org/1999/xhtml\" xml:lang=\"en\" lang=\"en\">\n  <head>\n    <title>Error: Conflict Error</title>\n  </head>\n  <body>\n    <h2 class=\"p-heading--four\">\n      Conflict error. Try your request again, as it will most likely succeed.\n    </h2>\n  </body>\n</html>\n";
-    SimResponse::new(409, HTML, PAGE).header("Retry-After", "5")
-}
-
 /// Handles `POST machines/`: 200, and the machine boots right away unless `commission` is false.
 pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let form = &call.form;
@@ -110,22 +109,26 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     {
         return Ok(region.enlistment_response(key));
     }
-    let errors = create_errors(region, form, &macs);
+    let mut errors = create_errors(region, form, &macs);
+    check_min_kernel(region, form, &mut errors)?;
+    let power = parse_power(form, "", &Map::new());
+    if let Err(refused) = &power {
+        errors.extend(refused.iter().cloned());
+    }
     if !errors.is_empty() {
         return Err(SimResponse::invalid_fields(&errors));
     }
     let architecture = arch.unwrap_or_else(|| Ok("amd64/generic".to_owned()))?;
-    let (power_type, power_parameters) = parse_power(form, "", &Map::new())
-        .map_err(|(field, text)| SimResponse::invalid(field, text))?;
+    let (power_type, power_parameters) = power.unwrap_or_default();
     let deployed = form.string_bool("deployed", false)?;
     let commission = form.string_bool("commission", call.admin)? && call.admin && !deployed;
-    if has_duplicate_bmc(region, &power_type, &power_parameters) {
-        let wait = (26e6 * region.cfg.scale.min(1.0)) as i64;
-        return Err(conflict_page().delayed(wait));
+    if has_duplicate_bmc(region, &power_type, &power_parameters, None) {
+        return Err(region.conflict_page());
     }
     let hostname = form
         .filled("hostname")
-        .map_or_else(|| pet_name(region, &macs, &power_parameters), str::to_owned);
+        .map(|name| host_part(name).to_owned())
+        .unwrap_or_else(|| pet_name(region, &macs, &power_parameters));
     let key = region.create_record(NewMachine {
         hostname,
         macs,
@@ -183,11 +186,17 @@ fn adopt(region: &mut Region, key: u32, user: &str) {
     region.append_log(key, LogEntry::Status { at_us, name: Status::Deployed.label() });
 }
 
+/// Bytes of a swap file: digits, and a unit of thousands.
+fn swap_bytes(text: &str) -> Option<i64> {
+    let digits = text.trim_end_matches(['K', 'M', 'G', 'T']);
+    let power = ["", "K", "M", "G", "T"].iter().position(|unit| text[digits.len()..] == **unit)?;
+    digits.parse::<i64>().ok().map(|n| n * 1000_i64.pow(power as u32))
+}
+
 fn apply_fields(region: &mut Region, key: u32, params: &Params) {
     let text = |name: &str| params.get(name).map(str::to_owned);
     let (description, zone, pool) = (text("description"), text("zone"), text("pool"));
-    let (hwe, swap) =
-        (text("min_hwe_kernel"), params.filled("swap_size").and_then(|s| s.parse().ok()));
+    let (hwe, swap) = (text("min_hwe_kernel"), params.filled("swap_size").and_then(swap_bytes));
     let (cpu, memory) = (
         params.filled("cpu_count").and_then(|s| s.parse().ok()),
         params.filled("memory").and_then(|s| s.parse().ok()),
@@ -213,29 +222,15 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         return Err(SimResponse::forbidden());
     }
     let form = &call.form;
-    let choice =
-        || "Select a valid choice. That choice is not one of the available choices.".to_owned();
-    let mut errors = Vec::new();
-    if form.filled("zone").is_some_and(|z| !region.settings.zones.iter().any(|g| g.name == z)) {
-        errors.push(("zone", choice()));
-    }
-    if form.filled("pool").is_some_and(|p| !region.settings.pools.iter().any(|g| g.name == p)) {
-        errors.push(("pool", choice()));
-    }
-    if let Some(kernel) = form.filled("min_hwe_kernel").filter(|k| !region.images.has_any_kernel(k))
-    {
-        errors.push(("min_hwe_kernel", format!("No kernel matches \">={kernel}\" requirement.")));
-    }
-    if let Some(text) = form.filled("hostname").and_then(|h| hostname_error(region, h, Some(key))) {
-        errors.push(("hostname", text));
-    }
+    let mut errors = common_errors(region, form, Some(key));
+    check_min_kernel(region, form, &mut errors)?;
     let arch = form.filled("architecture").map(parse_architecture).transpose()?;
     let touches_power = form.iter().any(|(k, _)| k.starts_with("power_"));
     let new_power = if touches_power {
         match parse_power(form, &m.power_type, &m.power_parameters) {
             Ok(power) => Some(power),
-            Err((field, text)) => {
-                errors.push((field, text));
+            Err(refused) => {
+                errors.extend(refused);
                 None
             }
         }
@@ -245,8 +240,13 @@ pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     if !errors.is_empty() {
         return Err(SimResponse::invalid_fields(&errors));
     }
+    if let Some((kind, parameters)) = &new_power
+        && has_duplicate_bmc(region, kind, parameters, Some(key))
+    {
+        return Err(region.conflict_page());
+    }
     apply_fields(region, key, form);
-    let hostname = form.filled("hostname").map(str::to_owned);
+    let hostname = form.filled("hostname").map(|name| host_part(name).to_owned());
     region.edit_names(key, |m| {
         if let Some((kind, parameters)) = new_power {
             m.power_type = kind;
@@ -273,7 +273,7 @@ pub(super) fn annotate(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let key = region.find_editable(call)?;
     if region.machine(key).is_some_and(|m| m.owner.is_none()) {
         return Err(SimResponse::conflict(
-            "Cannot set workload annotations on a machine that is not allocated.",
+            "Cannot set workload annotation: it hasn't been acquired.",
         ));
     }
     let pairs: Vec<(String, String)> = call

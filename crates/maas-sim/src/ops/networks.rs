@@ -56,7 +56,17 @@ pub(super) fn vlan_by_id(region: &mut Region, call: &Call<'_>) -> HandlerResult 
     let found = region.net.vlan_by_id(number(call, 0));
     found
         .map(|v| SimResponse::json(&region.net.vlan_json(v.id)))
-        .ok_or_else(|| SimResponse::not_found("VLAN"))
+        .ok_or_else(|| SimResponse::new(404, TEXT_BARE, "VLAN with specified ID does not exist."))
+}
+
+/// Handles `GET domains/ID/`: there is one.
+pub(super) fn domain(_: &mut Region, call: &Call<'_>) -> HandlerResult {
+    if !matches!(call.part(0), "0" | "maas") {
+        return Err(SimResponse::not_found("Domain"));
+    }
+    let mut j = crate::json::JsonWriter::at(0, 256);
+    j.object(crate::render::domain);
+    Ok(SimResponse::new(200, JSON, j.finish()))
 }
 
 /// Handles `GET spaces/`.
@@ -100,6 +110,31 @@ pub(super) fn unreserved(region: &mut Region, call: &Call<'_>) -> HandlerResult 
         .iter()
         .map(|(a, b)| json!({"start": ip(*a), "end": ip(*b), "num_addresses": b - a + 1}));
     Ok(SimResponse::json(&rows.collect()))
+}
+
+/// Handles `op=ip_addresses`: who has which address.
+pub(super) fn addresses(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let subnet = subnet_id(region, call)?;
+    let at = crate::times::event_time(region.now);
+    let mut rows = Vec::new();
+    for address in region.net.used(subnet) {
+        let links = |m: &crate::model::Machine| {
+            let mut nics = m.nics.iter();
+            nics.find(|n| n.links.iter().any(|l| l.address == Some(address)))
+                .map(|n| n.name.clone())
+        };
+        let owner = region.machines.values().find_map(|m| links(m).map(|via| (m, via)));
+        let summary = match owner {
+            Some((m, via)) => json!({"system_id": m.system_id, "node_type": 0,
+                "fqdn": format!("{}.maas", m.hostname), "hostname": m.hostname,
+                "is_container": false, "via": via}),
+            None => json!({"system_id": RACK, "node_type": 4, "fqdn": "maas.maas",
+                "hostname": "maas", "is_container": false, "via": "eth0"}),
+        };
+        rows.push(json!({"ip": ip(address), "alloc_type": 1, "created": at, "updated": at,
+            "node_summary": summary}));
+    }
+    Ok(SimResponse::json(&rows.into()))
 }
 
 /// Handles `op=statistics`.
@@ -146,6 +181,35 @@ pub(super) fn scan(_: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `GET rackcontrollers/`: one, which is also the region.
 pub(super) fn racks(region: &mut Region, _: &Call<'_>) -> HandlerResult {
+    let mut rack = controller(region);
+    rack["architecture"] = json!("amd64/generic");
+    let services = [
+        "bind9",
+        "reverse_proxy",
+        "ntp_region",
+        "proxy",
+        "temporal-worker",
+        "syslog_region",
+        "temporal",
+        "regiond",
+    ];
+    rack["service_set"] = services
+        .iter()
+        .map(|s| json!({"name": s, "status": "running", "status_info": ""}))
+        .collect();
+    Ok(SimResponse::json(&json!([rack])))
+}
+
+/// Handles `GET regioncontrollers/`: the same host.
+pub(super) fn regions(region: &mut Region, _: &Call<'_>) -> HandlerResult {
+    let mut host = controller(region);
+    host["current_commissioning_result_id"] = json!(1);
+    host["resource_uri"] = json!(format!("/MAAS/api/2.0/regioncontrollers/{RACK}/"));
+    Ok(SimResponse::json(&json!([host])))
+}
+
+/// What both lists say of a controller.
+fn controller(region: &Region) -> serde_json::Value {
     let mut rack = json!({
         "system_id": RACK, "hostname": "maas", "fqdn": "maas.maas", "node_type": 4,
         "node_type_name": "Region and rack controller", "version": region.cfg.version, "description": "",
@@ -174,19 +238,5 @@ pub(super) fn racks(region: &mut Region, _: &Call<'_>) -> HandlerResult {
     for key in crate::render::HARDWARE_KEYS {
         rack["hardware_info"][*key] = json!("Unknown");
     }
-    let services = [
-        "bind9",
-        "reverse_proxy",
-        "ntp_region",
-        "proxy",
-        "temporal-worker",
-        "syslog_region",
-        "temporal",
-        "regiond",
-    ];
-    rack["service_set"] = services
-        .iter()
-        .map(|s| json!({"name": s, "status": "running", "status_info": ""}))
-        .collect();
-    Ok(SimResponse::json(&json!([rack])))
+    rack
 }

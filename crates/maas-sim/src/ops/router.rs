@@ -2,11 +2,11 @@
 
 use super::call::{Access, Action, Call, Resource};
 use super::table;
-use crate::auth::{Accounts, AuthFailure};
+use crate::auth::{Accounts, AuthFailure, User};
 use crate::faults::{Fault, FaultKind, FaultTrigger};
 use crate::region::Region;
 use crate::stats::LogEntry;
-use crate::wire::{HTML, Params, ResponseDelivery, SimRequest, SimResponse};
+use crate::wire::{FORM, HTML, Params, ResponseDelivery, SimRequest, SimResponse, TEXT_BARE};
 
 /// Path of the API's root.
 pub(crate) const API_ROOT: &str = "/MAAS/api/2.0/";
@@ -36,24 +36,17 @@ pub(crate) fn route(
     let Some((resource, parts)) = table::find(&rest) else {
         return SimResponse::text(404, format!("Unknown API endpoint: {path}."));
     };
+    let user = match caller(region, resource, request) {
+        Ok(user) => user,
+        Err(response) => {
+            let sent = (request.body.len(), response.body.len());
+            region.stats.count_call("refused", sent.0, sent.1, response.status);
+            return response;
+        }
+    };
     let query = Params::parse_query(&request.query);
-    let (user, refusal) =
-        match region.accounts.authenticate(request.authorization.as_deref(), region.wall) {
-            Ok(index) => (region.accounts.users.get(index).cloned(), None),
-            Err(AuthFailure::Anonymous) => (None, None),
-            Err(AuthFailure::Refused(response)) => (None, Some(response)),
-        };
-    if let Some(response) = refusal {
-        region.stats.count_call(
-            "refused",
-            request.body.len(),
-            response.body.len(),
-            response.status,
-        );
-        return response;
-    }
-    let form =
-        Params::parse_body(request.content_type.as_deref(), &request.body, request.method == "PUT");
+    let content_type = request.content_type.as_deref();
+    let mut form = Params::parse_form(content_type, &request.body);
     let op =
         query.get("op").or(path_op).or_else(|| form.get("op").filter(|_| request.method == "POST"));
     let op = op.map(str::to_owned);
@@ -61,6 +54,18 @@ pub(crate) fn route(
         Ok(action) => action,
         Err(response) => return response,
     };
+    if matches!(request.method.as_str(), "POST" | "PUT") {
+        match Params::parse_data(content_type, &request.body) {
+            // An operation reads its form only (docs/maas.md#parameters).
+            Ok(all) if op.is_none() => form = all,
+            Ok(_) => {}
+            Err(response) => return response,
+        }
+    }
+    if let Some(odd) = query.get("format").filter(|f| *f != "json") {
+        let text = format!("Invalid output format specified '{odd}'.");
+        return SimResponse::new(400, TEXT_BARE, text);
+    }
     let call = Call {
         request,
         resources: table::RESOURCES,
@@ -72,6 +77,22 @@ pub(crate) fn route(
     };
     let shows = resource.actions.iter().find(|a| a.method == "GET" && a.op.is_none());
     run_action(region, action, shows, &call)
+}
+
+/// Who calls: `None` for nobody. What anybody may read asks for no credentials at all.
+fn caller(
+    region: &mut Region,
+    resource: &Resource,
+    request: &SimRequest,
+) -> Result<Option<User>, SimResponse> {
+    if resource.actions.iter().all(|a| a.access == Access::Anonymous) {
+        return Ok(None);
+    }
+    match region.accounts.authenticate(request.authorization.as_deref(), region.wall) {
+        Ok(index) => Ok(region.accounts.users.get(index).cloned()),
+        Err(AuthFailure::Anonymous) => Ok(None),
+        Err(AuthFailure::Refused(response)) => Err(response),
+    }
 }
 
 fn find_action<'t>(
@@ -239,7 +260,7 @@ pub(crate) fn as_user(region: &mut Region, request: &SimRequest, user: &str) -> 
     let Some((resource, parts)) = table::find(rest) else {
         return SimResponse::not_found("resource");
     };
-    let form = Params::parse_body(None, &request.body, false);
+    let form = Params::parse_form(Some(FORM), &request.body);
     let op = form.get("op").map(str::to_owned);
     let query = Params::parse_query(&request.query);
     match find_action(resource, &request.method, op.as_deref(), false) {

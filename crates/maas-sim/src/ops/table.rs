@@ -3,7 +3,8 @@
 use super::call::{Access, Action, Call, HandlerResult, Resource};
 use super::{
     abort, accounts, broken, commission, config, deploy, describe, event_query, groups, images,
-    interfaces, locks, machines, networks, power, release, rescue, results, scripts, storage, tags,
+    interface_create, interfaces, locks, machines, networks, partitions, power, release, rescue,
+    results, scripts, storage, tags,
 };
 use crate::region::Region;
 
@@ -86,16 +87,31 @@ pub(crate) const RESOURCES: &[Resource] = &[
     resource(
         "UsersHandler",
         "users/",
-        &[read("users.list", accounts::users), get("whoami", "users.whoami", accounts::whoami)],
+        &[
+            read("users.list", accounts::users),
+            get("whoami", "users.whoami", accounts::whoami),
+            create("users.create", accounts::create_user).admin(),
+        ],
     ),
-    resource("UserHandler", "users/{username}/", &[read("user.read", accounts::user)]),
+    resource(
+        "UserHandler",
+        "users/{username}/",
+        &[read("user.read", accounts::user), delete("user.delete", accounts::delete_user).admin()],
+    ),
     resource(
         "AccountHandler",
         "account/",
         &[
             get("list_authorisation_tokens", "account.tokens", accounts::tokens),
             post("create_authorisation_token", "account.create_token", accounts::create_token),
+            post("delete_authorisation_token", "account.delete_token", accounts::delete_token),
+            post("update_token_name", "account.update_token", accounts::update_token_name),
         ],
+    ),
+    resource(
+        "SSLKeysHandler",
+        "account/prefs/sslkeys/",
+        &[read("sslkeys.list", accounts::ssl_keys)],
     ),
     resource(
         "SSHKeysHandler",
@@ -181,6 +197,9 @@ pub(crate) const RESOURCES: &[Resource] = &[
                 "machine.set_workload_annotations",
                 machines::annotate,
             ),
+            post("clear_default_gateways", "machine.clear_gateways", interfaces::clear_gateways),
+            post("mount_special", "machine.mount_special", storage::special),
+            post("unmount_special", "machine.unmount_special", storage::special),
             post("set_owner_data", "machine.set_owner_data", machines::annotate),
         ],
     ),
@@ -213,16 +232,66 @@ pub(crate) const RESOURCES: &[Resource] = &[
         &[
             read("blockdevice.read", storage::read),
             post("set_boot_disk", "blockdevice.set_boot_disk", storage::set_boot_disk),
+            update("blockdevice.update", storage::update),
+            delete("blockdevice.delete", storage::delete),
             post("format", "blockdevice.format", storage::format),
+            post("unformat", "blockdevice.unformat", storage::unformat),
             post("mount", "blockdevice.mount", storage::mount),
+            post("unmount", "blockdevice.unmount", storage::unmount),
+            post("add_tag", "blockdevice.add_tag", storage::tag),
+            post("remove_tag", "blockdevice.remove_tag", storage::tag),
         ],
+    ),
+    resource(
+        "PartitionsHandler",
+        "nodes/{system_id}/blockdevices/{device_id}/partitions/",
+        &[
+            read("partitions.list", partitions::list),
+            create("partitions.create", partitions::create),
+        ],
+    ),
+    resource(
+        "PartitionHandler",
+        "nodes/{system_id}/blockdevices/{device_id}/partition/{id}",
+        &[
+            read("partition.read", partitions::read),
+            delete("partition.delete", partitions::delete),
+            post("format", "partition.format", partitions::format),
+            post("unformat", "partition.unformat", partitions::unformat),
+            post("mount", "partition.mount", partitions::mount),
+            post("unmount", "partition.unmount", partitions::unmount),
+        ],
+    ),
+    resource("RaidsHandler", "nodes/{system_id}/raids/", &[read("raids.list", storage::no_groups)]),
+    resource(
+        "VolumeGroupsHandler",
+        "nodes/{system_id}/volume-groups/",
+        &[read("volume_groups.list", storage::no_groups)],
+    ),
+    resource(
+        "BcachesHandler",
+        "nodes/{system_id}/bcaches/",
+        &[read("bcaches.list", storage::no_groups)],
+    ),
+    resource(
+        "BcacheCacheSetsHandler",
+        "nodes/{system_id}/bcache-cache-sets/",
+        &[read("cache_sets.list", storage::no_groups)],
+    ),
+    resource(
+        "VmfsDatastoresHandler",
+        "nodes/{system_id}/vmfs-datastores/",
+        &[read("datastores.list", storage::no_groups)],
     ),
     resource(
         "InterfacesHandler",
         "nodes/{system_id}/interfaces/",
         &[
             read("interfaces.list", interfaces::list),
-            post("create_bond", "interfaces.create_bond", interfaces::create_bond),
+            post("create_physical", "interfaces.create_physical", interface_create::physical),
+            post("create_bond", "interfaces.create_bond", interface_create::bond),
+            post("create_vlan", "interfaces.create_vlan", interface_create::tagged),
+            post("create_bridge", "interfaces.create_bridge", interface_create::bridge),
         ],
     ),
     resource(
@@ -284,6 +353,10 @@ pub(crate) const RESOURCES: &[Resource] = &[
             delete("tag.delete", tags::delete_tag).admin_empty_body(),
             get("machines", "tag.machines", tags::tag_machines),
             get("nodes", "tag.nodes", tags::tag_machines),
+            get("devices", "tag.devices", tags::tag_others),
+            get("rack_controllers", "tag.rack_controllers", tags::tag_others),
+            get("region_controllers", "tag.region_controllers", tags::tag_others),
+            post("rebuild", "tag.rebuild", tags::rebuild_tag),
             post("update_nodes", "tag.update_nodes", tags::tag_nodes),
         ],
     ),
@@ -292,14 +365,36 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "zones/",
         &[read("zones.list", groups::zones), create("zones.create", groups::create_zone).admin()],
     ),
-    resource("ZoneHandler", "zones/{name}/", &[read("zone.read", groups::zone)]),
+    resource(
+        "ZoneHandler",
+        "zones/{name}/",
+        &[
+            read("zone.read", groups::zone),
+            update("zone.update", groups::update_zone).admin(),
+            delete("zone.delete", groups::delete_zone).admin(),
+        ],
+    ),
     resource(
         "ResourcePoolsHandler",
         "resourcepools/",
         &[read("pools.list", groups::pools), create("pools.create", groups::create_pool).admin()],
     ),
-    resource("ResourcePoolHandler", "resourcepool/{id}/", &[read("pool.read", groups::pool)]),
+    resource(
+        "ResourcePoolHandler",
+        "resourcepool/{id}/",
+        &[
+            read("pool.read", groups::pool),
+            update("pool.update", groups::update_pool).admin(),
+            delete("pool.delete", groups::delete_pool).admin(),
+        ],
+    ),
     resource("DomainsHandler", "domains/", &[read("domains.list", networks::domains)]),
+    resource("DomainHandler", "domains/{id}/", &[read("domain.read", networks::domain)]),
+    resource(
+        "RegionControllersHandler",
+        "regioncontrollers/",
+        &[read("regioncontrollers.list", networks::regions)],
+    ),
     resource("FabricsHandler", "fabrics/", &[read("fabrics.list", networks::fabrics)]),
     resource("FabricHandler", "fabrics/{id}/", &[read("fabric.read", networks::fabric)]),
     resource("VlansHandler", "fabrics/{fabric_id}/vlans/", &[read("vlans.list", networks::vlans)]),
@@ -319,6 +414,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
             get("reserved_ip_ranges", "subnet.reserved", networks::reserved),
             get("unreserved_ip_ranges", "subnet.unreserved", networks::unreserved),
             get("statistics", "subnet.statistics", networks::statistics),
+            get("ip_addresses", "subnet.ip_addresses", networks::addresses),
         ],
     ),
     resource("IPRangesHandler", "ipranges/", &[read("ipranges.list", networks::ranges)]),

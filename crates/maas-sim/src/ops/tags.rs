@@ -27,15 +27,43 @@ pub(super) fn create_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult 
         .form
         .filled("name")
         .ok_or_else(|| SimResponse::invalid("name", "This field is required."))?;
-    if !name.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_') {
-        return Err(SimResponse::invalid("name", "Enter a valid value."));
-    }
+    check_tag(call)?;
     if tag_index(region, name).is_ok() {
         return Err(SimResponse::invalid("name", "Tag with this Name already exists."));
     }
     region.settings.ensure_tag(name);
     set_tag_fields(region, name, &call.form);
     tag_named(region, name)
+}
+
+/// What the form of a tag refuses.
+fn check_tag(call: &Call<'_>) -> Result<(), SimResponse> {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if call.form.filled("name").is_some_and(|name| !name.chars().all(word)) {
+        return Err(SimResponse::invalid("name", "Enter a valid value."));
+    }
+    if call.form.filled("definition").is_some_and(|text| !is_xpath(text)) {
+        let text = "Invalid xpath expression: Invalid expression";
+        return Err(SimResponse::invalid("definition", text));
+    }
+    Ok(())
+}
+
+/// Whether brackets and quotes of an XPath expression close, and it does not end in a step.
+fn is_xpath(text: &str) -> bool {
+    let mut open = Vec::new();
+    let mut quote = None;
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(q), _) => quote = if c == q { None } else { Some(q) },
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '[' | '(') => open.push(c),
+            (None, ']') if open.pop() != Some('[') => return false,
+            (None, ')') if open.pop() != Some('(') => return false,
+            _ => {}
+        }
+    }
+    open.is_empty() && quote.is_none() && !text.trim_end().ends_with('/')
 }
 
 fn set_tag_fields(region: &mut Region, name: &str, form: &Params) {
@@ -65,6 +93,7 @@ pub(super) fn tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 pub(super) fn update_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let name = call.part(0);
     let index = tag_index(region, name)?;
+    check_tag(call)?;
     set_tag_fields(region, name, &call.form);
     let new = call.form.filled("name").unwrap_or(name).to_owned();
     if new != name {
@@ -94,6 +123,18 @@ pub(super) fn tag_machines(region: &mut Region, call: &Call<'_>) -> HandlerResul
     let tagged = region.machines.values().filter(|m| m.tags.iter().any(|t| t == call.part(0)));
     let keys: Vec<u32> = tagged.map(|m| m.key).collect();
     Ok(region.machine_list_response(&keys))
+}
+
+/// Handles the lists of devices and controllers with a tag: none has any.
+pub(super) fn tag_others(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    tag_index(region, call.part(0))?;
+    Ok(SimResponse::json(&json!([])))
+}
+
+/// Handles `tags/NAME/ op=rebuild`.
+pub(super) fn rebuild_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    tag_index(region, call.part(0))?;
+    Ok(SimResponse::json(&json!({"rebuilding": call.part(0)})))
 }
 
 /// `tags/NAME/ op=update_nodes`: counts the known ids given, not the changes.

@@ -129,12 +129,25 @@ pub(crate) fn normal(text: &str, twins: &Twins) -> String {
     while out.contains("'#', '#'") {
         out = out.replace("'#', '#'", "'#'");
     }
+    // What is synced is a region's own.
+    out = out.replace(", 'arm#/generic'", "");
     while let Some(at) = out.find("'custom/") {
         let end = out[at + 1..].find("'").map_or(out.len(), |e| at + e + 2);
         let end = if out[end..].starts_with(", ") { end + 2 } else { end };
         out.replace_range(at..end, "");
     }
-    out
+    sorted_choices(&out)
+}
+
+/// Choices are told in no certain order.
+fn sorted_choices(text: &str) -> String {
+    let Some((before, list)) = text.split_once("It should be one of: ") else {
+        return text.to_owned();
+    };
+    let end = list.rfind('.').unwrap_or(list.len());
+    let mut words: Vec<&str> = list[..end].split(", ").collect();
+    words.sort_unstable();
+    format!("{before}It should be one of: {}{}", words.join(", "), &list[end..])
 }
 
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
