@@ -194,7 +194,6 @@ impl Images {
         let mut out: Vec<String> = self
             .list
             .iter()
-            .filter(|i| !i.uploaded || i.is_complete())
             .map(|i| if i.uploaded { format!("custom/{}", i.name) } else { i.name.clone() })
             .collect();
         out.sort();
@@ -214,7 +213,7 @@ impl Images {
             return Some(("ubuntu".to_owned(), series.to_owned()));
         }
         let name = asked.strip_prefix("custom/").unwrap_or(asked);
-        let found = self.list.iter().any(|i| i.uploaded && i.name == name && i.is_complete());
+        let found = self.list.iter().any(|i| i.uploaded && i.name == name);
         found.then(|| ("custom".to_owned(), name.to_owned()))
     }
 
@@ -239,6 +238,12 @@ impl Images {
 
     pub(crate) fn has_any_kernel(&self, kernel: &str) -> bool {
         SERIES.iter().any(|(_, kernels)| kernels.contains(&kernel))
+    }
+
+    /// Whether all of an uploaded image is there; MAAS takes one that is not and fails later.
+    pub(crate) fn can_be_written(&self, osystem: &str, series: &str) -> bool {
+        osystem != "custom"
+            || !self.list.iter().any(|i| i.uploaded && i.name == series && !i.is_complete())
     }
 
     pub(crate) fn record_deployment(&mut self, osystem: &str, series: &str, now_us: i64) {

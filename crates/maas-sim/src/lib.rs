@@ -77,6 +77,7 @@ mod sim_options;
 mod stats;
 mod status;
 mod storage_layout;
+mod tables;
 mod times;
 mod wire;
 

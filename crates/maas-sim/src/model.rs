@@ -213,6 +213,7 @@ pub(crate) enum SetKind {
     Commissioning = 0,
     Installation = 1,
     Testing = 2,
+    Release = 3,
 }
 
 impl SetKind {
@@ -221,6 +222,7 @@ impl SetKind {
             SetKind::Commissioning => "Commissioning",
             SetKind::Installation => "Installation",
             SetKind::Testing => "Testing",
+            SetKind::Release => "Release",
         }
     }
 }

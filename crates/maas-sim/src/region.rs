@@ -21,6 +21,7 @@ use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::stats::{LogEntry, Stats};
 use crate::status::Status;
+use crate::tables::Tables;
 use crate::wire::SimResponse;
 
 /// How a region is set up.
@@ -89,6 +90,9 @@ pub struct Region {
     pub(crate) settings: Settings,
     pub(crate) scripts: Scripts,
     pub(crate) images: Images,
+    pub(crate) tables: Tables,
+    /// Uploaded files by user and name.
+    pub(crate) files: BTreeMap<(String, String), bytes::Bytes>,
     pub(crate) faults: Faults,
     pub(crate) stats: Stats,
     pub(crate) notices: Vec<Notice>,
@@ -135,6 +139,8 @@ impl Region {
             settings: Settings::new(),
             scripts: Scripts::builtin(),
             images: Images::synced(),
+            tables: Tables::new(),
+            files: BTreeMap::new(),
             faults: Faults::seeded(cfg.seed),
             stats: Stats::default(),
             notices: Vec::new(),

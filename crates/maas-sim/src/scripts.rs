@@ -27,6 +27,7 @@ pub(crate) struct Revision {
     pub(crate) id: i64,
     pub(crate) comment: Option<String>,
     pub(crate) at_us: i64,
+    pub(crate) text: Bytes,
 }
 
 #[derive(Debug, Clone)]
@@ -44,6 +45,8 @@ pub(crate) struct Script {
     pub(crate) destructive: bool,
     pub(crate) builtin: bool,
     pub(crate) parameters: Map<String, Value>,
+    /// What the script says that it finds out.
+    pub(crate) results: Map<String, Value>,
     pub(crate) packages: Vec<String>,
     pub(crate) text: Bytes,
     pub(crate) history: Vec<Revision>,
@@ -74,6 +77,16 @@ const TESTS: &[(&str, i64, &[&str], i64)] = &[
     ("internet-connectivity", 4, &["internet", "network-validation", "network"], 300),
     ("gateway-connectivity", 4, &["network-validation", "network"], 300),
     ("rack-controller-connectivity", 4, &["network-validation", "network"], 300),
+];
+
+const BUILTIN_TEXT: &[u8] = b"#!/bin/sh\n";
+
+/// What the built-in benchmark of the processor tells.
+const BENCHMARK_RESULTS: &[(&str, &str)] = &[
+    ("compression_ru_mips", "Compression RU MIPS"),
+    ("compression_rating_mips", "Compression rating MIPS"),
+    ("decompression_ru_mips", "Decompression RU MIPS"),
+    ("decompression_rating_mips", "Decompression rating MIPS"),
 ];
 
 impl Scripts {
@@ -109,10 +122,30 @@ impl Scripts {
             timeout_seconds,
             destructive: tags.contains(&"destructive"),
             builtin: true,
-            parameters: Map::new(),
-            packages: Vec::new(),
-            text: Bytes::from_static(b"#!/bin/sh\n"),
-            history: vec![Revision { id, comment: Some("Created by maas".to_owned()), at_us: 0 }],
+            parameters: (kind == SetKind::Testing && hardware == 3)
+                .then(|| ("storage".to_owned(), serde_json::json!({"type": "storage"})))
+                .into_iter()
+                .collect(),
+            results: BENCHMARK_RESULTS
+                .iter()
+                .filter(|_| name == "7z")
+                .map(|(key, title)| {
+                    ((*key).to_owned(), serde_json::json!({"title": title, "description": title}))
+                })
+                .collect(),
+            packages: tags
+                .iter()
+                .filter(|_| kind == SetKind::Testing)
+                .take(1)
+                .map(|_| name.to_owned())
+                .collect(),
+            text: Bytes::from_static(BUILTIN_TEXT),
+            history: vec![Revision {
+                id,
+                comment: Some("Created by maas".to_owned()),
+                at_us: 0,
+                text: Bytes::from_static(BUILTIN_TEXT),
+            }],
         });
     }
 
@@ -121,6 +154,7 @@ impl Scripts {
         self.add(name, SetKind::Commissioning, 0, &["node"], 0);
         if let Some(script) = self.named_mut(name) {
             script.builtin = false;
+            script.history.iter_mut().for_each(|r| r.text = text.clone());
             script.text = text;
         }
     }

@@ -137,9 +137,12 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("auto_vlan_creation", "true"),
 ];
 
+/// The layouts that a machine can be given.
+pub(crate) const LAYOUTS: &[&str] = &["custom", "vmfs7", "vmfs6", "blank", "bcache", "lvm", "flat"];
+
 /// Settings that are one of a few words.
 pub(crate) const CHOICES: &[(&str, &[&str])] = &[
-    ("default_storage_layout", crate::storage_layout::LAYOUTS),
+    ("default_storage_layout", LAYOUTS),
     ("network_discovery", &["enabled", "disabled"]),
     ("dnssec_validation", &["auto", "yes", "no"]),
     ("maas_auto_ipmi_user_privilege_level", &["USER", "OPERATOR", "ADMIN"]),

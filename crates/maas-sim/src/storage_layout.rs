@@ -3,10 +3,9 @@
 
 use crate::model::{ALIGN, Disk, Filesystem, Partition};
 use crate::region::Region;
+use crate::settings::LAYOUTS;
 use crate::wire::{Params, SimResponse};
 
-/// The layouts that a machine can be given.
-pub(crate) const LAYOUTS: &[&str] = &["custom", "vmfs7", "vmfs6", "blank", "bcache", "lvm", "flat"];
 const GIB: u64 = 1 << 30;
 /// Less is no root filesystem.
 const LEAST_ROOT: u64 = 3 * GIB;

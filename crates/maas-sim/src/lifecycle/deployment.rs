@@ -94,6 +94,11 @@ impl Region {
             return self.fail_deployment(key, fault.message.as_deref().unwrap_or(INSTALL_FAILED));
         }
         let Some(m) = self.machine(key) else { return };
+        if !self.images.can_be_written(&m.osystem, &m.distro_series) {
+            let text = "'curtin' curtin command install";
+            self.record_event(key, Level::Error, "Node installation failure", text);
+            return self.fail_deployment(key, INSTALL_FAILED);
+        }
         let (times, set) = (m.activity_times, m.current_installation);
         let text = format!("deployed {}/{}/{}", m.osystem, m.distro_series, m.architecture);
         self.end_set(key, set, ScriptState::Passed);

@@ -39,6 +39,9 @@ impl Region {
     pub(super) fn rescue_left(&mut self, key: u32) {
         self.cancel_activity(key);
         let back = self.machine(key).map_or(Status::Ready, |m| m.previous);
+        if matches!(back, Status::New | Status::Ready | Status::FailedCommissioning) {
+            self.edit(key, |m| m.owner = None);
+        }
         self.set_status(key, back);
         self.record_event(key, Level::Info, "Exited rescue mode", "");
         if back == Status::Deployed {

@@ -41,8 +41,10 @@ pub(crate) struct Resource {
 /// One call of an action.
 pub(crate) struct Call<'a> {
     pub(crate) request: &'a SimRequest,
+    /// What is called.
+    pub(crate) resource: &'static Resource,
     /// All resources of the API, for `describe/`.
-    pub(crate) resources: &'static [Resource],
+    pub(crate) resources: &'static [&'static [Resource]],
     /// Path parameters in order.
     pub(crate) parts: Vec<String>,
     pub(crate) query: Params,
@@ -59,6 +61,17 @@ impl Call<'_> {
             &self.query
         } else {
             &self.form
+        }
+    }
+
+    /// The same call with another form.
+    pub(crate) fn with_form(&self, form: Params) -> Self {
+        Self {
+            form,
+            parts: self.parts.clone(),
+            query: self.query.clone(),
+            user: self.user.clone(),
+            ..*self
         }
     }
 

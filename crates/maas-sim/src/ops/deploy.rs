@@ -22,6 +22,7 @@ pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         }
     }
     let dry_run = form.string_bool("dry_run", false)?;
+    let verbose = form.string_bool("verbose", false)?;
     let mut constraints = Params::default();
     for (name, value) in form.iter().filter(|(k, _)| !EXTRAS.contains(k)) {
         constraints.push(name, value);
@@ -38,7 +39,12 @@ pub(super) fn allocate(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     if !dry_run {
         acquire(region, key, &call.user, form);
     }
-    Ok(region.machine_response_with(key, "\"constraints_by_type\": {}"))
+    let matched = if verbose {
+        "\"constraints_by_type\": {\"verbose_storage\": {}, \"verbose_interfaces\": {}}"
+    } else {
+        "\"constraints_by_type\": {}"
+    };
+    Ok(region.machine_response_with(key, matched))
 }
 
 fn nothing_available(form: &Params) -> String {
@@ -122,6 +128,10 @@ fn parse_deploy_request(
     let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Machine"))?;
     let kernel = match form.filled("hwe_kernel") {
         None => region.images.default_kernel(&osystem, &series),
+        // What is no kernel's name is passed over.
+        Some(kernel) if !kernel.starts_with("ga-") && !kernel.starts_with("hwe-") => {
+            region.images.default_kernel(&osystem, &series)
+        }
         Some(kernel) if region.images.has_kernel(&osystem, &series, kernel) => kernel.to_owned(),
         Some(kernel) => {
             let text =

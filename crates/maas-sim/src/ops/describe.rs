@@ -41,6 +41,8 @@ pub(super) fn describe(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let resources: Vec<Value> = call
         .resources
         .iter()
+        .copied()
+        .flatten()
         .map(|resource| {
             let name = resource.handler;
             let open = |a: &Action| a.access == Access::Anonymous;

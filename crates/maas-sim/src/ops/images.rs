@@ -41,7 +41,10 @@ fn summary(image: &Image) -> Map<String, Value> {
     if image.uploaded {
         put("subarches", json!("generic"));
         put("title", json!(image.title));
-        put("base_image", json!(image.base_image));
+        // One named like a system needs no other to boot.
+        if !image.name.contains('/') {
+            put("base_image", json!(image.base_image));
+        }
     } else {
         put("subarches", json!(SUBARCHES));
         put("platform", json!("generic"));
@@ -104,6 +107,10 @@ pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `DELETE boot-resources/ID/`: an unknown id is a 500 in the real region.
 pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    if call.part(0).parse::<i64>().is_err() {
+        let text = format!("Field 'id' expected a number but got '{}'.", call.part(0));
+        return Err(SimResponse::text(500, text));
+    }
     let before = region.images.list.len();
     region.images.list.retain(|i| i.id.to_string() != call.part(0));
     if region.images.list.len() == before {
@@ -112,7 +119,10 @@ pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     Ok(SimResponse::no_content())
 }
 
-fn check(call: &Call<'_>) -> Result<(), SimResponse> {
+/// Names of operating systems, which no image may have.
+const RESERVED: &[&str] = &["ubuntu", "centos", "rhel", "windows", "esxi", "custom"];
+
+fn check(region: &Region, call: &Call<'_>) -> Result<(), SimResponse> {
     let form = &call.form;
     let mut errors = Vec::new();
     let required = || "This field is required.".to_owned();
@@ -120,10 +130,9 @@ fn check(call: &Call<'_>) -> Result<(), SimResponse> {
         None => errors.push(("name", required())),
         Some(name) => {
             let bare = name.strip_prefix("custom/").unwrap_or(name);
-            if matches!(
-                bare.split('/').next(),
-                Some("ubuntu" | "centos" | "rhel" | "windows" | "esxi")
-            ) {
+            let synced =
+                bare.strip_prefix("ubuntu/").is_some_and(|s| region.images.series().contains(&s));
+            if synced || RESERVED.contains(&bare) {
                 errors.push(("name", format!("{bare} is a reserved name")));
             }
         }
@@ -147,21 +156,23 @@ fn check(call: &Call<'_>) -> Result<(), SimResponse> {
     if let Some(other) =
         form.filled("filetype").filter(|t| !FILETYPES.iter().any(|(name, ..)| name == t))
     {
-        let list: Vec<String> = FILETYPES.iter().map(|(name, ..)| format!("'{name}'")).collect();
-        errors.push((
-            "filetype",
-            format!(
-                "'{other}' is not a valid filetype.  It should be one of: {}.",
-                list.join(", ")
-            ),
-        ));
+        let text = format!("Select a valid choice. {other} is not one of the available choices.");
+        errors.push(("filetype", text));
     }
     if form.files.is_empty() {
-        if form.filled("sha256").is_none_or(|s| s.len() != 64) {
-            errors.push(("sha256", required()));
+        match form.filled("sha256").map(str::len) {
+            None => errors.push(("sha256", required())),
+            Some(64) => {}
+            Some(n) => {
+                let word = if n < 64 { "least" } else { "most" };
+                let text = format!("Ensure this value has at {word} 64 characters (it has {n}).");
+                errors.push(("sha256", text));
+            }
         }
-        if form.filled("size").and_then(|s| s.parse::<u64>().ok()).is_none() {
-            errors.push(("size", required()));
+        match form.filled("size").map(str::parse::<u64>) {
+            None => errors.push(("size", required())),
+            Some(Err(_)) => errors.push(("size", "Enter a whole number.".to_owned())),
+            Some(Ok(_)) => {}
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(SimResponse::invalid_fields(&errors)) }
@@ -169,7 +180,7 @@ fn check(call: &Call<'_>) -> Result<(), SimResponse> {
 
 /// Handles `POST boot-resources/`: announces a file, or brings it along.
 pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    check(call)?;
+    check(region, call)?;
     let form = &call.form;
     let name = form.get("name").unwrap_or("");
     let name = name.strip_prefix("custom/").unwrap_or(name);

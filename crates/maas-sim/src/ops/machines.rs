@@ -32,6 +32,32 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     Ok(region.machine_list_response(&keys))
 }
 
+/// Handles `GET nodes/`: devices, then machines.
+pub(super) fn nodes(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let machines = list(region, call)?;
+    let devices = crate::tables::table_of("devices").map_or(&[][..], |t| region.tables.rows(t));
+    let wanted: Vec<Value> = devices
+        .iter()
+        .filter(|d| {
+            call.query.iter().all(|(key, value)| match key {
+                "op" => true,
+                "id" => d.get("system_id").is_some_and(|v| v == value),
+                "hostname" => d.get("hostname").is_some_and(|v| v == value),
+                _ => false,
+            })
+        })
+        .cloned()
+        .map(Value::Object)
+        .collect();
+    if wanted.is_empty() {
+        return Ok(machines);
+    }
+    let Value::Array(rest) = machines.body_json() else {
+        return Ok(machines);
+    };
+    Ok(SimResponse::json(&wanted.into_iter().chain(rest).collect()))
+}
+
 /// Handles `op=list_allocated`.
 pub(super) fn list_allocated(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let mut keys = select_machines(region, &Params::default(), call)?;

@@ -5,6 +5,7 @@
 
 mod abort;
 mod accounts;
+mod actions;
 mod broken;
 mod call;
 mod commission;
@@ -21,6 +22,7 @@ mod interface_create;
 mod interfaces;
 mod locks;
 mod machines;
+mod machines_many;
 mod networks;
 mod partitions;
 mod power;
@@ -29,9 +31,12 @@ mod release;
 mod rescue;
 mod results;
 mod router;
+mod rows;
+mod script_form;
 mod scripts;
 mod storage;
 mod table;
+mod table_small;
 mod tags;
 
 pub(crate) use accounts::authenticate;

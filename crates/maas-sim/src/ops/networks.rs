@@ -59,6 +59,13 @@ pub(super) fn vlan_by_id(region: &mut Region, call: &Call<'_>) -> HandlerResult 
         .ok_or_else(|| SimResponse::new(404, TEXT_BARE, "VLAN with specified ID does not exist."))
 }
 
+/// The one domain as the API shows it.
+pub(super) fn domain_json() -> serde_json::Value {
+    let mut j = crate::json::JsonWriter::at(0, 256);
+    j.object(crate::render::domain);
+    serde_json::from_str(&j.finish()).unwrap_or_default()
+}
+
 /// Handles `GET domains/ID/`: there is one.
 pub(super) fn domain(_: &mut Region, call: &Call<'_>) -> HandlerResult {
     if !matches!(call.part(0), "0" | "maas") {

@@ -6,7 +6,7 @@ use super::call::{Call, HandlerResult};
 use super::guards::OFF_FAILED;
 use crate::events::Level;
 use crate::faults::FaultKind;
-use crate::model::Power;
+use crate::model::{Power, SetKind};
 use crate::region::Region;
 use crate::status::Status;
 use crate::wire::SimResponse;
@@ -64,6 +64,7 @@ fn release_one(region: &mut Region, key: u32, call: &Call<'_>) -> HandlerResult 
         || region.settings.flag("enable_disk_erasing_on_release");
     if erase && status != Status::Allocated {
         region.record_user_event(key, &call.user, "User erasing disk", comment);
+        region.new_set(key, SetKind::Release, vec!["wipe-disks".to_owned()]);
         region.set_status(key, Status::DiskErasing);
         let answer = region.machine_response(key);
         if let Some(refusal) = power_off_failure(region, key) {

@@ -14,7 +14,11 @@ pub(super) fn rescue_mode(region: &mut Region, call: &Call<'_>) -> HandlerResult
     region.record_user_event(key, &call.user, "User starting rescue mode", None);
     let from = region.status(key);
     region.cancel_activity(key);
-    region.edit(key, |m| m.previous = from);
+    region.edit(key, |m| {
+        m.previous = from;
+        m.owner.get_or_insert_with(|| call.user.clone());
+        m.status_action.get_or_insert("");
+    });
     region.set_status(key, Status::EnteringRescueMode);
     region.record_event(key, Level::Info, "Entering rescue mode", "");
     if let Some(refusal) = region.power_failure(key, OFF_FAILED) {

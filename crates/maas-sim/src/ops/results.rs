@@ -116,6 +116,8 @@ fn set_json(region: &Region, m: &Machine, set: &ScriptSet, call: &Call<'_>) -> V
         .filter(|i| filters.is_empty() || filters.contains(&set.scripts[*i].as_str()))
         .map(|i| result(region, m, set, i, with_output))
         .collect();
+    // The installer reports its end only.
+    let pings = set.kind != SetKind::Installation;
     json!({
         "id": set.id,
         "status": set.state as i64,
@@ -125,7 +127,7 @@ fn set_json(region: &Region, m: &Machine, set: &ScriptSet, call: &Call<'_>) -> V
         "started": set.started_us.map(times::rfc2822),
         "ended": set.ended_us.map(times::rfc2822),
         "runtime": runtime(set),
-        "last_ping": null,
+        "last_ping": set.ended_us.filter(|_| pings).map(times::rfc2822),
         "results": results,
         "system_id": m.system_id,
         "resource_uri": format!("/MAAS/api/2.0/nodes/{}/results/{}/", m.system_id, set.id),
@@ -134,24 +136,27 @@ fn set_json(region: &Region, m: &Machine, set: &ScriptSet, call: &Call<'_>) -> V
 
 /// Handles `GET nodes/ID/results/`.
 pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let key = region.find_machine(call.part(0))?;
+    let key = region.key_of(call.part(0)).ok_or_else(|| SimResponse::not_found("Node"))?;
     let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Node"))?;
     let kind = match call.query.filled("type") {
         None => None,
         Some("commissioning") => Some(SetKind::Commissioning),
         Some("testing") => Some(SetKind::Testing),
         Some("installation") => Some(SetKind::Installation),
-        Some("release") => return Ok(SimResponse::json(&json!([]))),
+        Some("release") => Some(SetKind::Release),
         Some(other) => {
             return Err(SimResponse::text(400, format!("'{other}' is not a valid script type.")));
         }
     };
-    let sets: Vec<Value> = m
-        .sets
-        .iter()
-        .filter(|s| kind.is_none_or(|k| s.kind == k))
-        .map(|s| set_json(region, m, s, call))
-        .collect();
+    let hardware = ["node", "cpu", "memory", "storage", "network", "gpu"];
+    if call.query.filled("hardware_type").is_some_and(|word| !hardware.contains(&word)) {
+        let text = "Hardware type must be node, cpu, memory, storage, or gpu";
+        return Err(SimResponse::text(400, text));
+    }
+    let mut wanted: Vec<&ScriptSet> =
+        m.sets.iter().filter(|s| kind.is_none_or(|k| s.kind == k)).collect();
+    wanted.sort_by_key(|s| std::cmp::Reverse((s.kind as i64, s.id)));
+    let sets: Vec<Value> = wanted.into_iter().map(|s| set_json(region, m, s, call)).collect();
     Ok(SimResponse::json(&Value::Array(sets)))
 }
 
@@ -159,7 +164,7 @@ fn find<'a>(
     region: &'a Region,
     call: &Call<'_>,
 ) -> Result<(&'a Machine, &'a ScriptSet), SimResponse> {
-    let key = region.find_machine(call.part(0))?;
+    let key = region.key_of(call.part(0)).ok_or_else(|| SimResponse::not_found("Node"))?;
     let m = region.machine(key).ok_or_else(|| SimResponse::not_found("Node"))?;
     let word = call.part(1);
     let current = match word {
@@ -172,7 +177,13 @@ fn find<'a>(
         let text = format!("No current {label} script set exists for this node.");
         return m.set(id).map(|s| (m, s)).ok_or_else(|| SimResponse::text(400, text));
     }
-    m.set(word.parse().ok()).map(|s| (m, s)).ok_or_else(|| SimResponse::not_found("ScriptSet"))
+    let Ok(id) = word.parse() else {
+        let text = format!(
+            "Unknown id \"{word}\" must be current-commissioning, current-testing, current-installation, or the id number of a specific result."
+        );
+        return Err(SimResponse::text(400, text));
+    };
+    m.set(Some(id)).map(|s| (m, s)).ok_or_else(|| SimResponse::not_found("ScriptSet"))
 }
 
 /// Handles `GET nodes/ID/results/SET/`.
@@ -181,9 +192,33 @@ pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     Ok(SimResponse::json(&set_json(region, m, set, call)))
 }
 
+/// Handles `PUT nodes/ID/results/SET/`: what is suppressed counts as passed, which no script here
+/// needs.
+pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    call.form.string_bool("suppressed", false)?;
+    read(region, call)
+}
+
+/// Handles `DELETE nodes/ID/results/SET/`: not of what is current.
+pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let (m, set) = find(region, call)?;
+    let (key, id) = (m.key, set.id);
+    let current = [m.current_commissioning, m.current_testing, m.current_installation];
+    if current.contains(&Some(id)) {
+        let text = "Unable to delete the current commissioning script set";
+        return Err(SimResponse::conflict(text));
+    }
+    region.edit(key, |m| m.sets.retain(|s| s.id != id));
+    Ok(SimResponse::no_content())
+}
+
 /// Handles `op=download`.
 pub(super) fn download(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let (m, set) = find(region, call)?;
+    if let Some(odd) = call.query.filled("filetype").filter(|t| !matches!(*t, "txt" | "tar.xz")) {
+        let text = format!("Unknown filetype \"{odd}\" must be txt or tar.xz");
+        return Err(SimResponse::text(400, text));
+    }
     let filters: Vec<&str> =
         call.query.get("filters").map(|t| t.split(',').collect()).unwrap_or_default();
     let mut out = Vec::new();

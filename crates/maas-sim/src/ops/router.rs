@@ -68,6 +68,7 @@ pub(crate) fn route(
     }
     let call = Call {
         request,
+        resource,
         resources: table::RESOURCES,
         parts,
         query,
@@ -266,7 +267,7 @@ pub(crate) fn as_user(region: &mut Region, request: &SimRequest, user: &str) -> 
     match find_action(resource, &request.method, op.as_deref(), false) {
         Ok(action) => {
             let (resources, user) = (table::RESOURCES, user.to_owned());
-            let call = Call { request, resources, parts, query, form, user, admin: true };
+            let call = Call { request, resource, resources, parts, query, form, user, admin: true };
             match (action.run)(region, &call) {
                 Ok(response) | Err(response) => response,
             }

@@ -3,15 +3,18 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::accounts::mandatory;
 use super::call::{Call, HandlerResult};
+use super::script_form::{
+    HARDWARE_TYPES, SCRIPT_TYPES, apply, checked_fields, hardware_of, kind_of, own_tag,
+};
 use crate::model::SetKind;
 use crate::region::Region;
 use crate::scripts::{Revision, Script};
 use crate::times;
 use crate::wire::{SimResponse, encode_base64};
 
-const HARDWARE: &[&str] = &["node", "cpu", "memory", "storage", "network"];
-const HARDWARE_LABELS: &[&str] = &["Node", "CPU", "Memory", "Storage", "Network"];
+const HARDWARE_LABELS: &[&str] = &["Node", "CPU", "Memory", "Storage", "Network", "GPU"];
 const PARALLEL: &[&str] =
     &["Disabled", "Run along other instances of this script", "Run along any other script."];
 
@@ -23,7 +26,7 @@ fn to_json(script: &Script, with_text: bool) -> Value {
             let mut out =
                 json!({"id": r.id, "comment": r.comment, "created": times::rfc2822(r.at_us)});
             if with_text {
-                out["data"] = json!(encode_base64(&script.text));
+                out["data"] = json!(encode_base64(&r.text));
             }
             out
         })
@@ -40,7 +43,7 @@ fn to_json(script: &Script, with_text: bool) -> Value {
         "tags": script.tags,
         "hardware_type": script.hardware,
         "parallel": script.parallel,
-        "results": {},
+        "results": script.results,
         "parameters": script.parameters,
         "packages": packages,
         "timeout": times::duration(script.timeout_seconds),
@@ -54,7 +57,7 @@ fn to_json(script: &Script, with_text: bool) -> Value {
         "type": script.kind as i64,
         "hardware_type_name": label(HARDWARE_LABELS, script.hardware),
         "id": script.id,
-        "type_name": if script.kind == SetKind::Testing { "Testing script" } else { "Commissioning script" },
+        "type_name": format!("{} script", script.kind.label()),
         "history": history,
         "resource_uri": format!("/MAAS/api/2.0/scripts/{}", script.name),
     })
@@ -63,16 +66,22 @@ fn to_json(script: &Script, with_text: bool) -> Value {
 /// Handles `GET scripts/`.
 pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let with_text = call.query.django_bool("include_script");
-    let kind = call.query.filled("type").map(kind_of).transpose()?;
+    let word = |key: &str| call.query.filled(key);
+    let kind = word("type").map(|w| kind_of(w).ok_or(SCRIPT_TYPES)).transpose();
+    let kind = kind.map_err(|text| SimResponse::text(400, text))?;
+    let hardware = word("hardware_type").map(|w| hardware_of(w).ok_or(HARDWARE_TYPES)).transpose();
+    let hardware = hardware.map_err(|text| SimResponse::text(400, text))?;
     let filters: Vec<&str> =
         call.query.filled("filters").map(|t| t.split(',').collect()).unwrap_or_default();
     let fits = |s: &&Script| {
         kind.is_none_or(|k| s.kind == k)
+            && hardware.is_none_or(|h| s.hardware == h)
             && (filters.is_empty()
                 || filters.iter().any(|f| s.name == *f || s.tags.iter().any(|t| t == f)))
     };
-    let rows = region.scripts.list.iter().filter(fits).map(|s| to_json(s, with_text));
-    Ok(SimResponse::json(&rows.collect()))
+    let mut found: Vec<&Script> = region.scripts.list.iter().filter(fits).collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(SimResponse::json(&found.into_iter().map(|s| to_json(s, with_text)).collect()))
 }
 
 fn find<'a>(region: &'a Region, call: &Call<'_>) -> Result<&'a Script, SimResponse> {
@@ -92,108 +101,12 @@ pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `op=download`.
 pub(super) fn download(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    find(region, call).map(|s| SimResponse::new(200, "application/binary", s.text.clone()))
-}
-
-fn kind_of(word: &str) -> Result<SetKind, SimResponse> {
-    match word {
-        "commissioning" | "0" => Ok(SetKind::Commissioning),
-        "testing" | "test" | "2" => Ok(SetKind::Testing),
-        // Release scripts exist since 3.5; they are kept and never run here.
-        "release" | "3" => Ok(SetKind::Commissioning),
-        _ => Err(SimResponse::invalid(
-            "script_type",
-            "Script type must be commissioning, testing or release",
-        )),
-    }
-}
-
-/// The YAML between the metadata markers, as JSON; empty where there is none.
-fn metadata(text: &str) -> Map<String, Value> {
-    let inside: String = text
-        .lines()
-        .skip_while(|l| !l.contains("--- Start MAAS 1.0 script metadata ---"))
-        .skip(1)
-        .take_while(|l| !l.contains("--- End MAAS 1.0 script metadata ---"))
-        .map(|l| {
-            format!("{}\n", l.strip_prefix('#').map_or(l, |l| l.strip_prefix(' ').unwrap_or(l)))
-        })
-        .collect();
-    match serde_saphyr::from_str::<Value>(&inside) {
-        Ok(Value::Object(map)) => map,
-        _ => Map::new(),
-    }
-}
-
-/// `0:10:00`, or seconds.
-fn seconds(value: &Value) -> Option<i64> {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    text.split(':').try_fold(0, |all, piece| piece.parse::<i64>().ok().map(|n| all * 60 + n))
-}
-
-/// Texts of a list, whether JSON or comma-separated.
-fn text_list(value: &Value) -> Vec<String> {
-    match value {
-        Value::Array(items) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-        Value::String(text) => {
-            text.split(',').map(|t| t.trim().to_owned()).filter(|t| !t.is_empty()).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// What the form and the script's own metadata say; the metadata wins.
-fn fields(call: &Call<'_>, text: &str) -> Map<String, Value> {
-    let mut out = Map::new();
-    for (key, value) in call.form.iter() {
-        let key = if key == "type" { "script_type" } else { key };
-        out.insert(key.to_owned(), Value::from(value));
-    }
-    out.extend(metadata(text));
-    out
-}
-
-fn apply(script: &mut Script, fields: &Map<String, Value>) -> Result<(), SimResponse> {
-    let text = |key: &str| fields.get(key).and_then(Value::as_str);
-    if let Some(word) = text("script_type") {
-        script.kind = kind_of(word)?;
-    }
-    if let Some(title) = text("title") {
-        title.clone_into(&mut script.title);
-    }
-    if let Some(description) = text("description") {
-        description.clone_into(&mut script.description);
-    }
-    if let Some(word) = text("hardware_type") {
-        script.hardware = HARDWARE.iter().position(|h| *h == word).map_or(0, |i| i as i64);
-    }
-    if let Some(value) = fields.get("parallel") {
-        script.parallel = match value.as_str().unwrap_or("") {
-            "any" | "2" => 2,
-            "instance" | "1" => 1,
-            _ => 0,
-        };
-    }
-    script.timeout_seconds =
-        fields.get("timeout").and_then(seconds).unwrap_or(script.timeout_seconds);
-    if let Some(tags) = fields.get("tags") {
-        script.tags = text_list(tags);
-    }
-    // Names of hardware types are reserved as tags: MAAS sets its own and drops the others.
-    let hardware = usize::try_from(script.hardware)
-        .ok()
-        .and_then(|i| HARDWARE.get(i))
-        .copied()
-        .unwrap_or("node");
-    script.tags.retain(|t| t != "gpu" && !HARDWARE.contains(&t.as_str()));
-    script.tags.push(hardware.to_owned());
-    if let Some(Value::Object(parameters)) = fields.get("parameters") {
-        script.parameters.clone_from(parameters);
-    }
-    script.destructive = fields
-        .get("destructive")
-        .map_or(script.destructive, |v| v.as_bool().unwrap_or_else(|| v.as_str() == Some("true")));
-    Ok(())
+    let script = find(region, call)?;
+    let text = match call.query.filled("revision") {
+        None => script.text.clone(),
+        Some(number) => script.history[revision(script, number)?].text.clone(),
+    };
+    Ok(SimResponse::new(200, "application/binary", text))
 }
 
 fn content(call: &Call<'_>) -> Option<(Option<String>, Bytes)> {
@@ -201,28 +114,31 @@ fn content(call: &Call<'_>) -> Option<(Option<String>, Bytes)> {
         let name = (part.name != "script").then(|| part.name.clone());
         return Some((name, part.content.clone()));
     }
-    call.form.filled("script").map(|t| (None, Bytes::from(t.to_owned())))
+    call.form.get("script").map(|t| (None, Bytes::from(t.to_owned())))
 }
 
 /// Handles `POST scripts/`.
 pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let (part_name, text) =
-        content(call).ok_or_else(|| SimResponse::invalid("script", "Must be given a value"))?;
-    let source = String::from_utf8_lossy(&text).into_owned();
-    if !source.starts_with("#!") {
-        return Err(SimResponse::invalid("script", "Must start with shebang."));
-    }
-    let fields = fields(call, &source);
-    let name = fields.get("name").and_then(Value::as_str).map(str::to_owned).or(part_name);
-    let name = name.ok_or_else(|| SimResponse::invalid("name", "This field is required."))?;
-    if region.scripts.named(&name).is_some() {
-        return Err(SimResponse::invalid("name", "Script with this Name already exists."));
-    }
+    let given = content(call);
+    let source = given.as_ref().map(|(_, text)| String::from_utf8_lossy(text).into_owned());
+    let named = given.as_ref().and_then(|(name, _)| name.clone());
+    let mut fields = match named {
+        // A file part by another name names the script.
+        Some(name) if !call.form.has("name") => {
+            let mut form = call.form.clone();
+            form.push("name", &name);
+            checked_fields(region, &call.with_form(form), source.as_deref(), None)?
+        }
+        _ => checked_fields(region, call, source.as_deref(), None)?,
+    };
+    let name = fields.remove("name").and_then(|n| n.as_str().map(str::to_owned));
+    let text = given.map(|(_, text)| text).unwrap_or_default();
     let id = region.scripts.new_id();
     let comment = call.form.filled("comment").map(str::to_owned);
+    let revision = Revision { id, comment, at_us: region.now, text: text.clone() };
     let mut script = Script {
         id,
-        name,
+        name: name.unwrap_or_default(),
         title: String::new(),
         description: String::new(),
         kind: SetKind::Testing,
@@ -233,11 +149,12 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         destructive: false,
         builtin: false,
         parameters: Map::new(),
+        results: Map::new(),
         packages: Vec::new(),
         text,
-        history: vec![Revision { id, comment, at_us: region.now }],
+        history: vec![revision],
     };
-    apply(&mut script, &fields)?;
+    apply(&mut script, &fields);
     let answer = SimResponse::json(&to_json(&script, false));
     region.scripts.list.push(script);
     Ok(answer)
@@ -245,19 +162,70 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `PUT scripts/NAME`: a new revision.
 pub(super) fn update(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    let name = find(region, call)?.name.clone();
+    let script = find(region, call)?;
+    let name = script.name.clone();
     let new = content(call).map(|(_, text)| text);
-    let source = new.as_ref().map(|t| String::from_utf8_lossy(t).into_owned()).unwrap_or_default();
-    let fields = fields(call, &source);
+    let source = new.as_ref().map(|t| String::from_utf8_lossy(t).into_owned());
+    let fields = checked_fields(region, call, source.as_deref(), Some(script))?;
     let (id, now) = (region.scripts.new_id(), region.now);
     let comment = call.form.filled("comment").map(str::to_owned);
     let script = region.scripts.named_mut(&name).ok_or_else(|| SimResponse::not_found("Script"))?;
-    apply(script, &fields)?;
+    apply(script, &fields);
+    if let Some(new) = fields.get("name").and_then(Value::as_str).filter(|n| !n.is_empty()) {
+        new.clone_into(&mut script.name);
+    }
     if let Some(text) = new {
+        script.history.insert(0, Revision { id, comment, at_us: now, text: text.clone() });
         script.text = text;
-        script.history.insert(0, Revision { id, comment, at_us: now });
     }
     Ok(SimResponse::json(&to_json(script, false)))
+}
+
+fn edit(region: &mut Region, call: &Call<'_>, change: impl FnOnce(&mut Script)) -> HandlerResult {
+    let name = find(region, call)?.name.clone();
+    let script = region.scripts.named_mut(&name).ok_or_else(|| SimResponse::not_found("Script"))?;
+    change(script);
+    Ok(SimResponse::json(&to_json(script, false)))
+}
+
+/// Handles `op=add_tag`.
+pub(super) fn add_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let tag = mandatory(call, "tag")?.to_owned();
+    edit(region, call, |script| {
+        script.tags.retain(|t| *t != tag);
+        script.tags.push(tag);
+        own_tag(script);
+    })
+}
+
+/// Handles `op=remove_tag`.
+pub(super) fn remove_tag(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let tag = mandatory(call, "tag")?.to_owned();
+    edit(region, call, |script| script.tags.retain(|t| *t != tag))
+}
+
+/// Place of a revision by its id, or by how many there are after it.
+fn revision(script: &Script, text: &str) -> Result<usize, SimResponse> {
+    let number: i64 = text.parse().map_err(|_| {
+        SimResponse::text(400, format!("Invalid revision: {text} is no whole number"))
+    })?;
+    let found = if number <= 0 {
+        usize::try_from(-number).ok().filter(|i| *i < script.history.len())
+    } else {
+        script.history.iter().position(|r| r.id == number)
+    };
+    found.ok_or_else(|| SimResponse::text(400, format!("{text} not found in history")))
+}
+
+/// Handles `op=revert`: newer revisions are gone.
+pub(super) fn revert(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let index = revision(find(region, call)?, mandatory(call, "to")?)?;
+    edit(region, call, |script| {
+        script.history.drain(..index);
+        if let Some(kept) = script.history.first() {
+            script.text = kept.text.clone();
+        }
+    })
 }
 
 /// Handles `DELETE scripts/NAME`.

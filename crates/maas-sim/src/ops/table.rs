@@ -1,83 +1,17 @@
 //! The table of resources.
 
-use super::call::{Access, Action, Call, HandlerResult, Resource};
+use super::actions::{create, delete, get, post, read, resource, update, with_anonymous};
+use super::call::Resource;
 use super::{
     abort, accounts, broken, commission, config, deploy, describe, event_query, groups, images,
-    interface_create, interfaces, locks, machines, networks, partitions, power, release, rescue,
-    results, scripts, storage, tags,
+    interface_create, interfaces, locks, machines, machines_many, networks, partitions, power,
+    release, rescue, results, scripts, storage, tags,
 };
-use crate::region::Region;
 
-type Run = fn(&mut Region, &Call<'_>) -> HandlerResult;
+/// All resources of the API.
+pub(crate) const RESOURCES: &[&[Resource]] = &[MAIN, super::table_small::SMALL];
 
-const fn row(
-    method: &'static str,
-    op: Option<&'static str>,
-    name: &'static str,
-    label: &'static str,
-    run: Run,
-) -> Action {
-    Action { method, op, name, label, access: Access::User, run }
-}
-
-const fn read(label: &'static str, run: Run) -> Action {
-    row("GET", None, "read", label, run)
-}
-
-const fn create(label: &'static str, run: Run) -> Action {
-    row("POST", None, "create", label, run)
-}
-
-const fn update(label: &'static str, run: Run) -> Action {
-    row("PUT", None, "update", label, run)
-}
-
-const fn delete(label: &'static str, run: Run) -> Action {
-    row("DELETE", None, "delete", label, run)
-}
-
-const fn get(op: &'static str, label: &'static str, run: Run) -> Action {
-    row("GET", Some(op), op, label, run)
-}
-
-const fn post(op: &'static str, label: &'static str, run: Run) -> Action {
-    row("POST", Some(op), op, label, run)
-}
-
-impl Action {
-    const fn admin(mut self) -> Self {
-        self.access = Access::Admin;
-        self
-    }
-
-    const fn admin_empty_body(mut self) -> Self {
-        self.access = Access::AdminEmptyBody;
-        self
-    }
-
-    const fn for_anonymous(mut self) -> Self {
-        self.access = Access::Anonymous;
-        self
-    }
-}
-
-const fn resource(
-    handler: &'static str,
-    uri: &'static str,
-    actions: &'static [Action],
-) -> Resource {
-    Resource { handler, uri, with_anonymous: false, actions }
-}
-
-const fn with_anonymous(
-    handler: &'static str,
-    uri: &'static str,
-    actions: &'static [Action],
-) -> Resource {
-    Resource { handler, uri, with_anonymous: true, actions }
-}
-
-pub(crate) const RESOURCES: &[Resource] = &[
+const MAIN: &[Resource] = &[
     resource("VersionHandler", "version/", &[read("version", config::version).for_anonymous()]),
     resource(
         "DescribeHandler",
@@ -148,6 +82,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
             get("list_allocated", "machines.list_allocated", machines::list_allocated),
             post("allocate", "machines.allocate", deploy::allocate),
             post("release", "machines.release", release::release_many),
+            post("accept", "machines.accept", machines_many::accept).admin(),
+            post("accept_all", "machines.accept_all", machines_many::accept).admin(),
+            post("set_zone", "machines.set_zone", machines_many::set_zone).admin(),
+            post("add_chassis", "machines.add_chassis", machines_many::add_chassis).admin(),
+            post("clone", "machines.clone", machines_many::clone).admin(),
         ],
     ),
     with_anonymous(
@@ -207,7 +146,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "NodesHandler",
         "nodes/",
         &[
-            read("nodes.list", machines::list),
+            read("nodes.list", machines::nodes),
             get("is_registered", "nodes.is_registered", machines::is_registered).for_anonymous(),
         ],
     ),
@@ -323,6 +262,8 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "nodes/{system_id}/results/{id}/",
         &[
             read("result.read", results::read),
+            update("result.update", results::update).admin(),
+            delete("result.delete", results::delete).admin(),
             get("download", "result.download", results::download),
         ],
     ),
@@ -468,6 +409,9 @@ pub(crate) const RESOURCES: &[Resource] = &[
             update("script.update", scripts::update).admin(),
             delete("script.delete", scripts::delete).admin(),
             get("download", "script.download", scripts::download),
+            post("revert", "script.revert", scripts::revert).admin(),
+            post("add_tag", "script.add_tag", scripts::add_tag).admin(),
+            post("remove_tag", "script.remove_tag", scripts::remove_tag).admin(),
         ],
     ),
 ];
@@ -477,6 +421,8 @@ pub(super) fn find(path: &str) -> Option<(&'static Resource, Vec<String>)> {
     let wanted: Vec<&str> = path.split('/').collect();
     RESOURCES
         .iter()
+        .copied()
+        .flatten()
         .find_map(|resource| matched(resource.uri, &wanted).map(|parts| (resource, parts)))
 }
 

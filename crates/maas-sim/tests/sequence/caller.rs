@@ -83,7 +83,14 @@ impl Caller {
         // A region in use has machines, an image of its own and commissioning scripts.
         out.region.preload_image("site-image");
         out.region.put_script("site-check", "#!/bin/sh\n");
-        out.region.add_machine(maas_sim::MachineSpec::new("in-use", maas_sim::Status::Deployed));
+        out.admin("POST", "devices/", "hostname=some-switch&mac_addresses=52:54:00:00:00:fe");
+        let form = "architecture=amd64&hostname=in-use&mac_addresses=52:54:00:00:00:ff\
+            &power_type=ipmi&power_parameters_power_address=198.18.250.1";
+        let made = out.admin("POST", "machines/", form).body_json();
+        out.wait();
+        let id = made["system_id"].as_str().unwrap_or("").to_owned();
+        out.admin("POST", &format!("machines/{id}/"), "op=deploy");
+        out.wait();
         out
     }
 
@@ -169,12 +176,12 @@ impl Caller {
         self.region.advance(self.now);
     }
 
-    /// Somebody ends what machines are doing: they are as after a release.
-    fn released(&mut self) {
-        for (_, id) in self.made.clone() {
-            for op in ["abort", "release"] {
-                self.admin("POST", &format!("machines/{id}/"), &format!("op={op}"));
-            }
+    /// Somebody ends what the machine of the call is doing: it is as after a release.
+    fn released(&mut self, entry: &Entry) {
+        let name = entry.path.split('/').nth(1).unwrap_or("").trim_matches(['{', '}']).to_owned();
+        let Some(id) = self.value(entry, &name) else { return };
+        for op in ["exit_rescue_mode", "abort", "release"] {
+            self.admin("POST", &format!("machines/{id}/"), &format!("op={op}"));
         }
         self.wait();
     }
@@ -188,11 +195,11 @@ impl Caller {
             self.learn(entry, &response);
             return Outcome { differences: None };
         };
-        let moves: [fn(&mut Self); 3] = [|_| {}, Self::wait, Self::released];
+        let moves: [fn(&mut Self, &Entry); 3] = [|_, _| {}, |run, _| run.wait(), Self::released];
         let mut best: Option<(Self, SimResponse, Vec<Difference>)> = None;
         for step in moves {
             let mut tried = self.clone();
-            step(&mut tried);
+            step(&mut tried, entry);
             let response = tried.call(entry);
             let found = differences(there, &response, &tried.twins());
             if best.as_ref().is_none_or(|(_, _, least)| weight(&found) < weight(least)) {
