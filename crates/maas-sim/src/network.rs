@@ -190,6 +190,33 @@ impl Network {
         });
     }
 
+    /// A fabric with its untagged VLAN.
+    pub(crate) fn add_fabric(&mut self, id: i64, name: String) {
+        self.fabrics.push((id, name));
+        self.add_vlan(0, "untagged", id, 1500);
+    }
+
+    /// A VLAN of a fabric; returns its id.
+    pub(crate) fn add_vlan(&mut self, vid: i64, name: &str, fabric: i64, mtu: i64) -> i64 {
+        let id = self.vlans.last().map_or(5001, |v| v.id) + 1;
+        self.vlan(id, vid, name, fabric, mtu, false, "undefined");
+        id
+    }
+
+    /// A subnet of a VLAN; returns its id.
+    pub(crate) fn add_subnet(
+        &mut self,
+        name: &str,
+        vlan: i64,
+        base: u32,
+        bits: u32,
+        gateway: Option<u32>,
+    ) -> i64 {
+        let id = self.subnets.iter().map(|s| s.id).max().unwrap_or(0) + 1;
+        self.subnet(id, name, vlan, base, bits, gateway);
+        id
+    }
+
     /// A fabric for a cable that leads nowhere known; returns its untagged VLAN.
     pub(crate) fn add_unknown_fabric(&mut self) -> i64 {
         let fabric = self.fabrics.last().map_or(0, |f| f.0) + 1;

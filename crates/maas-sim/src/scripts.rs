@@ -52,6 +52,16 @@ pub(crate) struct Script {
     pub(crate) history: Vec<Revision>,
 }
 
+impl Script {
+    /// Gives the newest revision another text.
+    pub(crate) fn set_text(&mut self, text: Bytes) {
+        if let Some(newest) = self.history.first_mut() {
+            newest.text = text.clone();
+        }
+        self.text = text;
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Scripts {
     pub(crate) list: Vec<Script>,
@@ -154,8 +164,7 @@ impl Scripts {
         self.add(name, SetKind::Commissioning, 0, &["node"], 0);
         if let Some(script) = self.named_mut(name) {
             script.builtin = false;
-            script.history.iter_mut().for_each(|r| r.text = text.clone());
-            script.text = text;
+            script.set_text(text);
         }
     }
 

@@ -16,7 +16,7 @@ impl Region {
     pub fn put_script(&mut self, name: &str, text: &str) {
         let text = Bytes::from(text.to_owned());
         match self.scripts.named_mut(name) {
-            Some(script) => script.text = text,
+            Some(script) => script.set_text(text),
             None => self.scripts.add_custom(name, text),
         }
     }

@@ -21,11 +21,11 @@ pub(super) fn fabrics(region: &mut Region, _: &Call<'_>) -> HandlerResult {
     ))
 }
 
-fn number(call: &Call<'_>, index: usize) -> i64 {
+pub(super) fn number(call: &Call<'_>, index: usize) -> i64 {
     call.part(index).parse().unwrap_or(-1)
 }
 
-fn fabric_id(region: &Region, call: &Call<'_>) -> Result<i64, SimResponse> {
+pub(super) fn fabric_id(region: &Region, call: &Call<'_>) -> Result<i64, SimResponse> {
     let known = region.net.fabrics.iter().find(|f| f.0 == number(call, 0) || f.1 == call.part(0));
     known.map(|f| f.0).ok_or_else(|| SimResponse::not_found("Fabric"))
 }
@@ -88,7 +88,7 @@ pub(super) fn subnets(region: &mut Region, _: &Call<'_>) -> HandlerResult {
     ))
 }
 
-fn subnet_id(region: &Region, call: &Call<'_>) -> Result<i64, SimResponse> {
+pub(super) fn subnet_id(region: &Region, call: &Call<'_>) -> Result<i64, SimResponse> {
     region
         .net
         .subnet_by_text(call.part(0))

@@ -73,8 +73,11 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let hardware = hardware.map_err(|text| SimResponse::text(400, text))?;
     let filters: Vec<&str> =
         call.query.filled("filters").map(|t| t.split(',').collect()).unwrap_or_default();
+    // Those that gather what MAAS itself knows of a machine are not listed.
+    let internal = |s: &Script| s.builtin && s.kind == SetKind::Commissioning;
     let fits = |s: &&Script| {
-        kind.is_none_or(|k| s.kind == k)
+        !internal(s)
+            && kind.is_none_or(|k| s.kind == k)
             && hardware.is_none_or(|h| s.hardware == h)
             && (filters.is_empty()
                 || filters.iter().any(|f| s.name == *f || s.tags.iter().any(|t| t == f)))

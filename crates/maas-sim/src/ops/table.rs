@@ -4,8 +4,8 @@ use super::actions::{create, delete, get, post, read, resource, update, with_ano
 use super::call::Resource;
 use super::{
     abort, accounts, broken, commission, config, deploy, describe, event_query, groups, images,
-    interface_create, interfaces, locks, machines, machines_many, networks, partitions, power,
-    release, rescue, results, scripts, storage, tags,
+    interface_create, interfaces, locks, machines, machines_many, network_writes, networks,
+    partitions, power, release, rescue, results, scripts, storage, tags,
 };
 
 /// All resources of the API.
@@ -336,29 +336,88 @@ const MAIN: &[Resource] = &[
         "regioncontrollers/",
         &[read("regioncontrollers.list", networks::regions)],
     ),
-    resource("FabricsHandler", "fabrics/", &[read("fabrics.list", networks::fabrics)]),
-    resource("FabricHandler", "fabrics/{id}/", &[read("fabric.read", networks::fabric)]),
-    resource("VlansHandler", "fabrics/{fabric_id}/vlans/", &[read("vlans.list", networks::vlans)]),
+    resource(
+        "FabricsHandler",
+        "fabrics/",
+        &[
+            read("fabrics.list", networks::fabrics),
+            create("fabrics.create", network_writes::create_fabric).admin(),
+        ],
+    ),
+    resource(
+        "FabricHandler",
+        "fabrics/{id}/",
+        &[
+            read("fabric.read", networks::fabric),
+            update("fabric.update", network_writes::update_fabric).admin(),
+            delete("fabric.delete", network_writes::delete_fabric).admin(),
+        ],
+    ),
+    resource(
+        "VlansHandler",
+        "fabrics/{fabric_id}/vlans/",
+        &[
+            read("vlans.list", networks::vlans),
+            create("vlans.create", network_writes::create_vlan).admin(),
+        ],
+    ),
     resource(
         "VlanHandler",
         "fabrics/{fabric_id}/vlans/{vid}/",
-        &[read("vlan.read", networks::vlan)],
+        &[
+            read("vlan.read", networks::vlan),
+            update("vlan.update", network_writes::update_vlan).admin(),
+            delete("vlan.delete", network_writes::delete_vlan).admin(),
+        ],
     ),
-    resource("VlanByIdHandler", "vlans/{id}/", &[read("vlan.read_by_id", networks::vlan_by_id)]),
+    resource(
+        "VlanByIdHandler",
+        "vlans/{id}/",
+        &[
+            read("vlan.read_by_id", networks::vlan_by_id),
+            update("vlan.update", network_writes::update_vlan).admin(),
+            delete("vlan.delete", network_writes::delete_vlan).admin(),
+        ],
+    ),
     resource("SpacesHandler", "spaces/", &[read("spaces.list", networks::spaces)]),
-    resource("SubnetsHandler", "subnets/", &[read("subnets.list", networks::subnets)]),
+    resource(
+        "SubnetsHandler",
+        "subnets/",
+        &[
+            read("subnets.list", networks::subnets),
+            create("subnets.create", network_writes::create_subnet).admin(),
+        ],
+    ),
     resource(
         "SubnetHandler",
         "subnets/{id}/",
         &[
             read("subnet.read", networks::subnet),
+            update("subnet.update", network_writes::update_subnet).admin(),
+            delete("subnet.delete", network_writes::delete_subnet).admin(),
             get("reserved_ip_ranges", "subnet.reserved", networks::reserved),
             get("unreserved_ip_ranges", "subnet.unreserved", networks::unreserved),
             get("statistics", "subnet.statistics", networks::statistics),
             get("ip_addresses", "subnet.ip_addresses", networks::addresses),
         ],
     ),
-    resource("IPRangesHandler", "ipranges/", &[read("ipranges.list", networks::ranges)]),
+    resource(
+        "IPRangesHandler",
+        "ipranges/",
+        &[
+            read("ipranges.list", networks::ranges),
+            create("ipranges.create", network_writes::create_range),
+        ],
+    ),
+    resource(
+        "IPRangeHandler",
+        "ipranges/{id}/",
+        &[
+            read("iprange.read", network_writes::read_range),
+            update("iprange.update", network_writes::update_range),
+            delete("iprange.delete", network_writes::delete_range),
+        ],
+    ),
     resource(
         "DiscoveriesHandler",
         "discovery/",
