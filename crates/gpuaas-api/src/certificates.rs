@@ -277,6 +277,9 @@ pub(crate) async fn revoke(
 ) -> ApiResult<Json<NodeCertificates>> {
     let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
     let node_id = find_node(&ctx, &node).await?;
+    if asked.dry_run {
+        return view(&ctx, node_id).await.map(Json);
+    }
     let now = ctx.now();
     let line = TimelineEvent {
         at: now,

@@ -12,8 +12,9 @@ use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
     AttemptView, CheckResult, EstimateSource, GateView, MaasView, NodeView, StepSpan,
 };
+use gpuaas_types::codes::WaitCode;
 use gpuaas_types::explain::{ExplainedNode, Explanation};
-use gpuaas_types::{RunStatus, Step, Timestamp};
+use gpuaas_types::{RunKind, RunStatus, Step, Timestamp};
 
 use crate::body::Key;
 use crate::ctx::Ctx;
@@ -183,20 +184,41 @@ fn next_action(node: &NodeView, late: bool) -> String {
     }
     let status = node.run.as_ref().map(|run| run.status);
     match status {
-        Some(status) if status.is_open() && late => {
-            "look at the machine in MAAS and at its console; the run goes on by itself when the \
-             machine does"
-                .to_owned()
-        }
+        Some(status) if status.is_open() && late => of_wait(node),
         Some(status) if status.is_open() => "nothing to do, the run goes on by itself".to_owned(),
         Some(RunStatus::Failed | RunStatus::Cancelled) => {
-            "read the timeline, remove the cause, then onboard the node again".to_owned()
+            format!("read the timeline, remove the cause, then {}", again(node))
         }
         None if node.waiting_for.is_some() => {
-            "gpuaas batch show BATCH says how far its batch is, and whether it was stopped"
-                .to_owned()
+            "`gpuaas batch list` says how far its batch is, and whether it was stopped".to_owned()
         }
         _ => node.gates.iter().find_map(gate_action).unwrap_or("nothing to do").to_owned(),
+    }
+}
+
+/// What to do about a wait that is longer than expected.
+fn of_wait(node: &NodeView) -> String {
+    let row = node.wait.as_ref().and_then(|wait| WaitCode::from_code(&wait.code));
+    let advice = row.map_or(
+        "read the log of the control plane: the run is due, and nobody works on it",
+        |code| code.row().next_action,
+    );
+    advice.replace("SITE", &node.site).replace("NODE", &node.hostname)
+}
+
+/// The command that begins a run again which ended early.
+fn again(node: &NodeView) -> String {
+    let NodeView { hostname, site, profile, .. } = node;
+    match node.run.as_ref().map(|run| run.kind) {
+        Some(RunKind::Decommission) => format!("`gpuaas node decommission {hostname}`"),
+        Some(RunKind::Reimage) => format!("`gpuaas node reimage {hostname}`"),
+        Some(RunKind::SoftReset) => format!("`gpuaas node soft-reset {hostname}`"),
+        Some(RunKind::StorageCleanup) => format!("`gpuaas node storage-cleanup {hostname}`"),
+        Some(RunKind::Detach) => format!("`gpuaas node detach {hostname}`"),
+        Some(RunKind::Remove) => format!("`gpuaas node remove {hostname}`"),
+        Some(RunKind::Onboard) | None => {
+            format!("`gpuaas node onboard {hostname} --site {site} --profile {profile}`")
+        }
     }
 }
 
@@ -256,7 +278,7 @@ fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
     use gpuaas_types::api::{EstimateBasis, Owner, Park, RunSummary, Wait};
-    use gpuaas_types::{NodeId, NodeState, RunId, RunKind, Step};
+    use gpuaas_types::{NodeId, NodeState, RunId};
 
     fn at(seconds: f64) -> Timestamp {
         Timestamp::EPOCH.plus_seconds(seconds)

@@ -22,7 +22,7 @@ use crate::gates::GateReports;
 use crate::idempotency::idempotency_key;
 use crate::node_view::{find_node, is_live, node_view};
 use crate::problem::{ApiResult, Refusal, problem};
-use crate::{bundles, check, strict};
+use crate::{bundles, check, node_change, strict};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
@@ -40,15 +40,17 @@ pub(crate) async fn onboard(
     {
         return Ok((StatusCode::ACCEPTED, Json(accepted)));
     }
-    let onboard = plan(&ctx, request, key).await?;
-    let wanted = onboard.node.clone();
-    let onboarded = match ctx.store.onboard(ctx.now(), onboard).await {
+    let wanted = plan(&ctx, request.clone(), key).await?;
+    let onboarded = match ctx.store.onboard(ctx.now(), wanted.clone()).await {
         Ok(onboarded) => onboarded,
-        Err(StoreError::Conflict {
-            code: ProblemCode::HostnameTaken | ProblemCode::BmcAddressTaken,
-            detail,
-        }) => {
-            return Err(node_exists(&ctx, &wanted, detail).await);
+        Err(StoreError::Conflict { code: ProblemCode::HostnameTaken, detail }) => {
+            match node_change::onboard_again(&ctx, &request, &wanted).await? {
+                Some(onboarded) => onboarded,
+                None => return Err(node_exists(&ctx, &wanted.node, detail).await),
+            }
+        }
+        Err(StoreError::Conflict { code: ProblemCode::BmcAddressTaken, detail }) => {
+            return Err(node_exists(&ctx, &wanted.node, detail).await);
         }
         Err(error) => return Err(error.into()),
     };
@@ -138,11 +140,16 @@ async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
         format!("; its {} run {} is {} at step {}", run.kind, run.id, run.status, run.step)
     });
     let hint = match there.run.as_ref().map(|run| run.status) {
-        Some(RunStatus::Parked) => format!(
-            "gpuaas explain {hostname} says why it stopped; resume the run when that is mended"
+        Some(RunStatus::Parked) => {
+            format!("`gpuaas explain {hostname}` says why it stopped and what lets it go on")
+        }
+        Some(status) if status.is_open() => {
+            format!("`gpuaas explain {hostname}` says how far it is")
+        }
+        _ => format!(
+            "`gpuaas node show {hostname}` shows it; `gpuaas node reimage {hostname}` deploys it \
+             again, `gpuaas node detach {hostname}` gives it up"
         ),
-        Some(status) if status.is_open() => format!("gpuaas explain {hostname} says how far it is"),
-        _ => format!("gpuaas node show {hostname} shows it"),
     };
     problem(ProblemCode::NodeExists).with_detail(format!("{detail}{run}")).with_hint(hint).into()
 }

@@ -11,9 +11,9 @@ use gpuaas_types::health::{Health, Version};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
-    agent, auth, batches, bootstrap, bundles, certificates, drift, explain, guard, nodes,
-    offboarding, profiles, rejections, roce, runs, secrets, sites, stuck, task_keys, tasks,
-    telemetry,
+    agent, auth, batches, bootstrap, bundles, certificates, drift, explain, guard, node_change,
+    nodes, offboarding, profiles, rejections, removal, roce, runs, secrets, sites, stuck,
+    task_keys, tasks, telemetry,
 };
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
@@ -68,6 +68,8 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/bundle-keys", post(bundles::trust).get(bundles::keys))
         .route("/api/v1/sites", post(sites::create).get(sites::list))
         .route("/api/v1/sites/{name}", get(sites::show).patch(sites::change))
+        .route("/api/v1/sites/{name}/remove", post(removal::site))
+        .route("/api/v1/profiles/{name}/remove", post(removal::profile))
         .route("/api/v1/sites/{name}/secrets", get(secrets::list_of_site))
         .route(
             "/api/v1/sites/{name}/secrets/{bundle}/{input}",
@@ -82,16 +84,18 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/profiles/{name}", get(profiles::show).patch(profiles::change))
         .route("/api/v1/profile-presets", get(profiles::presets))
         .route("/api/v1/roce-assignments", post(roce::create).get(roce::list))
+        .route("/api/v1/roce-assignments/remove", post(removal::roce))
         .route("/api/v1/nodes", post(nodes::onboard).get(nodes::list))
         .route("/api/v1/drift", get(drift::list))
         .route("/api/v1/nodes/stuck", get(stuck::list))
-        .route("/api/v1/nodes/{node}", get(nodes::show))
+        .route("/api/v1/nodes/{node}", get(nodes::show).patch(node_change::change))
         .route("/api/v1/nodes/{node}/explain", get(explain::explain))
         .route("/api/v1/nodes/{node}/certificates", get(certificates::list))
         .route("/api/v1/nodes/{node}/revoke-certificate", post(certificates::revoke))
         .route("/api/v1/nodes/{node}/telemetry", get(telemetry::show))
         .route("/api/v1/nodes/{node}/telemetry/", get(telemetry::read))
         .route("/api/v1/nodes/{node}/telemetry/{*path}", get(telemetry::read))
+        .route("/api/v1/runs", get(runs::list))
         .route("/api/v1/runs/{run}", get(runs::show))
         .route("/api/v1/nodes/{node}/runs", post(offboarding::begin))
         .route("/api/v1/nodes/{node}/tasks", post(tasks::create).get(tasks::list))

@@ -3,31 +3,107 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::buckets::seconds_per_bucket;
-use gpuaas_store::OperatorCommand;
-use gpuaas_types::api::{RunView, StepSpan};
+use gpuaas_store::{ListedRun, OperatorCommand, Page, RunFilter};
+use gpuaas_types::api::{List, RunView, StepSpan};
+use gpuaas_types::change::RunListItem;
 use gpuaas_types::codes::ProblemCode;
-use gpuaas_types::{RunId, Step, Timestamp};
+use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
 use serde::Deserialize;
 
-use crate::body::{Body, Key};
+use crate::body::{Body, Key, QueryParams, site_id};
 use crate::bundles;
 use crate::check::actor_and_reason;
 use crate::ctx::Ctx;
+use crate::node_view::find_node;
 use crate::problem::{ApiResult, invalid, problem};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
 
-fn id(text: &str) -> ApiResult<RunId> {
-    text.parse().map_err(|_| {
-        let detail = format!("{text:?} is not the identifier of a run");
-        problem(ProblemCode::RunNotFound).with_detail(detail).into()
-    })
+/// The run of this identifier, or the latest one of the node that answers to `text`.
+async fn find_run(ctx: &Ctx, text: &str) -> ApiResult<RunId> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    let missing = |detail: String| problem(ProblemCode::RunNotFound).with_detail(detail).into();
+    let node = match find_node(ctx, text).await {
+        Ok(node) => node,
+        Err(refusal) if refusal.0.code == ProblemCode::NodeNotFound => {
+            return Err(missing(format!("neither a run nor a node answers to {text:?}")));
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    let run = ctx.store.node(node).await?.run_id;
+    run.ok_or_else(|| missing(format!("node {text} never had a run")))
+}
+
+/// Runs that one answer lists where the request names no limit.
+const RUNS_PER_PAGE: u32 = 100;
+/// Most runs that one answer lists.
+const MOST_RUNS_PER_PAGE: u32 = 1000;
+
+/// Which runs to list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Filter {
+    /// Of this site.
+    site: Option<String>,
+    /// Of the node that answers to this.
+    node: Option<String>,
+    /// With this status.
+    status: Option<String>,
+    /// Not over.
+    #[serde(default)]
+    open: bool,
+    /// After this run, in the order of the list.
+    after: Option<RunId>,
+    /// Most items.
+    limit: Option<u32>,
+}
+
+/// `GET /api/v1/runs?site=&node=&status=&open=&after=&limit=`: the newest first.
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    QueryParams(asked): QueryParams<Filter>,
+) -> ApiResult<Json<List<RunListItem>>> {
+    let status = asked.status.as_deref().map(str::parse::<RunStatus>).transpose();
+    let status = status.map_err(|error| {
+        let known: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
+        problem(ProblemCode::InvalidQuery)
+            .with_detail(error.to_string())
+            .with_hint(format!("use one of: {}", known.join(", ")))
+    })?;
+    let node_id = match &asked.node {
+        Some(text) => Some(find_node(&ctx, text).await?),
+        None => None,
+    };
+    let site_id = site_id(&ctx, asked.site.as_deref()).await?;
+    let filter = RunFilter { site_id, node_id, status, open: asked.open };
+    let limit = asked.limit.unwrap_or(RUNS_PER_PAGE).clamp(1, MOST_RUNS_PER_PAGE);
+    let runs = ctx.store.runs_page(filter, Page { after: asked.after, limit }).await?;
+    Ok(Json(List { items: runs.into_iter().map(list_item).collect() }))
+}
+
+fn list_item(listed: ListedRun) -> RunListItem {
+    let ListedRun { run, hostname, site } = listed;
+    let park = run.park.map(|park| park.text);
+    RunListItem {
+        id: run.id,
+        node_id: run.node_id,
+        hostname,
+        site,
+        kind: run.kind,
+        step: run.step,
+        status: run.status,
+        waiting_for: park.or_else(|| run.wait.map(|wait| wait.text)),
+        created_at: run.created_at,
+        ended_at: run.ended_at,
+    }
 }
 
 /// `GET /api/v1/runs/ID`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<RunView>> {
-    Ok(Json(view(&ctx, id(&text)?).await?))
+    Ok(Json(view(&ctx, find_run(&ctx, &text).await?).await?))
 }
 
 /// A run as answers show it. Wall time and buckets come from the same spans, so they agree
@@ -74,7 +150,7 @@ async fn apply_command(
     command: OperatorCommand,
     (actor, reason): (String, String),
 ) -> ApiResult<Json<RunView>> {
-    let id = id(text)?;
+    let id = find_run(ctx, text).await?;
     ctx.store.apply_operator_command(ctx.now(), id, command, &actor, &reason).await?;
     ctx.wake_engine();
     Ok(Json(view(ctx, id).await?))
@@ -123,7 +199,7 @@ async fn continue_run(
     if !asked.latest_profile {
         return apply_command(ctx, text, command, (actor, reason)).await;
     }
-    let id = id(text)?;
+    let id = find_run(ctx, text).await?;
     let run = ctx.store.run(id).await?;
     if run.kind.row().steps.contains(&Step::Deploy) {
         let profile = ctx.store.profile(run.profile_id).await?;
@@ -186,7 +262,7 @@ pub(crate) async fn skip_check(
         let message = format!("it is not between 1 and {LONGEST_SKIP_SECONDS}");
         return Err(invalid("seconds", message).into());
     }
-    let checks = ctx.store.run(id(&text)?).await?.state.checks;
+    let checks = ctx.store.run(find_run(&ctx, &text).await?).await?.state.checks;
     if !checks.contains_key(&asked.check) {
         let names: Vec<&str> = checks.keys().map(String::as_str).collect();
         let message = format!("the run made no such check; it made: {}", names.join(", "));

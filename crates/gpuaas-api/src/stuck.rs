@@ -6,8 +6,8 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
-use gpuaas_types::Step;
 use gpuaas_types::api::{Lateness, List, Owner, StuckNode};
+use gpuaas_types::codes::WaitCode;
 
 use crate::body::{QueryParams, SiteFilter};
 use crate::ctx::Ctx;
@@ -51,23 +51,16 @@ async fn stuck(
         since: said.since.unwrap_or(run.step_since),
         expected_by: said.expected_by,
         expected_from: said.expected_from,
-        owner: said.owner.unwrap_or_else(|| owner(run.step, said.code.as_deref())),
+        owner: said.owner.unwrap_or_else(|| owner(said.code.as_deref())),
         code: said.code,
         next_action: said.next_action,
         evidence: said.evidence,
     })
 }
 
-/// Who to ask about a run that is late but has not stopped.
-fn owner(step: Step, code: Option<&str>) -> Owner {
-    if code.is_some_and(|code| code.starts_with("maas_") || code.starts_with("site_c")) {
-        return Owner::InfraOperator;
-    }
-    match step {
-        Step::SiteBootstrap => Owner::BundleOwner,
-        Step::NodeBootstrap | Step::Enrollment | Step::PrereqChecks | Step::Confirmation => {
-            Owner::PlatformOperator
-        }
-        _ => Owner::InfraOperator,
-    }
+/// Who to ask about a run that is late but has not stopped: whoever can help with what it waits
+/// for. One that waits for nothing is the control plane's own matter.
+fn owner(code: Option<&str>) -> Owner {
+    let wait = code.and_then(WaitCode::from_code);
+    wait.map_or(Owner::PlatformOperator, |code| code.row().owner)
 }

@@ -1,6 +1,7 @@
 //! The command line's side of the admin API.
 
 mod bundles;
+mod changes;
 pub(crate) mod secrets;
 mod tasks;
 

@@ -9,6 +9,7 @@
 //! | 4 | the control plane cannot be reached |
 //! | 5 | a node parked or failed |
 //! | 6 | time ran out while waiting |
+//! | 130 | the waiting was interrupted; the work goes on |
 
 use std::fmt;
 use std::io;
@@ -31,6 +32,8 @@ pub enum Exit {
     Parked = 5,
     /// Time ran out while waiting.
     TimedOut = 6,
+    /// The waiting was interrupted; the work goes on.
+    Interrupted = 130,
 }
 
 /// The table above as text for `--help`.
@@ -42,7 +45,8 @@ Exit codes:
   3  the control plane refused the request
   4  the control plane cannot be reached
   5  a node parked or failed
-  6  time ran out while waiting";
+  6  time ran out while waiting
+  130  the waiting was interrupted; the work goes on";
 
 /// Why a command did not reach what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +145,7 @@ mod tests {
             Exit::Unreachable,
             Exit::Parked,
             Exit::TimedOut,
+            Exit::Interrupted,
         ];
         for exit in all {
             assert!(EXIT_CODES.contains(&format!("\n  {}  ", exit as u8)), "{exit:?}");

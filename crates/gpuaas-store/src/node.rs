@@ -13,7 +13,10 @@ use crate::page::Page;
 use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
-use crate::tables::node::{BMC_PASSWORD, NewNode, insert_node, node_columns, node_from, read_node};
+use crate::tables::node::{
+    BMC_PASSWORD, NewNode, address_in_use, insert_node, node_columns, node_from, read_node,
+    replace_hardware,
+};
 use crate::tables::run::{NewRun, insert_run};
 use crate::tables::secret::put_secret;
 use crate::tables::{batch, timeline};
@@ -174,6 +177,23 @@ fn read_listed_node(mut cols: Cols<'_>) -> Result<ListedNode, StoreError> {
     })
 }
 
+/// Answer to the same request before, where there was one; else the key is taken for this one.
+async fn replayed(
+    conn: &mut Conn,
+    now: Timestamp,
+    request: &NewOnboarding,
+    accepted: &OnboardAccepted,
+) -> Result<Option<AcceptedOnboarding>, StoreError> {
+    let Some(key) = &request.idempotency else { return Ok(None) };
+    if audit::insert_response(conn, now, key, accepted).await? {
+        return Ok(None);
+    }
+    let earlier = audit::read_response(conn, key).await?;
+    let accepted =
+        earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"))?;
+    Ok(Some(AcceptedOnboarding { accepted, replayed: true }))
+}
+
 async fn onboard(
     conn: &mut Conn,
     now: Timestamp,
@@ -182,23 +202,69 @@ async fn onboard(
 ) -> Result<AcceptedOnboarding, StoreError> {
     let NewOnboarding { node, run, .. } = request;
     let accepted = OnboardAccepted { node_id: node.id, run_id: run.id };
-    if let Some(key) = &request.idempotency
-        && !audit::insert_response(conn, now, key, &accepted).await?
-    {
-        let earlier = audit::read_response(conn, key).await?;
-        let accepted =
-            earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"))?;
-        return Ok(AcceptedOnboarding { accepted, replayed: true });
+    if let Some(earlier) = replayed(conn, now, request, &accepted).await? {
+        return Ok(earlier);
     }
     insert_node(conn, now, node, Some(run.id)).await?;
     insert_run(conn, now, node.id, (node.site_id, node.profile_id), run).await?;
+    write_onboarding(conn, now, request, sealed).await?;
+    Ok(AcceptedOnboarding { accepted, replayed: false })
+}
+
+/// What an onboarding writes beside its node and its run.
+async fn write_onboarding(
+    conn: &mut Conn,
+    now: Timestamp,
+    request: &NewOnboarding,
+    sealed: Option<Vec<u8>>,
+) -> Result<(), StoreError> {
+    let id = request.node.id;
     if let Some(sealed) = sealed {
-        put_secret(conn, node.id.0, BMC_PASSWORD, sealed).await?;
+        put_secret(conn, id.0, BMC_PASSWORD, sealed).await?;
     }
-    timeline::append(conn, request.timeline.iter().map(|event| (node.id, event))).await?;
-    if let Some(entry) = &request.audit {
-        audit::append(conn, now, entry).await?;
+    timeline::append(conn, request.timeline.iter().map(|event| (id, event))).await?;
+    match &request.audit {
+        Some(entry) => audit::append(conn, now, entry).await,
+        None => Ok(()),
     }
+}
+
+/// Onboards a node that exists from the beginning: nothing of its machine is taken for known.
+async fn onboard_again(
+    conn: &mut Conn,
+    now: Timestamp,
+    request: &NewOnboarding,
+    from: &[NodeState],
+    sealed: Option<Vec<u8>>,
+) -> Result<AcceptedOnboarding, StoreError> {
+    let NewOnboarding { node, run, .. } = request;
+    let accepted = OnboardAccepted { node_id: node.id, run_id: run.id };
+    if let Some(earlier) = replayed(conn, now, request, &accepted).await? {
+        return Ok(earlier);
+    }
+    let row = conn
+        .first("SELECT state FROM node WHERE id = $1 {LOCK}", args![node.id.0])
+        .await?
+        .ok_or_else(|| StoreError::not_found("node", node.id))?;
+    let state: NodeState = row.cols().enum_str()?;
+    insert_run(conn, now, node.id, (node.site_id, node.profile_id), run).await?;
+    if !from.contains(&state) {
+        let detail = format!("the node is {state}, and an onboarding needs another state");
+        return Err(StoreError::conflict(ProblemCode::NodeStateForbids, detail));
+    }
+    if let Some(error) = address_in_use(conn, node.site_id, node.id, &node.hardware).await? {
+        return Err(error);
+    }
+    replace_hardware(conn, now, node.id, &node.hardware).await?;
+    conn.execute(
+        "UPDATE node SET profile_id = $2, state = 'registered', system_id = NULL, run_id = $3 \
+         WHERE id = $1",
+        args![node.id.0, node.profile_id.0, run.id.0],
+    )
+    .await?;
+    conn.execute("DELETE FROM observation WHERE node_id = $1", args![node.id.0]).await?;
+    conn.execute("DELETE FROM drift WHERE node_id = $1", args![node.id.0]).await?;
+    write_onboarding(conn, now, request, sealed).await?;
     Ok(AcceptedOnboarding { accepted, replayed: false })
 }
 
@@ -238,7 +304,7 @@ impl Store {
     /// free at the site; nodes that left it do not count.
     ///
     /// # Errors
-    /// `hostname_taken` or `bmc_address_taken`, each naming the node that is there;
+    /// `hostname_taken`, `bmc_address_taken` or `mac_address_taken`, each naming the node that is there;
     /// `idempotency_key_reused`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each
     /// case nothing was made.
     pub async fn onboard(
@@ -251,6 +317,32 @@ impl Store {
         let sealed = sealed.transpose()?;
         let made = self
             .write(move |conn| Box::pin(async move { onboard(conn, now, &request, sealed).await }))
+            .await?;
+        self.signal_due();
+        Ok(made)
+    }
+
+    /// Onboards the node `request.node.id` again, which must be in one of some states and have no
+    /// open run. Its hardware becomes that of the request, its machine is looked for anew, and the
+    /// password of its BMC stays where the request has none.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], `node_has_open_run`, `node_state_forbids`, `bmc_address_taken`,
+    /// `mac_address_taken`, `idempotency_key_reused`; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`]. In each case nothing was changed.
+    pub async fn onboard_again(
+        &self,
+        now: Timestamp,
+        request: NewOnboarding,
+        from: &'static [NodeState],
+    ) -> Result<AcceptedOnboarding, StoreError> {
+        let sealed = request.node.bmc_password.as_ref();
+        let sealed = sealed.map(|secret| self.seal(request.node.id.0, BMC_PASSWORD, secret));
+        let sealed = sealed.transpose()?;
+        let made = self
+            .write(move |conn| {
+                Box::pin(async move { onboard_again(conn, now, &request, from, sealed).await })
+            })
             .await?;
         self.signal_due();
         Ok(made)

@@ -33,6 +33,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0090_input_secret.sql")),
     M::up(include_str!("../migrations/sqlite/0095_token_key.sql")),
     M::up(include_str!("../migrations/sqlite/0100_health_check.sql")),
+    M::up(include_str!("../migrations/sqlite/0110_removal.sql")),
 ];
 
 impl Store {

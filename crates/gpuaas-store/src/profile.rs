@@ -164,7 +164,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn profiles(&self) -> Result<Vec<ProfileResource>, StoreError> {
-        let sql = profile_select!("ORDER BY profile.name");
+        let sql = profile_select!("WHERE profile.removed_at IS NULL ORDER BY profile.name");
         let rows = self.reader().await?.all(sql, args![]).await?;
         rows.iter().map(|row| profile(row.cols())).collect()
     }

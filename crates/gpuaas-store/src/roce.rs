@@ -97,6 +97,31 @@ impl Store {
         Ok(Resource { id, spec, status, revision: 1, created_at: now, updated_at: now })
     }
 
+    /// Removes the fabric address of an interface of a host.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn remove_roce_assignment(
+        &self,
+        site_id: SiteId,
+        hostname: &str,
+        interface: &str,
+    ) -> Result<(), StoreError> {
+        let values = args![site_id.0, hostname, interface];
+        let name = format!("{interface} of {hostname}");
+        self.write(move |conn| {
+            Box::pin(async move {
+                let sql = "DELETE FROM roce_assignment WHERE site_id = $1 AND hostname = $2 \
+                     AND interface = $3";
+                match conn.execute(sql, values).await? {
+                    0 => Err(StoreError::not_found("fabric address", name)),
+                    _ => Ok(()),
+                }
+            })
+        })
+        .await
+    }
+
     /// All fabric addresses, by site, hostname and interface.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::record::RunRecord;
 use gpuaas_types::api::{AttemptView, StepSpan};
-use gpuaas_types::{NodeId, ProfileId, RunId, SiteId, Step};
+use gpuaas_types::{NodeId, ProfileId, RunId, RunStatus, SiteId, Step};
 
-use crate::database::{Val, args, with_list};
+use crate::database::{Cols, Val, args, with_list};
 use crate::error::StoreError;
 use crate::page::Page;
 use crate::store::Store;
@@ -20,7 +20,67 @@ pub enum DeployLimitScope {
     Site(SiteId),
 }
 
+/// Which runs to list; what is left empty does not matter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only runs of this site.
+    pub site_id: Option<SiteId>,
+    /// Only runs of this node.
+    pub node_id: Option<NodeId>,
+    /// Only runs with this status.
+    pub status: Option<RunStatus>,
+    /// Only runs that are not over.
+    pub open: bool,
+}
+
+/// A run with the names that a list shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedRun {
+    /// Row of the run.
+    pub run: RunRecord,
+    /// Hostname of its node.
+    pub hostname: String,
+    /// Name of its site.
+    pub site: String,
+}
+
 impl Store {
+    /// A page of the runs that a filter lets pass, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn runs_page(
+        &self,
+        filter: RunFilter,
+        page: Page<RunId>,
+    ) -> Result<Vec<ListedRun>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT node.hostname, site.name, ",
+            run_columns!("run.due_at"),
+            " FROM run JOIN node ON node.id = run.node_id JOIN site ON site.id = run.site_id \
+             WHERE ($1 IS NULL OR run.site_id = $1) AND ($2 IS NULL OR run.node_id = $2) \
+             AND ($3 IS NULL OR run.status = $3) \
+             AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) \
+             AND ($5 IS NULL OR (run.created_at, run.id) < (SELECT before.created_at, before.id \
+             FROM run AS before WHERE before.id = $5)) \
+             ORDER BY run.created_at DESC, run.id DESC LIMIT $6"
+        );
+        let values = args![
+            filter.site_id.map(|id| id.0),
+            filter.node_id.map(|id| id.0),
+            filter.status.map(RunStatus::as_str),
+            filter.open,
+            page.after.map(|id| id.0),
+            i64::from(page.limit)
+        ];
+        let rows = self.reader().await?.all(SQL, values).await?;
+        let read = |mut cols: Cols<'_>| {
+            let (hostname, site) = (cols.next()?, cols.next()?);
+            Ok(ListedRun { hostname, site, run: read_run(&mut cols)? })
+        };
+        rows.iter().map(|row| read(row.cols())).collect()
+    }
+
     /// A run.
     ///
     /// # Errors

@@ -86,7 +86,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn sites(&self) -> Result<Vec<SiteResource>, StoreError> {
-        let rows = self.reader().await?.all(site_select!("ORDER BY name"), args![]).await?;
+        let rows = self
+            .reader()
+            .await?
+            .all(site_select!("WHERE removed_at IS NULL ORDER BY name"), args![])
+            .await?;
         rows.iter().map(|row| read_site(&mut row.cols())).collect()
     }
 

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod api;
 pub mod batch;
 pub mod bundle;
+pub mod change;
 pub mod coded_error;
 pub mod codes;
 pub mod explain;

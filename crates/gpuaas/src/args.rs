@@ -28,18 +28,23 @@ pub use bench::BenchCommand;
 pub use bundle::{
     BundleApproveArgs, BundleBuildArgs, BundleCommand, BundleDiffArgs, BundleKeyArgs,
     BundleKindArgument, BundleLintArgs, BundleNewArgs, BundlePublishArgs, BundlePullArgs,
-    BundleRenderArgs, BundleShowArgs, BundleTrustArgs, RegistryArgs,
+    BundleRenderArgs, BundleShowArgs, BundleTrustArgs, BundleWithdrawArgs, RegistryArgs,
 };
-pub use node::{NodeCommand, NodeListArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs};
+pub use node::{
+    NodeCommand, NodeListArgs, NodeSetArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs,
+};
 pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};
 pub use profile::{
     Assignment, ProfileAddArgs, ProfileCommand, ProfileSetArgs, RoceAddArgs, RoceCommand,
+    RoceRemoveArgs,
 };
-pub use run::{CancelArgs, ContinueArgs, ResumeArgs, RunCommand, SkipCheckArgs};
+pub use run::{
+    CancelArgs, ContinueArgs, ResumeArgs, RunCommand, RunListArgs, RunWaitArgs, SkipCheckArgs,
+};
 pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
-pub use shared::{ActorArgs, ListArgs, ShowArgs};
-pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand};
+pub use shared::{ActorArgs, ListArgs, RemoveArgs, ShowArgs};
+pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs};
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;
 

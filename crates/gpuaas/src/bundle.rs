@@ -121,6 +121,7 @@ pub async fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), 
         BundleCommand::Pull(args) => publish::pull(&args, terminal).await,
         BundleCommand::List(args) => publish::list(&args, terminal).await,
         BundleCommand::Approve(args) => publish::approve(&args, terminal).await,
+        BundleCommand::Withdraw(args) => publish::approve(&args.into(), terminal).await,
         BundleCommand::Trust(args) => publish::trust(args, terminal).await,
         BundleCommand::Keys(args) => publish::keys(&args, terminal).await,
     }

@@ -7,6 +7,7 @@ use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::{CertificateState, NodeCertificates, RevokeCertificate};
 
 use crate::args::{RevokeCertificateArgs, ShowArgs};
+use crate::confirm::confirm;
 
 /// Shows what a node was given.
 ///
@@ -24,11 +25,26 @@ pub async fn show(args: &ShowArgs, terminal: &mut Terminal) -> Result<(), Failur
 /// As [`show`]; `no_certificate` when there is nothing to withdraw.
 pub async fn revoke(args: &RevokeCertificateArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
-    let asked = RevokeCertificate { reason: args.reason.clone(), actor: args.who.actor.clone() };
-    let node = client.revoke_certificate(&args.node, &asked).await?;
+    let (reason, actor) = (args.reason.clone(), args.who.actor.clone());
+    let mut asked = RevokeCertificate { reason, actor, dry_run: true };
+    let planned = client.revoke_certificate(&args.node, &asked).await?;
+    if args.dry_run {
+        return output::print(terminal, args.api.format, &planned, table);
+    }
+    let valid = planned.certificates.iter().filter(|one| one.state == CertificateState::Valid);
+    terminal.message(&format!(
+        "{}: {} certificates are withdrawn, and its agent is refused from the next call on",
+        planned.hostname,
+        valid.count()
+    ));
+    if !args.yes {
+        confirm(&planned.hostname, "revocation", terminal)?;
+    }
+    asked.dry_run = false;
+    let node = client.revoke_certificate(&planned.node_id.to_string(), &asked).await?;
     let hostname = &node.hostname;
     terminal.message(&format!(
-        "{hostname}: its agent is refused; gpuaas node reimage gives it another"
+        "{hostname}: its agent is refused; `gpuaas node reimage {hostname}` gives it another"
     ));
     output::print(terminal, args.api.format, &node, table)
 }

@@ -17,8 +17,9 @@ use crate::args::{
     NodeListArgs, OnboardArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand,
     SiteAddArgs, SiteCommand, SkipCheckArgs,
 };
+use crate::follow::Followed;
 use crate::input_file::{read_file, read_secret};
-use crate::{certificates, follow, node_task, offboarding, secrets, telemetry};
+use crate::{certificates, changes, follow, node_task, offboarding, run_list, secrets, telemetry};
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;
@@ -42,6 +43,8 @@ pub async fn site(command: SiteCommand, terminal: &mut Terminal) -> Result<(), F
             let site = ApiClient::from_args(&args.api)?.site(&args.name).await?;
             output::print(terminal, args.api.format, &site, output::site)
         }
+        SiteCommand::Set(args) => changes::set_site(&args, terminal).await,
+        SiteCommand::Remove(args) => changes::remove("sites", &args, terminal).await,
         SiteCommand::Secret(command) => secrets::run(SecretScope::Site, command, terminal).await,
     }
 }
@@ -88,6 +91,9 @@ pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result
         ProfileCommand::Presets(args) => {
             let presets = ApiClient::from_args(&args.api)?.profile_presets().await?;
             return output::print(terminal, args.api.format, &presets, output::presets);
+        }
+        ProfileCommand::Remove(args) => {
+            return changes::remove("profiles", &args, terminal).await;
         }
         ProfileCommand::Secret(command) => {
             return secrets::run(SecretScope::Profile, command, terminal).await;
@@ -187,6 +193,7 @@ pub async fn roce(command: RoceCommand, terminal: &mut Terminal) -> Result<(), F
             let roce = ApiClient::from_args(&api)?.add_roce(&body).await?;
             output::print(terminal, api.format, &roce, output::roce)
         }
+        RoceCommand::Remove(args) => changes::remove_roce(args, terminal).await,
         RoceCommand::List(args) => {
             let roces = ApiClient::from_args(&args.api)?.roces().await?;
             output::print(terminal, args.api.format, &roces, output::roces)
@@ -226,6 +233,7 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
         NodeCommand::Certificates(args) => certificates::show(&args, terminal).await,
         NodeCommand::Telemetry(args) => telemetry::diagnose(&args, terminal).await,
         NodeCommand::ConvergeTelemetry(args) => telemetry::run(&args, terminal).await,
+        NodeCommand::Set(args) => changes::set_node(&args, terminal).await,
         NodeCommand::Show(args) => {
             let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;
             output::print(terminal, args.api.format, &node, output::node)
@@ -253,17 +261,18 @@ async fn onboard(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(), Fail
             }
         }
     }
-    let nodes = if args.wait {
+    let followed = if args.wait {
         follow::until_settled(&client, &accepted, args.timeout, terminal).await?
     } else {
         let mut nodes = Vec::new();
         for (id, _) in &accepted {
             nodes.push(client.node(&id.to_string()).await?);
         }
-        nodes
+        Followed { nodes, ended_early: None }
     };
+    let nodes = &followed.nodes;
     if args.wait {
-        print_bucket_times(&client, &nodes, terminal).await?;
+        print_bucket_times(&client, nodes, terminal).await?;
     }
     match (nodes.as_slice(), requests.len()) {
         ([node], 1) => output::print(terminal, args.api.format, node, |node, style| {
@@ -274,7 +283,7 @@ async fn onboard(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(), Fail
             output::print(terminal, args.api.format, &list, output::nodes)?;
         }
     }
-    let stopped = if args.wait { follow::verdict(&nodes) } else { None };
+    let stopped = if args.wait { followed.verdict() } else { None };
     refused.or(stopped).map_or(Ok(()), Err)
 }
 
@@ -331,6 +340,8 @@ fn onboard_requests(args: &OnboardArgs) -> Result<Vec<OnboardRequest>, Failure> 
 /// What the control plane refused.
 pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     let (format, run) = match command {
+        RunCommand::List(args) => return run_list::list(&args, terminal).await,
+        RunCommand::Wait(args) => return run_list::wait(&args, terminal).await,
         RunCommand::Show(args) => {
             (args.api.format, ApiClient::from_args(&args.api)?.run(&args.name).await?)
         }

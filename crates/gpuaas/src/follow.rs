@@ -9,6 +9,7 @@ use std::time::Duration;
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::output;
+use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_types::api::NodeView;
 use gpuaas_types::{NodeId, NodeState, RunStatus};
@@ -46,32 +47,73 @@ fn aim(node: &NodeView) -> Option<NodeState> {
     node.run.as_ref().map(|run| run.kind.row().ends_in)
 }
 
-/// Follows `nodes` until each is where its run was to bring it, or stopped, with a line per change. Answers their last
-/// views, in the order asked.
+/// What was seen of the nodes that were followed.
+#[derive(Debug)]
+pub struct Followed {
+    /// Last views of those that were seen, in the order asked.
+    pub nodes: Vec<NodeView>,
+    /// Why the following ended before the runs did: [`Exit::TimedOut`] or [`Exit::Interrupted`].
+    pub ended_early: Option<Failure>,
+}
+
+impl Followed {
+    /// The failure of nodes whose run stopped short, or of the following itself; none: every node
+    /// is where its run was to bring it.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Failure> {
+        self.ended_early.clone().or_else(|| verdict(&self.nodes))
+    }
+}
+
+/// Follows `nodes` until each is where its run was to bring it, or stopped, with a line per
+/// change; or until `seconds` are over or somebody interrupts, which leaves the runs alone.
 ///
 /// # Errors
-/// [`Exit::TimedOut`] after `seconds`; [`Exit::Unreachable`] when the control plane is away for
-/// long.
+/// [`Exit::Unreachable`] when the control plane is away for long.
 pub async fn until_settled(
     client: &ApiClient,
     nodes: &[(NodeId, String)],
     seconds: u64,
     terminal: &mut Terminal,
-) -> Result<Vec<NodeView>, Failure> {
+) -> Result<Followed, Failure> {
+    let interrupted = signals::stop()?;
+    until_settled_or(client, nodes, seconds, interrupted, terminal).await
+}
+
+async fn until_settled_or(
+    client: &ApiClient,
+    nodes: &[(NodeId, String)],
+    seconds: u64,
+    interrupted: impl Future<Output = ()>,
+    terminal: &mut Terminal,
+) -> Result<Followed, Failure> {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut progress = Progress::new(terminal.interactive());
     let mut last = HashMap::new();
     let work = follow(client, nodes, &mut looks, &mut last, &mut progress, terminal);
-    let outcome = timeout(Duration::from_secs(seconds), work).await;
+    let outcome = tokio::select! {
+        outcome = timeout(Duration::from_secs(seconds), work) => outcome.map_err(|_| Early::Late),
+        () = interrupted => Err(Early::Interrupted),
+    };
     progress.clear();
-    outcome.unwrap_or_else(|_| Err(timed_out(nodes, &last, seconds)))?;
-    Ok(nodes.iter().filter_map(|(id, _)| last.remove(id)).collect())
+    let ended_early = match outcome {
+        Ok(outcome) => outcome.map(|()| None)?,
+        Err(early) => Some(still_open(nodes, &last, early, seconds)),
+    };
+    let nodes = nodes.iter().filter_map(|(id, _)| last.remove(id)).collect();
+    Ok(Followed { nodes, ended_early })
+}
+
+/// Why the following ended before the runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Early {
+    Late,
+    Interrupted,
 }
 
 /// The failure of nodes whose run stopped short, if any did.
-#[must_use]
-pub fn verdict(nodes: &[NodeView]) -> Option<Failure> {
+fn verdict(nodes: &[NodeView]) -> Option<Failure> {
     let stopped: Vec<&NodeView> =
         nodes.iter().filter(|node| standing(node) != Standing::Done).collect();
     let first = stopped.first()?;
@@ -85,7 +127,7 @@ pub fn verdict(nodes: &[NodeView]) -> Option<Failure> {
         1 => format!("The node did not become {aim}"),
         all => format!("{} of {all} nodes did not become {aim}", stopped.len()),
     };
-    let hint = format!("gpuaas explain {} says what to do next", first.hostname);
+    let hint = format!("`gpuaas explain {}` says what to do next", first.hostname);
     Some(
         Failure::new(Exit::Parked, code, &title, format!("{}: {detail}", few(names, ", ")))
             .hint(hint),
@@ -100,26 +142,37 @@ fn few(mut texts: Vec<String>, separator: &str) -> String {
     if more == 0 { text } else { format!("{text}{separator}and {more} more") }
 }
 
-fn timed_out(
+fn still_open(
     nodes: &[(NodeId, String)],
     last: &HashMap<NodeId, NodeView>,
+    early: Early,
     seconds: u64,
 ) -> Failure {
-    let open: Vec<String> = nodes
+    let open: Vec<&(NodeId, String)> = nodes
         .iter()
         .filter(|(id, _)| last.get(id).is_none_or(|node| standing(node) == Standing::Open))
+        .collect();
+    let first = open.first().map_or("RUN", |(_, name)| name.as_str());
+    let hint = format!("the work goes on; `gpuaas run wait {first}` waits again");
+    let open: Vec<String> = open
+        .iter()
         .map(|(id, name)| {
             let waits = last.get(id).and_then(output::attention).unwrap_or("the control plane");
             format!("{name} waits for {waits}")
         })
         .collect();
-    Failure::new(
-        Exit::TimedOut,
-        "wait_timed_out",
-        &format!("Not every run ended within {seconds} s"),
-        few(open, "; "),
-    )
-    .hint("the work goes on: look with gpuaas node list, or wait again with a larger --timeout")
+    let detail = few(open, "; ");
+    match early {
+        Early::Late => {
+            let title = format!("Not every run ended within {seconds} s");
+            Failure::new(Exit::TimedOut, "wait_timed_out", &title, detail)
+        }
+        Early::Interrupted => {
+            let title = "Only the waiting was interrupted";
+            Failure::new(Exit::Interrupted, "wait_interrupted", title, detail)
+        }
+    }
+    .hint(hint)
 }
 
 async fn follow(
@@ -256,8 +309,8 @@ mod tests {
         let (client, key) =
             replay(vec![views::commissioning_node(), views::commissioning_node(), active()]).await;
         let (mut terminal, captured) = Terminal::captured();
-        let nodes = until_settled(&client, &[key], 60, &mut terminal).await.unwrap();
-        assert_eq!(verdict(&nodes), None);
+        let followed = until_settled(&client, &[key], 60, &mut terminal).await.unwrap();
+        assert_eq!(followed.verdict(), None);
         assert_eq!(
             captured.stderr(),
             "j22u11       commission        waiting   MAAS to finish commissioning\n\
@@ -269,16 +322,37 @@ mod tests {
     async fn a_parked_node_ends_the_wait() {
         let (client, key) = replay(vec![views::parked_node()]).await;
         let (mut terminal, _) = Terminal::captured();
-        let nodes = until_settled(&client, &[key], 60, &mut terminal).await.unwrap();
-        insta::assert_snapshot!(verdict(&nodes).unwrap().to_string());
+        let followed = until_settled(&client, &[key], 60, &mut terminal).await.unwrap();
+        insta::assert_snapshot!(followed.verdict().unwrap().to_string());
     }
 
     #[tokio::test]
     async fn patience_ends() {
         let (client, key) = replay(vec![views::commissioning_node()]).await;
         let (mut terminal, _) = Terminal::captured();
-        let failure = until_settled(&client, &[key], 1, &mut terminal).await.unwrap_err();
+        let followed = until_settled(&client, &[key], 1, &mut terminal).await.unwrap();
+        let failure = followed.verdict().unwrap();
         assert_eq!(failure.exit, Exit::TimedOut);
         assert!(failure.problem.detail.contains("j22u11 waits for MAAS"), "{failure}");
+        assert_eq!(followed.nodes[0].hostname, "j22u11", "it is printed as it was seen last");
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_wait_says_that_the_work_goes_on() {
+        let (client, key) = replay(vec![views::commissioning_node()]).await;
+        let (mut terminal, captured) = Terminal::captured();
+        // Interrupted once the node was seen.
+        let seen = async {
+            while captured.stderr().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let followed = until_settled_or(&client, &[key], 60, seen, &mut terminal).await.unwrap();
+        assert_eq!(followed.nodes.len(), 1);
+        insta::assert_snapshot!(followed.verdict().unwrap().to_string(), @r"
+        error wait_interrupted: Only the waiting was interrupted: j22u11 waits for MAAS to finish commissioning
+        hint: the work goes on; `gpuaas run wait j22u11` waits again
+        ");
+        assert_eq!(followed.verdict().unwrap().exit as u8, 130);
     }
 }

@@ -9,13 +9,16 @@ pub mod batch;
 pub mod bench;
 pub mod bundle;
 pub mod certificates;
+mod changes;
 pub mod commands;
+mod confirm;
 pub mod follow;
 mod input_file;
 #[cfg(feature = "lab")]
 pub mod launcher;
 pub mod node_task;
 pub mod offboarding;
+mod run_list;
 pub mod secrets;
 pub mod serve;
 pub mod serve_command;

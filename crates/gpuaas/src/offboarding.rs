@@ -2,7 +2,6 @@
 //! the question, then the work.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, IsTerminal as _};
 
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
@@ -12,7 +11,8 @@ use gpuaas_types::RunKind;
 use gpuaas_types::api::{List, RunPlan, RunRequest};
 
 use crate::args::OffboardArgs;
-use crate::follow;
+use crate::confirm::confirm;
+use crate::follow::{self, Followed};
 
 /// One of the commands above.
 ///
@@ -36,7 +36,7 @@ pub async fn run(
     }
     terminal.message(&draw(&planned, terminal.style()));
     if !args.yes {
-        confirm(&planned, terminal)?;
+        confirm(&planned.hostname, planned.kind.as_str(), terminal)?;
     }
     asked.dry_run = false;
     // By id: a name may be another node's by now.
@@ -44,30 +44,16 @@ pub async fn run(
     let (id, name) = (begun.node_id, begun.hostname);
     let run = begun.run_id.map_or_else(String::new, |run| run.to_string());
     terminal.message(&format!("{name:<12} accepted, run {run}"));
-    let nodes = if args.wait {
+    let followed = if args.wait {
         follow::until_settled(&client, &[(id, name)], args.timeout, terminal).await?
     } else {
-        vec![client.node(&id.to_string()).await?]
+        let nodes = vec![client.node(&id.to_string()).await?];
+        Followed { nodes, ended_early: None }
     };
-    let list = List { items: nodes.clone() };
+    let list = List { items: followed.nodes.clone() };
     output::print(terminal, args.api.format, &list, output::nodes)?;
-    let stopped = if args.wait { follow::verdict(&nodes) } else { None };
+    let stopped = if args.wait { followed.verdict() } else { None };
     stopped.map_or(Ok(()), Err)
-}
-
-/// Asks for the host's name, which says more than a yes.
-fn confirm(plan: &RunPlan, terminal: &mut Terminal) -> Result<(), Failure> {
-    let refused = |detail: String| {
-        Failure::usage("not_confirmed", "Nothing was done", detail)
-            .hint("look with --dry-run, then repeat with --yes")
-    };
-    if !std::io::stdin().is_terminal() || !terminal.interactive() {
-        return Err(refused(format!("nobody is there to confirm the {}", plan.kind)));
-    }
-    terminal.message(&format!("Type {} to go on:", plan.hostname));
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).map_err(|error| refused(error.to_string()))?;
-    if line.trim() == plan.hostname { Ok(()) } else { Err(refused("it was not confirmed".into())) }
 }
 
 /// The plan for a person.
@@ -132,9 +118,5 @@ mod tests {
             run_id: None,
         };
         insta::assert_snapshot!(draw(&plan, Style::default()));
-        let (mut terminal, _) = Terminal::captured();
-        let failure = confirm(&plan, &mut terminal).unwrap_err();
-        assert_eq!(failure.code(), "not_confirmed");
-        assert!(failure.problem.hint.contains("--yes"));
     }
 }

@@ -5,6 +5,7 @@
 mod agents;
 mod batches;
 mod bundles;
+mod changes;
 mod drift;
 mod http;
 mod identity;

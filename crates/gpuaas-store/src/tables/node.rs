@@ -1,10 +1,12 @@
 //! Rows of `node` and `node_mac`.
 
+use std::collections::BTreeSet;
+
 use gpuaas_core::record::{NodeHardware, NodeRecord};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, NodeState, ProfileId, RunId, SiteId, Timestamp};
 
-use crate::database::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args, with_list};
 use crate::error::StoreError;
 use crate::seal::Secret;
 
@@ -65,8 +67,6 @@ pub(crate) fn read_node(cols: &mut Cols<'_>) -> Result<NodeRecord, StoreError> {
 async fn taken_error(conn: &mut Conn, node: &NewNode) -> Result<StoreError, StoreError> {
     const LIVE: &str = "SELECT id, state FROM node WHERE site_id = $1 AND hostname = $2 \
          AND state NOT IN ('retired', 'detached', 'deleted')";
-    const BMC: &str = "SELECT hostname, id FROM node WHERE site_id = $1 AND bmc_address = $2 \
-         AND state NOT IN ('retired', 'detached', 'deleted')";
     let hostname = &node.hostname;
     if let Some(row) = conn.first(LIVE, args![node.site_id.0, hostname]).await? {
         let mut cols = row.cols();
@@ -74,15 +74,79 @@ async fn taken_error(conn: &mut Conn, node: &NewNode) -> Result<StoreError, Stor
         let detail = format!("node {hostname} exists at this site as {id} and is {state}");
         return Ok(StoreError::conflict(ProblemCode::HostnameTaken, detail));
     }
-    let address = node.hardware.bmc_address.as_deref();
-    if let Some(row) = conn.first(BMC, args![node.site_id.0, address]).await? {
-        let mut cols = row.cols();
-        let (holder, id): (String, _) = (cols.next()?, cols.id(NodeId)?);
-        let address = address.unwrap_or_default();
-        let detail = format!("BMC address {address} belongs to node {holder} ({id})");
-        return Ok(StoreError::conflict(ProblemCode::BmcAddressTaken, detail));
+    if let Some(error) = address_in_use(conn, node.site_id, node.id, &node.hardware).await? {
+        return Ok(error);
     }
     Ok(StoreError::conflict(ProblemCode::AlreadyExists, format!("node {} exists", node.id)))
+}
+
+/// Names another live node of the site that has the BMC or a MAC address of this hardware.
+pub(crate) async fn address_in_use(
+    conn: &mut Conn,
+    site_id: SiteId,
+    node_id: NodeId,
+    hardware: &NodeHardware,
+) -> Result<Option<StoreError>, StoreError> {
+    const BMC: &str = "SELECT hostname, id FROM node WHERE site_id = $1 AND id <> $2 \
+         AND bmc_address = $3 AND state NOT IN ('retired', 'detached', 'deleted')";
+    const MAC: &str = "SELECT node.hostname, node.id, node_mac.mac_address FROM node_mac \
+         JOIN node ON node.id = node_mac.node_id WHERE node.site_id = $1 AND node.id <> $2 \
+         AND node.state NOT IN ('retired', 'detached', 'deleted') \
+         AND node_mac.mac_address IN ({LIST}) ORDER BY node_mac.mac_address";
+    if let Some(address) = hardware.bmc_address.as_deref()
+        && let Some(row) = conn.first(BMC, args![site_id.0, node_id.0, address]).await?
+    {
+        let mut cols = row.cols();
+        let (holder, id): (String, _) = (cols.next()?, cols.id(NodeId)?);
+        let detail = format!("BMC address {address} belongs to node {holder} ({id})");
+        return Ok(Some(StoreError::conflict(ProblemCode::BmcAddressTaken, detail)));
+    }
+    let macs = macs(hardware);
+    if macs.is_empty() {
+        return Ok(None);
+    }
+    let sql = with_list(MAC, 3, macs.len());
+    let mut values = args![site_id.0, node_id.0];
+    values.extend(macs.iter().map(|mac| Val::from(mac.as_str())));
+    let Some(row) = conn.first(sql, values).await? else { return Ok(None) };
+    let mut cols = row.cols();
+    let (holder, id): (String, _) = (cols.next()?, cols.id(NodeId)?);
+    let address: String = cols.next()?;
+    let detail = format!("MAC address {address} belongs to node {holder} ({id})");
+    Ok(Some(StoreError::conflict(ProblemCode::MacAddressTaken, detail)))
+}
+
+/// The MAC addresses of this hardware, lower case, each once.
+fn macs(hardware: &NodeHardware) -> BTreeSet<String> {
+    hardware.mac_addresses.iter().map(|mac| mac.to_ascii_lowercase()).collect()
+}
+
+async fn insert_macs(
+    conn: &mut Conn,
+    id: NodeId,
+    hardware: &NodeHardware,
+) -> Result<(), StoreError> {
+    let rows = macs(hardware).iter().map(|mac| args![mac, id.0]).collect();
+    conn.insert_rows("INSERT INTO node_mac (mac_address, node_id)", rows).await
+}
+
+/// Writes other hardware for a node that exists. Its addresses must be free.
+pub(crate) async fn replace_hardware(
+    conn: &mut Conn,
+    now: Timestamp,
+    id: NodeId,
+    hardware: &NodeHardware,
+) -> Result<(), StoreError> {
+    let values =
+        vec![id.0.into(), hardware.bmc_address.as_deref().into(), Val::json(hardware)?, now.into()];
+    conn.execute(
+        "UPDATE node SET bmc_address = $2, hardware = $3, revision = revision + 1, \
+         updated_at = $4 WHERE id = $1",
+        values,
+    )
+    .await?;
+    conn.execute("DELETE FROM node_mac WHERE node_id = $1", args![id.0]).await?;
+    insert_macs(conn, id, hardware).await
 }
 
 pub(crate) async fn insert_node(
@@ -112,7 +176,8 @@ pub(crate) async fn insert_node(
     if made == 0 {
         return Err(taken_error(conn, node).await?);
     }
-    let macs = node.hardware.mac_addresses.iter().collect::<std::collections::BTreeSet<_>>();
-    let rows = macs.into_iter().map(|mac| args![&mac.to_ascii_lowercase(), node.id.0]).collect();
-    conn.insert_rows("INSERT INTO node_mac (mac_address, node_id)", rows).await
+    if let Some(error) = address_in_use(conn, node.site_id, node.id, &node.hardware).await? {
+        return Err(error);
+    }
+    insert_macs(conn, node.id, &node.hardware).await
 }

@@ -128,7 +128,7 @@ impl Fixture {
                     bmc_address: Some(format!("bmc-{hostname}")),
                     bmc_user: Some("root".to_owned()),
                     power_type: "ipmi".to_owned(),
-                    mac_addresses: vec!["52:54:00:AB:CD:01".to_owned()],
+                    mac_addresses: vec![mac_of(hostname)],
                     architecture: "amd64/generic".to_owned(),
                 },
                 bmc_password: Some(Secret::new(BMC_PASSWORD.to_owned())),
@@ -169,6 +169,13 @@ impl Fixture {
         run.due_at = due_at;
         self.store.commit(now, RunWrite::new(run).releasing()).await
     }
+}
+
+/// A MAC address that only this hostname has.
+pub(crate) fn mac_of(hostname: &str) -> String {
+    let sum = hostname.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte));
+    let [_, a, b, c] = sum.to_be_bytes();
+    format!("52:54:00:{a:02X}:{b:02X}:{c:02X}")
 }
 
 pub(crate) fn site_spec(name: &str) -> SiteSpec {

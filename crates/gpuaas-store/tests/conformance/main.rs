@@ -14,6 +14,7 @@ mod agents;
 mod batches;
 mod bundles;
 mod certificates;
+mod changes;
 mod completeness;
 mod creation;
 mod drift;

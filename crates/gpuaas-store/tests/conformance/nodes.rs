@@ -5,7 +5,7 @@ use gpuaas_store::{IdempotencyKey, NewAuditEntry, NodeChange, NodeFilter, Page, 
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunStatus, SiteId};
 
-use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database, site_spec};
+use crate::fixture::{Fixture, NOON, at, code, event, id, mac_of, on_each_database, site_spec};
 
 #[test]
 fn a_name_and_a_bmc_belong_to_one_node() {
@@ -100,8 +100,8 @@ fn anything_finds_a_node() {
             &by_run,
             "j22u11",
             "abc123",
-            "52:54:00:ab:cd:01",
-            "52:54:00:AB:CD:01",
+            &mac_of("j22u11"),
+            &mac_of("j22u11").to_ascii_lowercase(),
             "bmc-j22u11",
             "10.8.0.1",
         ] {

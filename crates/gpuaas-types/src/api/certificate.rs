@@ -13,6 +13,9 @@ pub struct RevokeCertificate {
     pub reason: String,
     /// Who says so; kept in the history.
     pub actor: String,
+    /// Only say which certificates there are.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// How a certificate stands.

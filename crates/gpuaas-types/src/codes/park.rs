@@ -277,7 +277,7 @@ StorageNotAsAsked "storage_not_as_asked" "MAAS shows another storage than it too
 RoceAssignmentsMissing "roce_assignments_missing" "The host has no fabric addresses" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
-    next_action: "add them with `gpuaas roce add`, then `gpuaas run resume RUN --reason WHY`",
+    next_action: "add them, `gpuaas roce add --site SITE --host HOST --interface NAME --subnet CIDR --ip ADDRESS`, then `gpuaas run resume RUN --reason WHY`",
     doc: "The profile has `enable_phase2_roce`, and no fabric address is assigned to the host",
 }
 RoceInterfaceMissing "roce_interface_missing" "The host lacks a fabric interface" {
@@ -409,19 +409,19 @@ MaasBadRequest "maas_bad_request" "MAAS refused a request" {
 MaasAuthInvalidKey "maas_auth_invalid_key" "MAAS does not know the API key" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry],
-    next_action: "give the site a key of a MAAS administrator (PATCH /api/v1/sites/NAME), then `gpuaas run retry RUN --reason WHY`",
+    next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`, then `gpuaas run retry RUN --reason WHY`",
     doc: "MAAS answered 401: the consumer of the key does not exist",
 }
 MaasAuthInvalidToken "maas_auth_invalid_token" "MAAS does not know the API key's token" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry],
-    next_action: "give the site a key of a MAAS administrator (PATCH /api/v1/sites/NAME), then `gpuaas run retry RUN --reason WHY`",
+    next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`, then `gpuaas run retry RUN --reason WHY`",
     doc: "MAAS answered 401: the token of the key was deleted",
 }
 MaasAuthBadSignature "maas_auth_bad_signature" "MAAS does not accept the signature" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry],
-    next_action: "give the site a key of a MAAS administrator (PATCH /api/v1/sites/NAME), then `gpuaas run retry RUN --reason WHY`",
+    next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`, then `gpuaas run retry RUN --reason WHY`",
     doc: "MAAS answered 401: the secret of the key is another one",
 }
 MaasAuthClockSkew "maas_auth_clock_skew" "The clocks of MAAS and of this host differ" {
@@ -445,13 +445,13 @@ MaasAuthNotAuthenticated "maas_auth_not_authenticated" "MAAS saw no credential" 
 MaasAuthRefused "maas_auth_refused" "MAAS refuses the API key" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry],
-    next_action: "give the site a key of a MAAS administrator (PATCH /api/v1/sites/NAME), then `gpuaas run retry RUN --reason WHY`",
+    next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`, then `gpuaas run retry RUN --reason WHY`",
     doc: "MAAS answered 401 for another reason",
 }
 MaasForbidden "maas_forbidden" "The API key may not do this" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry],
-    next_action: "give the site a key of a MAAS administrator (PATCH /api/v1/sites/NAME), then `gpuaas run retry RUN --reason WHY`",
+    next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`, then `gpuaas run retry RUN --reason WHY`",
     doc: "MAAS answered 403: the key's user is not an administrator, or does not own the machine",
 }
 MaasNotFound "maas_not_found" "MAAS does not know what was named" {

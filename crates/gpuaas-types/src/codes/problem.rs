@@ -300,7 +300,7 @@ RequestTimeout "request_timeout" "The request took too long" {
     doc: "The request took longer than its limit, so its effect is not known",
 }
 NodeExists "node_exists" "The node is already under care" {
-    status: 409, owner: None, next_action: "`gpuaas node show NODE` says how it stands; a node that is to be onboarded anew is detached first, `gpuaas node detach NODE`",
+    status: 409, owner: None, next_action: "`gpuaas node show NODE` says how it stands; one in service is deployed again by `gpuaas node reimage NODE`, and given up by `gpuaas node detach NODE`",
     doc: "A node with this hostname or BMC address is in the care of GPUaaS",
 }
 NodeAmbiguous "node_ambiguous" "More than one node matches" {
@@ -320,7 +320,7 @@ MachineHandedOff "machine_handed_off" "The machine was handed over" {
     doc: "The profile has `release_mode=handoff`",
 }
 NodeWithoutAgent "node_without_agent" "The node has no agent" {
-    status: 409, owner: None, next_action: "only an agent carries out tasks: onboard the node first, `gpuaas node onboard`",
+    status: 409, owner: None, next_action: "only an agent carries out tasks: onboard the node first, `gpuaas node onboard HOST --site SITE --profile PROFILE`",
     doc: "No agent of the node was ever heard, or its credential was revoked",
 }
 RunMismatch "run_mismatch" "The agent belongs to another run" {
@@ -336,15 +336,15 @@ IdempotencyKeyInUse "idempotency_key_in_use" "A request with this idempotency ke
     doc: "The first request with this key is not answered yet",
 }
 RoceInterfaceTaken "roce_interface_taken" "The interface has a fabric address" {
-    status: 409, owner: None, next_action: "`gpuaas roce list` shows the fabric addresses",
+    status: 409, owner: None, next_action: "`gpuaas roce list` shows the fabric addresses; `gpuaas roce remove --site SITE --host HOST --interface NAME` takes the one that is wrong away",
     doc: "The interface of this host has another fabric address",
 }
 RoceAddressTaken "roce_address_taken" "The fabric address belongs to another interface" {
-    status: 409, owner: None, next_action: "`gpuaas roce list` shows the fabric addresses",
+    status: 409, owner: None, next_action: "`gpuaas roce list` shows the fabric addresses; `gpuaas roce remove --site SITE --host HOST --interface NAME` takes the one that is wrong away",
     doc: "Another interface has this fabric address",
 }
 SiteNameTaken "site_name_taken" "There is a site of this name" {
-    status: 409, owner: None, next_action: "choose another name, or change the site: PATCH /api/v1/sites/NAME",
+    status: 409, owner: None, next_action: "choose another name, or change the site: `gpuaas site set SITE --url URL`",
     doc: "Names of sites are unique",
 }
 ProfileNameTaken "profile_name_taken" "There is a profile of this name" {
@@ -498,6 +498,22 @@ HostnameTaken "hostname_taken" "The hostname belongs to another node" {
 BmcAddressTaken "bmc_address_taken" "The BMC address belongs to another node" {
     status: 409, owner: None, next_action: "correct the BMC address; `gpuaas node show NODE` shows the node that has it",
     doc: "BMC addresses of live nodes are unique within a site",
+}
+MacAddressTaken "mac_address_taken" "A MAC address belongs to another node" {
+    status: 409, owner: None, next_action: "correct the MAC address; `gpuaas node show NODE` shows the node that has it, and `gpuaas node set NODE --mac MAC --reason WHY` corrects that one",
+    doc: "MAC addresses of live nodes are unique within a site",
+}
+SiteInUse "site_in_use" "The site has nodes in service" {
+    status: 409, owner: None, next_action: "`gpuaas node list --site SITE` names them; each leaves by `gpuaas node decommission NODE` or `gpuaas node detach NODE`",
+    doc: "A site with nodes in service, open runs or a batch that is not over is not removed",
+}
+ProfileInUse "profile_in_use" "The profile has nodes in service" {
+    status: 409, owner: None, next_action: "`gpuaas node list` names them; each leaves by `gpuaas node decommission NODE` or `gpuaas node detach NODE`",
+    doc: "A profile with nodes in service, open runs or a batch that is not over is not removed",
+}
+RoceNotFound "roce_not_found" "There is no such fabric address" {
+    status: 404, owner: None, next_action: "`gpuaas roce list` shows the fabric addresses",
+    doc: "No fabric address is assigned to this interface of this host",
 }
 AlreadyExists "already_exists" "There is such a thing already" {
     status: 409, owner: None, next_action: "look at what is there before asking again",

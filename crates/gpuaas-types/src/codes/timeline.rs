@@ -65,6 +65,14 @@ OnboardAccepted "onboard_accepted" "An onboarding was asked for" {
     owner: None, next_action: "",
     doc: "An operator asked for the node; the text names the pinned profile revision",
 }
+OnboardedAgain "onboarded_again" "The node is onboarded from the beginning" {
+    owner: None, next_action: "",
+    doc: "Its last run ended before it was active; its machine is looked for anew",
+}
+HardwareCorrected "hardware_corrected" "What is known of the hardware was corrected" {
+    owner: None, next_action: "",
+    doc: "An operator corrected MAC or BMC addresses, the power driver or the architecture",
+}
 DecommissionAccepted "decommission_accepted" "A decommission was asked for" {
     owner: None, next_action: "",
     doc: "An operator takes the node out of service",

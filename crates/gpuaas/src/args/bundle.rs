@@ -35,6 +35,8 @@ pub enum BundleCommand {
     List(ListArgs),
     /// Let a bundle, with what it requires, be used at a site.
     Approve(BundleApproveArgs),
+    /// Take an approval back; runs that have the bundle go on.
+    Withdraw(BundleWithdrawArgs),
     /// Have the signatures of a key count.
     Trust(BundleTrustArgs),
     /// List the keys whose signatures count.
@@ -223,6 +225,33 @@ pub struct BundleApproveArgs {
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
+}
+
+/// `gpuaas bundle withdraw`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleWithdrawArgs {
+    /// `name@version`, or the digest.
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: String,
+    /// The site.
+    #[arg(long, value_name = "NAME")]
+    pub site: String,
+    /// Why; kept in the history.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+impl From<BundleWithdrawArgs> for BundleApproveArgs {
+    fn from(args: BundleWithdrawArgs) -> Self {
+        let BundleWithdrawArgs { bundle, site, reason, who, api } = args;
+        Self { bundle, site, withdraw: true, reason, who, api }
+    }
 }
 
 /// `gpuaas bundle trust`.

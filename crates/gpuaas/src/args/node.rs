@@ -19,6 +19,8 @@ pub enum NodeCommand {
     List(NodeListArgs),
     /// Show one node with its history.
     Show(ShowArgs),
+    /// Correct what is known of a node's hardware; a parked run reads it when it is resumed.
+    Set(Box<NodeSetArgs>),
     /// Take a node out of service: drain, release in MAAS, power off.
     Decommission(OffboardArgs),
     /// Release, deploy and enroll a node again, through the same gates.
@@ -51,6 +53,50 @@ pub struct RevokeCertificateArgs {
     /// Hostname, node id, MAAS system id or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,
+    /// Why; kept in the history.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Only show the certificates that would be withdrawn.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas node set`.
+#[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("correction").required(true).multiple(true).args(
+    ["macs", "bmc_address", "bmc_user", "bmc_pass_file", "power_type", "architecture"]
+))]
+pub struct NodeSetArgs {
+    /// Hostname, node id, MAAS system id or MAC.
+    #[arg(value_name = "HOST")]
+    pub node: String,
+    /// MAC address of a boot interface, in the place of all that were given; repeat for more.
+    #[arg(long = "mac", value_name = "MAC")]
+    pub macs: Vec<String>,
+    /// Address of the machine's BMC.
+    #[arg(long, value_name = "ADDRESS")]
+    pub bmc_address: Option<String>,
+    /// BMC user.
+    #[arg(long, value_name = "USER")]
+    pub bmc_user: Option<String>,
+    /// File that holds the BMC password; `-` reads stdin.
+    #[arg(long, value_name = "FILE")]
+    pub bmc_pass_file: Option<PathBuf>,
+    /// Power driver of MAAS.
+    #[arg(long, value_name = "DRIVER")]
+    pub power_type: Option<String>,
+    /// Architecture, such as amd64/generic.
+    #[arg(long, value_name = "ARCH")]
+    pub architecture: Option<String>,
     /// Why; kept in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,

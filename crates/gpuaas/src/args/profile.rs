@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand};
 
 use super::secret::SecretCommand;
-use super::shared::{ListArgs, ShowArgs};
+use super::shared::{ListArgs, RemoveArgs, ShowArgs};
 use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas profile`.
@@ -21,6 +21,8 @@ pub enum ProfileCommand {
     Presets(ListArgs),
     /// Change fields: makes a new revision, which runs begun later use.
     Set(ProfileSetArgs),
+    /// Remove a profile that no node in service has; runs keep the revision that they pinned.
+    Remove(RemoveArgs),
     /// Values of bundles' secret inputs, for the nodes with a profile.
     #[command(subcommand)]
     Secret(SecretCommand),
@@ -87,6 +89,8 @@ pub struct ProfileSetArgs {
 pub enum RoceCommand {
     /// Give one fabric interface of one host its address.
     Add(RoceAddArgs),
+    /// Take the address of one fabric interface of one host away.
+    Remove(RoceRemoveArgs),
     /// List addresses.
     List(ListArgs),
 }
@@ -109,6 +113,23 @@ pub struct RoceAddArgs {
     /// Static address inside it.
     #[arg(long, value_name = "ADDRESS")]
     pub ip: String,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas roce remove`.
+#[derive(Debug, Clone, Args)]
+pub struct RoceRemoveArgs {
+    /// Site name.
+    #[arg(long)]
+    pub site: String,
+    /// Short hostname.
+    #[arg(long)]
+    pub host: String,
+    /// Interface name, or its MAC address.
+    #[arg(long, value_name = "NAME")]
+    pub interface: String,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

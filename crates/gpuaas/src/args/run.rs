@@ -1,6 +1,7 @@
 //! `gpuaas run`.
 
 use clap::{Args, Subcommand};
+use gpuaas_types::RunStatus;
 
 use super::shared::{ActorArgs, ShowArgs};
 use gpuaas_client::arguments::ApiArgs;
@@ -10,6 +11,10 @@ use gpuaas_client::arguments::ApiArgs;
 pub enum RunCommand {
     /// Show a run: where every second went, what was tried, what was checked.
     Show(ShowArgs),
+    /// List runs, the newest first.
+    List(RunListArgs),
+    /// Wait until a run is over or parked.
+    Wait(RunWaitArgs),
     /// Let a parked run go on, once its cause is gone.
     Resume(ContinueArgs),
     /// Let a parked run try again: what was tried in its step does not count any more.
@@ -18,6 +23,53 @@ pub enum RunCommand {
     Cancel(CancelArgs),
     /// Answer for a check that does not pass; the run goes on, and your word expires.
     SkipCheck(SkipCheckArgs),
+}
+
+/// `gpuaas run list`.
+#[derive(Debug, Clone, Args)]
+pub struct RunListArgs {
+    /// Only runs of this site.
+    #[arg(long)]
+    pub site: Option<String>,
+    /// Only runs of this node: hostname, node id, MAAS system id or MAC.
+    #[arg(long, value_name = "HOST")]
+    pub node: Option<String>,
+    /// Only runs with this status.
+    #[arg(long, value_name = "STATUS", value_parser = run_status)]
+    pub status: Option<RunStatus>,
+    /// Only runs that are not over.
+    #[arg(long)]
+    pub open: bool,
+    /// Only runs after this one in the list.
+    #[arg(long, value_name = "RUN")]
+    pub after: Option<String>,
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub limit: u32,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+fn run_status(text: &str) -> Result<RunStatus, String> {
+    text.parse().map_err(|_| {
+        let all: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
+        format!("use one of {}", all.join(", "))
+    })
+}
+
+/// `gpuaas run wait`.
+#[derive(Debug, Clone, Args)]
+pub struct RunWaitArgs {
+    /// Run id, or the hostname of its node.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// Seconds to wait at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200)]
+    pub timeout: u64,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
 }
 
 /// `gpuaas run cancel`.
@@ -59,7 +111,8 @@ pub struct ContinueArgs {
 /// A run, and who wants what of it and why.
 #[derive(Debug, Clone, Args)]
 pub struct ResumeArgs {
-    /// Run id.
+    /// Run id, or the hostname of its node.
+    #[arg(value_name = "RUN")]
     pub id: String,
     /// Why; kept in the history.
     #[arg(long)]

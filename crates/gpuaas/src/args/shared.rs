@@ -17,6 +17,28 @@ pub struct ActorArgs {
     pub actor: String,
 }
 
+/// A command that removes something: it shows its plan first.
+#[derive(Debug, Clone, Args)]
+pub struct RemoveArgs {
+    /// Name of the site or the profile.
+    pub name: String,
+    /// Why; kept in the audit.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Only show what would be deleted.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
 /// A command that lists everything.
 #[derive(Debug, Clone, Args)]
 pub struct ListArgs {

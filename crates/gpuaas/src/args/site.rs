@@ -7,7 +7,7 @@ use gpuaas_types::{DriftAction, DriftKind};
 
 use super::profile::Assignment;
 use super::secret::SecretCommand;
-use super::shared::{ListArgs, ShowArgs};
+use super::shared::{ListArgs, RemoveArgs, ShowArgs};
 use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas site`.
@@ -19,6 +19,10 @@ pub enum SiteCommand {
     List(ListArgs),
     /// Show one region.
     Show(ShowArgs),
+    /// Change a region; what MAAS has a say in is asked of MAAS before anything is stored.
+    Set(Box<SiteSetArgs>),
+    /// Remove a region without nodes in service; MAAS is not asked.
+    Remove(RemoveArgs),
     /// Values of bundles' secret inputs, for the nodes of a region. What a profile sets wins.
     #[command(subcommand)]
     Secret(SecretCommand),
@@ -61,6 +65,53 @@ pub struct SiteAddArgs {
     /// Certificates that nodes of the site shall trust, PEM.
     #[arg(long, value_name = "FILE")]
     pub node_ca_file: Option<PathBuf>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas site set`: what is left out stays as it is.
+#[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args([
+    "url", "api_key_file", "pxe_vlan", "approve_images", "drift", "bundle_inputs",
+    "batch_max_parallel", "image_bandwidth", "ca_file", "node_ca_file", "clear",
+]))]
+pub struct SiteSetArgs {
+    /// Name of the region.
+    pub name: String,
+    /// MAAS base URL.
+    #[arg(long, value_name = "MAAS_URL")]
+    pub url: Option<String>,
+    /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
+    #[arg(long, value_name = "FILE")]
+    pub api_key_file: Option<PathBuf>,
+    /// VLAN tag that boot interfaces must be on.
+    #[arg(long, value_name = "N")]
+    pub pxe_vlan: Option<i64>,
+    /// Image that may be deployed here, in the place of all that were named; repeat for more.
+    #[arg(long = "approve-image", value_name = "IMAGE")]
+    pub approve_images: Vec<String>,
+    /// What to do about a kind of drift, in the place of all that was said; repeat for more.
+    #[arg(long, value_name = "KIND=ACTION", value_parser = drift_rule)]
+    pub drift: Vec<(DriftKind, DriftAction)>,
+    /// Value for an input of a site bundle, empty to take it away; repeat for more.
+    #[arg(long = "bundle-input", value_name = "BUNDLE.INPUT=VALUE")]
+    pub bundle_inputs: Vec<Assignment>,
+    /// Nodes of the site that deploy at once; 0: no limit.
+    #[arg(long, value_name = "N")]
+    pub batch_max_parallel: Option<u32>,
+    /// What the links carry over which images travel, in Mbit/s; 0: unknown.
+    #[arg(long, value_name = "MBIT")]
+    pub image_bandwidth: Option<u32>,
+    /// Certificate authority of an https region, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// Certificates that nodes of the site shall trust, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub node_ca_file: Option<PathBuf>,
+    /// Field to put back to its default, such as pxe_vlan or ca_pem; repeat for more.
+    #[arg(long, value_name = "FIELD")]
+    pub clear: Vec<String>,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -43,6 +43,15 @@ fn lines_that_parse() {
         "gpuaas node onboard h --site s --profile p --bmc-address 10.0.0.1 --bmc-user u \
          --bmc-pass-file f --mac aa:bb:cc:dd:ee:ff",
         "gpuaas node list --site s --state active",
+        "gpuaas node set j22u11 --mac aa:bb:cc:dd:ee:ff --power-type ipmi --reason misread",
+        "gpuaas site set lab --api-key-file k --clear pxe_vlan",
+        "gpuaas site remove lab --reason moved --yes",
+        "gpuaas profile remove h200 --reason old --dry-run",
+        "gpuaas roce remove --site s --host h --interface ens1",
+        "gpuaas bundle withdraw site-net@0.1.0 --site lab --reason broken",
+        "gpuaas run list --site lab --status parked --open",
+        "gpuaas run wait j22u11 --timeout 60",
+        "gpuaas node revoke-certificate j22u11 --reason lost --dry-run",
         "gpuaas run resume 0198 --reason fixed",
         "gpuaas run retry 0198 --reason fixed --latest-profile",
         "gpuaas explain j22u11 --server http://x --token t",
@@ -68,6 +77,10 @@ fn lines_that_are_refused() {
             ErrorKind::MissingRequiredArgument,
         ),
         ("gpuaas run resume 0198", ErrorKind::MissingRequiredArgument),
+        ("gpuaas node set h --reason r", ErrorKind::MissingRequiredArgument),
+        ("gpuaas site set lab", ErrorKind::MissingRequiredArgument),
+        ("gpuaas site remove lab", ErrorKind::MissingRequiredArgument),
+        ("gpuaas run list --status asleep", ErrorKind::ValueValidation),
     ] {
         assert_eq!(parse(line).unwrap_err().kind(), kind, "{line}");
     }

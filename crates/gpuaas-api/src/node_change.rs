@@ -1,0 +1,150 @@
+//! Nodes that exist and are changed: their hardware corrected, or onboarded once more after a run
+//! that ended early.
+
+use axum::Json;
+use axum::extract::State;
+use gpuaas_core::record::NodeHardware;
+use gpuaas_store::{
+    AcceptedOnboarding, HardwareChange, ListedNode, NewAuditEntry, NewOnboarding, Secret,
+};
+use gpuaas_types::api::{NodeView, Source, TimelineEvent};
+use gpuaas_types::change::HardwareCorrection;
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::spec::OnboardRequest;
+use gpuaas_types::{NodeState, RunStatus};
+use serde_json::json;
+
+use crate::body::{Body, Key};
+use crate::check::{self, actor_and_reason};
+use crate::ctx::Ctx;
+use crate::node_view::{find_node, is_live, node_view};
+use crate::problem::{ApiResult, invalid, problem};
+
+/// States from which a node that has no open run is onboarded from the beginning: it was never
+/// active, or gave its machine back.
+const ONBOARDED_AGAIN: &[NodeState] =
+    &[NodeState::Registered, NodeState::BootstrapIssued, NodeState::Enrolling];
+
+/// Onboards the node that has the hostname of `wanted`, where its last run ended before it was
+/// active; none: there is no such node.
+///
+/// # Errors
+/// The store's, such as `mac_address_taken`.
+pub(crate) async fn onboard_again(
+    ctx: &Ctx,
+    request: &OnboardRequest,
+    wanted: &NewOnboarding,
+) -> ApiResult<Option<AcceptedOnboarding>> {
+    let Some(there) = ended_early(ctx, wanted).await? else { return Ok(None) };
+    let mut again = wanted.clone();
+    again.node.id = there.node.id;
+    again.node.hardware = completed(&wanted.node.hardware, request, &there.node.hardware);
+    for line in &mut again.timeline {
+        line.code = TimelineCode::OnboardedAgain.into();
+    }
+    if let Some(entry) = &mut again.audit {
+        entry.subject = there.node.id.to_string();
+    }
+    Ok(Some(ctx.store.onboard_again(ctx.now(), again, ONBOARDED_AGAIN).await?))
+}
+
+/// The live node of this name whose last run is over and did not bring it to active.
+async fn ended_early(ctx: &Ctx, wanted: &NewOnboarding) -> ApiResult<Option<ListedNode>> {
+    let found = ctx.store.find_nodes(&wanted.node.hostname).await?;
+    let same = found.iter().find(|node| {
+        node.site_id == wanted.node.site_id
+            && node.hostname == wanted.node.hostname
+            && is_live(node.state)
+    });
+    let Some(node) = same.filter(|node| ONBOARDED_AGAIN.contains(&node.state)) else {
+        return Ok(None);
+    };
+    let listed = ctx.store.listed_node(node.id).await?;
+    let over = |status| matches!(status, RunStatus::Cancelled | RunStatus::Failed);
+    let ended = listed.run.as_ref().is_some_and(|run| over(run.status));
+    Ok(Some(listed).filter(|_| ended))
+}
+
+/// The hardware of a request, and what is known where the request says nothing.
+fn completed(given: &NodeHardware, request: &OnboardRequest, known: &NodeHardware) -> NodeHardware {
+    let says_power = request.power_type.is_some() || request.bmc_address.is_some();
+    NodeHardware {
+        bmc_address: given.bmc_address.clone().or_else(|| known.bmc_address.clone()),
+        bmc_user: given.bmc_user.clone().or_else(|| known.bmc_user.clone()),
+        power_type: if says_power { given } else { known }.power_type.clone(),
+        mac_addresses: if given.mac_addresses.is_empty() { known } else { given }
+            .mac_addresses
+            .clone(),
+        architecture: if request.architecture.is_some() { given } else { known }
+            .architecture
+            .clone(),
+    }
+}
+
+/// `PATCH /api/v1/nodes/NODE`: corrects what is known of its hardware. Not while a run moves; a
+/// parked one reads it when it is resumed.
+pub(crate) async fn change(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    Body(asked): Body<HardwareCorrection>,
+) -> ApiResult<Json<NodeView>> {
+    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let id = find_node(&ctx, &text).await?;
+    let listed = ctx.store.listed_node(id).await?;
+    if !is_live(listed.node.state) {
+        let detail = format!("{} is {}", listed.node.hostname, listed.node.state);
+        return Err(problem(ProblemCode::NodeStateForbids).with_detail(detail).into());
+    }
+    let known = &listed.node.hardware;
+    let request = OnboardRequest {
+        hostname: listed.node.hostname.clone(),
+        site: listed.site.clone(),
+        profile: listed.profile.clone(),
+        bmc_address: asked.bmc_address.clone().or_else(|| known.bmc_address.clone()),
+        bmc_user: asked.bmc_user.clone().or_else(|| known.bmc_user.clone()),
+        bmc_password: asked.bmc_password.clone(),
+        power_type: Some(asked.power_type.clone().unwrap_or_else(|| known.power_type.clone())),
+        mac_addresses: asked.mac_addresses.clone().unwrap_or_else(|| known.mac_addresses.clone()),
+        architecture: Some(
+            asked.architecture.clone().unwrap_or_else(|| known.architecture.clone()),
+        ),
+    };
+    let (_, hardware) = check::onboard(&request)?;
+    let fields = changed_fields(&asked);
+    if fields.is_empty() {
+        return Err(invalid("mac_addresses", "nothing is to be changed").into());
+    }
+    let now = ctx.now();
+    let text = format!("{actor} corrected {}: {reason}", fields.join(", "));
+    let line = TimelineEvent {
+        at: now,
+        run_id: listed.run.as_ref().map(|run| run.id),
+        step: listed.run.as_ref().map(|run| run.step),
+        source: Source::Operator,
+        code: TimelineCode::HardwareCorrected.into(),
+        text,
+    };
+    let audit = NewAuditEntry {
+        actor,
+        action: "node.change".to_owned(),
+        subject: id.to_string(),
+        detail: json!({ "reason": reason, "fields": fields, "hardware": hardware }),
+    };
+    let bmc_password = asked.bmc_password.map(Secret::new);
+    let change = HardwareChange { node_id: id, hardware, bmc_password, line, audit };
+    ctx.store.change_hardware(now, change).await?;
+    let changed = ctx.store.listed_node(id).await?;
+    Ok(Json(node_view(changed, Vec::new(), ctx.now())))
+}
+
+fn changed_fields(asked: &HardwareCorrection) -> Vec<&'static str> {
+    let given = [
+        ("mac_addresses", asked.mac_addresses.is_some()),
+        ("bmc_address", asked.bmc_address.is_some()),
+        ("bmc_user", asked.bmc_user.is_some()),
+        ("bmc_password", asked.bmc_password.is_some()),
+        ("power_type", asked.power_type.is_some()),
+        ("architecture", asked.architecture.is_some()),
+    ];
+    given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
+}

@@ -1,0 +1,85 @@
+//! Removing sites, profiles and fabric addresses.
+
+use axum::Json;
+use axum::extract::State;
+use gpuaas_store::{NewAuditEntry, SecretOwner, StoreError};
+use gpuaas_types::api::List;
+use gpuaas_types::api::RoceResource;
+use gpuaas_types::change::{RemovalPlan, RemovalRequest, RoceRemoval};
+use gpuaas_types::codes::ProblemCode;
+use serde_json::json;
+
+use crate::body::{Body, Key};
+use crate::check::{self, actor_and_reason};
+use crate::ctx::Ctx;
+use crate::problem::{ApiResult, problem};
+
+/// `POST /api/v1/sites/NAME/remove`.
+pub(crate) async fn site(
+    State(ctx): State<Ctx>,
+    Key(name): Key,
+    Body(asked): Body<RemovalRequest>,
+) -> ApiResult<Json<RemovalPlan>> {
+    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let site = ctx.store.site_by_name(&name).await?;
+    let roces = ctx.store.roce_assignments().await?;
+    let roces = roces.iter().filter(|roce| roce.spec.site == name).count();
+    let secrets = ctx.store.input_secrets(SecretOwner::Site(site.id)).await?.len();
+    let destroys = vec![
+        format!("the API key of {}, its watch and its approvals of bundles", site.spec.url),
+        format!("{secrets} secret inputs of bundles, {roces} fabric addresses"),
+        "MAAS is not asked, and the records of nodes that left the site stay".to_owned(),
+    ];
+    let entry = entry(actor, "site.remove", &name, &reason);
+    if !asked.dry_run {
+        ctx.store.remove_site(ctx.now(), site.id, entry).await?;
+    }
+    Ok(Json(RemovalPlan { name, destroys, removed: !asked.dry_run }))
+}
+
+/// `POST /api/v1/profiles/NAME/remove`.
+pub(crate) async fn profile(
+    State(ctx): State<Ctx>,
+    Key(name): Key,
+    Body(asked): Body<RemovalRequest>,
+) -> ApiResult<Json<RemovalPlan>> {
+    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let profile = ctx.store.profile_by_name(&name).await?;
+    let secrets = ctx.store.input_secrets(SecretOwner::Profile(profile.id)).await?.len();
+    let destroys = vec![
+        format!("the profile with its {} revisions, for new runs", profile.revision),
+        format!("{secrets} secret inputs of bundles"),
+    ];
+    let entry = entry(actor, "profile.remove", &name, &reason);
+    if !asked.dry_run {
+        ctx.store.remove_profile(ctx.now(), profile.id, entry).await?;
+    }
+    Ok(Json(RemovalPlan { name, destroys, removed: !asked.dry_run }))
+}
+
+fn entry(actor: String, action: &str, name: &str, reason: &str) -> NewAuditEntry {
+    let detail = json!({ "reason": reason });
+    NewAuditEntry { actor, action: action.to_owned(), subject: name.to_owned(), detail }
+}
+
+/// `POST /api/v1/roce-assignments/remove`: answers those that are left of the host.
+pub(crate) async fn roce(
+    State(ctx): State<Ctx>,
+    Body(asked): Body<RoceRemoval>,
+) -> ApiResult<Json<List<RoceResource>>> {
+    let site = ctx.store.site_by_name(&asked.site).await?;
+    let hostname = asked.hostname.trim().to_ascii_lowercase();
+    let interface = asked.interface.trim();
+    let interface = check::mac("interface", interface).unwrap_or_else(|_| interface.to_owned());
+    match ctx.store.remove_roce_assignment(site.id, &hostname, &interface).await {
+        Ok(()) => {}
+        Err(StoreError::NotFound { .. }) => {
+            let detail = format!("{interface} of {hostname} at site {} has none", asked.site);
+            return Err(problem(ProblemCode::RoceNotFound).with_detail(detail).into());
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let subject = format!("{} {hostname} {interface}", asked.site);
+    ctx.audit("roce.remove", &subject, json!({})).await;
+    Ok(Json(List { items: ctx.store.roce_assignments_of_host(site.id, &hostname).await? }))
+}

@@ -1,0 +1,70 @@
+//! Changes of what is there, and the list of runs.
+
+use gpuaas_types::api::{List, NodeView, RoceResource, SiteResource};
+use gpuaas_types::change::{
+    HardwareCorrection, RemovalPlan, RemovalRequest, RoceRemoval, RunListItem,
+};
+use reqwest::Method;
+use serde_json::{Map, Value};
+
+use super::ApiClient;
+use crate::failure::Failure;
+
+impl ApiClient {
+    /// `PATCH /api/v1/nodes/KEY`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn change_node(
+        &self,
+        key: &str,
+        body: &HardwareCorrection,
+    ) -> Result<NodeView, Failure> {
+        self.send(Method::PATCH, &["nodes", key], Some(body)).await
+    }
+
+    /// `PATCH /api/v1/sites/NAME`: changes the fields in `patch` only.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn set_site(
+        &self,
+        name: &str,
+        patch: Map<String, Value>,
+    ) -> Result<SiteResource, Failure> {
+        self.send(Method::PATCH, &["sites", name], Some(&patch)).await
+    }
+
+    /// `POST /api/v1/COLLECTION/NAME/remove`, where the collection is `sites` or `profiles`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn remove(
+        &self,
+        collection: &str,
+        name: &str,
+        body: &RemovalRequest,
+    ) -> Result<RemovalPlan, Failure> {
+        self.send(Method::POST, &[collection, name, "remove"], Some(body)).await
+    }
+
+    /// `POST /api/v1/roce-assignments/remove`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn remove_roce(&self, body: &RoceRemoval) -> Result<List<RoceResource>, Failure> {
+        self.send(Method::POST, &["roce-assignments", "remove"], Some(body)).await
+    }
+
+    /// `GET /api/v1/runs`, with these parameters of the query.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn runs(&self, query: &[(&str, String)]) -> Result<List<RunListItem>, Failure> {
+        let mut url = self.url(&["runs"])?;
+        for (name, value) in query {
+            url.query_pairs_mut().append_pair(name, value);
+        }
+        self.answer(self.http.get(url)).await
+    }
+}

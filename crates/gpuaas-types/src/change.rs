@@ -1,0 +1,101 @@
+//! What operators change about what is there: hardware of nodes, sites and profiles that go; and
+//! the list of runs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{NodeId, RunId};
+use crate::lifecycle::{RunKind, RunStatus};
+use crate::steps::Step;
+use crate::time::Timestamp;
+
+/// Body of `PATCH /api/v1/nodes/NODE`: what is known of a node's hardware, corrected. What is left
+/// out stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HardwareCorrection {
+    /// MAC addresses of the machine's boot interfaces, all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac_addresses: Option<Vec<String>>,
+    /// Address of the machine's BMC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc_address: Option<String>,
+    /// BMC user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc_user: Option<String>,
+    /// BMC password; sealed at once, never shown again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc_password: Option<String>,
+    /// Power driver of MAAS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_type: Option<String>,
+    /// Architecture, such as `amd64/generic`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Actor, as the history keeps it.
+    pub actor: String,
+    /// Reason, as the history keeps it.
+    pub reason: String,
+}
+
+/// Body of `POST /api/v1/sites/NAME/remove` and `POST /api/v1/profiles/NAME/remove`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemovalRequest {
+    /// Actor, as the audit keeps it.
+    pub actor: String,
+    /// Reason, as the audit keeps it.
+    pub reason: String,
+    /// Only say what would be deleted.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to a [`RemovalRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalPlan {
+    /// Name of the site or the profile.
+    pub name: String,
+    /// What is deleted with it, a sentence each.
+    pub destroys: Vec<String>,
+    /// False after a dry run.
+    pub removed: bool,
+}
+
+/// Body of `POST /api/v1/roce-assignments/remove`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoceRemoval {
+    /// Name of the site.
+    pub site: String,
+    /// Short hostname.
+    pub hostname: String,
+    /// Interface name, or its MAC address.
+    pub interface: String,
+}
+
+/// An item of `GET /api/v1/runs`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunListItem {
+    /// Identifier of the run.
+    pub id: RunId,
+    /// Identifier of its node.
+    pub node_id: NodeId,
+    /// Hostname of its node.
+    pub hostname: String,
+    /// Name of its site.
+    pub site: String,
+    /// Kind of the run.
+    pub kind: RunKind,
+    /// Step that it is in, or ended in.
+    pub step: Step,
+    /// Status of the run.
+    pub status: RunStatus,
+    /// What it waits for, or why it is parked, one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    /// Moment at which it was asked for.
+    pub created_at: Timestamp,
+    /// Moment at which it ended; none: it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}

@@ -1,0 +1,140 @@
+//! `gpuaas node set`, `gpuaas site set|remove`, `gpuaas profile remove`, `gpuaas roce remove`.
+
+use std::collections::BTreeMap;
+
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
+use gpuaas_types::api::List;
+use gpuaas_types::change::{HardwareCorrection, RemovalPlan, RemovalRequest, RoceRemoval};
+use serde_json::{Map, Value, json};
+
+use crate::args::{NodeSetArgs, RemoveArgs, RoceRemoveArgs, SiteSetArgs};
+use crate::confirm::confirm;
+use crate::input_file::{read_file, read_secret};
+
+/// Corrects what is known of a node's hardware.
+///
+/// # Errors
+/// What the control plane refused; a file that cannot be read.
+pub(crate) async fn set_node(args: &NodeSetArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let change = HardwareCorrection {
+        mac_addresses: (!args.macs.is_empty()).then(|| args.macs.clone()),
+        bmc_address: args.bmc_address.clone(),
+        bmc_user: args.bmc_user.clone(),
+        bmc_password: args.bmc_pass_file.as_deref().map(read_secret).transpose()?,
+        power_type: args.power_type.clone(),
+        architecture: args.architecture.clone(),
+        actor: args.who.actor.clone(),
+        reason: args.reason.clone(),
+    };
+    let node = ApiClient::from_args(&args.api)?.change_node(&args.node, &change).await?;
+    if let Some(run) = node.run.as_ref().filter(|_| node.park.is_some()) {
+        terminal.message(&format!(
+            "{}: run {} is parked; `gpuaas run resume {} --reason WHY` lets it go on",
+            node.hostname, run.id, run.id
+        ));
+    }
+    output::print(terminal, args.api.format, &node, output::node)
+}
+
+/// Changes a site.
+///
+/// # Errors
+/// What the control plane or the region refused; a file that cannot be read.
+pub(crate) async fn set_site(args: &SiteSetArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    let mut patch = site_patch(args)?;
+    if !args.bundle_inputs.is_empty() {
+        let mut inputs = client.site(&args.name).await?.spec.bundle_inputs;
+        for one in &args.bundle_inputs {
+            let (bundle, input) = one.field.split_once('.').unwrap_or((&one.field, ""));
+            let of_bundle = inputs.entry(bundle.to_owned()).or_default();
+            if one.value.is_empty() {
+                of_bundle.remove(input);
+            } else {
+                of_bundle.insert(input.to_owned(), one.value.clone());
+            }
+        }
+        patch.insert("bundle_inputs".to_owned(), json!(inputs));
+    }
+    let site = client.set_site(&args.name, patch).await?;
+    output::print(terminal, args.api.format, &site, output::site)
+}
+
+/// The fields that the command line names; a field to put back to its default is null.
+fn site_patch(args: &SiteSetArgs) -> Result<Map<String, Value>, Failure> {
+    let file = |path: &Option<_>| path.as_deref().map(read_file).transpose();
+    let drift: BTreeMap<_, _> = args.drift.iter().copied().collect();
+    let given = [
+        ("url", args.url.as_ref().map(|url| json!(url))),
+        ("api_key", args.api_key_file.as_deref().map(read_secret).transpose()?.map(Value::from)),
+        ("ca_pem", file(&args.ca_file)?.map(Value::from)),
+        ("node_ca_pem", file(&args.node_ca_file)?.map(Value::from)),
+        ("pxe_vlan", args.pxe_vlan.map(Value::from)),
+        ("approved_images", list(&args.approve_images)),
+        ("drift_policy", (!drift.is_empty()).then(|| json!(drift))),
+        ("batch_max_parallel", args.batch_max_parallel.map(Value::from)),
+        ("image_bandwidth_mbit_per_second", args.image_bandwidth.map(Value::from)),
+    ];
+    let cleared = args.clear.iter().map(|field| (field.clone(), Value::Null));
+    let given = given.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));
+    Ok(cleared.chain(given).collect())
+}
+
+fn list(values: &[String]) -> Option<Value> {
+    (!values.is_empty()).then(|| json!(values))
+}
+
+/// Removes a site or a profile (`collection`), after its plan was shown.
+///
+/// # Errors
+/// What the control plane refused; `not_confirmed`.
+pub(crate) async fn remove(
+    collection: &str,
+    args: &RemoveArgs,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    let mut asked = RemovalRequest {
+        actor: args.who.actor.clone(),
+        reason: args.reason.clone(),
+        dry_run: true,
+    };
+    let plan = client.remove(collection, &args.name, &asked).await?;
+    if args.dry_run {
+        return output::print(terminal, args.api.format, &plan, draw);
+    }
+    terminal.message(&draw(&plan, terminal.style()));
+    if !args.yes {
+        confirm(&plan.name, "removal", terminal)?;
+    }
+    asked.dry_run = false;
+    let done = client.remove(collection, &args.name, &asked).await?;
+    output::print(terminal, args.api.format, &done, draw)
+}
+
+fn draw(plan: &RemovalPlan, _: Style) -> String {
+    let end = if plan.removed { "is removed" } else { "would be removed" };
+    let mut text = format!("{} {end}\n", plan.name);
+    for (index, line) in plan.destroys.iter().enumerate() {
+        let name = if index == 0 { "destroys" } else { "" };
+        text.push_str(&format!("{name:<9} {line}\n"));
+    }
+    text
+}
+
+/// Takes a fabric address away from an interface.
+///
+/// # Errors
+/// What the control plane refused.
+pub(crate) async fn remove_roce(
+    args: RoceRemoveArgs,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let RoceRemoveArgs { site, host, interface, api } = args;
+    let body = RoceRemoval { site, hostname: host, interface };
+    let left: List<_> = ApiClient::from_args(&api)?.remove_roce(&body).await?;
+    output::print(terminal, api.format, &left, output::roces)
+}
