@@ -12,6 +12,17 @@ impl Region {
     /// Answers one request. `now_us` is simulated time, microseconds since the Unix epoch;
     /// `wall_seconds` the clock that OAuth timestamps are compared with.
     pub fn handle(&mut self, now_us: i64, wall_seconds: i64, request: &SimRequest) -> SimResponse {
+        let response = self.handle_in_parts(now_us, wall_seconds, request);
+        self.complete(response)
+    }
+
+    /// [`Region::handle`] that leaves the most of a long list for [`Region::list_part`].
+    pub(crate) fn handle_in_parts(
+        &mut self,
+        now_us: i64,
+        wall_seconds: i64,
+        request: &SimRequest,
+    ) -> SimResponse {
         self.advance_clock(now_us);
         self.wall = wall_seconds;
         dispatch(self, request)

@@ -3,10 +3,12 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
@@ -18,7 +20,7 @@ use crate::notice::Notice;
 use crate::region::Region;
 use crate::shared_region::{InProcessRegion, SharedRegion};
 use crate::sim_options::{SimOptions, build_region};
-use crate::wire::{ResponseDelivery, SimRequest};
+use crate::wire::{ResponseDelivery, RestOfList, SimRequest};
 
 /// Returns when the simulator is told to stop; a dropped handle tells it nothing.
 async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
@@ -61,10 +63,45 @@ async fn run_schedule(
 #[error("connection closed on purpose")]
 struct ConnectionDropped;
 
+/// A body on its way: what was rendered, and then a long list's parts, each when the connection
+/// takes it.
+struct SimBody {
+    first: Option<Bytes>,
+    rest: Option<RestOfList>,
+    shared: Arc<SharedRegion>,
+}
+
+impl Body for SimBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        let part = match this.first.take() {
+            Some(first) => first,
+            None if this.rest.is_none() => return Poll::Ready(None),
+            None => this.shared.lock().list_part(&mut this.rest),
+        };
+        Poll::Ready(Some(Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.rest.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let first = self.first.as_ref().map_or(0, Bytes::len) as u64;
+        if self.rest.is_none() { SizeHint::with_exact(first) } else { SizeHint::default() }
+    }
+}
+
 async fn handle_http(
     shared: Arc<SharedRegion>,
     request: hyper::Request<Incoming>,
-) -> Result<hyper::Response<Full<Bytes>>, ConnectionDropped> {
+) -> Result<hyper::Response<SimBody>, ConnectionDropped> {
     let (head, body) = request.into_parts();
     let header =
         |name: &str| head.headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
@@ -76,7 +113,7 @@ async fn handle_http(
         content_type: header("content-type"),
         body: body.collect().await.map_err(|_| ConnectionDropped)?.to_bytes(),
     };
-    let response = InProcessRegion(shared).call(&request).await;
+    let response = InProcessRegion(shared.clone()).call_in_parts(&request).await;
     if response.delivery == ResponseDelivery::Reset {
         return Err(ConnectionDropped);
     }
@@ -88,7 +125,8 @@ async fn handle_http(
     for (name, value) in &response.headers {
         out = out.header(*name, value);
     }
-    out.body(Full::new(response.body)).map_err(|_| ConnectionDropped)
+    let first = Some(response.body).filter(|body| !body.is_empty());
+    out.body(SimBody { first, rest: response.rest, shared }).map_err(|_| ConnectionDropped)
 }
 
 async fn serve_connection(

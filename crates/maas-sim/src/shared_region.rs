@@ -65,13 +65,27 @@ impl SharedRegion {
         (reads.load(Ordering::SeqCst), changes.load(Ordering::SeqCst))
     }
 
-    /// Answers a request at the present time; does not wait for [`SimResponse::delay_us`].
+    /// Answers a request at the present time; does not wait for [`SimResponse::delay_us`]. A long
+    /// list is put together part by part, and the region is free between two of them.
     pub fn call(&self, request: &SimRequest) -> SimResponse {
+        let mut response = self.call_in_parts(request);
+        if response.rest.is_some() {
+            let mut out = bytes::BytesMut::from(&response.body[..]);
+            while response.rest.is_some() {
+                out.extend(self.lock().list_part(&mut response.rest));
+            }
+            response.body = out.freeze();
+        }
+        response
+    }
+
+    /// [`SharedRegion::call`] that leaves the most of a long list for [`Region::list_part`].
+    pub(crate) fn call_in_parts(&self, request: &SimRequest) -> SimResponse {
         let (now, wall) = (self.clock.now_us(), self.clock.wall_seconds());
         let (response, wake) = {
             let mut region = self.lock();
             let before = region.next_event_at();
-            let response = region.handle(now, wall, request);
+            let response = region.handle_in_parts(now, wall, request);
             let after = region.next_event_at();
             (response, after != before || region.wants_attention(now))
         };
@@ -121,10 +135,22 @@ impl InProcessRegion {
     pub async fn call(&self, request: &SimRequest) -> SimResponse {
         let _in_flight = InFlightGuard::new(&self.0.in_flight, request.method == "GET");
         let response = self.0.call(request);
+        self.wait_as_told(&response).await;
+        response
+    }
+
+    /// [`InProcessRegion::call`] that leaves the most of a long list for [`Region::list_part`].
+    pub(crate) async fn call_in_parts(&self, request: &SimRequest) -> SimResponse {
+        let _in_flight = InFlightGuard::new(&self.0.in_flight, request.method == "GET");
+        let response = self.0.call_in_parts(request);
+        self.wait_as_told(&response).await;
+        response
+    }
+
+    async fn wait_as_told(&self, response: &SimResponse) {
         if response.delay_us > 0 {
             let at = self.0.clock.now_us() + response.delay_us;
             self.0.clock.wait_until(at).await;
         }
-        response
     }
 }

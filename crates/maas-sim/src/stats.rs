@@ -92,6 +92,13 @@ impl Stats {
         self.machines.entry(host.to_owned()).or_default()
     }
 
+    /// Adds to what an endpoint sent, for an answer that goes out in parts.
+    pub(crate) fn count_sent(&mut self, label: &'static str, bytes_out: usize) {
+        if let Some(row) = self.endpoints.get_mut(label) {
+            row.bytes_out += bytes_out as u64;
+        }
+    }
+
     pub(crate) fn count_call(
         &mut self,
         label: &'static str,

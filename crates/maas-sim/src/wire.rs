@@ -52,6 +52,19 @@ pub struct SimResponse {
     pub delay_us: i64,
     /// Sent, or lost on the way back.
     pub delivery: ResponseDelivery,
+    /// Machines that a long list still has to show after `body`.
+    pub(crate) rest: Option<RestOfList>,
+}
+
+/// What a long list of machines still has to show. It is rendered in parts, because a fleet's
+/// bodies together have hundreds of megabytes.
+#[derive(Debug, Clone)]
+pub(crate) struct RestOfList {
+    pub(crate) keys: std::collections::VecDeque<u32>,
+    /// Some machine was shown already.
+    pub(crate) started: bool,
+    /// Label of the endpoint, for what it sent.
+    pub(crate) label: &'static str,
 }
 
 pub(crate) const JSON: &str = "application/json; charset=utf-8";
@@ -71,6 +84,7 @@ impl SimResponse {
             body: body.into(),
             delay_us: 0,
             delivery: ResponseDelivery::Send,
+            rest: None,
         }
     }
 

@@ -35,6 +35,9 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 /// Handles `GET nodes/`: devices, then machines.
 pub(super) fn nodes(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let machines = list(region, call)?;
+    let has_devices =
+        crate::tables::table_of("devices").is_some_and(|t| !region.tables.rows(t).is_empty());
+    let machines = if has_devices { region.complete(machines) } else { machines };
     let devices = crate::tables::table_of("devices").map_or(&[][..], |t| region.tables.rows(t));
     let wanted: Vec<Value> = devices
         .iter()

@@ -193,6 +193,9 @@ fn run_action(
         response = apply_wire_fault(response, &fault);
     }
     response = response.delayed(slow);
+    if let Some(rest) = &mut response.rest {
+        rest.label = action.label;
+    }
     region.stats.count_call(
         action.label,
         call.request.body.len(),
