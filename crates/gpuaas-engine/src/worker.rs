@@ -57,13 +57,18 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
         if *stop.borrow() {
             break;
         }
-        if idle {
+        if free == 0 {
+            // What became due meanwhile is claimed by whoever ends first.
+            tokio::select! {
+                _ = stop.changed() => break,
+                Some(ended) = working.join_next() => propagate_panic(ended),
+            }
+        } else if idle {
             let at = next_claim_at(&shared, now).await;
             tokio::select! {
                 _ = due.changed() => {}
                 _ = stop.changed() => break,
                 () = shared.clock.sleep_until(at) => {}
-                Some(ended) = working.join_next(), if free == 0 => propagate_panic(ended),
             }
         }
     }

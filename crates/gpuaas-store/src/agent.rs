@@ -1,15 +1,18 @@
 //! What nodes say: reports, heartbeats, task results. Each event is written and its run woken in
 //! one transaction, so neither exists without the other.
 
+use std::sync::Arc;
+
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_types::agent::{Task, TaskResult};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
 
-use crate::database::{Cols, Conn, Val, args};
+use crate::database::{Conn, GroupHints, Val, args};
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::tables::report::{append_report, reports_of};
+use crate::tables::report::{append_report, append_reports, reports_of};
+use crate::tables::task::open_tasks;
 use crate::tables::{run, timeline};
 
 /// A sign of life.
@@ -29,32 +32,40 @@ pub struct ReceivedHeartbeat {
     pub changed: Option<TimelineEvent>,
 }
 
+/// Notes one that is not the first of its run. Answers whether it is not.
 async fn record_heartbeat(
     conn: &mut Conn,
     now: Timestamp,
     heartbeat: &ReceivedHeartbeat,
 ) -> Result<bool, StoreError> {
-    let ReceivedHeartbeat { node_id, run_id, agent_version, troubles, first, changed } = heartbeat;
-    let values = || args![node_id.0, run_id.0, now, agent_version, troubles];
+    let ReceivedHeartbeat { node_id, run_id, agent_version, troubles, changed, .. } = heartbeat;
     // Mostly nothing changed, and one small write is all.
-    let same = "UPDATE heartbeat SET at = $3, agent_version = $4 \
-                WHERE node_id = $1 AND run_id = $2 AND troubles = $5";
-    if conn.execute(same, values()).await? == 1 {
-        return Ok(false);
-    }
-    let other = "UPDATE heartbeat SET at = $3, agent_version = $4, troubles = $5 \
-                 WHERE node_id = $1 AND run_id = $2";
-    if conn.execute(other, values()).await? == 1 {
+    let sql = "UPDATE heartbeat SET at = $3, agent_version = $4 \
+               WHERE node_id = $1 AND run_id = $2 RETURNING troubles";
+    let row = conn.first(sql, args![node_id.0, run_id.0, now, agent_version]).await?;
+    let Some(row) = row else { return Ok(false) };
+    if row.cols().next::<String>()? != *troubles {
+        let sql = "UPDATE heartbeat SET troubles = $2 WHERE node_id = $1";
+        conn.execute(sql, args![node_id.0, troubles]).await?;
         timeline::append(conn, changed.iter().map(|event| (*node_id, event))).await?;
-        return Ok(false);
     }
+    Ok(true)
+}
+
+/// Notes the first of a run. Answers whether none came before it.
+async fn record_first_heartbeat(
+    conn: &mut Conn,
+    now: Timestamp,
+    heartbeat: &ReceivedHeartbeat,
+) -> Result<bool, StoreError> {
+    let ReceivedHeartbeat { node_id, run_id, agent_version, troubles, first, .. } = heartbeat;
     run::wake_one(conn, now, *run_id).await?;
     conn.execute(
         "INSERT INTO heartbeat (node_id, run_id, at, agent_version, troubles) \
          VALUES ($1, $2, $3, $4, $5) \
          ON CONFLICT (node_id) DO UPDATE SET run_id = excluded.run_id, at = excluded.at, \
          agent_version = excluded.agent_version, troubles = excluded.troubles",
-        values(),
+        args![node_id.0, run_id.0, now, agent_version, troubles],
     )
     .await?;
     let new = append_report(conn, now, *run_id, &ReportKind::FirstHeartbeat).await?;
@@ -69,7 +80,7 @@ async fn record_task_result(
     now: Timestamp,
     node_id: NodeId,
     task_id: TaskId,
-    result: TaskResult,
+    result: &TaskResult,
     history: &[TimelineEvent],
 ) -> Result<bool, StoreError> {
     let missing = || StoreError::not_found("task", task_id);
@@ -91,23 +102,18 @@ async fn record_task_result(
         .execute(
             "UPDATE node_task SET finished_at = $2, result = $3 \
              WHERE id = $1 AND finished_at IS NULL",
-            vec![task_id.0.into(), now.into(), Val::json(&result)?],
+            vec![task_id.0.into(), now.into(), Val::json(result)?],
         )
         .await?;
     if finished == 0 {
         return Ok(false);
     }
     if of_run {
-        let kind = ReportKind::TaskFinished { task_id, result };
-        append_report(conn, now, run_id, &kind).await?;
+        let kind = ReportKind::TaskFinished { task_id, result: result.clone() };
+        append_reports(conn, now, run_id, &kind).await?;
     }
     timeline::append(conn, history.iter().map(|event| (node_id, event))).await?;
     Ok(true)
-}
-
-fn read_task(mut cols: Cols<'_>) -> Result<(Task, bool), StoreError> {
-    let task = Task { id: cols.id(TaskId)?, spec: cols.json()?, expires_at: cols.at()? };
-    Ok((task, cols.opt_at()?.is_some()))
 }
 
 impl Store {
@@ -121,10 +127,18 @@ impl Store {
         report: Report,
         history: Vec<TimelineEvent>,
     ) -> Result<(), StoreError> {
-        self.write(move |conn| {
+        let asked = Arc::new((report, history));
+        let hints = GroupHints::of_run(asked.0.run_id.0);
+        self.write_grouped(hints, move |conn| {
+            let asked = Arc::clone(&asked);
             Box::pin(async move {
+                let (report, history) = &*asked;
                 let node_id = run::wake_one(conn, report.at, report.run_id).await?;
-                append_report(conn, report.at, report.run_id, &report.kind).await?;
+                if report.kind == ReportKind::FirstHeartbeat {
+                    append_report(conn, report.at, report.run_id, &report.kind).await?;
+                } else {
+                    append_reports(conn, report.at, report.run_id, &report.kind).await?;
+                }
                 timeline::append(conn, history.iter().map(|event| (node_id, event))).await
             })
         })
@@ -138,8 +152,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn reports(&self, run_id: RunId) -> Result<Vec<Report>, StoreError> {
-        let mut conn = self.reader().await?;
-        Ok(reports_of(&mut conn, [run_id]).await?.remove(&run_id).unwrap_or_default())
+        let reports = match self.shared_reads() {
+            Some((reads, _guard)) => reads.reports.get(run_id).await?,
+            None => reports_of(&mut self.reader().await?, [run_id]).await?.remove(&run_id),
+        };
+        Ok(reports.unwrap_or_default())
     }
 
     /// Notes a sign of life: one small row. The first of a run is also a report and wakes it.
@@ -153,9 +170,20 @@ impl Store {
         now: Timestamp,
         heartbeat: ReceivedHeartbeat,
     ) -> Result<bool, StoreError> {
+        let hints = GroupHints::of_run(heartbeat.run_id.0);
+        let asked = Arc::new(heartbeat);
+        let heartbeat = Arc::clone(&asked);
+        let known = self.write_grouped(GroupHints::default(), move |conn| {
+            let heartbeat = Arc::clone(&heartbeat);
+            Box::pin(async move { record_heartbeat(conn, now, &heartbeat).await })
+        });
+        if known.await? {
+            return Ok(false);
+        }
         let first = self
-            .write(move |conn| {
-                Box::pin(async move { record_heartbeat(conn, now, &heartbeat).await })
+            .write_grouped(hints, move |conn| {
+                let heartbeat = Arc::clone(&asked);
+                Box::pin(async move { record_first_heartbeat(conn, now, &heartbeat).await })
             })
             .await?;
         if first {
@@ -174,20 +202,14 @@ impl Store {
         now: Timestamp,
         node_id: NodeId,
     ) -> Result<Vec<Task>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(
-                "SELECT id, spec, expires_at, delivered_at FROM node_task \
-                 WHERE node_id = $1 AND finished_at IS NULL AND expires_at > $2 \
-                 ORDER BY created_at, id",
-                args![node_id.0, now],
-            )
-            .await?;
-        let tasks: Vec<(Task, bool)> =
-            rows.iter().map(|row| read_task(row.cols())).collect::<Result<_, _>>()?;
-        if tasks.iter().any(|(_, delivered)| !delivered) {
-            self.write(move |conn| {
+        let open = match self.shared_reads() {
+            Some((reads, _guard)) => reads.tasks.get(node_id).await?,
+            None => open_tasks(&mut self.reader().await?, [node_id]).await?.remove(&node_id),
+        };
+        let mut tasks = open.unwrap_or_default();
+        tasks.retain(|open| open.task.expires_at > now);
+        if tasks.iter().any(|open| !open.is_delivered) {
+            self.write_grouped(GroupHints::default(), move |conn| {
                 Box::pin(async move {
                     conn.execute(
                         "UPDATE node_task SET delivered_at = $2 WHERE node_id = $1 \
@@ -199,7 +221,7 @@ impl Store {
             })
             .await?;
         }
-        Ok(tasks.into_iter().map(|(task, _)| task).collect())
+        Ok(tasks.into_iter().map(|open| open.task).collect())
     }
 
     /// Nodes with tasks that their agents have not fetched and still may.
@@ -236,10 +258,13 @@ impl Store {
         result: TaskResult,
         history: Vec<TimelineEvent>,
     ) -> Result<bool, StoreError> {
+        let asked = Arc::new((result, history));
         let first = self
-            .write(move |conn| {
+            .write_grouped(GroupHints::of_node(node_id.0), move |conn| {
+                let asked = Arc::clone(&asked);
                 Box::pin(async move {
-                    record_task_result(conn, now, node_id, task_id, result, &history).await
+                    let (result, history) = &*asked;
+                    record_task_result(conn, now, node_id, task_id, result, history).await
                 })
             })
             .await?;

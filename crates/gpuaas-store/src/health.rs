@@ -5,7 +5,7 @@ use std::time::Duration;
 use gpuaas_types::Timestamp;
 use tokio::time::timeout;
 
-use crate::database::args;
+use crate::database::{GroupHints, args};
 use crate::error::StoreError;
 use crate::store::{Db, Store};
 
@@ -30,7 +30,7 @@ impl Store {
     async fn write_and_read_back(&self, now: Timestamp) -> Result<(), StoreError> {
         let instance = self.inner.instance;
         let written: i64 = self
-            .write(move |conn| {
+            .write_grouped(GroupHints::default(), move |conn| {
                 Box::pin(async move {
                     let sql = "INSERT INTO health_check (instance, count, at) VALUES ($1, 1, $2) \
                                ON CONFLICT (instance) DO UPDATE \
@@ -62,7 +62,7 @@ impl Store {
     /// Returns when this store can write no more: it was closed, or its SQLite writer has ended.
     pub async fn closed(&self) {
         match &self.inner.db {
-            Db::Postgres(pool) => pool.closed().await,
+            Db::Postgres { pool, .. } => pool.closed().await,
             Db::Sqlite { writer, .. } => writer.closed().await,
         }
     }

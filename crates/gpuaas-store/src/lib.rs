@@ -26,7 +26,9 @@
 //!
 //! # Writes
 //! On SQLite all writes go through one writer that commits in groups (`database/writer.rs` says
-//! why). On PostgreSQL each write is a transaction of its own on the pool.
+//! why). On PostgreSQL the frequent ones are committed in groups, too (`database/group.rs`), and the
+//! others each in a transaction of its own; the frequent reads share statements
+//! (`database/shared_read.rs`).
 //!
 //! # Files
 //! `database` is access to either database. `tables` has rows and the statements on one table
@@ -64,6 +66,7 @@ mod run_queries;
 mod scratch;
 mod seal;
 mod secret;
+mod shared_reads;
 mod site;
 mod step_durations;
 mod store;
@@ -102,7 +105,7 @@ pub use tables::audit::{IdempotencyKey, NewAuditEntry};
 pub use tables::certificate::{CertificateEnding, NewCertificate};
 pub use tables::node::NewNode;
 pub use tables::run::{NewRun, Transition};
-pub use tables::token::{NewToken, TokenPurpose};
+pub use tables::token::{NewToken, TokenGrant, TokenPurpose};
 pub use timeline::StoredTimelineEvent;
-pub use token::{EnrolledAgent, NewAgentCredential, NewEnrollment, TokenGrant, sha256};
+pub use token::{EnrolledAgent, NewAgentCredential, NewEnrollment, sha256};
 pub use watch::{MachineRead, ObservedEvent, WatchLease, WatchUpdate, WatchedMachine};

@@ -1,5 +1,7 @@
 //! Nodes: onboarding them, finding them, listing them.
 
+use std::sync::Arc;
+
 use gpuaas_core::record::NodeRecord;
 use gpuaas_types::api::{OnboardAccepted, Park, TimelineEvent, Wait};
 use gpuaas_types::codes::ProblemCode;
@@ -7,7 +9,7 @@ use gpuaas_types::{
     NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
 };
 
-use crate::database::{Cols, Conn, args};
+use crate::database::{Cols, Conn, GroupFn, GroupHints, args};
 use crate::error::StoreError;
 use crate::page::Page;
 use crate::seal::Secret;
@@ -315,9 +317,18 @@ impl Store {
         let sealed = request.node.bmc_password.as_ref();
         let sealed = sealed.map(|secret| self.seal(request.node.id.0, BMC_PASSWORD, secret));
         let sealed = sealed.transpose()?;
-        let made = self
-            .write(move |conn| Box::pin(async move { onboard(conn, now, &request, sealed).await }))
-            .await?;
+        let alone = request.idempotency.is_some();
+        let asked = Arc::new((request, sealed));
+        let work: GroupFn<AcceptedOnboarding> = Box::new(move |conn| {
+            let asked = Arc::clone(&asked);
+            Box::pin(async move { onboard(conn, now, &asked.0, asked.1.clone()).await })
+        });
+        // A request with the same key may be under way, and a group waits for nobody.
+        let made = if alone {
+            self.write(work).await?
+        } else {
+            self.write_grouped(GroupHints::default(), work).await?
+        };
         self.signal_due();
         Ok(made)
     }

@@ -11,10 +11,13 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, broadcast, watch};
 use uuid::Uuid;
 
-use crate::database::{Readers, SentCounters, SqliteLocation, Writer, args, note_panic_locations};
+use crate::database::{
+    GroupWriter, Readers, SentCounters, SqliteLocation, Writer, args, note_panic_locations,
+};
 use crate::error::StoreError;
 use crate::postgres;
 use crate::seal::{MasterKey, random};
+use crate::shared_reads::SharedReads;
 use crate::store::{Db, Inner, Store};
 
 /// `migrations/sqlite`, in the order of the names. SQLite's `user_version` counts them, so nothing
@@ -47,7 +50,12 @@ impl Store {
     pub async fn open(url: &str, key: MasterKey) -> Result<Self, StoreError> {
         let counters = Arc::new(SentCounters::default());
         let db = match DatabaseUrl::parse(url)? {
-            DatabaseUrl::Postgres(options) => Db::Postgres(postgres::open(*options).await?),
+            DatabaseUrl::Postgres(options) => {
+                let pool = Arc::new(postgres::open(*options).await?);
+                let groups = GroupWriter::start(Arc::clone(&pool), Arc::clone(&counters));
+                let reads = Box::new(SharedReads::new(&pool, &counters));
+                Db::Postgres { pool, groups, reads }
+            }
             DatabaseUrl::File(path) => {
                 make_private(&path)?;
                 sqlite(SqliteLocation::File(path), Arc::clone(&counters))?

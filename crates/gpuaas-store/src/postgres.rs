@@ -136,7 +136,7 @@ impl Store {
     /// [`StoreError::Open`] with code `startup_locked` after a minute, or the database's.
     pub async fn lock_startup(&self) -> Result<StartupLock, StoreError> {
         match &self.inner.db {
-            Db::Postgres(pool) => {
+            Db::Postgres { pool, .. } => {
                 let mut session = pool.acquire().await?;
                 session.control(TransactionCommand::Begin).await?;
                 lock(session.connection()?).await?;

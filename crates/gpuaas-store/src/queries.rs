@@ -111,7 +111,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn end_leases_of_dead_owner(&self, now: Timestamp) -> Result<u64, StoreError> {
-        if matches!(self.inner.db, Db::Postgres(_)) {
+        if matches!(self.inner.db, Db::Postgres { .. }) {
             return Ok(0);
         }
         self.write(move |conn| {

@@ -1,6 +1,8 @@
 //! Runs: handing them out, waking them, taking their results back. The rules are told in the
 //! text of the crate; what operators say to runs is in `operator_command`.
 
+use std::sync::Arc;
+
 use gpuaas_core::effect::Intent;
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_types::agent::TaskSpec;
@@ -9,7 +11,7 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::machine::Observation;
 use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, TaskId, Timestamp};
 
-use crate::database::{Conn, Val, args, padded, with_list};
+use crate::database::{Conn, GroupHints, RowsStatement, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding};
@@ -133,8 +135,33 @@ const UPDATE_RELEASED: &str = "UPDATE run SET step = $3, status = $4, memory = $
      due_at = CASE WHEN wake_seq > $11 THEN $12 ELSE $10 END \
      WHERE id = $1 AND lease_token = $2 AND lease_until > 0 RETURNING wake_seq";
 
+/// The update of the run, by the columns that a group of writes asks for.
+fn group_update(now: Timestamp, write: &RunWrite) -> Result<Vec<Val>, StoreError> {
+    let run = &write.run;
+    Ok(vec![
+        run.id.0.into(),
+        run.lease_token.into(),
+        run.step.as_str().into(),
+        run.status.as_str().into(),
+        Val::json(&run.state)?,
+        Val::opt_json(run.wait.as_ref())?,
+        Val::opt_json(run.park.as_ref())?,
+        run.step_since.into(),
+        run.ended_at.into(),
+        run.lease_until.into(),
+        run.due_at.into(),
+        run.wake_seq.into(),
+        now.into(),
+        write.release.into(),
+    ])
+}
+
 async fn write_run(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<bool, StoreError> {
     let run = &write.run;
+    let due = |wake_seq: i64| write.release && (wake_seq > run.wake_seq || run.due_at <= now);
+    if let Some(updated) = conn.group().and_then(|group| group.take_updated(run.id.0)) {
+        return updated.map(due).ok_or(StoreError::LeaseLost);
+    }
     let mut values = vec![
         run.id.0.into(),
         run.lease_token.into(),
@@ -153,8 +180,7 @@ async fn write_run(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
         values.extend(args![run.lease_until]);
         conn.first(UPDATE_LEASED, values).await?
     };
-    let wake_seq: i64 = row.ok_or(StoreError::LeaseLost)?.cols().next()?;
-    Ok(write.release && (wake_seq > run.wake_seq || run.due_at <= now))
+    row.ok_or(StoreError::LeaseLost)?.cols().next().map(due)
 }
 
 /// Revokes the credentials of a node that left: it has no agent any more.
@@ -173,6 +199,13 @@ async fn revoke_credentials(
     .await
     .map(drop)
 }
+
+/// Changes of the states of nodes in a group of writes. A node has one run that writes to it.
+const CHANGE_STATES: RowsStatement = RowsStatement {
+    head: "WITH v (id, state, now) AS (",
+    tail: ") UPDATE node SET state = COALESCE(v.state, node.state), \
+           revision = node.revision + 1, updated_at = v.now FROM v WHERE node.id = v.id",
+};
 
 async fn change_node(
     conn: &mut Conn,
@@ -198,6 +231,9 @@ async fn change_node(
          system_id = COALESCE($3, system_id), revision = revision + 1, updated_at = $4 \
          WHERE id = $1";
     let state = change.state.map(NodeState::as_str);
+    if change.system_id.is_none() && conn.group().is_some() {
+        return conn.write_rows(CHANGE_STATES, vec![args![run.node_id.0, state, now]]).await;
+    }
     let values = args![run.node_id.0, state, change.system_id.as_deref(), now];
     if change.system_id.is_none() {
         return conn.execute(CHANGE, values).await.map(drop);
@@ -213,13 +249,19 @@ async fn change_node(
     }
 }
 
-async fn write_attempt(conn: &mut Conn, run_id: RunId, intent: &Intent) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO effect_attempt (id, run_id, step, effect, number, at, before_status, \
-         outcome, ended_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
-         ON CONFLICT (id) DO UPDATE SET outcome = excluded.outcome, \
-         ended_at = excluded.ended_at WHERE effect_attempt.outcome IS NULL",
-        vec![
+async fn write_attempts(
+    conn: &mut Conn,
+    run_id: RunId,
+    intents: &[Intent],
+) -> Result<(), StoreError> {
+    const PUT: RowsStatement = RowsStatement {
+        head: "INSERT INTO effect_attempt (id, run_id, step, effect, number, at, before_status, \
+               outcome, ended_at)",
+        tail: "ON CONFLICT (id) DO UPDATE SET outcome = excluded.outcome, \
+               ended_at = excluded.ended_at WHERE effect_attempt.outcome IS NULL",
+    };
+    let rows = intents.iter().map(|intent| {
+        Ok(vec![
             intent.id.0.into(),
             run_id.0.into(),
             intent.step.as_str().into(),
@@ -229,10 +271,9 @@ async fn write_attempt(conn: &mut Conn, run_id: RunId, intent: &Intent) -> Resul
             intent.before.into(),
             Val::opt_json(intent.outcome.as_ref())?,
             intent.ended_at.into(),
-        ],
-    )
-    .await
-    .map(drop)
+        ])
+    });
+    conn.write_rows(PUT, rows.collect::<Result<_, StoreError>>()?).await
 }
 
 async fn write_tasks(
@@ -241,22 +282,18 @@ async fn write_tasks(
     run: &RunRecord,
     tasks: &[NewTask],
 ) -> Result<(), StoreError> {
-    for task in tasks {
-        conn.execute(
-            "INSERT INTO node_task (id, node_id, run_id, spec, created_at, expires_at) \
-             VALUES ($1, $2, $3, $4, $5, $6)",
-            vec![
-                task.id.0.into(),
-                run.node_id.0.into(),
-                run.id.0.into(),
-                Val::json(&task.spec)?,
-                now.into(),
-                task.expires_at.into(),
-            ],
-        )
-        .await?;
-    }
-    Ok(())
+    let rows = tasks.iter().map(|task| {
+        Ok(vec![
+            task.id.0.into(),
+            run.node_id.0.into(),
+            run.id.0.into(),
+            Val::json(&task.spec)?,
+            now.into(),
+            task.expires_at.into(),
+        ])
+    });
+    let head = "INSERT INTO node_task (id, node_id, run_id, spec, created_at, expires_at)";
+    conn.insert_rows(head, rows.collect::<Result<_, StoreError>>()?).await
 }
 
 /// Whether the run parked or ended.
@@ -280,9 +317,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
         put_read(conn, run.node_id, observation).await?;
     }
     append_transitions(conn, run.id, &write.transitions).await?;
-    for intent in &write.attempts {
-        write_attempt(conn, run.id, intent).await?;
-    }
+    write_attempts(conn, run.id, &write.attempts).await?;
     if !write.tokens.is_empty() {
         token::revoke_unused(conn, now, run.id).await?;
         // The next system of the node is about to be written over the one that had them.
@@ -362,8 +397,14 @@ impl Store {
     pub async fn commit(&self, now: Timestamp, write: RunWrite) -> Result<(), StoreError> {
         let (node_id, tasks) = (write.run.node_id, !write.tasks.is_empty());
         let at_rest = is_at_rest(&write.run);
+        let update = Some(group_update(now, &write)?);
+        let hints = GroupHints { update, ..GroupHints::of_run(write.run.id.0) };
+        let write = Arc::new(write);
         let due = self
-            .write(move |conn| Box::pin(async move { write_all(conn, now, &write).await }))
+            .write_grouped(hints, move |conn| {
+                let write = Arc::clone(&write);
+                Box::pin(async move { write_all(conn, now, &write).await })
+            })
             .await?;
         if due {
             self.signal_due();

@@ -9,7 +9,7 @@ use crate::database::{Cols, Val, args, with_list};
 use crate::error::StoreError;
 use crate::page::Page;
 use crate::store::Store;
-use crate::tables::run::{Transition, read_run, run_columns};
+use crate::tables::run::{Transition, read_run, run_columns, runs_with_ids};
 
 /// Whose limit on deployments at once is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,9 +86,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn run(&self, id: RunId) -> Result<RunRecord, StoreError> {
-        const SQL: &str = concat!("SELECT ", run_columns!("run.due_at"), " FROM run WHERE id = $1");
-        let row = self.reader().await?.first(SQL, args![id.0]).await?;
-        read_run(&mut row.ok_or_else(|| StoreError::not_found("run", id))?.cols())
+        let found = match self.shared_reads() {
+            Some((reads, _guard)) => reads.runs.get(id).await?,
+            None => runs_with_ids(&mut self.reader().await?, [id]).await?.remove(&id),
+        };
+        found.ok_or_else(|| StoreError::not_found("run", id))
     }
 
     /// A page of the runs of a node, newest first.

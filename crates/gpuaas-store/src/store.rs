@@ -10,11 +10,12 @@ use tokio::sync::{broadcast, watch as signal};
 use uuid::Uuid;
 
 use crate::database::{
-    Conn, InFlightGuard, PostgresPool, Readers, SentCounters, TransactionCommand, Writer,
-    catch_panic,
+    Conn, GroupHints, GroupWriter, InFlightGuard, PostgresPool, Readers, SentCounters,
+    TransactionCommand, Writer, catch_panic,
 };
 use crate::error::StoreError;
 use crate::seal::MasterKey;
+use crate::shared_reads::SharedReads;
 
 /// The state of a control plane. Cheap to clone; see the crate's text.
 #[derive(Clone)]
@@ -35,7 +36,7 @@ pub(crate) struct Inner {
 }
 
 pub(crate) enum Db {
-    Postgres(PostgresPool),
+    Postgres { pool: Arc<PostgresPool>, groups: GroupWriter, reads: Box<SharedReads> },
     Sqlite { writer: Writer, readers: Readers },
 }
 
@@ -66,7 +67,7 @@ impl Store {
     #[must_use]
     pub fn engine(&self) -> &'static str {
         match self.inner.db {
-            Db::Postgres(_) => "postgresql",
+            Db::Postgres { .. } => "postgresql",
             Db::Sqlite { .. } => "sqlite",
         }
     }
@@ -130,7 +131,7 @@ impl Store {
     /// `database_unavailable`.
     pub async fn close(&self) {
         match &self.inner.db {
-            Db::Postgres(pool) => pool.close().await,
+            Db::Postgres { pool, .. } => pool.close().await,
             Db::Sqlite { writer, readers } => {
                 readers.close().await;
                 writer.close().await;
@@ -155,12 +156,20 @@ impl Store {
         &self.inner.key
     }
 
+    /// Reads that share statements, where that pays, and a guard for whoever waits for one.
+    pub(crate) fn shared_reads(&self) -> Option<(&SharedReads, InFlightGuard)> {
+        match &self.inner.db {
+            Db::Postgres { reads, .. } => Some((reads, self.track_in_flight())),
+            Db::Sqlite { .. } => None,
+        }
+    }
+
     /// A connection that only reads.
     pub(crate) async fn reader(&self) -> Result<Conn, StoreError> {
         let guard = self.track_in_flight();
         let counters = &self.inner.counters;
         let conn = match &self.inner.db {
-            Db::Postgres(pool) => Conn::postgres(pool.acquire().await?, counters),
+            Db::Postgres { pool, .. } => Conn::postgres(pool.acquire().await?, counters),
             Db::Sqlite { readers, .. } => Conn::sqlite_reader(readers.acquire().await?, counters),
         };
         Ok(conn.guarded(guard))
@@ -175,7 +184,7 @@ impl Store {
         let _guard = self.track_in_flight();
         match &self.inner.db {
             Db::Sqlite { writer, .. } => writer.write(Box::new(work)).await,
-            Db::Postgres(pool) => {
+            Db::Postgres { pool, .. } => {
                 let counters = &self.inner.counters;
                 let mut conn = Conn::postgres(pool.acquire().await?, counters);
                 conn.control(TransactionCommand::Begin).await?;
@@ -189,5 +198,22 @@ impl Store {
                 result
             }
         }
+    }
+
+    /// The same for frequent writes, which PostgreSQL gets in groups. `work` may be asked twice.
+    pub(crate) async fn write_grouped<T, F>(
+        &self,
+        hints: GroupHints,
+        work: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + Sync + 'static,
+        F: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>> + Send + Sync + 'static,
+    {
+        if let Db::Postgres { groups, .. } = &self.inner.db {
+            let _guard = self.track_in_flight();
+            return groups.write(hints, Box::new(work)).await;
+        }
+        self.write(work).await
     }
 }

@@ -5,15 +5,16 @@
 //! revision grows with every change, and agents take nothing older than what they have.
 
 use gpuaas_types::Timestamp;
-use gpuaas_types::agent::{TaskKey, TaskKeyState, TaskKeys};
+use gpuaas_types::agent::{TaskKeyState, TaskKeys};
 use gpuaas_types::codes::ProblemCode;
 use uuid::Uuid;
 
-use crate::database::{Conn, args, enum_from_str};
+use crate::database::{Conn, args};
 use crate::error::StoreError;
 use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::secret::put_secret;
+use crate::tables::task_key::read_task_keys;
 
 /// Begin of the names of the private halves.
 const SECRET: &str = "task_key/";
@@ -28,16 +29,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn task_keys(&self) -> Result<TaskKeys, StoreError> {
-        let sql = "SELECT public_key, state, until, revision FROM task_key ORDER BY revision";
-        let mut keys = TaskKeys::default();
-        for row in self.reader().await?.all(sql, args![]).await? {
-            let mut cols = row.cols();
-            let public_key = cols.next()?;
-            let state = enum_from_str(&cols.next::<String>()?)?;
-            keys.keys.push(TaskKey { state, public_key, until: cols.opt_at()? });
-            keys.revision = keys.revision.max(cols.next()?);
+        match self.shared_reads() {
+            Some((reads, _guard)) => Ok(reads.task_keys.get(()).await?.unwrap_or_default()),
+            None => read_task_keys(&mut self.reader().await?).await,
         }
-        Ok(keys)
     }
 
     /// The private half of a key.

@@ -1,9 +1,11 @@
 //! History of nodes: append-only.
 
+use std::sync::Arc;
+
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId};
 
-use crate::database::args;
+use crate::database::{GroupHints, args};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::timeline::{append, read_timeline_event};
@@ -41,7 +43,9 @@ impl Store {
         node_id: NodeId,
         events: Vec<TimelineEvent>,
     ) -> Result<(), StoreError> {
-        self.write(move |conn| {
+        let events = Arc::new(events);
+        self.write_grouped(GroupHints::default(), move |conn| {
+            let events = Arc::clone(&events);
             Box::pin(async move { append(conn, events.iter().map(|event| (node_id, event))).await })
         })
         .await

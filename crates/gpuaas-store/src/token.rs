@@ -13,33 +13,26 @@
 //! which is counted from there and moves on while the node still calls back. An operator who
 //! resumes the run makes them good again, so the node can go on where it was.
 
+use std::sync::Arc;
+
 use gpuaas_core::record::ReportKind;
 use gpuaas_types::api::TimelineEvent;
-use gpuaas_types::{NodeId, RunId, RunStatus, Timestamp, TokenId};
+use gpuaas_types::{NodeId, RunId, Timestamp, TokenId};
 use sha2::{Digest as _, Sha256};
 
-use crate::database::{Cols, Conn, args};
+use crate::database::{Conn, GroupHints, args};
 use crate::error::{StoreError, TokenRejection};
 use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding, NewCertificate};
-use crate::tables::token::{NewToken, TokenPurpose, extend_expiry, insert};
+use crate::tables::token::{
+    NewToken, StoredToken, TokenGrant, TokenPurpose, extend_expiry, insert, tokens_with_hashes,
+};
 use crate::tables::{report, run, timeline};
 
 /// SHA-256 of a credential, as it is stored.
 #[must_use]
 pub fn sha256(credential: &str) -> [u8; 32] {
     Sha256::digest(credential.as_bytes()).into()
-}
-
-/// What a good credential stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TokenGrant {
-    /// Identifier of the token.
-    pub id: TokenId,
-    /// Node that it was made for; none for the admin API.
-    pub node_id: Option<NodeId>,
-    /// Run it was made for.
-    pub run_id: Option<RunId>,
 }
 
 /// What an agent proves with, from its enrollment on, that it is one.
@@ -86,82 +79,6 @@ pub struct EnrolledAgent {
     pub again: bool,
 }
 
-struct StoredToken {
-    grant: TokenGrant,
-    purpose: String,
-    single_use: bool,
-    usable_from: Timestamp,
-    expires_at: Option<Timestamp>,
-    used_at: Option<Timestamp>,
-    used_key: Option<Vec<u8>>,
-    revoked_at: Option<Timestamp>,
-    run_status: Option<RunStatus>,
-    heartbeat_seen: bool,
-}
-
-async fn find_token(conn: &mut Conn, hash: &[u8; 32]) -> Result<Option<StoredToken>, StoreError> {
-    let row = conn
-        .first(
-            "SELECT token.id, token.node_id, token.run_id, token.purpose, token.single_use, \
-             token.usable_from, token.expires_at, token.used_at, token.used_key, \
-             token.revoked_at, run.status, \
-             EXISTS (SELECT 1 FROM report WHERE report.run_id = token.run_id \
-             AND report.kind = 'first_heartbeat') \
-             FROM token LEFT JOIN run ON run.id = token.run_id WHERE token.hash = $1",
-            args![hash],
-        )
-        .await?;
-    row.map(|row| read_token(row.cols())).transpose()
-}
-
-fn read_token(mut cols: Cols<'_>) -> Result<StoredToken, StoreError> {
-    Ok(StoredToken {
-        grant: TokenGrant {
-            id: cols.id(TokenId)?,
-            node_id: cols.opt_id(NodeId)?,
-            run_id: cols.opt_id(RunId)?,
-        },
-        purpose: cols.next()?,
-        single_use: cols.next()?,
-        usable_from: cols.at()?,
-        expires_at: cols.opt_at()?,
-        used_at: cols.opt_at()?,
-        used_key: cols.next()?,
-        revoked_at: cols.opt_at()?,
-        run_status: cols.opt_enum_str()?,
-        heartbeat_seen: cols.next()?,
-    })
-}
-
-impl StoredToken {
-    fn check(&self, now: Timestamp, purpose: TokenPurpose) -> Result<(), TokenRejection> {
-        let bound_to_run = matches!(purpose, TokenPurpose::Bootstrap | TokenPurpose::Enrollment);
-        let may_expire = !bound_to_run || self.run_status == Some(RunStatus::Parked);
-        if self.purpose != purpose.as_str() {
-            Err(TokenRejection::Unknown)
-        } else if self.revoked_at.is_some() {
-            Err(TokenRejection::Revoked)
-        } else if bound_to_run && !self.run_status.is_some_and(RunStatus::is_open) {
-            Err(TokenRejection::RunOver)
-        } else if self.single_use && self.used_at.is_some() && self.heartbeat_seen {
-            Err(TokenRejection::Used)
-        } else if may_expire && self.expires_at.is_some_and(|end| now >= end) {
-            Err(TokenRejection::Expired)
-        } else if now < self.usable_from {
-            Err(TokenRejection::NotYet)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// The same for an enrollment with this key.
-    fn check_key(&self, now: Timestamp, key: Option<&[u8; 32]>) -> Result<(), TokenRejection> {
-        self.check(now, TokenPurpose::Enrollment)?;
-        let same = self.used_key.as_deref() == key.map(<[u8; 32]>::as_slice);
-        if self.used_at.is_some() && !same { Err(TokenRejection::Used) } else { Ok(()) }
-    }
-}
-
 async fn enroll(
     conn: &mut Conn,
     now: Timestamp,
@@ -169,10 +86,9 @@ async fn enroll(
 ) -> Result<EnrolledAgent, StoreError> {
     let unknown = || StoreError::Token(TokenRejection::Unknown);
     // The run first, as everywhere; that also lets enrollments of a run in one by one.
-    let locked =
-        conn.first("SELECT node_id FROM run WHERE id = $1 {LOCK}", args![request.run_id.0]);
-    locked.await?.ok_or_else(unknown)?;
-    let token = find_token(conn, &request.hash).await?.ok_or_else(unknown)?;
+    run::lock(conn, request.run_id).await?.ok_or_else(unknown)?;
+    let found = tokens_with_hashes(conn, [request.hash]).await?.remove(&request.hash);
+    let token = found.ok_or_else(unknown)?;
     if token.grant.run_id != Some(request.run_id) {
         return Err(unknown());
     }
@@ -222,7 +138,7 @@ async fn enroll(
         agent_version: request.agent_version.clone(),
         hostname: request.hostname.clone(),
     };
-    report::append_report(conn, now, request.run_id, &kind).await?;
+    report::append_reports(conn, now, request.run_id, &kind).await?;
     run::wake_one(conn, now, request.run_id).await?;
     timeline::append(conn, request.timeline.iter().map(|event| (node_id, event))).await?;
     Ok(EnrolledAgent { node_id, run_id: request.run_id, again })
@@ -256,6 +172,13 @@ impl Store {
         .await
     }
 
+    async fn stored_token(&self, hash: [u8; 32]) -> Result<Option<StoredToken>, StoreError> {
+        match self.shared_reads() {
+            Some((reads, _guard)) => reads.tokens.get(hash).await,
+            None => Ok(tokens_with_hashes(&mut self.reader().await?, [hash]).await?.remove(&hash)),
+        }
+    }
+
     /// What a credential stands for, if it is good for `purpose` now. Uses nothing up.
     ///
     /// # Errors
@@ -266,7 +189,7 @@ impl Store {
         hash: [u8; 32],
         purpose: TokenPurpose,
     ) -> Result<TokenGrant, StoreError> {
-        let token = find_token(&mut self.reader().await?, &hash).await?;
+        let token = self.stored_token(hash).await?;
         let token = token.ok_or(StoreError::Token(TokenRejection::Unknown))?;
         token.check(now, purpose).map_err(StoreError::Token)?;
         Ok(token.grant)
@@ -282,7 +205,7 @@ impl Store {
         hash: [u8; 32],
         key: Option<[u8; 32]>,
     ) -> Result<(), StoreError> {
-        let token = find_token(&mut self.reader().await?, &hash).await?;
+        let token = self.stored_token(hash).await?;
         let token = token.ok_or(StoreError::Token(TokenRejection::Unknown))?;
         token.check_key(now, key.as_ref()).map_err(StoreError::Token)
     }
@@ -309,8 +232,13 @@ impl Store {
         now: Timestamp,
         request: NewEnrollment,
     ) -> Result<EnrolledAgent, StoreError> {
+        let hints = GroupHints::of_run(request.run_id.0);
+        let request = Arc::new(request);
         let enrolled = self
-            .write(move |conn| Box::pin(async move { enroll(conn, now, &request).await }))
+            .write_grouped(hints, move |conn| {
+                let request = Arc::clone(&request);
+                Box::pin(async move { enroll(conn, now, &request).await })
+            })
             .await?;
         self.signal_due();
         Ok(enrolled)

@@ -8,13 +8,13 @@
 //! stored, and the status unless something newer said otherwise; an event is applied if its id
 //! is higher than that of the last one applied.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::machine::{MaasAlarm, Observation};
 use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
 
-use crate::database::{Cols, Conn, Val, args, with_list};
+use crate::database::{Cols, Conn, RowsStatement, Val, args, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::observation::{observation_columns, put_read, read_observation};
@@ -85,33 +85,56 @@ pub struct WatchedMachine {
     pub run_id: Option<RunId>,
 }
 
-async fn put_event(conn: &mut Conn, event: &ObservedEvent) -> Result<(), StoreError> {
-    let ObservedEvent { node_id, event_id, status, at, rebooted_at, alarm } = event;
-    let alarm = alarm.as_ref().map(|text| MaasAlarm { at: *at, text: text.clone() });
-    let alarm = Val::opt_json(alarm.as_ref())?;
-    if let Some(status) = *status {
-        let mut values = args![node_id.0, status, *at, *event_id, *rebooted_at];
-        values.push(alarm);
-        conn.execute(
-            "INSERT INTO observation (node_id, status, status_at, event_id, read_at, vanished, \
-             rebooted_at, alarm) VALUES ($1, $2, $3, $4, 0, FALSE, $5, $6) \
-             ON CONFLICT (node_id) DO UPDATE SET status = excluded.status, \
-             status_at = excluded.status_at, event_id = excluded.event_id, \
-             rebooted_at = COALESCE(excluded.rebooted_at, observation.rebooted_at), \
-             alarm = COALESCE(excluded.alarm, observation.alarm) \
-             WHERE excluded.event_id > observation.event_id",
-            values,
-        )
-        .await?;
-    } else {
-        let mut values = args![node_id.0, *event_id, *rebooted_at];
-        values.push(alarm);
-        conn.execute(
-            "UPDATE observation SET event_id = $2, rebooted_at = COALESCE($3, rebooted_at), \
-             alarm = COALESCE($4, alarm) WHERE node_id = $1 AND event_id < $2",
-            values,
-        )
-        .await?;
+const PUT_STATUS: RowsStatement = RowsStatement {
+    head: "INSERT INTO observation (node_id, status, status_at, event_id, read_at, vanished, \
+           rebooted_at, alarm)",
+    tail: "ON CONFLICT (node_id) DO UPDATE SET status = excluded.status, \
+           status_at = excluded.status_at, event_id = excluded.event_id, \
+           rebooted_at = COALESCE(excluded.rebooted_at, observation.rebooted_at), \
+           alarm = COALESCE(excluded.alarm, observation.alarm) \
+           WHERE excluded.event_id > observation.event_id",
+};
+
+const PUT_OTHER: RowsStatement = RowsStatement {
+    head: "WITH v (node_id, event_id, rebooted_at, alarm) AS (",
+    tail: ") UPDATE observation SET event_id = v.event_id, \
+           rebooted_at = COALESCE(v.rebooted_at, observation.rebooted_at), \
+           alarm = COALESCE(v.alarm, observation.alarm) FROM v \
+           WHERE observation.node_id = v.node_id AND observation.event_id < v.event_id",
+};
+
+/// Events in the order of their ids, so that each node's are applied one after the other: the first
+/// ones of all nodes at once, then the second ones, and so on.
+async fn put_events(conn: &mut Conn, events: &[ObservedEvent]) -> Result<(), StoreError> {
+    let mut rounds: Vec<BTreeMap<NodeId, &ObservedEvent>> = Vec::new();
+    let mut seen: HashMap<NodeId, usize> = HashMap::new();
+    for event in events {
+        let round = seen.entry(event.node_id).or_default();
+        if rounds.len() == *round {
+            rounds.push(BTreeMap::new());
+        }
+        rounds[*round].insert(event.node_id, event);
+        *round += 1;
+    }
+    for round in rounds {
+        let (mut of_status, mut other) = (Vec::new(), Vec::new());
+        for event in round.into_values() {
+            let ObservedEvent { node_id, event_id, status, at, rebooted_at, alarm } = event;
+            let alarm = alarm.as_ref().map(|text| MaasAlarm { at: *at, text: text.clone() });
+            let alarm = Val::opt_json(alarm.as_ref())?;
+            if let Some(status) = *status {
+                let never = Timestamp::EPOCH;
+                let mut row = args![node_id.0, status, *at, *event_id, never, false, *rebooted_at];
+                row.push(alarm);
+                of_status.push(row);
+            } else {
+                let mut row = args![node_id.0, *event_id, *rebooted_at];
+                row.push(alarm);
+                other.push(row);
+            }
+        }
+        conn.write_rows(PUT_STATUS, of_status).await?;
+        conn.write_rows(PUT_OTHER, other).await?;
     }
     Ok(())
 }
@@ -144,9 +167,7 @@ async fn write_batch(
     for read in &batch.reads {
         put_read(conn, read.node_id, &read.observation).await?;
     }
-    for event in &batch.events {
-        put_event(conn, event).await?;
-    }
+    put_events(conn, &batch.events).await?;
     timeline::append(conn, batch.timeline.iter().map(|(node_id, event)| (*node_id, event))).await?;
     // Last, after everything that may wait for a row of a run: whoever waits with the site's row in
     // its hands keeps a successor from taking over. Refused here, the whole batch is rolled back.

@@ -15,6 +15,7 @@
 //! of two by repeating its last member, which keeps the number of distinct texts, and so of
 //! prepared statements, small.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,17 +30,20 @@ use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use super::counters::SentCounters;
+use super::group_state::{GroupState, RowsStatement};
 use super::in_flight::InFlightGuard;
 use super::postgres_pool::{PostgresSession, TransactionCommand};
 use super::sqlite::{Reader, SqliteConnection, SqliteRow};
 use super::statement::{Sql, in_dialect};
-use super::value::Val;
+use super::value::{Val, columns_of};
 use crate::error::StoreError;
 
 /// A connection to either database.
 pub(crate) struct Conn {
     driver: Driver,
     counters: Arc<SentCounters>,
+    /// What a group of writes shares; none: the connection is of one request.
+    group: Option<Box<GroupState>>,
     _guard: Option<InFlightGuard>,
 }
 
@@ -53,7 +57,7 @@ impl Conn {
     /// A connection that begins and ends transactions when told to.
     pub(crate) fn postgres(session: PostgresSession, counters: &Arc<SentCounters>) -> Self {
         let counters = Arc::clone(counters);
-        Self { driver: Driver::Postgres(session), counters, _guard: None }
+        Self { driver: Driver::Postgres(session), counters, group: None, _guard: None }
     }
 
     /// The connection of the SQLite writer.
@@ -62,18 +66,28 @@ impl Conn {
         counters: &Arc<SentCounters>,
     ) -> Self {
         let counters = Arc::clone(counters);
-        Self { driver: Driver::Sqlite(connection), counters, _guard: None }
+        Self { driver: Driver::Sqlite(connection), counters, group: None, _guard: None }
     }
 
     /// A connection that only reads an SQLite file.
     pub(crate) fn sqlite_reader(reader: Reader, counters: &Arc<SentCounters>) -> Self {
         let counters = Arc::clone(counters);
-        Self { driver: Driver::SqliteRead(reader), counters, _guard: None }
+        Self { driver: Driver::SqliteRead(reader), counters, group: None, _guard: None }
     }
 
     /// The same, and `guard` lives as long as the connection.
     pub(crate) fn guarded(self, guard: InFlightGuard) -> Self {
         Self { _guard: Some(guard), ..self }
+    }
+
+    /// The same for a group of writes: what can be put off is written at its end.
+    pub(crate) fn grouped(self) -> Self {
+        Self { group: Some(Box::default()), ..self }
+    }
+
+    /// What the group shares that this connection writes for; none: it is of one request.
+    pub(crate) fn group(&mut self) -> Option<&mut GroupState> {
+        self.group.as_deref_mut()
     }
 
     /// Whether a transaction is open.
@@ -102,7 +116,10 @@ impl Conn {
         }
     }
 
-    fn note(&self, sql: &str) {
+    fn note(&mut self, sql: &str) {
+        if let Some(group) = &mut self.group {
+            group.touch();
+        }
         self.counters.note_statement(sql, !self.in_transaction());
     }
 
@@ -153,19 +170,59 @@ impl Conn {
         Ok(self.all(sql, args).await?.into_iter().next())
     }
 
-    /// `INSERT INTO table (columns) VALUES ...` for any number of rows.
+    /// `INSERT INTO table (columns)` for any number of rows.
     pub(crate) async fn insert_rows(
         &mut self,
         head: &'static str,
         rows: Vec<Vec<Val>>,
     ) -> Result<(), StoreError> {
+        self.write_rows(RowsStatement { head, tail: "" }, rows).await
+    }
+
+    /// Runs a statement for any number of rows, at the end of the group where there is one.
+    pub(crate) async fn write_rows(
+        &mut self,
+        statement: RowsStatement,
+        rows: Vec<Vec<Val>>,
+    ) -> Result<(), StoreError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        match &mut self.group {
+            Some(group) => {
+                group.add_rows(statement, rows);
+                Ok(())
+            }
+            None => self.query_rows(statement, rows).await.map(drop),
+        }
+    }
+
+    /// Runs a statement for any number of rows, now; answers what it returns.
+    ///
+    /// PostgreSQL gets an array for each column, so there is one text, and one plan, for any number
+    /// of rows; SQLite, which has no arrays, gets the values one by one.
+    pub(crate) async fn query_rows(
+        &mut self,
+        RowsStatement { head, tail }: RowsStatement,
+        rows: Vec<Vec<Val>>,
+    ) -> Result<Vec<Row>, StoreError> {
+        if let Driver::Postgres(_) = self.driver {
+            let width = rows.first().map_or(0, Vec::len);
+            let columns: Vec<String> = (1..=width).map(|n| format!("${n}")).collect();
+            let sql = format!("{head} SELECT * FROM UNNEST({}) {tail}", columns.join(", "));
+            self.note(&sql);
+            let Driver::Postgres(session) = &mut self.driver else { return Ok(Vec::new()) };
+            let rows = session.query_columns(Cow::Owned(sql), columns_of(rows)).await?;
+            return Ok(rows.into_iter().map(Row::Postgres).collect());
+        }
+        let mut answers = Vec::new();
         let mut rows = rows.into_iter().peekable();
         while rows.peek().is_some() {
             let chunk: Vec<Vec<Val>> = rows.by_ref().take(64).collect();
-            let mut sql = String::from(head);
+            let mut sql = format!("{head} VALUES ");
             let mut n = 0;
             for (at, row) in chunk.iter().enumerate() {
-                sql.push_str(if at == 0 { " VALUES (" } else { ", (" });
+                sql.push_str(if at == 0 { "(" } else { ", (" });
                 for column in 0..row.len() {
                     n += 1;
                     let comma = if column == 0 { "" } else { "," };
@@ -173,9 +230,11 @@ impl Conn {
                 }
                 sql.push(')');
             }
-            self.execute(sql, chunk.into_iter().flatten().collect()).await?;
+            sql.push(' ');
+            sql.push_str(tail);
+            answers.extend(self.all(sql, chunk.into_iter().flatten().collect()).await?);
         }
-        Ok(())
+        Ok(answers)
     }
 }
 

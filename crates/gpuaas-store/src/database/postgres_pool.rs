@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::statement::Sql;
-use super::value::Val;
+use super::value::{Column, Val};
 use crate::error::StoreError;
 
 /// Connections of one control plane.
@@ -222,6 +222,31 @@ impl PostgresSession {
         Ok(rows?)
     }
 
+    /// Runs a statement whose values are columns; answers its rows.
+    pub(crate) async fn query_columns(
+        &mut self,
+        sql: Sql,
+        columns: Vec<Column>,
+    ) -> Result<Vec<PgRow>, StoreError> {
+        let before = std::mem::replace(&mut self.state, SessionState::Sent);
+        let mut query = statement(sql);
+        for column in columns {
+            query = match column {
+                Column::Int(v) => query.bind(v),
+                Column::Bool(v) => query.bind(v),
+                Column::Text(v) => query.bind(v),
+                Column::Id(v) => query.bind(v),
+                Column::Bytes(v) => query.bind(v),
+                Column::Json(v) => {
+                    query.bind(v.into_iter().map(|v| v.map(Json)).collect::<Vec<_>>())
+                }
+            };
+        }
+        let rows = query.fetch(self.connection()?).try_collect().await;
+        self.answered(before, rows.as_ref().err());
+        Ok(rows?)
+    }
+
     fn answered(&mut self, before: SessionState, error: Option<&sqlx::Error>) {
         self.kept = false;
         self.state = match (error, before) {
@@ -246,11 +271,15 @@ impl Drop for PostgresSession {
     }
 }
 
-fn query<'q>(sql: Sql, args: &'q [Val]) -> Query<'q, Postgres, PgArguments> {
-    let mut query = match sql {
+fn statement<'q>(sql: Sql) -> Query<'q, Postgres, PgArguments> {
+    match sql {
         Cow::Borrowed(text) => sqlx::query(text),
         Cow::Owned(text) => sqlx::query(AssertSqlSafe(text)),
-    };
+    }
+}
+
+fn query<'q>(sql: Sql, args: &'q [Val]) -> Query<'q, Postgres, PgArguments> {
+    let mut query = statement(sql);
     for value in args {
         query = match value {
             Val::Int(v) => query.bind(v),

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use uuid::Uuid;
-
 /// Text of a statement, with `$1` placeholders and `{LIST}`, `{SKIP}` or `{LOCK}`.
 pub(crate) type Sql = Cow<'static, str>;
 
@@ -21,8 +19,8 @@ pub(crate) fn with_list(text: &str, first: usize, count: usize) -> Sql {
 }
 
 /// The values in chunks of at most 256, each padded to a power of two with its last value.
-pub(crate) fn padded(ids: impl IntoIterator<Item = Uuid>) -> Vec<Vec<Uuid>> {
-    let ids: Vec<Uuid> = ids.into_iter().collect();
+pub(crate) fn padded<T: Copy>(ids: impl IntoIterator<Item = T>) -> Vec<Vec<T>> {
+    let ids: Vec<T> = ids.into_iter().collect();
     ids.chunks(256)
         .map(|chunk| {
             let mut chunk = chunk.to_vec();

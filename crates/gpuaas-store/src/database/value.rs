@@ -61,6 +61,57 @@ fn replace_nul(value: &mut serde_json::Value) {
     }
 }
 
+/// The values of one column, from the first row to the last.
+#[derive(Debug)]
+pub(crate) enum Column {
+    Int(Vec<Option<i64>>),
+    Bool(Vec<bool>),
+    Text(Vec<Option<String>>),
+    Id(Vec<Option<Uuid>>),
+    Bytes(Vec<Option<Vec<u8>>>),
+    Json(Vec<Option<Box<RawValue>>>),
+}
+
+impl Column {
+    fn with_first(value: Val) -> Self {
+        match value {
+            Val::Int(v) => Self::Int(vec![v]),
+            Val::Bool(v) => Self::Bool(vec![v]),
+            Val::Text(v) => Self::Text(vec![v]),
+            Val::Id(v) => Self::Id(vec![v]),
+            Val::Bytes(v) => Self::Bytes(vec![v]),
+            Val::Json(v) => Self::Json(vec![v]),
+        }
+    }
+
+    fn push(&mut self, value: Val) {
+        match (self, value) {
+            (Self::Int(all), Val::Int(v)) => all.push(v),
+            (Self::Bool(all), Val::Bool(v)) => all.push(v),
+            (Self::Text(all), Val::Text(v)) => all.push(v),
+            (Self::Id(all), Val::Id(v)) => all.push(v),
+            (Self::Bytes(all), Val::Bytes(v)) => all.push(v),
+            (Self::Json(all), Val::Json(v)) => all.push(v),
+            // The column is then too short, and the database refuses the statement.
+            _ => debug_assert!(false, "a column has values of one type"),
+        }
+    }
+}
+
+/// Rows as columns. Each column has values of one type in all rows.
+pub(crate) fn columns_of(rows: Vec<Vec<Val>>) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    for row in rows {
+        for (at, value) in row.into_iter().enumerate() {
+            match columns.get_mut(at) {
+                Some(column) => column.push(value),
+                None => columns.push(Column::with_first(value)),
+            }
+        }
+    }
+    columns
+}
+
 macro_rules! val_from {
     ($($from:ty => |$v:ident| $to:expr;)+) => {
         $(

@@ -36,19 +36,15 @@ pub(crate) async fn append(
     now: Timestamp,
     entry: &NewAuditEntry,
 ) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO audit_entry (at, actor, action, subject, detail) \
-         VALUES ($1, $2, $3, $4, $5)",
-        vec![
-            now.into(),
-            (&entry.actor).into(),
-            (&entry.action).into(),
-            (&entry.subject).into(),
-            Val::json(&entry.detail)?,
-        ],
-    )
-    .await
-    .map(drop)
+    let row = vec![
+        now.into(),
+        (&entry.actor).into(),
+        (&entry.action).into(),
+        (&entry.subject).into(),
+        Val::json(&entry.detail)?,
+    ];
+    conn.insert_rows("INSERT INTO audit_entry (at, actor, action, subject, detail)", vec![row])
+        .await
 }
 
 /// The answer given to this request before.

@@ -3,7 +3,7 @@
 use gpuaas_types::NodeId;
 use gpuaas_types::machine::Observation;
 
-use crate::database::{Cols, Conn, Val};
+use crate::database::{Cols, Conn, RowsStatement, Val};
 use crate::error::StoreError;
 
 /// Columns of an [`Observation`].
@@ -32,35 +32,35 @@ pub(crate) fn read_observation(cols: &mut Cols<'_>) -> Result<Option<Observation
     }))
 }
 
+const PUT_READ: RowsStatement = RowsStatement {
+    head: "INSERT INTO observation (node_id, status, status_at, event_id, machine, read_at, \
+           vanished, rebooted_at)",
+    tail: "ON CONFLICT (node_id) DO UPDATE SET \
+           status = CASE WHEN excluded.status_at >= observation.status_at \
+           THEN excluded.status ELSE observation.status END, \
+           status_at = CASE WHEN excluded.status_at >= observation.status_at \
+           THEN excluded.status_at ELSE observation.status_at END, \
+           machine = excluded.machine, read_at = excluded.read_at, \
+           vanished = excluded.vanished, \
+           rebooted_at = COALESCE(excluded.rebooted_at, observation.rebooted_at) \
+           WHERE excluded.read_at >= observation.read_at",
+};
+
 /// Writes a full read; keeps what is newer.
 pub(crate) async fn put_read(
     conn: &mut Conn,
     node_id: NodeId,
     read: &Observation,
 ) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO observation (node_id, status, status_at, event_id, machine, read_at, \
-         vanished, rebooted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
-         ON CONFLICT (node_id) DO UPDATE SET \
-         status = CASE WHEN excluded.status_at >= observation.status_at \
-         THEN excluded.status ELSE observation.status END, \
-         status_at = CASE WHEN excluded.status_at >= observation.status_at \
-         THEN excluded.status_at ELSE observation.status_at END, \
-         machine = excluded.machine, read_at = excluded.read_at, \
-         vanished = excluded.vanished, \
-         rebooted_at = COALESCE(excluded.rebooted_at, observation.rebooted_at) \
-         WHERE excluded.read_at >= observation.read_at",
-        vec![
-            node_id.0.into(),
-            read.status.into(),
-            read.status_at.into(),
-            read.event_id.into(),
-            Val::opt_json(read.machine.as_ref())?,
-            read.read_at.into(),
-            read.vanished.into(),
-            read.rebooted_at.into(),
-        ],
-    )
-    .await
-    .map(drop)
+    let row = vec![
+        node_id.0.into(),
+        read.status.into(),
+        read.status_at.into(),
+        read.event_id.into(),
+        Val::opt_json(read.machine.as_ref())?,
+        read.read_at.into(),
+        read.vanished.into(),
+        read.rebooted_at.into(),
+    ];
+    conn.write_rows(PUT_READ, vec![row]).await
 }

@@ -32,6 +32,17 @@ pub(crate) async fn append_report(
     Ok(conn.execute(INSERT_REPORT, report_values(now, run_id, kind)?).await? == 1)
 }
 
+/// The same where nobody asks, and where it is not a first heartbeat.
+pub(crate) async fn append_reports(
+    conn: &mut Conn,
+    now: Timestamp,
+    run_id: RunId,
+    kind: &ReportKind,
+) -> Result<(), StoreError> {
+    let row = report_values(now, run_id, kind)?;
+    conn.insert_rows("INSERT INTO report (run_id, kind, body, at)", vec![row]).await
+}
+
 const INSERT_REPORT: &str = "INSERT INTO report (run_id, kind, body, at) VALUES ($1, $2, $3, $4) \
      ON CONFLICT DO NOTHING";
 

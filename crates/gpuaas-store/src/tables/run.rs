@@ -1,5 +1,7 @@
 //! Rows of `run` and `transition`.
 
+use std::collections::HashMap;
+
 use gpuaas_core::record::RunRecord;
 use gpuaas_core::run_state::RunState;
 use gpuaas_types::codes::ProblemCode;
@@ -70,6 +72,24 @@ pub(crate) fn read_run(cols: &mut Cols<'_>) -> Result<RunRecord, StoreError> {
         lease_token: cols.next()?,
         lease_until: cols.at()?,
     })
+}
+
+/// The runs with these ids; those that are not there are left out.
+pub(crate) async fn runs_with_ids(
+    conn: &mut Conn,
+    ids: impl IntoIterator<Item = RunId>,
+) -> Result<HashMap<RunId, RunRecord>, StoreError> {
+    const SQL: &str =
+        concat!("SELECT ", run_columns!("run.due_at"), " FROM run WHERE id IN ({LIST})");
+    let mut runs = HashMap::new();
+    for ids in padded(ids.into_iter().map(|id| id.0)) {
+        let sql = with_list(SQL, 1, ids.len());
+        for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+            let run = read_run(&mut row.cols())?;
+            runs.insert(run.id, run);
+        }
+    }
+    Ok(runs)
 }
 
 pub(crate) async fn insert_run(
@@ -143,12 +163,28 @@ pub(crate) async fn wake(
     Ok(())
 }
 
+/// Locks a run until the end of the transaction, and names its node; none: there is no such run.
+pub(crate) async fn lock(conn: &mut Conn, run_id: RunId) -> Result<Option<NodeId>, StoreError> {
+    if let Some(node_id) = conn.group().and_then(|group| group.node_of_locked(run_id.0)) {
+        return Ok(Some(NodeId(node_id)));
+    }
+    let sql = "SELECT node_id FROM run WHERE id = $1 {LOCK}";
+    let row = conn.first(sql, args![run_id.0]).await?;
+    row.map(|row| row.cols().id(NodeId)).transpose()
+}
+
 /// Wakes one run and names its node.
 pub(crate) async fn wake_one(
     conn: &mut Conn,
     now: Timestamp,
     run_id: RunId,
 ) -> Result<NodeId, StoreError> {
+    if let Some(group) = conn.group()
+        && let Some(node_id) = group.node_of_locked(run_id.0)
+    {
+        group.add_wake(run_id.0, now.as_micros());
+        return Ok(NodeId(node_id));
+    }
     let row = conn
         .first(
             "UPDATE run SET wake_seq = wake_seq + 1, \

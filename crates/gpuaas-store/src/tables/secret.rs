@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::database::{Conn, args};
+use crate::database::{Conn, RowsStatement, args};
 use crate::error::StoreError;
 
 /// Keeps a sealed value, in the place of an earlier one of the same owner and name.
@@ -12,13 +12,11 @@ pub(crate) async fn put_secret(
     name: &str,
     sealed: Vec<u8>,
 ) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO secret (owner, name, sealed) VALUES ($1, $2, $3) \
-         ON CONFLICT (owner, name) DO UPDATE SET sealed = excluded.sealed",
-        args![owner, name, sealed],
-    )
-    .await
-    .map(drop)
+    const PUT: RowsStatement = RowsStatement {
+        head: "INSERT INTO secret (owner, name, sealed)",
+        tail: "ON CONFLICT (owner, name) DO UPDATE SET sealed = excluded.sealed",
+    };
+    conn.write_rows(PUT, vec![args![owner, name, sealed]]).await
 }
 
 /// Keeps a sealed value where none is kept for this owner and name. Of several writers at once the

@@ -1,9 +1,11 @@
 //! Rows of `token`.
 
-use gpuaas_types::{NodeId, RunId, Timestamp, TokenId};
+use std::collections::HashMap;
 
-use crate::database::{Conn, args};
-use crate::error::StoreError;
+use gpuaas_types::{NodeId, RunId, RunStatus, Timestamp, TokenId};
+
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
+use crate::error::{StoreError, TokenRejection};
 
 /// What a credential is for. Each works on its own endpoints only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,6 +52,114 @@ pub struct NewToken {
     pub usable_from: Timestamp,
     /// Refused from then on, a run's while that is parked; none: no end yet.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What a good credential stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenGrant {
+    /// Identifier of the token.
+    pub id: TokenId,
+    /// Node that it was made for; none for the admin API.
+    pub node_id: Option<NodeId>,
+    /// Run it was made for.
+    pub run_id: Option<RunId>,
+}
+
+/// A credential as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredToken {
+    pub(crate) grant: TokenGrant,
+    purpose: String,
+    single_use: bool,
+    usable_from: Timestamp,
+    expires_at: Option<Timestamp>,
+    pub(crate) used_at: Option<Timestamp>,
+    used_key: Option<Vec<u8>>,
+    revoked_at: Option<Timestamp>,
+    run_status: Option<RunStatus>,
+    heartbeat_seen: bool,
+}
+
+/// The credentials with these hashes; those that nobody has are left out.
+pub(crate) async fn tokens_with_hashes(
+    conn: &mut Conn,
+    hashes: impl IntoIterator<Item = [u8; 32]>,
+) -> Result<HashMap<[u8; 32], StoredToken>, StoreError> {
+    let mut tokens = HashMap::new();
+    for hashes in padded(hashes) {
+        let text = "SELECT token.hash, token.id, token.node_id, token.run_id, token.purpose, \
+                    token.single_use, token.usable_from, token.expires_at, token.used_at, \
+                    token.used_key, token.revoked_at, run.status, \
+                    EXISTS (SELECT 1 FROM report WHERE report.run_id = token.run_id \
+                    AND report.kind = 'first_heartbeat') \
+                    FROM token LEFT JOIN run ON run.id = token.run_id \
+                    WHERE token.hash IN ({LIST})";
+        let sql = with_list(text, 1, hashes.len());
+        for row in conn.all(sql, hashes.iter().map(Val::from).collect()).await? {
+            let mut cols = row.cols();
+            let hash: Vec<u8> = cols.next()?;
+            let hash = hash.try_into().map_err(|_| StoreError::corrupt("token", "its hash"))?;
+            tokens.insert(hash, read_token(cols)?);
+        }
+    }
+    Ok(tokens)
+}
+
+fn read_token(mut cols: Cols<'_>) -> Result<StoredToken, StoreError> {
+    Ok(StoredToken {
+        grant: TokenGrant {
+            id: cols.id(TokenId)?,
+            node_id: cols.opt_id(NodeId)?,
+            run_id: cols.opt_id(RunId)?,
+        },
+        purpose: cols.next()?,
+        single_use: cols.next()?,
+        usable_from: cols.at()?,
+        expires_at: cols.opt_at()?,
+        used_at: cols.opt_at()?,
+        used_key: cols.next()?,
+        revoked_at: cols.opt_at()?,
+        run_status: cols.opt_enum_str()?,
+        heartbeat_seen: cols.next()?,
+    })
+}
+
+impl StoredToken {
+    /// Whether it is good for `purpose` now.
+    pub(crate) fn check(
+        &self,
+        now: Timestamp,
+        purpose: TokenPurpose,
+    ) -> Result<(), TokenRejection> {
+        let bound_to_run = matches!(purpose, TokenPurpose::Bootstrap | TokenPurpose::Enrollment);
+        let may_expire = !bound_to_run || self.run_status == Some(RunStatus::Parked);
+        if self.purpose != purpose.as_str() {
+            Err(TokenRejection::Unknown)
+        } else if self.revoked_at.is_some() {
+            Err(TokenRejection::Revoked)
+        } else if bound_to_run && !self.run_status.is_some_and(RunStatus::is_open) {
+            Err(TokenRejection::RunOver)
+        } else if self.single_use && self.used_at.is_some() && self.heartbeat_seen {
+            Err(TokenRejection::Used)
+        } else if may_expire && self.expires_at.is_some_and(|end| now >= end) {
+            Err(TokenRejection::Expired)
+        } else if now < self.usable_from {
+            Err(TokenRejection::NotYet)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The same for an enrollment with this key.
+    pub(crate) fn check_key(
+        &self,
+        now: Timestamp,
+        key: Option<&[u8; 32]>,
+    ) -> Result<(), TokenRejection> {
+        self.check(now, TokenPurpose::Enrollment)?;
+        let same = self.used_key.as_deref() == key.map(<[u8; 32]>::as_slice);
+        if self.used_at.is_some() && !same { Err(TokenRejection::Used) } else { Ok(()) }
+    }
 }
 
 pub(crate) async fn insert(

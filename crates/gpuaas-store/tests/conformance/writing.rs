@@ -4,13 +4,17 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use futures::future::join_all;
-use gpuaas_store::{NewAuditEntry, NewToken, StoreError, TokenPurpose, sha256};
-use gpuaas_types::TokenId;
-use gpuaas_types::agent::{Gate, GateReport};
+use gpuaas_core::record::{Report, ReportKind};
+use gpuaas_store::{
+    LeasedRun, NewAuditEntry, NewToken, NodeChange, ReceivedHeartbeat, RunWrite, Store, StoreError,
+    TokenPurpose, sha256,
+};
+use gpuaas_types::agent::{BootstrapPhase, Gate, GateReport, ProgressStatus};
+use gpuaas_types::{NodeState, RunId, Timestamp, TokenId};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::PgConnectOptions;
 
-use crate::fixture::{Fixture, NOON, at, code, id, on_each_database};
+use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
 
 #[test]
 fn a_failing_request_harms_no_other() {
@@ -226,5 +230,104 @@ fn sessions_that_the_server_ended_are_replaced() {
         fixture.node("j22u11").await;
         let reads = join_all((0..5).map(|_| fixture.store.sites())).await;
         assert!(reads.iter().all(Result::is_ok), "{reads:?}");
+    });
+}
+
+/// Looks at a run whose worker committed while its node reported twice.
+async fn check_shared(store: &Store, claimed: &LeasedRun, committed: &Result<(), StoreError>) {
+    let run = store.run(claimed.run.id).await.unwrap();
+    assert_eq!(run.wake_seq, claimed.run.wake_seq + 2, "two events");
+    let history = store.timeline_of_run(run.id, 0, 10).await.unwrap();
+    let of = |code: &str| history.iter().filter(|row| row.event.code == code).count();
+    assert_eq!((of("reported"), of("first")), (1, 1), "{history:?}");
+    assert_eq!(store.reports(run.id).await.unwrap().len(), 2);
+    let node = store.node(claimed.node.id).await.unwrap();
+    if committed.is_ok() {
+        assert_eq!((run.lease_until, of("committed")), (Timestamp::EPOCH, 1));
+        // Its events came after what the worker had seen.
+        assert!(run.due_at <= at(2.0), "the run is due at {}", run.due_at);
+        assert_eq!(run.handled_seq, claimed.run.wake_seq);
+        assert!(node.state == NodeState::Enrolling || node.system_id.is_some(), "{node:?}");
+    } else {
+        assert_eq!((run.lease_until, of("committed")), (claimed.run.lease_until, 0));
+        assert_eq!((node.state, node.revision), (NodeState::Registered, 1));
+    }
+}
+
+/// Workers that commit, nodes that report and operators that onboard, all at once: what each asked
+/// for is there, one that lost its lease is refused, and one that is at fault takes nobody with it.
+#[test]
+fn requests_of_every_kind_share_commits_and_stay_strangers() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        for n in 0..40 {
+            fixture.node(&format!("h{n}")).await;
+        }
+        let claimed = fixture.claim(NOON).await;
+        assert_eq!(claimed.len(), 40);
+        let before = store.counters();
+
+        let commits = claimed.iter().enumerate().map(|(n, claimed)| {
+            let mut run = claimed.run.clone();
+            run.due_at = at(50.0);
+            // Every tenth was claimed by another worker meanwhile.
+            run.lease_token -= i64::from(n % 10 == 0);
+            let mut write = RunWrite::new(run).releasing();
+            write.timeline.push(event(Some(claimed.run.id), "committed"));
+            write.node = Some(NodeChange { state: Some(NodeState::Enrolling), system_id: None });
+            if n % 8 == 1 {
+                // Two of five bind the same machine.
+                write.node =
+                    Some(NodeChange { state: None, system_id: Some(format!("s{}", n / 16)) });
+            }
+            store.commit(at(1.0), write)
+        });
+        let reports = claimed.iter().map(|claimed| {
+            let kind = ReportKind::Progress {
+                phase: BootstrapPhase::SiteBootstrap,
+                status: ProgressStatus::Started,
+                message: String::new(),
+            };
+            let report = Report { run_id: claimed.run.id, at: at(2.0), kind };
+            store.add_report(report, vec![event(Some(claimed.run.id), "reported")])
+        });
+        let strangers = (0..5).map(|_| {
+            let kind = ReportKind::FirstHeartbeat;
+            store.add_report(Report { run_id: RunId(id()), at: at(2.0), kind }, Vec::new())
+        });
+        let heartbeats = claimed.iter().map(|claimed| {
+            let heartbeat = ReceivedHeartbeat {
+                node_id: claimed.node.id,
+                run_id: claimed.run.id,
+                agent_version: "1".to_owned(),
+                troubles: String::new(),
+                first: Some(event(Some(claimed.run.id), "first")),
+                changed: None,
+            };
+            store.record_heartbeat(at(2.0), heartbeat)
+        });
+        let (commits, reports, strangers, heartbeats) = futures::join!(
+            join_all(commits),
+            join_all(reports),
+            join_all(strangers),
+            join_all(heartbeats)
+        );
+
+        assert!(reports.iter().all(Result::is_ok), "{reports:?}");
+        assert!(strangers.into_iter().all(|refused| code(refused) == "not_found"));
+        assert!(heartbeats.iter().all(|first| *first == Ok(true)), "{heartbeats:?}");
+        let mut held = 0;
+        for (n, (committed, claimed)) in commits.into_iter().zip(&claimed).enumerate() {
+            check_shared(store, claimed, &committed).await;
+            if let Err(error) = committed {
+                held += i32::from(error.code() == "machine_held");
+                assert!(n % 10 == 0 || error.code() == "machine_held", "{error}");
+            }
+        }
+        assert_eq!(held, 2, "s0 and s1 are each asked for twice, s2 once");
+        let counters = store.counters();
+        assert!(counters.largest_group > 1, "{counters:?}");
+        assert!(counters.write_groups - before.write_groups < 125, "{counters:?}");
     });
 }
