@@ -11,8 +11,12 @@ use maas_client::{ApiKey, AuthCause, Client, Error, RefusalKind};
 use crate::ctx::ApiState;
 use crate::problem::{invalid, problem};
 
-/// For both questions together, in wall time.
+/// For all questions together, in wall time.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Tries to ask a region that does not answer.
+const MAX_TRIES: u32 = 4;
+/// Wall seconds between two of them.
+const PAUSE_SECONDS: f64 = 0.5;
 /// MAAS refuses a timestamp that is further behind, in seconds (docs/maas.md#authentication).
 const ALLOWED_SECONDS: u32 = 300;
 const OLDEST: (u32, u32) = (3, 4);
@@ -33,7 +37,7 @@ pub(crate) async fn probe(
     })?;
     let client =
         api.connect.connect(spec, key).map_err(|error| explain(&error, ProbeRequest::Version))?;
-    let asked = tokio::time::timeout(PATIENCE, ask(&client)).await;
+    let asked = tokio::time::timeout(PATIENCE, ask_again(api, &client)).await;
     asked
         .unwrap_or_else(|_| {
             let seconds = PATIENCE.as_secs();
@@ -51,6 +55,22 @@ fn status(maas_version: String, maas_user: String, now: Timestamp) -> SiteStatus
         health_detail: String::new(),
         answered_at: Some(now),
         missed_work: 0,
+    }
+}
+
+/// Asks until the region answers, a few times: one lost answer says nothing of a site.
+async fn ask_again(api: &ApiState, client: &Client) -> Result<(String, String), Problem> {
+    let mut tries = 1;
+    loop {
+        let answer = ask(client).await;
+        let unreachable =
+            answer.as_ref().is_err_and(|no| no.code == ProblemCode::MaasUnreachable.as_str());
+        if !unreachable || tries == MAX_TRIES {
+            return answer;
+        }
+        tries += 1;
+        let pause = PAUSE_SECONDS * api.clock.factor();
+        api.clock.sleep_until(api.clock.now().plus_seconds(pause)).await;
     }
 }
 

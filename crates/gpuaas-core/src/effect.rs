@@ -368,6 +368,13 @@ impl Intent {
     pub const fn is_open(&self) -> bool {
         matches!(self.outcome, None | Some(Outcome::Unknown { .. }))
     }
+
+    /// Whether the call did not leave this process, so that nothing was tried.
+    #[must_use]
+    pub fn never_left(&self) -> bool {
+        let outcome = self.outcome.as_ref();
+        outcome.is_some_and(|o| matches!(o, Outcome::NotSent { .. }) && !o.was_without_effect())
+    }
 }
 
 #[cfg(test)]

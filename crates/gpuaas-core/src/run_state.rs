@@ -215,7 +215,14 @@ impl RunState {
         let count = match outcome {
             Outcome::Accepted | Outcome::Rejected { .. } => Some(&mut self.answers),
             _ if outcome.was_without_effect() => Some(&mut self.without_effect),
-            _ => None,
+            Outcome::NotSent { .. } => {
+                // What never left is no try.
+                if let Some(tries) = self.tries.get_mut(&intent.effect.kind()) {
+                    *tries = tries.saturating_sub(1);
+                }
+                None
+            }
+            Outcome::Unknown { .. } => None,
         };
         if let Some(count) = count {
             *count.entry(intent.effect.kind()).or_insert(0) += 1;
@@ -226,10 +233,12 @@ impl RunState {
     }
 
     /// Number of the next try of `effect`: one more where it is what was tried last, so that the
-    /// same call for another disk, interface or script begins anew.
+    /// same call for another disk, interface or script begins anew. What never left is no try: the
+    /// next one has its number.
     #[must_use]
     pub fn next_number(&self, effect: &Effect) -> u32 {
-        self.intent.as_ref().filter(|last| last.effect == *effect).map_or(0, |last| last.number) + 1
+        let last = self.intent.as_ref().filter(|last| last.effect == *effect);
+        last.map_or(1, |last| if last.never_left() { last.number } else { last.number + 1 })
     }
 
     /// Forgets what belongs to the step that ends and counts the one that begins.

@@ -54,6 +54,9 @@ pub struct Snapshot<'a> {
     pub maas_user: &'a str,
     /// Somebody follows the site's event feed, so no change from now on is missed.
     pub watched: bool,
+    /// Since when the region answers again, after it had not; none: it was never away as far as
+    /// this process knows.
+    pub answering_since: Option<Timestamp>,
     /// How long the current step is expected to take, learned from earlier runs or from the table.
     pub expected: ExpectedDuration,
 }
@@ -83,6 +86,7 @@ impl<'a> Snapshot<'a> {
             deploy_queue: None,
             maas_user: "",
             watched: false,
+            answering_since: None,
             expected: ExpectedDuration::from_table(run.step),
         }
     }
@@ -125,6 +129,19 @@ impl<'a> Snapshot<'a> {
     pub fn effort_since(&self) -> Timestamp {
         let resumed = self.run.state.resumed_at.unwrap_or(self.run.step_since);
         resumed.max(self.run.step_since)
+    }
+
+    /// From when the deadline of the step counts: what a region that was away kept from happening
+    /// is not held against the run.
+    #[must_use]
+    pub fn patient_since(&self) -> Timestamp {
+        self.answering_since.map_or(self.effort_since(), |back| back.max(self.effort_since()))
+    }
+
+    /// Whether the region came back after `failed_at`, so that what failed then is tried at once.
+    #[must_use]
+    pub fn answers_since(&self, failed_at: Timestamp) -> bool {
+        self.answering_since.is_some_and(|back| back >= failed_at)
     }
 
     /// Seconds of work at the current step.

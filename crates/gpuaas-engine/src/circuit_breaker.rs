@@ -1,21 +1,97 @@
-//! A circuit breaker per site: a region that does not answer is left alone for a while, so that a
-//! broken site degrades by itself and its runs say why they wait.
+//! A circuit breaker per site: a region that does not answer, or does not accept our key, is sent
+//! nothing but a question now and then, and its runs say what they wait for.
+//!
+//! The question is a cheap one ([`crate::site::Site`] asks for one event), because a call that may
+//! take long would keep the outage going after its end. The first answer closes the circuit.
 
 use gpuaas_types::Timestamp;
+use gpuaas_types::codes::WaitCode;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Failures in a row that open the circuit.
 const THRESHOLD: u32 = 5;
-/// Seconds for which it stays open the first time; doubles up to [`LONGEST_SECONDS`].
-const FIRST_SECONDS: f64 = 2.0;
-const LONGEST_SECONDS: f64 = 60.0;
+/// Seconds from opening to the first question; doubles up to [`LONGEST_SECONDS`].
+const FIRST_SECONDS: f64 = 1.0;
+/// Longest time between the beginnings of two questions.
+pub(crate) const LONGEST_SECONDS: f64 = 5.0;
+
+/// What keeps calls from being sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutageCause {
+    /// Several calls in a row were not answered.
+    Silence,
+    /// MAAS answered 401 to the site's key.
+    KeyRefused,
+    /// MAAS answered 401 to the time that we signed with.
+    ClockWrong,
+}
+
+impl OutageCause {
+    /// What runs wait for.
+    #[must_use]
+    pub const fn wait_code(self) -> WaitCode {
+        match self {
+            Self::Silence => WaitCode::SiteCircuitOpen,
+            Self::KeyRefused => WaitCode::SiteKeyRefused,
+            Self::ClockWrong => WaitCode::SiteClockWrong,
+        }
+    }
+}
+
+/// A region that is sent nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outage {
+    /// What keeps calls from being sent.
+    pub cause: OutageCause,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl std::fmt::Display for Outage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let since = self.since;
+        match self.cause {
+            OutageCause::Silence => {
+                write!(
+                    f,
+                    "the region has not answered since {since}; it is asked every few seconds"
+                )
+            }
+            OutageCause::KeyRefused => {
+                write!(f, "MAAS has not accepted the site's API key since {since}")
+            }
+            OutageCause::ClockWrong => {
+                write!(f, "MAAS has found our clock more than five minutes behind since {since}")
+            }
+        }
+    }
+}
+
+/// Whether a call may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It may.
+    Open,
+    /// Only after a question that this caller asks and that is answered.
+    AskFirst(Outage),
+    /// It may not.
+    Refused(Outage),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Opened {
+    outage: Outage,
+    ask_at: Timestamp,
+    asked: u32,
+    /// Somebody said that the region is there again.
+    told: bool,
+}
 
 #[derive(Debug, Default, Clone, Copy)]
 struct State {
     failures: u32,
-    open_until: Option<Timestamp>,
-    opened_at: Option<Timestamp>,
-    opened: u32,
+    opened: Option<Opened>,
+    answering_since: Option<Timestamp>,
 }
 
 /// See the module text.
@@ -25,34 +101,52 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// Whether a call may be made at `now`; else the moment from which one may.
-    ///
-    /// # Errors
-    /// The moment at which the circuit lets one call try.
-    pub fn allow_call(&self, now: Timestamp) -> Result<(), Timestamp> {
+    /// Whether a call may be sent at `now`. Of all who ask at a moment one gets to ask the region.
+    #[must_use]
+    pub fn admit(&self, now: Timestamp) -> Admission {
         let mut state = self.lock();
-        match state.open_until {
-            Some(until) if now < until => Err(until),
-            Some(_) => {
-                state.open_until = Some(now.plus_seconds(FIRST_SECONDS));
-                Ok(())
-            }
-            None => Ok(()),
+        let Some(opened) = state.opened.as_mut() else {
+            return Admission::Open;
+        };
+        // A clock that was set back must not keep the region from being asked.
+        let far = opened.ask_at.seconds_since(now) > LONGEST_SECONDS;
+        if now < opened.ask_at && !far {
+            return Admission::Refused(opened.outage);
         }
+        let exponent = i32::try_from(opened.asked.min(10)).unwrap_or(10);
+        let pause = (FIRST_SECONDS * 2f64.powi(exponent)).min(LONGEST_SECONDS);
+        opened.ask_at = now.plus_seconds(pause);
+        opened.asked += 1;
+        Admission::AskFirst(opened.outage)
     }
 
     /// Somebody says at `word_at` that the region is there again: a circuit that opened before lets
-    /// the next call try.
+    /// the next caller ask.
     pub fn let_one_try(&self, word_at: Timestamp) {
         let mut state = self.lock();
-        if let Some(opened_at) = state.opened_at.take_if(|at| *at <= word_at) {
-            state.open_until = Some(opened_at);
+        if let Some(opened) = state.opened.as_mut().filter(|opened| !opened.told)
+            && opened.outage.since <= word_at
+        {
+            opened.told = true;
+            opened.ask_at = opened.outage.since;
         }
     }
 
-    /// MAAS answered, whatever it said.
-    pub fn record_answer(&self) {
-        *self.lock() = State::default();
+    /// What keeps calls from being sent; none: nothing.
+    #[must_use]
+    pub fn outage(&self) -> Option<Outage> {
+        self.lock().opened.map(|opened| opened.outage)
+    }
+
+    /// MAAS answered, whatever it said. Answers whether that ended an outage.
+    pub fn record_answer(&self, now: Timestamp) -> bool {
+        let mut state = self.lock();
+        let ended = state.opened.take().is_some();
+        state.failures = 0;
+        if ended {
+            state.answering_since = Some(now);
+        }
+        ended
     }
 
     /// MAAS did not answer.
@@ -60,13 +154,24 @@ impl CircuitBreaker {
         let mut state = self.lock();
         state.failures += 1;
         if state.failures >= THRESHOLD {
-            let exponent = i32::try_from(state.opened.min(10)).unwrap_or(10);
-            let pause = (FIRST_SECONDS * 2f64.powi(exponent)).min(LONGEST_SECONDS);
-            state.open_until = Some(now.plus_seconds(pause));
-            state.opened_at = Some(now);
-            state.opened += 1;
-            state.failures = THRESHOLD - 1;
+            state.open(OutageCause::Silence, now);
         }
+    }
+
+    /// MAAS answered that it takes nothing from us.
+    pub fn record_refusal(&self, cause: OutageCause, now: Timestamp) {
+        self.lock().open(cause, now);
+    }
+
+    /// The region was away and answers again, although the circuit was never open.
+    pub fn record_return(&self, now: Timestamp) {
+        self.lock().answering_since = Some(now);
+    }
+
+    /// Since when the region answers again; none: it was never away.
+    #[must_use]
+    pub fn answering_since(&self) -> Option<Timestamp> {
+        self.lock().answering_since
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -74,37 +179,93 @@ impl CircuitBreaker {
     }
 }
 
+impl State {
+    fn open(&mut self, cause: OutageCause, now: Timestamp) {
+        match &mut self.opened {
+            Some(opened) if opened.outage.cause == cause => {}
+            Some(opened) => opened.outage = Outage { cause, since: now },
+            None => {
+                let ask_at = now.plus_seconds(FIRST_SECONDS);
+                let outage = Outage { cause, since: now };
+                self.opened = Some(Opened { outage, ask_at, asked: 0, told: false });
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn opens_lets_one_call_try_and_closes() {
-        let at = |s| Timestamp::EPOCH.plus_seconds(s);
+    fn at(seconds: f64) -> Timestamp {
+        Timestamp::EPOCH.plus_seconds(seconds)
+    }
+
+    fn silent() -> CircuitBreaker {
         let breaker = CircuitBreaker::default();
         for _ in 0..THRESHOLD {
-            assert!(breaker.allow_call(at(0.0)).is_ok());
+            assert_eq!(breaker.admit(at(0.0)), Admission::Open);
             breaker.record_silence(at(0.0));
         }
-        assert_eq!(breaker.allow_call(at(1.0)), Err(at(2.0)));
-        assert!(breaker.allow_call(at(2.0)).is_ok());
-        assert!(breaker.allow_call(at(2.1)).is_err(), "only one call tries");
-        breaker.record_silence(at(2.5));
-        assert_eq!(breaker.allow_call(at(3.0)), Err(at(6.5)), "the pause doubles");
-        breaker.record_answer();
-        assert!(breaker.allow_call(at(3.0)).is_ok());
+        breaker
     }
 
     #[test]
-    fn a_word_from_after_the_opening_lets_one_call_try() {
-        let at = |s| Timestamp::EPOCH.plus_seconds(s);
+    fn opens_lets_one_ask_and_closes_with_the_first_answer() {
+        let breaker = silent();
+        let outage = Outage { cause: OutageCause::Silence, since: at(0.0) };
+        assert_eq!(breaker.admit(at(0.5)), Admission::Refused(outage));
+        assert_eq!(breaker.admit(at(1.0)), Admission::AskFirst(outage));
+        assert_eq!(breaker.admit(at(1.1)), Admission::Refused(outage), "only one asks");
+        assert!(breaker.record_answer(at(1.2)));
+        assert_eq!(breaker.admit(at(1.3)), Admission::Open);
+        assert_eq!(breaker.answering_since(), Some(at(1.2)));
+        assert!(!breaker.record_answer(at(1.4)), "it was open no more");
+    }
+
+    #[test]
+    fn an_open_circuit_is_asked_at_least_every_five_seconds() {
+        let breaker = silent();
+        let mut asked = Vec::new();
+        for tenth in 0..600 {
+            let now = at(f64::from(tenth) / 10.0);
+            if matches!(breaker.admit(now), Admission::AskFirst(_)) {
+                asked.push(now);
+                breaker.record_silence(now);
+            }
+        }
+        let apart: Vec<f64> = asked.windows(2).map(|two| two[1].seconds_since(two[0])).collect();
+        assert!(apart.iter().all(|seconds| *seconds <= 5.1), "{apart:?}");
+        assert!(asked.len() < 16, "{}", asked.len());
+    }
+
+    #[test]
+    fn a_refused_key_opens_at_once_and_says_so() {
+        let breaker = CircuitBreaker::default();
+        breaker.record_refusal(OutageCause::KeyRefused, at(3.0));
+        let outage = breaker.outage().unwrap();
+        assert_eq!((outage.cause.wait_code(), outage.since), (WaitCode::SiteKeyRefused, at(3.0)));
+        assert!(outage.to_string().contains("API key"), "{outage}");
+        breaker.record_silence(at(4.0));
+        assert_eq!(breaker.outage(), Some(outage), "one lost answer says nothing else");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_keep_it_open() {
+        let breaker = silent();
+        assert!(matches!(breaker.admit(at(-7200.0)), Admission::AskFirst(_)));
+    }
+
+    #[test]
+    fn a_word_from_after_the_opening_lets_one_caller_ask() {
         let breaker = CircuitBreaker::default();
         (0..THRESHOLD).for_each(|_| breaker.record_silence(at(1.0)));
+        let refused = |now| matches!(breaker.admit(now), Admission::Refused(_));
         breaker.let_one_try(at(0.5));
-        assert!(breaker.allow_call(at(1.5)).is_err(), "the silence came after the word");
+        assert!(refused(at(1.5)), "the silence came after the word");
         breaker.let_one_try(at(1.6));
-        assert!(breaker.allow_call(at(1.7)).is_ok());
+        assert!(!refused(at(1.7)));
         breaker.let_one_try(at(1.6));
-        assert!(breaker.allow_call(at(1.7)).is_err(), "once for each opening");
+        assert!(refused(at(1.8)), "once for each opening");
     }
 }

@@ -11,18 +11,23 @@ use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::{TaskId, Timestamp};
 use tracing::Instrument as _;
 
+use crate::circuit_breaker::Outage;
 use crate::effects::{perform_effect, prepare_effect};
 use crate::failpoint::Failpoint;
 use crate::lease::{Lease, renew_lease_while};
 use crate::reads::perform_read;
 use crate::run_session::RunSession;
 use crate::shared::Shared;
-use crate::site::Site;
+use crate::site::{CallError, Site};
 
 /// Seconds for which a task may wait for its agent.
 const TASK_SECONDS: f64 = 3600.0;
 /// Seconds after which a run whose site could not be used tries again.
 const SITE_SECONDS: f64 = 60.0;
+
+/// Seconds after which a run whose region is away looks again by itself; the end of the outage
+/// wakes it before.
+const AWAY_SECONDS: f64 = 30.0;
 
 /// Whether the run goes on in this worker's hands.
 #[derive(PartialEq, Eq)]
@@ -106,6 +111,12 @@ async fn run_effect(
     session: &mut RunSession,
     effect: Effect,
 ) -> Result<Flow, StoreError> {
+    if let Err(CallError::Away(outage)) = site.admit().await {
+        // No intent: nothing is tried.
+        let wait = wait_for_return(session, outage);
+        let at = shared.clock.now().plus_seconds(AWAY_SECONDS);
+        return rest(shared, session, wait, at).await;
+    }
     let now = shared.clock.now();
     let prepared = match prepare_effect(shared, session, &effect).await {
         Ok(prepared) => prepared,
@@ -257,6 +268,20 @@ fn connection(session: &RunSession) -> Result<Arc<Site>, Wait> {
         expected_from: Some(expected.from),
         deadline: Some(since.plus_seconds(f64::from(row.deadline_seconds))),
     })
+}
+
+/// What a run waits for that is about to change something in a region that is away.
+fn wait_for_return(session: &RunSession, outage: Outage) -> Wait {
+    let expected = session.context.durations.expected(session.run.step);
+    let since = session.run.step_since;
+    Wait {
+        code: outage.cause.wait_code().into(),
+        text: outage.to_string(),
+        since,
+        expected_by: Some(since.plus_seconds(expected.seconds)),
+        expected_from: Some(expected.from),
+        deadline: None,
+    }
 }
 
 /// A park that no decision made: its owner and advice are those of its code.

@@ -189,11 +189,12 @@ fn outcome_of(error: &CallError) -> Outcome {
     let code = error.code().to_owned();
     let text = error.to_string();
     match error {
-        CallError::Open(_)
+        CallError::Away(_)
         | CallError::Site(_)
-        | CallError::Maas(MaasError::Unavailable { sent: false, .. }) => {
-            Outcome::NotSent { code, text }
-        }
+        | CallError::Maas(
+            MaasError::Unavailable { sent: false, .. }
+            | MaasError::Refused { kind: RefusalKind::Unauthorized { .. }, .. },
+        ) => Outcome::NotSent { code, text },
         CallError::Maas(MaasError::Refused { kind, .. }) => {
             let conflict =
                 matches!(kind, RefusalKind::StateConflict | RefusalKind::DatabaseConflict);
@@ -202,6 +203,6 @@ fn outcome_of(error: &CallError) -> Outcome {
         CallError::Maas(MaasError::Invalid { .. }) => {
             Outcome::Rejected { code, text, conflict: false }
         }
-        CallError::Maas(_) => Outcome::Unknown { code, text },
+        CallError::Maas(_) | CallError::GivenUp => Outcome::Unknown { code, text },
     }
 }

@@ -28,6 +28,7 @@ mod lease;
 mod maas_request;
 mod maas_view;
 mod node_inputs;
+mod outage;
 pub mod panics;
 mod predeploy;
 mod reads;

@@ -84,6 +84,7 @@ impl RunContext {
             commissioning: self.commissioning(),
             maas_user: self.maas_user(),
             watched: self.watched,
+            answering_since: self.connection.as_ref().ok().and_then(|site| site.answering_since()),
             expected: self.durations.expected(run.step),
             ..Snapshot::new(now, run, node, &self.site, &self.profile.spec)
         }

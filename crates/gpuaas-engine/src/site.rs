@@ -12,21 +12,29 @@ use gpuaas_store::Store;
 use gpuaas_types::api::SiteResource;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
-use maas_client::{ApiKey, BootResource, Client, Config, Error as MaasError};
-use tokio::sync::{Mutex, Semaphore};
+use maas_client::{
+    ApiKey, AuthCause, BootResource, Client, Config, Error as MaasError, EventLevel, EventQuery,
+    RefusalKind, UnknownCause,
+};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::answer_cache::{ANSWER_SECONDS, CachedAnswer, KeyedAnswers};
 use crate::bmc_index::BmcIndex;
-use crate::circuit_breaker::CircuitBreaker;
+use crate::circuit_breaker::{Admission, CircuitBreaker, Outage, OutageCause};
 use crate::clock::Clock;
 
-/// Reads of one region at once.
-const PARALLEL_READS: usize = 12;
+/// Reads of one region at once, beside a look at its event feed.
+const PARALLEL_READS: usize = 11;
 /// Changes of one region at once. Apart from the reads: MAAS answers some changes only after the
 /// BMC acted (docs/maas.md#unknown-outcomes), and these must not keep the event feed waiting.
 const PARALLEL_CHANGES: usize = 24;
 /// Seconds after which a site's row is looked at again, in case another replica changed it.
 const ROW_SECONDS: f64 = 10.0;
+/// The same for a site that does not answer or does not take our key: its row may mend that.
+const ROW_SECONDS_AWAY: f64 = 1.0;
+/// Seconds for which a look at the event feed waits for its answer, which takes a region 10 ms
+/// (docs/maas.md#costs): so long after its end an outage is noticed at most.
+const LOOK_PATIENCE_SECONDS: f64 = 5.0;
 
 /// Makes a client for a site. The default speaks HTTP; tests plug the simulator in directly.
 pub trait Connect: Send + Sync {
@@ -43,9 +51,12 @@ pub enum CallError {
     /// MAAS' answer, or the lack of one.
     #[error(transparent)]
     Maas(#[from] MaasError),
-    /// The breaker is open; nothing was sent.
-    #[error("the site did not answer several times; trying again at {0}")]
-    Open(Timestamp),
+    /// The region is away; nothing was sent.
+    #[error("{0}")]
+    Away(Outage),
+    /// The region was away and is back, and this call of before has no answer.
+    #[error("the region was away and did not answer this call")]
+    GivenUp,
     /// The site's secret or address cannot be used.
     #[error("{0}")]
     Site(String),
@@ -57,13 +68,27 @@ impl CallError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Maas(error) => error.code(),
-            Self::Open(_) => "site_circuit_open",
+            Self::Away(outage) => outage.cause.wait_code().as_str(),
+            Self::GivenUp => "maas_answer_given_up",
             Self::Site(_) => "site_unusable",
         }
     }
 
     fn is_silence(&self) -> bool {
         matches!(self, Self::Maas(MaasError::Unavailable { .. } | MaasError::UnknownOutcome { .. }))
+    }
+
+    /// What it says of every other call; none: nothing.
+    fn outage_cause(&self) -> Option<OutageCause> {
+        let Self::Maas(MaasError::Refused { kind: RefusalKind::Unauthorized { cause }, .. }) = self
+        else {
+            return None;
+        };
+        match cause {
+            AuthCause::NonceReplay => None,
+            AuthCause::ClockSkew { .. } => Some(OutageCause::ClockWrong),
+            _ => Some(OutageCause::KeyRefused),
+        }
     }
 }
 
@@ -88,6 +113,8 @@ pub struct Site {
     client: Client,
     limits: Arc<CallLimits>,
     breaker: CircuitBreaker,
+    /// When the question was asked whose answer said that the region is back.
+    returned: watch::Sender<Timestamp>,
     clock: Arc<dyn Clock>,
     images: CachedAnswer<Vec<BootResource>>,
     bmcs: CachedAnswer<BmcIndex>,
@@ -130,17 +157,113 @@ impl Site {
     where
         F: Future<Output = Result<T, MaasError>>,
     {
-        self.breaker.allow_call(self.clock.now()).map_err(CallError::Open)?;
+        self.admit().await?;
         let _permit = permits
             .acquire()
             .await
             .map_err(|_| CallError::Site("the engine is stopping".to_owned()))?;
-        let result = call(self.client.clone()).await.map_err(CallError::Maas);
-        match &result {
-            Err(error) if error.is_silence() => self.breaker.record_silence(self.clock.now()),
-            _ => self.breaker.record_answer(),
+        if let Some(outage) = self.breaker.outage() {
+            return Err(CallError::Away(outage));
         }
+        let asked_at = self.clock.now();
+        let result = tokio::select! {
+            biased;
+            result = call(self.client.clone()) => result.map_err(CallError::Maas),
+            () = self.until_given_up(asked_at) => return Err(CallError::GivenUp),
+        };
+        self.record(&result, asked_at);
         result
+    }
+
+    /// Returns when a call that was made at `asked_at` will have no answer any more: the region
+    /// was away meanwhile and has answered a later question, and this one has had its time.
+    async fn until_given_up(&self, asked_at: Timestamp) {
+        let mut returned = self.returned.subscribe();
+        if returned.wait_for(|at| *at > asked_at).await.is_err() {
+            return std::future::pending().await;
+        }
+        let patience = LOOK_PATIENCE_SECONDS * self.clock.factor();
+        self.clock.sleep_until(asked_at.plus_seconds(patience)).await;
+    }
+
+    /// Looks at something that the region answers at once; beside all other reads, and not for
+    /// long.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub(crate) async fn read_promptly<T, F>(
+        &self,
+        call: impl FnOnce(Client) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, MaasError>>,
+    {
+        self.admit().await?;
+        self.ask(call).await
+    }
+
+    /// Whether a call may be sent. Where the region is away, one of its callers asks now and then
+    /// whether it still is.
+    ///
+    /// # Errors
+    /// [`CallError::Away`].
+    pub(crate) async fn admit(&self) -> Result<(), CallError> {
+        match self.breaker.admit(self.clock.now()) {
+            Admission::Open => return Ok(()),
+            Admission::Refused(outage) => return Err(CallError::Away(outage)),
+            Admission::AskFirst(_) => {}
+        }
+        let one =
+            EventQuery { level: Some(EventLevel::Debug), limit: Some(1), ..EventQuery::default() };
+        let asked = self.ask(|client| async move { client.events(&one).await }).await;
+        tracing::debug!(answered = asked.is_ok(), "asked whether the region is back");
+        self.breaker.outage().map_or(Ok(()), |outage| Err(CallError::Away(outage)))
+    }
+
+    async fn ask<T, F>(&self, call: impl FnOnce(Client) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, MaasError>>,
+    {
+        let asked_at = self.clock.now();
+        let until = asked_at.plus_seconds(LOOK_PATIENCE_SECONDS * self.clock.factor());
+        let result = tokio::select! {
+            biased;
+            result = call(self.client.clone()) => result,
+            () = self.clock.sleep_until(until) => {
+                let text = format!("no answer within {LOOK_PATIENCE_SECONDS} s");
+                Err(MaasError::UnknownOutcome { cause: UnknownCause::Timeout, text })
+            }
+        };
+        let result = result.map_err(CallError::Maas);
+        self.record(&result, asked_at);
+        result
+    }
+
+    fn record<T>(&self, result: &Result<T, CallError>, asked_at: Timestamp) {
+        let now = self.clock.now();
+        match result {
+            Err(error) if error.is_silence() => self.breaker.record_silence(now),
+            Err(error) if let Some(cause) = error.outage_cause() => {
+                self.breaker.record_refusal(cause, now);
+            }
+            _ if self.breaker.record_answer(now) => {
+                tracing::info!("the region answers again");
+                self.returned.send_replace(asked_at);
+            }
+            _ => {}
+        }
+    }
+
+    /// A look at `asked_at` was answered after others had not been: what was sent before it is not
+    /// waited for much longer.
+    pub(crate) fn record_return(&self, asked_at: Timestamp) {
+        self.breaker.record_return(self.clock.now());
+        self.returned.send_replace(asked_at);
+    }
+
+    /// Since when the region answers again; none: it was never away.
+    pub(crate) fn answering_since(&self) -> Option<Timestamp> {
+        self.breaker.answering_since()
     }
 
     /// The region's images, at most a minute old and asked for after `word_at`.
@@ -276,11 +399,13 @@ impl Sites {
         let slot = self.slot(id).await;
         let mut connected = slot.connected.lock().await;
         let now = self.clock.now();
-        if let Some(known) = connected.as_ref()
-            && now.seconds_since(known.compared_at) < ROW_SECONDS * self.clock.factor()
-            && is_newer(known.compared_at, word_at)
-        {
-            return Ok(Arc::clone(&known.site));
+        if let Some(known) = connected.as_ref() {
+            let away = known.site.breaker.outage().is_some();
+            let seconds = if away { ROW_SECONDS_AWAY } else { ROW_SECONDS };
+            let fresh = now.seconds_since(known.compared_at) < seconds * self.clock.factor();
+            if fresh && is_newer(known.compared_at, word_at) {
+                return Ok(Arc::clone(&known.site));
+            }
         }
         let unusable = |error: &dyn std::fmt::Display| CallError::Site(error.to_string());
         let record = self.store.site(id).await.map_err(|e| unusable(&e))?;
@@ -293,11 +418,17 @@ impl Sites {
         let secret = self.store.site_api_key(id).await.map_err(|e| unusable(&e))?;
         let key: ApiKey = secret.expose().parse().map_err(|e| unusable(&e))?;
         let client = self.connect.connect(&record.spec, key)?;
+        let breaker = CircuitBreaker::default();
+        if connected.is_some() {
+            // Another address or another key: what failed before may pass now.
+            breaker.record_return(now);
+        }
         let site = Arc::new(Site {
             record,
             client,
             limits: Arc::clone(&slot.limits),
-            breaker: CircuitBreaker::default(),
+            breaker,
+            returned: watch::Sender::new(Timestamp::EPOCH),
             clock: Arc::clone(&self.clock),
             images: CachedAnswer::default(),
             bmcs: CachedAnswer::default(),
@@ -308,9 +439,28 @@ impl Sites {
         Ok(site)
     }
 
-    /// Forgets a connection, so that the next use reads the row again.
+    /// Has the next use of a site read its row again.
     pub async fn forget(&self, id: SiteId) {
-        *self.slot(id).await.connected.lock().await = None;
+        if let Some(known) = self.slot(id).await.connected.lock().await.as_mut() {
+            known.compared_at = Timestamp::EPOCH;
+        }
+    }
+
+    /// The connected sites that do not answer.
+    pub(crate) async fn away(&self) -> Vec<(SiteId, Arc<Site>)> {
+        let slots: Vec<_> =
+            self.slots.lock().await.iter().map(|(id, slot)| (*id, Arc::clone(slot))).collect();
+        let mut away = Vec::new();
+        for (id, slot) in slots {
+            // Whoever connects it now finds out by himself.
+            if let Ok(connected) = slot.connected.try_lock()
+                && let Some(known) = connected.as_ref()
+                && known.site.breaker.outage().is_some()
+            {
+                away.push((id, Arc::clone(&known.site)));
+            }
+        }
+        away
     }
 }
 

@@ -28,7 +28,9 @@ use maas_client::{Event, EventLevel, EventQuery};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
+use crate::circuit_breaker;
 use crate::feed;
+use crate::outage;
 use crate::repeated_failure::RepeatedFailure;
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
@@ -49,11 +51,12 @@ const RENEWAL_PART: f64 = 1.0 / 3.0;
 /// Looks without any open run before the watcher ends.
 const IDLE_LOOKS: u32 = 30;
 /// Longest pause between two looks at a site that does not answer, in seconds.
-const LONGEST_PAUSE_SECONDS: f64 = 30.0;
+const LONGEST_PAUSE_SECONDS: f64 = circuit_breaker::LONGEST_SECONDS;
 
 /// Keeps a watcher running for every site with open work, until the engine stops.
 pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut watchers: HashMap<SiteId, JoinHandle<()>> = HashMap::new();
+    let mut asking: HashMap<SiteId, JoinHandle<()>> = HashMap::new();
     let mut stop = shared.stopping();
     let mut due = shared.store.due_signal();
     let mut failing = RepeatedFailure::new("the sites to watch cannot be listed");
@@ -76,6 +79,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
             }
             Err(error) => failing.failed(&error),
         }
+        ask_unwatched_regions(&shared, &watchers, &mut asking).await;
         let at = shared.clock.now().plus_seconds(KEEPER_SECONDS * shared.clock.factor());
         tokio::select! {
             _ = stop.changed() => {}
@@ -83,10 +87,29 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
             () = shared.clock.sleep_until(at) => {}
         }
     }
-    for (_, handle) in watchers {
+    for (_, handle) in watchers.into_iter().chain(asking) {
         if let Err(error) = handle.await {
             tracing::error!(%error, "a watcher did not end well");
         }
+    }
+}
+
+/// Asks regions that are away whether they are back, where another replica watches the site or
+/// nobody does: the circuits of this process are its own.
+async fn ask_unwatched_regions(
+    shared: &Arc<Shared>,
+    watchers: &HashMap<SiteId, JoinHandle<()>>,
+    asking: &mut HashMap<SiteId, JoinHandle<()>>,
+) {
+    asking.retain(|_, handle| !handle.is_finished());
+    for (site_id, site) in shared.sites.away().await {
+        if watchers.contains_key(&site_id) || asking.contains_key(&site_id) {
+            continue;
+        }
+        let name = format!("question to site {site_id}");
+        let for_task = Arc::clone(shared);
+        let asked = async move { outage::ask_region(&for_task, site_id, &site).await };
+        asking.insert(site_id, shared.supervisor.spawn_finite(name, asked));
     }
 }
 
@@ -122,6 +145,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         seen_set: HashSet::new(),
         health: String::new(),
         silence: RepeatedFailure::new("the event feed is silent"),
+        answering_since: None,
     };
     let watched = tokio::select! {
         biased;
@@ -169,6 +193,8 @@ struct Watcher {
     seen_set: HashSet<u64>,
     health: String,
     silence: RepeatedFailure,
+    /// Since when the region answers again, as of the last look that woke the runs that waited.
+    answering_since: Option<Timestamp>,
 }
 
 impl Watcher {
@@ -194,24 +220,47 @@ impl Watcher {
 
     /// Reads the feed once and writes what it found.
     async fn poll_feed(&mut self) -> Result<(), StoreError> {
-        let read = match self.shared.sites.get(self.lease.site_id).await {
-            Ok(site) => self.read_feed(&site).await,
-            Err(error) => Err(error),
+        let asked_at = self.shared.clock.now();
+        let (read, site) = match self.shared.sites.get(self.lease.site_id).await {
+            Ok(site) => (self.read_feed(&site).await, Some(site)),
+            Err(error) => (Err(error), None),
         };
         self.note_health(&read).await?;
-        match read {
-            Ok(events) => {
-                self.silence.succeeded();
-                match events {
-                    Some(events) => self.apply(events).await,
-                    None => self.anchor().await,
-                }
-            }
+        let events = match read {
+            Ok(events) => events,
             Err(error) => {
                 self.silence.failed(&error);
-                Ok(())
+                return Ok(());
             }
+        };
+        if let Some(site) = site.as_ref().filter(|_| self.silence.count() > 0) {
+            site.record_return(asked_at);
         }
+        self.silence.succeeded();
+        match events {
+            Some(events) => self.apply(events).await?,
+            None => self.anchor().await?,
+        }
+        match site {
+            Some(site) => self.wake_waiting(&site).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Wakes the runs that waited for the region, where it is back since the last look.
+    async fn wake_waiting(&mut self, site: &Site) -> Result<(), StoreError> {
+        let since = site.answering_since();
+        if since == self.answering_since {
+            return Ok(());
+        }
+        self.answering_since = since;
+        let wakes = outage::waiting_runs(&self.shared, self.lease.site_id).await?;
+        if wakes.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(runs = wakes.len(), "runs that waited for the region are woken");
+        let batch = WatchUpdate { wakes, ..WatchUpdate::default() };
+        self.shared.store.apply_watch_update(self.shared.clock.now(), &self.lease, batch).await
     }
 
     async fn note_health<T>(&mut self, read: &Result<T, CallError>) -> Result<(), StoreError> {
@@ -259,7 +308,8 @@ impl Watcher {
                 limit: Some(PAGE),
                 ..EventQuery::default()
             };
-            let page = site.call(|client| async move { client.events(&query).await }).await?;
+            let page =
+                site.read_promptly(|client| async move { client.events(&query).await }).await?;
             let full = page.events.len() >= PAGE as usize;
             after = page.events.iter().map(|e| e.id).max().unwrap_or(after);
             self.pages.extend(page.events.into_iter().map(|event| (event.id, event)));
@@ -329,7 +379,7 @@ async fn newest(site: &Site) -> Result<Vec<u64>, CallError> {
         limit: Some(OVERLAP),
         ..EventQuery::default()
     };
-    let page = site.call(|client| async move { client.events(&query).await }).await?;
+    let page = site.read_promptly(|client| async move { client.events(&query).await }).await?;
     let mut ids: Vec<u64> = page.events.iter().map(|event| event.id).collect();
     ids.sort_unstable();
     Ok(ids)

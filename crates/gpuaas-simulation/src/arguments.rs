@@ -50,6 +50,24 @@ pub struct BenchMendArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench outage`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchOutageArgs {
+    /// How long the region is away, in seconds; several, joined by commas.
+    #[arg(long, value_name = "SECONDS", default_value = "5,30,120,600", value_delimiter = ',',
+        value_parser = positive)]
+    pub seconds: Vec<f64>,
+    /// Machines of each fleet.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub nodes: usize,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `A..B`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seeds {

@@ -18,6 +18,7 @@ pub mod invariants;
 mod node;
 pub mod operator;
 mod operator_actions;
+pub mod outage_benchmark;
 pub mod plan;
 mod planted_panic;
 pub mod region_benchmark;

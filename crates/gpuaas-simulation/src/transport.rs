@@ -19,6 +19,7 @@ use maas_client::{
     ApiKey, Client, Config, Error as MaasError, Request, Response, Transport, TransportError,
 };
 use maas_sim::{ResponseDelivery, SharedRegion};
+use serde::Serialize;
 use tokio::sync::oneshot;
 
 use crate::failpoint::FailpointTrigger;
@@ -48,8 +49,44 @@ enum Message {
     Response(Answer),
 }
 
+/// How a region is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutageKind {
+    /// Connections are refused.
+    Refused,
+    /// Requests get lost on their way.
+    Silent,
+    /// 503, and nothing is done.
+    Unavailable503,
+    /// 504 of the gateway: every other request was done.
+    Gateway504,
+    /// Requests arrive and are done, and their answers get lost.
+    HalfOpen,
+    /// The API key was deleted; it ends when the operator gives the site another one.
+    KeyRevoked,
+    /// The region's process ends with all connections, and starts again.
+    Restarted,
+}
+
+impl OutageKind {
+    /// Each of them.
+    pub const ALL: [Self; 7] = [
+        Self::Refused,
+        Self::Silent,
+        Self::Unavailable503,
+        Self::Gateway504,
+        Self::HalfOpen,
+        Self::KeyRevoked,
+        Self::Restarted,
+    ];
+}
+
 #[derive(Default)]
 struct InFlight {
+    outage: Option<OutageKind>,
+    /// Requests that came during an outage.
+    met_outage: u64,
     last: u64,
     messages: BTreeMap<(Timestamp, u64), (Message, oneshot::Sender<Answer>)>,
     arrivals: Vec<ArrivedChange>,
@@ -89,6 +126,17 @@ impl Network {
         self.lock().messages.keys().next().map(|(at, _)| *at)
     }
 
+    /// The region is away from now on, or back.
+    pub(crate) fn set_outage(&self, outage: Option<OutageKind>) {
+        let mut in_flight = self.lock();
+        in_flight.outage = outage;
+        if outage == Some(OutageKind::Restarted) {
+            for (message, _) in in_flight.messages.values_mut() {
+                *message = Message::Response(reset());
+            }
+        }
+    }
+
     /// Changes that arrived since the last time this was asked.
     pub(crate) fn take_arrived_changes(&self) -> Vec<ArrivedChange> {
         std::mem::take(&mut self.lock().arrivals)
@@ -112,11 +160,56 @@ impl Network {
                     if request.method != "GET" && !self.region_down.load(Ordering::SeqCst) {
                         in_flight.arrivals.extend(arrival(now, replica, &request));
                     }
+                    let outage = in_flight.outage;
+                    in_flight.met_outage += u64::from(outage.is_some());
+                    let odd = in_flight.met_outage % 2 == 1;
                     drop(in_flight);
-                    let (seconds, came) = self.call_region(&request, timeout);
+                    let (seconds, came) = match outage {
+                        None | Some(OutageKind::KeyRevoked) => self.call_region(&request, timeout),
+                        Some(kind) => self.call_away(kind, odd, &request, timeout),
+                    };
                     let at = now.plus_seconds(seconds);
                     self.lock().add(at, Message::Response(came), answer);
                 }
+            }
+        }
+    }
+
+    /// What comes of a request to a region that is away, and when.
+    fn call_away(
+        &self,
+        kind: OutageKind,
+        odd: bool,
+        request: &maas_sim::SimRequest,
+        timeout: Duration,
+    ) -> (f64, Answer) {
+        let lost = (timeout.as_secs_f64(), Err(TransportError::Timeout));
+        let with_status = |status: u16, seconds: Option<u64>, text: &str| {
+            let response = Response {
+                status,
+                content_type: Some("text/plain; charset=utf-8".to_owned()),
+                retry_after: seconds.map(Duration::from_secs),
+                date: None,
+                body: text.to_owned().into(),
+            };
+            (TRAVEL_SECONDS, Ok(response))
+        };
+        match kind {
+            OutageKind::Silent => lost,
+            OutageKind::HalfOpen => {
+                self.region.call(request);
+                lost
+            }
+            OutageKind::Unavailable503 => with_status(503, Some(10), "no rack controller"),
+            OutageKind::Gateway504 => {
+                if odd {
+                    self.region.call(request);
+                }
+                with_status(504, None, "gateway time-out")
+            }
+            OutageKind::Refused | OutageKind::Restarted | OutageKind::KeyRevoked => {
+                let refused = TransportError::Connect("connection refused".to_owned());
+                (TRAVEL_SECONDS, Err(refused))
             }
         }
     }
@@ -134,7 +227,7 @@ impl Network {
             return (timeout.as_secs_f64(), Err(TransportError::Timeout));
         }
         if answer.delivery == ResponseDelivery::Reset {
-            return (seconds, Err(TransportError::Reset("connection closed".to_owned())));
+            return (seconds, reset());
         }
         let retry_after = answer
             .headers
@@ -151,6 +244,10 @@ impl Network {
         };
         (seconds, Ok(response))
     }
+}
+
+fn reset() -> Answer {
+    Err(TransportError::Reset("connection closed".to_owned()))
 }
 
 /// A change of a machine; none where the request is about something else.

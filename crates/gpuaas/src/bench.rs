@@ -3,7 +3,7 @@
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_lab::bench::{agent, clients, gate, onboard};
-use gpuaas_simulation::{chaos, region_benchmark};
+use gpuaas_simulation::{chaos, outage_benchmark, region_benchmark};
 
 use crate::args::BenchCommand;
 use crate::launcher::ServeLauncher;
@@ -17,6 +17,7 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Onboard(args) => onboard::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Clients(args) => clients::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Region(args) => region_benchmark::run(args, terminal).await,
+        BenchCommand::Outage(args) => outage_benchmark::run(args, terminal).await,
         BenchCommand::Chaos(args) => chaos::run(args, terminal).await,
         BenchCommand::Gate(args) => gate::run(args, terminal).await,
         BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,

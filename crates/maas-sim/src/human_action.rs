@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops;
 use crate::region::Region;
+use crate::rng::SimRng;
 use crate::wire::SimRequest;
 
 /// What somebody does in MAAS's own pages.
@@ -129,6 +130,20 @@ impl Region {
         let key = self.find_machine(&id).map_err(|_| HumanError::Unknown(machine.into()))?;
         self.power_on_now(key);
         Ok(())
+    }
+
+    /// An administrator deletes the API keys of the first administrator and makes a new one, which
+    /// is the answer.
+    pub fn replace_api_key(&mut self) -> String {
+        let admin = self.accounts.first_admin();
+        let number = self.next_id("apikey");
+        let mut rng = SimRng::for_name(self.cfg.seed, &format!("apikey/{number}"));
+        let words: Vec<String> = (0..3).map(|_| rng.uuid().replace('-', "")).collect();
+        let key = words.join(":");
+        if let Some(user) = self.accounts.users.iter_mut().find(|user| user.name == admin) {
+            user.keys = vec![key.clone()];
+        }
+        key
     }
 
     /// Does what a person does in MAAS's own pages, as the first administrator where the action names

@@ -81,6 +81,13 @@ async fn a_site_that_maas_does_not_confirm_is_not_stored() {
 }
 
 #[tokio::test]
+async fn a_region_that_loses_the_first_answer_is_asked_again() {
+    let rig = Rig::new().await;
+    *rig.maas.first_version.lock().unwrap() = Some(Err(TransportError::Timeout));
+    assert_eq!(rig.post("/api/v1/sites", site("lab")).await.status, 201);
+}
+
+#[tokio::test]
 async fn a_malformed_site_is_not_even_asked() {
     let rig = Rig::new().await;
     *rig.maas.version.lock().unwrap() = Err(TransportError::Timeout);

@@ -48,6 +48,8 @@ pub(crate) type Reply = Result<MaasResponse, TransportError>;
 pub(crate) struct FakeMaas {
     pub(crate) version: Mutex<Reply>,
     pub(crate) whoami: Mutex<Reply>,
+    /// What it answers to the next question for its version, before `version`.
+    pub(crate) first_version: Mutex<Option<Reply>>,
 }
 
 pub(crate) fn reply(status: u16, content_type: &str, body: &str) -> Reply {
@@ -66,6 +68,9 @@ impl Transport for FakeTransport {
     async fn send(&self, request: MaasRequest, _: Duration) -> Reply {
         let slot = if request.path_and_query.contains("version/") {
             assert!(request.header("authorization").is_none());
+            if let Some(first) = self.0.first_version.lock().unwrap().take() {
+                return first;
+            }
             &self.0.version
         } else {
             &self.0.whoami
@@ -154,6 +159,7 @@ impl Rig {
         let maas = Arc::new(FakeMaas {
             version: Mutex::new(reply(200, "application/json", VERSION)),
             whoami: Mutex::new(reply(200, "application/json", ADMIN)),
+            first_version: Mutex::default(),
         });
         let artifacts = Arc::new(ArtifactStore::open(folder.path()).unwrap());
         let wakes = Arc::new(AtomicUsize::new(0));

@@ -8,6 +8,7 @@ use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::{Step, Timestamp};
 
 use crate::effect::Outcome;
+use crate::run_state::ReadFailure;
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
 /// Seconds between two reads of a machine whose events say nothing. Events carry the changes; this
@@ -111,7 +112,7 @@ pub(crate) fn wait(
     seconds: f64,
 ) -> Decision {
     let row = s.run.step.row();
-    let deadline = s.effort_since().plus_seconds(f64::from(row.deadline_seconds));
+    let deadline = s.patient_since().plus_seconds(f64::from(row.deadline_seconds));
     // A wait that rounds to nothing would make the run due at this very moment, for ever.
     let seconds = seconds.max(SHORTEST_WAIT_SECONDS);
     let recheck_at = s.now.plus_seconds(seconds).min(deadline.max(s.now.plus_seconds(1.0)));
@@ -138,17 +139,79 @@ pub(crate) fn wait_for_maas(s: &Snapshot<'_>, code: WaitCode, text: impl Into<St
     wait(s, code, text, RECHECK_SECONDS - quiet)
 }
 
-/// Reads, unless the same read failed a moment ago: then backs off and says what is wrong.
+/// Seconds after which a run asks a region again of which it is known that it does not answer.
+/// Whoever finds that it answers wakes the run before.
+const AWAY_SECONDS: f64 = 30.0;
+/// Longest pause between two tries of a read, in seconds.
+const LONGEST_PAUSE_SECONDS: f64 = 60.0;
+
+/// Code of a read that was not waited for any more because the region had been away.
+const GIVEN_UP: &str = "maas_answer_given_up";
+
+/// What a run waits for after a call that failed with `code`, where that is the region's answer to
+/// anybody; none: it concerns this call.
+pub(crate) fn region_wait(code: &str) -> Option<WaitCode> {
+    match WaitCode::from_code(code) {
+        Some(
+            known @ (WaitCode::SiteCircuitOpen
+            | WaitCode::SiteKeyRefused
+            | WaitCode::SiteClockWrong
+            | WaitCode::MaasUnavailable),
+        ) => Some(known),
+        _ => match code {
+            "maas_unknown_outcome" | "maas_auth_nonce_replay" => Some(WaitCode::MaasUnavailable),
+            "maas_auth_clock_skew" => Some(WaitCode::SiteClockWrong),
+            _ => code.starts_with("maas_auth_").then_some(WaitCode::SiteKeyRefused),
+        },
+    }
+}
+
+/// Waits for the region to answer at all. That has no deadline: nothing is wrong with the machine,
+/// and the run goes on once the region does.
+pub(crate) fn wait_for_region(
+    s: &Snapshot<'_>,
+    code: WaitCode,
+    text: impl Into<String>,
+    seconds: f64,
+) -> Decision {
+    let Decision::Wait { wait, .. } = wait(s, code, text, seconds) else {
+        return Decision::Read(Read::Machine);
+    };
+    let recheck_at = s.now.plus_seconds(seconds.max(SHORTEST_WAIT_SECONDS));
+    Decision::Wait { wait: Wait { deadline: None, ..wait }, recheck_at }
+}
+
+/// Reads, unless the same read failed a moment ago: then backs off and says what is wrong. Once
+/// the region is back, nobody waits for the end of a pause.
 pub(crate) fn read(s: &Snapshot<'_>, read: Read) -> Decision {
-    if let Some(failure) = &s.run.state.read_failure {
-        let pause = f64::from(2u32.saturating_pow(failure.count.min(6))).min(60.0);
-        let since = s.now.seconds_since(failure.at);
-        if since < pause {
+    let failure = s.run.state.read_failure.as_ref();
+    let again = |failure: &ReadFailure| {
+        failure.code == GIVEN_UP && failure.count <= 2 || s.answers_since(failure.at)
+    };
+    let Some(failure) = failure.filter(|failure| !again(failure)) else {
+        return Decision::Read(read);
+    };
+    let away = region_wait(&failure.code);
+    let doubled = f64::from(2u32.saturating_pow(failure.count.min(6)));
+    let pause = match away {
+        None | Some(WaitCode::MaasUnavailable) => doubled.min(LONGEST_PAUSE_SECONDS),
+        Some(_) => AWAY_SECONDS,
+    };
+    let since = s.now.seconds_since(failure.at);
+    if since >= pause {
+        return Decision::Read(read);
+    }
+    match away {
+        Some(WaitCode::MaasUnavailable) => {
             let text = format!("MAAS does not answer ({}): {}", failure.code, failure.text);
-            return wait(s, WaitCode::MaasUnavailable, text, pause - since);
+            wait_for_region(s, WaitCode::MaasUnavailable, text, pause - since)
+        }
+        Some(code) => wait_for_region(s, code, failure.text.clone(), pause - since),
+        None => {
+            let text = format!("MAAS does not answer ({}): {}", failure.code, failure.text);
+            wait(s, WaitCode::MaasUnavailable, text, pause - since)
         }
     }
-    Decision::Read(read)
 }
 
 /// The step is done as of `at`; the run goes on with the next step of its kind.

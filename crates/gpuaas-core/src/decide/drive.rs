@@ -6,12 +6,14 @@
 use gpuaas_types::Timestamp;
 use gpuaas_types::codes::{ParkCode, WaitCode};
 
-use super::decisions::{park, read, wait};
+use super::decisions::{park, read, region_wait, wait, wait_for_region};
 use crate::effect::{Effect, Intent, Outcome, Probe, ProbeTarget};
 use crate::snapshot::{Decision, Read, Snapshot};
 
 /// Tries of one effect in one visit of a step before the run parks.
 const MAX_TRIES: u32 = 4;
+/// Seconds after which a call that never left is tried again, unless the region comes back before.
+const UNSENT_SECONDS: f64 = 5.0;
 /// Seconds between two reads while an unknown outcome is open.
 const PROBE_SECONDS: f64 = 5.0;
 
@@ -26,7 +28,7 @@ pub(crate) fn drive_effect<'a>(s: &Snapshot<'a>, effect: Effect) -> Result<&'a I
     match &intent.outcome {
         Some(Outcome::Accepted) if was_undone(s, intent) => Err(Decision::Do(effect)),
         Some(Outcome::Accepted) => Ok(intent),
-        Some(Outcome::NotSent { text, .. }) => Err(retry_unsent(s, intent, effect, text)),
+        Some(Outcome::NotSent { code, text }) => Err(retry_unsent(s, intent, effect, code, text)),
         Some(Outcome::Rejected { text, conflict, code }) => {
             Err(after_rejection(s, intent, effect, code, text, *conflict))
         }
@@ -41,24 +43,37 @@ fn was_undone(s: &Snapshot<'_>, intent: &Intent) -> bool {
     intent.effect.is_setting() && s.run.state.resumed_at.is_some_and(|at| at > ended)
 }
 
-/// Tries again what never left or was refused for its moment, with growing pauses.
-fn retry_unsent(s: &Snapshot<'_>, intent: &Intent, effect: Effect, text: &str) -> Decision {
+/// Tries again what never left or was refused for its moment, with growing pauses. What never left
+/// is no try, and waits for the region as long as that takes.
+fn retry_unsent(
+    s: &Snapshot<'_>,
+    intent: &Intent,
+    effect: Effect,
+    code: &str,
+    text: &str,
+) -> Decision {
+    let ended = intent.ended_at.unwrap_or(intent.at);
+    let since = s.now.seconds_since(ended);
+    let name = effect.kind();
+    if intent.never_left() {
+        if s.answers_since(ended) || since >= UNSENT_SECONDS {
+            return Decision::Do(effect);
+        }
+        let text = format!("{name} not sent: {text}");
+        let left = UNSENT_SECONDS - since;
+        return match region_wait(code) {
+            Some(code) => wait_for_region(s, code, text, left),
+            None => wait(s, WaitCode::MaasUnavailable, text, left),
+        };
+    }
     if intent.number >= MAX_TRIES {
-        return park(
-            s,
-            ParkCode::MaasUnavailable,
-            format!("{} could not be sent {MAX_TRIES} times: {text}", effect.kind()),
-        );
+        let text = format!("{name} came to nothing {MAX_TRIES} times: {text}");
+        return park(s, ParkCode::MaasUnavailable, text);
     }
     let pause = f64::from(2u32.saturating_pow(intent.number)) * 2.0;
-    let since = s.now.seconds_since(intent.ended_at.unwrap_or(intent.at));
     if since < pause {
-        return wait(
-            s,
-            WaitCode::MaasUnavailable,
-            format!("{} not sent: {text}", effect.kind()),
-            pause - since,
-        );
+        let text = format!("{name} came to nothing: {text}");
+        return wait(s, WaitCode::MaasUnavailable, text, pause - since);
     }
     Decision::Do(effect)
 }
@@ -78,7 +93,7 @@ fn after_rejection(
         return read(s, read_that_shows(&effect));
     }
     if conflict && intent.number < MAX_TRIES {
-        return retry_unsent(s, intent, effect, text);
+        return retry_unsent(s, intent, effect, code, text);
     }
     let code = ParkCode::from_code(code).unwrap_or(ParkCode::MaasRefused);
     park(s, code, format!("MAAS refused {}: {text}", effect.kind()))

@@ -111,6 +111,7 @@ pub(crate) struct Case {
     pub(crate) commissioning: Option<Vec<MaasScript>>,
     pub(crate) deploy_queue: Option<DeployQueue>,
     pub(crate) watched: bool,
+    pub(crate) answering_since: Option<Timestamp>,
     pub(crate) pace: StepDurationEstimate,
     pub(crate) maas_user: String,
 }
@@ -180,6 +181,7 @@ impl Case {
             commissioning: Some(Vec::new()),
             deploy_queue: None,
             watched: true,
+            answering_since: None,
             pace: StepDurationEstimate::default(),
             maas_user: "gpuaas".to_owned(),
         }
@@ -228,6 +230,7 @@ impl Case {
             commissioning: self.commissioning.as_deref(),
             deploy_queue: self.deploy_queue,
             watched: self.watched,
+            answering_since: self.answering_since,
             expected: self.pace.expected(self.run.step),
             maas_user: &self.maas_user,
             ..Snapshot::new(self.now, &self.run, &self.node, &self.site, &self.profile)

@@ -121,7 +121,7 @@ fn decide_step(s: &Snapshot<'_>) -> Decision {
             None => settle_open_intent(s, (table::decision_function(s.run.step))(s)),
         },
     };
-    let over = s.seconds_in_step() >= f64::from(row.deadline_seconds);
+    let over = s.now.seconds_since(s.patient_since()) >= f64::from(row.deadline_seconds);
     match decision {
         Decision::Wait { wait, .. } if over && wait.deadline.is_some() => {
             let text = format!("gave up after {} s: {}", row.deadline_seconds, wait.text);

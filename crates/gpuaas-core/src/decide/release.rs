@@ -19,8 +19,8 @@ use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::{EffectKind, Timestamp};
 
 use super::decisions::{
-    confirmed_machine, fresh_machine, is_failed_status, park_with_evidence, read, wait,
-    wait_for_maas,
+    confirmed_machine, fresh_machine, is_failed_status, park_with_evidence, read, region_wait,
+    wait, wait_for_maas, wait_for_region,
 };
 use super::drive::{drive_effect, probe_intent};
 use crate::effect::{Effect, Intent, Outcome};
@@ -351,14 +351,21 @@ fn request(s: &Snapshot<'_>, step: &EscalationStep, options: ReleaseOptions) -> 
     let effect = step.action.effect(erase);
     match &s.run.state.intent {
         Some(intent) if intent.effect == effect => match &intent.outcome {
-            Some(Outcome::NotSent { text, .. }) => {
+            Some(Outcome::NotSent { code, text }) => {
+                let ended = intent.ended_at.unwrap_or(intent.at);
+                if intent.never_left() && s.answers_since(ended) {
+                    return Decision::Do(effect);
+                }
                 let doubled = 2u32.saturating_pow(intent.number.saturating_sub(1));
                 let pause = (PAUSE_SECONDS * f64::from(doubled)).min(LONGEST_PAUSE_SECONDS);
                 let left = pause - s.now.seconds_since(quiet_since(s));
                 if left <= 0.0 {
                     return Decision::Do(effect);
                 }
-                wait(s, WaitCode::MaasUnavailable, text.clone(), left)
+                match region_wait(code).filter(|_| intent.never_left()) {
+                    Some(code) => wait_for_region(s, code, text.clone(), left),
+                    None => wait(s, WaitCode::MaasUnavailable, text.clone(), left),
+                }
             }
             _ => Decision::Do(effect),
         },

@@ -5,7 +5,7 @@ use gpuaas_types::steps::ROWS;
 use gpuaas_types::{Step, Timestamp};
 
 use super::fixture::{Case, at, machine, parked, waiting};
-use crate::effect::Effect;
+use crate::effect::{Effect, Outcome};
 use crate::snapshot::{Decision, Read};
 use crate::step_duration::{StepDurationEstimate, StepTimes};
 
@@ -71,6 +71,59 @@ fn failed_reads_back_off_and_say_so() {
     assert_eq!(waiting(&case.decide()), "maas_unavailable");
     case.now = at(18.0);
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
+}
+
+fn failed_read(case: &mut Case, code: &str, second: f64, count: u32) {
+    let (code, text) = (code.to_owned(), "as it was".to_owned());
+    let failure = crate::run_state::ReadFailure { code, text, at: at(second), count };
+    case.run.state.read_failure = Some(failure);
+}
+
+/// The region is away for two hours in a step whose deadline is one, and comes back.
+#[test]
+fn an_outage_outlasts_every_deadline_and_ends_when_it_ends() {
+    let mut case = Case::new(Step::Discover);
+    let hours = 2.0 * 3600.0;
+    for (code, waits_for) in [
+        ("site_circuit_open", "site_circuit_open"),
+        ("maas_unavailable", "maas_unavailable"),
+        ("maas_unknown_outcome", "maas_unavailable"),
+        ("maas_auth_invalid_token", "site_key_refused"),
+        ("maas_auth_clock_skew", "site_clock_wrong"),
+    ] {
+        failed_read(&mut case, code, hours, 9);
+        case.now = at(hours + 1.0);
+        let decision = case.decide();
+        let Decision::Wait { wait, .. } = &decision else { panic!("{code}: {decision:?}") };
+        assert_eq!((wait.code.as_str(), wait.deadline), (waits_for, None));
+        case.answering_since = Some(at(hours + 0.5));
+        assert_eq!(case.decide(), Decision::Read(Read::Machine), "{code}");
+        case.answering_since = None;
+    }
+    // What the region kept from happening is not held against the run once it is back.
+    failed_read(&mut case, "maas_server_error", hours + 2.0, 1);
+    case.now = at(hours + 3.0);
+    assert_eq!(parked(&case.decide()), "deadline_exceeded");
+    case.answering_since = Some(at(hours + 1.0));
+    assert_eq!(waiting(&case.decide()), "maas_unavailable");
+}
+
+#[test]
+fn what_never_left_is_sent_once_the_region_is_back_however_often_it_was_not() {
+    let mut case = Case::new(Step::PrepareStorage).read(machine(status::READY), 1.0);
+    case.observation.as_mut().unwrap().machine.as_mut().unwrap().boot_disk_id = Some(77);
+    let Decision::Do(effect) = case.decide() else { panic!("{:?}", case.decide()) };
+    for code in ["maas_unavailable", "site_circuit_open", "maas_auth_invalid_key"] {
+        let (code, text) = (code.to_owned(), String::new());
+        let unsent = Outcome::NotSent { code, text };
+        let mut case = case.clone().intent(effect.clone(), 1.0, Some(unsent));
+        case.run.state.intent.as_mut().unwrap().number = 40;
+        case.now = at(2.5);
+        let decision = case.decide();
+        assert!(matches!(decision, Decision::Wait { .. }), "{decision:?}");
+        case.answering_since = Some(at(2.4));
+        assert_eq!(case.decide(), Decision::Do(effect.clone()));
+    }
 }
 
 #[test]

@@ -417,9 +417,21 @@ MissedObservation "missed_work" "A change was seen late" {
     owner: None, next_action: "",
     doc: "The event feed did not bring it; a sweep of the region found it",
 }
-SiteCircuitOpen "site_circuit_open" "The site is left alone for a while" {
+SiteCircuitOpen "site_circuit_open" "The region does not answer" {
     owner: None, next_action: "",
-    doc: "Several calls in a row were not answered",
+    doc: "Several calls in a row were not answered; the run goes on once the region answers",
+}
+SiteKeyRefused "site_key_refused" "MAAS does not accept the site's API key" {
+    owner: Some(Owner::PlatformOperator), next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`",
+    doc: "Nothing was sent; the run goes on once MAAS accepts the key",
+}
+SiteClockWrong "site_clock_wrong" "The clocks of MAAS and of this host differ" {
+    owner: Some(Owner::PlatformOperator), next_action: "set both clocks by NTP",
+    doc: "Nothing was sent; the run goes on once MAAS takes the time of our requests",
+}
+MaasLate "maas_answer_given_up" "An answer is not waited for any more" {
+    owner: None, next_action: "",
+    doc: "The region was away and answers again; what it had not answered by then is asked once more",
 }
 SiteUnusable "site_unusable" "The site cannot be used" {
     owner: Some(Owner::PlatformOperator), next_action: "`gpuaas site show SITE` says what is wrong",

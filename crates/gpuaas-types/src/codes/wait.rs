@@ -115,9 +115,19 @@ SiteUnusable "site_unusable" "The site to be usable" {
     next_action: "correct the address or the key of the site: `gpuaas site show SITE` says what is wrong",
     doc: "No client can be made for the site: its address, its key or its CA cannot be used",
 }
-SiteCircuitOpen "site_circuit_open" "The pause after failed calls to the site to end" {
+SiteCircuitOpen "site_circuit_open" "The region to answer again" {
     owner: Owner::InfraOperator,
-    next_action: "look at the region: `gpuaas site show SITE` says what was seen of it last",
-    doc: "Several calls in a row were not answered, so the region is left alone for a while",
+    next_action: "bring the region back: `gpuaas site show SITE` says what was seen of it last; the run goes on by itself once it answers",
+    doc: "Several calls in a row were not answered, so nothing is sent but a question every five seconds; the first answer ends the wait. No deadline, and nothing of it counts as a try",
+}
+SiteKeyRefused "site_key_refused" "An API key that MAAS accepts" {
+    owner: Owner::PlatformOperator,
+    next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`; the run goes on by itself",
+    doc: "MAAS answered 401, so nothing was done; another key, or one that MAAS accepts again, ends the wait. No deadline, and nothing of it counts as a try",
+}
+SiteClockWrong "site_clock_wrong" "This host's clock to agree with that of MAAS" {
+    owner: Owner::PlatformOperator,
+    next_action: "set both clocks by NTP; the run goes on by itself",
+    doc: "MAAS answered 401 because the request seems older than five minutes, so nothing was done. No deadline, and nothing of it counts as a try",
 }
 }

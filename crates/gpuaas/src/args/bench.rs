@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use gpuaas_lab::arguments::{BenchAgentArgs, BenchClientsArgs, BenchGateArgs, BenchOnboardArgs};
-use gpuaas_simulation::arguments::{BenchChaosArgs, BenchRegionArgs};
+use gpuaas_simulation::arguments::{BenchChaosArgs, BenchOutageArgs, BenchRegionArgs};
 
 /// `gpuaas bench`.
 #[derive(Debug, Subcommand)]
@@ -15,6 +15,8 @@ pub enum BenchCommand {
     Region(BenchRegionArgs),
     /// Let faults, crashes and people loose on fleets, and check that nothing is lost.
     Chaos(BenchChaosArgs),
+    /// Take regions away in every way, and see when runs go on after that, on a virtual clock.
+    Outage(BenchOutageArgs),
     /// Break a ready slice host in every way that its gates have to see.
     Gate(BenchGateArgs),
     /// Start the node agent, and measure what it costs a host that has nothing to do.

@@ -1,0 +1,49 @@
+//! The end of an outage: whoever finds that a region answers again wakes the runs that waited for
+//! it, so that they go on within seconds and not when they would have looked again by themselves.
+
+use gpuaas_store::{NodeFilter, StoreError};
+use gpuaas_types::codes::WaitCode;
+use gpuaas_types::{RunId, SiteId};
+
+use crate::shared::Shared;
+use crate::site::Site;
+
+/// What a run waits for that a region which is away keeps from going on.
+const FOR_THE_REGION: [WaitCode; 5] = [
+    WaitCode::MaasUnavailable,
+    WaitCode::UnknownOutcome,
+    WaitCode::SiteCircuitOpen,
+    WaitCode::SiteKeyRefused,
+    WaitCode::SiteClockWrong,
+];
+
+/// The runs of a site that wait for its region to answer.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn waiting_runs(
+    shared: &Shared,
+    site_id: SiteId,
+) -> Result<Vec<RunId>, StoreError> {
+    let open = NodeFilter { site_id: Some(site_id), open: true, ..NodeFilter::default() };
+    let nodes = shared.store.list_nodes(open).await?;
+    let runs = nodes.into_iter().filter_map(|node| node.run);
+    let waits = runs.filter(|run| {
+        run.wait.as_ref().is_some_and(|wait| FOR_THE_REGION.iter().any(|code| wait.code == *code))
+    });
+    Ok(waits.map(|run| run.id).collect())
+}
+
+/// Asks a region that is away whether it is back, for a site that this process does not watch.
+pub(crate) async fn ask_region(shared: &Shared, site_id: SiteId, site: &Site) {
+    if site.admit().await.is_err() {
+        return;
+    }
+    let woken = match waiting_runs(shared, site_id).await {
+        Ok(runs) => shared.store.wake_runs(shared.clock.now(), runs).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = woken {
+        tracing::warn!(%error, %site_id, "runs that waited for the region were not woken");
+    }
+}
