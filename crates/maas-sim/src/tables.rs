@@ -199,6 +199,28 @@ pub(crate) const TABLES: &[Table] = &[
         initial: "[]",
     },
     Table {
+        list: "domains",
+        item: "domains",
+        model: "Domain",
+        words: "Domain",
+        fields: &[
+            unique("name"),
+            field("authoritative", Kind::Flag(true)),
+            field("ttl", Kind::Number),
+        ],
+        fixed: "{\"resource_record_count\": 0, \"is_default\": false}",
+        initial: "[]",
+    },
+    Table {
+        list: "spaces",
+        item: "spaces",
+        model: "Space",
+        words: "Space",
+        fields: &[field("name", Kind::Text), field("description", Kind::Text)],
+        fixed: "{\"vlans\": [], \"subnets\": []}",
+        initial: "[]",
+    },
+    Table {
         list: "vm-hosts",
         item: "vm-hosts",
         model: "Pod",

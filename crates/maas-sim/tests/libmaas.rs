@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use maas_sim::{MachineSpec, PacedSimClock, Region, RegionConfig, SimServer, Status, ZERO};
+use maas_sim::{
+    MachineSpec, PacedSimClock, Region, RegionConfig, SimHandle, SimServer, Status, ZERO,
+};
 
 /// A virtual environment with the pinned requirements, made once per target folder.
 fn environment(requirements: &Path) -> Result<PathBuf, String> {
@@ -45,25 +47,8 @@ async fn python_libmaas_deploys_a_machine() {
             return;
         }
     };
-    let mut region =
-        Region::new(RegionConfig { class: &ZERO, scale: 0.0, ..RegionConfig::default() });
-    for name in ["lab1", "lab2", "lab3"] {
-        region.add_machine(MachineSpec::new(name, Status::Ready));
-    }
-    let listen = ([127, 0, 0, 1], 0).into();
-    let sim =
-        SimServer::start_region(region, String::new(), listen, Arc::new(PacedSimClock::new(1.0)))
-            .await
-            .expect("start");
-    let url = sim.url();
-    let script = folder.join("deploy.py");
-    let out =
-        tokio::task::spawn_blocking(move || Command::new(python).arg(script).arg(url).output())
-            .await
-            .expect("task")
-            .expect("python");
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(out.status.success(), "{said}\n{}", String::from_utf8_lossy(&out.stderr));
+    let sim = started().await;
+    let said = run_script(&python, &folder.join("deploy.py"), sim.url()).await;
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(
         lines,
@@ -77,4 +62,38 @@ async fn python_libmaas_deploys_a_machine() {
     );
     assert_eq!(sim.region.with(|r| r.status_of("lab2")), Some(Status::Deployed));
     sim.shutdown().await;
+    documented_calls_work(&python, &folder).await;
+}
+
+/// A region with three hosts that take no time.
+#[expect(clippy::expect_used, reason = "test harness")]
+async fn started() -> SimHandle {
+    let mut region =
+        Region::new(RegionConfig { class: &ZERO, scale: 0.0, ..RegionConfig::default() });
+    for name in ["lab1", "lab2", "lab3"] {
+        region.add_machine(MachineSpec::new(name, Status::Ready));
+    }
+    let listen = ([127, 0, 0, 1], 0).into();
+    SimServer::start_region(region, String::new(), listen, Arc::new(PacedSimClock::new(1.0)))
+        .await
+        .expect("start")
+}
+
+/// Every call of the library's own documentation.
+async fn documented_calls_work(python: &Path, folder: &Path) {
+    let sim = started().await;
+    let said = run_script(python, &folder.join("documented.py"), sim.url()).await;
+    let failed: Vec<&str> = said.lines().filter(|line| line.starts_with("FAIL")).collect();
+    assert!(failed.is_empty() && said.contains("ok delete"), "{}", failed.join("\n"));
+    sim.shutdown().await;
+}
+
+#[expect(clippy::expect_used, reason = "test harness")]
+async fn run_script(python: &Path, script: &Path, url: String) -> String {
+    let (python, script) = (python.to_owned(), script.to_owned());
+    let run = move || Command::new(python).arg(script).arg(url).output();
+    let out = tokio::task::spawn_blocking(run).await.expect("task").expect("python");
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{said}\n{}", String::from_utf8_lossy(&out.stderr));
+    said
 }

@@ -107,6 +107,7 @@ fn events_tell_the_deployment_in_order() {
             "Loading ephemeral | ",
             "Configuring storage | ",
             "Installing OS | ",
+            "Node installation | 'curtin' curtin command install",
             "Configuring OS | ",
             "Image Deployed | deployed ubuntu/jammy/amd64/generic",
             "Rebooting | ",

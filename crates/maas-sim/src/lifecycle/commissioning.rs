@@ -112,6 +112,8 @@ impl Region {
             return;
         }
         self.script_events(key, &scripts, &[]);
+        let text = "'cloudinit' running modules for final";
+        self.record_event(key, Level::Debug, "Node commissioning", text);
         self.end_set(key, set, ScriptState::Passed);
         self.edit(key, |m| m.commissioning_state = ScriptState::Passed);
         self.discover_hardware(key);
@@ -123,6 +125,7 @@ impl Region {
             Some((_, work)) => {
                 self.record_event(key, Level::Info, "Testing", "");
                 self.set_status(key, Status::Testing);
+                self.running_tests(key);
                 self.edit(key, |m| m.testing_state = ScriptState::Running);
                 self.schedule_tick(key, work - work * 5 / 8, Tick::TestsDone);
             }
@@ -177,6 +180,24 @@ impl Region {
         } else {
             self.cancel_activity(key);
             self.set_status(key, back);
+        }
+    }
+
+    /// The events of tests that begin: one of storage runs on each disk by itself.
+    pub(super) fn running_tests(&mut self, key: u32) {
+        const STORAGE: i64 = 3;
+        let Some(m) = self.machine(key) else { return };
+        let disks: Vec<String> =
+            m.disks.iter().filter(|d| d.logical.is_none()).map(|d| d.name.clone()).collect();
+        for name in m.options.tests.clone() {
+            let of_disks = self.scripts.named(&name).is_some_and(|s| s.hardware == STORAGE);
+            if !of_disks || disks.is_empty() {
+                self.record_event(key, Level::Info, "Running test", name);
+                continue;
+            }
+            for disk in &disks {
+                self.record_event(key, Level::Info, "Running test", format!("{name} on {disk}"));
+            }
         }
     }
 

@@ -81,13 +81,15 @@ impl Region {
                 self.schedule_tick(key, scripts, Tick::ScriptsDone);
             }
             Status::Testing => {
-                self.record_event(key, Level::Info, "Running test", "");
+                self.running_tests(key);
                 self.edit(key, |m| m.testing_state = ScriptState::Running);
                 self.schedule_tick(key, work, Tick::TestsDone);
             }
             Status::Deploying => {
                 self.record_event(key, Level::Info, "Configuring storage", "");
                 self.record_event(key, Level::Info, "Installing OS", "");
+                let text = "'curtin' curtin command install";
+                self.record_event(key, Level::Debug, "Node installation", text);
                 let set = self.machine(key).and_then(|m| m.current_installation);
                 self.start_set(key, set);
                 self.schedule_tick(key, work, Tick::ImageDone);

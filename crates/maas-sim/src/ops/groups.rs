@@ -12,6 +12,13 @@ pub(super) fn zone_json(zone: &Group) -> Value {
            "resource_uri": format!("/MAAS/api/2.0/zones/{}/", zone.name)})
 }
 
+/// The one domain as the API shows it.
+pub(super) fn domain_json() -> serde_json::Value {
+    let mut j = crate::json::JsonWriter::at(0, 256);
+    j.object(crate::render::domain);
+    serde_json::from_str(&j.finish()).unwrap_or_default()
+}
+
 /// Handles `GET zones/`.
 pub(super) fn zones(region: &mut Region, _: &Call<'_>) -> HandlerResult {
     Ok(SimResponse::json(&region.settings.zones.iter().map(zone_json).collect()))

@@ -3,15 +3,15 @@
 use serde_json::json;
 
 use super::call::{Call, HandlerResult};
+use super::groups::domain_json;
 use crate::network::{RACK, ip};
 use crate::region::Region;
-use crate::wire::{JSON, SimResponse, TEXT_BARE};
+use crate::wire::{SimResponse, TEXT_BARE};
 
-/// Handles `GET domains/`.
-pub(super) fn domains(_: &mut Region, _: &Call<'_>) -> HandlerResult {
-    let mut j = crate::json::JsonWriter::at(0, 256);
-    j.array(|j| j.item(crate::render::domain));
-    Ok(SimResponse::new(200, JSON, j.finish()))
+/// Handles `GET domains/`: the region's own, and those that were added.
+pub(super) fn domains(region: &mut Region, _: &Call<'_>) -> HandlerResult {
+    let added = region.added_rows("domains");
+    Ok(SimResponse::json(&std::iter::once(domain_json()).chain(added).collect()))
 }
 
 /// Handles `GET fabrics/`.
@@ -59,26 +59,31 @@ pub(super) fn vlan_by_id(region: &mut Region, call: &Call<'_>) -> HandlerResult 
         .ok_or_else(|| SimResponse::new(404, TEXT_BARE, "VLAN with specified ID does not exist."))
 }
 
-/// The one domain as the API shows it.
-pub(super) fn domain_json() -> serde_json::Value {
-    let mut j = crate::json::JsonWriter::at(0, 256);
-    j.object(crate::render::domain);
-    serde_json::from_str(&j.finish()).unwrap_or_default()
-}
-
-/// Handles `GET domains/ID/`: there is one.
-pub(super) fn domain(_: &mut Region, call: &Call<'_>) -> HandlerResult {
-    if !matches!(call.part(0), "0" | "maas") {
-        return Err(SimResponse::not_found("Domain"));
+/// Handles `GET domains/ID/`.
+pub(super) fn domain(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    if matches!(call.part(0), "0" | "maas") {
+        return Ok(SimResponse::json(&domain_json()));
     }
-    let mut j = crate::json::JsonWriter::at(0, 256);
-    j.object(crate::render::domain);
-    Ok(SimResponse::new(200, JSON, j.finish()))
+    super::rows::read(region, call)
 }
 
 /// Handles `GET spaces/`.
 pub(super) fn spaces(region: &mut Region, _: &Call<'_>) -> HandlerResult {
-    Ok(SimResponse::json(&region.net.spaces_json()))
+    Ok(SimResponse::json(&all_spaces(region).into()))
+}
+
+fn all_spaces(region: &Region) -> Vec<serde_json::Value> {
+    let mut all = region.net.spaces_json().as_array().cloned().unwrap_or_default();
+    all.extend(region.added_rows("spaces"));
+    all
+}
+
+/// Handles `GET spaces/ID/`.
+pub(super) fn space(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    let (wanted, id) = (call.part(0), number(call, 0));
+    let is = |s: &&serde_json::Value| s["name"] == wanted || s["id"] == id;
+    let all = all_spaces(region);
+    all.iter().find(is).map(SimResponse::json).ok_or_else(|| SimResponse::not_found("Space"))
 }
 
 /// Handles `GET subnets/`.

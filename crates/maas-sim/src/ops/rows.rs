@@ -10,6 +10,14 @@ use crate::wire::{SimResponse, encode_base64};
 
 const REQUIRED: &str = "This field is required.";
 
+impl Region {
+    /// What was added to a table, as the API shows it.
+    pub(super) fn added_rows(&self, list: &str) -> Vec<Value> {
+        let rows = table_of(list).map_or(&[][..], |table| self.tables.rows(table));
+        rows.iter().cloned().map(Value::Object).collect()
+    }
+}
+
 fn table(call: &Call<'_>) -> Result<&'static Table, SimResponse> {
     let first = call.resource.uri.split('/').next().unwrap_or("");
     table_of(first).ok_or_else(|| SimResponse::not_found("resource"))
@@ -116,7 +124,9 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         device_members(region, &mut new, call);
     }
     let rows = region.tables.rows(table);
-    let id = rows.iter().filter_map(|r| r.get("id")?.as_i64()).max().unwrap_or(0) + 1;
+    // The spaces of a new region have the numbers before.
+    let before = if table.model == "Space" { 2 } else { 0 };
+    let id = rows.iter().filter_map(|r| r.get("id")?.as_i64()).max().unwrap_or(before) + 1;
     let mut row = table.row(id, new);
     if table.model == "Device" {
         let id = row.get("system_id").and_then(Value::as_str).unwrap_or("").to_owned();
@@ -153,7 +163,7 @@ fn device_members(region: &mut Region, row: &mut Row, call: &Call<'_>) {
     row.insert("owner".to_owned(), json!(call.user));
     row.insert("interface_set".to_owned(), json!(interfaces));
     row.insert("zone".to_owned(), super::groups::zone_json(&region.settings.zones[0]));
-    row.insert("domain".to_owned(), super::networks::domain_json());
+    row.insert("domain".to_owned(), super::groups::domain_json());
     row.insert("system_id".to_owned(), json!(system_id));
 }
 

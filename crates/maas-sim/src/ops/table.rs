@@ -5,7 +5,7 @@ use super::call::Resource;
 use super::{
     abort, accounts, broken, commission, config, deploy, describe, event_query, groups, images,
     interface_create, interfaces, locks, machines, machines_many, network_writes, networks,
-    partitions, power, release, rescue, results, scripts, storage, tags,
+    partitions, power, release, rescue, results, rows, scripts, storage, tags,
 };
 
 /// All resources of the API.
@@ -329,8 +329,20 @@ const MAIN: &[Resource] = &[
             delete("pool.delete", groups::delete_pool).admin(),
         ],
     ),
-    resource("DomainsHandler", "domains/", &[read("domains.list", networks::domains)]),
-    resource("DomainHandler", "domains/{id}/", &[read("domain.read", networks::domain)]),
+    resource(
+        "DomainsHandler",
+        "domains/",
+        &[read("domains.list", networks::domains), create("domains.create", rows::create).admin()],
+    ),
+    resource(
+        "DomainHandler",
+        "domains/{id}/",
+        &[
+            read("domain.read", networks::domain),
+            update("domain.update", rows::update).admin(),
+            delete("domain.delete", rows::delete).admin(),
+        ],
+    ),
     resource(
         "RegionControllersHandler",
         "regioncontrollers/",
@@ -379,7 +391,20 @@ const MAIN: &[Resource] = &[
             delete("vlan.delete", network_writes::delete_vlan).admin(),
         ],
     ),
-    resource("SpacesHandler", "spaces/", &[read("spaces.list", networks::spaces)]),
+    resource(
+        "SpacesHandler",
+        "spaces/",
+        &[read("spaces.list", networks::spaces), create("spaces.create", rows::create).admin()],
+    ),
+    resource(
+        "SpaceHandler",
+        "spaces/{id}/",
+        &[
+            read("space.read", networks::space),
+            update("space.update", rows::update).admin(),
+            delete("space.delete", rows::delete).admin(),
+        ],
+    ),
     resource(
         "SubnetsHandler",
         "subnets/",
