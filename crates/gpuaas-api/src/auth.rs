@@ -40,17 +40,7 @@ pub async fn ensure_admin_token(
     now: Timestamp,
     token: &str,
 ) -> Result<bool, StoreError> {
-    let new = NewToken {
-        id: FIRST_ADMIN,
-        hash: sha256(token),
-        purpose: TokenPurpose::Admin,
-        node_id: None,
-        run_id: None,
-        single_use: false,
-        usable_from: Timestamp::EPOCH,
-        expires_at: None,
-    };
-    match store.add_token(now, new).await {
+    match store.add_token(now, admin_token(token)).await {
         Ok(()) => Ok(true),
         Err(StoreError::Conflict { .. }) => {
             match store.check_token(now, sha256(token), TokenPurpose::Admin).await {
@@ -60,6 +50,31 @@ pub async fn ensure_admin_token(
             }
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Makes `token` the admin token; the one before counts no more. For one that was lost.
+///
+/// # Errors
+/// The database's.
+pub async fn replace_admin_token(
+    store: &Store,
+    now: Timestamp,
+    token: &str,
+) -> Result<(), StoreError> {
+    store.replace_token(now, admin_token(token)).await
+}
+
+fn admin_token(token: &str) -> NewToken {
+    NewToken {
+        id: FIRST_ADMIN,
+        hash: sha256(token),
+        purpose: TokenPurpose::Admin,
+        node_id: None,
+        run_id: None,
+        single_use: false,
+        usable_from: Timestamp::EPOCH,
+        expires_at: None,
     }
 }
 

@@ -55,6 +55,6 @@ mod task_keys;
 mod tasks;
 mod telemetry;
 
-pub use auth::{ensure_admin_token, propose_admin_token};
+pub use auth::{ensure_admin_token, propose_admin_token, replace_admin_token};
 pub use ctx::{ApiSettings, ApiState, MAX_POLL_SECONDS, NodeAccess, TelemetryLimits};
 pub use routes::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES, Routers, routers};

@@ -54,6 +54,10 @@ fn from_store(error: &StoreError) -> Problem {
             problem(code).with_detail(format!("there is no {what} {key}"))
         }
         StoreError::Token(fault) => problem(fault.code()).with_detail(fault.to_string()),
+        StoreError::DiskFull { .. } => {
+            tracing::error!(%error, "the database has no room for a change");
+            problem(ProblemCode::DiskFull)
+        }
         StoreError::Unavailable { .. } => {
             tracing::warn!(%error, "the database failed a request");
             problem(ProblemCode::DatabaseUnavailable)

@@ -435,7 +435,7 @@ impl ApiClient {
         } else {
             ("server_silent", "The control plane gave no answer; whether it acted is not known")
         };
-        let hint = "start it with gpuaas serve, or name it with --server or GPUAAS_SERVER";
+        let hint = "start it with `gpuaas serve`, or name it with --server or GPUAAS_SERVER";
         let detail = format!("{}: {}", self.base, chain(&error.without_url()));
         Failure::new(Exit::Unreachable, code, title, detail).hint(hint)
     }
@@ -450,7 +450,7 @@ fn refusal(status: u16, body: &[u8]) -> Problem {
     });
     if status == 401 {
         "the admin token is in DATA/admin-token of the control plane: give it with --token-file, \
-         --token or GPUAAS_TOKEN"
+         --token or GPUAAS_TOKEN; where it is lost, `gpuaas serve --new-admin-token` makes another"
             .clone_into(&mut problem.hint);
     }
     problem
@@ -463,7 +463,7 @@ fn read_token(path: &Path) -> Result<String, Failure> {
             "The admin token cannot be read",
             format!("{}: {error}", path.display()),
         )
-        .hint("gpuaas serve writes it to DATA/admin-token, readable by its own user only")
+        .hint("`gpuaas serve` writes it to DATA/admin-token, readable by its own user only; where it is lost, `gpuaas serve --new-admin-token` makes another")
     })
 }
 

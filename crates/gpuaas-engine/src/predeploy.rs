@@ -14,6 +14,7 @@ use gpuaas_types::api::CheckResult;
 use maas_client::BootResource;
 
 use crate::node_inputs::{NodeTokens, bootstrap_inputs, trusted_pem};
+use crate::reachability::HostScope;
 use crate::run_session::RunSession;
 use crate::shared::Shared;
 use crate::site::{Site, Verdict, is_newer};
@@ -76,20 +77,20 @@ where
 /// The address that nodes are told answers, and is not one that only this host can reach.
 async fn endpoint(shared: &Shared, site: &Site) -> Verdict {
     let url = &shared.config.advertise_url;
-    let (ours, maas) = (is_loopback(url), is_loopback(&site.record.spec.url));
-    if ours && !maas {
-        return Err(format!(
-            "nodes are told {url}, which only this host can reach; start with --advertise"
-        ));
+    // An answer would prove nothing there: the control plane would have reached itself.
+    let start = "start it with an address that they reach: `gpuaas serve --node-listen \
+         0.0.0.0:8443 --advertise https://ADDRESS:8443`";
+    match (HostScope::of_url(url), HostScope::of_url(&site.record.spec.url)) {
+        (HostScope::Unspecified, _) => {
+            return Err(format!("nodes are told {url}, which is no address to reach; {start}"));
+        }
+        (HostScope::Loopback, HostScope::Elsewhere) => {
+            return Err(format!("nodes are told {url}, which only this host can reach; {start}"));
+        }
+        _ => {}
     }
     let health = format!("{url}/bootstrap/v1/health");
     shared.http.get(&health).await.map(|_| format!("{health} answered"))
-}
-
-fn is_loopback(url: &str) -> bool {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let host = rest.split(['/', '?']).next().unwrap_or(rest);
-    host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]")
 }
 
 /// The exact artifacts can be fetched, whole, under the address that the node will use.
@@ -219,16 +220,4 @@ fn is(image: &BootResource, wanted: &str, architecture: &str) -> bool {
     );
     (image.name == wanted || image.name == bare || by_version)
         && cpu(&image.architecture) == cpu(architecture)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_loopback;
-
-    #[test]
-    fn loopback_urls() {
-        assert!(is_loopback("http://127.0.0.1:8080"));
-        assert!(is_loopback("http://[::1]:8080/x"));
-        assert!(!is_loopback("https://gpuaas.example"));
-    }
 }

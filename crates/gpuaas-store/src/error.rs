@@ -73,6 +73,12 @@ pub enum StoreError {
         /// The database's own words.
         detail: String,
     },
+    /// The disk of the database is full. Nothing of a write was kept.
+    #[error("the disk of the database is full: {detail}")]
+    DiskFull {
+        /// The database's own words.
+        detail: String,
+    },
     /// A write met a bug and panicked. It was rolled back; other writes are not concerned.
     #[error("a write panicked at {location}: {message}")]
     Panicked {
@@ -112,6 +118,7 @@ impl StoreError {
             Self::LeaseLost => "lease_lost",
             Self::Token(fault) => fault.code().as_str(),
             Self::Unavailable { .. } => "database_unavailable",
+            Self::DiskFull { .. } => ProblemCode::DiskFull.as_str(),
             Self::Panicked { .. } => "internal",
             Self::Corrupt { .. } => "stored_data_corrupt",
         }
@@ -122,6 +129,7 @@ impl StoreError {
     pub fn hint(&self) -> &str {
         match self {
             Self::Open { hint, .. } => hint,
+            Self::DiskFull { .. } => ProblemCode::DiskFull.row().next_action,
             _ => "",
         }
     }
@@ -172,6 +180,9 @@ impl CodedError for StoreError {
     }
 }
 
+/// `disk_full`: what PostgreSQL answers when its disk takes no more.
+const DISK_FULL: &str = "53100";
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         match error {
@@ -182,6 +193,9 @@ impl From<sqlx::Error> for StoreError {
             }
             sqlx::Error::Database(database) if database.is_foreign_key_violation() => {
                 Self::conflict(ProblemCode::RefersToNothing, database.message())
+            }
+            sqlx::Error::Database(database) if database.code().is_some_and(|c| c == DISK_FULL) => {
+                Self::DiskFull { detail: database.message().to_owned() }
             }
             other => Self::unavailable(other),
         }

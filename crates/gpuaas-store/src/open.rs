@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
 
+use rusqlite::ErrorCode;
 use rusqlite_migration::{M, Migrations};
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, broadcast, watch};
@@ -46,7 +47,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Open`] with code `database_url_invalid`, `database_unreachable`,
-    /// `database_unwritable`, `migration_failed` or `master_key_wrong`, each with a hint.
+    /// `database_unwritable`, `database_corrupt`, `migration_failed` or `master_key_wrong`, each with a hint.
     pub async fn open(url: &str, key: MasterKey) -> Result<Self, StoreError> {
         let counters = Arc::new(SentCounters::default());
         let db = match DatabaseUrl::parse(url)? {
@@ -166,9 +167,16 @@ impl DatabaseUrl {
 }
 
 fn sqlite(location: SqliteLocation, counters: Arc<SentCounters>) -> Result<Db, StoreError> {
-    let mut connection = location.open().map_err(|error| unwritable(location.path(), &error))?;
+    let mut connection = location.open().map_err(|error| unopened(location.path(), error))?;
     Migrations::from_slice(SQLITE).to_latest(connection.for_migrations()).map_err(|error| {
         use rusqlite_migration::{Error, MigrationDefinitionError as Definition};
+        if let Error::RusqliteError { err, .. } = error {
+            return match err.sqlite_error_code() {
+                Some(_) if is_damage(&err) => damaged(location.path(), &err),
+                Some(ErrorCode::DiskFull) => err.into(),
+                _ => StoreError::migration_failed(&err, false),
+            };
+        }
         let newer = Error::MigrationDefinition(Definition::DatabaseTooFarAhead);
         StoreError::migration_failed(&error, error == newer)
     })?;
@@ -187,6 +195,30 @@ fn make_private(path: &Path) -> Result<(), StoreError> {
         .open(path)
         .map(drop)
         .map_err(|error| unwritable(path, &error))
+}
+
+fn unopened(path: &Path, error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(_) if is_damage(&error) => damaged(path, &error),
+        Some(ErrorCode::DiskFull) => error.into(),
+        _ => unwritable(path, &error),
+    }
+}
+
+/// Whether the bytes of the file are not what SQLite wrote.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+}
+
+fn damaged(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::open(
+        "database_corrupt",
+        format!("the database file {} is damaged: {error}", path.display()),
+        format!(
+            "nothing was written; restore {} from a backup, together with master.key",
+            path.display()
+        ),
+    )
 }
 
 fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> StoreError {

@@ -153,6 +153,21 @@ impl Store {
         self.write(move |conn| Box::pin(async move { insert(conn, now, &[token]).await })).await
     }
 
+    /// Makes `token` the only credential of its identifier: one that was stored before counts no
+    /// more.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn replace_token(&self, now: Timestamp, token: NewToken) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                conn.execute("DELETE FROM token WHERE id = $1", args![token.id.0]).await?;
+                insert(conn, now, &[token]).await
+            })
+        })
+        .await
+    }
+
     /// Withdraws a credential.
     ///
     /// # Errors

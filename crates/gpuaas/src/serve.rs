@@ -5,9 +5,9 @@
 //! belong to a predecessor that is dead. PostgreSQL may be shared by any number of processes.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +21,26 @@ use gpuaas_engine::bundles::{self, SeedError};
 use gpuaas_engine::{
     Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, RealClock,
 };
-use gpuaas_store::{MasterKey, Secret, Store};
+use gpuaas_store::{Secret, Store};
 use gpuaas_types::{IdSource, RandomIds};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) mod admin_token;
+mod data_folder;
 mod listeners;
 mod nodes;
+#[cfg(feature = "lab")]
+mod planted_panic;
+mod preflight;
 mod retention;
 
+use self::data_folder::{make_private_dir, unwritable};
+
 pub use nodes::{NodeListenerOptions, ServerFiles, TlsOptions};
+#[cfg(feature = "lab")]
+pub use planted_panic::PlantedPanic;
 pub use retention::Retention;
 
 /// How long open requests (agents' long polls, mostly) may go on after a stop.
@@ -51,6 +60,8 @@ pub struct ServeOptions {
     pub advertise: Option<String>,
     /// The node agent's executable; none: beside this process's own.
     pub agent_binary: Option<PathBuf>,
+    /// Make another admin token, in the place of one that was lost.
+    pub new_admin_token: bool,
     /// What is exported and deleted when it is old; none: everything is kept.
     pub retention: Option<Retention>,
     /// The clock that the control plane reads and sleeps on.
@@ -79,6 +90,7 @@ impl ServeOptions {
             database: None,
             advertise: None,
             agent_binary: None,
+            new_admin_token: false,
             retention: None,
             clock: Arc::new(RealClock),
             ids: Arc::new(RandomIds),
@@ -154,17 +166,20 @@ impl ServeHandle {
 ///
 /// # Errors
 /// A [`Failure`] with a code and, where one helps, a hint: `data_unwritable`, `data_in_use`,
-/// `address_in_use`, `address_unusable`, `agent_missing`, those of the store
+/// `address_in_use`, `address_unusable`, `advertise_missing`, `advertise_loopback`,
+/// `agent_missing`, `master_key_missing`, `admin_token_unreadable`, those of the store
 /// (`database_unreachable`, `master_key_wrong`, ...) and of the bundle catalog.
 pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     if matches!(options.nodes, NodeListenerOptions::StandIns) && !options.listen.ip().is_loopback()
     {
         return Err(stand_ins_not_local(options.listen));
     }
+    preflight::url_names_a_host(&options.nodes, options.advertise.as_deref())?;
     let agent = find_agent(options.agent_binary.as_deref())?;
     make_private_dir(&options.data)?;
     let database = database_url(&options);
-    let lock = embedded_path(&database).map(|path| lock(&path)).transpose()?;
+    let embedded = embedded_path(&database);
+    let lock = embedded.as_deref().map(lock).transpose()?;
     let listener = bind(options.listen).await?;
     let addr = listener.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
     let node_socket = match &options.nodes {
@@ -172,12 +187,12 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         NodeListenerOptions::StandIns => None,
     };
 
-    let key = MasterKey::load_or_create(&options.data.join("master.key")).map_err(store_failure)?;
+    let key_file = options.data.join("master.key");
+    let store = preflight::open_store(&database, embedded.as_deref(), &key_file).await?;
     let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
         .map_err(|error| unwritable(&options.data, &error))?;
     let agent = store_agent(&artifacts, &agent)?;
 
-    let store = Store::open(&database, key).await.map_err(store_failure)?;
     if lock.is_some() {
         store.end_leases_of_dead_owner(options.clock.now()).await.map_err(store_failure)?;
     }
@@ -264,7 +279,13 @@ async fn seed_first_start(
 ) -> Result<FirstStart, Failure> {
     let startup = store.lock_startup().await.map_err(store_failure)?;
     let (bundles, bundle_key) = bundles(store, artifacts, options.clock.as_ref()).await?;
-    let (admin_token, token_is_new) = admin_token(store, options).await?;
+    let (admin_token, token_is_new) =
+        admin_token::ensure(store, &options.data, options.clock.now(), options.new_admin_token)
+            .await?;
+    let tls = node_socket.as_ref().and_then(|(_, socket)| socket.local_addr().ok());
+    if let Some(url) = options.advertise.clone().or_else(|| Some(format!("https://{}", tls?))) {
+        preflight::nodes_reach(store, &url).await?;
+    }
     let nodes = nodes::prepare_any(store, node_socket, options.advertise.as_deref()).await?;
     startup.release().await;
     Ok(FirstStart { bundles, bundle_key, admin_token, token_is_new, nodes })
@@ -308,46 +329,6 @@ async fn bundles(
     Ok((catalog, key))
 }
 
-async fn admin_token(
-    store: &Store,
-    options: &ServeOptions,
-) -> Result<(Option<String>, bool), Failure> {
-    let path = options.data.join("admin-token");
-    let failed = |error| unwritable(&options.data, &error);
-    let kept = match fs::read_to_string(&path) {
-        Ok(text) => Some(text.trim().to_owned()).filter(|token| !token.is_empty()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(failed(error)),
-    };
-    let is_new = kept.is_none();
-    let token = match kept {
-        Some(token) => token,
-        None => gpuaas_api::propose_admin_token().map_err(store_failure)?,
-    };
-    // Kept before it counts: a process that dies in between proposes the same one again.
-    if is_new {
-        write_private(&path, &token).map_err(failed)?;
-    }
-    let now = options.clock.now();
-    if gpuaas_api::ensure_admin_token(store, now, &token).await.map_err(store_failure)? {
-        return Ok((Some(token), is_new));
-    }
-    if is_new {
-        fs::remove_file(&path).map_err(failed)?;
-    }
-    Ok((None, false))
-}
-
-/// Writes a file that appears whole, for this user alone.
-fn write_private(path: &Path, token: &str) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    writeln!(file, "{token}")?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
-}
-
 fn database_url(options: &ServeOptions) -> String {
     options
         .database
@@ -380,7 +361,7 @@ fn lock(database: &Path) -> Result<File, Failure> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Failure::local(
             "data_in_use",
-            "Another gpuaas serve uses this store",
+            "Another control plane uses this store",
             format!("{} is locked", database.display()),
         )
         .hint(
@@ -389,17 +370,6 @@ fn lock(database: &Path) -> Result<File, Failure> {
         )),
         Err(TryLockError::Error(error)) => Err(refused(&error)),
     }
-}
-
-fn make_private_dir(dir: &Path) -> Result<(), Failure> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|error| unwritable(dir, &error))
-}
-
-fn unwritable(dir: &Path, error: &io::Error) -> Failure {
-    let detail = format!("{}: {error}", dir.display());
-    Failure::local("data_unwritable", "The data folder cannot be used", detail)
-        .hint("let this user write there, or name another folder with --data")
 }
 
 /// A client for the own URLs, as nodes will ask them.
@@ -414,6 +384,8 @@ fn own_http(anchor_pem: Option<&str>) -> Result<reqwest::Client, Failure> {
 
 #[cfg(test)]
 mod loop_tests;
+#[cfg(test)]
+mod start_tests;
 
 #[cfg(test)]
 mod tests {

@@ -1,16 +1,19 @@
 //! `gpuaas serve`: starts a control plane as the arguments say, and stops it on a signal.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuaas_api::ApiSettings;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_engine::ClockChoice;
+use gpuaas_engine::{ClockChoice, Failpoints};
 
 use crate::args::ServeArgs;
-use crate::serve::{ServeOptions, start};
+use crate::serve::{ServeOptions, admin_token, start};
 
+/// How long health checks are still answered after a loop has ended: they learn which one.
+const LOOP_ENDED_RED: Duration = Duration::from_secs(1);
 /// How long work in hand may take to come to rest after a loop has ended.
 const LOOP_ENDED_DRAIN: Duration = Duration::from_secs(5);
 
@@ -24,11 +27,17 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     let (nodes, retention) = (args.node_listener(), args.retention());
     // A clock that is not the wall's is a simulator's, whose hosts have made-up addresses.
     let simulated_hosts = args.clock != ClockChoice::Real;
+    #[cfg(feature = "lab")]
+    let failpoints = args.panic_in_loop.map(|planted| Arc::new(planted) as Arc<dyn Failpoints>);
+    #[cfg(not(feature = "lab"))]
+    let failpoints: Option<Arc<dyn Failpoints>> = None;
     let handle = start(ServeOptions {
         nodes,
         database: args.database,
         advertise: args.advertise,
         agent_binary: args.agent_binary,
+        new_admin_token: args.new_admin_token,
+        failpoints,
         retention,
         clock: args.clock.clock(),
         settings: ApiSettings { simulated_hosts, ..ApiSettings::default() },
@@ -43,16 +52,20 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
             terminal.message(&format!("the admin token is kept in {}", file.display()));
         }
         Some(_) => terminal.message(&format!("the admin token is in {}", file.display())),
-        None => {
-            terminal.message("the admin token was made by another control plane of this database")
-        }
+        None => terminal.message(&admin_token::unknown(&file)),
     }
     terminal.message(&format!("state is kept in {}", handle.store.engine()));
     lines.push_str(&format!("\nnodes: {}", handle.node_url));
     terminal.data(&lines)?;
     let ended = handle.until_stopped(stop).await;
-    if ended.is_ok() {
-        terminal.message("stopping");
+    match &ended {
+        Ok(()) => terminal.message("stopping"),
+        Err(failure) => {
+            terminal.message(&failure.problem.detail);
+            // Nothing comes of this wait but that it ends.
+            let nothing = std::future::pending::<()>();
+            tokio::time::timeout(LOOP_ENDED_RED, nothing).await.unwrap_or_default();
+        }
     }
     // A loop that is gone may keep the others from coming to rest.
     let limit = if ended.is_ok() { Duration::MAX } else { LOOP_ENDED_DRAIN };

@@ -185,6 +185,7 @@ impl From<rusqlite::Error> for StoreError {
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => {
                 Self::conflict(ProblemCode::RefersToNothing, detail)
             }
+            (ErrorCode::DiskFull, _) => Self::DiskFull { detail },
             _ => Self::unavailable(detail),
         }
     }

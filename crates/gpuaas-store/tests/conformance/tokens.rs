@@ -226,3 +226,25 @@ fn an_admin_token_belongs_to_no_node() {
         assert_eq!(code(fixture.store.add_token(NOON, admin.clone()).await), "already_exists");
     });
 }
+
+#[test]
+fn a_credential_is_replaced() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let admin = |text: &str| NewToken {
+            id: TokenId(uuid::Uuid::from_u128(7)),
+            hash: sha256(text),
+            purpose: TokenPurpose::Admin,
+            node_id: None,
+            run_id: None,
+            single_use: false,
+            usable_from: NOON,
+            expires_at: None,
+        };
+        fixture.store.replace_token(NOON, admin("first")).await.unwrap();
+        fixture.store.replace_token(at(1.0), admin("second")).await.unwrap();
+        let check = |text| fixture.store.check_token(at(2.0), sha256(text), TokenPurpose::Admin);
+        assert_eq!(code(check("first").await), "token_unknown");
+        check("second").await.unwrap();
+    });
+}

@@ -260,11 +260,11 @@ NotFound "not_found" "There is nothing at this address" {
     doc: "No endpoint has this address",
 }
 SiteNotFound "site_not_found" "There is no such site" {
-    status: 404, owner: None, next_action: "`gpuaas site list` shows the sites; `gpuaas site add` makes one",
+    status: 404, owner: None, next_action: "`gpuaas site list` shows the sites; `gpuaas site add SITE --url URL --api-key-file FILE` makes one",
     doc: "No site has this name",
 }
 ProfileNotFound "profile_not_found" "There is no such profile" {
-    status: 404, owner: None, next_action: "`gpuaas profile list` shows the profiles; `gpuaas profile add` makes one",
+    status: 404, owner: None, next_action: "`gpuaas profile list` shows the profiles; `gpuaas profile add PROFILE` makes one",
     doc: "No profile has this name",
 }
 NodeNotFound "node_not_found" "There is no such node" {
@@ -480,8 +480,12 @@ ClockSkew "clock_skew" "The clocks of MAAS and of this host differ" {
     doc: "MAAS refuses a request whose timestamp is more than 5 minutes old",
 }
 DatabaseUnavailable "database_unavailable" "The database does not answer" {
-    status: 503, owner: Some(Owner::PlatformOperator), next_action: "try again; the log of the control plane names the cause",
+    status: 503, owner: Some(Owner::PlatformOperator), next_action: "look whether the database runs and is reached from the control plane, whose log has its words, and ask again; runs go on by themselves",
     doc: "The database did not answer; whether a change took effect is not known",
+}
+DiskFull "disk_full" "The disk of the database is full" {
+    status: 507, owner: Some(Owner::PlatformOperator), next_action: "make room on the disk of the database (the data folder of `gpuaas serve`, or that of PostgreSQL), then ask again; runs go on by themselves",
+    doc: "The database takes no more bytes; nothing of the change was kept",
 }
 LoopEnded "loop_ended" "A loop of the control plane ended" {
     status: 503, owner: Some(Owner::PlatformOperator), next_action: "the process ends by itself and has to be started again; its log names the loop",

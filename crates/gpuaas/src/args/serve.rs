@@ -53,6 +53,9 @@ pub struct ServeArgs {
     /// The node agent's executable [default: gpuaas-node-agent beside this executable].
     #[arg(long, value_name = "PATH")]
     pub agent_binary: Option<PathBuf>,
+    /// Make another admin token, in the place of one that was lost; the one before counts no more.
+    #[arg(long)]
+    pub new_admin_token: bool,
     /// Export and delete what is older than this: timelines, the audit log, tokens, tasks and
     /// reports, never of open runs [default: keep everything].
     #[arg(long, value_name = "DAYS", value_parser = positive, requires = "retention_export")]
@@ -60,6 +63,10 @@ pub struct ServeArgs {
     /// Folder of the exports, JSON lines in a file per table and day.
     #[arg(long, value_name = "DIR", requires = "retention_days")]
     pub retention_export: Option<PathBuf>,
+    /// Let a loop panic once a file is there, to see how the process ends.
+    #[cfg(feature = "lab")]
+    #[arg(long, value_name = "LOOP=FILE", hide = true)]
+    pub panic_in_loop: Option<crate::serve::PlantedPanic>,
     /// Run on a clock shared with a simulator.
     #[arg(long, value_name = "CLOCK", default_value = "real", hide = true)]
     pub clock: ClockChoice,

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
 
+mod loops;
 mod real_host;
 mod replicas;
 mod rig;

@@ -71,6 +71,11 @@ impl Server {
         said.map_or_else(|| panic!("no {name} in {:?}", self.said), |(_, value)| value)
     }
 
+    /// Waits until it ends by itself.
+    pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+
     /// What it wrote to stderr.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.stderr).unwrap_or_default()

@@ -1,0 +1,28 @@
+//! The data folder of a control plane.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use gpuaas_client::failure::Failure;
+
+/// Makes the folder, for this user alone.
+///
+/// # Errors
+/// `data_unwritable`, `data_disk_full`.
+pub(super) fn make_private_dir(dir: &Path) -> Result<(), Failure> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| unwritable(dir, &error))
+}
+
+/// The failure of a start whose data folder refuses.
+pub(super) fn unwritable(dir: &Path, error: &io::Error) -> Failure {
+    let detail = format!("{}: {error}", dir.display());
+    if error.kind() == io::ErrorKind::StorageFull {
+        return Failure::local("data_disk_full", "The disk of the data folder is full", detail)
+            .hint("make room there, then start again; nothing was lost");
+    }
+    Failure::local("data_unwritable", "The data folder cannot be used", detail)
+        .hint("let this user write there, or name another folder with --data")
+}

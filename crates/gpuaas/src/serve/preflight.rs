@@ -1,0 +1,96 @@
+//! What a control plane refuses to start with, before it writes anything that would hide the cause.
+
+use std::path::Path;
+
+use gpuaas_client::failure::{Failure, store_failure};
+use gpuaas_engine::HostScope;
+use gpuaas_store::{MasterKey, Store, StoreError};
+
+use super::nodes::NodeListenerOptions;
+
+const START: &str = "start it with an address that nodes reach: `gpuaas serve --node-listen \
+     0.0.0.0:8443 --advertise https://ADDRESS:8443`";
+
+/// Refuses a URL for nodes that names no host, such as that of `--node-listen 0.0.0.0:8443`.
+///
+/// # Errors
+/// `advertise_missing`.
+pub(super) fn url_names_a_host(
+    nodes: &NodeListenerOptions,
+    advertise: Option<&str>,
+) -> Result<(), Failure> {
+    let NodeListenerOptions::Tls(tls) = nodes else { return Ok(()) };
+    let url = advertise.map_or_else(|| format!("https://{}", tls.listen), str::to_owned);
+    if HostScope::of_url(&url) != HostScope::Unspecified {
+        return Ok(());
+    }
+    let title = "Nodes have to be told an address of this control plane";
+    let detail = format!("{url} is an address to listen on, and none to reach");
+    Err(Failure::usage("advertise_missing", title, detail).hint(START))
+}
+
+/// Refuses a URL for nodes that only this host can reach, where a region is elsewhere.
+///
+/// # Errors
+/// `advertise_loopback`, which names the site; the store's.
+pub(super) async fn nodes_reach(store: &Store, url: &str) -> Result<(), Failure> {
+    if HostScope::of_url(url) != HostScope::Loopback {
+        return Ok(());
+    }
+    let sites = store.sites().await.map_err(store_failure)?;
+    let elsewhere =
+        sites.iter().find(|site| HostScope::of_url(&site.spec.url) == HostScope::Elsewhere);
+    let Some(site) = elsewhere else { return Ok(()) };
+    let title = "Nodes could not reach this control plane";
+    let detail = format!(
+        "they would be told {url}, which only this host can reach, and the region of site {} is \
+         at {}",
+        site.spec.name, site.spec.url
+    );
+    Err(Failure::usage("advertise_loopback", title, detail).hint(START))
+}
+
+/// Opens the database at `url` with the master key in `key_file`; both are made where neither is
+/// there.
+///
+/// # Errors
+/// `master_key_missing` where a database is there and its key is not; the store's.
+pub(super) async fn open_store(
+    url: &str,
+    embedded: Option<&Path>,
+    key_file: &Path,
+) -> Result<Store, Failure> {
+    let is_new = !key_file.exists();
+    let is_used = |path: &Path| path.metadata().is_ok_and(|file| file.len() > 0);
+    if is_new && embedded.is_some_and(is_used) {
+        return Err(key_missing(key_file));
+    }
+    let key = MasterKey::load_or_create(key_file).map_err(store_failure)?;
+    match Store::open(url, key).await {
+        Ok(store) => Ok(store),
+        Err(error) => {
+            // A key that was made now opens nothing that was sealed before.
+            let lost = is_new && error.code() == "master_key_wrong";
+            if is_new {
+                remove(key_file)?;
+            }
+            Err(if lost { key_missing(key_file) } else { store_failure(error) })
+        }
+    }
+}
+
+fn remove(key_file: &Path) -> Result<(), Failure> {
+    std::fs::remove_file(key_file).map_err(|error| {
+        let detail = format!("{}: {error}", key_file.display());
+        store_failure(StoreError::Unavailable { detail })
+    })
+}
+
+fn key_missing(key_file: &Path) -> Failure {
+    let detail =
+        format!("{} is not there, and the database was sealed with it", key_file.display());
+    Failure::local("master_key_missing", "The master key of the database is missing", detail).hint(
+        "restore it from a backup, or copy it from another control plane of the database; without \
+         it no API key and no password can be read: name a new database with --data or --database",
+    )
+}

@@ -1,0 +1,135 @@
+//! Starts that are refused, and what they leave behind.
+
+use std::fs;
+use std::path::Path;
+
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_store::{MasterKey, Secret, Store};
+use gpuaas_types::SiteId;
+use gpuaas_types::spec::SiteSpec;
+
+use super::{NodeListenerOptions, ServeHandle, ServeOptions, start};
+
+fn options(dir: &Path) -> ServeOptions {
+    let agent = dir.join("agent");
+    fs::write(&agent, "#!/bin/sh\n").unwrap();
+    let mut options = ServeOptions::new(([127, 0, 0, 1], 0).into(), dir.join("data"));
+    options.agent_binary = Some(agent);
+    options
+}
+
+async fn started(options: ServeOptions) -> ServeHandle {
+    gpuaas_client::install_cryptography();
+    start(options).await.unwrap()
+}
+
+async fn refused(options: ServeOptions, code: &str) -> Failure {
+    gpuaas_client::install_cryptography();
+    let failure = start(options).await.map(drop).unwrap_err();
+    assert_eq!(failure.code(), code, "{failure}");
+    assert!(!failure.problem.hint.is_empty(), "{failure}");
+    failure
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_told_an_address_that_they_can_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    let listen = |advertise: Option<&str>| {
+        let mut options = options(dir.path());
+        options.nodes = NodeListenerOptions::tls(([0, 0, 0, 0], 0).into());
+        options.advertise = advertise.map(str::to_owned);
+        options
+    };
+    let failure = refused(listen(None), "advertise_missing").await;
+    assert_eq!(failure.exit, Exit::Usage);
+    refused(listen(Some("https://[::]:8443")), "advertise_missing").await;
+    assert!(!dir.path().join("data").exists(), "nothing was written");
+
+    let handle = started(listen(Some("https://127.0.0.1:8443"))).await;
+    let mut spec: SiteSpec =
+        serde_json::from_str(r#"{"name":"lab","url":"http://127.0.0.1:5240/MAAS"}"#).unwrap();
+    let (now, key) = (handle.engine.clock().now(), Secret::new("a:b:c".to_owned()));
+    let add = |spec: SiteSpec| {
+        let id = SiteId(uuid::Uuid::new_v4());
+        handle.store.create_site(now, id, spec, Default::default(), &key)
+    };
+    add(spec.clone()).await.unwrap();
+    spec.name = "north".to_owned();
+    spec.url = "http://maas.example:5240/MAAS".to_owned();
+    add(spec).await.unwrap();
+    handle.shutdown().await;
+    let loopback = || listen(Some("https://localhost:8443"));
+    let failure = refused(loopback(), "advertise_loopback").await;
+    assert!(failure.problem.detail.contains("site north"), "{failure}");
+    started(listen(Some("https://gpuaas.example:8443"))).await.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_master_key_is_named_and_not_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    started(options(dir.path())).await.shutdown().await;
+    let key = dir.path().join("data/master.key");
+    let kept = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    refused(options(dir.path()), "master_key_missing").await;
+    assert!(!key.exists(), "another key would hide the cause");
+    // Another one opens nothing.
+    MasterKey::load_or_create(&key).unwrap();
+    refused(options(dir.path()), "master_key_wrong").await;
+    fs::write(&key, "short").unwrap();
+    refused(options(dir.path()), "master_key_unreadable").await;
+    fs::write(&key, kept).unwrap();
+    started(options(dir.path())).await.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_admin_token_is_replaced_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let handle = started(options(dir.path())).await;
+    let first = handle.admin_token.clone().unwrap();
+    handle.shutdown().await;
+    let file = dir.path().join("data/admin-token");
+    fs::write(&file, [0xff, 0xfe]).unwrap();
+    refused(options(dir.path()), "admin_token_unreadable").await;
+    fs::write(&file, "gpadmin_other\n").unwrap();
+    let handle = started(options(dir.path())).await;
+    assert_eq!(handle.admin_token, None);
+    assert!(super::admin_token::unknown(&file).contains("does not know"));
+    handle.shutdown().await;
+    fs::remove_file(&file).unwrap();
+    let handle = started(options(dir.path())).await;
+    assert_eq!((handle.admin_token.as_deref(), file.exists()), (None, false));
+    assert!(super::admin_token::unknown(&file).contains("`gpuaas serve --new-admin-token`"));
+    handle.shutdown().await;
+
+    let mut anew = options(dir.path());
+    anew.new_admin_token = true;
+    let handle = started(anew).await;
+    let second = handle.admin_token.clone().unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap().trim(), second);
+    let status = async |token: &str| {
+        let client = reqwest::Client::new();
+        let request = client.get(format!("{}/api/v1/sites", handle.url())).bearer_auth(token);
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!((status(&first).await, status(&second).await), (401, 200));
+    handle.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_database_is_named_and_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    started(options(dir.path())).await.shutdown().await;
+    let file = dir.path().join("data/gpuaas.db");
+    let text = "no database at all, but long enough to be one. ".repeat(100);
+    fs::write(&file, &text).unwrap();
+    // What SQLite kept beside it would heal it.
+    for beside in ["gpuaas.db-wal", "gpuaas.db-shm"] {
+        fs::remove_file(dir.path().join("data").join(beside)).unwrap_or_default();
+    }
+    let failure = refused(options(dir.path()), "database_corrupt").await;
+    assert!(failure.problem.detail.contains("gpuaas.db"), "{failure}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    let store = Store::open("", MasterKey::from_bytes([1; 32])).await;
+    assert_eq!(store.map(drop).unwrap_err().code(), "database_url_invalid");
+}
