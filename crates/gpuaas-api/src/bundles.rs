@@ -54,7 +54,7 @@ fn delivery_refusal(error: DeliveryError) -> Refusal {
             let first = bundles.first().cloned().unwrap_or_default();
             problem(ProblemCode::BundleNotApproved)
                 .with_detail(format!("{} is not approved for site {site}", bundles.join(", ")))
-                .with_hint(format!("gpuaas bundle approve {first} --site {site} --reason WHY"))
+                .with_hint(format!("`gpuaas bundle approve {first} --site {site} --reason WHY`"))
                 .into()
         }
     }
@@ -292,7 +292,8 @@ pub(crate) async fn trust(
         return Err(invalid("name", "that is the control plane's own key").into());
     }
     let key: PublicKey = asked.key.parse().map_err(|_| {
-        invalid("key", "32 bytes in base64 are wanted").with_hint("gpuaas bundle key prints one")
+        invalid("key", "32 bytes in base64 are wanted")
+            .with_hint("`gpuaas bundle key FILE` makes one and prints it")
     })?;
     let view = BundleKeyView { name, key: key.to_string(), until: asked.until };
     let (name, public_key) = (view.name.clone(), view.key.clone());

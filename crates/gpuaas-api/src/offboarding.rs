@@ -96,7 +96,7 @@ fn check_may_begin(listed: &ListedNode, row: &KindRow) -> ApiResult<()> {
             "{hostname} has {} run {} open; it is {} at step {}",
             run.kind, run.id, run.status, run.step
         );
-        let hint = format!("wait for it, or end it: gpuaas run cancel {}", run.id);
+        let hint = format!("wait for it, or end it: `gpuaas run cancel {} --reason WHY`", run.id);
         return Err(problem(ProblemCode::NodeHasOpenRun)
             .with_detail(detail)
             .with_hint(hint)

@@ -287,7 +287,7 @@ pub enum DeliveryError {
     /// A secret input has no value.
     #[error(
         "input {input} of {bundle} is a secret, and nobody has set it: \
-         gpuaas site secret set {site} {bundle} {input} --file FILE"
+         `gpuaas site secret set {site} {bundle} {input} --file FILE`"
     )]
     SecretMissing {
         /// The bundle's name.

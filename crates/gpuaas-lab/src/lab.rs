@@ -76,7 +76,7 @@ fn interrupted() -> Failure {
         "The lab was interrupted",
         "its machines and its state are kept for ten minutes",
     )
-    .hint("gpuaas lab goes on with it")
+    .hint("`gpuaas lab` goes on with it")
 }
 
 async fn run_in_folder(
@@ -325,7 +325,7 @@ async fn keep_running(setup: &LabSetup, terminal: &mut Terminal) -> Result<(), F
     terminal.message("\nkept running until Ctrl-C:");
     print_urls(setup, terminal);
     terminal.message(&format!(
-        "  try            gpuaas node list --server http://{} --token-file {}",
+        "  try            `gpuaas node list --server http://{} --token-file {}`",
         setup.state.listen,
         setup.plane().token_file().display()
     ));

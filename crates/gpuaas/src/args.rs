@@ -131,5 +131,7 @@ pub struct ExplainArgs {
 mod advice_tests;
 #[cfg(all(test, feature = "bench"))]
 mod reference_tests;
+#[cfg(all(test, feature = "bench"))]
+mod source_texts;
 #[cfg(test)]
 mod tests;

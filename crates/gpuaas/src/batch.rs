@@ -133,7 +133,7 @@ async fn follow(
     timeout(Duration::from_secs(seconds), work).await.unwrap_or_else(|_| {
         let title = format!("The batch did not end within {seconds} s");
         Err(Failure::new(Exit::TimedOut, "wait_timed_out", &title, name.to_owned())
-            .hint(format!("the work goes on: look with gpuaas batch show {name}")))
+            .hint(format!("the work goes on; `gpuaas batch show {name}` says how far it is")))
     })
 }
 
@@ -167,8 +167,8 @@ fn verdict(batch: &BatchResource) -> Result<(), Failure> {
         listed = format!("{listed} and {more} more");
     }
     let hint = match &batch.status.stop {
-        Some(_) => format!("mend the cause, then gpuaas batch resume {name} --reason WHY"),
-        None => format!("gpuaas batch show {name} names them; gpuaas explain HOST says why"),
+        Some(_) => format!("mend the cause, then `gpuaas batch resume {name} --reason WHY`"),
+        None => format!("`gpuaas batch show {name}` names them; `gpuaas explain HOST` says why"),
     };
     Err(Failure::new(Exit::Parked, code, &title, format!("{why}: {listed}")).hint(hint))
 }

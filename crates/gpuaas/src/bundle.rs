@@ -333,7 +333,11 @@ fn table_of(shown: &BundleSummary) -> String {
             Some(default) => format!("default {default:?}"),
             None => "has to be set".to_owned(),
         };
-        let secret = if input.secret { ", a secret: gpuaas site secret set" } else { "" };
+        let secret = if input.secret {
+            ", a secret: `gpuaas site secret set SITE BUNDLE INPUT --file FILE`"
+        } else {
+            ""
+        };
         text.push_str(&format!(
             "input {name} ({}): {}; {default}{secret}\n",
             input.environment, input.about
@@ -418,7 +422,7 @@ fn rendered(manifest: &Manifest, set: &Inputs) -> Result<RenderedBundle, Failure
     // What a secret is nobody needs to say here, and nobody is shown.
     let mut values = manifest.resolve_public(set).map_err(|error| {
         Failure::usage("bundle_input_invalid", "An input cannot be used", error.to_string())
-            .hint("gpuaas bundle show lists the inputs")
+            .hint("`gpuaas bundle show BUNDLE` lists the inputs")
     })?;
     for name in manifest.inputs.iter().filter(|(_, input)| input.secret).map(|(name, _)| name) {
         values.insert(name.clone(), REDACTED.to_owned());

@@ -137,13 +137,13 @@ async fn wait_for_end(client: &ApiClient, id: &str) -> Result<TaskView, Failure>
 fn late(task: &TaskView, seconds: u64) -> Failure {
     let detail = format!("task {} of {} goes on", task.id, task.hostname);
     Failure::new(Exit::TimedOut, "wait_timed_out", &format!("No result in {seconds} s"), detail)
-        .hint(format!("gpuaas node tasks {} shows it", task.hostname))
+        .hint(format!("`gpuaas node tasks {}` shows it", task.hostname))
 }
 
 fn verdict(task: &TaskView) -> Result<(), Failure> {
     let failed = |code: &str, detail: String| {
         Err(Failure::new(Exit::Parked, code, "The task was not carried out", detail)
-            .hint(format!("gpuaas node tasks {} shows it", task.hostname)))
+            .hint(format!("`gpuaas node tasks {}` shows it", task.hostname)))
     };
     match (&task.state, &task.result) {
         (TaskState::Done, _) => Ok(()),

@@ -283,25 +283,28 @@ fn next_action(verdict: Verdict, subject: &Subject, from: Option<&str>) -> Strin
     let Subject { node, target, user, gate, .. } = subject;
     let name = &node.hostname;
     let host = target.as_ref().map_or_else(|| name.clone(), |target| target.at.ip().to_string());
-    let converge = format!("gpuaas node converge-telemetry --host {host} --user {user}");
+    let converge = |allow: &str| {
+        format!("`gpuaas node converge-telemetry --host {host} --user {user}{allow}`")
+    };
     let sees_it = subject.agent_lives && gate.as_ref().is_some_and(|gate| gate.open);
     match verdict {
         Verdict::Ok => "nothing to do".to_owned(),
         Verdict::TelemetryNoAddress => format!(
-            "give the interface that the machine boots from an address in MAAS; gpuaas explain \
-             {name} says how far the node is"
+            "give the interface that the machine boots from an address in MAAS; `gpuaas explain \
+             {name}` says how far the node is"
         ),
         Verdict::TelemetrySimulated => "nothing to do: there is no edge to reach".to_owned(),
         Verdict::TelemetryNotExpected => format!(
             "name a site bundle with telemetry in the node's profile, such as h200-ib@1.0.0, with \
-             enable_netdata=1; or set it up on this host: {converge} --allow NETWORK"
+             enable_netdata=1; or set it up on this host: {}",
+            converge(" --allow NETWORK")
         ),
         Verdict::NodeUnreachable if subject.agent_lives => format!(
             "the agent of {name} lives: look for the route or the firewall between the control \
              plane and {host}"
         ),
         Verdict::NodeUnreachable => {
-            format!("the agent is silent, too: gpuaas explain {name}, then the host's console")
+            format!("the agent is silent, too: `gpuaas explain {name}`, then the host's console")
         }
         Verdict::TelemetryEdgeDown if sees_it => format!(
             "the agent sees the edge answer on the host: look for a firewall that refuses, or for \
@@ -309,13 +312,14 @@ fn next_action(verdict: Verdict, subject: &Subject, from: Option<&str>) -> Strin
         ),
         Verdict::TelemetryEdgeRefuses => format!(
             "add {}/32 to the input telemetry_allow of the profile, for its next hosts; for this \
-             one: {converge} --allow NETWORKS, with that among them",
-            from.unwrap_or("ADDRESS")
+             one: {}, with that among the networks",
+            from.unwrap_or("ADDRESS"),
+            converge(" --allow NETWORKS")
         ),
         Verdict::TelemetryEdgeDown
         | Verdict::TelemetryEdgeSilent
         | Verdict::TelemetryBackendDown
         | Verdict::WrongListener
-        | Verdict::TelemetryEdgeIncomplete => converge,
+        | Verdict::TelemetryEdgeIncomplete => converge(""),
     }
 }

@@ -78,23 +78,23 @@ impl CatalogError {
     pub fn hint(&self) -> String {
         match self {
             Self::NotFound { known, .. } => format!(
-                "use one of: {}; or publish it with gpuaas bundle publish",
+                "use one of: {}; or publish it: `gpuaas bundle publish DIR`",
                 known.join(", ")
             ),
             Self::InvalidReference { .. } => {
                 "write it as name@version, such as site-base@1.0.0, or as a digest; leave it empty for none".into()
             }
             Self::Archive(_) | Self::Invalid(_) => {
-                "gpuaas bundle lint says what is wrong with a folder; gpuaas bundle build makes the file".into()
+                "`gpuaas bundle lint DIR` says what is wrong with a folder; `gpuaas bundle build DIR` makes the file".into()
             }
             Self::Signature { .. } => {
-                "sign it with a key of gpuaas bundle keys, or trust its key with gpuaas bundle trust".into()
+                "sign it with a key that `gpuaas bundle keys` lists, or trust its key: `gpuaas bundle trust KEY --name NAME`".into()
             }
             Self::Input { bundle, source: InputError::SecretNotAllowed { name } } => {
                 secret_hint(bundle, name)
             }
             Self::Input { source: InputError::SecretMissing { .. }, .. } => {
-                "gpuaas site secret set sets a secret of the bundle that a profile names; a bundle \
+                "`gpuaas site secret set SITE BUNDLE INPUT --file FILE` sets a secret of the bundle that a profile names; a bundle \
                  that requires another hands it on with its requires"
                     .into()
             }
@@ -105,7 +105,7 @@ impl CatalogError {
                 "hand a secret on to an input that is one".into()
             }
             Self::Input { .. } => {
-                "gpuaas bundle show lists the inputs of a bundle's folder or file; a profile sets \
+                "`gpuaas bundle show BUNDLE` lists the inputs of a bundle's folder or file; a profile sets \
                  them with --input, a site with --bundle-input"
                     .into()
             }
@@ -124,7 +124,7 @@ fn of_kind(kind: &str) -> String {
 pub fn secret_hint(bundle: &str, input: &str) -> String {
     let name = bundle.split('@').next().unwrap_or(bundle);
     format!(
-        "gpuaas site secret set SITE {name} {input} --file FILE keeps it sealed for a site, \
-         gpuaas profile secret set for a profile"
+        "`gpuaas site secret set SITE {name} {input} --file FILE` keeps it sealed for a site, \
+         `gpuaas profile secret set PROFILE {name} {input} --file FILE` for a profile"
     )
 }

@@ -50,3 +50,90 @@ fn a_command_that_is_not_there_is_seen() {
     assert!(is_taken("gpuaas run resume RUN --newest-profile").is_err());
     assert!(is_taken("gpuaas run resume RUN --latest-profile --reason WHY").is_ok());
 }
+
+/// What is wrong with the commands of a text. A command stands in backticks, exists, and has all
+/// its required arguments; `{}` and words in capitals stand for values.
+#[cfg(feature = "bench")]
+fn faults(text: &str) -> Vec<String> {
+    use clap::CommandFactory as _;
+
+    if !text.contains("gpuaas ") || text.starts_with("gpuaas ") && is_complete(text).is_ok() {
+        return Vec::new();
+    }
+    static NAMES: std::sync::LazyLock<Vec<String>> = std::sync::LazyLock::new(|| {
+        Cli::command().get_subcommands().map(|one| one.get_name().to_owned()).collect()
+    });
+    let names = &*NAMES;
+    let mut faults = Vec::new();
+    for (index, part) in text.split('`').enumerate() {
+        if index % 2 == 1 && part.starts_with("gpuaas ") {
+            faults.extend(is_complete(part).err());
+        } else if index % 2 == 0 {
+            let mentions = part.match_indices("gpuaas ").filter(|(at, _)| {
+                let next = part[at + "gpuaas ".len()..].split([' ', ',', ';', '.', ':']).next();
+                next.is_some_and(|next| names.iter().any(|name| name == next))
+            });
+            faults.extend(mentions.map(|(at, _)| format!("no backticks around: {}", &part[at..])));
+        }
+    }
+    faults
+}
+
+/// As [`is_taken`], with every required argument.
+#[cfg(feature = "bench")]
+fn is_complete(command: &str) -> Result<(), String> {
+    let mut filled = String::new();
+    let mut depth = 0;
+    for c in command.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' => {
+                depth -= 1;
+                filled.push('X');
+            }
+            c if depth == 0 => filled.push(c),
+            _ => {}
+        }
+    }
+    let Err(error) = Cli::try_parse_from(filled.split_whitespace()) else { return Ok(()) };
+    match error.kind() {
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue => Ok(()),
+        kind => Err(format!("`{command}`: {kind}")),
+    }
+}
+
+#[cfg(feature = "bench")]
+#[test]
+fn every_command_in_the_sources_stands_in_backticks_and_is_complete() {
+    let texts = super::source_texts::source_texts();
+    let commands = texts.iter().filter(|one| one.text.contains("`gpuaas ")).count();
+    assert!(texts.len() > 3000 && commands > 80, "{} texts, {commands} with one", texts.len());
+    let wrong: Vec<String> = texts
+        .iter()
+        .flat_map(|one| {
+            faults(&one.text).into_iter().map(move |fault| format!("{}: {fault}", one.place))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[cfg(feature = "bench")]
+#[test]
+fn a_command_that_lacks_something_is_seen() {
+    for bad in [
+        "look with gpuaas node list",
+        "`gpuaas roce add`",
+        "`gpuaas run cancel {}`",
+        "then `gpuaas node repair {host}`",
+    ] {
+        assert_eq!(faults(bad).len(), 1, "{bad}");
+    }
+    for good in [
+        "gpuaas run resume RUN --reason WHY",
+        "`gpuaas run cancel {} --reason WHY` ends it",
+        "see gpuaas serving",
+        "the user gpuaas of the host",
+    ] {
+        assert_eq!(faults(good), Vec::<String>::new(), "{good}");
+    }
+}

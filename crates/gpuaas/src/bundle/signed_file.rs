@@ -89,5 +89,5 @@ pub(super) fn lint_failure(folder: &Path, findings: &[LintFinding]) -> Failure {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     let title = "The bundle cannot be used";
     Failure::local("bundle_invalid", title, format!("{}\n{}", folder.display(), lines.join("\n")))
-        .hint("mend the lines above; gpuaas bundle new NAME writes one that is fine")
+        .hint("mend the lines above; `gpuaas bundle new DIR` writes one that is fine")
 }
