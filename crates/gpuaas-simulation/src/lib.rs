@@ -2,7 +2,8 @@
 //!
 //! [`simulation`] holds the state, [`tick`] advances it one step at a time.
 //! [`chaos`] draws a fleet's faults, crashes and operators from a seed. [`invariants`] checks
-//! what must hold after every event, for any seed.
+//! what must hold after every event, for any seed. [`recovery`]
+//! parks runs for every reason there is and follows the advice.
 
 pub mod arguments;
 mod artifact_urls;
@@ -21,6 +22,7 @@ mod operator_actions;
 pub mod outage_benchmark;
 pub mod plan;
 mod planted_panic;
+pub mod recovery;
 pub mod region_benchmark;
 mod replica;
 mod seeded_ids;

@@ -1,10 +1,15 @@
 //! `gpuaas bench`: measures, and never decides whether a figure is good enough.
 
+mod command_line;
+
+use std::sync::Arc;
+
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_lab::bench::{agent, clients, gate, onboard};
-use gpuaas_simulation::{chaos, outage_benchmark, region_benchmark};
+use gpuaas_simulation::{chaos, outage_benchmark, recovery, region_benchmark};
 
+use self::command_line::ApiOperators;
 use crate::args::BenchCommand;
 use crate::launcher::ServeLauncher;
 
@@ -19,6 +24,7 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Region(args) => region_benchmark::run(args, terminal).await,
         BenchCommand::Outage(args) => outage_benchmark::run(args, terminal).await,
         BenchCommand::Chaos(args) => chaos::run(args, terminal).await,
+        BenchCommand::Mend(args) => recovery::run(args, Arc::new(ApiOperators), terminal).await,
         BenchCommand::Gate(args) => gate::run(args, terminal).await,
         BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,
     }

@@ -18,6 +18,7 @@ mod input_file;
 pub mod launcher;
 pub mod node_task;
 pub mod offboarding;
+mod requests;
 mod run_list;
 pub mod secrets;
 pub mod serve;
@@ -90,19 +91,10 @@ async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failu
         Command::Serve(args) => serve_command::run(args, terminal).await,
         #[cfg(feature = "lab")]
         Command::MaasSim(args) => gpuaas_lab::region::run(args, terminal).await,
-        Command::Site(command) => commands::site(command, terminal).await,
-        Command::Profile(command) => commands::profile(command, terminal).await,
-        Command::Roce(command) => commands::roce(command, terminal).await,
-        Command::Node(command) => commands::node(command, terminal).await,
-        Command::Batch(command) => batch::run(command, terminal).await,
-        Command::TaskKey(command) => task_key::run(command, terminal).await,
-        Command::Run(command) => commands::run(command, terminal).await,
-        Command::Drift(command) => commands::drift(command, terminal).await,
-        Command::Bundle(command) => bundle::run(command, terminal).await,
-        Command::Explain(args) => commands::explain(args, terminal).await,
         #[cfg(feature = "lab")]
         Command::Lab(args) => gpuaas_lab::lab::run(args, &launcher::ServeLauncher, terminal).await,
         #[cfg(feature = "bench")]
         Command::Bench(command) => bench::run(command, terminal).await,
+        command => requests::run(command, terminal).await,
     }
 }

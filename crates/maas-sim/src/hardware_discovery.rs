@@ -45,9 +45,7 @@ impl Region {
         if first || !options.skip_networking {
             self.default_network(key);
         }
-        if first {
-            self.discover_disks(key, class);
-        }
+        self.discover_disks(key, class);
         if first || !options.skip_storage {
             self.apply_layout(key, "flat", &crate::wire::Params::default()).ok();
         }
@@ -144,7 +142,12 @@ impl Region {
         let missing = self.trigger_fault(key, &[FaultKind::DisksMissing]);
         let missing = missing.map(|fault| fault.message.unwrap_or_default());
         let found = |part: &&DiskPart| !missing.as_ref().is_some_and(|m| part.name.starts_with(m));
-        for part in class.disks.iter().filter(found) {
+        let known: Vec<String> = self
+            .machine(key)
+            .map(|m| m.disks.iter().map(|disk| disk.name.clone()).collect())
+            .unwrap_or_default();
+        let new = |part: &&DiskPart| !known.iter().any(|name| name == part.name);
+        for part in class.disks.iter().filter(found).filter(new) {
             let id = self.next_id("blockdevice");
             let serial = self
                 .rng_of(key)

@@ -139,7 +139,7 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
         );
     };
     let fit = policy::choose_boot_disk(machine).and_then(|disk| {
-        if machine.disks.len() >= layout.disks {
+        if machine.disks.len() >= layout.disks || layout.data.is_some() {
             return Ok(disk);
         }
         Err(format!(

@@ -2,7 +2,9 @@
 
 use clap::Subcommand;
 use gpuaas_lab::arguments::{BenchAgentArgs, BenchClientsArgs, BenchGateArgs, BenchOnboardArgs};
-use gpuaas_simulation::arguments::{BenchChaosArgs, BenchOutageArgs, BenchRegionArgs};
+use gpuaas_simulation::arguments::{
+    BenchChaosArgs, BenchMendArgs, BenchOutageArgs, BenchRegionArgs,
+};
 
 /// `gpuaas bench`.
 #[derive(Debug, Subcommand)]
@@ -17,6 +19,8 @@ pub enum BenchCommand {
     Chaos(BenchChaosArgs),
     /// Take regions away in every way, and see when runs go on after that, on a virtual clock.
     Outage(BenchOutageArgs),
+    /// Stop runs in every way there is, and follow the advice that they give.
+    Mend(BenchMendArgs),
     /// Break a ready slice host in every way that its gates have to see.
     Gate(BenchGateArgs),
     /// Start the node agent, and measure what it costs a host that has nothing to do.

@@ -1,0 +1,538 @@
+//! The table: how each park is made, and what a person does about it.
+
+use gpuaas_types::agent::BootstrapPhase;
+use gpuaas_types::codes::{ParkCode, WaitCode};
+use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::{RunKind, RunStatus, Step};
+use maas_sim::{Fault, FaultKind, HostView};
+
+use super::act::{Act, When};
+use crate::plan::SimulationPlan;
+use crate::shared_state::HostFault;
+
+/// What happens or is done, made anew for each run of a case.
+pub(super) type Acts = fn() -> Vec<Act>;
+
+/// A park, what makes it, and what a person does about it.
+#[derive(Debug, Clone, Copy)]
+pub struct RecoveryCase {
+    /// Code of the park.
+    pub code: ParkCode,
+    /// What nodes are to be.
+    pub profile: fn(&mut ProfileSpec),
+    /// What the simulation is made of.
+    pub plan: fn(&mut SimulationPlan),
+    /// What happens before the onboarding is asked for.
+    pub before: Acts,
+    /// What the operator says of the host.
+    pub named: fn(&HostView) -> HostView,
+    /// A run of this kind, begun after the onboarding and these acts, is the one that parks; none:
+    /// the onboarding.
+    pub then: Option<(RunKind, Acts)>,
+    /// What happens during the run, in this order.
+    pub during: fn() -> Vec<(When, Act)>,
+    /// What is done at another park, which leads to this one; empty: the run parks but once.
+    pub at_first_park: Acts,
+    /// What a person does before the first command of the advice.
+    pub repair: Acts,
+    /// What a person does after it.
+    pub afterwards: Acts,
+    /// Status of the run at its proper end.
+    pub ends: RunStatus,
+}
+
+/// A case in which nothing happens.
+pub(super) const PLAIN: RecoveryCase = RecoveryCase {
+    code: ParkCode::DeadlineExceeded,
+    profile: |_| (),
+    plan: |_| (),
+    before: Vec::new,
+    named: HostView::clone,
+    then: None,
+    during: Vec::new,
+    at_first_park: Vec::new,
+    repair: Vec::new,
+    afterwards: Vec::new,
+    ends: RunStatus::Succeeded,
+};
+
+/// Parks that no case makes, each with the reason. This list may only shrink.
+pub const NOT_MADE: &[(ParkCode, &str)] = &[
+    (ParkCode::HostChecksUnknown, "the checks before the deployment find a missing bundle first"),
+    (ParkCode::MaasUnavailable, SITE_WAIT),
+    (ParkCode::MaasAuthInvalidKey, KEY_WAIT),
+    (ParkCode::MaasAuthInvalidToken, KEY_WAIT),
+    (ParkCode::MaasAuthBadSignature, KEY_WAIT),
+    (ParkCode::MaasAuthClockSkew, KEY_WAIT),
+    (ParkCode::MaasAuthNonceReplay, KEY_WAIT),
+    (ParkCode::MaasAuthNotAuthenticated, KEY_WAIT),
+    (ParkCode::MaasAuthRefused, KEY_WAIT),
+    (ParkCode::NoNextStep, "no step goes on from the end of its kind"),
+    (ParkCode::MaasInvalidRequest, "nothing is sent that an identifier of MAAS could break"),
+];
+
+const SITE_WAIT: &str = "the run waits for the region, and goes on by itself";
+const KEY_WAIT: &str = "the run waits for the site's key, and goes on by itself";
+
+const MACHINE: &str = "machines/{id}/";
+
+/// A host of which only the name is told.
+fn bare(host: &HostView) -> HostView {
+    let (mac_address, bmc_address) = (String::new(), String::new());
+    HostView { mac_address, bmc_address, ..host.clone() }
+}
+
+fn clear() -> Vec<Act> {
+    vec![Act::ClearFaults]
+}
+
+fn sound_host() -> Vec<Act> {
+    vec![Act::Host(None)]
+}
+
+/// A commissioning that MAAS, or what stands before it, refuses like this until somebody corrects
+/// what is named.
+fn refused(status: u16, body: &str) -> Vec<Act> {
+    let fault = Fault::new(FaultKind::Answered).at("machine.commission");
+    vec![Act::Fault(fault.with_status(status).with_message(body))]
+}
+
+const fn person(form: &'static str) -> Act {
+    Act::Maas("POST", MACHINE, form)
+}
+
+const APPROVE: &str = "gpuaas bundle approve late@0.1.0 --site simulated --reason tried";
+const ROCE: &str = "gpuaas roce add --site simulated --host {host} --interface ens108np0 \
+     --subnet 10.101.0.0/16 --ip 10.101.0.21";
+const ROCE_ELSEWHERE: &str = "gpuaas roce add --site simulated --host {host} --interface ens999 \
+     --subnet 10.101.0.0/16 --ip 10.101.0.21";
+
+/// Every park that can be made, once.
+pub static CASES: &[RecoveryCase] = &[
+    RecoveryCase {
+        code: ParkCode::DeadlineExceeded,
+        then: Some((RunKind::SoftReset, || vec![person("op=power_off")])),
+        repair: || vec![person("op=power_on"), Act::Seconds(60.0)],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::UnknownOutcomeUnresolved,
+        before: || vec![Act::Fault(Fault::new(FaultKind::Refused504).at("machine.commission"))],
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineLocked,
+        before: || vec![Act::Ready("{host}", true)],
+        repair: || vec![person("op=unlock")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::TwoCandidates,
+        before: || {
+            let twin = [Act::Ready("other", false), Act::Rename("other", "{host}")];
+            [vec![Act::ReadyAs("spare")], twin.to_vec()].concat()
+        },
+        repair: || vec![Act::Rename("{host}", "other")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineHeld,
+        before: || {
+            vec![
+                Act::ReadyAs("other"),
+                Act::Command("gpuaas node onboard other --site simulated --profile h200"),
+                Act::Seconds(7200.0),
+                Act::Rename("other", "{host}"),
+            ]
+        },
+        named: bare,
+        repair: || {
+            let detach = "gpuaas node detach other --yes --reason moved";
+            vec![Act::Command(detach), Act::Seconds(30.0)]
+        },
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::SeveralNewMachines,
+        profile: |profile| profile.auto_claim_single_new_machine = true,
+        before: || vec![Act::Enlist("new1"), Act::Enlist("new2")],
+        named: bare,
+        repair: || vec![Act::Rename("new1", "{host}")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineNotFound,
+        named: bare,
+        repair: || vec![Act::Enlist("{host}")],
+        ..PLAIN
+    },
+    // While the answer to the create is on its way, the machine gets another node's name and
+    // becomes its; then it is deleted.
+    RecoveryCase {
+        code: ParkCode::CreatedMachineMissing,
+        before: || {
+            let slow = Fault::new(FaultKind::Slow).at("machines.create").times(1);
+            vec![Act::Fault(slow.lasting_seconds(10.0))]
+        },
+        during: || {
+            let onboard = "gpuaas node onboard other --site simulated --profile h200";
+            vec![
+                (When::InMaas, Act::Rename("{host}", "other")),
+                (When::InMaas, Act::Command(onboard)),
+            ]
+        },
+        at_first_park: || {
+            let resume = "gpuaas run resume {run} --reason deleted";
+            vec![Act::Delete("other"), Act::Command(resume)]
+        },
+        repair: || vec![Act::Enlist("{host}")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineBusy,
+        before: || {
+            let rescue = person("op=rescue_mode");
+            vec![Act::Ready("{host}", false), rescue, Act::UntilMaas("Rescue mode")]
+        },
+        repair: || vec![person("op=exit_rescue_mode"), Act::UntilMaas("Ready")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineTaken,
+        during: || vec![(When::Maas("Deploying"), person("op=release"))],
+        repair: || vec![Act::UntilMaas("Ready")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineVanished,
+        during: || vec![(When::Maas("Deploying"), Act::Maas("DELETE", MACHINE, ""))],
+        ends: RunStatus::Cancelled,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineRepurposed,
+        then: Some((RunKind::Decommission, || {
+            let theirs = [Act::DeployAs("bob"), Act::UntilMaas("Deployed")];
+            [vec![person("op=release"), Act::UntilMaas("Ready")], theirs.to_vec()].concat()
+        })),
+        ends: RunStatus::Cancelled,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::CommissioningBundleMissing,
+        profile: |profile| profile.commissioning_bundle_ref = "late@0.1.0".to_owned(),
+        repair: || {
+            vec![
+                Act::Command("gpuaas bundle new {folder}/late --kind commissioning"),
+                Act::Command("gpuaas bundle publish {folder}/late"),
+            ]
+        },
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::ScriptNotAsAsked,
+        profile: |profile| profile.commissioning_bundle_ref = "commissioning-base@1.0.0".to_owned(),
+        before: || {
+            let taken = r#"{"id": 1, "name": "taken", "type": 0, "tags": []}"#;
+            let fault = Fault::new(FaultKind::Answered).at("scripts.create");
+            vec![Act::Fault(fault.with_status(200).with_message(taken))]
+        },
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::HardwareTestFailed,
+        before: || vec![Act::Fault(Fault::new(FaultKind::TestingFailed).times(1))],
+        repair: || vec![person("op=override_failed_testing"), Act::UntilMaas("Ready")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::CommissioningFailed,
+        before: || vec![Act::Fault(Fault::new(FaultKind::CommissioningFailed))],
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::CommissioningScriptFailed,
+        profile: |profile| profile.commissioning_bundle_ref = "commissioning-base@1.0.0".to_owned(),
+        before: || {
+            vec![Act::Fault(Fault::new(FaultKind::ScriptFailed).with_message("gpuaas").times(1))]
+        },
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::CommissioningReverted,
+        before: || vec![Act::Fault(Fault::new(FaultKind::Ignored).at("machine.commission"))],
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::PxePreflightFailed,
+        before: || vec![Act::Dhcp(false)],
+        repair: || vec![Act::Dhcp(true)],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::StorageLayoutUnknown,
+        profile: |profile| profile.storage_layout_profile = "zfs".to_owned(),
+        repair: || vec![Act::Command("gpuaas profile set h200 storage_layout_profile=flat")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::NoDataDisk,
+        profile: |profile| profile.storage_layout_profile = "flat-data".to_owned(),
+        before: || vec![Act::Fault(Fault::new(FaultKind::DisksMissing).with_message("nvme"))],
+        repair: commissioned_by_hand,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::NoBootDisk,
+        before: || vec![Act::Fault(Fault::new(FaultKind::DisksMissing))],
+        repair: commissioned_by_hand,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::StorageNotAsAsked,
+        before: || {
+            vec![Act::Fault(Fault::new(FaultKind::Ignored).at("machine.set_storage_layout"))]
+        },
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::RoceAssignmentsMissing,
+        profile: |profile| profile.enable_phase2_roce = true,
+        repair: || vec![Act::Command(ROCE)],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::RoceInterfaceMissing,
+        profile: |profile| profile.enable_phase2_roce = true,
+        before: || vec![Act::Command(ROCE_ELSEWHERE)],
+        repair: || vec![Act::Maas("PUT", "nodes/{id}/interfaces/{nic}/", "name=ens999")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::RoceLinkMissing,
+        profile: |profile| profile.enable_phase2_roce = true,
+        before: || {
+            let fault = Fault::new(FaultKind::Ignored).at("interface.link_subnet");
+            vec![Act::Command(ROCE), Act::Fault(fault)]
+        },
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::HardwareSyncIntervalDiffers,
+        profile: |profile| {
+            profile.require_hw_sync = true;
+            profile.hardware_sync_interval = "10m".to_owned();
+        },
+        repair: || {
+            let form = "op=set_config&name=hardware_sync_interval&value=10m";
+            vec![Act::Maas("POST", "maas/", form)]
+        },
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::PredeployChecksFailed,
+        profile: |profile| profile.distro_series = "custom/h200-image".to_owned(),
+        repair: || vec![Act::Upload("h200-image")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::DeployReverted,
+        during: || {
+            let fault = Fault::new(FaultKind::NoRack).times(1);
+            vec![(When::Step(Step::Deploy), Act::Fault(fault))]
+        },
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::DeployFailed,
+        before: || vec![Act::Fault(Fault::new(FaultKind::DeployFailed).times(1))],
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::SiteBootstrapFailed,
+        before: || vec![Act::Host(Some(HostFault::BootstrapFails(BootstrapPhase::SiteBootstrap)))],
+        repair: sound_host,
+        afterwards: || vec![Act::RunBootScripts],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::NodeBootstrapFailed,
+        before: || vec![Act::Host(Some(HostFault::BootstrapFails(BootstrapPhase::NodeBootstrap)))],
+        repair: sound_host,
+        afterwards: || vec![Act::RunBootScripts],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::DiagnosticsFailed,
+        before: || vec![Act::Host(Some(HostFault::TasksFail))],
+        repair: sound_host,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::PrerequisiteMissing,
+        before: || vec![Act::Host(Some(HostFault::HostIsBad))],
+        repair: sound_host,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::CompletionGateFailed,
+        plan: |plan| plan.lost_callbacks = 1.0,
+        during: || vec![(When::Step(Step::Confirmation), person("op=rescue_mode"))],
+        repair: || {
+            let rescue = Act::UntilMaas("Rescue mode");
+            vec![rescue, person("op=exit_rescue_mode"), Act::UntilMaas("Deployed")]
+        },
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::CleanupFailed,
+        then: Some((RunKind::SoftReset, || vec![Act::Host(Some(HostFault::TasksFail))])),
+        repair: sound_host,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::ReleaseFailed,
+        profile: |profile| {
+            profile.release_erase = true;
+            profile.release_fallback_no_erase = false;
+        },
+        then: Some((RunKind::Decommission, || vec![Act::Fault(Fault::new(FaultKind::BmcError))])),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineHandedOff,
+        then: Some((RunKind::Reimage, || {
+            vec![Act::Fault(Fault::new(FaultKind::DeployFailed).times(1))]
+        })),
+        at_first_park: || {
+            vec![
+                Act::Command("gpuaas profile set h200 release_mode=handoff"),
+                Act::Command("gpuaas run retry {run} --latest-profile --reason handed-over"),
+            ]
+        },
+        ends: RunStatus::Cancelled,
+        ..PLAIN
+    },
+    // The approval is taken back while the run waits for its deploy slot, its checks passed.
+    RecoveryCase {
+        code: ParkCode::EffectNotPrepared,
+        profile: |profile| profile.site_bootstrap_bundle_ref = "late@0.1.0".to_owned(),
+        plan: |plan| plan.site_batch_max_parallel = 1,
+        before: || {
+            vec![
+                Act::Command("gpuaas bundle new {folder}/late"),
+                Act::Command("gpuaas bundle publish {folder}/late"),
+                Act::Command(APPROVE),
+                Act::Enlist("other"),
+                Act::Fault(Fault::new(FaultKind::StuckDeploying).on("other")),
+                Act::Command("gpuaas node onboard other --site simulated --profile h200"),
+                Act::Seconds(600.0),
+            ]
+        },
+        during: || {
+            let withdraw =
+                "gpuaas bundle approve late@0.1.0 --site simulated --withdraw --reason doubts";
+            vec![
+                (When::Wait(WaitCode::BatchLimit), Act::Command(withdraw)),
+                (When::Wait(WaitCode::BatchLimit), Act::Abort("other")),
+            ]
+        },
+        repair: || vec![Act::Command(APPROVE)],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::DecisionLoop,
+        profile: |profile| profile.enable_phase2_roce = true,
+        before: || {
+            let link = "op=link_subnet&mode=auto&subnet=6";
+            vec![
+                Act::Ready("{host}", false),
+                Act::Maas("POST", "nodes/{id}/interfaces/{nic}/", link),
+                Act::Command(ROCE),
+                Act::Fault(Fault::new(FaultKind::Ignored).at("interface.unlink_subnet")),
+            ]
+        },
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::InternalError,
+        plan: |plan| plan.panics_in = Some(Step::PxePreflight),
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasValidation,
+        before: || refused(400, r#"{"power_type": ["Not a valid choice."]}"#),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasBadRequest,
+        before: || refused(400, "Unrecognised signature: method=POST op=None"),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasForbidden,
+        before: || refused(403, "You do not have permission to do this."),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasNotFound,
+        before: || refused(404, "No such rack"),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasAddressInUse,
+        before: || refused(404, "IP address is already in use."),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasUnknownEndpoint,
+        before: || refused(404, "<html>404</html>"),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasMethodNotAllowed,
+        before: || refused(405, "<html>405</html>"),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasStateConflict,
+        before: || refused(409, "The machine is in another state."),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasDatabaseConflict,
+        before: || refused(409, "<html>409</html>"),
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MaasRefused,
+        before: || refused(418, "No."),
+        repair: clear,
+        ..PLAIN
+    },
+];
+
+/// The part is put right, and a person has MAAS find the disks again.
+fn commissioned_by_hand() -> Vec<Act> {
+    vec![Act::ClearFaults, person("op=commission"), Act::UntilMaas("Ready")]
+}

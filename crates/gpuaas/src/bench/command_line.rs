@@ -1,0 +1,173 @@
+//! The operators of `gpuaas bench mend`: each simulation's control plane gets the admin API on a
+//! loopback port, and command lines go through the executable's own parser.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use clap::Parser as _;
+use clap::error::ErrorKind;
+use gpuaas_api::{
+    ApiSettings, ApiState, NodeAccess, ensure_admin_token, propose_admin_token, routers,
+};
+use gpuaas_client::failure::Failure;
+use gpuaas_client::terminal::Terminal;
+use gpuaas_engine::Supervisor;
+use gpuaas_simulation::ControlPlaneParts;
+use gpuaas_simulation::recovery::{CommandLine, Operators};
+
+use crate::args::Cli;
+use crate::requests;
+
+/// Serves the admin API of a simulation.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ApiOperators;
+
+#[async_trait(?Send)]
+impl Operators for ApiOperators {
+    async fn serve(&self, parts: ControlPlaneParts) -> Result<Box<dyn CommandLine>, Failure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::local("api_not_served", "The admin API cannot be served", error.to_string())
+        };
+        gpuaas_client::install_cryptography();
+        let token = propose_admin_token().map_err(|error| failed(&error))?;
+        let now = parts.clock.now();
+        ensure_admin_token(&parts.store, now, &token).await.map_err(|error| failed(&error))?;
+        let routers = routers(ApiState {
+            store: parts.store,
+            clock: parts.clock,
+            ids: parts.ids,
+            connect: parts.connect,
+            bundles: parts.bundles,
+            bundle_key: parts.bundle_key,
+            artifacts: parts.artifacts,
+            wake: Arc::new(|| ()),
+            nodes: NodeAccess::StandIns,
+            supervisor: Supervisor::default(),
+            settings: ApiSettings::default(),
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.map_err(|error| failed(&error))?;
+        let address = listener.local_addr().map_err(|error| failed(&error))?;
+        tokio::spawn(async move { axum::serve(listener, routers.operators).await });
+        Ok(Box::new(AdminCommandLine { server: format!("http://{address}"), token }))
+    }
+}
+
+/// A command line with an administrator's token.
+struct AdminCommandLine {
+    server: String,
+    token: String,
+}
+
+#[async_trait(?Send)]
+impl CommandLine for AdminCommandLine {
+    async fn run(&self, command: &str) -> Result<String, String> {
+        let words = command.split_whitespace();
+        let connection = ["--server", &self.server, "--token", &self.token];
+        let cli = match Cli::try_parse_from(words.clone().chain(connection)) {
+            // Some commands need no control plane.
+            Err(error) if error.kind() == ErrorKind::UnknownArgument => {
+                Cli::try_parse_from(words).map_err(|error| error.to_string())?
+            }
+            parsed => parsed.map_err(|error| error.to_string())?,
+        };
+        let (mut terminal, captured) = Terminal::captured();
+        let ran = requests::run(cli.command, &mut terminal).await;
+        ran.map_err(|failure| failure.to_string())?;
+        Ok(captured.stdout())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use gpuaas_simulation::recovery::{CASES, NOT_MADE, run_case};
+    use gpuaas_types::codes::ParkCode;
+
+    use super::*;
+
+    /// Makes the park, follows its first advice, and wants the run at its proper end.
+    async fn is_cured(code: &str) {
+        let case = CASES.iter().find(|case| case.code == *code).unwrap();
+        let outcome = run_case(case, &ApiOperators).await.unwrap();
+        assert_eq!(outcome.why, None, "{code}");
+        assert!(outcome.seconds.is_some(), "{outcome:?}");
+    }
+
+    macro_rules! cures {
+        ($($code:ident)+) => {
+            $(#[tokio::test]
+            async fn $code() {
+                is_cured(stringify!($code)).await;
+            })+
+
+            const TRIED: &[&str] = &[$(stringify!($code)),+];
+        };
+    }
+
+    cures! {
+        deadline_exceeded
+        unknown_outcome_unresolved
+        machine_locked
+        two_candidates
+        machine_held
+        several_new_machines
+        machine_not_found
+        created_machine_missing
+        machine_busy
+        machine_taken
+        machine_vanished
+        machine_repurposed
+        commissioning_bundle_missing
+        script_not_as_asked
+        hardware_test_failed
+        commissioning_failed
+        commissioning_script_failed
+        commissioning_reverted
+        pxe_preflight_failed
+        storage_layout_unknown
+        no_data_disk
+        no_boot_disk
+        storage_not_as_asked
+        roce_assignments_missing
+        roce_interface_missing
+        roce_link_missing
+        hardware_sync_interval_differs
+        predeploy_checks_failed
+        deploy_reverted
+        deploy_failed
+        site_bootstrap_failed
+        node_bootstrap_failed
+        diagnostics_failed
+        prerequisite_missing
+        completion_gate_failed
+        cleanup_failed
+        release_failed
+        machine_handed_off
+        effect_not_prepared
+        decision_loop
+        internal_error
+        maas_validation
+        maas_bad_request
+        maas_forbidden
+        maas_not_found
+        maas_address_in_use
+        maas_unknown_endpoint
+        maas_method_not_allowed
+        maas_state_conflict
+        maas_database_conflict
+        maas_refused
+    }
+
+    /// A park without a row here fails this: it is tried, or it says why it cannot be.
+    #[test]
+    fn every_park_is_tried_or_says_why_not() {
+        let left_out: BTreeSet<&str> = NOT_MADE.iter().map(|(code, _)| code.as_str()).collect();
+        let tried: BTreeSet<&str> = TRIED.iter().copied().collect();
+        assert_eq!(tried.intersection(&left_out).count(), 0);
+        let all: BTreeSet<&str> = ParkCode::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(tried.union(&left_out).copied().collect::<BTreeSet<_>>(), all);
+        assert!(left_out.len() <= 11, "the list may only shrink");
+    }
+}

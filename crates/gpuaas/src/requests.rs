@@ -1,0 +1,32 @@
+//! Commands that are requests to a control plane.
+
+use gpuaas_client::failure::Failure;
+use gpuaas_client::terminal::Terminal;
+
+use crate::args::Command;
+use crate::{batch, bundle, commands, task_key};
+
+/// Carries out a command that asks a control plane for something.
+///
+/// # Errors
+/// What the control plane or this machine refused; `not_a_request` for a command that runs one, or
+/// simulates one.
+pub(crate) async fn run(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        Command::Site(command) => commands::site(command, terminal).await,
+        Command::Profile(command) => commands::profile(command, terminal).await,
+        Command::Roce(command) => commands::roce(command, terminal).await,
+        Command::Node(command) => commands::node(command, terminal).await,
+        Command::Batch(command) => batch::run(command, terminal).await,
+        Command::TaskKey(command) => task_key::run(command, terminal).await,
+        Command::Run(command) => commands::run(command, terminal).await,
+        Command::Drift(command) => commands::drift(command, terminal).await,
+        Command::Bundle(command) => bundle::run(command, terminal).await,
+        Command::Explain(args) => commands::explain(args, terminal).await,
+        _ => Err(Failure::usage(
+            "not_a_request",
+            "The command is no request to a control plane",
+            "it runs one, or simulates one".to_owned(),
+        )),
+    }
+}
