@@ -10,7 +10,7 @@ use gpuaas_core::step_duration::{self, ExpectedDuration};
 use gpuaas_store::ListedNode;
 use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
-    AttemptView, CheckResult, EstimateSource, GateView, MaasView, NodeView, StepSpan,
+    AttemptView, CheckResult, Drift, EstimateSource, GateView, MaasView, NodeView, StepSpan,
 };
 use gpuaas_types::codes::WaitCode;
 use gpuaas_types::explain::{ExplainedNode, Explanation};
@@ -45,7 +45,8 @@ pub(crate) async fn explain_node(ctx: &Ctx, listed: ListedNode) -> ApiResult<Exp
     }
     let now = ctx.now();
     let gates = GateReports::read(ctx, [listed.node.id]).await?.view(ctx, &listed.node);
-    let view = NodeView { gates, ..node_view(listed, Vec::new(), now) };
+    let drift = ctx.store.drift_of_node(listed.node.id).await?;
+    let view = NodeView { gates, drift, ..node_view(listed, Vec::new(), now) };
     Ok(explanation(view, &facts, now))
 }
 
@@ -86,6 +87,7 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
     }
     text.extend(limits(expected_by, expected_from, deadline, now));
     text.push(maas_says(&node.maas));
+    text.extend(node.drift.iter().map(|drift| drift_says(drift, now)));
     text.push(agent_says(&node, now));
     text.extend(node.gates.iter().map(|gate| format!("We believe: {}.", gate.text)));
     let next_action = next_action(&node, late);
@@ -171,6 +173,16 @@ fn maas_says(maas: &MaasView) -> String {
     }
 }
 
+/// A difference between MAAS and what is remembered, with its age.
+fn drift_says(drift: &Drift, now: Timestamp) -> String {
+    let Drift { kind, expected, found, since, seen_at, .. } = drift;
+    let (age, seen) = (duration(now.seconds_since(*since)), now.seconds_since(*seen_at));
+    let seen = duration(seen);
+    format!(
+        "MAAS says: {found}, where {expected} was remembered ({kind}, first seen {age} ago, last {seen} ago)."
+    )
+}
+
 fn agent_says(node: &NodeView, now: Timestamp) -> String {
     node.heartbeat_at.map_or_else(
         || "The agent says: nothing yet.".to_owned(),
@@ -192,7 +204,12 @@ fn next_action(node: &NodeView, late: bool) -> String {
         None if node.waiting_for.is_some() => {
             "`gpuaas batch list` says how far its batch is, and whether it was stopped".to_owned()
         }
-        _ => node.gates.iter().find_map(gate_action).unwrap_or("nothing to do").to_owned(),
+        _ => {
+            let drifted =
+                node.drift.first().map(|drift| gpuaas_core::drift::next_action(drift.kind));
+            let shut = || node.gates.iter().find_map(gate_action);
+            drifted.or_else(shut).unwrap_or("nothing to do").to_owned()
+        }
     }
 }
 
@@ -351,6 +368,24 @@ mod tests {
             late.text[2]
         );
         assert!(late.next_action.starts_with("look at the machine"));
+    }
+
+    #[test]
+    fn an_active_node_that_was_released_by_hand() {
+        let mut node = node(RunStatus::Succeeded);
+        node.state = NodeState::Active;
+        node.drift.push(Drift {
+            kind: gpuaas_types::DriftKind::ReleasedByHand,
+            expected: "Deployed".to_owned(),
+            found: "MAAS says Ready".to_owned(),
+            action: gpuaas_types::DriftAction::Report,
+            since: at(340.0),
+            seen_at: at(396.0),
+        });
+        let said = explanation(node, &facts(), at(400.0));
+        let line = "where Deployed was remembered (released_by_hand, first seen 1 min 0 s ago";
+        assert!(said.text.iter().any(|text| text.contains(line)), "{:?}", said.text);
+        assert!(said.next_action.starts_with("find out who released it"), "{}", said.next_action);
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub struct EngineConfig {
     pub lease_seconds: f64,
     /// Seconds between two looks at a site's event feed.
     pub poll_seconds: f64,
+    /// Seconds between two looks at the event feed of a site where nothing moves and nodes are in
+    /// service: what people do to their machines is seen so soon. 0: such a site is not watched.
+    pub idle_poll_seconds: f64,
     /// Seconds for which a site belongs to its watcher; renewed while it lives. A site whose
     /// watcher was killed is not watched for that long.
     pub watch_lease_seconds: f64,
@@ -37,6 +40,7 @@ impl EngineConfig {
             parallel_runs: 96,
             lease_seconds: 45.0,
             poll_seconds: 1.0,
+            idle_poll_seconds: 5.0,
             watch_lease_seconds: 2.0,
             sweep_seconds: 900.0,
         }

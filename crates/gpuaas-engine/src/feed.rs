@@ -14,3 +14,9 @@ pub(crate) fn alarm(event: &Event) -> Option<String> {
     let loud = matches!(event.level.as_str(), "WARNING" | "ERROR" | "CRITICAL");
     (loud && event.kind != MARKING).then(|| format!("{}: {}", event.kind, event.description))
 }
+
+/// Whether a user of MAAS did something to the machine: the event's text names the user
+/// (docs/maas.md#events).
+pub(crate) fn is_of_person(event: &Event) -> bool {
+    event.kind.starts_with("User ")
+}

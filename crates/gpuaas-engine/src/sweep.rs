@@ -8,7 +8,7 @@
 //! A machine of a run that differs is no alarm yet: the feed may only be a look behind. It is one
 //! if the feed has still not said so two looks later.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use gpuaas_core::drift::{action_of_policy, find_differences, with_installation_id};
@@ -60,6 +60,39 @@ pub(crate) async fn sweep_site(shared: &Shared, site_id: SiteId) {
     if let Err(error) = sweep_if_due(shared, site_id, shared.config.sweep_seconds).await {
         tracing::warn!(%site_id, %error, "the sweep was not recorded");
     }
+}
+
+/// Compares the machines of nodes in service with what is remembered of them, because something
+/// happened to them.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn check_machines(
+    shared: &Shared,
+    site_id: SiteId,
+    system_ids: &BTreeSet<String>,
+) -> Result<(), StoreError> {
+    let Ok(site) = shared.sites.get(site_id).await else { return Ok(()) };
+    let mut subjects = shared.store.sweep_subjects(site_id).await?;
+    let now = shared.clock.now();
+    subjects.retain(|subject| {
+        let named = subject.node.system_id.as_ref().is_some_and(|id| system_ids.contains(id));
+        named && subject.run.is_none() && worth_it(subject, now)
+    });
+    for batch in subjects.chunks(BATCH) {
+        let asked_at = shared.clock.now();
+        let seen = match read(&site, batch).await {
+            Ok(seen) => seen,
+            Err(error) => {
+                tracing::warn!(%site_id, %error, "machines that changed were not read");
+                break;
+            }
+        };
+        let policy = &site.record.spec.drift_policy;
+        let findings = batch.iter().map(|s| finding(policy, s, &seen, asked_at)).collect();
+        shared.store.record_sweep(shared.clock.now(), findings).await?;
+    }
+    Ok(())
 }
 
 async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), StoreError> {

@@ -34,6 +34,7 @@ use crate::outage;
 use crate::repeated_failure::RepeatedFailure;
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
+use crate::sweep;
 
 /// Name of the loop that starts watchers, for its supervisor.
 pub(crate) const LOOP: &str = "site watchers";
@@ -48,6 +49,10 @@ const PAGE: u32 = 1000;
 const KEEPER_SECONDS: f64 = 0.5;
 /// Part of the lease of a watch after which it is renewed.
 const RENEWAL_PART: f64 = 1.0 / 3.0;
+/// Seconds between two lists of a site's machines, at least; MAAS takes a millisecond for each of
+/// them (docs/maas.md#costs), of which this is a twentieth of one process' time.
+const LIST_SECONDS: f64 = 15.0;
+const LIST_SECONDS_PER_MACHINE: f64 = 0.02;
 /// Looks without any open run before the watcher ends.
 const IDLE_LOOKS: u32 = 30;
 /// Longest pause between two looks at a site that does not answer, in seconds.
@@ -67,7 +72,9 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
             Ok(sites) => {
                 failing.succeeded();
                 for site in sites {
-                    if watchers.contains_key(&site.id) || !has_work(&shared, site.id).await {
+                    if watchers.contains_key(&site.id)
+                        || feed_pace(&shared, site.id).await.is_none()
+                    {
                         continue;
                     }
                     let name = format!("watcher of site {}", site.spec.name);
@@ -113,14 +120,21 @@ async fn ask_unwatched_regions(
     }
 }
 
-async fn has_work(shared: &Shared, site_id: SiteId) -> bool {
-    match shared.store.has_moving_runs(site_id).await {
-        Ok(moving) => moving,
-        Err(error) => {
-            tracing::warn!(%error, %site_id, "cannot count open runs");
-            false
+/// Seconds between two looks at the feed of a site; none: nobody has to look.
+async fn feed_pace(shared: &Shared, site_id: SiteId) -> Option<f64> {
+    let config = &shared.config;
+    let pace = async {
+        if shared.store.has_moving_runs(site_id).await? {
+            return Ok(Some(config.poll_seconds));
         }
-    }
+        let follow =
+            config.idle_poll_seconds > 0.0 && shared.store.has_nodes_in_service(site_id).await?;
+        Ok::<_, StoreError>(follow.then(|| config.idle_poll_seconds.max(config.poll_seconds)))
+    };
+    pace.await.unwrap_or_else(|error| {
+        tracing::warn!(%error, %site_id, "it is not known whether to watch the site");
+        None
+    })
 }
 
 /// Watches one site until nothing is open there, another replica watches it, or the engine stops.
@@ -146,6 +160,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         health: String::new(),
         silence: RepeatedFailure::new("the event feed is silent"),
         answering_since: None,
+        list_at: Timestamp::EPOCH,
     };
     let watched = tokio::select! {
         biased;
@@ -195,23 +210,31 @@ struct Watcher {
     silence: RepeatedFailure,
     /// Since when the region answers again, as of the last look that woke the runs that waited.
     answering_since: Option<Timestamp>,
+    /// When the machines are listed next.
+    list_at: Timestamp,
 }
 
 impl Watcher {
     async fn run(&mut self) -> Result<(), StoreError> {
         let mut stop = self.shared.stopping();
+        let mut due = self.shared.store.due_signal();
         let mut idle = 0;
         while !*stop.borrow() && idle < IDLE_LOOKS {
             self.shared.supervisor.reach_loop(SITE_LOOP);
             let began = self.shared.clock.now();
             self.poll_feed().await?;
-            idle = if has_work(&self.shared, self.lease.site_id).await { 0 } else { idle + 1 };
+            due.mark_unchanged();
+            let pace = feed_pace(&self.shared, self.lease.site_id).await;
+            idle = if pace.is_some() { 0 } else { idle + 1 };
+            let quick = self.shared.config.poll_seconds;
+            let pace = pace.unwrap_or(quick);
             let failures = i32::try_from(self.silence.count().min(10)).unwrap_or(10);
-            let pause = self.shared.config.poll_seconds * 2f64.powi(failures);
-            let pause = pause.min(LONGEST_PAUSE_SECONDS.max(self.shared.config.poll_seconds));
+            let pause = (pace * 2f64.powi(failures)).min(LONGEST_PAUSE_SECONDS.max(pace));
             tokio::select! {
                 biased;
                 _ = stop.changed() => {}
+                // New work: the pace of a quiet site is not for it.
+                _ = due.changed(), if pace > quick => {}
                 () = self.shared.clock.sleep_until(began.plus_seconds(pause)) => {}
             }
         }
@@ -242,9 +265,46 @@ impl Watcher {
             None => self.anchor().await?,
         }
         match site {
-            Some(site) => self.wake_waiting(&site).await,
+            Some(site) => {
+                self.wake_waiting(&site).await?;
+                self.find_deleted(&site).await
+            }
             None => Ok(()),
         }
+    }
+
+    /// Looks for machines of nodes in service that MAAS does not list any more: a deletion makes no
+    /// event (docs/maas.md#events). The list of power parameters is the cheapest that names every
+    /// machine; the more there are, the more seldom it is asked for.
+    async fn find_deleted(&mut self, site: &Site) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let now = shared.clock.now();
+        if shared.config.idle_poll_seconds <= 0.0 || now < self.list_at {
+            return Ok(());
+        }
+        self.list_at = now.plus_seconds(LIST_SECONDS * shared.clock.factor().max(1.0));
+        let nodes = shared.store.nodes_by_system_id(self.lease.site_id).await?;
+        let serving = || nodes.iter().filter(|(_, node)| node.run_id.is_none());
+        if serving().next().is_none() {
+            return Ok(());
+        }
+        let all = match site.call(|client| async move { client.power_parameters_all().await }).await
+        {
+            Ok(all) => all,
+            Err(error) => {
+                tracing::debug!(%error, "the machines were not listed");
+                return Ok(());
+            }
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
+        let seconds = LIST_SECONDS.max(all.len() as f64 * LIST_SECONDS_PER_MACHINE);
+        self.list_at = now.plus_seconds(seconds * shared.clock.factor().max(1.0));
+        let gone = serving().map(|(id, _)| id).filter(|id| !all.contains_key(*id));
+        let gone: BTreeSet<String> = gone.cloned().collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        sweep::check_machines(&shared, self.lease.site_id, &gone).await
     }
 
     /// Wakes the runs that waited for the region, where it is back since the last look.
@@ -322,10 +382,12 @@ impl Watcher {
         Ok(Some(fresh.into_values().collect()))
     }
 
-    /// Whether runs were open when the feed was last read, so that what happened since matters.
+    /// Whether runs were open or nodes in service when the feed was last read, so that what
+    /// happened since matters.
     async fn resumes(&self) -> bool {
         let nodes = self.shared.store.nodes_by_system_id(self.lease.site_id).await;
-        nodes.is_ok_and(|nodes| nodes.values().any(|watched| watched.run_id.is_some()))
+        let in_service = self.shared.config.idle_poll_seconds > 0.0;
+        nodes.is_ok_and(|nodes| nodes.values().any(|node| in_service || node.run_id.is_some()))
     }
 
     /// Writes where the feed begins, and lets the runs that wait for it go on.
@@ -350,8 +412,16 @@ impl Watcher {
         events.iter().for_each(|event| self.remember(event.id));
         self.cursor = newest;
         let event_window = self.window();
-        let batch = WatchUpdate { event_window, ..translate(&events, &nodes, newest, now) };
-        self.shared.store.apply_watch_update(now, &self.lease, batch).await
+        let mut batch = WatchUpdate { event_window, ..translate(&events, &nodes, newest, now) };
+        if self.shared.config.idle_poll_seconds > 0.0 {
+            batch.timeline.extend(acts_of_people(&events, &nodes, now));
+        }
+        self.shared.store.apply_watch_update(now, &self.lease, batch).await?;
+        let changed = changed_in_service(&events, &nodes);
+        if changed.is_empty() || self.shared.config.idle_poll_seconds <= 0.0 {
+            return Ok(());
+        }
+        sweep::check_machines(&self.shared, self.lease.site_id, &changed).await
     }
 
     /// Ids over which the next look reaches back: whoever watches next has not seen their events.
@@ -391,6 +461,33 @@ fn id(event: &Event) -> i64 {
 
 fn i64_of(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
+}
+
+/// Machines of nodes without an open run that somebody did something to.
+fn changed_in_service(
+    events: &[Event],
+    nodes: &HashMap<String, WatchedMachine>,
+) -> BTreeSet<String> {
+    let touched =
+        events.iter().filter(|event| event.status_change().is_some() || feed::is_of_person(event));
+    let machines = touched.filter_map(|event| event.node.as_ref());
+    let free = |id: &&String| nodes.get(*id).is_some_and(|node| node.run_id.is_none());
+    machines.filter(free).cloned().collect()
+}
+
+/// What users of MAAS did to machines of nodes without an open run: what a run asks for stands in
+/// its own words on the timeline.
+fn acts_of_people(
+    events: &[Event],
+    nodes: &HashMap<String, WatchedMachine>,
+    now: Timestamp,
+) -> Vec<(NodeId, TimelineEvent)> {
+    let acts = events.iter().filter(|event| feed::is_of_person(event));
+    acts.filter_map(|event| {
+        let watched = nodes.get(event.node.as_ref()?).filter(|node| node.run_id.is_none())?;
+        Some(timeline(event, watched, now))
+    })
+    .collect()
 }
 
 /// What the events of one look mean for our nodes.

@@ -46,6 +46,26 @@ async fn redeploy(harness: &Harness, machine: &str) {
     deploy(harness, machine).await;
 }
 
+/// No sweep runs here: the feed of a quiet site is read on, and its machines are listed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_people_do_on_a_quiet_site_is_seen_without_a_sweep() {
+    let harness = Harness::with(zero(2), ProfileSpec::default(), 20.0).await;
+    let nodes = active(&harness).await;
+    let engine = harness.restart_sweeping(0.0).await;
+    let (released, deleted) = (&nodes[0], &nodes[1]);
+    harness.human(&HumanAction::Release { machine: released.0.clone() });
+    harness.human(&HumanAction::Delete { machine: deleted.0.clone() });
+    let drift = harness.drift_until(2).await;
+    let kinds: std::collections::BTreeMap<_, _> =
+        drift.iter().map(|listed| (listed.hostname.clone(), listed.drift.kind)).collect();
+    assert_eq!(kinds[&released.0], DriftKind::ReleasedByHand);
+    assert_eq!(kinds[&deleted.0], DriftKind::Vanished);
+    let lines = harness.store.timeline_of_node(released.1, 0, 10_000).await.unwrap();
+    let told = lines.iter().any(|line| line.event.text.contains("User releasing node: (admin)"));
+    assert!(told, "{lines:#?}");
+    engine.stop().await;
+}
+
 /// What each policy makes of each kind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_people_do_in_maas_is_reported() {

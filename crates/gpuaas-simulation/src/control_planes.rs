@@ -64,6 +64,8 @@ impl Simulation {
         }
         let mut config = EngineConfig::new(ADVERTISE, self.parts.agent.clone());
         config.poll_seconds = self.parts.plan.poll_seconds;
+        // A feed that is read for ever would keep a simulation from coming to its end.
+        config.idle_poll_seconds = 0.0;
         config.watch_lease_seconds = WATCH_LEASE_SECONDS;
         let parallel_runs = config.parallel_runs;
         let connect = transport::InProcessConnector::new(

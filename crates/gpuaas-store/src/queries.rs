@@ -43,6 +43,23 @@ impl Store {
         Ok(row.is_some())
     }
 
+    /// Whether nodes of the site are in service: active, or held back, with a machine.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn has_nodes_in_service(&self, site_id: SiteId) -> Result<bool, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(
+                "SELECT 1 FROM node WHERE site_id = $1 AND system_id IS NOT NULL \
+                 AND state IN ('active', 'offline', 'quarantined', 'draining') LIMIT 1",
+                args![site_id.0],
+            )
+            .await?;
+        Ok(row.is_some())
+    }
+
     /// Whether a control plane watches the site now and has a cursor of its event feed.
     ///
     /// # Errors
