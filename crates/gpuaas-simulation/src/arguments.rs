@@ -34,6 +34,10 @@ pub struct BenchChaosArgs {
     /// Machines of each fleet.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub nodes: usize,
+    /// Keep the state of each fleet on this PostgreSQL server, `postgres://...`, in a database that
+    /// is made for it and dropped afterwards; the user needs the right to create databases.
+    #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
+    pub database: Option<String>,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_lab::arguments::MachineClass;
 use gpuaas_lab::bench::usage;
 use gpuaas_lab::scenario::fabric_addresses;
+use gpuaas_store::ScratchDatabase;
 use gpuaas_types::Timestamp;
 use maas_sim::{Fault, HostView};
 use serde::Serialize;
@@ -21,6 +22,7 @@ use crate::arguments::BenchChaosArgs;
 use crate::disruption::{ChaosRng, Disruption};
 use crate::failpoint::{CountedEvent, TriggerAction};
 use crate::invariants::{InvariantChecker, RunOutcomes};
+use crate::plan::SimulationPlan;
 use crate::simulation::Simulation;
 use crate::tick::Tick;
 
@@ -39,6 +41,8 @@ pub struct ChaosReport {
     pub seeds: u64,
     /// Machines of each.
     pub nodes: usize,
+    /// What kept their state: `sqlite` or `postgresql`.
+    pub database: String,
     /// Runs that were begun.
     pub lives: usize,
     /// Runs that ended as intended.
@@ -64,6 +68,8 @@ pub struct FleetHistory {
     pub lives: RunOutcomes,
     /// Invariants broken, one line each.
     pub violations: Vec<String>,
+    /// What kept its state: `sqlite` or `postgresql`.
+    pub database: &'static str,
 }
 
 /// Runs the benchmark.
@@ -79,7 +85,7 @@ pub async fn run(args: BenchChaosArgs, terminal: &mut Terminal) -> Result<(), Fa
     let next = Arc::new(AtomicU64::new(first));
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = (0..workers).map(|_| {
-        let (next, nodes) = (Arc::clone(&next), args.nodes);
+        let (next, nodes, server) = (Arc::clone(&next), args.nodes, args.database.clone());
         gpuaas_lab::bench::isolated_thread::run_isolated(async move || {
             let mut lived = Vec::new();
             loop {
@@ -87,7 +93,7 @@ pub async fn run(args: BenchChaosArgs, terminal: &mut Terminal) -> Result<(), Fa
                 if seed > last {
                     return Ok(lived);
                 }
-                lived.push((seed, run_fleet(seed, nodes).await?));
+                lived.push((seed, run_fleet(seed, nodes, server.as_deref()).await?));
             }
         })
     });
@@ -123,6 +129,7 @@ fn summarize(lived: &[(u64, FleetHistory)], nodes: usize) -> ChaosReport {
     let mut report = ChaosReport { nodes, ..ChaosReport::default() };
     for (seed, life) in lived {
         report.seeds += 1;
+        report.database = life.database.to_owned();
         report.lives += life.lives.begun;
         report.intended += life.lives.intended;
         report.parked += life.lives.parked;
@@ -134,20 +141,42 @@ fn summarize(lived: &[(u64, FleetHistory)], nodes: usize) -> ChaosReport {
     report
 }
 
-/// Lives one fleet's life.
+/// Lives one fleet's life, with its state in memory or on the PostgreSQL server of `server`, where
+/// it has a database of its own.
 ///
 /// # Errors
 /// What keeps its simulation from being made, and the store's.
-pub async fn run_fleet(seed: u64, nodes: usize) -> Result<FleetHistory, Failure> {
+pub async fn run_fleet(
+    seed: u64,
+    nodes: usize,
+    server: Option<&str>,
+) -> Result<FleetHistory, Failure> {
+    let Some(server) = server else { return run_fleet_in(seed, nodes, None).await };
+    // Its seed and the process make the name, and fleets of one seed may run side by side.
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
+    let name = format!("gpuaas_chaos_{}_{seed}_{number}", std::process::id());
+    let scratch = ScratchDatabase::create(server, &name).await.map_err(store_failure)?;
+    let lived = run_fleet_in(seed, nodes, Some(scratch.url().to_owned())).await;
+    scratch.drop_database().await.map_err(store_failure)?;
+    lived
+}
+
+async fn run_fleet_in(
+    seed: u64,
+    nodes: usize,
+    database: Option<String>,
+) -> Result<FleetHistory, Failure> {
     let mut rng = ChaosRng::from_seed(seed);
-    let mut simulation = Simulation::new(rng.plan(seed, nodes)).await?;
+    let plan = SimulationPlan { database, ..rng.plan(seed, nodes) };
+    let mut simulation = Simulation::new(plan).await?;
     let hosts = simulation.region.with(|region| region.hosts());
     let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
     let begin = simulation.clock.now();
     let faults = rng.faults(&names);
     let disruptions = rng.disruptions(begin, &names);
     let mut life = ChaosRun {
-        life: FleetHistory::default(),
+        life: FleetHistory { database: simulation.store.engine(), ..FleetHistory::default() },
         begin,
         rng,
         disruptions,
@@ -409,10 +438,11 @@ impl ChaosRun {
 impl ChaosReport {
     fn table(&self) -> String {
         format!(
-            "seeds       {}\nnodes       {}\nlives       {}\nintended    {}\nparked      {}\n\
+            "seeds       {}\nnodes       {}\ndatabase    {}\nlives       {}\nintended    {}\nparked      {}\n\
              violations  {}\nwall time   {:.1} s\n",
             self.seeds,
             self.nodes,
+            self.database,
             self.lives,
             self.intended,
             self.parked,
@@ -430,10 +460,10 @@ mod tests {
     const NODES: usize = 3;
 
     /// Fifty fleets in five parts, so that they run side by side.
-    async fn whatever_goes_wrong(seeds: std::ops::RangeInclusive<u64>) {
+    async fn whatever_goes_wrong(seeds: std::ops::RangeInclusive<u64>, server: Option<&str>) {
         let mut lived = Vec::new();
         for seed in seeds {
-            lived.push((seed, run_fleet(seed, NODES).await.unwrap()));
+            lived.push((seed, run_fleet(seed, NODES, server).await.unwrap()));
         }
         let report = summarize(&lived, NODES);
         let broken: Vec<_> =
@@ -445,32 +475,43 @@ mod tests {
 
     #[tokio::test]
     async fn seeds_1_to_10_end_well() {
-        whatever_goes_wrong(1..=10).await;
+        whatever_goes_wrong(1..=10, None).await;
     }
 
     #[tokio::test]
     async fn seeds_11_to_20_end_well() {
-        whatever_goes_wrong(11..=20).await;
+        whatever_goes_wrong(11..=20, None).await;
     }
 
     #[tokio::test]
     async fn seeds_21_to_30_end_well() {
-        whatever_goes_wrong(21..=30).await;
+        whatever_goes_wrong(21..=30, None).await;
     }
 
     #[tokio::test]
     async fn seeds_31_to_40_end_well() {
-        whatever_goes_wrong(31..=40).await;
+        whatever_goes_wrong(31..=40, None).await;
     }
 
     #[tokio::test]
     async fn seeds_41_to_50_end_well() {
-        whatever_goes_wrong(41..=50).await;
+        whatever_goes_wrong(41..=50, None).await;
+    }
+
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "tests are configured by the environment")]
+    async fn seeds_1_to_4_end_well_on_postgresql() {
+        let Ok(server) = std::env::var("GPUAAS_TEST_POSTGRES") else {
+            eprintln!("skipped: GPUAAS_TEST_POSTGRES names no server");
+            return;
+        };
+        whatever_goes_wrong(1..=4, Some(&server)).await;
     }
 
     #[tokio::test]
     async fn a_seed_tells_the_same_story_again() {
-        let (first, second) = (run_fleet(5, 4).await.unwrap(), run_fleet(5, 4).await.unwrap());
+        let (first, second) =
+            (run_fleet(5, 4, None).await.unwrap(), run_fleet(5, 4, None).await.unwrap());
         assert_eq!(first, second);
     }
 }

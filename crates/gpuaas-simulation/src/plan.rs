@@ -38,6 +38,9 @@ pub struct SimulationPlan {
     pub sweep_seconds: f64,
     /// Each control plane panics once, in the first decision that it makes in this step.
     pub panics_in: Option<Step>,
+    /// `postgres://...` of the empty database that keeps the state of the control planes; none:
+    /// SQLite in memory.
+    pub database: Option<String>,
 }
 
 impl SimulationPlan {
@@ -56,6 +59,7 @@ impl SimulationPlan {
             failing_tasks: 0.0,
             sweep_seconds: 0.0,
             panics_in: None,
+            database: None,
         }
     }
 }

@@ -101,7 +101,11 @@ impl Simulation {
         let shared = SharedClock(Arc::new(clock.clone()));
         let region = maas_sim::SharedRegion::new(region, Arc::new(shared));
         let key = MasterKey::from_bytes([7; 32]);
-        let store = Store::in_memory(key).await.map_err(store_failure)?;
+        let store = match &plan.database {
+            Some(url) => Store::open(url, key).await,
+            None => Store::in_memory(key).await,
+        };
+        let store = store.map_err(store_failure)?;
         let ids = Arc::new(SeededIds::new(plan.seed));
         let artifacts =
             ArtifactStore::open(&dir.path().join("artifacts")).map_err(|e| local(&e))?;
