@@ -40,7 +40,8 @@ pub(crate) async fn ask_region(shared: &Shared, site_id: SiteId, site: &Site) {
         return;
     }
     let woken = match waiting_runs(shared, site_id).await {
-        Ok(runs) => shared.store.wake_runs(shared.clock.now(), runs).await,
+        Ok(runs) if runs.is_empty() => Ok(()),
+        Ok(runs) => shared.store.wake(shared.clock.now(), runs).await,
         Err(error) => Err(error),
     };
     if let Err(error) = woken {

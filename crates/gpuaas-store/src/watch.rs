@@ -306,19 +306,6 @@ impl Store {
         Ok(())
     }
 
-    /// Makes runs due, because something that they wait for has happened.
-    ///
-    /// # Errors
-    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn wake_runs(&self, now: Timestamp, runs: Vec<RunId>) -> Result<(), StoreError> {
-        if runs.is_empty() {
-            return Ok(());
-        }
-        self.write(move |conn| Box::pin(async move { run::wake(conn, now, runs).await })).await?;
-        self.signal_due();
-        Ok(())
-    }
-
     /// The machines of a site that belong to nodes with an open run or in service, by MAAS'
     /// `system_id`.
     ///

@@ -17,4 +17,6 @@ mod secrets;
 mod tasks;
 mod telemetry;
 mod telemetry_nginx;
+#[path = "../../../gpuaas-engine/tests/common/test_database.rs"]
+mod test_database;
 mod tls;

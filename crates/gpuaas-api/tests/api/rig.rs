@@ -28,6 +28,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
+use crate::test_database::TestDatabase;
+
 /// The present, in microseconds since the epoch, moved by hand.
 pub(crate) struct HandClock(AtomicI64);
 
@@ -130,6 +132,7 @@ pub(crate) struct Rig {
     pub(crate) nodes: Option<Router>,
     /// File of the embedded store.
     pub(crate) database: PathBuf,
+    _test_database: TestDatabase,
     _folder: TempDir,
 }
 
@@ -152,9 +155,9 @@ impl Rig {
     /// One with other settings.
     pub(crate) async fn set(access: NodeAccess, begin: i64, settings: ApiSettings) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let test_database = TestDatabase::new(folder.path()).await;
+        let store = Store::open(&test_database.url, MasterKey::from_bytes([7; 32])).await.unwrap();
         let database = folder.path().join("gpuaas.db");
-        let store =
-            Store::open(database.to_str().unwrap(), MasterKey::from_bytes([7; 32])).await.unwrap();
         let clock = Arc::new(HandClock(AtomicI64::new(begin)));
         let maas = Arc::new(FakeMaas {
             version: Mutex::new(reply(200, "application/json", VERSION)),
@@ -203,6 +206,7 @@ impl Rig {
             admin,
             nodes,
             database,
+            _test_database: test_database,
             _folder: folder,
         }
     }

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test harness")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+mod test_database;
 pub(crate) mod turns;
 
 use std::collections::{BTreeMap, HashMap};
@@ -48,6 +49,7 @@ pub(crate) struct Harness {
     /// What each host was told at its latest first boot.
     pub(crate) told: Told,
     failing: Failing,
+    _database: test_database::TestDatabase,
     _dir: tempfile::TempDir,
 }
 
@@ -155,7 +157,8 @@ impl Harness {
         rustls::crypto::ring::default_provider().install_default().ok();
         let dir = tempfile::tempdir().unwrap();
         let sim = SimServer::start(options).await.unwrap();
-        let url = dir.path().join("gpuaas.db").to_string_lossy().into_owned();
+        let database = test_database::TestDatabase::new(dir.path()).await;
+        let url = database.url.clone();
         let store = Store::open(&url, MasterKey::from_bytes([7; 32])).await.unwrap();
         let artifacts = Arc::new(ArtifactStore::open(&dir.path().join("artifacts")).unwrap());
         let agent = artifacts.put_bytes(b"#!/bin/sh\n").unwrap();
@@ -178,7 +181,6 @@ impl Harness {
         let (failing, told) = (Failing::default(), Told::default());
         let play = (Arc::clone(&failing), Arc::clone(&told));
         tokio::spawn(play_nodes(store.clone(), sim, Arc::clone(&clock), play));
-        let _dir = dir;
         Self {
             store,
             engine,
@@ -190,7 +192,8 @@ impl Harness {
             kit,
             told,
             failing,
-            _dir,
+            _database: database,
+            _dir: dir,
         }
     }
 

@@ -191,7 +191,10 @@ fn machines_worth_watching() {
         assert_eq!(among(fixture.site_id).await, machines().await);
         assert!(among(SiteId(id())).await.is_empty());
         assert!(fixture.store.nodes_with_system_ids(fixture.site_id, []).await.unwrap().is_empty());
+        assert!(!fixture.store.has_nodes_in_service(fixture.site_id).await.unwrap());
         write(Some(NodeState::Active), None, RunStatus::Succeeded).await.unwrap();
+        assert!(fixture.store.has_nodes_in_service(fixture.site_id).await.unwrap());
+        assert!(!fixture.store.has_nodes_in_service(SiteId(id())).await.unwrap());
         assert!(!fixture.store.has_moving_runs(fixture.site_id).await.unwrap());
         assert_eq!(machines().await["abc"], WatchedMachine { node_id, run_id: None });
         assert!(fixture.store.nodes_by_system_id(SiteId(id())).await.unwrap().is_empty());

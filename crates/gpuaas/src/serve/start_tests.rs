@@ -118,15 +118,16 @@ async fn a_lost_admin_token_is_replaced_where_that_is_asked_for() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_database_is_named_and_left_as_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    started(options(dir.path())).await.shutdown().await;
-    let file = dir.path().join("data/gpuaas.db");
+    // A folder of its own with another start's key: what SQLite still keeps of a file that was open
+    // would heal it.
+    let (made, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    started(options(made.path())).await.shutdown().await;
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::copy(made.path().join("data/master.key"), data.join("master.key")).unwrap();
+    let file = data.join("gpuaas.db");
     let text = "no database at all, but long enough to be one. ".repeat(100);
     fs::write(&file, &text).unwrap();
-    // What SQLite kept beside it would heal it.
-    for beside in ["gpuaas.db-wal", "gpuaas.db-shm"] {
-        fs::remove_file(dir.path().join("data").join(beside)).unwrap_or_default();
-    }
     let failure = refused(options(dir.path()), "database_corrupt").await;
     assert!(failure.problem.detail.contains("gpuaas.db"), "{failure}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -86,35 +86,29 @@ impl Replicas {
         made[0].to_str().unwrap().to_owned()
     }
 
-    /// Stops a control plane with SIGSTOP while it has a transaction open; answers in which try.
-    fn stop_amid_transaction(&self, plane: &Replica) -> u32 {
-        // Without a transaction that the server knows of there is no reason to stop it.
-        const OPEN: &str = "SELECT client_port FROM pg_stat_activity \
-             WHERE datname = current_database() AND pid <> pg_backend_pid() \
-             AND (state = 'idle in transaction' OR state = 'active' AND backend_xid IS NOT NULL)";
+    /// Stops a control plane with SIGSTOP while it has a transaction open, in which it holds the row
+    /// of the site. The row is locked until the statement that wants it waits, so the transaction is
+    /// open for sure when the process stops.
+    fn stop_amid_transaction(&self, plane: &Replica, token_file: &str) {
+        const WAITING: &str = "SELECT client_port FROM pg_stat_activity \
+             WHERE datname = current_database() AND wait_event_type = 'Lock'";
         const STANDING: &str = "SELECT client_port FROM pg_stat_activity \
              WHERE datname = current_database() AND state = 'idle in transaction'";
-        let began = RealClock.now();
-        let mut tries = 0;
         self.runtime.block_on(async {
             let options = PgConnectOptions::from_str(self.database.url()).unwrap();
-            let mut connection = options.connect().await.unwrap();
-            loop {
-                let waited = RealClock.now().seconds_since(began);
-                assert!(waited < PATIENCE_SECONDS, "no transaction was met in {tries} tries");
-                if !has_session(&mut connection, OPEN, plane).await {
-                    continue;
-                }
-                tries += 1;
-                plane.server.signal("STOP");
-                // Its last statement may still be under way.
-                RealClock.sleep_until(RealClock.now().plus_seconds(LOOK_SECONDS)).await;
-                if has_session(&mut connection, STANDING, plane).await {
-                    return tries;
-                }
-                plane.server.signal("CONT");
-            }
-        })
+            let mut locking = options.connect().await.unwrap();
+            let mut looking = options.connect().await.unwrap();
+            sqlx::query("BEGIN").execute(&mut locking).await.unwrap();
+            sqlx::query("SELECT id FROM site FOR UPDATE").execute(&mut locking).await.unwrap();
+            let mut asking = plane.command(token_file, "site set lab --batch-max-parallel 100");
+            let mut asking = asking.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            until_session(&mut looking, WAITING, plane).await;
+            plane.server.signal("STOP");
+            sqlx::query("ROLLBACK").execute(&mut locking).await.unwrap();
+            until_session(&mut looking, STANDING, plane).await;
+            asking.kill().unwrap();
+            asking.wait().unwrap();
+        });
     }
 
     /// A region of machines, and its key in a file.
@@ -140,13 +134,17 @@ struct Replica {
 }
 
 impl Replica {
-    fn run(&self, token_file: &str, line: &str) -> Output {
-        gpuaas()
+    fn command(&self, token_file: &str, line: &str) -> Command {
+        let mut command = gpuaas();
+        command
             .args(line.split_whitespace())
             .env("GPUAAS_SERVER", self.server.value("listening"))
-            .env("GPUAAS_TOKEN_FILE", token_file)
-            .output()
-            .unwrap()
+            .env("GPUAAS_TOKEN_FILE", token_file);
+        command
+    }
+
+    fn run(&self, token_file: &str, line: &str) -> Output {
+        self.command(token_file, line).output().unwrap()
     }
 
     fn good(&self, token_file: &str, line: &str) -> String {
@@ -175,6 +173,16 @@ async fn has_session(connection: &mut PgConnection, sql: &'static str, plane: &R
     }
     let ports = local_ports(plane.server.pid());
     found.into_iter().any(|port| u16::try_from(port).is_ok_and(|port| ports.contains(&port)))
+}
+
+/// Looks until one of the sessions that `sql` finds is of this control plane.
+async fn until_session(connection: &mut PgConnection, sql: &'static str, plane: &Replica) {
+    let began = RealClock.now();
+    while !has_session(connection, sql, plane).await {
+        let now = RealClock.now();
+        assert!(now.seconds_since(began) < PATIENCE_SECONDS, "no session as in {sql}");
+        RealClock.sleep_until(now.plus_seconds(LOOK_SECONDS)).await;
+    }
 }
 
 /// TCP ports that a process has sockets on, by proc(5).
@@ -313,12 +321,12 @@ fn a_replica_that_stands_still_amid_its_writes_stops_nobody() {
         nodes.iter().filter(|node| node["state"] != "active").count()
     };
     assert!(open() > 0, "the fleet is to be in the middle of its work");
-    let tries = replicas.stop_amid_transaction(&planes[2]);
+    replicas.stop_amid_transaction(&planes[2], &token);
     let frozen = RealClock.now();
     let since = || RealClock.now().seconds_since(frozen);
     for (index, name) in after.iter().enumerate() {
         onboard(&planes[index % 2], &token, &region, name, "--wait --timeout 60");
-        eprintln!("{name} is active {:.1} s after one stood still in try {tries}", since());
+        eprintln!("{name} is active {:.1} s after one stood still", since());
         assert!(index > 0 || since() < 10.0, "the site goes on: {:.1} s", since());
     }
     let still = setting("GPUAAS_TEST_FREEZE_SECONDS").map_or(0.0, |text| text.parse().unwrap());
