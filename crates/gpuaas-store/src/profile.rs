@@ -1,13 +1,14 @@
 //! Profiles. A change makes a new revision; a run pins one, and none is ever changed.
 
-use gpuaas_types::api::{BundlePin, ProfileResource, ProfileStatus, Resource};
+use gpuaas_types::api::{BundlePin, ProfileResource};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, Timestamp};
 
-use crate::database::{Cols, Conn, Val, args};
+use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::profile::{profile_select, profiles_named, read_profile};
 
 /// One immutable revision of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,34 +23,6 @@ pub struct ProfileRevision {
     pub spec: ProfileSpec,
     /// The site bundle and what it requires, in the order to run them; empty without a bundle.
     pub bundle_pins: Vec<BundlePin>,
-}
-
-macro_rules! profile_select {
-    ($rest:literal) => {
-        concat!(
-            "SELECT profile.id, profile_revision.spec, profile.name, \
-             profile_revision.bundle_digest, profile_revision.bundle_pins, \
-             profile.revision, profile.created_at, profile.updated_at FROM profile JOIN profile_revision \
-             ON profile_revision.profile_id = profile.id \
-             AND profile_revision.revision = profile.revision ",
-            $rest
-        )
-    };
-}
-
-fn profile(mut cols: Cols<'_>) -> Result<ProfileResource, StoreError> {
-    Ok(Resource {
-        id: cols.id(ProfileId)?,
-        spec: cols.json()?,
-        status: ProfileStatus {
-            name: cols.next()?,
-            site_bootstrap_bundle_digest: cols.next()?,
-            bundle_pins: cols.json()?,
-        },
-        revision: cols.next()?,
-        created_at: cols.at()?,
-        updated_at: cols.at()?,
-    })
 }
 
 async fn add_revision(
@@ -146,7 +119,7 @@ impl Store {
     pub async fn profile(&self, id: ProfileId) -> Result<ProfileResource, StoreError> {
         let sql = profile_select!("WHERE profile.id = $1");
         let row = self.reader().await?.first(sql, args![id.0]).await?;
-        profile(row.ok_or_else(|| StoreError::not_found("profile", id))?.cols())
+        read_profile(row.ok_or_else(|| StoreError::not_found("profile", id))?.cols())
     }
 
     /// A profile at its newest revision, by name.
@@ -154,9 +127,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn profile_by_name(&self, name: &str) -> Result<ProfileResource, StoreError> {
-        let sql = profile_select!("WHERE profile.name = $1");
-        let row = self.reader().await?.first(sql, args![name]).await?;
-        profile(row.ok_or_else(|| StoreError::not_found("profile", name))?.cols())
+        let found = match self.shared_reads() {
+            Some((reads, _guard)) => reads.profiles.get(name.to_owned()).await?,
+            None => {
+                let conn = &mut self.reader().await?;
+                profiles_named(conn, [name.to_owned()]).await?.remove(name)
+            }
+        };
+        found.ok_or_else(|| StoreError::not_found("profile", name))
     }
 
     /// All profiles at their newest revisions, by name.
@@ -166,7 +144,7 @@ impl Store {
     pub async fn profiles(&self) -> Result<Vec<ProfileResource>, StoreError> {
         let sql = profile_select!("WHERE profile.removed_at IS NULL ORDER BY profile.name");
         let rows = self.reader().await?.all(sql, args![]).await?;
-        rows.iter().map(|row| profile(row.cols())).collect()
+        rows.iter().map(|row| read_profile(row.cols())).collect()
     }
 
     /// One revision, as a run pins it.

@@ -7,6 +7,8 @@ use crate::database::args;
 use crate::error::StoreError;
 use crate::store::{Db, Store};
 use crate::tables::node::{node_columns, node_from, read_node};
+use crate::tables::token::usable_enrollments;
+use crate::tables::watch::watched_until;
 
 impl Store {
     /// Runs of the site that are open and not parked.
@@ -65,16 +67,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn is_watched(&self, site_id: SiteId, now: Timestamp) -> Result<bool, StoreError> {
-        let row = self
-            .reader()
-            .await?
-            .first(
-                "SELECT 1 FROM site_watch WHERE site_id = $1 AND lease_until > $2 \
-                 AND event_cursor IS NOT NULL",
-                args![site_id.0, now],
-            )
-            .await?;
-        Ok(row.is_some())
+        let until = match self.shared_reads() {
+            Some((reads, _guard)) => reads.watched_until.get(site_id).await?,
+            None => watched_until(&mut self.reader().await?, [site_id]).await?.remove(&site_id),
+        };
+        Ok(until.is_some_and(|until| until > now))
     }
 
     /// The node in care that holds a machine of the site.
@@ -107,18 +104,15 @@ impl Store {
         node_id: NodeId,
         run_id: RunId,
     ) -> Result<i64, StoreError> {
-        let row = self
-            .reader()
-            .await?
-            .first(
-                "SELECT COUNT(*) FROM token JOIN run ON run.id = token.run_id \
-                 WHERE token.node_id = $1 AND token.run_id <> $2 AND token.used_at IS NULL \
-                 AND token.revoked_at IS NULL AND token.purpose = 'enrollment' \
-                 AND run.status IN ('running', 'waiting', 'parked')",
-                args![node_id.0, run_id.0],
-            )
-            .await?;
-        row.map_or(Ok(0), |row| row.cols().next())
+        let usable = match self.shared_reads() {
+            Some((reads, _guard)) => reads.usable_enrollments.get(node_id).await?,
+            None => {
+                let conn = &mut self.reader().await?;
+                usable_enrollments(conn, [node_id]).await?.remove(&node_id)
+            }
+        };
+        let by_run = usable.unwrap_or_default();
+        Ok(by_run.iter().filter(|(of_run, _)| *of_run != run_id).map(|(_, count)| count).sum())
     }
 
     /// Ends every lease at once, so that the work of a process that died is taken up without

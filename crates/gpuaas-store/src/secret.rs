@@ -2,10 +2,10 @@
 
 use uuid::Uuid;
 
-use crate::database::args;
 use crate::error::StoreError;
 use crate::seal::Secret;
 use crate::store::Store;
+use crate::tables::secret::secrets_of_owners;
 
 impl Store {
     /// Seals `secret` so that it opens for this owner and name only.
@@ -24,14 +24,12 @@ impl Store {
         owner: Uuid,
         name: &str,
     ) -> Result<Option<Secret>, StoreError> {
-        let row = self
-            .reader()
-            .await?
-            .first("SELECT sealed FROM secret WHERE owner = $1 AND name = $2", args![owner, name])
-            .await?;
-        let Some(row) = row else { return Ok(None) };
-        let sealed: Vec<u8> = row.cols().next()?;
-        self.open_sealed(owner, name, &sealed).map(Some)
+        let key = (owner, name.to_owned());
+        let sealed = match self.shared_reads() {
+            Some((reads, _guard)) => reads.secrets.get(key).await?,
+            None => secrets_of_owners(&mut self.reader().await?, [owner]).await?.remove(&key),
+        };
+        sealed.map(|sealed| self.open_sealed(owner, name, &sealed)).transpose()
     }
 
     /// Opens what [`Self::seal`] made for the same owner and name.

@@ -1,17 +1,24 @@
 //! The reads that share statements on PostgreSQL; see `database/shared_read.rs`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gpuaas_core::record::{Report, RunRecord};
 use gpuaas_types::agent::TaskKeys;
-use gpuaas_types::{NodeId, RunId};
+use gpuaas_types::api::{ProfileResource, SiteResource};
+use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
+use uuid::Uuid;
 
 use crate::database::{PostgresPool, SentCounters, SharedRead};
+use crate::tables::profile::profiles_named;
 use crate::tables::report::reports_of;
 use crate::tables::run::runs_with_ids;
+use crate::tables::secret::secrets_of_owners;
+use crate::tables::site::sites_named;
 use crate::tables::task::{OpenTask, open_tasks};
 use crate::tables::task_key::read_task_keys;
-use crate::tables::token::{StoredToken, tokens_with_hashes};
+use crate::tables::token::{StoredToken, tokens_with_hashes, usable_enrollments};
+use crate::tables::watch::watched_until;
 
 /// One queue of questions for each kind.
 pub(crate) struct SharedReads {
@@ -25,6 +32,16 @@ pub(crate) struct SharedReads {
     pub(crate) tasks: SharedRead<NodeId, Vec<OpenTask>>,
     /// The keys that sign tasks.
     pub(crate) task_keys: SharedRead<(), TaskKeys>,
+    /// Sealed values by owner and name.
+    pub(crate) secrets: SharedRead<(Uuid, String), Vec<u8>>,
+    /// Sites by name.
+    pub(crate) sites: SharedRead<String, SiteResource>,
+    /// Profiles by name.
+    pub(crate) profiles: SharedRead<String, ProfileResource>,
+    /// When the leases of watchers end that follow their sites.
+    pub(crate) watched_until: SharedRead<SiteId, Timestamp>,
+    /// Enrollment tokens of nodes that could still be used, counted by run.
+    pub(crate) usable_enrollments: SharedRead<NodeId, Vec<(RunId, i64)>>,
 }
 
 impl SharedReads {
@@ -39,6 +56,22 @@ impl SharedReads {
             tasks: SharedRead::new(pool, counters, |conn, ids| Box::pin(open_tasks(conn, ids))),
             task_keys: SharedRead::new(pool, counters, |conn, _| {
                 Box::pin(async move { Ok([((), read_task_keys(conn).await?)].into()) })
+            }),
+            secrets: SharedRead::new(pool, counters, |conn, keys| {
+                let owners: BTreeSet<Uuid> = keys.into_iter().map(|(owner, _)| owner).collect();
+                Box::pin(secrets_of_owners(conn, owners))
+            }),
+            sites: SharedRead::new(pool, counters, |conn, names| {
+                Box::pin(sites_named(conn, names))
+            }),
+            profiles: SharedRead::new(pool, counters, |conn, names| {
+                Box::pin(profiles_named(conn, names))
+            }),
+            watched_until: SharedRead::new(pool, counters, |conn, ids| {
+                Box::pin(watched_until(conn, ids))
+            }),
+            usable_enrollments: SharedRead::new(pool, counters, |conn, ids| {
+                Box::pin(usable_enrollments(conn, ids))
             }),
         }
     }

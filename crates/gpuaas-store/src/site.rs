@@ -10,15 +10,9 @@ use crate::error::StoreError;
 use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::secret::put_secret;
-use crate::tables::site::{edit_status, read_site};
+use crate::tables::site::{edit_status, read_site, site_select, sites_named};
 
 const API_KEY: &str = "maas_api_key";
-
-macro_rules! site_select {
-    ($rest:literal) => {
-        concat!("SELECT id, spec, status, revision, created_at, updated_at FROM site ", $rest)
-    };
-}
 
 impl Store {
     /// Adds a site and seals its API key.
@@ -76,9 +70,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn site_by_name(&self, name: &str) -> Result<SiteResource, StoreError> {
-        let row = self.reader().await?.first(site_select!("WHERE name = $1"), args![name]).await?;
-        let row = row.ok_or_else(|| StoreError::not_found("site", name))?;
-        read_site(&mut row.cols())
+        let found = match self.shared_reads() {
+            Some((reads, _guard)) => reads.sites.get(name.to_owned()).await?,
+            None => sites_named(&mut self.reader().await?, [name.to_owned()]).await?.remove(name),
+        };
+        found.ok_or_else(|| StoreError::not_found("site", name))
     }
 
     /// All sites, by name.

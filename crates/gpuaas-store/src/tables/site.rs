@@ -1,10 +1,37 @@
 //! Rows of `site`.
 
+use std::collections::HashMap;
+
 use gpuaas_types::api::{Resource, SiteResource, SiteStatus};
 use gpuaas_types::{SiteId, Timestamp};
 
-use crate::database::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
+
+macro_rules! site_select {
+    ($rest:literal) => {
+        concat!("SELECT id, spec, status, revision, created_at, updated_at FROM site ", $rest)
+    };
+}
+
+pub(crate) use site_select;
+
+/// The sites with these names, by name.
+pub(crate) async fn sites_named(
+    conn: &mut Conn,
+    names: impl IntoIterator<Item = String>,
+) -> Result<HashMap<String, SiteResource>, StoreError> {
+    let names: Vec<String> = names.into_iter().collect();
+    let mut found = HashMap::new();
+    for names in padded(names.iter().map(String::as_str)) {
+        let sql = with_list(site_select!("WHERE name IN ({LIST})"), 1, names.len());
+        for row in conn.all(sql, names.into_iter().map(Val::from).collect()).await? {
+            let site = read_site(&mut row.cols())?;
+            found.insert(site.spec.name.clone(), site);
+        }
+    }
+    Ok(found)
+}
 
 pub(crate) fn read_site(cols: &mut Cols<'_>) -> Result<SiteResource, StoreError> {
     Ok(Resource {

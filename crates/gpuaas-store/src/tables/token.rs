@@ -220,3 +220,26 @@ pub(crate) async fn extend_expiry(
     .await
     .map(drop)
 }
+
+/// For each node its enrollment tokens that could still be used, counted by run.
+pub(crate) async fn usable_enrollments(
+    conn: &mut Conn,
+    node_ids: impl IntoIterator<Item = NodeId>,
+) -> Result<HashMap<NodeId, Vec<(RunId, i64)>>, StoreError> {
+    let mut counts: HashMap<NodeId, Vec<(RunId, i64)>> = HashMap::new();
+    for ids in padded(node_ids.into_iter().map(|id| id.0)) {
+        let text = "SELECT token.node_id, token.run_id, COUNT(*) FROM token \
+                    JOIN run ON run.id = token.run_id WHERE token.node_id IN ({LIST}) \
+                    AND token.used_at IS NULL AND token.revoked_at IS NULL \
+                    AND token.purpose = 'enrollment' \
+                    AND run.status IN ('running', 'waiting', 'parked') \
+                    GROUP BY token.node_id, token.run_id";
+        let sql = with_list(text, 1, ids.len());
+        for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+            let mut cols = row.cols();
+            let (node_id, run_id) = (cols.id(NodeId)?, cols.id(RunId)?);
+            counts.entry(node_id).or_default().push((run_id, cols.next()?));
+        }
+    }
+    Ok(counts)
+}
