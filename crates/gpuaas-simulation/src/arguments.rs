@@ -72,6 +72,20 @@ pub struct BenchOutageArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench people`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchPeopleArgs {
+    /// Active nodes; a person changes the machine of each.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub nodes: usize,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `A..B`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seeds {

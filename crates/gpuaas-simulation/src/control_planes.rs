@@ -64,8 +64,7 @@ impl Simulation {
         }
         let mut config = EngineConfig::new(ADVERTISE, self.parts.agent.clone());
         config.poll_seconds = self.parts.plan.poll_seconds;
-        // A feed that is read for ever would keep a simulation from coming to its end.
-        config.idle_poll_seconds = 0.0;
+        config.idle_poll_seconds = self.parts.plan.idle_poll_seconds;
         config.watch_lease_seconds = WATCH_LEASE_SECONDS;
         let parallel_runs = config.parallel_runs;
         let connect = transport::InProcessConnector::new(
@@ -157,7 +156,7 @@ impl Simulation {
             self.looked_at_write = written;
             self.next_due = self.store.next_due().await?;
         }
-        if !unseen || !self.store.has_moving_runs(self.site_id).await? {
+        if !unseen || !self.is_to_be_watched().await? {
             return Ok(());
         }
         for replica in self.replicas.iter().filter(unwatched) {
@@ -175,6 +174,12 @@ impl Simulation {
             });
         }
         Ok(())
+    }
+
+    async fn is_to_be_watched(&self) -> Result<bool, StoreError> {
+        let follows = self.parts.plan.idle_poll_seconds > 0.0;
+        Ok(self.store.has_moving_runs(self.site_id).await?
+            || follows && self.store.has_nodes_in_service(self.site_id).await?)
     }
 
     pub(crate) async fn claim_due_runs(&mut self, now: Timestamp) -> Result<(), StoreError> {

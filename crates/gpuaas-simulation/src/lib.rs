@@ -3,7 +3,8 @@
 //! [`simulation`] holds the state, [`tick`] advances it one step at a time.
 //! [`chaos`] draws a fleet's faults, crashes and operators from a seed. [`invariants`] checks
 //! what must hold after every event, for any seed. [`recovery`]
-//! parks runs for every reason there is and follows the advice.
+//! parks runs for every reason there is and follows the advice; [`people`] does so with what people
+//! change in MAAS behind the control plane's back.
 
 pub mod arguments;
 mod artifact_urls;
@@ -20,6 +21,7 @@ mod node;
 pub mod operator;
 mod operator_actions;
 pub mod outage_benchmark;
+pub mod people;
 pub mod plan;
 mod planted_panic;
 pub mod recovery;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_lab::bench::{agent, clients, gate, onboard};
-use gpuaas_simulation::{chaos, outage_benchmark, recovery, region_benchmark};
+use gpuaas_simulation::{chaos, outage_benchmark, people, recovery, region_benchmark};
 
 use self::command_line::ApiOperators;
 use crate::args::BenchCommand;
@@ -25,6 +25,7 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Outage(args) => outage_benchmark::run(args, terminal).await,
         BenchCommand::Chaos(args) => chaos::run(args, terminal).await,
         BenchCommand::Mend(args) => recovery::run(args, Arc::new(ApiOperators), terminal).await,
+        BenchCommand::People(args) => people::run(args, Arc::new(ApiOperators), terminal).await,
         BenchCommand::Gate(args) => gate::run(args, terminal).await,
         BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,
     }
@@ -34,9 +35,22 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
 mod tests {
     use gpuaas_client::executables::find_agent;
     use gpuaas_lab::arguments::BenchAgentArgs;
+    use gpuaas_simulation::arguments::BenchPeopleArgs;
     use serde_json::Value;
 
     use super::*;
+
+    /// A small version of the benchmark: each sort of change once.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_people_change_in_maas_is_seen() {
+        let args = BenchPeopleArgs { nodes: 9, seed: 3, json: true };
+        let report = people::measure(args, Arc::new(ApiOperators)).await.unwrap();
+        assert_eq!((report.changes, report.by_change.len()), (9, 9), "{report:#?}");
+        // Those that make an event, and the deletion.
+        assert!(report.seen >= 6, "{report:#?}");
+        assert!(report.seen_seconds.p95 <= 10.0, "{report:#?}");
+        assert!(report.deletion_seconds.max <= 60.0, "{report:#?}");
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn an_agent_enrolls_and_is_measured() {

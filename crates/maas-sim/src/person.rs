@@ -23,15 +23,30 @@ impl Region {
         path: &str,
         form: &str,
     ) -> Result<Value, HumanError> {
-        self.advance_clock(now_us);
         let user = self.accounts.first_admin();
+        self.call_as_user(now_us, &user, method, path, form)
+    }
+
+    /// As [`Region::call_as_person`], as the administrator `user`.
+    ///
+    /// # Errors
+    /// [`HumanError::Refused`] with MAAS' answer.
+    pub fn call_as_user(
+        &mut self,
+        now_us: i64,
+        user: &str,
+        method: &str,
+        path: &str,
+        form: &str,
+    ) -> Result<Value, HumanError> {
+        self.advance_clock(now_us);
         let request = SimRequest {
             method: method.to_owned(),
             path: format!("{}{path}", ops::API_ROOT),
             body: form.to_owned().into(),
             ..SimRequest::default()
         };
-        let response = ops::as_user(self, &request, &user);
+        let response = ops::as_user(self, &request, user);
         if response.status < 300 {
             return Ok(serde_json::from_slice(&response.body).unwrap_or(Value::Null));
         }

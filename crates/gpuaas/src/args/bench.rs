@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use gpuaas_lab::arguments::{BenchAgentArgs, BenchClientsArgs, BenchGateArgs, BenchOnboardArgs};
 use gpuaas_simulation::arguments::{
-    BenchChaosArgs, BenchMendArgs, BenchOutageArgs, BenchRegionArgs,
+    BenchChaosArgs, BenchMendArgs, BenchOutageArgs, BenchPeopleArgs, BenchRegionArgs,
 };
 
 /// `gpuaas bench`.
@@ -21,6 +21,9 @@ pub enum BenchCommand {
     Outage(BenchOutageArgs),
     /// Stop runs in every way there is, and follow the advice that they give.
     Mend(BenchMendArgs),
+    /// Change the machines of active nodes in MAAS as people do, and see when that is noticed and
+    /// whether the advice about it works, on a virtual clock.
+    People(BenchPeopleArgs),
     /// Break a ready slice host in every way that its gates have to see.
     Gate(BenchGateArgs),
     /// Start the node agent, and measure what it costs a host that has nothing to do.

@@ -1,5 +1,5 @@
-//! The operators of `gpuaas bench mend`: each simulation's control plane gets the admin API on a
-//! loopback port, and command lines go through the executable's own parser.
+//! The operators of `gpuaas bench mend` and `gpuaas bench people`: each simulation's control plane
+//! gets the admin API on a loopback port, and command lines go through the executable's own parser.
 
 use std::sync::Arc;
 
