@@ -16,6 +16,7 @@ use gpuaas_types::api::{
     SiteCreate, SiteResource, StuckNode,
 };
 use gpuaas_types::batch::{BatchAccepted, BatchActionRequest, BatchCreate, BatchResource};
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::explain::Explanation;
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec};
 use reqwest::{Method, RequestBuilder, Url};
@@ -58,8 +59,7 @@ impl ApiClient {
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| {
                 Failure::usage(
-                    "server_url_invalid",
-                    "The URL of the control plane cannot be used",
+                    CommandCode::ServerUrlInvalid,
                     format!("{server:?} is no http or https URL"),
                 )
                 .hint("write it as http://127.0.0.1:8080 in --server or GPUAAS_SERVER")
@@ -70,9 +70,9 @@ impl ApiClient {
             .user_agent(concat!("gpuaas/", env!("CARGO_PKG_VERSION")));
         // A plain http server needs no certificate authorities, and a bare host may have none.
         let builder = if base.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
-        let http = builder.build().map_err(|error| {
-            Failure::local("http_unavailable", "No HTTP client can be made", chain(&error))
-        })?;
+        let http = builder
+            .build()
+            .map_err(|error| Failure::local(CommandCode::HttpUnavailable, chain(&error)))?;
         Ok(Self { base, token: token.to_owned(), http })
     }
 
@@ -405,9 +405,7 @@ impl ApiClient {
         let segments = url.path_segments_mut().map(|mut segments| {
             segments.pop_if_empty().extend(["api", "v1"]).extend(path);
         });
-        segments.map(|()| url).map_err(|()| {
-            Failure::usage("server_url_invalid", "The URL of the control plane cannot be used", "")
-        })
+        segments.map(|()| url).map_err(|()| Failure::usage(CommandCode::ServerUrlInvalid, ""))
     }
 
     async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Failure> {
@@ -421,8 +419,7 @@ impl ApiClient {
         serde_json::from_slice(&body).map_err(|error| {
             Failure::new(
                 Exit::Unreachable,
-                "unexpected_answer",
-                "The answer is not a control plane's",
+                CommandCode::UnexpectedAnswer,
                 format!("HTTP {status} from {}: {error}", self.base),
             )
             .hint("check --server; the control plane and this command must be of one version")
@@ -430,14 +427,14 @@ impl ApiClient {
     }
 
     fn silence(&self, error: reqwest::Error) -> Failure {
-        let (code, title) = if error.is_connect() || error.is_builder() {
-            ("server_unreachable", "The control plane cannot be reached")
+        let code = if error.is_connect() || error.is_builder() {
+            CommandCode::ServerUnreachable
         } else {
-            ("server_silent", "The control plane gave no answer; whether it acted is not known")
+            CommandCode::ServerSilent
         };
         let hint = "start it with `gpuaas serve`, or name it with --server or GPUAAS_SERVER";
         let detail = format!("{}: {}", self.base, chain(&error.without_url()));
-        Failure::new(Exit::Unreachable, code, title, detail).hint(hint)
+        Failure::new(Exit::Unreachable, code, detail).hint(hint)
     }
 }
 
@@ -458,11 +455,7 @@ fn refusal(status: u16, body: &[u8]) -> Problem {
 
 fn read_token(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|error| {
-        Failure::usage(
-            "token_unreadable",
-            "The admin token cannot be read",
-            format!("{}: {error}", path.display()),
-        )
+        Failure::usage(CommandCode::TokenUnreadable, format!("{}: {error}", path.display()))
         .hint("`gpuaas serve` writes it to DATA/admin-token, readable by its own user only; where it is lost, `gpuaas serve --new-admin-token` makes another")
     })
 }
@@ -473,8 +466,7 @@ fn default_token() -> Result<String, Failure> {
         return read_token(&path);
     }
     Err(Failure::usage(
-        "token_missing",
-        "No admin token was given",
+        CommandCode::TokenMissing,
         format!("and {DEFAULT_TOKEN_FILE} does not exist here"),
     )
     .hint("give --token-file DATA/admin-token, or set GPUAAS_TOKEN_FILE or GPUAAS_TOKEN"))

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use gpuaas_types::codes::CommandCode;
+
 use crate::failure::Failure;
 
 /// File name of the node agent's executable.
@@ -12,9 +14,8 @@ pub const AGENT: &str = "gpuaas-node-agent";
 /// # Errors
 /// `executable_unknown` where the operating system does not tell.
 pub fn own_executable() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| {
-        Failure::local("executable_unknown", "This program cannot find itself", error.to_string())
-    })
+    std::env::current_exe()
+        .map_err(|error| Failure::local(CommandCode::ExecutableUnknown, error.to_string()))
 }
 
 /// The node agent's executable: `explicit`, else the file beside the running executable.
@@ -39,7 +40,7 @@ pub fn find_agent(explicit: Option<&Path>) -> Result<PathBuf, Failure> {
 
 fn agent_missing(path: &Path) -> Failure {
     let detail = format!("there is no file {}", path.display());
-    Failure::local("agent_missing", "The node agent's executable is missing", detail)
+    Failure::local(CommandCode::AgentMissing, detail)
         .hint("build it (cargo build -p gpuaas-node-agent), or name it with --agent-binary")
 }
 

@@ -15,6 +15,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{CodedError, Problem};
 
 /// Exit code of a command that did not reach what was asked.
@@ -58,23 +59,29 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure found on this side; `code` is stable, `detail` one sentence.
+    /// A failure found on this side; `detail` is one sentence.
     #[must_use]
-    pub fn new(exit: Exit, code: &str, title: &str, detail: impl Into<String>) -> Self {
+    pub fn new(exit: Exit, code: CommandCode, detail: impl Into<String>) -> Self {
+        Self::coded(exit, code.as_str(), code.row().title, detail)
+    }
+
+    /// A failure whose code another table has: a park's, an error's of a library of this project.
+    #[must_use]
+    pub fn coded(exit: Exit, code: &str, title: &str, detail: impl Into<String>) -> Self {
         let problem = Problem::new(0, code, title).with_detail(detail);
         Self { exit, problem: Box::new(problem) }
     }
 
     /// Something on this machine is in the way.
     #[must_use]
-    pub fn local(code: &str, title: &str, detail: impl Into<String>) -> Self {
-        Self::new(Exit::Local, code, title, detail)
+    pub fn local(code: CommandCode, detail: impl Into<String>) -> Self {
+        Self::new(Exit::Local, code, detail)
     }
 
     /// The command line is wrong.
     #[must_use]
-    pub fn usage(code: &str, title: &str, detail: impl Into<String>) -> Self {
-        Self::new(Exit::Usage, code, title, detail)
+    pub fn usage(code: CommandCode, detail: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, code, detail)
     }
 
     /// What the control plane answered.
@@ -88,11 +95,18 @@ impl Failure {
     pub fn cannot_listen(address: SocketAddr, error: &io::Error) -> Self {
         let detail = format!("{address}: {error}");
         if error.kind() == io::ErrorKind::AddrInUse {
-            return Self::local("address_in_use", "Another process listens there", detail)
+            return Self::local(CommandCode::AddressInUse, detail)
                 .hint("stop it, or choose another address with --listen; port 0 takes a free one");
         }
-        Self::local("address_unusable", "The address cannot be listened on", detail)
+        Self::local(CommandCode::AddressUnusable, detail)
             .hint("choose an address of this machine with --listen")
+    }
+
+    /// A title for this time, where that of the code says too little.
+    #[must_use]
+    pub fn title(mut self, title: &str) -> Self {
+        title.clone_into(&mut self.problem.title);
+        self
     }
 
     /// Adds what the reader should do next.
@@ -112,7 +126,8 @@ impl Failure {
 /// The failure of a command whose store cannot be opened or used, with the store's code and hint.
 #[must_use]
 pub fn store_failure<E: CodedError>(error: E) -> Failure {
-    Failure::local(error.code(), "The store cannot be opened", error.to_string()).hint(error.hint())
+    Failure::coded(Exit::Local, error.code(), "The store cannot be opened", error.to_string())
+        .hint(error.hint())
 }
 
 impl fmt::Display for Failure {

@@ -8,6 +8,7 @@ use gpuaas_types::api::{
     Lateness, List, NodeDrift, NodeView, Owner, ParkAction, ProfilePreset, ProfileResource,
     RoceResource, RunView, SiteResource, StuckNode,
 };
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::explain::Explanation;
 use serde::Serialize;
 
@@ -26,9 +27,7 @@ pub fn print<T: Serialize>(
     value: &T,
     table: impl FnOnce(&T, Style) -> String,
 ) -> Result<(), Failure> {
-    let unwritable = |detail: String| {
-        Failure::local("answer_unprintable", "The answer could not be written down", detail)
-    };
+    let unwritable = |detail: String| Failure::local(CommandCode::AnswerUnprintable, detail);
     let text = match format {
         Format::Table => table(value, terminal.style()),
         Format::Json => {

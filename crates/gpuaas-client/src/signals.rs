@@ -4,6 +4,8 @@ use std::future::Future;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use gpuaas_types::codes::CommandCode;
+
 use crate::failure::Failure;
 
 /// Resolves at the first SIGINT or SIGTERM from now on.
@@ -11,9 +13,8 @@ use crate::failure::Failure;
 /// # Errors
 /// `signals_unavailable` when the system does not let the process listen for them.
 pub fn stop() -> Result<impl Future<Output = ()> + Send, Failure> {
-    let refused = |error: std::io::Error| {
-        Failure::local("signals_unavailable", "Signals cannot be received", error.to_string())
-    };
+    let refused =
+        |error: std::io::Error| Failure::local(CommandCode::SignalsUnavailable, error.to_string());
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     Ok(async move {

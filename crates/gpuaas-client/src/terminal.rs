@@ -5,6 +5,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex};
 
+use gpuaas_types::codes::CommandCode;
+
 use crate::failure::Failure;
 
 const DEFAULT_WIDTH: usize = 100;
@@ -83,11 +85,9 @@ impl Terminal {
         let written =
             writeln!(self.data, "{}", text.trim_end_matches('\n')).and_then(|()| self.data.flush());
         match written {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::local(
-                "stdout_unwritable",
-                "The answer could not be written",
-                error.to_string(),
-            )),
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::local(CommandCode::StdoutUnwritable, error.to_string()))
+            }
             _ => Ok(()),
         }
     }

@@ -15,6 +15,7 @@ use gpuaas_client::executables::own_executable;
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::ClockChoice;
 use gpuaas_store::Store;
+use gpuaas_types::codes::CommandCode;
 use rustix::process::Signal;
 use tokio::time::interval;
 
@@ -55,7 +56,7 @@ impl ControlPlanePlan {
         let path = self.token_file();
         let token = std::fs::read_to_string(&path).map_err(|error| {
             let detail = format!("{}: {error}", path.display());
-            Failure::local("token_unreadable", "The lab's admin token cannot be read", detail)
+            Failure::local(CommandCode::TokenUnreadable, detail)
         })?;
         ApiClient::new(&format!("http://{address}"), token.trim())
     }
@@ -212,8 +213,7 @@ impl ControlPlaneProcess {
     }
 
     fn not_started(&self, why: &str) -> Failure {
-        let title = "The control plane's own process could not be started";
-        Failure::local("control_plane_not_started", title, why)
+        Failure::local(CommandCode::ControlPlaneNotStarted, why)
             .hint(format!("its words are in {}", self.log.display()))
     }
 }

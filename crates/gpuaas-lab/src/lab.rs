@@ -27,6 +27,7 @@ use gpuaas_client::waterfall;
 use gpuaas_engine::ClockChoice;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::api::NodeView;
+use gpuaas_types::codes::CommandCode;
 use tokio::time::interval;
 
 use crate::arguments::LabArgs;
@@ -72,8 +73,7 @@ pub async fn run(
 
 fn interrupted() -> Failure {
     Failure::local(
-        "lab_interrupted",
-        "The lab was interrupted",
+        CommandCode::LabInterrupted,
         "its machines and its state are kept for ten minutes",
     )
     .hint("`gpuaas lab` goes on with it")
@@ -103,10 +103,8 @@ async fn run_in_folder(
         terminal.message(&format!("\n{}", outcome::draw(setup.scenario, &summary, &first)));
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&summary).map_err(|error| {
-            let title = "The answer could not be written down";
-            Failure::local("answer_unprintable", title, error.to_string())
-        })?;
+        let text = serde_json::to_string_pretty(&summary)
+            .map_err(|error| Failure::local(CommandCode::AnswerUnprintable, error.to_string()))?;
         terminal.data(&text)?;
     }
     let verdict = summary.verdict(&ended, &inventory, setup.scenario);
@@ -252,7 +250,7 @@ async fn onboard(
 }
 
 fn scenario_not_reached(why: &str) -> Failure {
-    Failure::local("scenario_unset", "The scenario was not reached", why)
+    Failure::local(CommandCode::ScenarioUnset, why)
 }
 
 /// Between two kills, so that all of them fall into the run.

@@ -9,6 +9,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::ClockChoice;
 use gpuaas_engine::{Clock, RealClock};
 use gpuaas_store::ScratchDatabase;
+use gpuaas_types::codes::CommandCode;
 use tokio::time::interval;
 
 use crate::arguments::{LabArgs, MachineClass, Speed};
@@ -89,9 +90,10 @@ impl LabSetup {
             ),
             None => None,
         };
-        let clock = state.clock.parse().map_err(|why: String| {
-            Failure::local("lab_folder_unusable", "The lab's folder cannot be used", why)
-        })?;
+        let clock = state
+            .clock
+            .parse()
+            .map_err(|why: String| Failure::local(CommandCode::LabFolderUnusable, why))?;
         Ok(Self {
             scenario: Scenario::by_name(&state.asked.scenario)?,
             class: class_of(&state.asked.speed),
@@ -233,11 +235,7 @@ fn class_of(speed: &str) -> MachineClass {
 }
 
 fn unfinished(folder: &LabFolder, asked: &LabRequest) -> Failure {
-    Failure::usage(
-        "lab_unfinished",
-        "Another lab is unfinished in this folder",
-        format!("{} holds the lab of {asked}", folder.path().display()),
-    )
+    Failure::usage(CommandCode::LabUnfinished, format!("{} holds the lab of {asked}", folder.path().display()))
     .hint("finish it with a bare `gpuaas lab`, give this one its own --data DIR, or remove the folder")
 }
 
@@ -252,15 +250,15 @@ fn database_name(folder: &LabFolder) -> String {
 /// A port that is free now. Taken before the control plane starts, because nodes are told its
 /// address and it must be the same after a restart.
 fn free_port() -> Result<SocketAddr, Failure> {
-    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).map_err(
-        |error| Failure::local("no_free_port", "No port can be listened on", error.to_string()),
-    )
+    TcpListener::bind(("127.0.0.1", 0))
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| Failure::local(CommandCode::NoFreePort, error.to_string()))
 }
 
 fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|error| {
         let detail = format!("{}: {error}", path.display());
-        Failure::local("lab_folder_unusable", "The lab's folder cannot be used", detail)
+        Failure::local(CommandCode::LabFolderUnusable, detail)
     })
 }
 
@@ -295,11 +293,7 @@ async fn until_status(simulator: &Simulator, name: &str, status: &str) -> Result
             Some(now) if now == status => return Ok(()),
             Some(now) if now.starts_with("Failed") => {
                 let detail = format!("{name} is {now} instead of {status}");
-                return Err(Failure::local(
-                    "scenario_unset",
-                    "The scenario was not reached",
-                    detail,
-                ));
+                return Err(Failure::local(CommandCode::ScenarioUnset, detail));
             }
             _ => {}
         }

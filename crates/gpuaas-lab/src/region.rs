@@ -10,6 +10,7 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_client::waterfall;
+use gpuaas_types::codes::CommandCode;
 use maas_sim::{
     ETHERNET, H200, HardwareClass, SharedRegion, SimHandle, SimOptions, SimServer, ZERO,
 };
@@ -163,9 +164,7 @@ pub fn class(class: MachineClass) -> &'static HardwareClass {
 }
 
 fn read_faults(path: &Path) -> Result<Vec<Fault>, Failure> {
-    let refused = |detail: String| {
-        Failure::usage("fault_file_unusable", "The fault file cannot be used", detail)
-    };
+    let refused = |detail: String| Failure::usage(CommandCode::FaultFileUnusable, detail);
     let text = std::fs::read_to_string(path)
         .map_err(|error| refused(format!("{}: {error}", path.display())))?;
     parse_faults(&text).map_err(|error| refused(error.to_string()))
@@ -177,8 +176,7 @@ fn read_faults(path: &Path) -> Result<Vec<Fault>, Failure> {
 /// `hosts_dir_unwritable`.
 pub fn temporary_dir() -> Result<tempfile::TempDir, Failure> {
     tempfile::Builder::new().prefix("gpuaas-hosts-").tempdir().map_err(|error| {
-        let title = "The hosts' folder cannot be made";
-        Failure::local("hosts_dir_unwritable", title, error.to_string())
+        Failure::local(CommandCode::HostsDirUnwritable, error.to_string())
             .hint("name a folder with --hosts-dir")
     })
 }

@@ -6,6 +6,7 @@
 
 use gpuaas_client::failure::Failure;
 use gpuaas_types::agent::GateClass;
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{DriftKind, NodeState, RunKind};
 use serde_json::{Map, Value};
 
@@ -314,8 +315,7 @@ impl Scenario {
         SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
             let rows = SCENARIOS.iter().map(|s| format!("\n  {:<20}{}", s.name, s.about));
             Failure::usage(
-                "unknown_scenario",
-                "There is no such scenario",
+                CommandCode::UnknownScenario,
                 format!("{name:?} is none of{}", rows.collect::<String>()),
             )
             .hint("gpuaas lab --scenario NAME")
@@ -344,9 +344,8 @@ impl Scenario {
     /// # Errors
     /// `scenario_unset` when the row is not a JSON object, which a test excludes.
     pub fn profile_fields(&self) -> Result<Map<String, Value>, Failure> {
-        let own: Map<String, Value> = serde_json::from_str(self.profile).map_err(|error| {
-            Failure::local("scenario_unset", "The scenario was not reached", error.to_string())
-        })?;
+        let own: Map<String, Value> = serde_json::from_str(self.profile)
+            .map_err(|error| Failure::local(CommandCode::ScenarioUnset, error.to_string()))?;
         let mut fields = Map::new();
         fields.insert("site_bootstrap_bundle_ref".to_owned(), Value::from(BUNDLE));
         fields.extend(own);
@@ -366,12 +365,8 @@ impl Scenario {
     pub fn fits(&self, nodes: usize) -> Result<(), Failure> {
         if self.loses.is_some() && nodes > PROCESS_HOSTS {
             let detail = format!("above {PROCESS_HOSTS} machines hosts have nothing to lose");
-            return Err(Failure::usage(
-                "scenario_needs_hosts",
-                "The scenario needs fewer machines",
-                detail,
-            )
-            .hint(format!("gpuaas lab --nodes 2 --scenario {}", self.name)));
+            return Err(Failure::usage(CommandCode::ScenarioNeedsHosts, detail)
+                .hint(format!("gpuaas lab --nodes 2 --scenario {}", self.name)));
         }
         let second = self.actions.iter().any(|action| action.on() == MachineSelector::Second);
         let least = if second { 2 } else { 1 };
@@ -379,8 +374,7 @@ impl Scenario {
             return Ok(());
         }
         Err(Failure::usage(
-            "scenario_needs_nodes",
-            "The scenario needs more machines",
+            CommandCode::ScenarioNeedsNodes,
             format!("{} is about {least} machines at least", self.name),
         )
         .hint(format!("gpuaas lab --nodes {least} --scenario {}", self.name)))

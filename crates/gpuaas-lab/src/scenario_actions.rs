@@ -11,6 +11,7 @@ use futures::stream;
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
 use gpuaas_types::api::{NodeView, RunRequest};
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{DriftKind, RunKind, RunStatus};
 use tokio::time::interval;
 
@@ -119,7 +120,7 @@ impl ActionContext<'_> {
             }
         }
         let detail = format!("{kind} was {}reported", if wanted { "not " } else { "still " });
-        Err(Failure::local("scenario_unset", "The scenario was not reached", detail))
+        Err(Failure::local(CommandCode::ScenarioUnset, detail))
     }
 
     async fn begin(&self, kind: RunKind, on: MachineSelector) -> Result<(), Failure> {

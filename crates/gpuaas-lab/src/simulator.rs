@@ -15,6 +15,7 @@ use gpuaas_client::executables::own_executable;
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::{chain, install_cryptography};
 use gpuaas_engine::ClockChoice;
+use gpuaas_types::codes::CommandCode;
 use reqwest::{Client, RequestBuilder};
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
@@ -303,9 +304,11 @@ fn base_url(log: &str) -> Option<String> {
 
 fn http() -> Result<Client, Failure> {
     install_cryptography();
-    Client::builder().timeout(Duration::from_secs(CALL_SECONDS)).tls_certs_only([]).build().map_err(
-        |error| Failure::local("http_unavailable", "No HTTP client can be made", chain(&error)),
-    )
+    Client::builder()
+        .timeout(Duration::from_secs(CALL_SECONDS))
+        .tls_certs_only([])
+        .build()
+        .map_err(|error| Failure::local(CommandCode::HttpUnavailable, chain(&error)))
 }
 
 fn is_simulator(pid: u32) -> bool {
@@ -315,20 +318,11 @@ fn is_simulator(pid: u32) -> bool {
 fn not_started(why: &str, log: &str) -> Failure {
     let lines: Vec<&str> = log.lines().rev().take(5).collect();
     let tail: String = lines.iter().rev().map(|line| format!("\n  {line}")).collect();
-    Failure::local(
-        "simulator_not_started",
-        "The simulated region could not be started",
-        format!("{why}{tail}"),
-    )
+    Failure::local(CommandCode::SimulatorNotStarted, format!("{why}{tail}"))
 }
 
 fn no_answer(url: &str, why: &str) -> Failure {
-    Failure::new(
-        Exit::Local,
-        "simulator_silent",
-        "The simulated region gave no answer",
-        format!("{url}: {why}"),
-    )
+    Failure::new(Exit::Local, CommandCode::SimulatorSilent, format!("{url}: {why}"))
 }
 
 #[cfg(test)]

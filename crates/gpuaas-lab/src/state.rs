@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use gpuaas_client::failure::Failure;
 use gpuaas_types::Timestamp;
+use gpuaas_types::codes::CommandCode;
 use serde::{Deserialize, Serialize};
 
 const STATE: &str = "lab.json";
@@ -107,12 +108,10 @@ impl LabFolder {
                 let path = path.canonicalize().map_err(|error| unusable(path, &error))?;
                 Ok(Self { path, _lock: file })
             }
-            Err(TryLockError::WouldBlock) => Err(Failure::local(
-                "lab_running",
-                "A lab is running in this folder",
-                path.display().to_string(),
-            )
-            .hint("wait for it, stop it, or give this one its own --data DIR")),
+            Err(TryLockError::WouldBlock) => {
+                Err(Failure::local(CommandCode::LabRunning, path.display().to_string())
+                    .hint("wait for it, stop it, or give this one its own --data DIR"))
+            }
             Err(TryLockError::Error(error)) => Err(unusable(path, &error)),
         }
     }
@@ -202,12 +201,8 @@ fn remove(path: &Path) -> Result<(), Failure> {
 }
 
 fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::local(
-        "lab_folder_unusable",
-        "The lab's folder cannot be used",
-        format!("{}: {error}", path.display()),
-    )
-    .hint("give the lab another folder with --data DIR")
+    Failure::local(CommandCode::LabFolderUnusable, format!("{}: {error}", path.display()))
+        .hint("give the lab another folder with --data DIR")
 }
 
 #[cfg(test)]

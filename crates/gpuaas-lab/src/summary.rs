@@ -9,6 +9,7 @@ use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::waterfall::BucketRow;
 use gpuaas_types::agent::{Gate, GateClass};
 use gpuaas_types::api::{NodeView, RunView};
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{NodeState, RunStatus};
 use serde::Serialize;
 
@@ -110,25 +111,21 @@ impl LabSummary {
             let inactive = bad.iter().any(|e| e.node.state != NodeState::Active);
             let lines: String = bad.iter().map(|e| describe_end(e)).collect();
             let (active, nodes) = (self.active, self.nodes);
-            let (code, title, detail) = if scenario.actions.is_empty() && inactive {
+            let (code, detail) = if scenario.actions.is_empty() && inactive {
                 let detail = format!("{active} of {nodes} nodes are active{lines}");
-                ("nodes_not_active", "Not every node became active", detail)
+                (CommandCode::NodesNotActive, detail)
             } else {
                 let detail = format!("{} of {nodes} nodes are not{lines}", bad.len());
-                ("scenario_not_met", "Not every node is as the scenario ends", detail)
+                (CommandCode::ScenarioNotMet, detail)
             };
-            return Err(Failure::new(Exit::Parked, code, title, detail));
+            return Err(Failure::new(Exit::Parked, code, detail));
         }
         if self.double_deploys > 0 || self.orphans > 0 {
             let detail = format!(
                 "the simulator counts {} deployments too many and {} machines that no node holds",
                 self.double_deploys, self.orphans
             );
-            return Err(Failure::local(
-                "stray_deployments",
-                "MAAS holds what no node owns",
-                detail,
-            ));
+            return Err(Failure::local(CommandCode::StrayDeployments, detail));
         }
         Ok(())
     }

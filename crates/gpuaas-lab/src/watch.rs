@@ -122,6 +122,7 @@ pub async fn gather(client: &ApiClient) -> Result<Vec<EndedNode>, Failure> {
 mod tests {
     use super::*;
     use gpuaas_testkit::views;
+    use gpuaas_types::codes::CommandCode;
 
     #[test]
     fn a_parked_run_is_settled_and_a_waiting_one_is_not() {
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_restart_is_not_a_refusal() {
-        let unreachable = Failure::new(Exit::Unreachable, "server_unreachable", "", "");
+        let unreachable = Failure::new(Exit::Unreachable, CommandCode::ServerUnreachable, "");
         assert!(is_away(&unreachable));
         let refused = gpuaas_types::Problem::new(401, "token_missing", "");
         assert!(!is_away(&Failure::refused(refused)));

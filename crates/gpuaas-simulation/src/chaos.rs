@@ -15,6 +15,7 @@ use gpuaas_lab::bench::usage;
 use gpuaas_lab::scenario::fabric_addresses;
 use gpuaas_store::ScratchDatabase;
 use gpuaas_types::Timestamp;
+use gpuaas_types::codes::CommandCode;
 use maas_sim::{Fault, HostView};
 use serde::Serialize;
 
@@ -122,7 +123,7 @@ pub async fn run(args: BenchChaosArgs, terminal: &mut Terminal) -> Result<(), Fa
         return Ok(());
     }
     let detail = format!("seeds {:?}; replay one with --seed", report.failing_seeds);
-    Err(Failure::local("invariant_broken", "What must always hold did not", detail))
+    Err(Failure::local(CommandCode::InvariantBroken, detail))
 }
 
 fn summarize(lived: &[(u64, FleetHistory)], nodes: usize) -> ChaosReport {

@@ -15,7 +15,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::bench::added::Spread;
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief, Secret};
-use gpuaas_types::codes::WaitCode;
+use gpuaas_types::codes::{CommandCode, WaitCode};
 use gpuaas_types::{NodeState, RunId, RunStatus, Step, Timestamp};
 use maas_sim::H200;
 use serde::Serialize;
@@ -98,7 +98,7 @@ pub async fn run(args: BenchOutageArgs, terminal: &mut Terminal) -> Result<(), F
         return Ok(());
     }
     let detail = format!("{} of {} nodes are active", report.active, report.nodes);
-    Err(Failure::new(Exit::Parked, "nodes_not_active", "Not every node became active", detail))
+    Err(Failure::new(Exit::Parked, CommandCode::NodesNotActive, detail))
 }
 
 async fn measure(

@@ -15,6 +15,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_lab::bench::usage;
 use gpuaas_store::NodeFilter;
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{NodeState, Timestamp};
 use maas_sim::H200;
 use serde::Serialize;
@@ -67,7 +68,7 @@ pub async fn run(args: BenchRegionArgs, terminal: &mut Terminal) -> Result<(), F
         return Ok(());
     }
     let detail = format!("{} of {} nodes are active", report.active, report.nodes);
-    Err(Failure::new(Exit::Parked, "nodes_not_active", "Not every node became active", detail))
+    Err(Failure::new(Exit::Parked, CommandCode::NodesNotActive, detail))
 }
 
 async fn measure(args: &BenchRegionArgs) -> Result<RegionReport, Failure> {

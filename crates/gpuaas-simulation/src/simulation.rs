@@ -23,6 +23,7 @@ use gpuaas_lab::clock::SharedClock;
 use gpuaas_lab::hosts::options::BootTimes;
 use gpuaas_store::{MasterKey, Secret, Store};
 use gpuaas_types::api::SiteStatus;
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{IdSource, NodeId, ProfileId, SiteId, Timestamp};
 use maas_sim::SimOptions;
@@ -80,7 +81,7 @@ pub(crate) struct SharedParts {
 }
 
 fn local(error: &dyn std::fmt::Display) -> Failure {
-    Failure::local("simulation_not_made", "The simulation cannot be made", error.to_string())
+    Failure::local(CommandCode::SimulationNotMade, error.to_string())
 }
 
 impl Simulation {

@@ -6,6 +6,7 @@
 //! | [`PARKS`] | reasons that a run stopped | `park.code` of a run |
 //! | [`WAITS`] | what a run waits for | `wait.code` of a run |
 //! | [`TIMELINE`] | lines of a node's history | `code` of a timeline event |
+//! | [`COMMANDS`] | what stops a command before or after the API | the first word of an error text |
 //!
 //! The string of a code is what is on the wire and in the database, and never changes its meaning.
 //! Resources hold the string, so that a newer control plane's code can be read by an older client;
@@ -15,11 +16,13 @@
 
 #[macro_use]
 mod table;
+mod command;
 mod park;
 mod problem;
 mod timeline;
 mod wait;
 
+pub use command::{COMMANDS, CommandCode, CommandRow};
 pub use park::{Cure, PARKS, ParkCode, ParkRow};
 pub use problem::{PROBLEMS, ProblemCode, ProblemRow};
 pub use timeline::{TIMELINE, TimelineCode, TimelineRow};
@@ -52,6 +55,7 @@ mod tests {
         well_formed(
             PARKS.iter().map(|row| [row.code.as_str(), row.title, row.next_action, row.doc]),
         );
+        well_formed(COMMANDS.iter().map(|row| [row.code.as_str(), row.title, "", row.doc]));
         well_formed(
             WAITS.iter().map(|row| [row.code.as_str(), row.title, row.next_action, row.doc]),
         );

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use gpuaas_types::api::Owner;
-use gpuaas_types::codes::{PARKS, PROBLEMS, TIMELINE, WAITS};
+use gpuaas_types::codes::{COMMANDS, PARKS, PROBLEMS, TIMELINE, WAITS};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::steps::{CancelPolicy, KINDS, ROWS, StepOrder};
 use serde_json::Value;
@@ -19,8 +19,9 @@ const COMMAND: &str = "cargo test -p gpuaas-types write_reference -- --ignored";
 
 type Page = (&'static str, String);
 
-fn pages() -> [Page; 5] {
+fn pages() -> [Page; 6] {
     [
+        ("command-failures.md", command_failures()),
         ("problems.md", problems()),
         ("waits-and-parks.md", waits_and_parks()),
         ("timeline.md", timeline()),
@@ -65,6 +66,21 @@ fn who(owner: Option<Owner>) -> &'static str {
 /// A cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
+}
+
+fn command_failures() -> String {
+    let mut page = header(
+        "Failures of commands",
+        "What stops a command on this side of the API: the command line, this machine, the way to the \
+         control plane, the waiting. The code is the second word of the error text. Refusals of the \
+         control plane have the codes of [problems.md](problems.md), runs that stopped those of \
+         [waits-and-parks.md](waits-and-parks.md). `gpuaas --help` lists the exit codes.",
+    );
+    page.push_str("\n| code | what is wrong | when |\n|---|---|---|\n");
+    for row in COMMANDS {
+        writeln!(page, "| `{}` | {} | {} |", row.code, cell(row.title), cell(row.doc)).unwrap();
+    }
+    page
 }
 
 fn problems() -> String {

@@ -12,6 +12,7 @@ use gpuaas_types::api::List;
 use gpuaas_types::batch::{
     BatchAccepted, BatchActionRequest, BatchCreate, BatchResource, BatchSpec,
 };
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{BatchPhase, MemberState, Timestamp};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -82,7 +83,7 @@ fn manifest(path: &Path) -> Result<BatchSpec, Failure> {
     let text = read_file(path)?;
     serde_saphyr::from_str(&text).map_err(|error| {
         let detail = format!("{}: {error}", path.display());
-        Failure::usage("manifest_unreadable", "The manifest cannot be read", detail).hint(
+        Failure::usage(CommandCode::ManifestUnreadable, detail).hint(
             "a manifest names site, profile and machines; each machine has at least a hostname",
         )
     })
@@ -132,7 +133,8 @@ async fn follow(
     };
     timeout(Duration::from_secs(seconds), work).await.unwrap_or_else(|_| {
         let title = format!("The batch did not end within {seconds} s");
-        Err(Failure::new(Exit::TimedOut, "wait_timed_out", &title, name.to_owned())
+        Err(Failure::new(Exit::TimedOut, CommandCode::WaitTimedOut, name.to_owned())
+            .title(&title)
             .hint(format!("the work goes on; `gpuaas batch show {name}` says how far it is")))
     })
 }
@@ -159,7 +161,7 @@ fn verdict(batch: &BatchResource) -> Result<(), Failure> {
     let title = format!("{} of {} machines did not become active", names.len(), members.len());
     let (code, why) = match &batch.status.stop {
         Some(stop) => (stop.code.as_str(), stop.text.clone()),
-        None => ("batch_incomplete", batch.status.waiting_for.clone()),
+        None => (CommandCode::BatchIncomplete.as_str(), batch.status.waiting_for.clone()),
     };
     let more = names.len().saturating_sub(NAMED);
     let mut listed = names[..names.len() - more].join(", ");
@@ -170,7 +172,7 @@ fn verdict(batch: &BatchResource) -> Result<(), Failure> {
         Some(_) => format!("mend the cause, then `gpuaas batch resume {name} --reason WHY`"),
         None => format!("`gpuaas batch show {name}` names them; `gpuaas explain HOST` says why"),
     };
-    Err(Failure::new(Exit::Parked, code, &title, format!("{why}: {listed}")).hint(hint))
+    Err(Failure::coded(Exit::Parked, code, &title, format!("{why}: {listed}")).hint(hint))
 }
 
 /// What a manifest will do.

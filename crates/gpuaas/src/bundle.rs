@@ -22,6 +22,7 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_types::agent::HostCheck;
 use gpuaas_types::bundle::BundleArchive;
+use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 
 use signed_file::{
@@ -175,7 +176,7 @@ fn new(args: &BundleNewArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let name = args.folder.file_name().map(|name| name.to_string_lossy().into_owned());
     let Some(name) = name.filter(|name| is_name(name)) else {
         let detail = format!("{} does not end in a name", args.folder.display());
-        return Err(Failure::usage("bundle_name_invalid", "A bundle needs a name", detail)
+        return Err(Failure::usage(CommandCode::BundleNameInvalid, detail)
             .hint("a name is 1 to 64 of a-z, 0-9 and -, and begins with a letter or digit"));
     };
     let (manifest, script) = match args.kind {
@@ -269,8 +270,7 @@ async fn opened(path: &Path, connection: &ConnectionArgs) -> Result<OpenedBundle
     };
     let published = ApiClient::connect(connection)?.bundle_archive(name).await?;
     let bytes = BASE64.decode(&published.archive).map_err(|error| {
-        let title = "The answer is not a control plane's";
-        Failure::new(Exit::Unreachable, "unexpected_answer", title, error.to_string())
+        Failure::new(Exit::Unreachable, CommandCode::UnexpectedAnswer, error.to_string())
     })?;
     let archive = Archive::read(&bytes).map_err(|error| archive_failure(path, &error))?;
     Ok(OpenedBundle { archive, bytes, published: Some(Box::new(published)) })
@@ -421,15 +421,15 @@ fn render(
 fn rendered(manifest: &Manifest, set: &Inputs) -> Result<RenderedBundle, Failure> {
     // What a secret is nobody needs to say here, and nobody is shown.
     let mut values = manifest.resolve_public(set).map_err(|error| {
-        Failure::usage("bundle_input_invalid", "An input cannot be used", error.to_string())
+        Failure::usage(CommandCode::BundleInputInvalid, error.to_string())
             .hint("`gpuaas bundle show BUNDLE` lists the inputs")
     })?;
     for name in manifest.inputs.iter().filter(|(_, input)| input.secret).map(|(name, _)| name) {
         values.insert(name.clone(), REDACTED.to_owned());
     }
-    let checks = manifest.checks(&values).map_err(|fault| {
-        Failure::local("bundle_invalid", "A check cannot be made", fault.to_string())
-    })?;
+    let checks = manifest
+        .checks(&values)
+        .map_err(|fault| Failure::local(CommandCode::BundleInvalid, fault.to_string()))?;
     let environment = values
         .iter()
         .filter_map(|(name, value)| {

@@ -9,6 +9,7 @@ use gpuaas_client::waterfall::{self, BucketRow};
 use gpuaas_client::{ApiClient, SecretScope};
 use gpuaas_types::RunKind;
 use gpuaas_types::api::{List, NodeView, RunView, SiteCreate};
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use serde_json::{Map, Value, json};
 
@@ -151,12 +152,8 @@ async fn preset(client: &ApiClient, name: &str) -> Result<Map<String, Value>, Fa
         Some(Ok(Value::Object(spec))) => Ok(spec),
         _ => {
             let names: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
-            Err(Failure::usage(
-                "preset_not_found",
-                "There is no such preset",
-                format!("there is no preset {name}"),
-            )
-            .hint(format!("use one of: {}", names.join(", "))))
+            Err(Failure::usage(CommandCode::PresetNotFound, format!("there is no preset {name}"))
+                .hint(format!("use one of: {}", names.join(", "))))
         }
     }
 }
@@ -313,8 +310,7 @@ async fn print_bucket_times(
 fn onboard_requests(args: &OnboardArgs) -> Result<Vec<OnboardRequest>, Failure> {
     if args.hosts.len() > 1 && (args.bmc_address.is_some() || !args.macs.is_empty()) {
         return Err(Failure::usage(
-            "one_host_wanted",
-            "A BMC or MAC address belongs to one host",
+            CommandCode::OneHostWanted,
             format!("{} hosts are named", args.hosts.len()),
         )
         .hint("onboard hosts with --bmc-address or --mac one by one"));

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
+use gpuaas_types::codes::CommandCode;
 
 /// Asks for the name of what is taken away, which says more than a yes. `what` is the action, such
 /// as `removal`.
@@ -12,7 +13,7 @@ use gpuaas_client::terminal::Terminal;
 /// `not_confirmed` where nobody is there, or another text came.
 pub(crate) fn confirm(name: &str, what: &str, terminal: &mut Terminal) -> Result<(), Failure> {
     let refused = |detail: String| {
-        Failure::usage("not_confirmed", "Nothing was done", detail)
+        Failure::usage(CommandCode::NotConfirmed, detail)
             .hint("look with --dry-run, then repeat with --yes")
     };
     if !std::io::stdin().is_terminal() || !terminal.interactive() {

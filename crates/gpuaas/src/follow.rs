@@ -12,6 +12,7 @@ use gpuaas_client::output;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_types::api::NodeView;
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{NodeId, NodeState, RunStatus};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
@@ -120,7 +121,7 @@ fn verdict(nodes: &[NodeView]) -> Option<Failure> {
     let names = stopped.iter().map(|node| node.hostname.clone()).collect();
     let (code, detail) = match &first.park {
         Some(park) => (park.code.as_str(), park.text.as_str()),
-        None => ("run_ended", "the run ended before that"),
+        None => (CommandCode::RunEnded.as_str(), "the run ended before that"),
     };
     let aim = aim(first).unwrap_or(NodeState::Active);
     let title = match nodes.len() {
@@ -129,7 +130,7 @@ fn verdict(nodes: &[NodeView]) -> Option<Failure> {
     };
     let hint = format!("`gpuaas explain {}` says what to do next", first.hostname);
     Some(
-        Failure::new(Exit::Parked, code, &title, format!("{}: {detail}", few(names, ", ")))
+        Failure::coded(Exit::Parked, code, &title, format!("{}: {detail}", few(names, ", ")))
             .hint(hint),
     )
 }
@@ -165,12 +166,9 @@ fn still_open(
     match early {
         Early::Late => {
             let title = format!("Not every run ended within {seconds} s");
-            Failure::new(Exit::TimedOut, "wait_timed_out", &title, detail)
+            Failure::new(Exit::TimedOut, CommandCode::WaitTimedOut, detail).title(&title)
         }
-        Early::Interrupted => {
-            let title = "Only the waiting was interrupted";
-            Failure::new(Exit::Interrupted, "wait_interrupted", title, detail)
-        }
+        Early::Interrupted => Failure::new(Exit::Interrupted, CommandCode::WaitInterrupted, detail),
     }
     .hint(hint)
 }

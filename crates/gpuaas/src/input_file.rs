@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use gpuaas_client::failure::Failure;
+use gpuaas_types::codes::CommandCode;
 
 /// The text of a file; `-` is standard input.
 ///
@@ -18,7 +19,7 @@ pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
     };
     read.map_err(|error| {
         let detail = format!("{}: {error}", path.display());
-        Failure::usage("file_unreadable", "A file cannot be read", detail)
+        Failure::usage(CommandCode::FileUnreadable, detail)
     })
 }
 
@@ -31,7 +32,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<String, Failure> {
     let secret = text.trim_end_matches(['\r', '\n']);
     if secret.is_empty() {
         let detail = format!("{} is empty", path.display());
-        return Err(Failure::usage("secret_missing", "A file holds no secret", detail));
+        return Err(Failure::usage(CommandCode::SecretMissing, detail));
     }
     Ok(secret.to_owned())
 }

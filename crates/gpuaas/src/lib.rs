@@ -33,6 +33,7 @@ use clap::Parser;
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
+use gpuaas_types::codes::CommandCode;
 
 use crate::args::{Cli, Command};
 
@@ -69,15 +70,14 @@ fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
     gpuaas_client::install_cryptography();
     signals::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        Failure::local("runtime_unavailable", "Threads cannot be started", error.to_string())
-    })?;
+    let runtime = runtime
+        .map_err(|error| Failure::local(CommandCode::RuntimeUnavailable, error.to_string()))?;
     runtime.block_on(dispatch(cli.command, terminal))
 }
 
 fn start_log(filter: &str) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
-        Failure::usage("log_filter_invalid", "The log filter cannot be used", error.to_string())
+        Failure::usage(CommandCode::LogFilterInvalid, error.to_string())
             .hint("write it as info, or gpuaas_engine=debug,warn")
     })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

@@ -12,6 +12,7 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::agent::{Finding, Operation, Registry, TaskArchive, TaskResult};
 use gpuaas_types::api::List;
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -136,13 +137,14 @@ async fn wait_for_end(client: &ApiClient, id: &str) -> Result<TaskView, Failure>
 
 fn late(task: &TaskView, seconds: u64) -> Failure {
     let detail = format!("task {} of {} goes on", task.id, task.hostname);
-    Failure::new(Exit::TimedOut, "wait_timed_out", &format!("No result in {seconds} s"), detail)
+    Failure::new(Exit::TimedOut, CommandCode::WaitTimedOut, detail)
+        .title(&format!("No result in {seconds} s"))
         .hint(format!("`gpuaas node tasks {}` shows it", task.hostname))
 }
 
 fn verdict(task: &TaskView) -> Result<(), Failure> {
     let failed = |code: &str, detail: String| {
-        Err(Failure::new(Exit::Parked, code, "The task was not carried out", detail)
+        Err(Failure::coded(Exit::Parked, code, "The task was not carried out", detail)
             .hint(format!("`gpuaas node tasks {}` shows it", task.hostname)))
     };
     match (&task.state, &task.result) {
@@ -169,9 +171,7 @@ fn save_archive(task: &TaskView, path: &Path, terminal: &mut Terminal) -> Result
         ));
         return Ok(());
     };
-    let failed = |detail: String| {
-        Failure::local("archive_unwritable", "The archive could not be saved", detail)
-    };
+    let failed = |detail: String| Failure::local(CommandCode::ArchiveUnwritable, detail);
     let bytes = BASE64.decode(data).map_err(|error| failed(error.to_string()))?;
     std::fs::write(path, bytes).map_err(|error| failed(format!("{}: {error}", path.display())))
 }

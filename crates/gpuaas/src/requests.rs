@@ -2,6 +2,7 @@
 
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
+use gpuaas_types::codes::CommandCode;
 
 use crate::args::Command;
 use crate::{batch, bundle, commands, task_key};
@@ -24,8 +25,7 @@ pub(crate) async fn run(command: Command, terminal: &mut Terminal) -> Result<(),
         Command::Bundle(command) => bundle::run(command, terminal).await,
         Command::Explain(args) => commands::explain(args, terminal).await,
         _ => Err(Failure::usage(
-            "not_a_request",
-            "The command is no request to a control plane",
+            CommandCode::NotARequest,
             "it runs one, or simulates one".to_owned(),
         )),
     }

@@ -16,12 +16,13 @@ use gpuaas_api::{ApiSettings, ApiState, NodeAccess};
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog, CatalogError};
 use gpuaas_bundle::SigningKey;
 use gpuaas_client::executables::{AGENT, find_agent};
-use gpuaas_client::failure::{Failure, store_failure};
+use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_engine::bundles::{self, SeedError};
 use gpuaas_engine::{
     Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, RealClock,
 };
 use gpuaas_store::{Secret, Store};
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{IdSource, RandomIds};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -137,8 +138,7 @@ impl ServeHandle {
             () = stop => return Ok(()),
             ended = self.engine.supervisor().wait_for_end() => ended,
         };
-        let title = "A loop of the control plane ended";
-        Err(Failure::local("loop_ended", title, ended.to_string()).hint(
+        Err(Failure::local(CommandCode::LoopEnded, ended.to_string()).hint(
             "start the control plane again: runs go on where they were; report what the loop \
              ended with",
         ))
@@ -256,7 +256,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
 fn store_agent(artifacts: &ArtifactStore, agent: &Path) -> Result<Artifact, Failure> {
     let stored = artifacts.put_file(agent).map_err(|error| {
         let detail = format!("{}: {error}", agent.display());
-        Failure::local("agent_unreadable", "The node agent cannot be stored", detail)
+        Failure::local(CommandCode::AgentUnreadable, detail)
     })?;
     Ok(ArtifactStore::artifact(AGENT, gpuaas_node_agent::VERSION, stored))
 }
@@ -297,7 +297,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 fn stand_ins_not_local(address: SocketAddr) -> Failure {
     let detail = format!("{address} can be reached from elsewhere");
-    Failure::usage("stand_ins_not_local", "Stand-ins speak in plain text", detail)
+    Failure::usage(CommandCode::StandInsNotLocal, detail)
         .hint("listen on loopback, or leave --stand-ins away")
 }
 
@@ -309,12 +309,11 @@ async fn bundles(
     clock: &dyn Clock,
 ) -> Result<(BundleCatalog, SigningKey), Failure> {
     let failed = |error: &CatalogError| {
-        Failure::local(error.code(), "The bundles cannot be used", error.to_string())
+        Failure::coded(Exit::Local, error.code(), "The bundles cannot be used", error.to_string())
             .hint(error.hint())
     };
     let of_key = |error: gpuaas_bundle::SignatureError| {
-        let title = "The key that signs bundles cannot be used";
-        Failure::local("signing_key_unusable", title, error.to_string())
+        Failure::local(CommandCode::SigningKeyUnusable, error.to_string())
     };
     let proposed = Secret::new(SigningKey::generate().map_err(of_key)?.to_pem());
     let kept = store.ensure_signing_key(&proposed).await.map_err(store_failure)?;
@@ -351,7 +350,7 @@ fn lock(database: &Path) -> Result<File, Failure> {
     path.push(".lock");
     let refused = |error: &io::Error| {
         let detail = format!("{}: {error}", database.display());
-        Failure::local("database_unwritable", "The embedded store cannot be locked", detail)
+        Failure::local(CommandCode::DatabaseUnwritable, detail)
             .hint("make its folder, and let this user write there; or name another with --data")
     };
     let mut options = fs::OpenOptions::new();
@@ -360,8 +359,7 @@ fn lock(database: &Path) -> Result<File, Failure> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Failure::local(
-            "data_in_use",
-            "Another control plane uses this store",
+            CommandCode::DataInUse,
             format!("{} is locked", database.display()),
         )
         .hint(
@@ -377,9 +375,7 @@ fn own_http(anchor_pem: Option<&str>) -> Result<reqwest::Client, Failure> {
     let anchor = anchor_pem.map(str::as_bytes);
     gpuaas_node_agent::protocol::http_client(anchor, true)
         .or_else(|_| gpuaas_node_agent::protocol::http_client(anchor, false))
-        .map_err(|error| {
-            Failure::local("http_unavailable", "No HTTP client can be made", error.to_string())
-        })
+        .map_err(|error| Failure::local(CommandCode::HttpUnavailable, error.to_string()))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_node_agent::protocol::ControlPlane;
 use gpuaas_types::NodeState;
 use gpuaas_types::agent::{BootstrapPhase, BootstrapProgress, ProgressStatus};
+use gpuaas_types::codes::CommandCode;
 use maas_sim::{Notice, SimOptions, SimServer, ZERO};
 use serde::Serialize;
 use serde_json::json;
@@ -278,8 +279,7 @@ fn monotonic() -> Instant {
 }
 
 fn not_ready(why: &str) -> Failure {
-    let title = "The agent did not come to be measured";
-    Failure::new(Exit::Local, "agent_not_ready", title, why)
+    Failure::new(Exit::Local, CommandCode::AgentNotReady, why)
 }
 
 impl AgentBenchReport {

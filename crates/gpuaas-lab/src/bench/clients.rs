@@ -9,6 +9,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::ClockChoice;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::NodeState;
+use gpuaas_types::codes::CommandCode;
 use maas_sim::{Fault, FaultKind};
 use serde::Serialize;
 
@@ -176,16 +177,14 @@ impl ClientsReport {
     fn verdict(&self) -> Result<(), Failure> {
         if self.active < self.nodes {
             let detail = format!("{} of {} nodes are active", self.active, self.nodes);
-            let title = "Not every node became active";
-            return Err(Failure::new(Exit::Parked, "nodes_not_active", title, detail));
+            return Err(Failure::new(Exit::Parked, CommandCode::NodesNotActive, detail));
         }
         if self.orphans > 0 || self.double_deploys > 0 {
             let detail = format!(
                 "{} machines that no node holds, {} deployments too many",
                 self.orphans, self.double_deploys
             );
-            let title = "MAAS holds what no node owns";
-            return Err(Failure::local("stray_deployments", title, detail));
+            return Err(Failure::local(CommandCode::StrayDeployments, detail));
         }
         Ok(())
     }

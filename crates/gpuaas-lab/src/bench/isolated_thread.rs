@@ -1,6 +1,7 @@
 //! Work on a thread and a runtime of its own.
 
 use gpuaas_client::failure::Failure;
+use gpuaas_types::codes::CommandCode;
 
 /// Runs `work` on a thread and a current-thread runtime of its own, with its log switched off.
 ///
@@ -10,7 +11,7 @@ pub async fn run_isolated<T: Send + 'static>(
     work: impl AsyncFnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let no_thread = |error: &dyn std::fmt::Display| {
-        Failure::local("runtime_unavailable", "Threads cannot be started", error.to_string())
+        Failure::local(CommandCode::RuntimeUnavailable, error.to_string())
     };
     let ended = tokio::task::spawn_blocking(move || {
         // A simulation provokes failures by the thousand; logged, they would bury everything else.
@@ -18,7 +19,5 @@ pub async fn run_isolated<T: Send + 'static>(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(|error| no_thread(&error))?.block_on(work())
     });
-    ended.await.map_err(|error| {
-        Failure::local("simulation_ended", "A simulation did not end well", error.to_string())
-    })?
+    ended.await.map_err(|error| Failure::local(CommandCode::SimulationEnded, error.to_string()))?
 }

@@ -13,6 +13,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::ClockChoice;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{ScratchDatabase, Store, StoreCounters};
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{NodeState, Timestamp};
 
 use super::added;
@@ -74,7 +75,7 @@ fn verdict(report: &OnboardReport) -> Result<(), Failure> {
         return Ok(());
     }
     let detail = format!("{} of {} nodes are active", report.active, report.nodes);
-    Err(Failure::new(Exit::Parked, "nodes_not_active", "Not every node became active", detail))
+    Err(Failure::new(Exit::Parked, CommandCode::NodesNotActive, detail))
 }
 
 fn choose_clock(args: &BenchOnboardArgs) -> ClockChoice {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use gpuaas_client::failure::Failure;
+use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 
 use super::added::{AddedTimeTransition, Spread};
@@ -75,10 +76,8 @@ pub struct OnboardReport {
 /// # Errors
 /// `answer_unprintable`.
 pub fn json(report: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(report).map_err(|error| {
-        let title = "The answer could not be written down";
-        Failure::local("answer_unprintable", title, error.to_string())
-    })
+    serde_json::to_string_pretty(report)
+        .map_err(|error| Failure::local(CommandCode::AnswerUnprintable, error.to_string()))
 }
 
 const MIB: f64 = 1_048_576.0;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gpuaas_client::failure::Failure;
+use gpuaas_types::codes::CommandCode;
 
 /// The kernel reports processor time to user space in hundredths of a second on every
 /// architecture that Linux still boots (`USER_HZ`).
@@ -52,11 +53,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 }
 
 fn unreadable(path: &str, why: &str) -> Failure {
-    Failure::local(
-        "usage_unreadable",
-        "Time and memory of a process cannot be read",
-        format!("{path}: {why}"),
-    )
+    Failure::local(CommandCode::UsageUnreadable, format!("{path}: {why}"))
 }
 
 /// `utime + stime`: the 14th and 15th field. The second field is the program's name in

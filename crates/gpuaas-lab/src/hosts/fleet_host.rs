@@ -14,6 +14,7 @@ use gpuaas_node_agent::protocol::{ControlPlane, SetupError, http_client};
 use gpuaas_node_agent::simulated_host::{self, SimulatedHost};
 use gpuaas_node_agent::{agent, clock::AgentClock};
 use gpuaas_types::agent::{Gate, GateCheck, GateReport};
+use gpuaas_types::codes::CommandCode;
 use maas_sim::SimRng;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -37,9 +38,8 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn new(options: &HostsOptions) -> Result<Self, Failure> {
-        let http = http_client(None, false).map_err(|error| {
-            Failure::local("http_unavailable", "No HTTP client can be made", error.to_string())
-        })?;
+        let http = http_client(None, false)
+            .map_err(|error| Failure::local(CommandCode::HttpUnavailable, error.to_string()))?;
         let HostsOptions { clock, seed, times, .. } = options.clone();
         Ok(Self { http, clock, seed, times })
     }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use gpuaas_artifact::{ParsedUserData, parse_user_data};
 use gpuaas_client::failure::Failure;
+use gpuaas_types::codes::CommandCode;
 use maas_sim::{FirstBoot, HostRef, Metadata, Notice};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -104,7 +105,7 @@ impl Hosts {
 fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
     std::fs::create_dir_all(dir).and_then(|()| dir.canonicalize()).map_err(|error| {
         let detail = format!("{}: {error}", dir.display());
-        Failure::local("hosts_dir_unwritable", "The hosts' folder cannot be made", detail)
+        Failure::local(CommandCode::HostsDirUnwritable, detail)
             .hint("name another folder with --hosts-dir")
     })
 }

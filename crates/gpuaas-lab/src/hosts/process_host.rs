@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use gpuaas_artifact::{ParsedUserData, unpack_user_data};
 use gpuaas_client::failure::Failure;
+use gpuaas_types::codes::CommandCode;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
@@ -63,7 +64,7 @@ impl ProcessReaper {
             .spawn()
             .map(|shell| Self { _shell: shell })
             .map_err(|error| {
-                Failure::local("hosts_unguarded", "bash cannot be started", error.to_string())
+                Failure::local(CommandCode::HostsUnguarded, error.to_string())
                     .hint("install bash, or run the hosts with --hosts fleet")
             })
     }

@@ -26,6 +26,7 @@ use axum::extract::{Path as UrlPath, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::get;
 use gpuaas_client::failure::Failure;
+use gpuaas_types::codes::CommandCode;
 use maas_sim::Metadata;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -54,24 +55,22 @@ pub(super) struct SystemdHostFactory {
     script: PathBuf,
 }
 
-const TITLE: &str = "This machine can have no real hosts";
-
 /// The system of real hosts, where this machine can have any.
 pub(super) fn rootfs(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if !rustix::process::geteuid().is_root() {
         let text = "a host of its own needs namespaces and mounts".to_owned();
-        return Err(Failure::local("real_host_needs_root", TITLE, text).hint("run it as root"));
+        return Err(Failure::local(CommandCode::RealHostNeedsRoot, text).hint("run it as root"));
     }
     let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !installed(tool)).collect();
     if !missing.is_empty() {
         let text = format!("there is no {}", missing.join(", no "));
-        return Err(Failure::local("real_host_tool_missing", TITLE, text)
+        return Err(Failure::local(CommandCode::RealHostToolMissing, text)
             .hint("on Debian: apt-get install systemd-container util-linux e2fsprogs"));
     }
     let rootfs = named.map_or_else(default_rootfs, Path::to_owned);
     if !rootfs.join(STAMP).is_file() {
         let text = format!("{} holds no system", rootfs.display());
-        return Err(Failure::local("real_host_rootfs_missing", TITLE, text)
+        return Err(Failure::local(CommandCode::RealHostRootfsMissing, text)
             .hint("cargo xtask real-host --rootfs-only makes one, on Debian"));
     }
     Ok(rootfs)
@@ -98,7 +97,7 @@ impl SystemdHostFactory {
             io::Result::Ok(script)
         };
         let script = made().map_err(|error| {
-            Failure::local("real_host_not_made", TITLE, format!("{}: {error}", dir.display()))
+            Failure::local(CommandCode::RealHostNotMade, format!("{}: {error}", dir.display()))
         })?;
         Ok(Self { rootfs, script })
     }

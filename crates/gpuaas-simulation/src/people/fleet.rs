@@ -3,6 +3,7 @@
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::Clock as _;
 use gpuaas_store::{ListedNode, NodeFilter};
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{NodeId, NodeState, RunStatus, Timestamp};
 use maas_sim::{H200, SimRng};
 use serde_json::Value;
@@ -93,7 +94,7 @@ pub(super) async fn change_fleet(
 }
 
 fn not_made(text: String) -> Failure {
-    Failure::local("fleet_not_changed", "The fleet cannot be changed", text)
+    Failure::local(CommandCode::FleetNotChanged, text)
 }
 
 /// Whether a run of the node moves.

@@ -3,7 +3,7 @@
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_core::record::RunRecord;
 use gpuaas_engine::Clock as _;
-use gpuaas_types::codes::ParkCode;
+use gpuaas_types::codes::{CommandCode, ParkCode};
 use gpuaas_types::{NodeId, RunId, RunStatus, Timestamp};
 use maas_sim::{HostView, HumanAction, MachineSpec, Status};
 use serde_json::Value;
@@ -82,11 +82,7 @@ pub async fn run_case(
 }
 
 fn broken(case: &RecoveryCase, text: String) -> Failure {
-    Failure::local(
-        "case_not_made",
-        "A case does not make its park",
-        format!("{}: {text}", case.code),
-    )
+    Failure::local(CommandCode::CaseNotMade, format!("{}: {text}", case.code))
 }
 
 struct CaseRun {
@@ -190,7 +186,7 @@ impl CaseRun {
             }
             if self.simulation.tick(limit).await? == Tick::Idle || now >= limit {
                 let text = format!("{} at {}: {:?}", run.status, run.step, run.wait);
-                return Err(Failure::local("case_stuck", "A run of a case does not move", text));
+                return Err(Failure::local(CommandCode::CaseStuck, text));
             }
         }
     }
@@ -360,5 +356,5 @@ fn has_gone_on(run: &RunRecord) -> bool {
 }
 
 fn refused(text: &str) -> Failure {
-    Failure::local("case_not_made", "What a case does was refused", text.to_owned())
+    Failure::local(CommandCode::CaseNotMade, text.to_owned())
 }

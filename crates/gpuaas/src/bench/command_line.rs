@@ -14,6 +14,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::Supervisor;
 use gpuaas_simulation::ControlPlaneParts;
 use gpuaas_simulation::recovery::{CommandLine, Operators};
+use gpuaas_types::codes::CommandCode;
 
 use crate::args::Cli;
 use crate::requests;
@@ -26,7 +27,7 @@ pub(crate) struct ApiOperators;
 impl Operators for ApiOperators {
     async fn serve(&self, parts: ControlPlaneParts) -> Result<Box<dyn CommandLine>, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
-            Failure::local("api_not_served", "The admin API cannot be served", error.to_string())
+            Failure::local(CommandCode::ApiNotServed, error.to_string())
         };
         gpuaas_client::install_cryptography();
         let token = propose_admin_token().map_err(|error| failed(&error))?;

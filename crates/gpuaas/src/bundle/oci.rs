@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use gpuaas_bundle::archive::MAX_ARCHIVE_BYTES;
 use gpuaas_bundle::{Digest, Manifest};
 use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_types::codes::CommandCode;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
@@ -68,12 +69,11 @@ fn descriptor(media_type: &str, bytes: &[u8], title: Option<String>) -> Descript
 }
 
 fn registry_refused(detail: impl Into<String>) -> Failure {
-    Failure::new(Exit::Refused, "registry_refused", "The registry did not do it", detail)
+    Failure::new(Exit::Refused, CommandCode::RegistryRefused, detail)
 }
 
 fn artifact_refused(detail: impl Into<String>) -> Failure {
-    let title = "The registry holds something else than a bundle there";
-    Failure::new(Exit::Refused, "registry_artifact_refused", title, detail)
+    Failure::new(Exit::Refused, CommandCode::RegistryArtifactRefused, detail)
 }
 
 /// A part of a repository's name (distribution specification, section "Pulling manifests").
@@ -213,7 +213,7 @@ impl Registry {
     /// Pulls a bundle.
     pub(super) async fn pull(&self) -> Result<PulledBundle, Failure> {
         let reference = self.reference.reference.as_deref().ok_or_else(|| {
-            Failure::usage("registry_reference_missing", "Which version?", "no tag and no digest")
+            Failure::usage(CommandCode::RegistryReferenceMissing, "no tag and no digest")
                 .hint("write :VERSION or @sha256:DIGEST behind the repository")
         })?;
         let request =

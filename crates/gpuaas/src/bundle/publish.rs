@@ -10,6 +10,7 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::output::{self, or_dash, table};
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
+use gpuaas_types::codes::CommandCode;
 
 use super::oci::{Login, OciReference, PulledBundle, Registry};
 use super::signed_file::{
@@ -54,9 +55,7 @@ pub(super) async fn publish(
 }
 
 fn parse_reference(url: &str) -> Result<OciReference, Failure> {
-    url.parse().map_err(|why: String| {
-        Failure::usage("registry_url_invalid", "The registry's URL cannot be used", why)
-    })
+    url.parse().map_err(|why: String| Failure::usage(CommandCode::RegistryUrlInvalid, why))
 }
 
 /// Nothing is written before all of it is whole and, where a key is named, trusted.

@@ -8,12 +8,13 @@ use gpuaas_artifact::{LintFinding, SourceError, read_folder};
 use gpuaas_bundle::{
     Archive, Digest, Envelope, Manifest, PublicKey, SigningKey, Statement, TrustedKey,
 };
-use gpuaas_client::failure::Failure;
+use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::Timestamp;
+use gpuaas_types::codes::CommandCode;
 
 pub(super) fn signature_failure(error: &gpuaas_bundle::SignatureError) -> Failure {
-    Failure::local(error.code(), "The bundle is not trusted", error.to_string())
+    Failure::coded(Exit::Local, error.code(), "The bundle is not trusted", error.to_string())
         .hint("do not use it: take the bundle, its signature and the key from whoever built it")
 }
 
@@ -41,7 +42,7 @@ pub(super) fn signature_of(file: &Path) -> PathBuf {
 
 pub(super) fn archive_failure(path: &Path, error: &gpuaas_bundle::ArchiveError) -> Failure {
     let detail = format!("{}: {error}", path.display());
-    Failure::local(error.code(), "The bundle is refused", detail)
+    Failure::coded(Exit::Local, error.code(), "The bundle is refused", detail)
 }
 
 /// A bundle from its folder or from the file of a build, and its bytes.
@@ -73,7 +74,7 @@ pub(super) fn signer(
 
 pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     let detail = format!("{}: {error}", path.display());
-    Failure::local("file_unreadable", "A file cannot be read or written", detail)
+    Failure::local(CommandCode::FileUnreadable, detail)
 }
 
 pub(super) fn from_folder(folder: &Path) -> Result<Archive, Failure> {
@@ -87,7 +88,9 @@ pub(super) fn from_folder(folder: &Path) -> Result<Archive, Failure> {
 
 pub(super) fn lint_failure(folder: &Path, findings: &[LintFinding]) -> Failure {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    let title = "The bundle cannot be used";
-    Failure::local("bundle_invalid", title, format!("{}\n{}", folder.display(), lines.join("\n")))
-        .hint("mend the lines above; `gpuaas bundle new DIR` writes one that is fine")
+    Failure::local(
+        CommandCode::BundleInvalid,
+        format!("{}\n{}", folder.display(), lines.join("\n")),
+    )
+    .hint("mend the lines above; `gpuaas bundle new DIR` writes one that is fine")
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_store::Store;
 use gpuaas_types::Timestamp;
+use gpuaas_types::codes::CommandCode;
 
 use super::data_folder::unwritable;
 
@@ -66,8 +67,7 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             let detail = format!("{}: {error}", path.display());
-            let title = "The file of the admin token cannot be read";
-            Err(Failure::local("admin_token_unreadable", title, detail).hint(
+            Err(Failure::local(CommandCode::AdminTokenUnreadable, detail).hint(
                 "let this user read it; where it is damaged, remove it and start \
                  `gpuaas serve --new-admin-token`",
             ))

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use gpuaas_client::failure::Failure;
+use gpuaas_types::codes::CommandCode;
 
 /// Makes the folder, for this user alone.
 ///
@@ -20,9 +21,9 @@ pub(super) fn make_private_dir(dir: &Path) -> Result<(), Failure> {
 pub(super) fn unwritable(dir: &Path, error: &io::Error) -> Failure {
     let detail = format!("{}: {error}", dir.display());
     if error.kind() == io::ErrorKind::StorageFull {
-        return Failure::local("data_disk_full", "The disk of the data folder is full", detail)
+        return Failure::local(CommandCode::DataDiskFull, detail)
             .hint("make room there, then start again; nothing was lost");
     }
-    Failure::local("data_unwritable", "The data folder cannot be used", detail)
+    Failure::local(CommandCode::DataUnwritable, detail)
         .hint("let this user write there, or name another folder with --data")
 }

@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuaas_client::failure::{Failure, store_failure};
+use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_identity::listener::{NodeListener, ServerCertificate, server_config};
 use gpuaas_identity::{Authority, AuthorityError, BuiltIn, CommandAuthority, Issuer, Lifetimes};
 use gpuaas_store::{Secret, Store};
 use gpuaas_types::Timestamp;
+use gpuaas_types::codes::CommandCode;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -102,8 +103,7 @@ async fn prepare(
     let advertise = advertise.map_or_else(|| format!("https://{address}"), str::to_owned);
     let Some(rest) = advertise.strip_prefix("https://") else {
         return Err(Failure::usage(
-            "advertise_not_https",
-            "Nodes reach the control plane over TLS",
+            CommandCode::AdvertiseNotHttps,
             format!("--advertise {advertise} is no https URL"),
         )
         .hint("give the URL of the node listener, such as https://ADDRESS:8443"));
@@ -122,8 +122,7 @@ async fn prepare(
     let (certified, upkeep_at) = source.certificate().await?;
     let certificate = Arc::new(ServerCertificate::new(certified));
     let unusable = |error: &dyn std::fmt::Display| {
-        let title = "The listener for nodes cannot be opened";
-        Failure::local("node_listener_unusable", title, error.to_string())
+        Failure::local(CommandCode::NodeListenerUnusable, error.to_string())
     };
     let config = server_config(Arc::clone(&certificate)).map_err(|e| unusable(&e))?;
     let reader = issuer.reader().map_err(|error| of_authority(&error))?;
@@ -147,7 +146,7 @@ async fn authority(store: &Store, options: &TlsOptions) -> Result<Arc<dyn Author
 
 fn of_authority(error: &AuthorityError) -> Failure {
     let title = "The certificate authority cannot be used";
-    Failure::local(error.code().as_str(), title, error.to_string())
+    Failure::coded(Exit::Local, error.code().as_str(), title, error.to_string())
         .hint("check --authority-command and --authority-anchor-file")
 }
 
@@ -158,7 +157,7 @@ fn read(path: impl AsRef<Path>) -> Result<String, Failure> {
 
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
     let detail = format!("{}: {why}", path.display());
-    Failure::local("server_certificate_unusable", "A file of the listener cannot be used", detail)
+    Failure::local(CommandCode::ServerCertificateUnusable, detail)
         .hint("give PEM: a chain with the leaf first, its key, and what nodes shall trust")
 }
 

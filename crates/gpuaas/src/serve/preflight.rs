@@ -5,6 +5,7 @@ use std::path::Path;
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::HostScope;
 use gpuaas_store::{MasterKey, Store, StoreError};
+use gpuaas_types::codes::CommandCode;
 
 use super::nodes::NodeListenerOptions;
 
@@ -24,9 +25,8 @@ pub(super) fn url_names_a_host(
     if HostScope::of_url(&url) != HostScope::Unspecified {
         return Ok(());
     }
-    let title = "Nodes have to be told an address of this control plane";
     let detail = format!("{url} is an address to listen on, and none to reach");
-    Err(Failure::usage("advertise_missing", title, detail).hint(START))
+    Err(Failure::usage(CommandCode::AdvertiseMissing, detail).hint(START))
 }
 
 /// Refuses a URL for nodes that only this host can reach, where a region is elsewhere.
@@ -41,13 +41,12 @@ pub(super) async fn nodes_reach(store: &Store, url: &str) -> Result<(), Failure>
     let elsewhere =
         sites.iter().find(|site| HostScope::of_url(&site.spec.url) == HostScope::Elsewhere);
     let Some(site) = elsewhere else { return Ok(()) };
-    let title = "Nodes could not reach this control plane";
     let detail = format!(
         "they would be told {url}, which only this host can reach, and the region of site {} is \
          at {}",
         site.spec.name, site.spec.url
     );
-    Err(Failure::usage("advertise_loopback", title, detail).hint(START))
+    Err(Failure::usage(CommandCode::AdvertiseLoopback, detail).hint(START))
 }
 
 /// Opens the database at `url` with the master key in `key_file`; both are made where neither is
@@ -89,7 +88,7 @@ fn remove(key_file: &Path) -> Result<(), Failure> {
 fn key_missing(key_file: &Path) -> Failure {
     let detail =
         format!("{} is not there, and the database was sealed with it", key_file.display());
-    Failure::local("master_key_missing", "The master key of the database is missing", detail).hint(
+    Failure::local(CommandCode::MasterKeyMissing, detail).hint(
         "restore it from a backup, or copy it from another control plane of the database; without \
          it no API key and no password can be read: name a new database with --data or --database",
     )

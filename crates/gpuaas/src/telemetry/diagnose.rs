@@ -20,7 +20,7 @@ pub async fn run(args: &ShowArgs, terminal: &mut Terminal) -> Result<(), Failure
     }
     let detail = format!("{}: {}", report.hostname, report.text);
     let title = "The telemetry of the node cannot be read";
-    Err(Failure::new(Exit::Parked, report.verdict.as_str(), title, detail)
+    Err(Failure::coded(Exit::Parked, report.verdict.as_str(), title, detail)
         .hint(&report.next_action))
 }
 

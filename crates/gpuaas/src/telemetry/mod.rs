@@ -15,6 +15,7 @@ use gpuaas_bundle::{Inputs, Manifest};
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
+use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -117,7 +118,7 @@ pub async fn run(args: &ConvergeTelemetryArgs, terminal: &mut Terminal) -> Resul
 /// Everything that the host needs, as one program for its shell.
 fn script(args: &ConvergeTelemetryArgs) -> Result<String, Failure> {
     let broken = |error: &dyn std::fmt::Display| {
-        Failure::local("bundle_broken", "The bundle in this program is broken", error.to_string())
+        Failure::local(CommandCode::BundleBroken, error.to_string())
     };
     let manifest: Manifest = serde_saphyr::from_str(MANIFEST).map_err(|e| broken(&e))?;
     let mut set = Inputs::new();
@@ -125,7 +126,7 @@ fn script(args: &ConvergeTelemetryArgs) -> Result<String, Failure> {
         set.insert("telemetry_allow".to_owned(), args.allow.join(" "));
     }
     let values = manifest.resolve(&set).map_err(|error| {
-        Failure::usage("network_invalid", "A network cannot be used", error.to_string())
+        Failure::usage(CommandCode::NetworkInvalid, error.to_string())
             .hint("write it as 10.177.0.0/16")
     })?;
     let mut text = "set -euo pipefail\nwork=$(mktemp -d)\ntrap 'rm -rf -- \"$work\"' EXIT\n\
@@ -170,8 +171,7 @@ async fn send(mut command: Command, script: &str, limit: Duration) -> Result<Out
         .kill_on_drop(true)
         .spawn();
     let mut child = spawned.map_err(|error| {
-        Failure::local("ssh_missing", "ssh cannot be started", error.to_string())
-            .hint("install an OpenSSH client")
+        Failure::local(CommandCode::SshMissing, error.to_string()).hint("install an OpenSSH client")
     })?;
     let mut input = child.stdin.take();
     let ended = async {
@@ -184,10 +184,10 @@ async fn send(mut command: Command, script: &str, limit: Duration) -> Result<Out
     };
     let ended = timeout(limit, ended).await.map_err(|_| {
         let text = format!("the host was not done in {} s", limit.as_secs());
-        Failure::new(Exit::TimedOut, "took_too_long", "The host took too long", text)
+        Failure::new(Exit::TimedOut, CommandCode::TookTooLong, text)
             .hint("run it again, it goes on where it was; --timeout SECONDS waits longer")
     })?;
-    ended.map_err(|error| Failure::local("ssh_missing", "ssh cannot be run", error.to_string()))
+    ended.map_err(|error| Failure::local(CommandCode::SshMissing, error.to_string()))
 }
 
 fn read(output_text: &str) -> ConvergeReport {
@@ -223,22 +223,19 @@ fn failure(
     let last = last[last.len().saturating_sub(3)..].join(" | ");
     let at = format!("{}@{}: {last}", args.user, args.host);
     if output.status.code() == Some(SSH_FAILED) && report.diagnoses.is_empty() {
-        let title = "The host cannot be reached over ssh";
         return Some(
-            Failure::new(Exit::Unreachable, "host_unreachable", title, at)
+            Failure::new(Exit::Unreachable, CommandCode::HostUnreachable, at)
                 .hint("--ssh-option StrictHostKeyChecking=accept-new takes a new host key"),
         );
     }
     if last.contains("sudo:") {
-        let title = "The user may not become root";
         return Some(
-            Failure::local("sudo_refused", title, at)
+            Failure::local(CommandCode::SudoRefused, at)
                 .hint("log in as root, or let the user sudo without a password"),
         );
     }
-    let title = "The telemetry edge is not as it should be";
     Some(
-        Failure::local("telemetry_not_converged", title, at)
+        Failure::local(CommandCode::TelemetryNotConverged, at)
             .hint("what was changed stays; mend what the host says and run it again"),
     )
 }

@@ -14,6 +14,7 @@ use gpuaas_node_agent::bundle::{self, BundleContext, gate};
 use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::paths::INSTALLED_BUNDLES;
 use gpuaas_types::agent::{Gate, GateReport};
+use gpuaas_types::codes::CommandCode;
 use host_facts::HostRoot;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -65,13 +66,13 @@ impl TestHost {
             .filter(|folder| folder.join("fixture/make-host.sh").is_file())
             .ok_or_else(|| {
                 let text = format!("{} holds no bundles with their fixture", source.display());
-                Failure::local("bundles_not_found", "There are no bundles to test", text)
+                Failure::local(CommandCode::BundlesNotFound, text)
                     .hint("run it in the repository, or name its folder bundles with --bundles")
             })?;
         let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !installed(tool)).collect();
         if !missing.is_empty() {
             let text = format!("there is no {}", missing.join(", no "));
-            return Err(Failure::local("tools_missing", "A test host cannot be made", text)
+            return Err(Failure::local(CommandCode::ToolsMissing, text)
                 .hint("install bash, e2fsprogs and util-linux"));
         }
         let dir = tempfile::tempdir().map_err(|error| unavailable(&error))?;
@@ -187,7 +188,7 @@ impl TestHost {
 }
 
 fn unavailable(error: &dyn std::fmt::Display) -> Failure {
-    Failure::local("test_host_unavailable", "A test host cannot be made", error.to_string())
+    Failure::local(CommandCode::TestHostUnavailable, error.to_string())
 }
 
 fn installed(tool: &str) -> bool {

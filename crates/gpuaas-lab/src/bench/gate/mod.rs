@@ -16,6 +16,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gpuaas_bundle::Gate;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
+use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 
 use self::host::{Role, TestHost};
@@ -71,8 +72,7 @@ pub async fn run(args: BenchGateArgs, terminal: &mut Terminal) -> Result<(), Fai
         "{} of {} mutations caught, {} false alarms",
         report.caught, report.mutations, report.false_alarms
     );
-    Err(Failure::local("gate_not_exact", "A gate did not see what it should", detail)
-        .hint("the lines above name the checks"))
+    Err(Failure::local(CommandCode::GateNotExact, detail).hint("the lines above name the checks"))
 }
 
 async fn measure(args: &BenchGateArgs) -> Result<GateBenchReport, Failure> {
@@ -121,7 +121,7 @@ async fn judge_mutation(ready: &TestHost, row: &Mutation) -> Result<Seen, Failur
     for change in row.changes {
         host.change(change).await.map_err(|error| {
             let text = format!("{}: {change:?}: {error}", row.name);
-            Failure::local("mutation_impossible", "The test host cannot be changed so", text)
+            Failure::local(CommandCode::MutationImpossible, text)
         })?;
     }
     let mut red = Seen::new();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::{chain, install_cryptography};
+use gpuaas_types::codes::CommandCode;
 use reqwest::{Url, redirect};
 
 /// Longest time of connecting.
@@ -39,14 +40,12 @@ pub(super) fn client(url: &Url, stays: bool) -> Result<reqwest::Client, Failure>
         reqwest::Client::builder().connect_timeout(CONNECT).timeout(CALL).redirect(redirects);
     // A plain http registry needs no certificate authorities, and a bare host may have none.
     let builder = if url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
-    builder.build().map_err(|error| {
-        Failure::local("http_unavailable", "No HTTP client can be made", chain(&error))
-    })
+    builder.build().map_err(|error| Failure::local(CommandCode::HttpUnavailable, chain(&error)))
 }
 
 /// The failure of a request to which a registry or a realm gave no response.
 pub(super) fn unreachable_failure(url: &Url, error: reqwest::Error) -> Failure {
     let origin = url.origin().ascii_serialization();
     let detail = format!("{origin}: {}", chain(&error.without_url()));
-    Failure::new(Exit::Unreachable, "registry_silent", "The registry gave no answer", detail)
+    Failure::new(Exit::Unreachable, CommandCode::RegistrySilent, detail)
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_types::codes::CommandCode;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Response, Url};
 use serde::Deserialize;
@@ -27,7 +28,7 @@ const HUB: (&[&str], &str) = (&["docker.io", "registry-1.docker.io"], "index.doc
 const HINT: &str = "give --registry-user NAME --registry-password-file FILE, or log in with a tool \
                     that writes the password into Docker's config.json";
 
-const REFUSED: &str = "registry_login_refused";
+const REFUSED: CommandCode = CommandCode::RegistryLoginRefused;
 
 /// A user name, its password, and their source. `Debug` leaves the password out.
 #[derive(Clone, PartialEq, Eq)]
@@ -102,7 +103,7 @@ impl Login {
             let detail = format!(
                 "{origin} wants a login, and has no TLS: the password would be read on the way"
             );
-            return Err(login_failure("registry_login_unsafe", detail)
+            return Err(login_failure(CommandCode::RegistryLoginUnsafe, detail)
                 .hint("use the registry's https address"));
         }
         let known = self.find_credentials(registry);
@@ -115,7 +116,7 @@ impl Login {
             };
             let token = token(registry, bearer, shown).await;
             return token.map_err(|failure| match known {
-                CredentialSource::Unusable(why) if failure.code() == REFUSED => {
+                CredentialSource::Unusable(why) if failure.code() == REFUSED.as_str() => {
                     login_unusable(&origin, &why)
                 }
                 _ => failure,
@@ -125,7 +126,7 @@ impl Login {
             let names: Vec<&str> = challenges.iter().map(|one| one.scheme.as_str()).collect();
             let names = names.join(", ");
             let detail = format!("{origin} asks for {names:?}; Basic and Bearer are known");
-            return Err(login_failure("registry_login_unknown", detail));
+            return Err(login_failure(CommandCode::RegistryLoginUnknown, detail));
         }
         match known {
             CredentialSource::Credentials(credentials) => basic(&credentials),
@@ -150,15 +151,16 @@ impl Login {
 
 fn login_missing(origin: &str) -> Failure {
     let detail = format!("{origin} wants a login, and none is known");
-    login_failure("registry_login_missing", detail).hint(HINT)
+    login_failure(CommandCode::RegistryLoginMissing, detail).hint(HINT)
 }
 
 fn login_unusable(origin: &str, why: &str) -> Failure {
-    login_failure("registry_login_unusable", format!("{origin} wants a login: {why}")).hint(HINT)
+    login_failure(CommandCode::RegistryLoginUnusable, format!("{origin} wants a login: {why}"))
+        .hint(HINT)
 }
 
-fn login_failure(code: &str, detail: impl Into<String>) -> Failure {
-    Failure::new(Exit::Refused, code, "There is no login to the registry", detail)
+fn login_failure(code: CommandCode, detail: impl Into<String>) -> Failure {
+    Failure::new(Exit::Refused, code, detail)
 }
 
 /// Whether the host of a URL is this machine.
@@ -174,7 +176,7 @@ fn basic(credentials: &Credentials) -> Result<HeaderValue, Failure> {
 
 fn header(text: String) -> Result<HeaderValue, Failure> {
     let mut value = HeaderValue::try_from(text).map_err(|_| {
-        login_failure("registry_login_unusable", "what was given fits in no header")
+        login_failure(CommandCode::RegistryLoginUnusable, "what was given fits in no header")
     })?;
     value.set_sensitive(true);
     Ok(value)
@@ -197,7 +199,10 @@ async fn token(
     let named = |name: &str| challenge.parameters.get(name).map(String::as_str);
     let realm = named("realm").unwrap_or_default();
     let unsafe_realm = |why: &str| {
-        login_failure("registry_login_unsafe", format!("it sends logins to {realm:?}, {why}"))
+        login_failure(
+            CommandCode::RegistryLoginUnsafe,
+            format!("it sends logins to {realm:?}, {why}"),
+        )
     };
     let mut url = Url::parse(realm).map_err(|_| unsafe_realm("which is no URL"))?;
     let fits = url.scheme() == "https"

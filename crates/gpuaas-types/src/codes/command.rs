@@ -1,0 +1,315 @@
+//! What stops a command on this side of the API.
+
+/// A row of [`COMMANDS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandRow {
+    /// The code.
+    pub code: CommandCode,
+    /// What is wrong, in a few words.
+    pub title: &'static str,
+    /// When a command ends so.
+    pub doc: &'static str,
+}
+
+codes! {
+/// Why a command ended without what was asked, where no other table has the code: the command
+/// line, files and programs of this machine, the way to the control plane, the waiting.
+CommandCode, CommandRow, COMMANDS;
+AddressInUse "address_in_use" "Another process listens there" {
+    doc: "The address that a server was told to listen on is taken",
+}
+AddressUnusable "address_unusable" "The address cannot be listened on" {
+    doc: "The address is none of this machine's, or this user may not listen on it",
+}
+AdminTokenUnreadable "admin_token_unreadable" "The file of the admin token cannot be read" {
+    doc: "`gpuaas serve` keeps its token in a file; another user owns it, or it is damaged",
+}
+AdvertiseLoopback "advertise_loopback" "Nodes could not reach this control plane" {
+    doc: "Nodes would be told an address that only this host can reach, and a region is elsewhere",
+}
+AdvertiseMissing "advertise_missing" "Nodes have to be told an address of this control plane" {
+    doc: "`--node-listen` names all addresses, and `--advertise` none",
+}
+AdvertiseNotHttps "advertise_not_https" "Nodes reach the control plane over TLS" {
+    doc: "The URL of `--advertise` has another scheme than https",
+}
+AgentMissing "agent_missing" "The node agent's executable is missing" {
+    doc: "It stands neither beside this program nor where `--agent-binary` says",
+}
+AgentNotReady "agent_not_ready" "The agent did not come to be measured" {
+    doc: "`gpuaas bench agent` started an agent that did not enroll",
+}
+AgentUnreadable "agent_unreadable" "The node agent cannot be stored" {
+    doc: "The executable that nodes are given cannot be read, or the data folder cannot take it",
+}
+AnswerUnprintable "answer_unprintable" "The answer could not be written down" {
+    doc: "An answer has no text form; a defect of this program",
+}
+ApiNotServed "api_not_served" "The admin API cannot be served" {
+    doc: "The listener of the admin API was closed by the system",
+}
+ArchiveUnwritable "archive_unwritable" "The archive could not be saved" {
+    doc: "The result of a task was fetched, and the file or folder cannot be written",
+}
+BatchIncomplete "batch_incomplete" "Not every machine of the batch became active" {
+    doc: "A batch ended, and runs of it did not end as asked",
+}
+BundleBroken "bundle_broken" "The bundle in this program is broken" {
+    doc: "A bundle that is part of the executable cannot be read; a defect of the build",
+}
+BundleInputInvalid "bundle_input_invalid" "An input cannot be used" {
+    doc: "A value does not fit what the bundle's manifest says of the input",
+}
+BundleInvalid "bundle_invalid" "The bundle cannot be used" {
+    doc: "The folder breaks rules of bundles; the lines of the error name each",
+}
+BundleNameInvalid "bundle_name_invalid" "A bundle needs a name" {
+    doc: "The name for a new bundle is not of lower-case letters, digits and hyphens",
+}
+BundlesNotFound "bundles_not_found" "There are no bundles to test" {
+    doc: "`gpuaas bench gate` needs the folder of the bundles",
+}
+CaseNotMade "case_not_made" "A case does not make its park" {
+    doc: "`gpuaas bench mend`: what a case does did not stop its run, or was refused",
+}
+CaseStuck "case_stuck" "A run of a case does not move" {
+    doc: "`gpuaas bench mend`: a run neither ended nor stopped in the time of its case",
+}
+ControlPlaneNotStarted "control_plane_not_started" "The control plane's own process could not be started" {
+    doc: "The lab starts `gpuaas serve` as a process, and that ended before it served",
+}
+DataDiskFull "data_disk_full" "The disk of the data folder is full" {
+    doc: "`gpuaas serve` cannot write to its data folder for want of space",
+}
+DataInUse "data_in_use" "Another control plane uses this store" {
+    doc: "One process owns the embedded database; PostgreSQL takes several",
+}
+DataUnwritable "data_unwritable" "The data folder cannot be used" {
+    doc: "The data folder cannot be made or written by this user",
+}
+DatabaseUnwritable "database_unwritable" "The embedded store cannot be locked" {
+    doc: "The file that marks the owner of the embedded database cannot be opened",
+}
+ExecutableUnknown "executable_unknown" "This program cannot find itself" {
+    doc: "The system does not say where the running executable is",
+}
+FaultFileUnusable "fault_file_unusable" "The fault file cannot be used" {
+    doc: "The file of faults for the simulated region cannot be read, or names what does not exist",
+}
+FileUnreadable "file_unreadable" "A file cannot be read or written" {
+    doc: "The file is missing, is there where it must not be, or is not this user's",
+}
+FleetNotChanged "fleet_not_changed" "The fleet cannot be changed" {
+    doc: "`gpuaas bench people` could not do what a person does",
+}
+GateNotExact "gate_not_exact" "A gate did not see what it should" {
+    doc: "`gpuaas bench gate`: a fault passed, or a good host was refused",
+}
+HostUnreachable "host_unreachable" "The host cannot be reached over ssh" {
+    doc: "ssh ended before it ran anything on the host",
+}
+HostsDirUnwritable "hosts_dir_unwritable" "The hosts' folder cannot be made" {
+    doc: "Simulated hosts keep files in a folder that this user cannot make",
+}
+HostsUnguarded "hosts_unguarded" "bash cannot be started" {
+    doc: "Processes of simulated hosts are ended through bash, and there is none",
+}
+HttpUnavailable "http_unavailable" "No HTTP client can be made" {
+    doc: "The TLS library or the system's resolver refuses its configuration",
+}
+InvariantBroken "invariant_broken" "What must always hold did not" {
+    doc: "`gpuaas bench chaos` found a machine lost, doubled or stuck",
+}
+LabFolderUnusable "lab_folder_unusable" "The lab's folder cannot be used" {
+    doc: "A file of the lab cannot be read or written",
+}
+LabInterrupted "lab_interrupted" "The lab was interrupted" {
+    doc: "The same command within ten minutes goes on where it was",
+}
+LabRunning "lab_running" "A lab is running in this folder" {
+    doc: "One lab at a time owns the folder",
+}
+LabUnfinished "lab_unfinished" "Another lab is unfinished in this folder" {
+    doc: "The folder holds the machines of a lab with other options",
+}
+LogFilterInvalid "log_filter_invalid" "The log filter cannot be used" {
+    doc: "`--log` takes levels and targets, such as `info` or `gpuaas_engine=debug`",
+}
+LoopEnded "loop_ended" "A loop of the control plane ended" {
+    doc: "A part of `gpuaas serve` that runs for ever ended, and the process with it",
+}
+ManifestUnreadable "manifest_unreadable" "The manifest cannot be read" {
+    doc: "The manifest of a batch is not YAML, or has fields that manifests do not have",
+}
+MasterKeyMissing "master_key_missing" "The master key of the database is missing" {
+    doc: "A database is there, and the file of the key that its secrets are sealed with is not",
+}
+MutationImpossible "mutation_impossible" "The test host cannot be changed so" {
+    doc: "`gpuaas bench gate` could not make a fault",
+}
+NetworkInvalid "network_invalid" "A network cannot be used" {
+    doc: "A network is not an address with a prefix length",
+}
+NoFreePort "no_free_port" "No port can be listened on" {
+    doc: "The system gave no free port of the loopback address",
+}
+NodeListenerUnusable "node_listener_unusable" "The listener for nodes cannot be opened" {
+    doc: "Its certificate or its socket cannot be used",
+}
+NodesNotActive "nodes_not_active" "Not every node became active" {
+    doc: "A lab or a measurement ended, and nodes of it are not active",
+}
+NotARequest "not_a_request" "The command is no request to a control plane" {
+    doc: "A command that was to be sent as a request has none; a defect of this program",
+}
+NotConfirmed "not_confirmed" "Nothing was done" {
+    doc: "What destroys is done after `--yes` or a yes at the prompt",
+}
+OneHostWanted "one_host_wanted" "A BMC or MAC address belongs to one host" {
+    doc: "Several hosts are named together with values that only one can have",
+}
+PresetNotFound "preset_not_found" "There is no such preset" {
+    doc: "`gpuaas profile presets` lists those that this program has",
+}
+RealHostNeedsRoot "real_host_needs_root" "This machine can have no real hosts" {
+    doc: "A host with its own systemd needs namespaces and mounts",
+}
+RealHostNotMade "real_host_not_made" "A real host could not be made" {
+    doc: "The folder of the host cannot be written",
+}
+RealHostRootfsMissing "real_host_rootfs_missing" "There is no system for real hosts" {
+    doc: "The root filesystem of the hosts has not been made",
+}
+RealHostToolMissing "real_host_tool_missing" "This machine can have no real hosts yet" {
+    doc: "A program that makes hosts is not installed",
+}
+RegistryArtifactRefused "registry_artifact_refused" "The registry holds something else than a bundle there" {
+    doc: "What the reference names is not an artifact of one bundle archive",
+}
+RegistryLoginMissing "registry_login_missing" "There is no login to the registry" {
+    doc: "The registry wants a login, and Docker's configuration has none for it",
+}
+RegistryLoginRefused "registry_login_refused" "The registry refuses the login" {
+    doc: "Name or password are wrong, or do not suffice for the repository",
+}
+RegistryLoginUnknown "registry_login_unknown" "The registry wants a login of another kind" {
+    doc: "It asks for neither Basic nor Bearer",
+}
+RegistryLoginUnsafe "registry_login_unsafe" "The login would be read on the way" {
+    doc: "The registry, or where it sends logins, has no TLS or belongs to somebody else",
+}
+RegistryLoginUnusable "registry_login_unusable" "The login to the registry cannot be used" {
+    doc: "Docker's configuration keeps it where this program does not read it",
+}
+RegistryReferenceMissing "registry_reference_missing" "Which version?" {
+    doc: "A reference has neither a tag nor a digest",
+}
+RegistryRefused "registry_refused" "The registry did not do it" {
+    doc: "The registry answered with an error",
+}
+RegistrySilent "registry_silent" "The registry gave no answer" {
+    doc: "The registry cannot be reached, or did not answer in time",
+}
+RegistryUrlInvalid "registry_url_invalid" "The registry's URL cannot be used" {
+    doc: "The reference does not begin with the name of a host",
+}
+RunEnded "run_ended" "The run ended before that" {
+    doc: "A run that was waited for ended without what was asked, and without a park",
+}
+RuntimeUnavailable "runtime_unavailable" "Threads cannot be started" {
+    doc: "The system gives this user no further threads",
+}
+ScenarioNeedsHosts "scenario_needs_hosts" "The scenario needs fewer machines" {
+    doc: "Each machine of the scenario is a host with processes of its own",
+}
+ScenarioNeedsNodes "scenario_needs_nodes" "The scenario needs more machines" {
+    doc: "`--nodes` is below what the scenario is about",
+}
+ScenarioNotMet "scenario_not_met" "Not every node is as the scenario ends" {
+    doc: "A lab ended, and nodes of it are not as the table of scenarios says",
+}
+ScenarioUnset "scenario_unset" "The scenario was not reached" {
+    doc: "What a scenario begins with could not be brought about",
+}
+SecretMissing "secret_missing" "A file holds no secret" {
+    doc: "The file of a secret is empty",
+}
+ServerCertificateUnusable "server_certificate_unusable" "A file of the listener cannot be used" {
+    doc: "Certificate, key or anchor for nodes cannot be read or do not fit each other",
+}
+ServerSilent "server_silent" "The control plane gave no answer; whether it acted is not known" {
+    doc: "The request was sent, and the connection ended or the time ran out before the answer",
+}
+ServerUnreachable "server_unreachable" "The control plane cannot be reached" {
+    doc: "Nothing accepts connections at the URL",
+}
+ServerUrlInvalid "server_url_invalid" "The URL of the control plane cannot be used" {
+    doc: "`--server` takes an http or https URL",
+}
+SignalsUnavailable "signals_unavailable" "Signals cannot be received" {
+    doc: "The system does not let this process handle SIGINT and SIGTERM",
+}
+SigningKeyUnusable "signing_key_unusable" "The key that signs bundles cannot be used" {
+    doc: "The key in the database is no Ed25519 key",
+}
+SimulationEnded "simulation_ended" "A simulation did not end well" {
+    doc: "The thread of a simulation panicked",
+}
+SimulationNotMade "simulation_not_made" "The simulation cannot be made" {
+    doc: "The store or the region of a simulation refused its beginning",
+}
+SimulatorNotStarted "simulator_not_started" "The simulated region could not be started" {
+    doc: "The process of the simulated region ended before it served",
+}
+SimulatorSilent "simulator_silent" "The simulated region gave no answer" {
+    doc: "The simulated region's own interface did not answer",
+}
+SshMissing "ssh_missing" "ssh cannot be run" {
+    doc: "There is no program ssh, or it cannot be started",
+}
+StandInsNotLocal "stand_ins_not_local" "Stand-ins speak in plain text" {
+    doc: "Simulated hosts reach the control plane without TLS, which is for loopback addresses",
+}
+StdoutUnwritable "stdout_unwritable" "The answer could not be written" {
+    doc: "Standard output is closed or its disk is full",
+}
+StrayDeployments "stray_deployments" "MAAS holds what no node owns" {
+    doc: "A lab or a measurement left machines deployed twice, or without a node",
+}
+SudoRefused "sudo_refused" "The user may not become root" {
+    doc: "sudo on the host asks for a password, or does not know the user",
+}
+TelemetryNotConverged "telemetry_not_converged" "The telemetry edge is not as it should be" {
+    doc: "A step on the host failed; the lines of the answer name it",
+}
+TestHostUnavailable "test_host_unavailable" "A test host cannot be made" {
+    doc: "`gpuaas bench gate` cannot write the files of its host",
+}
+TokenMissing "token_missing" "No admin token was given" {
+    doc: "Neither `--token-file`, `GPUAAS_TOKEN` nor the default file has one",
+}
+TokenUnreadable "token_unreadable" "The admin token cannot be read" {
+    doc: "The file of the token is missing, or is not this user's",
+}
+TookTooLong "took_too_long" "The host took too long" {
+    doc: "A command over ssh did not end in its time",
+}
+ToolsMissing "tools_missing" "A program is missing" {
+    doc: "`gpuaas bench gate` needs programs that are not installed",
+}
+UnexpectedAnswer "unexpected_answer" "The answer is not a control plane's" {
+    doc: "Something else answers at the URL, or another version of the control plane",
+}
+UnknownScenario "unknown_scenario" "There is no such scenario" {
+    doc: "`gpuaas lab --help` lists the scenarios",
+}
+UsageUnreadable "usage_unreadable" "Time and memory of a process cannot be read" {
+    doc: "`/proc` does not tell what a measurement needs",
+}
+WaitInterrupted "wait_interrupted" "Only the waiting was interrupted" {
+    doc: "The command was interrupted while it waited; the work goes on",
+}
+WaitTimedOut "wait_timed_out" "Not every run ended in time" {
+    doc: "The time of `--wait` ran out; the work goes on",
+}
+}
