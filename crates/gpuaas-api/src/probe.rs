@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gpuaas_engine::region_identity::identify_region;
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::SiteSpec;
@@ -21,7 +22,7 @@ const PAUSE_SECONDS: f64 = 0.5;
 const ALLOWED_SECONDS: u32 = 300;
 const OLDEST: (u32, u32) = (3, 4);
 
-/// Asks the region for its version and for the owner of the key.
+/// Asks the region for its version, for the owner of the key, and which region it is.
 ///
 /// # Errors
 /// `maas_unreachable`, `not_a_maas`, `maas_version_unsupported`, `clock_skew`,
@@ -38,17 +39,32 @@ pub(crate) async fn probe(
     let client =
         api.connect.connect(spec, key).map_err(|error| explain(&error, ProbeRequest::Version))?;
     let asked = tokio::time::timeout(PATIENCE, ask_again(api, &client)).await;
-    asked
-        .unwrap_or_else(|_| {
-            let seconds = PATIENCE.as_secs();
-            Err(problem(ProblemCode::MaasUnreachable)
-                .with_detail(format!("no answer within {seconds} s")))
-        })
-        .map(|(version, user)| status(version, user, api.clock.now()))
+    let (version, user) = asked.unwrap_or_else(|_| {
+        let seconds = PATIENCE.as_secs();
+        Err(problem(ProblemCode::MaasUnreachable)
+            .with_detail(format!("no answer within {seconds} s")))
+    })?;
+    let region = identify(api, &client).await;
+    Ok(status(version, user, region, api.clock.now()))
 }
 
-fn status(maas_version: String, maas_user: String, now: Timestamp) -> SiteStatus {
+/// The identity of the region; empty where its mark cannot be read or written: then the region is
+/// known by its address until it can.
+async fn identify(api: &ApiState, client: &Client) -> String {
+    let asked = identify_region(client, &*api.ids, api.clock.now());
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok(region)) => region,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the mark of the region could not be read or written");
+            String::new()
+        }
+        Err(_) => String::new(),
+    }
+}
+
+fn status(maas_version: String, maas_user: String, region: String, now: Timestamp) -> SiteStatus {
     SiteStatus {
+        region,
         maas_version,
         maas_user,
         health: "ok".to_owned(),

@@ -114,6 +114,7 @@ pub fn site(site: &SiteResource, _style: Style) -> String {
         ("maas version", site.status.maas_version.clone()),
         ("maas user", site.status.maas_user.clone()),
         ("maas answered", answered),
+        ("region", site.status.region.clone()),
         ("missed work", site.status.missed_work.to_string()),
         ("revision", site.revision.to_string()),
     ])

@@ -9,6 +9,7 @@
 
 pub mod batch;
 pub mod buckets;
+pub mod control_mark;
 pub mod decide;
 pub mod drift;
 pub mod effect;

@@ -30,7 +30,8 @@ pub struct Candidate {
     pub hostname: String,
     /// `hostname`, `bmc_address`, `mac_address`.
     pub matched_by: Vec<String>,
-    /// Hostname of another GPUaaS node that holds it.
+    /// Another GPUaaS node that holds it: its hostname, or its identifier where it is a node of
+    /// another site of the region.
     pub held_by: Option<String>,
 }
 

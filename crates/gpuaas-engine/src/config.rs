@@ -27,6 +27,9 @@ pub struct EngineConfig {
     /// Seconds between two comparisons of a site's machines with what is remembered of them; 0:
     /// none are made.
     pub sweep_seconds: f64,
+    /// Seconds between two looks at the mark that control planes keep in a site's region; 0: it is
+    /// not looked at, and a region is known by its address.
+    pub mark_seconds: f64,
 }
 
 impl EngineConfig {
@@ -43,6 +46,7 @@ impl EngineConfig {
             idle_poll_seconds: 5.0,
             watch_lease_seconds: 2.0,
             sweep_seconds: 900.0,
+            mark_seconds: 60.0,
         }
     }
 }

@@ -33,6 +33,7 @@ pub mod panics;
 mod predeploy;
 mod reachability;
 mod reads;
+pub mod region_identity;
 mod repeated_failure;
 mod run_context;
 mod run_session;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gpuaas_core::decide::preparation::HARDWARE_SYNC_CHECK;
+use gpuaas_core::record::NodeRecord;
 use gpuaas_core::run_state::{Candidate, DeployEvents, MacOwners, MachineSearch, ReadFailure};
 use gpuaas_core::snapshot::Read;
 use gpuaas_types::api::{CheckResult, Source};
@@ -300,7 +301,11 @@ async fn holder(
         .node_by_system_id(site.record.id, system_id)
         .await
         .map_err(|e| CallError::Site(e.to_string()))?;
-    Ok(held.filter(|node| node.id != session.node.id).map(|node| node.hostname))
+    // A node of another site may have the hostname of one of this site.
+    let name = |node: NodeRecord| {
+        if node.site_id == site.record.id { node.hostname } else { node.id.to_string() }
+    };
+    Ok(held.filter(|node| node.id != session.node.id).map(name))
 }
 
 async fn mac_owners(

@@ -60,6 +60,7 @@ impl Shared {
     pub(crate) fn new(parts: EngineParts, failpoints: Option<Arc<dyn Failpoints>>) -> Self {
         let mut config = parts.config;
         config.idle_poll_seconds *= parts.clock.factor().max(1.0);
+        config.mark_seconds *= parts.clock.factor().max(1.0);
         config.lease_seconds *= parts.clock.factor().max(1.0);
         config.watch_lease_seconds *= parts.clock.factor().max(1.0);
         let sites =

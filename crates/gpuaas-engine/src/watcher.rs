@@ -31,6 +31,7 @@ use tracing::Instrument as _;
 use crate::circuit_breaker;
 use crate::feed;
 use crate::outage;
+use crate::region_identity::identify_region;
 use crate::repeated_failure::RepeatedFailure;
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
@@ -245,7 +246,10 @@ impl Watcher {
     async fn poll_feed(&mut self) -> Result<(), StoreError> {
         let asked_at = self.shared.clock.now();
         let (read, site) = match self.shared.sites.get(self.lease.site_id).await {
-            Ok(site) => (self.read_feed(&site).await, Some(site)),
+            Ok(site) => {
+                self.identify(&site).await?;
+                (self.read_feed(&site).await, Some(site))
+            }
             Err(error) => (Err(error), None),
         };
         self.note_health(&read).await?;
@@ -271,6 +275,30 @@ impl Watcher {
             }
             None => Ok(()),
         }
+    }
+
+    /// Finds out which region this is, before any run leaves its first step: whether a node of
+    /// another site holds a machine is asked within a region.
+    async fn identify(&mut self, site: &Site) -> Result<(), StoreError> {
+        let (shared, site_id) = (Arc::clone(&self.shared), self.lease.site_id);
+        if self.cursor.is_some() || shared.config.mark_seconds <= 0.0 {
+            return Ok(());
+        }
+        if !shared.store.site(site_id).await?.status.region.is_empty() {
+            return Ok(());
+        }
+        let (ids, now) = (Arc::clone(&shared.ids), shared.clock.now());
+        let asked = site.change(|client| async move { identify_region(&client, &*ids, now).await });
+        match asked.await {
+            Ok(region) => {
+                let now = shared.clock.now();
+                if let Some(other) = shared.store.set_site_region(now, site_id, &region).await? {
+                    tracing::warn!(other, "another site is of this region");
+                }
+            }
+            Err(error) => tracing::info!(%error, "the mark of the region was not read"),
+        }
+        Ok(())
     }
 
     /// Looks for machines of nodes in service that MAAS does not list any more: a deletion makes no

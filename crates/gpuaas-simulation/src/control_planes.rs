@@ -65,6 +65,7 @@ impl Simulation {
         let mut config = EngineConfig::new(ADVERTISE, self.parts.agent.clone());
         config.poll_seconds = self.parts.plan.poll_seconds;
         config.idle_poll_seconds = self.parts.plan.idle_poll_seconds;
+        config.mark_seconds = 0.0;
         config.watch_lease_seconds = WATCH_LEASE_SECONDS;
         let parallel_runs = config.parallel_runs;
         let connect = transport::InProcessConnector::new(

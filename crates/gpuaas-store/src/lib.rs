@@ -58,6 +58,7 @@ mod page;
 mod postgres;
 mod profile;
 mod queries;
+mod region;
 mod removal;
 mod retention;
 mod roce;

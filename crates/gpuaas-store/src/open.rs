@@ -38,6 +38,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0095_token_key.sql")),
     M::up(include_str!("../migrations/sqlite/0100_health_check.sql")),
     M::up(include_str!("../migrations/sqlite/0110_removal.sql")),
+    M::up(include_str!("../migrations/sqlite/0130_region.sql")),
 ];
 
 impl Store {
@@ -98,6 +99,7 @@ impl Store {
             }),
         };
         store.check_key().await?;
+        store.name_regions().await?;
         Ok(store)
     }
 

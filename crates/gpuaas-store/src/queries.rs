@@ -7,6 +7,7 @@ use crate::database::args;
 use crate::error::StoreError;
 use crate::store::{Db, Store};
 use crate::tables::node::{node_columns, node_from, read_node};
+use crate::tables::site::sites_of_region;
 use crate::tables::token::usable_enrollments;
 use crate::tables::watch::watched_until;
 
@@ -74,7 +75,8 @@ impl Store {
         Ok(until.is_some_and(|until| until > now))
     }
 
-    /// The node in care that holds a machine of the site.
+    /// The node in care that holds a machine of the site's region, whichever site of the region the
+    /// node is of.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
@@ -88,8 +90,9 @@ impl Store {
             node_columns!(),
             " FROM ",
             node_from!(),
-            " WHERE node.site_id = $1 AND node.system_id = $2 \
-             AND node.state NOT IN ('retired', 'detached', 'deleted')"
+            " WHERE node.system_id = $2 AND node.site_id IN ",
+            sites_of_region!(),
+            " AND node.state NOT IN ('retired', 'detached', 'deleted') ORDER BY node.created_at"
         );
         let row = self.reader().await?.first(SQL, args![site_id.0, system_id]).await?;
         row.map(|row| read_node(&mut row.cols())).transpose()

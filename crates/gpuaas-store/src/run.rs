@@ -19,6 +19,7 @@ use crate::tables::node::{node_columns, node_from, read_node};
 use crate::tables::observation::{observation_columns, put_read, read_observation};
 use crate::tables::report::reports_of;
 use crate::tables::run::{Transition, append_transitions, read_run, run_columns};
+use crate::tables::site::sites_of_region;
 use crate::tables::token::{self, NewToken};
 use crate::tables::{batch, run, timeline};
 
@@ -214,22 +215,25 @@ async fn change_node(
     change: &NodeChange,
 ) -> Result<(), StoreError> {
     if let Some(system_id) = &change.system_id {
-        let holder = conn
-            .first(
-                "SELECT hostname FROM node WHERE site_id = $1 AND system_id = $2 AND id <> $3 \
-                 AND state NOT IN ('retired', 'detached', 'deleted')",
-                args![run.site_id.0, system_id, run.node_id.0],
-            )
-            .await?;
-        if let Some(holder) = holder {
-            let hostname: String = holder.cols().next()?;
-            let detail = format!("machine {system_id} is held by node {hostname}");
+        const HOLDER: &str = concat!(
+            "SELECT node.hostname, site.name FROM node JOIN site ON site.id = node.site_id \
+             WHERE node.system_id = $2 AND node.id <> $3 AND node.site_id IN ",
+            sites_of_region!(),
+            " AND node.state NOT IN ('retired', 'detached', 'deleted')"
+        );
+        let values = args![run.site_id.0, system_id, run.node_id.0];
+        if let Some(holder) = conn.first(HOLDER, values).await? {
+            let mut cols = holder.cols();
+            let (hostname, site): (String, String) = (cols.next()?, cols.next()?);
+            let detail = format!("machine {system_id} is held by node {hostname} of site {site}");
             return Err(StoreError::conflict(ProblemCode::MachineHeld, detail));
         }
     }
     const CHANGE: &str = "UPDATE node SET state = COALESCE($2, state), \
-         system_id = COALESCE($3, system_id), revision = revision + 1, updated_at = $4 \
-         WHERE id = $1";
+         system_id = COALESCE($3, system_id), \
+         region = CASE WHEN $3 IS NULL THEN region \
+         ELSE (SELECT site.region FROM site WHERE site.id = node.site_id) END, \
+         revision = revision + 1, updated_at = $4 WHERE id = $1";
     let state = change.state.map(NodeState::as_str);
     if change.system_id.is_none() && conn.group().is_some() {
         return conn.write_rows(CHANGE_STATES, vec![args![run.node_id.0, state, now]]).await;

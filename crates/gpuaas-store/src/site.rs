@@ -7,6 +7,7 @@ use gpuaas_types::{SiteId, Timestamp};
 
 use crate::database::{Val, args};
 use crate::error::StoreError;
+use crate::region::{RegionName, claim_region};
 use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::secret::put_secret;
@@ -15,10 +16,12 @@ use crate::tables::site::{edit_status, read_site, site_select, sites_named};
 const API_KEY: &str = "maas_api_key";
 
 impl Store {
-    /// Adds a site and seals its API key.
+    /// Adds a site and seals its API key. Its region is known by `status.region`, where that is
+    /// known, and by its address.
     ///
     /// # Errors
-    /// `site_name_taken`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    /// `site_name_taken`; `region_taken`, which names the site of that region;
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn create_site(
         &self,
         now: Timestamp,
@@ -29,6 +32,7 @@ impl Store {
     ) -> Result<SiteResource, StoreError> {
         let sealed = self.seal(id.0, API_KEY, api_key)?;
         let (name, values) = (spec.name.clone(), (Val::json(&spec)?, Val::json(&status)?));
+        let region = RegionName::new(&spec, &status.region);
         self.write(move |conn| {
             Box::pin(async move {
                 let made = conn
@@ -42,6 +46,7 @@ impl Store {
                     let detail = format!("a site named {name} exists");
                     return Err(StoreError::conflict(ProblemCode::SiteNameTaken, detail));
                 }
+                claim_region(conn, id, &region).await?;
                 conn.execute(
                     "INSERT INTO site_watch (site_id, holder, lease_token, lease_until) \
                      VALUES ($1, '', 0, 0)",
@@ -96,7 +101,8 @@ impl Store {
     /// holds a connection to the site makes a new one.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    /// [`StoreError::NotFound`]; `region_taken`, when it would be of another site's region;
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn update_site(
         &self,
         now: Timestamp,
@@ -106,6 +112,7 @@ impl Store {
         api_key: Option<&Secret>,
     ) -> Result<SiteResource, StoreError> {
         let sealed = api_key.map(|key| self.seal(id.0, API_KEY, key)).transpose()?;
+        let region = RegionName::new(&spec, &status.region);
         let spec = Val::json(&spec)?;
         self.write(move |conn| {
             Box::pin(async move {
@@ -113,6 +120,7 @@ impl Store {
                     *known = SiteStatus { missed_work: known.missed_work, ..status };
                 })
                 .await?;
+                claim_region(conn, id, &region).await?;
                 conn.execute(
                     "UPDATE site SET spec = $2, revision = revision + 1 WHERE id = $1",
                     vec![id.0.into(), spec],

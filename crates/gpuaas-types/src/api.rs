@@ -67,6 +67,10 @@ pub struct SiteStatus {
     /// How often a sweep found work that the event feed had missed.
     #[serde(default)]
     pub missed_work: i64,
+    /// Identity of the region, as the mark says that is kept in it; empty: it has none yet, and is
+    /// known by its address.
+    #[serde(default)]
+    pub region: String,
 }
 
 /// A site.

@@ -42,6 +42,34 @@ pub struct SiteSpec {
     pub drift_policy: BTreeMap<DriftKind, DriftAction>,
 }
 
+impl SiteSpec {
+    /// The address of the region in one spelling: scheme and host in lower case, no user, no port
+    /// that the scheme has by itself, no `/` at the end, and nothing after the base that MAAS' own
+    /// pages and API 2.0 share.
+    #[must_use]
+    pub fn region_url(&self) -> String {
+        let (scheme, rest) = self.url.trim().split_once("://").unwrap_or(("", self.url.trim()));
+        let scheme = scheme.to_ascii_lowercase();
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let host = host.to_ascii_lowercase();
+        let usual = match scheme.as_str() {
+            "http" => ":80",
+            "https" => ":443",
+            _ => "",
+        };
+        let host = host.strip_suffix(usual).unwrap_or(&host);
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let base = parts.strip_suffix(&["api", "2.0"]).unwrap_or(&parts);
+        std::iter::once(format!("{scheme}://{host}"))
+            .chain(base.iter().map(|part| (*part).to_owned()))
+            .collect::<Vec<_>>()
+            .join("/")
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
@@ -205,6 +233,31 @@ pub struct OnboardRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_address_has_one_spelling() {
+        let spell = |url: &str| {
+            let site = serde_json::json!({ "name": "lab", "url": url });
+            serde_json::from_value::<SiteSpec>(site).unwrap().region_url()
+        };
+        let usual = "http://maas.example:5240/MAAS";
+        for same in [
+            "http://maas.example:5240/MAAS/",
+            " HTTP://Maas.Example:5240//MAAS/api/2.0/",
+            "http://ann@maas.example:5240/MAAS",
+        ] {
+            assert_eq!(spell(same), usual, "{same}");
+        }
+        assert_eq!(spell("https://maas.example:443/MAAS"), spell("https://maas.example./MAAS"));
+        for other in [
+            "https://maas.example:5240/MAAS",
+            "http://maas.example/MAAS",
+            "http://maas.example:5240/",
+            "http://maas.example:5240/maas",
+        ] {
+            assert_ne!(spell(other), usual, "{other}");
+        }
+    }
 
     #[test]
     fn a_revision_from_before_a_field_reads_as_its_default() {

@@ -168,7 +168,7 @@ async fn sites_profiles_and_fabric_addresses_are_removed() {
     let dry = json!({ "actor": "ann", "reason": "moved", "dry_run": true });
     let plan = rig.post("/api/v1/sites/lab/remove", dry).await.ok();
     assert_eq!(plan["removed"], false);
-    assert!(plan["destroys"][0].as_str().unwrap().contains("http://maas.example:5240/MAAS"));
+    assert!(plan["destroys"][0].as_str().unwrap().contains("http://lab.example:5240/MAAS"));
     rig.get("/api/v1/sites/lab").await.ok();
     let done = rig.post("/api/v1/sites/lab/remove", because("moved")).await.ok();
     assert_eq!(done["removed"], true);

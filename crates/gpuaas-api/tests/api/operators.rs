@@ -29,6 +29,37 @@ async fn a_site_is_asked_before_it_is_stored() {
 }
 
 #[tokio::test]
+async fn a_second_site_of_a_region_is_refused() {
+    let rig = Rig::new().await;
+    let mark = |region: &str| {
+        let tag = json!({ "name": "gpuaas-control-plane", "comment": format!("region={region}") });
+        reply(200, "application/json", &tag.to_string())
+    };
+    *rig.maas.tags.lock().unwrap() = mark("one");
+    let made = rig.post("/api/v1/sites", site("lab")).await.ok();
+    assert_eq!(made["status"]["region"], "one");
+    let refused = rig.post("/api/v1/sites", site("second")).await;
+    assert_eq!((refused.status, refused.code().as_str()), (409, "region_taken"));
+    let refused = refused.json();
+    assert!(refused["detail"].as_str().unwrap().contains("site lab"), "{refused}");
+    assert!(refused["hint"].as_str().unwrap().contains("gpuaas site show"), "{refused}");
+
+    *rig.maas.tags.lock().unwrap() = mark("two");
+    rig.post("/api/v1/sites", site("second")).await.ok();
+    *rig.maas.tags.lock().unwrap() = mark("one");
+    let url = json!({ "url": "http://10.0.0.1:5240/MAAS" });
+    assert_eq!(rig.patch("/api/v1/sites/second", url.clone()).await.code(), "region_taken");
+    assert_eq!(rig.patch("/api/v1/sites/lab", url).await.ok()["status"]["region"], "one");
+
+    // A mark that can be neither read nor written leaves the address.
+    *rig.maas.tags.lock().unwrap() = reply(403, "text/plain", "");
+    let mut spelled = site("third");
+    spelled["spec"]["url"] = json!("http://10.0.0.1:5240//MAAS/");
+    assert_eq!(rig.post("/api/v1/sites", spelled).await.code(), "region_taken");
+    assert_eq!(rig.post("/api/v1/sites", site("third")).await.ok()["status"]["region"], "");
+}
+
+#[tokio::test]
 async fn a_site_that_maas_does_not_confirm_is_not_stored() {
     let text = "text/plain";
     let versions: [(Reply, &str); 6] = [

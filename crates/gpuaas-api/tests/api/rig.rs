@@ -50,6 +50,8 @@ pub(crate) type Reply = Result<MaasResponse, TransportError>;
 pub(crate) struct FakeMaas {
     pub(crate) version: Mutex<Reply>,
     pub(crate) whoami: Mutex<Reply>,
+    /// What it answers to whatever is asked of its tags.
+    pub(crate) tags: Mutex<Reply>,
     /// What it answers to the next question for its version, before `version`.
     pub(crate) first_version: Mutex<Option<Reply>>,
 }
@@ -74,6 +76,8 @@ impl Transport for FakeTransport {
                 return first;
             }
             &self.0.version
+        } else if request.path_and_query.contains("tags/") {
+            &self.0.tags
         } else {
             &self.0.whoami
         };
@@ -162,6 +166,7 @@ impl Rig {
         let maas = Arc::new(FakeMaas {
             version: Mutex::new(reply(200, "application/json", VERSION)),
             whoami: Mutex::new(reply(200, "application/json", ADMIN)),
+            tags: Mutex::new(reply(404, "text/plain", "No Tag matches the given query.")),
             first_version: Mutex::default(),
         });
         let artifacts = Arc::new(ArtifactStore::open(folder.path()).unwrap());
@@ -311,7 +316,7 @@ impl Rig {
 
 pub(crate) fn site(name: &str) -> Value {
     json!({
-        "spec": { "name": name, "url": "http://maas.example:5240/MAAS" },
+        "spec": { "name": name, "url": format!("http://{name}.example:5240/MAAS") },
         "api_key": KEY,
     })
 }

@@ -9,6 +9,7 @@ use gpuaas_types::{NodeId, NodeState, ProfileId, RunId, SiteId, Timestamp};
 use crate::database::{Cols, Conn, Val, args, with_list};
 use crate::error::StoreError;
 use crate::seal::Secret;
+use crate::tables::site::sites_of_region;
 
 pub(crate) const BMC_PASSWORD: &str = "bmc_password";
 
@@ -80,19 +81,25 @@ async fn taken_error(conn: &mut Conn, node: &NewNode) -> Result<StoreError, Stor
     Ok(StoreError::conflict(ProblemCode::AlreadyExists, format!("node {} exists", node.id)))
 }
 
-/// Names another live node of the site that has the BMC or a MAC address of this hardware.
+/// Names another live node of the site's region that has the BMC or a MAC address of this hardware.
 pub(crate) async fn address_in_use(
     conn: &mut Conn,
     site_id: SiteId,
     node_id: NodeId,
     hardware: &NodeHardware,
 ) -> Result<Option<StoreError>, StoreError> {
-    const BMC: &str = "SELECT hostname, id FROM node WHERE site_id = $1 AND id <> $2 \
-         AND bmc_address = $3 AND state NOT IN ('retired', 'detached', 'deleted')";
-    const MAC: &str = "SELECT node.hostname, node.id, node_mac.mac_address FROM node_mac \
-         JOIN node ON node.id = node_mac.node_id WHERE node.site_id = $1 AND node.id <> $2 \
-         AND node.state NOT IN ('retired', 'detached', 'deleted') \
-         AND node_mac.mac_address IN ({LIST}) ORDER BY node_mac.mac_address";
+    const BMC: &str = concat!(
+        "SELECT hostname, id FROM node WHERE id <> $2 AND bmc_address = $3 AND site_id IN ",
+        sites_of_region!(),
+        " AND state NOT IN ('retired', 'detached', 'deleted')"
+    );
+    const MAC: &str = concat!(
+        "SELECT node.hostname, node.id, node_mac.mac_address FROM node_mac \
+         JOIN node ON node.id = node_mac.node_id WHERE node.id <> $2 AND node.site_id IN ",
+        sites_of_region!(),
+        " AND node.state NOT IN ('retired', 'detached', 'deleted') \
+         AND node_mac.mac_address IN ({LIST}) ORDER BY node_mac.mac_address"
+    );
     if let Some(address) = hardware.bmc_address.as_deref()
         && let Some(row) = conn.first(BMC, args![site_id.0, node_id.0, address]).await?
     {

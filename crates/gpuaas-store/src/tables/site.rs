@@ -33,6 +33,15 @@ pub(crate) async fn sites_named(
     Ok(found)
 }
 
+/// Identifiers of the sites whose region is that of site `$1`, itself included.
+macro_rules! sites_of_region {
+    () => {
+        "(SELECT other.id FROM site AS mine JOIN site AS other \
+         ON other.id = mine.id OR other.region = mine.region WHERE mine.id = $1)"
+    };
+}
+pub(crate) use sites_of_region;
+
 pub(crate) fn read_site(cols: &mut Cols<'_>) -> Result<SiteResource, StoreError> {
     Ok(Resource {
         id: cols.id(SiteId)?,

@@ -181,7 +181,7 @@ pub(crate) fn mac_of(hostname: &str) -> String {
 pub(crate) fn site_spec(name: &str) -> SiteSpec {
     SiteSpec {
         name: name.to_owned(),
-        url: "http://maas.example:5240/MAAS".to_owned(),
+        url: format!("http://{name}.example:5240/MAAS"),
         ca_pem: None,
         node_ca_pem: None,
         pxe_vlan: Some(100),

@@ -20,6 +20,7 @@ mod creation;
 mod drift;
 mod fixture;
 mod nodes;
+mod regions;
 mod retention;
 mod runs;
 mod setup;

@@ -347,6 +347,10 @@ SiteNameTaken "site_name_taken" "There is a site of this name" {
     status: 409, owner: None, next_action: "choose another name, or change the site: `gpuaas site set SITE --url URL`",
     doc: "Names of sites are unique",
 }
+RegionTaken "region_taken" "Another site is of this region" {
+    status: 409, owner: None, next_action: "use that site, `gpuaas site show SITE`; `gpuaas site set SITE --url URL` gives it another address of its region",
+    doc: "A region is known by the identity in the mark that is kept in it, and by its address. Two sites of one region would each take the other's machines for free",
+}
 ProfileNameTaken "profile_name_taken" "There is a profile of this name" {
     status: 409, owner: None, next_action: "choose another name, or change the profile: `gpuaas profile set PROFILE FIELD=VALUE`",
     doc: "Names of profiles are unique",

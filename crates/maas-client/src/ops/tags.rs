@@ -32,6 +32,17 @@ impl Client {
         self.send_for_json(Call::post("tags/", "POST tags/", form)).await
     }
 
+    /// Writes the comment of a tag (docs/maas.md#tags). Administrators only.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such tag; `Forbidden`.
+    pub async fn update_tag(&self, name: &str, comment: &str) -> Result<Tag, Error> {
+        let mut form = Params::default();
+        form.add("comment", comment);
+        let path = format!("tags/{}/", path_segment(name)?);
+        self.send_for_json(Call::put(path, "PUT tags/{name}/", form)).await
+    }
+
     /// Adds a tag to machines and takes it from others (docs/maas.md#tags); unknown ids are
     /// ignored.
     ///
