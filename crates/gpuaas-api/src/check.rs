@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
+use gpuaas_core::connectivity::MISSED_HEARTBEATS;
 use gpuaas_core::layout;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_types::Problem;
+use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
 use gpuaas_types::spec::{FabricMode, OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
 
 use crate::problem::invalid;
@@ -13,6 +15,7 @@ use crate::problem::invalid;
 const MIN_TTL_SECONDS: u32 = 60;
 /// Longest life of an enrollment token, in seconds.
 const MAX_TTL_SECONDS: u32 = 7 * 86_400;
+const MAX_OFFLINE_AFTER_SECONDS: u32 = 86_400;
 const MAX_DEPLOY_RETRIES: u32 = 20;
 
 /// Whether `text` is a label of RFC 1123 section 2.1: 1 to 63 letters, digits and hyphens, none
@@ -170,6 +173,11 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
     if !(MIN_TTL_SECONDS..=MAX_TTL_SECONDS).contains(&ttl) {
         let message = format!("{MIN_TTL_SECONDS} to {MAX_TTL_SECONDS} seconds are wanted");
         return Err(invalid(&at("enrollment_token_ttl_seconds"), message));
+    }
+    let shortest = MISSED_HEARTBEATS * HEARTBEAT_INTERVAL_SECONDS;
+    if !(shortest..=MAX_OFFLINE_AFTER_SECONDS).contains(&spec.offline_after_seconds) {
+        let message = format!("{shortest} to {MAX_OFFLINE_AFTER_SECONDS} seconds are wanted");
+        return Err(invalid(&at("offline_after_seconds"), message));
     }
     if spec.max_deploy_retry_attempts > MAX_DEPLOY_RETRIES {
         let message = format!("at most {MAX_DEPLOY_RETRIES} further deployments are allowed");

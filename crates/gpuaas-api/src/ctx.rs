@@ -8,6 +8,7 @@ use gpuaas_bundle::SigningKey;
 use gpuaas_engine::{Clock, Connect, RealClock, Supervisor};
 use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
+use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
 use gpuaas_types::{IdSource, Problem, Timestamp};
 use tokio::sync::Semaphore;
 
@@ -68,7 +69,7 @@ impl Default for ApiSettings {
     fn default() -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            heartbeat_interval_seconds: 30,
+            heartbeat_interval_seconds: HEARTBEAT_INTERVAL_SECONDS,
             poll_seconds: 25,
             agent: None,
             simulated_hosts: false,

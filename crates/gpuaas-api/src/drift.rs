@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use gpuaas_core::drift::next_action;
 use gpuaas_types::api::{List, NodeDrift};
+use gpuaas_types::codes::NodeProblemCode;
 
 use crate::body::{QueryParams, SiteFilter};
 use crate::ctx::Ctx;
@@ -17,11 +17,14 @@ pub(crate) async fn list(
     let listed = ctx.store.list_drift(filter.site_id(&ctx).await?).await?;
     let items = listed
         .into_iter()
-        .map(|listed| NodeDrift {
-            node: listed.hostname,
-            site: listed.site,
-            next_action: next_action(listed.drift.kind).to_owned(),
-            drift: listed.drift,
+        .map(|listed| {
+            let row = NodeProblemCode::of_drift(listed.drift.kind).row();
+            NodeDrift {
+                next_action: row.advice(&listed.hostname, &listed.site),
+                node: listed.hostname,
+                site: listed.site,
+                drift: listed.drift,
+            }
         })
         .collect();
     Ok(Json(List { items }))

@@ -6,24 +6,28 @@
 
 use axum::Json;
 use axum::extract::State;
+use gpuaas_core::elapsed::elapsed_as_text;
+use gpuaas_core::node_problem::advice_of_wait;
 use gpuaas_core::step_duration::{self, ExpectedDuration};
 use gpuaas_store::ListedNode;
-use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
-    AttemptView, CheckResult, Drift, EstimateSource, GateView, MaasView, NodeView, StepSpan,
+    AttemptView, CheckResult, Connectivity, ConnectivityState, EstimateSource, MaasView,
+    NodeProblem, NodeView, StepSpan,
 };
-use gpuaas_types::codes::WaitCode;
+use gpuaas_types::codes::NodeProblemCode;
 use gpuaas_types::explain::{ExplainedNode, Explanation};
 use gpuaas_types::{RunKind, RunStatus, Step, Timestamp};
 
 use crate::body::Key;
 use crate::ctx::Ctx;
-use crate::gates::GateReports;
-use crate::node_view::{find_node, node_view};
+use crate::node_facts::{self, KnownFacts};
+use crate::node_view::find_node;
 use crate::problem::ApiResult;
 
 /// Attempts named as evidence.
 const LATEST_ATTEMPTS: usize = 3;
+/// Said of what nobody can rely on any more.
+const TOO_OLD: &str = ", which is too old to rely on";
 
 /// `GET /api/v1/nodes/NODE/explain`.
 pub(crate) async fn explain(
@@ -44,9 +48,9 @@ pub(crate) async fn explain_node(ctx: &Ctx, listed: ListedNode) -> ApiResult<Exp
         facts.checks = ctx.store.run(run.id).await?.state.checks.into_values().collect();
     }
     let now = ctx.now();
-    let gates = GateReports::read(ctx, [listed.node.id]).await?.view(ctx, &listed.node);
-    let drift = ctx.store.drift_of_node(listed.node.id).await?;
-    let view = NodeView { gates, drift, ..node_view(listed, Vec::new(), now) };
+    let known = KnownFacts::of_node(ctx, listed.node.id).await?;
+    facts.stale_seconds = node_facts::stale_seconds(ctx);
+    let view = known.view(ctx, listed, Vec::new());
     Ok(explanation(view, &facts, now))
 }
 
@@ -56,6 +60,8 @@ struct Facts {
     steps: Vec<StepSpan>,
     attempts: Vec<AttemptView>,
     checks: Vec<CheckResult>,
+    /// Seconds after which what MAAS said is too old to rely on.
+    stale_seconds: f64,
 }
 
 fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
@@ -86,29 +92,40 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
         (None, None) => {}
     }
     text.extend(limits(expected_by, expected_from, deadline, now));
-    text.push(maas_says(&node.maas));
-    text.extend(node.drift.iter().map(|drift| drift_says(drift, now)));
-    text.push(agent_says(&node, now));
+    text.push(maas_says(&node.maas, facts.stale_seconds));
+    text.push(agent_says(&node));
     text.extend(node.gates.iter().map(|gate| format!("We believe: {}.", gate.text)));
+    text.extend(node.problems.iter().filter(|problem| !is_of_run(problem)).map(problem_says));
+    let acted_on = problem_to_act_on(&node);
     let next_action = next_action(&node, late);
     text.push(format!("Next: {next_action}."));
     Explanation {
         step,
         waiting_for: node.waiting_for.clone(),
-        code: park.map(|park| park.code.clone()).or_else(|| wait.map(|wait| wait.code.clone())),
+        code: park
+            .map(|park| &park.code)
+            .or(wait.map(|wait| &wait.code))
+            .or(acted_on.map(|problem| &problem.code))
+            .cloned(),
         since: park
             .map(|park| park.since)
             .or(wait.map(|wait| wait.since))
-            .or(step_since.filter(|_| open.is_some())),
+            .or(step_since.filter(|_| open.is_some()))
+            .or(acted_on.map(|problem| problem.since)),
         expected_by,
         expected_from,
         deadline,
         mark: node.mark,
-        owner: park.map(|park| park.owner),
+        owner: park.map(|park| park.owner).or(acted_on.map(|problem| problem.owner)),
         next_action,
-        actions: park.map(|park| park.actions.clone()).unwrap_or_default(),
+        actions: park
+            .map(|park| &park.actions)
+            .or(acted_on.map(|p| &p.actions))
+            .cloned()
+            .unwrap_or_default(),
         evidence: evidence(&node, facts),
         text,
+        problems: node.problems.clone(),
         node: ExplainedNode {
             id: node.id,
             hostname: node.hostname,
@@ -131,7 +148,7 @@ fn we_believe(node: &NodeView, facts: &Facts, now: Timestamp) -> String {
     let place = match facts.steps.last() {
         Some(span) if run.status.is_open() => {
             let bucket = run.step.row().bucket;
-            let time = duration(now.seconds_since(span.from));
+            let time = elapsed_as_text(now.seconds_since(span.from));
             format!("{} at step {} (bucket {bucket}) for {time}", run.status, run.step)
         }
         _ => format!("{} at step {}", run.status, run.step),
@@ -148,46 +165,61 @@ fn limits(
     let expected_by = expected_by?;
     let ahead = expected_by.seconds_since(now);
     let mut text = if ahead >= 0.0 {
-        format!("We believe: it should happen within {}", duration(ahead))
+        format!("We believe: it should happen within {}", elapsed_as_text(ahead))
     } else {
-        format!("We believe: it is {} late", duration(-ahead))
+        format!("We believe: it is {} late", elapsed_as_text(-ahead))
     };
     if let Some(from) = from {
         text.push_str(&format!(" ({})", step_duration::basis_as_text(from)));
     }
     if let Some(deadline) = deadline {
         let left = deadline.seconds_since(now).max(0.0);
-        text.push_str(&format!("; the run parks in {}", duration(left)));
+        text.push_str(&format!("; the run parks in {}", elapsed_as_text(left)));
     }
     text.push('.');
     Some(text)
 }
 
-fn maas_says(maas: &MaasView) -> String {
+fn maas_says(maas: &MaasView, stale_seconds: f64) -> String {
     match (&maas.system_id, &maas.status_name, maas.observed_seconds_ago) {
         (Some(id), Some(status), Some(age)) => {
-            format!("MAAS says: {status} (machine {id}), as of {} ago.", duration(age))
+            let old = if age > stale_seconds { TOO_OLD } else { "" };
+            let age = elapsed_as_text(age);
+            format!("MAAS says: {status} (machine {id}), as of {age} ago{old}.")
         }
         (Some(id), _, _) => format!("MAAS says: nothing yet of machine {id}."),
         (None, _, _) => "MAAS says: nothing, no machine is bound to the node yet.".to_owned(),
     }
 }
 
-/// A difference between MAAS and what is remembered, with its age.
-fn drift_says(drift: &Drift, now: Timestamp) -> String {
-    let Drift { kind, expected, found, since, seen_at, .. } = drift;
-    let (age, seen) = (duration(now.seconds_since(*since)), now.seconds_since(*seen_at));
-    let seen = duration(seen);
-    format!(
-        "MAAS says: {found}, where {expected} was remembered ({kind}, first seen {age} ago, last {seen} ago)."
-    )
+/// A problem with its code and its age.
+fn problem_says(problem: &NodeProblem) -> String {
+    let NodeProblem { text, code, since, observed_at, observed_seconds_ago, stale, .. } = problem;
+    let begun = observed_at.seconds_since(*since) + observed_seconds_ago;
+    let (begun, seen) = (elapsed_as_text(begun), elapsed_as_text(*observed_seconds_ago));
+    let old = if *stale { TOO_OLD } else { "" };
+    format!("{text} ({code}, first seen {begun} ago, last {seen} ago{old}).")
 }
 
-fn agent_says(node: &NodeView, now: Timestamp) -> String {
-    node.heartbeat_at.map_or_else(
-        || "The agent says: nothing yet.".to_owned(),
-        |at| format!("The agent says: it lives, {} ago.", duration(now.seconds_since(at))),
-    )
+/// Whether the lines about the run say it already.
+fn is_of_run(problem: &NodeProblem) -> bool {
+    problem.code == NodeProblemCode::RunParked || problem.code == NodeProblemCode::RunLate
+}
+
+/// The first problem of a node without an open run.
+fn problem_to_act_on(node: &NodeView) -> Option<&NodeProblem> {
+    let open = node.run.as_ref().is_some_and(|run| run.status.is_open());
+    node.problems.first().filter(|_| !open)
+}
+
+fn agent_says(node: &NodeView) -> String {
+    let Connectivity { state, heard_seconds_ago, .. } = node.connectivity;
+    let age = elapsed_as_text(heard_seconds_ago.unwrap_or_default());
+    match state {
+        ConnectivityState::Never => "The agent says: nothing yet.".to_owned(),
+        ConnectivityState::Online => format!("The agent says: it lives, {age} ago."),
+        ConnectivityState::Offline => format!("The agent says: it lived, {age} ago{TOO_OLD}."),
+    }
 }
 
 fn next_action(node: &NodeView, late: bool) -> String {
@@ -196,7 +228,9 @@ fn next_action(node: &NodeView, late: bool) -> String {
     }
     let status = node.run.as_ref().map(|run| run.status);
     match status {
-        Some(status) if status.is_open() && late => of_wait(node),
+        Some(status) if status.is_open() && late => {
+            advice_of_wait(node.wait.as_ref(), &node.hostname, &node.site).1
+        }
         Some(status) if status.is_open() => "nothing to do, the run goes on by itself".to_owned(),
         Some(RunStatus::Failed | RunStatus::Cancelled) => {
             format!("read the timeline, remove the cause, then {}", again(node))
@@ -204,23 +238,9 @@ fn next_action(node: &NodeView, late: bool) -> String {
         None if node.waiting_for.is_some() => {
             "`gpuaas batch list` says how far its batch is, and whether it was stopped".to_owned()
         }
-        _ => {
-            let drifted =
-                node.drift.first().map(|drift| gpuaas_core::drift::next_action(drift.kind));
-            let shut = || node.gates.iter().find_map(gate_action);
-            drifted.or_else(shut).unwrap_or("nothing to do").to_owned()
-        }
+        _ => problem_to_act_on(node)
+            .map_or_else(|| "nothing to do".to_owned(), |problem| problem.next_action.clone()),
     }
-}
-
-/// What to do about a wait that is longer than expected.
-fn of_wait(node: &NodeView) -> String {
-    let row = node.wait.as_ref().and_then(|wait| WaitCode::from_code(&wait.code));
-    let advice = row.map_or(
-        "read the log of the control plane: the run is due, and nobody works on it",
-        |code| code.row().next_action,
-    );
-    advice.replace("SITE", &node.site).replace("NODE", &node.hostname)
 }
 
 /// The command that begins a run again which ended early.
@@ -237,20 +257,6 @@ fn again(node: &NodeView) -> String {
             format!("`gpuaas node onboard {hostname} --site {site} --profile {profile}`")
         }
     }
-}
-
-/// What to do about a gate that is shut.
-fn gate_action(gate: &GateView) -> Option<&'static str> {
-    gate.class.map(|class| match class {
-        GateClass::HostBaselineIncomplete => {
-            "run the bundle again on the host (bootstrap.sh of the site's bundle), which runs its \
-             baseline first; the agent is not at fault"
-        }
-        GateClass::HostSetupIncomplete => {
-            "repair what fails on the host, or run the site's bundle there again"
-        }
-        GateClass::AgentFault => "look at gpuaas-node-agent.service on the host",
-    })
 }
 
 fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
@@ -279,22 +285,11 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
     parked.chain(failed).chain(red).chain(tried).collect()
 }
 
-/// Seconds as a person says them.
-fn duration(seconds: f64) -> String {
-    let whole = seconds.max(0.0).round();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts saturate")]
-    let whole = whole as u64;
-    match (whole / 3600, whole / 60 % 60, whole % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s} s"),
-        (h, m, _) => format!("{h} h {m} min"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use gpuaas_types::api::{EstimateBasis, Owner, Park, RunSummary, Wait};
+    use gpuaas_types::codes::advised_commands;
     use gpuaas_types::{NodeId, NodeState, RunId};
 
     fn at(seconds: f64) -> Timestamp {
@@ -321,6 +316,8 @@ mod tests {
             mark: None,
             drift: Vec::new(),
             gates: Vec::new(),
+            problems: Vec::new(),
+            connectivity: Connectivity::default(),
             maas: MaasView {
                 system_id: Some("abc123".to_owned()),
                 status_name: Some("Deploying".to_owned()),
@@ -337,6 +334,7 @@ mod tests {
     fn facts() -> Facts {
         Facts {
             steps: vec![StepSpan { step: Step::Deploy, from: at(100.0), until: None }],
+            stale_seconds: 3600.0,
             ..Facts::default()
         }
     }
@@ -374,18 +372,32 @@ mod tests {
     fn an_active_node_that_was_released_by_hand() {
         let mut node = node(RunStatus::Succeeded);
         node.state = NodeState::Active;
-        node.drift.push(Drift {
-            kind: gpuaas_types::DriftKind::ReleasedByHand,
-            expected: "Deployed".to_owned(),
-            found: "MAAS says Ready".to_owned(),
-            action: gpuaas_types::DriftAction::Report,
-            since: at(340.0),
-            seen_at: at(396.0),
-        });
+        let problem = |code: NodeProblemCode, since, seen, stale, text: &str| NodeProblem {
+            code: code.into(),
+            source: code.row().source,
+            owner: code.row().owner,
+            since: at(since),
+            observed_at: at(seen),
+            observed_seconds_ago: 400.0 - seen,
+            stale,
+            text: text.to_owned(),
+            next_action: code.row().advice("j22u11", "lab"),
+            actions: advised_commands(&code.row().advice("j22u11", "lab"), "j22u11"),
+        };
+        let released = "MAAS says: Ready, where Deployed was remembered";
+        let silent = "We believe: the agent is silent";
+        node.problems = vec![
+            problem(NodeProblemCode::ReleasedByHand, 340.0, 396.0, false, released),
+            problem(NodeProblemCode::AgentSilent, 100.0, 100.0, true, silent),
+        ];
         let said = explanation(node, &facts(), at(400.0));
         let line = "where Deployed was remembered (released_by_hand, first seen 1 min 0 s ago";
         assert!(said.text.iter().any(|text| text.contains(line)), "{:?}", said.text);
+        let old = "is silent (agent_silent, first seen 5 min 0 s ago, last 5 min 0 s ago, which is";
+        assert!(said.text.iter().any(|text| text.contains(old)), "{:?}", said.text);
         assert!(said.next_action.starts_with("find out who released it"), "{}", said.next_action);
+        assert_eq!(said.actions[0].command, "gpuaas node reimage j22u11");
+        assert_eq!((said.owner, said.problems.len()), (Some(Owner::InfraOperator), 2));
     }
 
     #[test]

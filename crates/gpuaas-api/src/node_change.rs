@@ -17,7 +17,8 @@ use serde_json::json;
 use crate::body::{Body, Key};
 use crate::check::{self, actor_and_reason};
 use crate::ctx::Ctx;
-use crate::node_view::{find_node, is_live, node_view};
+use crate::node_facts::KnownFacts;
+use crate::node_view::{find_node, is_live};
 use crate::problem::{ApiResult, invalid, problem};
 
 /// States from which a node that has no open run is onboarded from the beginning: it was never
@@ -134,7 +135,7 @@ pub(crate) async fn change(
     let change = HardwareChange { node_id: id, hardware, bmc_password, line, audit };
     ctx.store.change_hardware(now, change).await?;
     let changed = ctx.store.listed_node(id).await?;
-    Ok(Json(node_view(changed, Vec::new(), ctx.now())))
+    Ok(Json(KnownFacts::of_node(&ctx, id).await?.view(&ctx, changed, Vec::new())))
 }
 
 fn changed_fields(asked: &HardwareCorrection) -> Vec<&'static str> {

@@ -1,5 +1,6 @@
 //! Nodes by what people call them, and as answers show them.
 
+use gpuaas_core::connectivity::connectivity_of;
 use gpuaas_core::step_duration;
 use gpuaas_store::{ListedNode, RunBrief};
 use gpuaas_types::api::{Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
@@ -34,7 +35,7 @@ pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> ApiResult<NodeId> {
     Ok(first.id)
 }
 
-/// A node as answers show it.
+/// A node as its row says; gates, differences and problems are not filled in.
 pub(crate) fn node_view(
     listed: ListedNode,
     timeline: Vec<TimelineEvent>,
@@ -53,6 +54,7 @@ pub(crate) fn node_view(
     let turn = || batch.map(|name| format!("its turn in batch {name}"));
     let unbegun = run.is_none() && node.state == NodeState::Registered;
     let waiting_for = waiting_for.or_else(|| if unbegun { turn() } else { None });
+    let connectivity = connectivity_of(&node, now);
     NodeView {
         id: node.id,
         hostname: node.hostname,
@@ -71,6 +73,8 @@ pub(crate) fn node_view(
         mark,
         drift: Vec::new(),
         gates: Vec::new(),
+        problems: Vec::new(),
+        connectivity,
         maas: MaasView {
             system_id: node.system_id,
             status_name: maas_status.map(|number| maas_status::label(number).to_owned()),

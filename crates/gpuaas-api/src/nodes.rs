@@ -1,7 +1,5 @@
 //! `/api/v1/nodes`: onboarding, finding, listing.
 
-use std::collections::HashMap;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -9,7 +7,7 @@ use gpuaas_store::{
     IdempotencyKey, ListedNode, NewAuditEntry, NewNode, NewOnboarding, NewRun, NodeFilter, Secret,
     StoreError,
 };
-use gpuaas_types::api::{Drift, List, NodeView, OnboardAccepted, Source, TimelineEvent};
+use gpuaas_types::api::{List, NodeView, OnboardAccepted, Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunKind, RunStatus, Step};
@@ -18,9 +16,9 @@ use serde_json::json;
 
 use crate::body::{JsonBytes, Key, QueryParams, site_id};
 use crate::ctx::{ADMIN, Ctx};
-use crate::gates::GateReports;
 use crate::idempotency::idempotency_key;
-use crate::node_view::{find_node, is_live, node_view};
+use crate::node_facts::KnownFacts;
+use crate::node_view::{find_node, is_live};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{bundles, check, node_change, strict};
 
@@ -176,20 +174,8 @@ pub(crate) async fn list(
     let run_status = parse_enum(filter.run_status.as_deref(), RunStatus::ALL, RunStatus::as_str)?;
     let nodes =
         ctx.store.list_nodes(NodeFilter { site_id, state, run_status, open: false }).await?;
-    let now = ctx.now();
-    let mut drifted: HashMap<NodeId, Vec<Drift>> = HashMap::new();
-    for listed in ctx.store.list_drift(site_id).await? {
-        drifted.entry(listed.node_id).or_default().push(listed.drift);
-    }
-    let gates = GateReports::read(&ctx, nodes.iter().map(|node| node.node.id)).await?;
-    let items = nodes
-        .into_iter()
-        .map(|node| {
-            let drift = drifted.remove(&node.node.id).unwrap_or_default();
-            let gates = gates.view(&ctx, &node.node);
-            NodeView { drift, gates, ..node_view(node, Vec::new(), now) }
-        })
-        .collect();
+    let known = KnownFacts::of_nodes(&ctx, site_id, &nodes).await?;
+    let items = nodes.into_iter().map(|node| known.view(&ctx, node, Vec::new())).collect();
     Ok(Json(List { items }))
 }
 
@@ -213,7 +199,6 @@ pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Js
     let node = ctx.store.listed_node(id).await?;
     let timeline = ctx.store.timeline_of_node(id, 0, TIMELINE_LINES).await?;
     let timeline = timeline.into_iter().map(|row| row.event).collect();
-    let drift = ctx.store.drift_of_node(id).await?;
-    let gates = GateReports::read(&ctx, [id]).await?.view(&ctx, &node.node);
-    Ok(Json(NodeView { drift, gates, ..node_view(node, timeline, ctx.now()) }))
+    let known = KnownFacts::of_node(&ctx, id).await?;
+    Ok(Json(known.view(&ctx, node, timeline)))
 }

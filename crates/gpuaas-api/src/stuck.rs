@@ -1,18 +1,21 @@
-//! Which nodes do not go on as expected, and why: one call for all of them.
+//! Which nodes do not go on as expected or are in service with problems, and why: one call for all
+//! of them.
 //!
-//! A node is on the list when its open run stopped, or when it is past the moment by which its
-//! step should have ended. Everything said of it is what `explain` says.
+//! A node is on the list when its open run stopped, when that is past the moment by which its step
+//! should have ended, or when anything else is wrong with it that is known. Everything said of it
+//! is what `explain` says.
 
 use axum::Json;
 use axum::extract::State;
+use gpuaas_core::node_problem::advice_of_wait;
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
-use gpuaas_types::api::{Lateness, List, Owner, StuckNode};
-use gpuaas_types::codes::WaitCode;
+use gpuaas_types::api::{Lateness, List, NodeProblem, NodeView, StuckNode};
 
 use crate::body::{QueryParams, SiteFilter};
 use crate::ctx::Ctx;
 use crate::explain;
-use crate::node_view::mark;
+use crate::node_facts::KnownFacts;
+use crate::node_view::{is_live, mark};
 use crate::problem::ApiResult;
 
 /// `GET /api/v1/nodes/stuck?site=`.
@@ -21,46 +24,71 @@ pub(crate) async fn list(
     QueryParams(filter): QueryParams<SiteFilter>,
 ) -> ApiResult<Json<List<StuckNode>>> {
     let site_id = filter.site_id(&ctx).await?;
-    let open = NodeFilter { site_id, open: true, ..NodeFilter::default() };
+    let mut nodes = ctx.store.list_nodes(NodeFilter { site_id, ..NodeFilter::default() }).await?;
+    nodes.retain(|listed| is_live(listed.node.state) || is_open(listed));
+    let known = KnownFacts::of_nodes(&ctx, site_id, &nodes).await?;
     let now = ctx.now();
     let mut items = Vec::new();
-    for node in ctx.store.list_nodes(open).await? {
+    for node in nodes {
         let marked = node.run.as_ref().and_then(|run| Some((mark(run, now)?, run.clone())));
         if let Some((mark, run)) = marked {
-            items.push(stuck(&ctx, node, mark, &run).await?);
+            items.push(late(&ctx, node, mark, &run).await?);
+        } else if let view = known.view(&ctx, node, Vec::new())
+            && let Some(first) = view.problems.first().cloned()
+        {
+            items.push(troubled(view, first));
         }
     }
     Ok(Json(List { items }))
 }
 
-async fn stuck(
-    ctx: &Ctx,
-    node: ListedNode,
-    mark: Lateness,
-    run: &RunBrief,
-) -> ApiResult<StuckNode> {
+fn is_open(listed: &ListedNode) -> bool {
+    listed.run.as_ref().is_some_and(|run| run.status.is_open())
+}
+
+/// A node whose run is late or stopped.
+async fn late(ctx: &Ctx, node: ListedNode, mark: Lateness, run: &RunBrief) -> ApiResult<StuckNode> {
     let said = explain::explain_node(ctx, node).await?;
+    let of_wait = || advice_of_wait(run.wait.as_ref(), &said.node.hostname, &said.node.site).0;
     Ok(StuckNode {
+        owner: said.owner.unwrap_or_else(of_wait),
         node: said.node.hostname,
         site: said.node.site,
-        mark,
-        run: run.id,
-        kind: run.kind,
-        step: run.step,
+        state: said.node.state,
+        mark: Some(mark),
+        run: Some(run.id),
+        kind: Some(run.kind),
+        step: Some(run.step),
         waiting_for: said.waiting_for.unwrap_or_default(),
         since: said.since.unwrap_or(run.step_since),
         expected_by: said.expected_by,
         expected_from: said.expected_from,
-        owner: said.owner.unwrap_or_else(|| owner(said.code.as_deref())),
         code: said.code,
         next_action: said.next_action,
         evidence: said.evidence,
+        problems: said.problems,
     })
 }
 
-/// Who to ask about a run that is late but has not stopped: whoever can help with what it waits
-/// for. One that waits for nothing is the control plane's own matter.
-fn owner(code: Option<&str>) -> Owner {
-    let wait = code.and_then(WaitCode::from_code);
-    wait.map_or(Owner::PlatformOperator, |code| code.row().owner)
+/// A node with problems of which no run is late.
+fn troubled(view: NodeView, first: NodeProblem) -> StuckNode {
+    let run = view.run.as_ref();
+    StuckNode {
+        node: view.hostname,
+        site: view.site,
+        state: view.state,
+        mark: None,
+        run: run.map(|run| run.id),
+        kind: run.map(|run| run.kind),
+        step: run.map(|run| run.step),
+        waiting_for: first.text,
+        code: Some(first.code),
+        since: first.since,
+        expected_by: None,
+        expected_from: None,
+        owner: first.owner,
+        next_action: first.next_action,
+        evidence: view.problems.iter().map(|problem| problem.text.clone()).collect(),
+        problems: view.problems,
+    }
 }

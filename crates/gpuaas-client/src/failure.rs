@@ -9,6 +9,7 @@
 //! | 4 | the control plane cannot be reached |
 //! | 5 | a node parked or failed |
 //! | 6 | time ran out while waiting |
+//! | 7 | what was asked is done, and something is wrong with a node: `gpuaas explain NODE` |
 //! | 130 | the waiting was interrupted; the work goes on |
 
 use std::fmt;
@@ -33,6 +34,8 @@ pub enum Exit {
     Parked = 5,
     /// Time ran out while waiting.
     TimedOut = 6,
+    /// What was asked is done, and something is wrong with a node.
+    Troubled = 7,
     /// The waiting was interrupted; the work goes on.
     Interrupted = 130,
 }
@@ -47,6 +50,7 @@ Exit codes:
   4  the control plane cannot be reached
   5  a node parked or failed
   6  time ran out while waiting
+  7  what was asked is done, and something is wrong with a node: `gpuaas explain NODE`
   130  the waiting was interrupted; the work goes on";
 
 /// Why a command did not reach what was asked.
@@ -160,6 +164,7 @@ mod tests {
             Exit::Unreachable,
             Exit::Parked,
             Exit::TimedOut,
+            Exit::Troubled,
             Exit::Interrupted,
         ];
         for exit in all {

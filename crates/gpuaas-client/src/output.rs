@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use comfy_table::{ContentArrangement, Table, presets};
+use gpuaas_core::elapsed::elapsed_as_text;
 use gpuaas_core::step_duration;
 use gpuaas_types::api::{
-    Lateness, List, NodeDrift, NodeView, Owner, ParkAction, ProfilePreset, ProfileResource,
-    RoceResource, RunView, SiteResource, StuckNode,
+    Connectivity, ConnectivityState, Lateness, List, NodeDrift, NodeProblem, NodeView, Owner,
+    ParkAction, ProfilePreset, ProfileResource, RoceResource, RunView, SiteResource, StuckNode,
 };
-use gpuaas_types::codes::CommandCode;
+use gpuaas_types::codes::{CommandCode, NodeProblemCode};
 use gpuaas_types::explain::Explanation;
 use serde::Serialize;
 
@@ -221,16 +222,24 @@ pub fn stuck(list: &List<StuckNode>, style: Style) -> String {
             let at = |at: gpuaas_types::Timestamp| at.to_chrono().format("%d %H:%M:%S").to_string();
             vec![
                 node.node.clone(),
-                mark(node.mark).to_owned(),
-                node.step.to_string(),
+                node.mark.map_or("problem", mark).to_owned(),
+                or_dash(node.step.map(gpuaas_types::Step::as_str)),
                 at(node.since),
                 or_dash(node.expected_by.map(at).as_deref()),
                 owner(node.owner).to_owned(),
-                node.waiting_for.clone(),
+                with_number_of_others(&node.waiting_for, node.problems.len()),
                 node.next_action.clone(),
             ]
         }),
     )
+}
+
+/// The first of a node's problems, and how many others there are.
+fn with_number_of_others(first: &str, all: usize) -> String {
+    match all.saturating_sub(1) {
+        0 => first.to_owned(),
+        more => format!("{first} (and {more} more)"),
+    }
 }
 
 /// Differences between nodes and their machines, one line each.
@@ -261,11 +270,12 @@ const fn mark(mark: Lateness) -> &'static str {
     }
 }
 
-/// What a reader should know first: why it stopped, else what it waits for.
+/// What a reader should know first: why it stopped, else what it waits for, else what is wrong.
 #[must_use]
 pub fn attention(node: &NodeView) -> Option<&str> {
     let park = node.park.as_ref().map(|park| park.text.as_str());
-    park.or(node.waiting_for.as_deref())
+    let problem = node.problems.first().map(|problem| problem.text.as_str());
+    park.or(node.waiting_for.as_deref()).or(problem)
 }
 
 /// One node with its history.
@@ -351,9 +361,7 @@ fn summary(node: &NodeView) -> String {
         (Some(id), None) => format!("nothing yet (machine {id})"),
         _ => "nothing: no machine is bound yet".to_owned(),
     };
-    let agent = node
-        .heartbeat_at
-        .map_or_else(|| "nothing yet".to_owned(), |at| format!("heartbeat at {at}"));
+    let agent = agent(node);
     let mut text = fields(&[
         ("node", format!("{} (site {}, profile {})", node.hostname, node.site, node.profile)),
         ("we believe", node.state.to_string()),
@@ -363,10 +371,6 @@ fn summary(node: &NodeView) -> String {
     ]);
     for gate in &node.gates {
         text.push_str(&fields(&[("we believe", gate.text.clone())]));
-    }
-    for drift in &node.drift {
-        let line = format!("{}: {}, not {}", drift.kind, drift.found, drift.expected);
-        text.push_str(&fields(&[("drift", line)]));
     }
     if let Some(wait) = &node.wait {
         let at =
@@ -386,6 +390,37 @@ fn summary(node: &NodeView) -> String {
     if let Some(park) = &node.park {
         text.push_str(&parked(park));
     }
+    let of_run = |problem: &&NodeProblem| {
+        problem.code == NodeProblemCode::RunParked || problem.code == NodeProblemCode::RunLate
+    };
+    for problem in node.problems.iter().filter(|problem| !of_run(problem)) {
+        text.push_str(&problem_fields(problem));
+    }
+    text
+}
+
+/// Whether the agent is heard, and since when.
+fn agent(node: &NodeView) -> String {
+    let Some(heartbeat_at) = node.heartbeat_at else { return "nothing yet".to_owned() };
+    let Connectivity { state, since, .. } = node.connectivity;
+    let since = since.map(|at| format!(" since {at}")).unwrap_or_default();
+    match state {
+        ConnectivityState::Never => format!("heartbeat at {heartbeat_at}"),
+        _ => format!("heartbeat at {heartbeat_at} ({state}{since})"),
+    }
+}
+
+/// A problem of a node with its age, its owner and its commands.
+fn problem_fields(problem: &NodeProblem) -> String {
+    let age = elapsed_as_text(problem.observed_seconds_ago);
+    let old = if problem.stale { ", too old to rely on" } else { "" };
+    let mut text = fields(&[
+        ("problem", format!("{} ({})", problem.text, problem.code)),
+        ("since", format!("{}, last seen {age} ago{old}", problem.since)),
+        ("who has to act", owner(problem.owner).to_owned()),
+        ("next action", problem.next_action.clone()),
+    ]);
+    text.push_str(&commands(&problem.actions));
     text
 }
 
@@ -480,6 +515,11 @@ mod tests {
     }
 
     #[test]
+    fn a_node_in_service_with_problems() {
+        insta::assert_snapshot!(node(&views::offline_node(), STYLE));
+    }
+
+    #[test]
     fn an_explanation() {
         let node = views::parked_node();
         let said = Explanation {
@@ -502,6 +542,7 @@ mod tests {
             next_action: "remove one of them".to_owned(),
             actions: node.park.map(|park| park.actions).unwrap_or_default(),
             evidence: vec!["abc124 has the hostname".to_owned()],
+            problems: Vec::new(),
             maas: node.maas,
             text: vec![
                 "We believe: it stopped.".to_owned(),

@@ -143,26 +143,6 @@ pub const fn is_allowed(kind: DriftKind, action: DriftAction) -> bool {
     }
 }
 
-/// What an operator may do about it.
-#[must_use]
-pub const fn next_action(kind: DriftKind) -> &'static str {
-    match kind {
-        DriftKind::ReleasedByHand => {
-            "find out who released it; reimage the node, or detach it if it is to stay away"
-        }
-        DriftKind::DeployedByHand => {
-            "find out who deployed it; detach the node if it is theirs now, else reimage it"
-        }
-        DriftKind::InRescueMode => "wait for whoever works on it to leave rescue mode",
-        DriftKind::Vanished => "find out who deleted it; detach the node, then onboard the host",
-        DriftKind::Renamed => "rename it back in MAAS, or let the site's policy adopt the name",
-        DriftKind::Retagged => "restore the tags in MAAS, or let the site's policy adopt them",
-        DriftKind::HwSyncStale => {
-            "see on the host whether maas_hardware_sync.timer runs and reaches MAAS"
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,13 +9,16 @@
 
 pub mod batch;
 pub mod buckets;
+pub mod connectivity;
 pub mod control_mark;
 pub mod decide;
 pub mod drift;
 pub mod effect;
+pub mod elapsed;
 pub mod failure;
 pub mod gates;
 pub mod layout;
+pub mod node_problem;
 pub mod node_state;
 pub mod policy;
 pub mod preset;

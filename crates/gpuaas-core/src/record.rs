@@ -67,6 +67,17 @@ pub struct NodeHardware {
     pub architecture: String,
 }
 
+/// What is kept of a node's agent besides its last heartbeat.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AgentRecord {
+    /// The last heartbeat before the silence that was noted; none: no silence was.
+    pub silent_since: Option<Timestamp>,
+    /// The first heartbeat after the latest silence, or of the latest run; none: not known.
+    pub online_since: Option<Timestamp>,
+    /// What keeps the agent from its work, as it says; empty: nothing.
+    pub troubles: String,
+}
+
 /// A node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeRecord {
@@ -88,6 +99,8 @@ pub struct NodeRecord {
     pub run_id: Option<RunId>,
     /// When the agent last sent a heartbeat.
     pub heartbeat_at: Option<Timestamp>,
+    /// What else is kept of its agent.
+    pub agent: AgentRecord,
     /// Grows with every change.
     pub revision: i64,
     /// When it was registered.

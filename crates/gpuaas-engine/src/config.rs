@@ -30,6 +30,9 @@ pub struct EngineConfig {
     /// Seconds between two looks at the mark that control planes keep in a site's region; 0: it is
     /// not looked at, and a region is known by its address.
     pub mark_seconds: f64,
+    /// Seconds between two looks for agents that have become silent or are heard again; 0: none
+    /// are made.
+    pub agent_watch_seconds: f64,
 }
 
 impl EngineConfig {
@@ -47,6 +50,7 @@ impl EngineConfig {
             watch_lease_seconds: 2.0,
             sweep_seconds: 900.0,
             mark_seconds: 60.0,
+            agent_watch_seconds: 10.0,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::failpoint::Failpoints;
 use crate::shared::{EngineParts, Shared};
 use crate::site::Connect;
 use crate::supervisor::Supervisor;
-use crate::{batches, sweep, watcher, worker};
+use crate::{agent_watch, batches, sweep, watcher, worker};
 
 /// A claimed run: in the hands of this process until its lease ends.
 pub struct ClaimedRun(LeasedRun);
@@ -53,6 +53,11 @@ impl Engine {
         ];
         if shared.config.sweep_seconds > 0.0 {
             loops.push(supervisor.spawn(sweep::LOOP, sweep::run_loop(Arc::clone(shared))));
+        }
+        if shared.config.agent_watch_seconds > 0.0 {
+            loops.push(
+                supervisor.spawn(agent_watch::LOOP, agent_watch::run_loop(Arc::clone(shared))),
+            );
         }
         engine.loops = Mutex::new(loops);
         Arc::new(engine)
@@ -118,6 +123,15 @@ impl Engine {
     /// Compares a site's machines with what is remembered of them, if that is due.
     pub async fn sweep_site(&self, site_id: SiteId) {
         sweep::sweep_site(&self.shared, site_id).await;
+    }
+
+    /// Notes which agents have become silent and which are heard again, unless that was done just
+    /// now. Answers how many changes were noted.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn watch_agents(&self) -> Result<usize, StoreError> {
+        agent_watch::look_if_due(&self.shared).await
     }
 
     /// The database that the engine works on.

@@ -9,6 +9,7 @@
 //! Nothing here decides. A crash at any point leaves either a due run, or an intent without an
 //! outcome, which the next decision probes.
 
+mod agent_watch;
 mod answer_cache;
 mod batches;
 mod bmc_index;

@@ -61,6 +61,7 @@ impl Shared {
         let mut config = parts.config;
         config.idle_poll_seconds *= parts.clock.factor().max(1.0);
         config.mark_seconds *= parts.clock.factor().max(1.0);
+        config.agent_watch_seconds *= parts.clock.factor().max(1.0);
         config.lease_seconds *= parts.clock.factor().max(1.0);
         config.watch_lease_seconds *= parts.clock.factor().max(1.0);
         let sites =

@@ -61,10 +61,11 @@ async fn record_first_heartbeat(
     let ReceivedHeartbeat { node_id, run_id, agent_version, troubles, first, .. } = heartbeat;
     run::wake_one(conn, now, *run_id).await?;
     conn.execute(
-        "INSERT INTO heartbeat (node_id, run_id, at, agent_version, troubles) \
-         VALUES ($1, $2, $3, $4, $5) \
+        "INSERT INTO heartbeat (node_id, run_id, at, agent_version, troubles, online_since) \
+         VALUES ($1, $2, $3, $4, $5, $3) \
          ON CONFLICT (node_id) DO UPDATE SET run_id = excluded.run_id, at = excluded.at, \
-         agent_version = excluded.agent_version, troubles = excluded.troubles",
+         agent_version = excluded.agent_version, troubles = excluded.troubles, \
+         online_since = excluded.online_since",
         args![node_id.0, run_id.0, now, agent_version, troubles],
     )
     .await?;

@@ -35,10 +35,10 @@ pub struct StoredCertificate {
     pub ended: Option<(CertificateEnding, Timestamp, String)>,
 }
 
-const COLUMNS: &str =
+pub(crate) const CERTIFICATE_COLUMNS: &str =
     "serial, node_id, run_id, issued_at, not_before, not_after, ended_as, ended_at, end_reason";
 
-fn read(mut cols: Cols<'_>) -> Result<StoredCertificate, StoreError> {
+pub(crate) fn read_certificate(mut cols: Cols<'_>) -> Result<StoredCertificate, StoreError> {
     let mut stored = StoredCertificate {
         serial: cols.next()?,
         node_id: cols.id(NodeId)?,
@@ -87,9 +87,10 @@ impl Store {
         &self,
         fingerprint: [u8; 32],
     ) -> Result<Option<StoredCertificate>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM node_certificate WHERE fingerprint = $1");
+        let sql =
+            format!("SELECT {CERTIFICATE_COLUMNS} FROM node_certificate WHERE fingerprint = $1");
         let row = self.reader().await?.first(sql, args![&fingerprint]).await?;
-        row.map(|row| read(row.cols())).transpose()
+        row.map(|row| read_certificate(row.cols())).transpose()
     }
 
     /// Every certificate that a node was given, oldest first.
@@ -101,11 +102,11 @@ impl Store {
         node_id: NodeId,
     ) -> Result<Vec<StoredCertificate>, StoreError> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM node_certificate WHERE node_id = $1 \
+            "SELECT {CERTIFICATE_COLUMNS} FROM node_certificate WHERE node_id = $1 \
              ORDER BY issued_at, serial"
         );
         let rows = self.reader().await?.all(sql, args![node_id.0]).await?;
-        rows.iter().map(|row| read(row.cols())).collect()
+        rows.iter().map(|row| read_certificate(row.cols())).collect()
     }
 
     /// Writes down the certificate that follows the one with fingerprint `from`, which stays good

@@ -43,6 +43,7 @@ mod audit;
 mod batch;
 mod bundle;
 mod certificate;
+mod connectivity;
 mod database;
 mod drift;
 mod error;
@@ -84,6 +85,7 @@ pub use batch::{
 };
 pub use bundle::{BundleApproval, BundleKey, NewBundle, StoredBundle};
 pub use certificate::StoredCertificate;
+pub use connectivity::{ConnectivityNote, ConnectivitySubject};
 pub use drift::{ListedDrift, MissedObservation, SweepFinding, SweepSubject};
 pub use error::{StoreError, TokenRejection};
 pub use gate::StoredGate;

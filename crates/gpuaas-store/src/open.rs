@@ -39,6 +39,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0100_health_check.sql")),
     M::up(include_str!("../migrations/sqlite/0110_removal.sql")),
     M::up(include_str!("../migrations/sqlite/0130_region.sql")),
+    M::up(include_str!("../migrations/sqlite/0145_connectivity.sql")),
 ];
 
 impl Store {

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use gpuaas_types::api::{
-    AttemptView, CheckResult, Drift, EstimateBasis, EstimateSource, Lateness, MaasView, NodeDrift,
-    NodeView, Owner, Park, ParkAction, ProfileResource, ProfileStatus, RunSummary, RunView,
-    SiteResource, SiteStatus, Source, StepSpan, StuckNode, TimelineEvent, Wait,
+    AttemptView, CheckResult, Connectivity, ConnectivityState, Drift, EstimateBasis,
+    EstimateSource, Lateness, MaasView, NodeDrift, NodeProblem, NodeView, Owner, Park, ParkAction,
+    ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource, SiteStatus, Source,
+    StepSpan, StuckNode, TimelineEvent, Wait,
 };
+use gpuaas_types::codes::{NodeProblemCode, advised_commands};
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
@@ -121,6 +123,8 @@ pub fn commissioning_node() -> NodeView {
             observed_seconds_ago: Some(1.4),
         },
         heartbeat_at: None,
+        connectivity: Connectivity::default(),
+        problems: Vec::new(),
         revision: 3,
         created_at: BEGIN,
         updated_at: at(1.3),
@@ -162,16 +166,66 @@ pub fn parked_node() -> NodeView {
     node
 }
 
-/// A slow, a stuck and a parked node, as `node stuck` lists them.
+/// Problems of node `j22u11`, which is in service: a silent agent, and a gate that was shut when it
+/// was last heard.
+#[must_use]
+pub fn problems() -> Vec<NodeProblem> {
+    let one = |code: NodeProblemCode, since, stale, text: &str| {
+        let row = code.row();
+        let next_action = row.advice("j22u11", "lab");
+        NodeProblem {
+            code: code.into(),
+            source: row.source,
+            owner: row.owner,
+            since: at(since),
+            observed_at: at(9000.0),
+            observed_seconds_ago: if stale { 700.0 } else { 0.0 },
+            stale,
+            text: text.to_owned(),
+            actions: advised_commands(&next_action, "j22u11"),
+            next_action,
+        }
+    };
+    let silent = "We believe: the agent is silent since 2026-11-20T11:00:00Z, for 11 min 40 s";
+    let shut = "The agent says: slice_ready is shut (host_setup_incomplete): 1 of 2 checks fail: x";
+    vec![
+        one(NodeProblemCode::AgentSilent, 8300.0, false, silent),
+        one(NodeProblemCode::GateSetupIncomplete, 5000.0, true, shut),
+    ]
+}
+
+/// Node `j22u11` in service, whose agent is silent.
+#[must_use]
+pub fn offline_node() -> NodeView {
+    let mut node = commissioning_node();
+    node.state = NodeState::Offline;
+    (node.wait, node.waiting_for) = (None, None);
+    node.timeline.clear();
+    if let Some(run) = &mut node.run {
+        (run.step, run.status) = (Step::Confirmation, RunStatus::Succeeded);
+    }
+    node.heartbeat_at = Some(at(8300.0));
+    node.connectivity = Connectivity {
+        state: ConnectivityState::Offline,
+        since: Some(at(8300.0)),
+        heard_seconds_ago: Some(700.0),
+    };
+    node.problems = problems();
+    node
+}
+
+/// A slow, a stuck and a parked node, and one in service with problems, as `node list --stuck`
+/// lists them.
 #[must_use]
 pub fn late_nodes() -> Vec<StuckNode> {
     let one = |node: &str, mark, step, learned: EstimateSource| StuckNode {
         node: node.to_owned(),
         site: "lab".to_owned(),
-        mark,
-        run: RunId(uuid_v7(BEGIN, [2; 10])),
-        kind: RunKind::Onboard,
-        step,
+        state: NodeState::Registered,
+        mark: Some(mark),
+        run: Some(RunId(uuid_v7(BEGIN, [2; 10]))),
+        kind: Some(RunKind::Onboard),
+        step: Some(step),
         waiting_for: "MAAS to finish commissioning".to_owned(),
         code: Some("maas_commissioning".to_owned()),
         since: at(1.3),
@@ -180,6 +234,7 @@ pub fn late_nodes() -> Vec<StuckNode> {
         owner: Owner::InfraOperator,
         next_action: "look at the machine in MAAS and at its console".to_owned(),
         evidence: vec!["commission at step commission, try 1: accepted".to_owned()],
+        problems: Vec::new(),
     };
     let learned = EstimateSource { basis: EstimateBasis::ProfileAndImage, runs: 37 };
     let table = EstimateSource { basis: EstimateBasis::Table, runs: 0 };
@@ -189,7 +244,16 @@ pub fn late_nodes() -> Vec<StuckNode> {
     parked.waiting_for = "two machines in MAAS could be j22u15".to_owned();
     parked.code = Some("two_candidates".to_owned());
     (parked.expected_by, parked.expected_from) = (None, None);
-    vec![slow, stuck, parked]
+    let mut troubled = one("j22u16", Lateness::Slow, Step::Confirmation, table);
+    (troubled.mark, troubled.state) = (None, NodeState::Offline);
+    troubled.problems = problems();
+    let first = &troubled.problems[0];
+    (troubled.waiting_for, troubled.code) = (first.text.clone(), Some(first.code.clone()));
+    (troubled.owner, troubled.since) = (first.owner, first.since);
+    troubled.next_action.clone_from(&first.next_action);
+    troubled.evidence = troubled.problems.iter().map(|problem| problem.text.clone()).collect();
+    (troubled.expected_by, troubled.expected_from) = (None, None);
+    vec![slow, stuck, parked, troubled]
 }
 
 /// One difference between node and machine of each kind.
@@ -212,8 +276,10 @@ pub fn drift_of_every_kind() -> Vec<NodeDrift> {
     };
     let one = |(number, kind): (usize, &DriftKind)| {
         let (expected, found, action) = said(*kind);
+        let host = format!("j22u{}", 11 + number);
         NodeDrift {
-            node: format!("j22u{}", 11 + number),
+            next_action: NodeProblemCode::of_drift(*kind).row().advice(&host, "lab"),
+            node: host,
             site: "lab".to_owned(),
             drift: Drift {
                 kind: *kind,
@@ -223,7 +289,6 @@ pub fn drift_of_every_kind() -> Vec<NodeDrift> {
                 since: at(60.0),
                 seen_at: at(960.0),
             },
-            next_action: gpuaas_core::drift::next_action(*kind).to_owned(),
         }
     };
     DriftKind::ALL.iter().enumerate().map(one).collect()

@@ -18,6 +18,9 @@
 //! own endpoints only. Stand-ins of simulated fleets have a bearer credential instead of a
 //! certificate, where a control plane was started for them.
 
+/// Seconds between two heartbeats of an agent, by its own clock.
+pub const HEARTBEAT_INTERVAL_SECONDS: u32 = 30;
+
 mod bootstrap;
 mod enrollment;
 mod gate;

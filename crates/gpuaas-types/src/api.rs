@@ -3,9 +3,11 @@
 //! Every stored resource reads alike: `id, spec, status, revision, created_at, updated_at`.
 
 mod certificate;
+mod node_problem;
 mod task_key;
 
 pub use certificate::{CertificateState, CertificateView, NodeCertificates, RevokeCertificate};
+pub use node_problem::{Connectivity, ConnectivityState, NodeProblem};
 pub use task_key::{ActivateTaskKey, RetireTaskKey};
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,7 @@ use crate::agent::{Gate, GateCheck, GateClass};
 use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
 use crate::lifecycle::{DriftAction, DriftKind, NodeState, RunKind, RunStatus};
 pub use crate::park::{Owner, Park, ParkAction};
+pub use crate::source::Source;
 use crate::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use crate::steps::{EffectKind, Step};
 use crate::time::Timestamp;
@@ -262,28 +265,31 @@ pub struct NodeDrift {
     pub next_action: String,
 }
 
-/// A node that does not go on as expected: an item of `GET /api/v1/nodes/stuck`.
+/// A node that does not go on as expected, or is in service and has problems: an item of
+/// `GET /api/v1/nodes/stuck`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StuckNode {
     /// Its hostname.
     pub node: String,
     /// Its site.
     pub site: String,
-    /// Slow, stuck or parked.
-    pub mark: Lateness,
-    /// The open run.
-    pub run: RunId,
+    /// GPUaaS' own view.
+    pub state: NodeState,
+    /// Slow, stuck or parked; none: no run is late, and `problems` say what is wrong.
+    pub mark: Option<Lateness>,
+    /// The open run, or the latest one.
+    pub run: Option<RunId>,
     /// What the run is for.
-    pub kind: RunKind,
+    pub kind: Option<RunKind>,
     /// Where it is.
-    pub step: Step,
-    /// What it waits for, one sentence.
+    pub step: Option<Step>,
+    /// What it waits for, or the first problem, one sentence.
     pub waiting_for: String,
-    /// Stable code of the wait or of the reason that it stopped.
+    /// Stable code of the wait, of the reason that it stopped, or of the first problem.
     pub code: Option<String>,
     /// Since when.
     pub since: Timestamp,
-    /// When it should have happened; none for a parked run.
+    /// When it should have happened; none: the run is parked, or no run is late.
     pub expected_by: Option<Timestamp>,
     /// What `expected_by` rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -294,6 +300,9 @@ pub struct StuckNode {
     pub next_action: String,
     /// What was seen and tried.
     pub evidence: Vec<String>,
+    /// Everything that is wrong with the node, the first to act on first.
+    #[serde(default)]
+    pub problems: Vec<NodeProblem>,
 }
 
 /// A run as part of a node's answer.
@@ -307,22 +316,6 @@ pub struct RunSummary {
     pub step: Step,
     /// How it stands.
     pub status: RunStatus,
-}
-
-/// Where something on the timeline comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// The control plane.
-    ControlPlane,
-    /// MAAS, through its event feed or a read.
-    Maas,
-    /// A bootstrap callback.
-    Bootstrap,
-    /// The node agent.
-    Agent,
-    /// An operator.
-    Operator,
 }
 
 /// One line of a node's history.
@@ -376,6 +369,12 @@ pub struct NodeView {
     pub maas: MaasView,
     /// When the agent last sent a heartbeat.
     pub heartbeat_at: Option<Timestamp>,
+    /// Whether the agent is heard, and since when.
+    #[serde(default)]
+    pub connectivity: Connectivity,
+    /// What is wrong with the node, the first to act on first; empty: nothing that is known.
+    #[serde(default)]
+    pub problems: Vec<NodeProblem>,
     /// Grows with every change.
     pub revision: i64,
     /// When it was registered.

@@ -5,6 +5,7 @@
 //! | [`PROBLEMS`] | refusals of the HTTP API | `code` of a problem body |
 //! | [`PARKS`] | reasons that a run stopped | `park.code` of a run |
 //! | [`WAITS`] | what a run waits for | `wait.code` of a run |
+//! | [`NODE_PROBLEMS`] | what is wrong with a node in service | `problems[].code` of a node |
 //! | [`TIMELINE`] | lines of a node's history | `code` of a timeline event |
 //! | [`COMMANDS`] | what stops a command before or after the API | the first word of an error text |
 //!
@@ -17,12 +18,14 @@
 #[macro_use]
 mod table;
 mod command;
+mod node_problem;
 mod park;
 mod problem;
 mod timeline;
 mod wait;
 
 pub use command::{COMMANDS, CommandCode, CommandRow};
+pub use node_problem::{NODE_PROBLEMS, NodeProblemCode, NodeProblemRow, advised_commands};
 pub use park::{Cure, PARKS, ParkCode, ParkRow};
 pub use problem::{PROBLEMS, ProblemCode, ProblemRow};
 pub use timeline::{TIMELINE, TimelineCode, TimelineRow};
@@ -58,6 +61,11 @@ mod tests {
         well_formed(COMMANDS.iter().map(|row| [row.code.as_str(), row.title, "", row.doc]));
         well_formed(
             WAITS.iter().map(|row| [row.code.as_str(), row.title, row.next_action, row.doc]),
+        );
+        well_formed(
+            NODE_PROBLEMS
+                .iter()
+                .map(|row| [row.code.as_str(), row.title, row.next_action, row.doc]),
         );
         well_formed(
             TIMELINE.iter().map(|row| [row.code.as_str(), row.title, row.next_action, row.doc]),

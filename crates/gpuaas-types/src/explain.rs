@@ -1,8 +1,9 @@
-//! Answer of `gpuaas explain`: why a node is not further, who has to act, and what to do next.
+//! Answer of `gpuaas explain`: why a node is not further, or what is wrong with one in service, who
+//! has to act, and what to do next.
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::{EstimateSource, Lateness, MaasView, RunSummary};
+use crate::api::{EstimateSource, Lateness, MaasView, NodeProblem, RunSummary};
 use crate::park::{Owner, ParkAction};
 use crate::{NodeId, NodeState, Step, Timestamp};
 
@@ -48,11 +49,14 @@ pub struct Explanation {
     pub owner: Option<Owner>,
     /// What may be done next.
     pub next_action: String,
-    /// The commands of `next_action` of a run that stopped, the one to try first first.
+    /// The commands of `next_action`, the one to try first first.
     #[serde(default)]
     pub actions: Vec<ParkAction>,
     /// What was seen and tried.
     pub evidence: Vec<String>,
+    /// What is wrong with the node, the first to act on first; empty: nothing that is known.
+    #[serde(default)]
+    pub problems: Vec<NodeProblem>,
     /// What MAAS says.
     pub maas: MaasView,
     /// The same for a person, a sentence per line, each saying whose view it is.

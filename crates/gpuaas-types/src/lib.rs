@@ -18,6 +18,7 @@ pub mod machine;
 pub mod park;
 pub mod problem;
 pub mod scripts;
+pub mod source;
 pub mod spec;
 pub mod steps;
 pub mod string_enum;

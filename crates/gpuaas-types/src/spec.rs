@@ -136,6 +136,9 @@ pub struct ProfileSpec {
     /// is parked, in seconds: from the parking, or from what the node said last. While a run works
     /// it has no end, however slow the install; once the run is over it is good for nothing.
     pub enrollment_token_ttl_seconds: u32,
+    /// Seconds without a heartbeat of its agent after which a node in service is offline; agents
+    /// send one every 30 seconds. Time in which no control plane listened does not count.
+    pub offline_after_seconds: u32,
     /// Image: `noble`, `ubuntu/noble`, or a custom image's visible name.
     pub distro_series: String,
     /// What a machine fetches of that image, in megabytes (10^6 bytes); 0: unknown.
@@ -172,6 +175,7 @@ impl Default for ProfileSpec {
             auto_claim_single_new_machine: false,
             batch_max_parallel: 0,
             enrollment_token_ttl_seconds: 3600,
+            offline_after_seconds: 300,
             distro_series: "ubuntu/noble".to_owned(),
             image_size_megabytes: 0,
             deploy_user: String::new(),

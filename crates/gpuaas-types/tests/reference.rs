@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use gpuaas_types::api::Owner;
-use gpuaas_types::codes::{COMMANDS, PARKS, PROBLEMS, TIMELINE, WAITS};
+use gpuaas_types::codes::{COMMANDS, NODE_PROBLEMS, PARKS, PROBLEMS, TIMELINE, WAITS};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::steps::{CancelPolicy, KINDS, ROWS, StepOrder};
 use serde_json::Value;
@@ -19,11 +19,12 @@ const COMMAND: &str = "cargo test -p gpuaas-types write_reference -- --ignored";
 
 type Page = (&'static str, String);
 
-fn pages() -> [Page; 6] {
+fn pages() -> [Page; 7] {
     [
         ("command-failures.md", command_failures()),
         ("problems.md", problems()),
         ("waits-and-parks.md", waits_and_parks()),
+        ("node-problems.md", node_problems()),
         ("timeline.md", timeline()),
         ("steps.md", steps()),
         ("profile-fields.md", profile_fields()),
@@ -117,6 +118,23 @@ fn waits_and_parks() -> String {
         "\n## Parks\n\n| code | reason | meaning | who | next action |\n|---|---|---|---|---|\n",
     );
     for row in PARKS {
+        let (title, doc, next) = (cell(row.title), cell(row.doc), cell(row.next_action));
+        let who = who(Some(row.owner));
+        writeln!(page, "| `{}` | {title} | {doc} | {who} | {next} |", row.code).unwrap();
+    }
+    page
+}
+
+fn node_problems() -> String {
+    let mut page = header(
+        "Problems of nodes",
+        "What is wrong with a node, as `problems` of `gpuaas node show -o json`, `gpuaas explain` and \
+         `gpuaas node list --stuck` name it, the first to act on first. A command with `--wait` ends \
+         with exit code 7 where the node is active and has one. A problem says since when it is \
+         there, when it was last seen, and whether that is too long ago to rely on (`stale`).",
+    );
+    page.push_str("\n| code | title | meaning | who | next action |\n|---|---|---|---|---|\n");
+    for row in NODE_PROBLEMS {
         let (title, doc, next) = (cell(row.title), cell(row.doc), cell(row.next_action));
         let who = who(Some(row.owner));
         writeln!(page, "| `{}` | {title} | {doc} | {who} | {next} |", row.code).unwrap();

@@ -11,7 +11,7 @@ use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::output;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_types::api::NodeView;
+use gpuaas_types::api::{NodeProblem, NodeView};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{NodeId, NodeState, RunStatus};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -58,8 +58,8 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// The failure of nodes whose run stopped short, or of the following itself; none: every node
-    /// is where its run was to bring it.
+    /// The failure of nodes whose run stopped short, of the following itself, or of nodes that have
+    /// problems; none: every node is where its run was to bring it, and nothing is wrong with it.
     #[must_use]
     pub fn verdict(&self) -> Option<Failure> {
         self.ended_early.clone().or_else(|| verdict(&self.nodes))
@@ -113,11 +113,11 @@ enum Early {
     Interrupted,
 }
 
-/// The failure of nodes whose run stopped short, if any did.
+/// The failure of nodes whose run stopped short, else of those that have problems, if there are any.
 fn verdict(nodes: &[NodeView]) -> Option<Failure> {
     let stopped: Vec<&NodeView> =
         nodes.iter().filter(|node| standing(node) != Standing::Done).collect();
-    let first = stopped.first()?;
+    let Some(first) = stopped.first() else { return troubled(nodes) };
     let names = stopped.iter().map(|node| node.hostname.clone()).collect();
     let (code, detail) = match &first.park {
         Some(park) => (park.code.as_str(), park.text.as_str()),
@@ -133,6 +133,25 @@ fn verdict(nodes: &[NodeView]) -> Option<Failure> {
         Failure::coded(Exit::Parked, code, &title, format!("{}: {detail}", few(names, ", ")))
             .hint(hint),
     )
+}
+
+/// The failure of nodes that are where they were to be, and have problems.
+fn troubled(nodes: &[NodeView]) -> Option<Failure> {
+    let troubled: Vec<(&NodeView, &NodeProblem)> = nodes
+        .iter()
+        .filter(|node| aim(node) == Some(NodeState::Active))
+        .filter_map(|node| Some((node, node.problems.first()?)))
+        .collect();
+    let (node, problem) = troubled.first()?;
+    let title = match nodes.len() {
+        1 => "The node is active, and something is wrong with it".to_owned(),
+        all => format!("All {all} nodes are active; something is wrong with {}", troubled.len()),
+    };
+    let texts =
+        troubled.iter().map(|(node, problem)| format!("{}: {}", node.hostname, problem.text));
+    let detail = few(texts.collect(), "; ");
+    let hint = format!("`gpuaas explain {}` says what to do next", node.hostname);
+    Some(Failure::coded(Exit::Troubled, &problem.code, &title, detail).hint(hint))
 }
 
 /// The first of many texts, and how many more there are.
@@ -314,6 +333,28 @@ mod tests {
             "j22u11       commission        waiting   MAAS to finish commissioning\n\
              j22u11       active\n"
         );
+    }
+
+    #[tokio::test]
+    async fn an_active_node_with_a_problem_has_an_exit_code_of_its_own() {
+        let mut node = active();
+        node.problems = views::problems();
+        let (client, key) = replay(vec![node]).await;
+        let (mut terminal, _) = Terminal::captured();
+        let followed = until_settled(&client, &[key], 60, &mut terminal).await.unwrap();
+        let failure = followed.verdict().unwrap();
+        assert_eq!(failure.exit as u8, 7);
+        insta::assert_snapshot!(failure.to_string(), @r"
+        error agent_silent: The node is active, and something is wrong with it: j22u11: We believe: the agent is silent since 2026-11-20T11:00:00Z, for 11 min 40 s
+        hint: `gpuaas explain j22u11` says what to do next
+        ");
+        let mut retired = active();
+        retired.problems = views::problems();
+        retired.state = NodeState::Retired;
+        if let Some(run) = &mut retired.run {
+            run.kind = gpuaas_types::RunKind::Decommission;
+        }
+        assert_eq!(verdict(&[retired]), None, "it was to leave");
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::ctx::{Ctx, NodeAccess};
-use crate::gates;
+use crate::node_facts;
 use crate::problem::ApiResult;
 
 /// Where the edge listens when no bundle says otherwise.
@@ -91,7 +91,7 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> ApiResult<Subject> {
     let port = port(&checks);
     let target = address.map(|(ip, from)| Target { at: SocketAddrV4::new(ip, port), from });
     let response = node.heartbeat_at.map(|at| now.seconds_since(at));
-    let patience = gates::patience(ctx);
+    let patience = node_facts::allowed_silence(ctx, &revision.spec);
     let agent = TelemetryProbe {
         name: "agent".to_owned(),
         passed: response.is_some_and(|seconds| seconds <= patience),

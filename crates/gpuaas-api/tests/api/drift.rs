@@ -2,17 +2,24 @@
 
 use gpuaas_core::drift::Difference;
 use gpuaas_store::{MissedObservation, NodeChange, RunWrite, SweepFinding};
+use gpuaas_types::codes::NodeProblemCode;
 use gpuaas_types::machine::Observation;
 use gpuaas_types::spec::SiteSpec;
-use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus, Timestamp};
+use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunId, RunStatus, Timestamp};
 use serde_json::{Value, json};
 
 use crate::rig::{KEY, Rig};
 
 /// Onboards a node at once.
-async fn active(rig: &Rig, hostname: &str) -> NodeId {
+pub(crate) async fn active(rig: &Rig, hostname: &str) -> NodeId {
     let accepted = rig.onboard(hostname).await;
-    let now = rig.store.run(accepted.run_id).await.unwrap().created_at;
+    finish_onboarding(rig, hostname, accepted.run_id).await;
+    accepted.node_id
+}
+
+/// Ends the only run that is due, that of a node that becomes active.
+pub(crate) async fn finish_onboarding(rig: &Rig, hostname: &str, run_id: RunId) {
+    let now = rig.store.run(run_id).await.unwrap().created_at;
     let claimed = rig.store.claim(now, now.plus_seconds(30.0), 1).await.unwrap().remove(0);
     let mut write = RunWrite::new(claimed.run).releasing();
     (write.run.status, write.run.ended_at) = (RunStatus::Succeeded, Some(now));
@@ -20,7 +27,6 @@ async fn active(rig: &Rig, hostname: &str) -> NodeId {
     let system_id = Some(format!("id-{hostname}"));
     write.node = Some(NodeChange { state: Some(NodeState::Active), system_id });
     rig.store.commit(now, write).await.unwrap();
-    accepted.node_id
 }
 
 fn found(node_id: NodeId, kind: DriftKind, action: DriftAction, now: Timestamp) -> SweepFinding {
@@ -57,7 +63,8 @@ async fn every_kind_is_listed_with_its_action_and_what_to_do() {
             "node": format!("n{number}"), "site": "lab", "kind": kind.as_str(),
             "expected": "as remembered", "found": "as seen", "action": action,
             "since": now, "seen_at": now,
-            "next_action": gpuaas_core::drift::next_action(*kind),
+            "next_action":
+                NodeProblemCode::of_drift(*kind).row().advice(&format!("n{number}"), "lab"),
         });
         assert_eq!(*item, wanted);
         let node = rig.get(&format!("/api/v1/nodes/n{number}")).await.ok();

@@ -230,6 +230,10 @@ impl Rig {
         self.post("/api/v1/profiles", profile).await.ok();
     }
 
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     pub(crate) fn advance(&self, seconds: i64) {
         self.clock.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
     }

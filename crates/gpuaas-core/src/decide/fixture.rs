@@ -10,7 +10,7 @@ use gpuaas_types::{
 };
 
 use crate::effect::{Effect, Intent, Outcome};
-use crate::record::{NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
+use crate::record::{AgentRecord, NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
 use crate::run_state::RunState;
 use crate::snapshot::{Decision, DeployQueue, Snapshot};
 use crate::step_duration::StepDurationEstimate;
@@ -152,6 +152,7 @@ impl Case {
             },
             run_id: Some(run.id),
             heartbeat_at: None,
+            agent: AgentRecord::default(),
             revision: 1,
             created_at: at(0.0),
             updated_at: at(0.0),

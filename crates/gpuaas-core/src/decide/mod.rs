@@ -85,6 +85,7 @@ use crate::snapshot::{Decision, Snapshot};
 /// #     hardware: NodeHardware::default(),
 /// #     run_id: Some(run.id),
 /// #     heartbeat_at: None,
+/// #     agent: Default::default(),
 /// #     revision: 1,
 /// #     created_at: now,
 /// #     updated_at: now,

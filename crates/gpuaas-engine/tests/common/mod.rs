@@ -171,7 +171,7 @@ impl Harness {
         let agent = ArtifactStore::artifact("gpuaas-node-agent", "0.1.0", agent);
         let mut config = EngineConfig::new(&advertise, agent);
         config.poll_seconds = 0.05 * factor;
-        config.sweep_seconds = 0.0;
+        (config.sweep_seconds, config.agent_watch_seconds) = (0.0, 0.0);
         let (site_id, profile_id) = register(&store, &sim, &profile, clock.now()).await;
         let kit =
             Kit { url, clock: Arc::clone(&clock), bundles: Arc::new(bundles), artifacts, config };
@@ -201,7 +201,7 @@ impl Harness {
     /// before has to be stopped.
     pub(crate) fn start_with(&self, failpoints: Arc<dyn Failpoints>) -> Arc<Engine> {
         let mut kit = self.kit.clone();
-        kit.config.sweep_seconds = 900.0;
+        (kit.config.sweep_seconds, kit.config.agent_watch_seconds) = (900.0, 10.0);
         Engine::start_with(kit.parts(self.store.clone()), Some(failpoints))
     }
 

@@ -1,7 +1,7 @@
 //! Breaks each invariant by hand: an invariant that cannot fail proves nothing.
 
 use gpuaas_core::effect::{Effect, Outcome};
-use gpuaas_core::record::NodeHardware;
+use gpuaas_core::record::{AgentRecord, NodeHardware};
 use gpuaas_core::run_state::RunState;
 use gpuaas_types::api::{Owner, Park, Source, TimelineEvent};
 use gpuaas_types::{AttemptId, ProfileId, SiteId, Step};
@@ -25,6 +25,7 @@ fn node(name: &str, state: NodeState, system_id: Option<&str>) -> NodeRecord {
         hardware: NodeHardware::default(),
         run_id: None,
         heartbeat_at: None,
+        agent: AgentRecord::default(),
         revision: 1,
         created_at: NOW,
         updated_at: NOW,

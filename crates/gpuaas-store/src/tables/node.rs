@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gpuaas_core::record::{NodeHardware, NodeRecord};
+use gpuaas_core::record::{AgentRecord, NodeHardware, NodeRecord};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, NodeState, ProfileId, RunId, SiteId, Timestamp};
 
@@ -34,7 +34,8 @@ pub struct NewNode {
 macro_rules! node_columns {
     () => {
         "node.id, node.site_id, node.profile_id, node.hostname, node.state, node.system_id, \
-         node.hardware, node.run_id, heartbeat.at, node.revision, node.created_at, node.updated_at"
+         node.hardware, node.run_id, heartbeat.at, heartbeat.silent_since, heartbeat.online_since, \
+         heartbeat.troubles, node.revision, node.created_at, node.updated_at"
     };
 }
 pub(crate) use node_columns;
@@ -58,6 +59,11 @@ pub(crate) fn read_node(cols: &mut Cols<'_>) -> Result<NodeRecord, StoreError> {
         hardware: cols.json()?,
         run_id: cols.opt_id(RunId)?,
         heartbeat_at: cols.opt_at()?,
+        agent: AgentRecord {
+            silent_since: cols.opt_at()?,
+            online_since: cols.opt_at()?,
+            troubles: cols.next::<Option<String>>()?.unwrap_or_default(),
+        },
         revision: cols.next()?,
         created_at: cols.at()?,
         updated_at: cols.at()?,

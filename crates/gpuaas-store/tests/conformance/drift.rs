@@ -10,7 +10,7 @@ use crate::fixture::{Fixture, NOON, at, on_each_database};
 use crate::watching::machine;
 
 /// A node in service whose machine was read at noon.
-async fn serving(fixture: &Fixture, hostname: &str) -> NodeId {
+pub(crate) async fn serving(fixture: &Fixture, hostname: &str) -> NodeId {
     let (node_id, _) = fixture.node(hostname).await;
     let mut write = RunWrite::new(fixture.claim_one(NOON).await.run).releasing();
     write.run.status = RunStatus::Succeeded;

@@ -16,6 +16,7 @@ mod bundles;
 mod certificates;
 mod changes;
 mod completeness;
+mod connectivity;
 mod creation;
 mod drift;
 mod fixture;

@@ -95,7 +95,7 @@ fn actions(advice: &str, run: &str, node: &str, failing_checks: &[&str]) -> Vec<
 }
 
 /// What has to be done besides a command, from the texts before and after it.
-fn needs(before: &str, after: &str, node: &str) -> String {
+pub(super) fn needs(before: &str, after: &str, node: &str) -> String {
     let mut before = before.trim();
     for joint in [" then", " and", ";", ",", ":"] {
         before = before.strip_suffix(joint).unwrap_or(before).trim_end();

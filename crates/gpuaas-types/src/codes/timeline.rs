@@ -357,6 +357,14 @@ AgentWell "agent_well" "Nothing keeps the agent from its work any more" {
     owner: None, next_action: "",
     doc: "What the agent named before is over",
 }
+AgentOffline "agent_offline" "The agent is silent" {
+    owner: Some(Owner::PlatformOperator), next_action: "`gpuaas explain NODE` says what to do",
+    doc: "No heartbeat came for longer than the profile allows (`offline_after_seconds`); an active node is offline from here on",
+}
+AgentOnline "agent_online" "The agent is heard again" {
+    owner: None, next_action: "",
+    doc: "A heartbeat came after a silence; the text says how long it lasted. A node that was offline is active again",
+}
 TaskFinished "task_finished" "The agent finished a task" {
     owner: None, next_action: "",
     doc: "The text says whether it could be done",

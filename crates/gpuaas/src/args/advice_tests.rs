@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
-use gpuaas_types::codes::{PARKS, PROBLEMS, TIMELINE, WAITS};
+use gpuaas_types::codes::{NODE_PROBLEMS, PARKS, PROBLEMS, TIMELINE, WAITS, advised_commands};
 
 use super::Cli;
 
@@ -14,6 +14,7 @@ fn advice() -> Vec<&'static str> {
     texts.extend(PARKS.iter().map(|row| row.next_action));
     texts.extend(WAITS.iter().map(|row| row.next_action));
     texts.extend(TIMELINE.iter().map(|row| row.next_action));
+    texts.extend(NODE_PROBLEMS.iter().map(|row| row.next_action));
     texts
 }
 
@@ -42,6 +43,21 @@ fn every_command_in_the_advice_is_one_of_ours() {
     assert!(commands.len() > 40, "{} commands: are they still in backticks?", commands.len());
     let wrong: Vec<String> = commands.into_iter().filter_map(|c| is_taken(c).err()).collect();
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Exactly what a problem of a node offers, with nothing left to fill in but a reason.
+#[test]
+fn every_action_of_a_problem_is_a_whole_command() {
+    for row in NODE_PROBLEMS {
+        let actions = advised_commands(&row.advice("j22u11", "lab"), "j22u11");
+        assert!(!actions.is_empty(), "{}", row.code);
+        for action in actions {
+            let command = action.command.split_whitespace();
+            if let Err(error) = Cli::try_parse_from(command) {
+                panic!("{}: {}: {error}", row.code, action.command);
+            }
+        }
+    }
 }
 
 #[test]

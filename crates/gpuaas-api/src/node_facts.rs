@@ -1,0 +1,161 @@
+//! What is known of nodes besides their rows: gates, differences, certificates, and what follows
+//! from it, the problems. Read at once for all nodes of an answer.
+
+use std::collections::HashMap;
+
+use gpuaas_core::connectivity::{allowed_silence_seconds, connectivity_of};
+use gpuaas_core::gates::{LatestGateReport, gate_view};
+use gpuaas_core::node_problem::{
+    CertificateFacts, NodeFacts, RunFacts, STALE_SECONDS, node_problems,
+};
+use gpuaas_core::record::NodeRecord;
+use gpuaas_store::{CertificateEnding, ListedNode, StoredCertificate, StoredGate};
+use gpuaas_types::agent::Gate;
+use gpuaas_types::api::{Drift, GateView, NodeView, ProfileResource, TimelineEvent};
+use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::{NodeId, ProfileId, SiteId};
+
+use crate::ctx::Ctx;
+use crate::node_view::{mark, node_view};
+use crate::problem::ApiResult;
+
+/// What is known of the nodes of an answer.
+pub(crate) struct KnownFacts {
+    profiles: HashMap<ProfileId, ProfileResource>,
+    gates: HashMap<NodeId, HashMap<Gate, StoredGate>>,
+    drift: HashMap<NodeId, Vec<Drift>>,
+    certificates: HashMap<NodeId, StoredCertificate>,
+}
+
+impl KnownFacts {
+    /// What is known of one node.
+    pub(crate) async fn of_node(ctx: &Ctx, id: NodeId) -> ApiResult<Self> {
+        let drift = ctx.store.drift_of_node(id).await?;
+        Self::with_drift(ctx, &[id], HashMap::from([(id, drift)])).await
+    }
+
+    /// What is known of these nodes, all of one site or of any.
+    pub(crate) async fn of_nodes(
+        ctx: &Ctx,
+        site_id: Option<SiteId>,
+        nodes: &[ListedNode],
+    ) -> ApiResult<Self> {
+        let mut drift: HashMap<NodeId, Vec<Drift>> = HashMap::new();
+        for listed in ctx.store.list_drift(site_id).await? {
+            drift.entry(listed.node_id).or_default().push(listed.drift);
+        }
+        let ids: Vec<NodeId> = nodes.iter().map(|listed| listed.node.id).collect();
+        Self::with_drift(ctx, &ids, drift).await
+    }
+
+    async fn with_drift(
+        ctx: &Ctx,
+        ids: &[NodeId],
+        drift: HashMap<NodeId, Vec<Drift>>,
+    ) -> ApiResult<Self> {
+        let profiles = ctx.store.profiles().await?.into_iter();
+        Ok(Self {
+            profiles: profiles.map(|profile| (profile.id, profile)).collect(),
+            gates: ctx.store.gates(ids.iter().copied()).await?,
+            drift,
+            certificates: ctx.store.latest_certificates(ids.iter().copied()).await?,
+        })
+    }
+
+    /// One of them as answers show it.
+    pub(crate) fn view(
+        &self,
+        ctx: &Ctx,
+        listed: ListedNode,
+        timeline: Vec<TimelineEvent>,
+    ) -> NodeView {
+        let now = ctx.now();
+        let (node, run, said_at) = (listed.node.clone(), listed.run.clone(), listed.maas_status_at);
+        let allowed_silence_seconds = self.allowed_silence_seconds(ctx, &node);
+        let gates = self.gates(ctx, &node, allowed_silence_seconds);
+        let drift = self.drift.get(&node.id).cloned().unwrap_or_default();
+        let view = node_view(listed, timeline, now);
+        let open = run.as_ref().filter(|run| run.status.is_open());
+        let seen_at = drift.iter().map(|drift| drift.seen_at).max();
+        let problems = node_problems(
+            &NodeFacts {
+                hostname: &node.hostname,
+                site: &view.site,
+                state: node.state,
+                updated_at: node.updated_at,
+                run: open.map(|run| RunFacts {
+                    status: run.status,
+                    step: run.step,
+                    step_since: run.step_since,
+                    mark: mark(run, now),
+                    park: run.park.as_ref(),
+                    wait: run.wait.as_ref(),
+                }),
+                connectivity: connectivity_of(&node, now),
+                heartbeat_at: node.heartbeat_at,
+                allowed_silence_seconds,
+                troubles: &node.agent.troubles,
+                certificate: self.certificate(ctx, &node),
+                gates: &gates,
+                drift: &drift,
+                maas_said_at: said_at.map(|at| seen_at.map_or(at, |seen| seen.max(at))),
+                stale_seconds: stale_seconds(ctx),
+            },
+            now,
+        );
+        NodeView { gates, drift, problems, ..view }
+    }
+
+    /// Seconds of silence of its agent that the node's profile allows, as it is now.
+    fn allowed_silence_seconds(&self, ctx: &Ctx, node: &NodeRecord) -> f64 {
+        let spec = self.profiles.get(&node.profile_id).map(|profile| &profile.spec);
+        spec.map_or_else(
+            || allowed_silence(ctx, &ProfileSpec::default()),
+            |s| allowed_silence(ctx, s),
+        )
+    }
+
+    fn gates(&self, ctx: &Ctx, node: &NodeRecord, allowed_seconds: f64) -> Vec<GateView> {
+        let profile = self.profiles.get(&node.profile_id);
+        let pins = profile.map_or(&[][..], |profile| &profile.status.bundle_pins);
+        let heard = node.heartbeat_at.map(|at| ctx.now().seconds_since(at));
+        let silent = heard.is_none_or(|seconds| seconds > allowed_seconds);
+        let said = self.gates.get(&node.id);
+        let view = |gate: Gate| {
+            let said = said.and_then(|gates| gates.get(&gate));
+            let said = said.map(|StoredGate { report, since, at, .. }| LatestGateReport {
+                report,
+                since: *since,
+                at: *at,
+            });
+            // Whether telemetry answers is asked by whoever shows it, and active is the node's state.
+            let wanted = gate == Gate::SliceReady && ctx.bundles.has_gate(pins, gate);
+            gate_view(gate, wanted, node.state, silent, said)
+        };
+        Gate::ALL.iter().copied().filter_map(view).collect()
+    }
+
+    fn certificate(&self, ctx: &Ctx, node: &NodeRecord) -> Option<CertificateFacts> {
+        let stored = self.certificates.get(&node.id)?;
+        let revoked = |(ending, at, _): &(CertificateEnding, _, String)| {
+            (*ending == CertificateEnding::Revoked).then_some(*at)
+        };
+        Some(CertificateFacts {
+            not_before: stored.not_before,
+            not_after: stored.not_after,
+            revoked_at: stored.ended.as_ref().and_then(revoked),
+            dated_now: ctx.signing_time(),
+        })
+    }
+}
+
+/// Seconds of silence of an agent that a profile allows, by the clock of the control plane.
+pub(crate) fn allowed_silence(ctx: &Ctx, profile: &ProfileSpec) -> f64 {
+    allowed_silence_seconds(profile.offline_after_seconds, ctx.clock.factor())
+}
+
+/// Seconds after which what MAAS or an agent said is too old to rely on, by the clock of the control
+/// plane.
+pub(crate) fn stale_seconds(ctx: &Ctx) -> f64 {
+    STALE_SECONDS * ctx.clock.factor().max(1.0)
+}

@@ -1,0 +1,239 @@
+use super::*;
+use crate::decide::fixture::at;
+use gpuaas_types::agent::Gate;
+use gpuaas_types::codes::NODE_PROBLEMS;
+use gpuaas_types::{DriftAction, DriftKind};
+
+const NOW: f64 = 100_000.0;
+
+fn healthy() -> NodeFacts<'static> {
+    NodeFacts {
+        hostname: "j22u11",
+        site: "lab",
+        state: NodeState::Active,
+        updated_at: at(0.0),
+        run: None,
+        connectivity: Connectivity {
+            state: ConnectivityState::Online,
+            since: Some(at(0.0)),
+            heard_seconds_ago: Some(10.0),
+        },
+        heartbeat_at: Some(at(NOW - 10.0)),
+        allowed_silence_seconds: 300.0,
+        troubles: "",
+        certificate: Some(certificate(NOW - 100.0, NOW + 1000.0)),
+        gates: &[],
+        drift: &[],
+        maas_said_at: Some(at(NOW - 900.0)),
+        stale_seconds: STALE_SECONDS,
+    }
+}
+
+fn certificate(not_before: f64, not_after: f64) -> CertificateFacts {
+    CertificateFacts {
+        not_before: at(not_before),
+        not_after: at(not_after),
+        revoked_at: None,
+        dated_now: at(NOW),
+    }
+}
+
+fn silent() -> NodeFacts<'static> {
+    NodeFacts {
+        state: NodeState::Offline,
+        connectivity: Connectivity {
+            state: ConnectivityState::Offline,
+            since: Some(at(NOW - 700.0)),
+            heard_seconds_ago: Some(700.0),
+        },
+        heartbeat_at: Some(at(NOW - 700.0)),
+        ..healthy()
+    }
+}
+
+fn drift(kind: DriftKind, seen: f64) -> Drift {
+    Drift {
+        kind,
+        expected: "Deployed".to_owned(),
+        found: "MAAS says Ready".to_owned(),
+        action: DriftAction::Report,
+        since: at(NOW - 8000.0),
+        seen_at: at(seen),
+    }
+}
+
+fn gate(class: GateClass, said: Option<f64>) -> GateView {
+    GateView {
+        gate: Gate::SliceReady,
+        open: false,
+        class: Some(class),
+        text: "slice_ready is shut".to_owned(),
+        since: said.map(|_| at(NOW - 5000.0)),
+        said_at: said.map(at),
+        failing: Vec::new(),
+    }
+}
+
+fn park() -> Park {
+    Park {
+        code: "deploy_failed".to_owned(),
+        text: "MAAS failed to deploy".to_owned(),
+        since: at(NOW - 50.0),
+        owner: Owner::InfraOperator,
+        evidence: Vec::new(),
+        next_action: "replace the disk".to_owned(),
+        actions: vec![ParkAction {
+            command: "gpuaas run retry X --reason WHY".to_owned(),
+            needs: "replace the disk".to_owned(),
+        }],
+    }
+}
+
+fn wait(code: &str) -> Wait {
+    Wait {
+        code: code.to_owned(),
+        text: "MAAS to write the image".to_owned(),
+        since: at(NOW - 900.0),
+        expected_by: Some(at(NOW - 60.0)),
+        expected_from: None,
+        deadline: None,
+    }
+}
+
+fn open_run(status: RunStatus) -> RunFacts<'static> {
+    let (step, step_since) = (Step::Deploy, at(NOW - 900.0));
+    RunFacts { status, step, step_since, mark: None, park: None, wait: None }
+}
+
+fn problems(facts: &NodeFacts<'_>) -> Vec<NodeProblem> {
+    node_problems(facts, at(NOW))
+}
+
+fn codes(facts: &NodeFacts<'_>) -> Vec<String> {
+    problems(facts).into_iter().map(|problem| problem.code).collect()
+}
+
+#[test]
+fn a_node_with_which_nothing_is_wrong_has_no_problem() {
+    assert_eq!(problems(&healthy()), []);
+    let stand_in = NodeFacts { certificate: None, ..healthy() };
+    assert_eq!(problems(&stand_in), [], "stand-ins have no certificate");
+    let renewing =
+        NodeFacts { certificate: Some(certificate(NOW - 79.0, NOW + 21.0)), ..healthy() };
+    assert_eq!(problems(&renewing), []);
+    let young = NodeFacts {
+        gates: &[gate(GateClass::AgentFault, None)],
+        connectivity: Connectivity { since: Some(at(NOW - 299.0)), ..healthy().connectivity },
+        ..healthy()
+    };
+    assert_eq!(problems(&young), [], "it has not looked yet");
+}
+
+/// Each problem of the table, made alone.
+#[test]
+fn every_problem_of_the_table_is_found() {
+    let (park, late) = (park(), wait("maas_deploying"));
+    let parked = RunFacts { park: Some(&park), ..open_run(RunStatus::Parked) };
+    let slow =
+        RunFacts { mark: Some(Lateness::Slow), wait: Some(&late), ..open_run(RunStatus::Waiting) };
+    let (baseline, setup) = (GateClass::HostBaselineIncomplete, GateClass::HostSetupIncomplete);
+    let gates = [GateClass::AgentFault, baseline, setup].map(|c| [gate(c, Some(NOW - 20.0))]);
+    let drifts: Vec<[Drift; 1]> =
+        DriftKind::ALL.iter().map(|kind| [drift(*kind, NOW - 30.0)]).collect();
+    let revoked =
+        CertificateFacts { revoked_at: Some(at(NOW - 5.0)), ..certificate(NOW - 9.0, NOW + 99.0) };
+    let with_certificate = |certificate| NodeFacts { certificate: Some(certificate), ..healthy() };
+    let mut made = vec![
+        NodeFacts { run: Some(parked), ..healthy() },
+        NodeFacts { run: Some(slow), ..healthy() },
+        silent(),
+        NodeFacts { troubles: "disk_full", ..healthy() },
+        with_certificate(revoked),
+        with_certificate(certificate(NOW - 99.0, NOW - 1.0)),
+        with_certificate(certificate(NOW - 81.0, NOW + 19.0)),
+        NodeFacts { state: NodeState::Quarantined, ..healthy() },
+        NodeFacts { maas_said_at: Some(at(NOW - 3601.0)), ..healthy() },
+    ];
+    made.extend(gates.iter().map(|gates| NodeFacts { gates, ..healthy() }));
+    made.extend(drifts.iter().map(|drift| NodeFacts { drift, ..healthy() }));
+    let mut seen: Vec<String> = made
+        .iter()
+        .map(|facts| {
+            let found = problems(facts);
+            assert_eq!(found.len(), 1, "{found:?}");
+            let problem = &found[0];
+            assert!(!problem.actions.is_empty() && !problem.next_action.is_empty(), "{problem:?}");
+            assert!(problem.text.contains(": ") && !problem.text.ends_with('.'), "{problem:?}");
+            problem.code.clone()
+        })
+        .collect();
+    let mut table: Vec<String> = NODE_PROBLEMS.iter().map(|row| row.code.into()).collect();
+    seen.sort();
+    table.sort();
+    assert_eq!(seen, table);
+}
+
+#[test]
+fn problems_stand_in_the_order_of_the_table_each_with_its_age() {
+    let gates = [gate(GateClass::HostSetupIncomplete, Some(NOW - 301.0))];
+    let drift = [drift(DriftKind::Renamed, NOW - 4000.0), drift(DriftKind::ReleasedByHand, NOW)];
+    let facts = NodeFacts { gates: &gates, drift: &drift, ..silent() };
+    let found = problems(&facts);
+    let shown: Vec<(&str, bool)> = found.iter().map(|p| (p.code.as_str(), p.stale)).collect();
+    let wanted = [
+        ("released_by_hand", false),
+        ("agent_silent", false),
+        ("gate_host_setup_incomplete", true),
+        ("renamed", true),
+    ];
+    assert_eq!(shown, wanted);
+    assert!((found[3].observed_seconds_ago - 4000.0).abs() < 1e-6);
+    assert_eq!(found[0].text, "MAAS says: Ready, where Deployed was remembered");
+    assert_eq!(
+        found[1].text,
+        format!("We believe: the agent is silent since {}, for 11 min 40 s", at(NOW - 700.0))
+    );
+    assert_eq!(found[1].since, at(NOW - 700.0));
+}
+
+#[test]
+fn what_a_living_agent_has_not_taken_back_still_holds() {
+    let stale = |said: f64| {
+        let gates = [gate(GateClass::HostSetupIncomplete, Some(NOW - said))];
+        problems(&NodeFacts { gates: &gates, ..healthy() })[0].stale
+    };
+    assert!(!stale(1900.0), "agents repeat what has not changed every half hour");
+    assert!(stale(3601.0));
+}
+
+#[test]
+fn while_a_run_moves_only_its_lateness_counts() {
+    let drift = [drift(DriftKind::Vanished, NOW)];
+    let run = Some(open_run(RunStatus::Waiting));
+    let reimaged = NodeFacts { run, drift: &drift, state: NodeState::Draining, ..silent() };
+    assert_eq!(codes(&reimaged), Vec::<String>::new());
+    let park = park();
+    let stopped = RunFacts { park: Some(&park), ..open_run(RunStatus::Parked) };
+    let stopped = NodeFacts { run: Some(stopped), state: NodeState::Draining, ..silent() };
+    assert_eq!(codes(&stopped), ["run_parked", "agent_silent"]);
+    let left = NodeFacts { state: NodeState::Retired, drift: &drift, ..silent() };
+    assert_eq!(codes(&left), Vec::<String>::new());
+}
+
+#[test]
+fn a_run_brings_its_own_owner_and_advice() {
+    let park = park();
+    let run = RunFacts { park: Some(&park), ..open_run(RunStatus::Parked) };
+    let found = problems(&NodeFacts { run: Some(run), ..healthy() });
+    assert_eq!((found[0].owner, found[0].since), (park.owner, park.since));
+    assert_eq!((&found[0].actions, &found[0].next_action), (&park.actions, &park.next_action));
+    let late = wait("site_circuit_open");
+    let mark = Some(Lateness::Stuck);
+    let run = RunFacts { mark, wait: Some(&late), ..open_run(RunStatus::Waiting) };
+    let found = problems(&NodeFacts { run: Some(run), ..healthy() });
+    assert_eq!(found[0].actions[0].command, "gpuaas site show lab");
+    let run = RunFacts { mark, ..open_run(RunStatus::Running) };
+    let found = problems(&NodeFacts { run: Some(run), ..healthy() });
+    assert_eq!(found[0].owner, Owner::PlatformOperator);
+    assert!(found[0].text.contains("nobody works on the run"), "{}", found[0].text);
+}
