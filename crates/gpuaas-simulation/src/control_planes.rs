@@ -12,7 +12,7 @@ use gpuaas_types::{IdSource, RunId, Timestamp};
 use crate::artifact_urls::ArtifactUrls;
 use crate::breakpoint::Breakpoint;
 use crate::executor::TaskOwner;
-use crate::plan::ADVERTISE;
+use crate::plan::{ADVERTISE, AGENT_WATCH_SECONDS};
 use crate::planted_panic::PlantedPanic;
 use crate::replica::Replica;
 use crate::simulation::Simulation;
@@ -67,6 +67,7 @@ impl Simulation {
         config.idle_poll_seconds = self.parts.plan.idle_poll_seconds;
         config.mark_seconds = 0.0;
         config.watch_lease_seconds = WATCH_LEASE_SECONDS;
+        config.agent_watch_seconds = AGENT_WATCH_SECONDS;
         let parallel_runs = config.parallel_runs;
         let connect = transport::InProcessConnector::new(
             Arc::clone(&self.network),
@@ -224,6 +225,18 @@ impl Simulation {
             sweeping.store(false, Ordering::SeqCst);
         });
         Some(replica.id)
+    }
+
+    /// Has every control plane that runs look for silent agents.
+    pub(crate) fn start_agent_watch(&mut self) {
+        for replica in self.replicas.iter().filter(|replica| !replica.paused) {
+            let engine = Arc::clone(&replica.engine);
+            self.executor.spawn(TaskOwner::ControlPlane(replica.id), async move {
+                if let Err(error) = engine.watch_agents().await {
+                    tracing::error!(%error, "silent agents were not looked for");
+                }
+            });
+        }
     }
 
     /// Runs that a control plane has looked at since the last time this was asked.

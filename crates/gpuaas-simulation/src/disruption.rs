@@ -121,6 +121,7 @@ impl ChaosRng {
             site_batch_max_parallel: batch,
             failing_tasks: if self.random_bool(0.3) { 0.3 * self.stream.uniform() } else { 0.0 },
             sweep_seconds: 300.0,
+            heartbeat_seconds: 0.0,
             ..SimulationPlan::calm(seed, nodes, &H200)
         }
     }

@@ -1,7 +1,7 @@
 //! A node: the callbacks of its bootstrap and the requests of its agent.
 //!
-//! It sends nothing more once its diagnostics are reported: a long simulation would otherwise spend
-//! its time on the heartbeats of nodes in service.
+//! It sends nothing more once its diagnostics are reported, unless the plan says so: a long
+//! simulation would otherwise spend its time on the heartbeats of nodes in service.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -150,10 +150,21 @@ impl BootingNode {
     }
 }
 
-/// The agent of a node that is enrolled, until its diagnostics are handed in.
+/// The agent of a node that is enrolled, until its diagnostics are handed in; or for ever, where
+/// agents go on with their heartbeats.
 pub(crate) async fn run_agent(shared: Arc<SharedState>, enrolled: EnrolledAgent) {
     shared.send_heartbeat(enrolled).await;
-    serve_tasks(shared, enrolled).await;
+    serve_tasks(Arc::clone(&shared), enrolled).await;
+    if shared.heartbeat_seconds <= 0.0 {
+        return;
+    }
+    loop {
+        shared.sleep(shared.heartbeat_seconds).await;
+        shared.send_heartbeat(enrolled).await;
+        let now = shared.clock.now();
+        let tasks = shared.store.pending_tasks(now, enrolled.node_id).await.unwrap_or_default();
+        shared.finish_tasks(enrolled, tasks).await;
+    }
 }
 
 /// Does the tasks of a node until its run is over or asks for nothing more.
@@ -171,15 +182,7 @@ pub(crate) async fn serve_tasks(shared: Arc<SharedState>, enrolled: EnrolledAgen
             }
             continue;
         }
-        for task in tasks {
-            let result = shared.task_result(enrolled, &task);
-            let now = shared.clock.now();
-            let sent = shared.store.finish_task(now, enrolled.node_id, task.id, result, Vec::new());
-            if let Err(error) = sent.await {
-                tracing::debug!(%error, "task result");
-            }
-        }
-        return;
+        return shared.finish_tasks(enrolled, tasks).await;
     }
 }
 
@@ -206,6 +209,18 @@ impl SharedState {
             message: if succeeded { String::new() } else { "the disk is full".to_owned() },
             findings,
             ..TaskResult::default()
+        }
+    }
+
+    /// Does tasks and hands in how they ended.
+    async fn finish_tasks(&self, enrolled: EnrolledAgent, tasks: Vec<Task>) {
+        for task in tasks {
+            let result = self.task_result(enrolled, &task);
+            let now = self.clock.now();
+            let sent = self.store.finish_task(now, enrolled.node_id, task.id, result, Vec::new());
+            if let Err(error) = sent.await {
+                tracing::debug!(%error, "task result");
+            }
         }
     }
 

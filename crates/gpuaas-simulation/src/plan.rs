@@ -12,6 +12,8 @@ pub(crate) const SITE: &str = "simulated";
 pub(crate) const ADVERTISE: &str = "http://127.0.0.1:8080";
 /// Seconds after which an operator or an agent tries again while the control plane is away.
 pub(crate) const RETRY_SECONDS: f64 = 5.0;
+/// Seconds between two looks for silent agents.
+pub(crate) const AGENT_WATCH_SECONDS: f64 = 10.0;
 
 /// What a simulation is made of.
 #[derive(Debug, Clone)]
@@ -39,6 +41,9 @@ pub struct SimulationPlan {
     pub failing_tasks: f64,
     /// Seconds between two sweeps; 0: none.
     pub sweep_seconds: f64,
+    /// Seconds between two heartbeats of an agent whose run is over; control planes then look for
+    /// silent agents as well. 0: neither, which spares a long simulation most of its events.
+    pub heartbeat_seconds: f64,
     /// Each control plane panics once, in the first decision that it makes in this step.
     pub panics_in: Option<Step>,
     /// `postgres://...` of the empty database that keeps the state of the control planes; none:
@@ -62,6 +67,7 @@ impl SimulationPlan {
             site_batch_max_parallel: 0,
             failing_tasks: 0.0,
             sweep_seconds: 0.0,
+            heartbeat_seconds: 0.0,
             panics_in: None,
             database: None,
         }

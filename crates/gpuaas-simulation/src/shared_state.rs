@@ -47,6 +47,8 @@ pub(crate) struct SharedState {
     /// Of every agent that was ever taken.
     pub(crate) credentials: Mutex<Vec<AgentCredentialRecord>>,
     pub(crate) failing_tasks: f64,
+    /// Seconds between two heartbeats of an agent whose run is over; 0: it sends none.
+    pub(crate) heartbeat_seconds: f64,
     /// What goes wrong on hosts until somebody mends it.
     pub(crate) host_fault: Mutex<Option<HostFault>>,
 }

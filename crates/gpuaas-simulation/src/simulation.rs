@@ -65,6 +65,7 @@ pub struct Simulation {
     pub(crate) next_due: Option<Timestamp>,
     pub(crate) looked_at_write: u64,
     pub(crate) next_sweep: Timestamp,
+    pub(crate) next_agent_watch: Timestamp,
     pub(crate) systems: BTreeMap<String, DeployedSystem>,
     pub(crate) dir: tempfile::TempDir,
 }
@@ -124,6 +125,7 @@ impl Simulation {
             tokens_taken_twice: AtomicUsize::new(0),
             credentials: Mutex::default(),
             failing_tasks: plan.failing_tasks,
+            heartbeat_seconds: plan.heartbeat_seconds,
             host_fault: Mutex::default(),
         });
         let tasks = store.task_signal();
@@ -147,6 +149,7 @@ impl Simulation {
             shared,
             replicas: Vec::new(),
             last_replica: 0,
+            next_agent_watch: BEGIN,
             next_sweep: BEGIN.plus_seconds(parts.plan.sweep_seconds),
             parts,
             executor: Executor::default(),

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use gpuaas_artifact::{BootstrapInputs, parse_user_data};
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::Clock as _;
-use gpuaas_types::Timestamp;
+use gpuaas_types::{NodeId, Timestamp};
 use maas_sim::{FirstBoot, HostRef, Notice, SimRng};
 
 use crate::deployed_system::DeployedSystem;
 use crate::executor::TaskOwner;
 use crate::failpoint::TriggerAction;
 use crate::node;
+use crate::plan::AGENT_WATCH_SECONDS;
 use crate::simulation::Simulation;
 
 /// What one tick did.
@@ -52,6 +53,7 @@ impl Simulation {
         if let Some(replica) = self.start_sweep_if_due(now) {
             return Ok(Tick::SweepStarted(replica));
         }
+        self.start_agent_watch_if_due(now);
         self.claim_due_runs(now).await.map_err(store_failure)?;
         if came || self.executor.is_ready() {
             return Ok(Tick::Ran);
@@ -59,6 +61,7 @@ impl Simulation {
         let region = self.region.with(|region| region.next_event_at());
         let mut moments = vec![self.clock.next(), region.map(Timestamp::from_micros)];
         moments.push(self.network.next());
+        moments.push(self.sends_heartbeats().then_some(self.next_agent_watch));
         moments.extend(self.replicas.iter().map(|replica| replica.claims_at(self.next_due)));
         let Some(next) = moments.into_iter().flatten().min() else { return Ok(Tick::Idle) };
         self.clock.advance_to(next.min(until));
@@ -79,6 +82,35 @@ impl Simulation {
         }
         self.next_sweep = now.plus_seconds(every_seconds);
         self.start_sweep()
+    }
+
+    fn sends_heartbeats(&self) -> bool {
+        self.parts.plan.heartbeat_seconds > 0.0
+    }
+
+    fn start_agent_watch_if_due(&mut self, now: Timestamp) {
+        if self.sends_heartbeats() && now >= self.next_agent_watch {
+            self.next_agent_watch = now.plus_seconds(AGENT_WATCH_SECONDS);
+            self.start_agent_watch();
+        }
+    }
+
+    /// Kills the agent of a node, whose host stays on. Answers whether there was one.
+    pub fn kill_agent(&mut self, node_id: NodeId) -> bool {
+        let system = self.systems.values().find(|system| system.node_id() == Some(node_id));
+        let task_id = system.map(|system| system.task_id);
+        if let Some(task_id) = task_id {
+            self.executor.cancel(task_id);
+        }
+        task_id.is_some()
+    }
+
+    /// Starts the agent of a node again, where it does not run.
+    pub fn start_agent(&mut self, node_id: NodeId) {
+        let systems = self.systems.values_mut();
+        for system in systems.filter(|system| system.node_id() == Some(node_id)) {
+            system.restart_agent(&mut self.executor, &self.shared);
+        }
     }
 
     /// Restarts the agents of nodes for which a task was created.
@@ -154,3 +186,6 @@ impl Simulation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
