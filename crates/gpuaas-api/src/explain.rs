@@ -12,7 +12,7 @@ use gpuaas_core::step_duration::{self, ExpectedDuration};
 use gpuaas_store::ListedNode;
 use gpuaas_types::api::{
     AttemptView, CheckResult, Connectivity, ConnectivityState, EstimateSource, MaasView,
-    NodeProblem, NodeView, StepSpan,
+    NodeProblem, NodeView, Park, StepSpan,
 };
 use gpuaas_types::codes::NodeProblemCode;
 use gpuaas_types::explain::{ExplainedNode, Explanation};
@@ -98,6 +98,7 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
     text.extend(node.problems.iter().filter(|problem| !is_of_run(problem)).map(problem_says));
     let acted_on = problem_to_act_on(&node);
     let next_action = next_action(&node, late);
+    text.extend(park.and_then(|park| recheck_says(park, now)));
     text.push(format!("Next: {next_action}."));
     Explanation {
         step,
@@ -178,6 +179,17 @@ fn limits(
     }
     text.push('.');
     Some(text)
+}
+
+/// That a parked run looks again by itself, and when.
+fn recheck_says(park: &Park, now: Timestamp) -> Option<String> {
+    let ahead = park.looks_again_at?.seconds_since(now);
+    let when =
+        if ahead > 0.0 { format!("in {}", elapsed_as_text(ahead)) } else { "now".to_owned() };
+    Some(format!(
+        "We believe: MAAS shows whether that is over, so the run looks again by itself {when}; \
+         whoever mends it in MAAS need not tell us."
+    ))
 }
 
 fn maas_says(maas: &MaasView, stale_seconds: f64) -> String {
@@ -288,7 +300,7 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuaas_types::api::{EstimateBasis, Owner, Park, RunSummary, Wait};
+    use gpuaas_types::api::{EstimateBasis, Owner, RunSummary, Wait};
     use gpuaas_types::codes::advised_commands;
     use gpuaas_types::{NodeId, NodeState, RunId};
 
@@ -411,11 +423,32 @@ mod tests {
             evidence: vec!["curtin: no disk".to_owned()],
             next_action: "replace the disk, then resume the run".to_owned(),
             actions: Vec::new(),
+            looks_again_at: None,
         });
         let said = explanation(node, &facts(), at(400.0));
         assert_eq!((said.owner, said.deadline), (Some(Owner::InfraOperator), None));
         assert_eq!(said.since, Some(at(300.0)));
         assert_eq!(said.evidence, ["curtin: no disk"]);
         assert_eq!(said.text.last().unwrap(), "Next: replace the disk, then resume the run.");
+        assert!(!said.text.iter().any(|line| line.contains("looks again")), "{:?}", said.text);
+    }
+
+    #[test]
+    fn a_parked_run_that_looks_again_by_itself_says_so() {
+        let mut node = node(RunStatus::Parked);
+        node.park = Some(Park {
+            code: "machine_locked".to_owned(),
+            text: "MAAS says that abc123 is locked".to_owned(),
+            since: at(300.0),
+            owner: Owner::InfraOperator,
+            evidence: Vec::new(),
+            next_action: "unlock it, then resume the run".to_owned(),
+            actions: Vec::new(),
+            looks_again_at: Some(at(420.0)),
+        });
+        let said = explanation(node, &facts(), at(400.0));
+        let line =
+            "the run looks again by itself in 20 s; whoever mends it in MAAS need not tell us.";
+        assert!(said.text.iter().any(|text| text.ends_with(line)), "{:?}", said.text);
     }
 }

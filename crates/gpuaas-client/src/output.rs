@@ -433,6 +433,9 @@ fn parked(park: &gpuaas_types::api::Park) -> String {
     for line in &park.evidence {
         writeln!(text, "  - {line}").ok();
     }
+    if let Some(at) = park.looks_again_at {
+        text.push_str(&fields(&[("looks again", format!("by itself at {at}"))]));
+    }
     text.push_str(&fields(&[("next action", park.next_action.clone())]));
     text.push_str(&commands(&park.actions));
     text

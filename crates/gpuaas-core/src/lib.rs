@@ -22,6 +22,7 @@ pub mod node_problem;
 pub mod node_state;
 pub mod policy;
 pub mod preset;
+pub mod recheck;
 pub mod record;
 pub mod run_state;
 pub mod snapshot;

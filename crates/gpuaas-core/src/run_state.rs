@@ -190,6 +190,9 @@ pub struct RunState {
     /// When an operator last let the run go on. Patience counts from then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumed_at: Option<Timestamp>,
+    /// When the parked run last looked again by itself. What it read before is nothing to go by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rechecked_at: Option<Timestamp>,
     /// When an operator last had the run try again from the beginning of its step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retried_at: Option<Timestamp>,
@@ -284,6 +287,23 @@ impl RunState {
             Some(intent) if intent.is_open() => intent.number = 1,
             _ => {}
         }
+    }
+
+    /// The parked run looks again by itself: what it read before is nothing to go by any more. Unlike
+    /// an operator's word this lets no call be made again: what was tried, refused or lost stands.
+    ///
+    /// `now` has to be later than everything that the run has read: see
+    /// [`Self::later_than_reads`].
+    pub fn begin_recheck(&mut self, now: Timestamp) {
+        self.rechecked_at = Some(now);
+        self.forget_reads();
+    }
+
+    /// Since when what was read counts: an operator's word to go on, or the run's own look while it
+    /// was parked, whichever came last. None: neither came.
+    #[must_use]
+    pub fn reads_count_since(&self) -> Option<Timestamp> {
+        self.resumed_at.max(self.rechecked_at)
     }
 
     /// Forgets what was read of MAAS; checks stay, each with the moment at which it was made.

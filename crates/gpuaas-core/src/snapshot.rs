@@ -123,12 +123,12 @@ impl<'a> Snapshot<'a> {
         self.reports.iter().find(|report| report.at > moment && wanted(&report.kind))
     }
 
-    /// Since when the run works at its step: from its beginning, or from an operator's word to go
-    /// on.
+    /// Since when the run works at its step: from its beginning, from an operator's word to go on, or
+    /// from its own look while it was parked.
     #[must_use]
     pub fn effort_since(&self) -> Timestamp {
-        let resumed = self.run.state.resumed_at.unwrap_or(self.run.step_since);
-        resumed.max(self.run.step_since)
+        let anew = self.run.state.reads_count_since().unwrap_or(self.run.step_since);
+        anew.max(self.run.step_since)
     }
 
     /// From when the deadline of the step counts: what a region that was away kept from happening

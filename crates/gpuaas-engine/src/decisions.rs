@@ -74,8 +74,11 @@ pub(crate) async fn apply_decision(
         Decision::IssueTask(spec) => issue_task(shared, session, spec, now),
         Decision::Next { at, notes, checks } | Decision::AdvanceTo { at, notes, checks, .. } => {
             let Some(step) = next_step else {
-                let text = format!("{} has no step after {}", session.run.kind, session.run.step);
-                session.park(internal_park(ParkCode::NoNextStep, text, now));
+                let text = format!(
+                    "a defect of GPUaaS stopped the run: {} has no step after {}",
+                    session.run.kind, session.run.step
+                );
+                session.park(internal_park(ParkCode::InternalError, text, now));
                 session.commit(&shared.store, now, true).await?;
                 return Ok(Flow::Released);
             };
@@ -294,5 +297,6 @@ pub(crate) fn internal_park(code: ParkCode, text: String, now: Timestamp) -> Par
         evidence: Vec::new(),
         next_action: code.row().next_action.to_owned(),
         actions: Vec::new(),
+        looks_again_at: None,
     }
 }

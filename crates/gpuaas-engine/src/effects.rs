@@ -4,6 +4,7 @@ use gpuaas_artifact::render_user_data;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::run_state::{Candidate, MachineSearch};
 use gpuaas_store::{NewToken, TokenPurpose};
+use gpuaas_types::codes::ParkCode;
 use gpuaas_types::{Timestamp, TokenId};
 use maas_client::{Client, Error as MaasError, RefusalKind};
 
@@ -201,6 +202,8 @@ fn outcome_of(error: &CallError) -> Outcome {
             Outcome::Rejected { code, text, conflict }
         }
         CallError::Maas(MaasError::Invalid { .. }) => {
+            // Nothing left: what the call is about cannot be put into a request.
+            let code = ParkCode::EffectNotPrepared.as_str().to_owned();
             Outcome::Rejected { code, text, conflict: false }
         }
         CallError::Maas(_) | CallError::GivenUp => Outcome::Unknown { code, text },

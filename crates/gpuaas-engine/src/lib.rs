@@ -34,6 +34,7 @@ pub mod panics;
 mod predeploy;
 mod reachability;
 mod reads;
+mod recheck;
 pub mod region_identity;
 mod repeated_failure;
 mod run_context;

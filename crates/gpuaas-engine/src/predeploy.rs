@@ -60,7 +60,7 @@ async fn check_once<F>(
 where
     F: Future<Output = Verdict>,
 {
-    let resumed_at = session.run.state.resumed_at;
+    let resumed_at = session.run.state.reads_count_since();
     let is_fresh = |at: Timestamp, verdict: &Verdict| {
         let age = shared.clock.now().seconds_since(at);
         let good = if verdict.is_ok() { GOOD_SECONDS } else { FAILED_SECONDS };
@@ -191,7 +191,8 @@ async fn image(site: &Site, session: &RunSession) -> Verdict {
             approved.join(", ")
         ));
     }
-    let images = site.images(session.run.state.resumed_at).await.map_err(|e| e.to_string())?;
+    let images =
+        site.images(session.run.state.reads_count_since()).await.map_err(|e| e.to_string())?;
     let architecture = session
         .observation
         .as_ref()

@@ -167,7 +167,7 @@ async fn find_machine(
         }
     }
     if let Some(bmc) = &hardware.bmc_address {
-        match_bmc(site, session.run.state.resumed_at, bmc, &mut matches).await?;
+        match_bmc(site, session.run.state.reads_count_since(), bmc, &mut matches).await?;
     }
     let mut unclaimed_new = Vec::new();
     if matches.is_empty() && session.profile().auto_claim_single_new_machine {
@@ -327,7 +327,8 @@ async fn hardware_sync(
     site: &Site,
     session: &mut RunSession,
 ) -> Result<(), CallError> {
-    let region = site.setting("hardware_sync_interval", session.run.state.resumed_at).await?;
+    let region =
+        site.setting("hardware_sync_interval", session.run.state.reads_count_since()).await?;
     let wanted = session.profile().hardware_sync_interval.clone();
     let passed = region == wanted;
     let evidence = format!("MAAS says {region}; the profile says {wanted}");

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use gpuaas_core::effect::{Effect, Intent, Outcome};
+use gpuaas_core::recheck::next_recheck_at;
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_core::snapshot::{DeployQueue, Note, Snapshot};
 use gpuaas_store::{
@@ -115,6 +116,11 @@ impl RunSession {
         });
     }
 
+    /// Drops what was to be added to the timeline and is not committed yet.
+    pub(crate) fn forget_notes(&mut self) {
+        self.timeline.clear();
+    }
+
     /// Adds a decision's notes, with the boundary's time.
     pub(crate) fn add_notes(&mut self, at: Timestamp, notes: Vec<Note>) {
         for note in notes {
@@ -173,7 +179,7 @@ impl RunSession {
         let state = &self.run.state;
         let ended = state.intent.as_ref().map(|i| i.ended_at.unwrap_or(i.at).plus_seconds(1e-6));
         let heard = self.observation.as_ref().map(|o| o.status_at);
-        [ended, heard, state.resumed_at]
+        [ended, heard, state.reads_count_since()]
             .into_iter()
             .flatten()
             .fold(asked_at.max(self.run.step_since), Timestamp::max)
@@ -308,21 +314,31 @@ impl RunSession {
         now: Timestamp,
         release: bool,
     ) -> Result<(), StoreError> {
+        let write = self.take_write(release);
+        self.commit_write(store, now, write).await
+    }
+
+    /// Gives a parked run back that stays parked: nobody is woken for it.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] when another worker has the run; nothing was written.
+    pub(crate) async fn commit_unchanged(
+        &mut self,
+        store: &Store,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let write = self.take_write(true).staying_parked();
+        self.commit_write(store, now, write).await
+    }
+
+    async fn commit_write(
+        &mut self,
+        store: &Store,
+        now: Timestamp,
+        write: RunWrite,
+    ) -> Result<(), StoreError> {
         self.reach(Failpoint::Commit).await;
-        let change = std::mem::take(&mut self.node_change);
-        let node_state = change.state;
-        let write = RunWrite {
-            run: self.run.clone(),
-            release,
-            node: Some(change.clone()).filter(|c| *c != NodeChange::default()),
-            timeline: std::mem::take(&mut self.timeline),
-            transitions: std::mem::take(&mut self.transitions),
-            attempts: std::mem::take(&mut self.attempts),
-            observation: self.read.take(),
-            tokens: std::mem::take(&mut self.tokens),
-            tokens_expire_at: self.tokens_expire_at.take(),
-            tasks: std::mem::take(&mut self.tasks),
-        };
+        let node_state = write.node.as_ref().and_then(|change| change.state);
         let steps: Vec<Step> = write.transitions.iter().map(|entered| entered.step).collect();
         let written = store.commit(now, write).await;
         if written.is_ok() {
@@ -330,6 +346,24 @@ impl RunSession {
         }
         self.reach(Failpoint::Committed).await;
         written
+    }
+
+    /// What was added since the last commit.
+    fn take_write(&mut self, release: bool) -> RunWrite {
+        let change = std::mem::take(&mut self.node_change);
+        RunWrite {
+            run: self.run.clone(),
+            release,
+            node: Some(change).filter(|c| *c != NodeChange::default()),
+            timeline: std::mem::take(&mut self.timeline),
+            transitions: std::mem::take(&mut self.transitions),
+            attempts: std::mem::take(&mut self.attempts),
+            observation: self.read.take(),
+            tokens: std::mem::take(&mut self.tokens),
+            tokens_expire_at: self.tokens_expire_at.take(),
+            tasks: std::mem::take(&mut self.tasks),
+            stays_parked: false,
+        }
     }
 
     /// One line for each state that the last commit changed.
@@ -386,9 +420,10 @@ pub(crate) fn park_run(run: &mut RunRecord, node: &str, mut park: Park) -> Timel
     };
     run.state.parked_at = Some(park.since);
     run.state.parked_code = Some(park.code.clone());
+    park.looks_again_at = next_recheck_at(&park.code, park.since, park.since);
     run.status = RunStatus::Parked;
     run.wait = None;
+    run.due_at = park.looks_again_at.unwrap_or(Timestamp::NEVER);
     run.park = Some(park);
-    run.due_at = Timestamp::NEVER;
     event
 }

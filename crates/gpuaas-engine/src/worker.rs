@@ -16,6 +16,7 @@ use crate::decisions::{Flow, apply_decision, internal_park};
 use crate::deploy_admission as admission;
 use crate::failpoint::Failpoint;
 use crate::panics::{PanicReport, catch_panic};
+use crate::recheck::{Recheck, recheck};
 use crate::repeated_failure::RepeatedFailure;
 use crate::run_context::RunContext;
 use crate::run_session::{RunSession, park_run};
@@ -155,10 +156,16 @@ async fn park_after_panic(
     if run.lease_token != lease_token {
         return Err(StoreError::LeaseLost);
     }
+    let now = shared.clock.now();
+    if run.status == RunStatus::Parked {
+        // A recheck that panics would do so again: from here on only an operator lets the run go on.
+        run.due_at = Timestamp::NEVER;
+        run.park.iter_mut().for_each(|park| park.looks_again_at = None);
+        return shared.store.commit(now, RunWrite::new(run).releasing().staying_parked()).await;
+    }
     if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) {
         return Ok(());
     }
-    let now = shared.clock.now();
     let text = format!("a defect of GPUaaS stopped the run: {panic}");
     let mut park = internal_park(ParkCode::InternalError, text, now);
     park.evidence.extend(Some(panic.place.clone()).filter(|place| !place.is_empty()));
@@ -179,6 +186,11 @@ async fn drive_run(shared: &Shared, claimed: LeasedRun) -> Result<(), StoreError
     let context = RunContext::prepare(shared, &claimed).await?;
     let mut session = RunSession::new(claimed, context, shared.failpoints.clone());
     session.reach(Failpoint::Claimed).await;
+    if session.run.status == RunStatus::Parked
+        && Box::pin(recheck(shared, &mut session)).await? == Recheck::StaysParked
+    {
+        return Ok(());
+    }
     let mut held_deploy_slot = admission::holds_deploy_slot(&session.run);
     let mut deploy_slot_released = false;
     for _ in 0..MAX_DECISIONS {

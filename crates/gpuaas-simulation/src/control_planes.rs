@@ -149,6 +149,13 @@ impl Simulation {
         self.next_due = Some(Timestamp::EPOCH);
     }
 
+    async fn refresh_recheck(&mut self) -> Result<(), StoreError> {
+        if self.rechecks {
+            self.next_recheck = self.store.next_recheck().await?;
+        }
+        Ok(())
+    }
+
     /// What the loops of the engines would ask for next.
     pub(crate) async fn refresh_due_runs(&mut self) -> Result<(), StoreError> {
         let unwatched = |r: &&Replica| !r.paused && !r.watching.load(Ordering::SeqCst);
@@ -157,6 +164,7 @@ impl Simulation {
         if written != self.looked_at_write || self.next_due == Some(Timestamp::EPOCH) {
             self.looked_at_write = written;
             self.next_due = self.store.next_due().await?;
+            self.refresh_recheck().await?;
         }
         if !unseen || !self.is_to_be_watched().await? {
             return Ok(());
@@ -187,12 +195,13 @@ impl Simulation {
     pub(crate) async fn claim_due_runs(&mut self, now: Timestamp) -> Result<(), StoreError> {
         for index in 0..self.replicas.len() {
             let replica = &self.replicas[index];
-            if replica.claims_at(self.next_due).is_none_or(|at| at > now) {
+            if replica.claims_at(self.next_claim()).is_none_or(|at| at > now) {
                 continue;
             }
             let (id, engine) = (replica.id, Arc::clone(&replica.engine));
             let claimed = engine.claim_runs(replica.free_workers()).await?;
             self.next_due = engine.next_due().await?;
+            self.refresh_recheck().await?;
             if claimed.is_empty() {
                 // Nothing is due, or only after the rounding between two clocks.
                 self.replicas[index].not_before = now.plus_seconds(ROUNDING_SECONDS);

@@ -63,6 +63,11 @@ pub struct Simulation {
     pub(crate) tasks: broadcast::Receiver<NodeId>,
     /// Of the store, by the clocks of control planes.
     pub(crate) next_due: Option<Timestamp>,
+    /// When the next parked run looks again by itself, where the clock is to go on for that.
+    pub(crate) next_recheck: Option<Timestamp>,
+    /// Whether the clock goes on for the rechecks of parked runs. They alone would keep a simulation
+    /// running for ever, so else they happen only beside other work.
+    pub(crate) rechecks: bool,
     pub(crate) looked_at_write: u64,
     pub(crate) next_sweep: Timestamp,
     pub(crate) next_agent_watch: Timestamp,
@@ -156,6 +161,8 @@ impl Simulation {
             touched: Arc::default(),
             tasks,
             next_due: None,
+            next_recheck: None,
+            rechecks: false,
             looked_at_write: 0,
             systems: BTreeMap::new(),
             dir,

@@ -62,13 +62,25 @@ impl Simulation {
         let mut moments = vec![self.clock.next(), region.map(Timestamp::from_micros)];
         moments.push(self.network.next());
         moments.push(self.sends_heartbeats().then_some(self.next_agent_watch));
-        moments.extend(self.replicas.iter().map(|replica| replica.claims_at(self.next_due)));
+        let due = self.next_claim();
+        moments.extend(self.replicas.iter().map(|replica| replica.claims_at(due)));
         let Some(next) = moments.into_iter().flatten().min() else { return Ok(Tick::Idle) };
         self.clock.advance_to(next.min(until));
         Ok(Tick::Waited)
     }
 
-    /// Whether a run is due now or later.
+    /// When there is something to claim.
+    pub(crate) fn next_claim(&self) -> Option<Timestamp> {
+        self.next_due.into_iter().chain(self.next_recheck).min()
+    }
+
+    /// From now on the clock goes on for the rechecks of parked runs, too.
+    pub fn follow_rechecks(&mut self) {
+        self.rechecks = true;
+        self.next_due = Some(Timestamp::EPOCH);
+    }
+
+    /// Whether a run is due now or later. A parked run that looks again by itself is not.
     #[must_use]
     pub fn has_due_run(&self) -> bool {
         self.next_due.is_some()

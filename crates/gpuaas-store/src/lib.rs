@@ -10,8 +10,8 @@
 //! # How runs are handed out
 //! A run row is the queue entry, the lease and the state at once.
 //!
-//! - `due_at` says when a worker should look. [`Store::claim`] takes what is due and not parked,
-//!   in a batch, over a partial index. A claimed run is due again when its lease ends, so a dead
+//! - `due_at` says when a worker should look. [`Store::claim`] takes what is due, in a batch,
+//!   over a partial index. A parked run is due where it looks again by itself, and else never. A claimed run is due again when its lease ends, so a dead
 //!   worker's runs come back by themselves and the range "due" of the index never holds anything
 //!   that could not be claimed; [`Store::next_due`] is one look at the index for the same reason.
 //! - `lease_token` is a fencing token: it grows with every claim, every write of a worker names

@@ -40,6 +40,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0110_removal.sql")),
     M::up(include_str!("../migrations/sqlite/0130_region.sql")),
     M::up(include_str!("../migrations/sqlite/0145_connectivity.sql")),
+    M::up(include_str!("../migrations/sqlite/0150_recheck.sql")),
 ];
 
 impl Store {

@@ -1,8 +1,8 @@
 //! Commands of operators to runs.
 //!
 //! A command is appended to the run's reports, beside those of its node, so that a worker that
-//! holds the run neither loses nor overwrites it. Only a parked run, which no worker holds, is
-//! changed at once.
+//! holds the run neither loses nor overwrites it. Only a parked run is changed at once: a worker that
+//! just rechecks it loses its lease by that.
 
 use gpuaas_core::record::ReportKind;
 use gpuaas_core::run_state::RunState;

@@ -81,6 +81,8 @@ pub struct RunWrite {
     pub tokens_expire_at: Option<Timestamp>,
     /// Tasks for the node's agent.
     pub tasks: Vec<NewTask>,
+    /// The run was parked before and is so for the same reason: nobody is woken.
+    pub stays_parked: bool,
 }
 
 impl RunWrite {
@@ -98,7 +100,15 @@ impl RunWrite {
             tokens: Vec::new(),
             tokens_expire_at: None,
             tasks: Vec::new(),
+            stays_parked: false,
         }
+    }
+
+    /// The run is parked as before, so nobody is woken.
+    #[must_use]
+    pub const fn staying_parked(mut self) -> Self {
+        self.stays_parked = true;
+        self
     }
 
     /// Gives the lease back, too.
@@ -110,8 +120,8 @@ impl RunWrite {
 }
 
 const CLAIM: &str = concat!(
-    "WITH due AS MATERIALIZED (SELECT id FROM run WHERE status IN ('running', 'waiting') \
-     AND due_at <= $1 AND lease_until <= $1 ORDER BY due_at LIMIT $3 {SKIP}) \
+    "WITH due AS MATERIALIZED (SELECT id FROM run \
+     WHERE status IN ('running', 'waiting', 'parked') AND due_at <= $1 AND lease_until <= $1 ORDER BY due_at LIMIT $3 {SKIP}) \
      UPDATE run SET lease_token = lease_token + 1, lease_until = $2, was_due_at = run.due_at, \
      due_at = $2 FROM due WHERE run.id = due.id RETURNING ",
     run_columns!("run.was_due_at")
@@ -133,7 +143,7 @@ const UPDATE_LEASED: &str = "UPDATE run SET step = $3, status = $4, memory = $5,
 
 const UPDATE_RELEASED: &str = "UPDATE run SET step = $3, status = $4, memory = $5, \
      wait = $6, park = $7, step_since = $8, ended_at = $9, lease_until = 0, handled_seq = $11, \
-     due_at = CASE WHEN wake_seq > $11 THEN $12 ELSE $10 END \
+     due_at = CASE WHEN wake_seq > $11 AND $4 <> 'parked' THEN $12 ELSE $10 END \
      WHERE id = $1 AND lease_token = $2 AND lease_until > 0 RETURNING wake_seq";
 
 /// The update of the run, by the columns that a group of writes asks for.
@@ -300,9 +310,9 @@ async fn write_tasks(
     conn.insert_rows(head, rows.collect::<Result<_, StoreError>>()?).await
 }
 
-/// Whether the run parked or ended.
-const fn is_at_rest(run: &RunRecord) -> bool {
-    !matches!(run.status, RunStatus::Running | RunStatus::Waiting)
+/// Whether the run parked or ended with this.
+const fn is_news_to_batch(write: &RunWrite) -> bool {
+    !write.stays_parked && !matches!(write.run.status, RunStatus::Running | RunStatus::Waiting)
 }
 
 /// Writes it all; answers whether the run is due at once.
@@ -336,7 +346,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     write_tasks(conn, now, run, &write.tasks).await?;
     let history = write.timeline.iter().map(|event| (run.node_id, event));
     timeline::append(conn, history).await?;
-    if is_at_rest(run) {
+    if is_news_to_batch(write) {
         batch::wake_of_node(conn, now, run.node_id).await?;
     }
     Ok(due)
@@ -400,7 +410,7 @@ impl Store {
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was written.
     pub async fn commit(&self, now: Timestamp, write: RunWrite) -> Result<(), StoreError> {
         let (node_id, tasks) = (write.run.node_id, !write.tasks.is_empty());
-        let at_rest = is_at_rest(&write.run);
+        let at_rest = is_news_to_batch(&write);
         let update = Some(group_update(now, &write)?);
         let hints = GroupHints { update, ..GroupHints::of_run(write.run.id.0) };
         let write = Arc::new(write);
@@ -459,6 +469,23 @@ impl Store {
         Ok(())
     }
 
+    /// When the next parked run looks again by itself; none: none does.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn next_recheck(&self) -> Result<Option<Timestamp>, StoreError> {
+        let row = self
+            .reader()
+            .await?
+            .first(
+                "SELECT due_at FROM run WHERE status IN ('running', 'waiting', 'parked') \
+                 AND status = 'parked' AND due_at < $1 ORDER BY due_at LIMIT 1",
+                args![Timestamp::NEVER],
+            )
+            .await?;
+        row.map(|row| row.cols().at()).transpose()
+    }
+
     /// When the next run is due, or the next lease ends; none: no run is open and moving.
     ///
     /// # Errors
@@ -468,8 +495,8 @@ impl Store {
             .reader()
             .await?
             .first(
-                "SELECT due_at FROM run WHERE status IN ('running', 'waiting') \
-                 ORDER BY due_at LIMIT 1",
+                "SELECT due_at FROM run WHERE status IN ('running', 'waiting', 'parked') \
+                 AND status <> 'parked' ORDER BY due_at LIMIT 1",
                 args![],
             )
             .await?;

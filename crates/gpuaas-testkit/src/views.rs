@@ -162,6 +162,8 @@ pub fn parked_node() -> NodeView {
             command: "gpuaas run resume 019aa4d3 --reason WHY".to_owned(),
             needs: "remove or rename one of them in MAAS".to_owned(),
         }],
+
+        looks_again_at: None,
     });
     node
 }

@@ -34,6 +34,9 @@ pub struct Park {
     /// The commands of `next_action`, in its order; the first is the one to try first.
     #[serde(default)]
     pub actions: Vec<ParkAction>,
+    /// When the run looks again by itself whether the cause is gone; none: an operator has to say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looks_again_at: Option<Timestamp>,
 }
 
 /// A command that lets a parked run go on, or ends it.

@@ -106,7 +106,10 @@ fn waits_and_parks() -> String {
     let mut page = header(
         "Waits and parks",
         "A run that rests waits for something or is parked. A wait ends by itself; its next action is \
-         for when it takes longer than expected. A parked run goes on only when its owner acted.",
+         for when it takes longer than expected. A parked run goes on when its owner acted. \
+         Where the column *looks again* says so, MAAS shows the cause, and the run goes on by itself \
+         once it is gone: it looks a minute after it parked, and then ever more rarely, at least every \
+         quarter of an hour.",
     );
     page.push_str("\n## Waits\n\n| code | waits for | meaning | who | when it is late |\n|---|---|---|---|---|\n");
     for row in WAITS {
@@ -115,12 +118,13 @@ fn waits_and_parks() -> String {
         writeln!(page, "| `{}` | {title} | {doc} | {who} | {next} |", row.code).unwrap();
     }
     page.push_str(
-        "\n## Parks\n\n| code | reason | meaning | who | next action |\n|---|---|---|---|---|\n",
+        "\n## Parks\n\n| code | reason | meaning | who | looks again | next action |\n|---|---|---|---|---|---|\n",
     );
     for row in PARKS {
         let (title, doc, next) = (cell(row.title), cell(row.doc), cell(row.next_action));
         let who = who(Some(row.owner));
-        writeln!(page, "| `{}` | {title} | {doc} | {who} | {next} |", row.code).unwrap();
+        let again = if row.looked_at_again { "yes" } else { "no" };
+        writeln!(page, "| `{}` | {title} | {doc} | {who} | {again} | {next} |", row.code).unwrap();
     }
     page
 }

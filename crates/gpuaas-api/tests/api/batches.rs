@@ -207,6 +207,7 @@ async fn a_batch_is_stopped_and_resumed_with_actor_and_reason() {
         evidence: Vec::new(),
         next_action: "look".to_owned(),
         actions: Vec::new(),
+        looks_again_at: None,
     });
     rig.store.commit(now, RunWrite::new(run).releasing()).await.unwrap();
     let change = json!({ "max_deploy_retry_attempts": 3 });

@@ -183,6 +183,7 @@ async fn a_run_shows_its_time_and_can_be_resumed() {
         evidence: vec!["abc and def".to_owned()],
         next_action: "remove one".to_owned(),
         actions: Vec::new(),
+        looks_again_at: None,
     });
     let at = run.step_since;
     let mut write = RunWrite::new(run).releasing();
@@ -292,6 +293,7 @@ async fn one_call_lists_every_node_that_does_not_go_on() {
                 evidence: vec!["abc and def".to_owned()],
                 next_action: "remove one".to_owned(),
                 actions: Vec::new(),
+                looks_again_at: None,
             });
         } else if host != "d4" {
             run.status = RunStatus::Waiting;

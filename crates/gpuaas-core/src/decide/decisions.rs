@@ -99,6 +99,7 @@ pub(crate) fn park_with_checks(
             evidence,
             next_action: code.row().next_action.to_owned(),
             actions: Vec::new(),
+            looks_again_at: None,
         },
         checks,
     }
@@ -237,10 +238,11 @@ pub(crate) fn is_failed_status(number: i64) -> bool {
     )
 }
 
-/// A word to go on is answered by another look at the machine before anything is decided, whatever
-/// the step would rest on. None: nobody gave one in this step, or the look was taken.
+/// A word to go on, or a look of the parked run, is answered by another read of the machine before
+/// anything is decided, whatever the step would rest on. None: there was none in this step, or the
+/// machine was read since.
 pub(crate) fn look_again(s: &Snapshot<'_>) -> Option<Decision> {
-    let resumed = s.run.state.resumed_at.filter(|at| *at >= s.run.step_since)?;
+    let resumed = s.run.state.reads_count_since().filter(|at| *at >= s.run.step_since)?;
     let has_machine = s.run.kind.row().needs_maas && s.node.system_id.is_some();
     let looked = s.observation.is_some_and(|o| o.read_at >= resumed);
     (has_machine && !looked).then(|| read(s, Read::Machine))

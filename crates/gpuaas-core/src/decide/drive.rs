@@ -67,8 +67,7 @@ fn retry_unsent(
         };
     }
     if intent.number >= MAX_TRIES {
-        let text = format!("{name} came to nothing {MAX_TRIES} times: {text}");
-        return park(s, ParkCode::MaasUnavailable, text);
+        return never_took_effect(s, intent);
     }
     let pause = f64::from(2u32.saturating_pow(intent.number)) * 2.0;
     if since < pause {
@@ -96,7 +95,11 @@ fn after_rejection(
         return retry_unsent(s, intent, effect, code, text);
     }
     let code = ParkCode::from_code(code).unwrap_or(ParkCode::MaasRefused);
-    park(s, code, format!("MAAS refused {}: {text}", effect.kind()))
+    let what = match code {
+        ParkCode::EffectNotPrepared => format!("{} cannot be asked for", effect.kind()),
+        _ => format!("MAAS refused {}", effect.kind()),
+    };
+    park(s, code, format!("{what}: {text}"))
 }
 
 /// What to read to find out what became of an effect.
@@ -132,6 +135,12 @@ fn took_effect(s: &Snapshot<'_>, intent: &Intent) -> bool {
     }
 }
 
+fn never_took_effect(s: &Snapshot<'_>, intent: &Intent) -> Decision {
+    let kind = intent.effect.kind();
+    let text = format!("{kind} was tried {MAX_TRIES} times and never took effect");
+    park(s, ParkCode::UnknownOutcomeUnresolved, text)
+}
+
 /// What brings an intent of unknown outcome closer to a known one.
 pub(crate) fn probe_intent(s: &Snapshot<'_>, intent: &Intent) -> Decision {
     let known_at = intent.ended_at.unwrap_or(intent.at);
@@ -143,14 +152,7 @@ pub(crate) fn probe_intent(s: &Snapshot<'_>, intent: &Intent) -> Decision {
     }
     if asked_at.seconds_since(intent.at) >= intent.effect.settle_seconds() {
         if intent.number >= MAX_TRIES {
-            return park(
-                s,
-                ParkCode::UnknownOutcomeUnresolved,
-                format!(
-                    "{} was tried {MAX_TRIES} times and never took effect",
-                    intent.effect.kind()
-                ),
-            );
+            return never_took_effect(s, intent);
         }
         return Decision::Settle { happened: false };
     }

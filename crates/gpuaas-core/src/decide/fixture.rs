@@ -10,9 +10,10 @@ use gpuaas_types::{
 };
 
 use crate::effect::{Effect, Intent, Outcome};
+use crate::recheck::{RecheckVerdict, judge_recheck, next_recheck_at};
 use crate::record::{AgentRecord, NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
-use crate::run_state::RunState;
-use crate::snapshot::{Decision, DeployQueue, Snapshot};
+use crate::run_state::{DeployEvents, MachineSearch, RegionScripts, RunState, ScriptResults};
+use crate::snapshot::{Decision, DeployQueue, Read, Snapshot};
 use crate::step_duration::StepDurationEstimate;
 
 pub(crate) fn id<T: std::str::FromStr>(n: u32) -> T
@@ -242,7 +243,65 @@ impl Case {
         let first = crate::decide(&self.snapshot());
         assert_eq!(first, crate::decide(&self.snapshot()), "level-triggered");
         self.check_cures(&first);
+        self.check_recheck(&first);
         first
+    }
+
+    /// Whatever parks in any test stays parked when it looks again by itself and finds everything as
+    /// it was.
+    fn check_recheck(&self, decision: &Decision) {
+        let Decision::Park { park, .. } = decision else { return };
+        if next_recheck_at(&park.code, self.now, self.now).is_none() {
+            return;
+        }
+        let mut after = self.clone();
+        after.run.state.parked_at = Some(self.now);
+        after.run.state.parked_code = Some(park.code.clone());
+        let read_at = after.observation.as_ref().map(|seen| seen.read_at);
+        let began = after.run.state.later_than_reads(self.now.plus_seconds(60.0), read_at);
+        after.run.state.begin_recheck(began);
+        after.now = began.plus_seconds(1.0);
+        for _ in 0..8 {
+            let next = crate::decide(&after.snapshot());
+            match judge_recheck(&after.snapshot(), &next) {
+                // The test never said what MAAS would answer.
+                RecheckVerdict::Read(Read::Machine) if self.observation.is_none() => return,
+                RecheckVerdict::Read(read) => after.read_as_before(&read, &self.run.state),
+                RecheckVerdict::StaysParked => return,
+                RecheckVerdict::GoesOn(why) => panic!("{} went on: {why}: {next:?}", park.code),
+            }
+        }
+        panic!("{} reads without end", park.code);
+    }
+
+    /// Answers a read with what `before` knew, as of now.
+    fn read_as_before(&mut self, read: &Read, before: &RunState) {
+        let (now, state) = (self.now, &mut self.run.state);
+        match read {
+            Read::FindMachine => {
+                let found = before.found.clone();
+                state.found = found.map(|found| MachineSearch { asked_at: now, ..found });
+            }
+            Read::Machine => {
+                self.observation.iter_mut().for_each(|seen| seen.read_at = now);
+            }
+            Read::MacOwners { .. } => state.mac_owners.clone_from(&before.mac_owners),
+            Read::RegionScripts => {
+                let known = before.region_scripts.clone();
+                state.region_scripts = known.map(|known| RegionScripts { asked_at: now, ..known });
+            }
+            Read::ScriptResults => {
+                let known = before.script_results.clone();
+                state.script_results = known.map(|known| ScriptResults { asked_at: now, ..known });
+            }
+            Read::DeployEvents => {
+                let known = before.deploy_events.clone();
+                state.deploy_events = known.map(|known| DeployEvents { asked_at: now, ..known });
+            }
+            Read::HardwareSyncConfig | Read::PredeployChecks => {
+                state.checks.values_mut().for_each(|check| check.at = now);
+            }
+        }
     }
 
     /// Whatever parks in any test goes on with what its row says would cure it: the run looks at

@@ -16,11 +16,11 @@ use crate::snapshot::{Decision, DeployQueue, Note, Read, Snapshot};
 /// The machine as known, read in this step or an earlier one: these steps follow each other at
 /// once, and each reads again only what it changed.
 ///
-/// Where an operator had the run go on and the machine is being commissioned, or has to be, the run
+/// Where an operator had the run go on, or it looks again by itself, and the machine is being commissioned, or has to be, the run
 /// goes back to that: disks and interfaces are what the commissioning finds.
 fn known_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
     let machine = s.machine_since(Timestamp::EPOCH).ok_or_else(|| read(s, Read::Machine))?;
-    let resumed = s.run.state.resumed_at.is_some_and(|at| at >= s.run.step_since);
+    let resumed = s.run.state.reads_count_since().is_some_and(|at| at >= s.run.step_since);
     let commissions = matches!(
         machine.status,
         status::NEW

@@ -86,6 +86,7 @@ fn park() -> Park {
             command: "gpuaas run retry X --reason WHY".to_owned(),
             needs: "replace the disk".to_owned(),
         }],
+        looks_again_at: None,
     }
 }
 

@@ -134,6 +134,7 @@ fn a_run_that_nobody_looks_at_or_explains_is_found() {
         evidence: vec!["MAAS said Failed deployment 3 s ago".to_owned()],
         next_action: String::new(),
         actions: Vec::new(),
+        looks_again_at: None,
     });
     assert!(unexplained_open_run(&parked).is_some(), "and now?");
     if let Some(park) = &mut parked.park {

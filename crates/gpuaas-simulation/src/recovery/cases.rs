@@ -37,6 +37,9 @@ pub struct RecoveryCase {
     pub repair: Acts,
     /// What a person does after it.
     pub afterwards: Acts,
+    /// What a person mends in MAAS instead, telling us nothing, so that the run goes on by itself;
+    /// none: the same as with the advice.
+    pub in_maas: Option<Acts>,
     /// Status of the run at its proper end.
     pub ends: RunStatus,
 }
@@ -53,26 +56,9 @@ pub(super) const PLAIN: RecoveryCase = RecoveryCase {
     at_first_park: Vec::new,
     repair: Vec::new,
     afterwards: Vec::new,
+    in_maas: None,
     ends: RunStatus::Succeeded,
 };
-
-/// Parks that no case makes, each with the reason. This list may only shrink.
-pub const NOT_MADE: &[(ParkCode, &str)] = &[
-    (ParkCode::HostChecksUnknown, "the checks before the deployment find a missing bundle first"),
-    (ParkCode::MaasUnavailable, SITE_WAIT),
-    (ParkCode::MaasAuthInvalidKey, KEY_WAIT),
-    (ParkCode::MaasAuthInvalidToken, KEY_WAIT),
-    (ParkCode::MaasAuthBadSignature, KEY_WAIT),
-    (ParkCode::MaasAuthClockSkew, KEY_WAIT),
-    (ParkCode::MaasAuthNonceReplay, KEY_WAIT),
-    (ParkCode::MaasAuthNotAuthenticated, KEY_WAIT),
-    (ParkCode::MaasAuthRefused, KEY_WAIT),
-    (ParkCode::NoNextStep, "no step goes on from the end of its kind"),
-    (ParkCode::MaasInvalidRequest, "nothing is sent that an identifier of MAAS could break"),
-];
-
-const SITE_WAIT: &str = "the run waits for the region, and goes on by itself";
-const KEY_WAIT: &str = "the run waits for the site's key, and goes on by itself";
 
 const MACHINE: &str = "machines/{id}/";
 
@@ -101,6 +87,8 @@ const fn person(form: &'static str) -> Act {
     Act::Maas("POST", MACHINE, form)
 }
 
+const DISKS_MANY: &str = "gpuaas site set simulated --bundle-input validate-h200.disk_count=many";
+const DISKS_ONE: &str = "gpuaas site set simulated --bundle-input validate-h200.disk_count=1";
 const APPROVE: &str = "gpuaas bundle approve late@0.1.0 --site simulated --reason tried";
 const ROCE: &str = "gpuaas roce add --site simulated --host {host} --interface ens108np0 \
      --subnet 10.101.0.0/16 --ip 10.101.0.21";
@@ -119,6 +107,7 @@ pub static CASES: &[RecoveryCase] = &[
         code: ParkCode::UnknownOutcomeUnresolved,
         before: || vec![Act::Fault(Fault::new(FaultKind::Refused504).at("machine.commission"))],
         repair: clear,
+        in_maas: Some(commissioned_by_hand),
         ..PLAIN
     },
     RecoveryCase {
@@ -151,6 +140,10 @@ pub static CASES: &[RecoveryCase] = &[
             let detach = "gpuaas node detach other --yes --reason moved";
             vec![Act::Command(detach), Act::Seconds(30.0)]
         },
+        in_maas: Some(|| {
+            let twin = [Act::Ready("twin", false), Act::Rename("twin", "{host}")];
+            [vec![Act::Rename("{host}", "other")], twin.to_vec()].concat()
+        }),
         ..PLAIN
     },
     RecoveryCase {
@@ -251,6 +244,7 @@ pub static CASES: &[RecoveryCase] = &[
         code: ParkCode::CommissioningFailed,
         before: || vec![Act::Fault(Fault::new(FaultKind::CommissioningFailed))],
         repair: clear,
+        in_maas: Some(commissioned_by_hand),
         ..PLAIN
     },
     RecoveryCase {
@@ -266,6 +260,7 @@ pub static CASES: &[RecoveryCase] = &[
         code: ParkCode::CommissioningReverted,
         before: || vec![Act::Fault(Fault::new(FaultKind::Ignored).at("machine.commission"))],
         repair: clear,
+        in_maas: Some(commissioned_by_hand),
         ..PLAIN
     },
     RecoveryCase {
@@ -299,6 +294,10 @@ pub static CASES: &[RecoveryCase] = &[
             vec![Act::Fault(Fault::new(FaultKind::Ignored).at("machine.set_storage_layout"))]
         },
         repair: clear,
+        in_maas: Some(|| {
+            let by_hand = person("op=set_storage_layout&storage_layout=flat");
+            vec![Act::ClearFaults, by_hand]
+        }),
         ..PLAIN
     },
     RecoveryCase {
@@ -322,6 +321,11 @@ pub static CASES: &[RecoveryCase] = &[
             vec![Act::Command(ROCE), Act::Fault(fault)]
         },
         repair: clear,
+        in_maas: Some(|| {
+            let link = "op=link_subnet&mode=static&subnet=6&ip_address=10.101.0.21";
+            let by_hand = Act::Maas("POST", "nodes/{id}/interfaces/{nic}/", link);
+            vec![Act::ClearFaults, by_hand]
+        }),
         ..PLAIN
     },
     RecoveryCase {
@@ -371,6 +375,16 @@ pub static CASES: &[RecoveryCase] = &[
         afterwards: || vec![Act::RunBootScripts],
         ..PLAIN
     },
+    // The deployment is under way when the site gets a value that the bundle cannot take.
+    RecoveryCase {
+        code: ParkCode::HostChecksUnknown,
+        profile: |profile| {
+            profile.post_deploy_validation_bundle_ref = "validate-h200@1.0.0".to_owned();
+        },
+        during: || vec![(When::Maas("Deploying"), Act::Command(DISKS_MANY))],
+        repair: || vec![Act::Command(DISKS_ONE)],
+        ..PLAIN
+    },
     RecoveryCase {
         code: ParkCode::DiagnosticsFailed,
         before: || vec![Act::Host(Some(HostFault::TasksFail))],
@@ -407,6 +421,7 @@ pub static CASES: &[RecoveryCase] = &[
         },
         then: Some((RunKind::Decommission, || vec![Act::Fault(Fault::new(FaultKind::BmcError))])),
         repair: clear,
+        in_maas: Some(|| vec![Act::ClearFaults, person("op=release"), Act::UntilMaas("Ready")]),
         ..PLAIN
     },
     RecoveryCase {

@@ -17,6 +17,12 @@ use crate::tick::Tick;
 /// Simulated seconds after which a run that still moves counts as stuck.
 const LIMIT_SECONDS: f64 = 8.0 * 3600.0;
 
+/// Simulated seconds for which a park is left as it is before it is mended in MAAS.
+const STILL_BROKEN_SECONDS: f64 = 300.0;
+
+/// Simulated seconds within which a run that looks again by itself has to have seen the mend.
+const RECHECK_SECONDS: f64 = 1800.0;
+
 /// Name of the host's first fabric interface.
 const FABRIC_INTERFACE: &str = "ens108np0";
 
@@ -78,6 +84,45 @@ pub async fn run_case(
         None if run.status == case.ends => None,
         None => Some(format!("after `{command}` the run is {}", run.status)),
     };
+    Ok(outcome)
+}
+
+/// Makes the fault of `case` and mends it in MAAS, where the run looks again by itself, and says what
+/// became of the run to which nobody says a word.
+///
+/// # Errors
+/// What keeps the simulation from being made, and a case that does not make its park.
+pub async fn run_case_by_itself(
+    case: &RecoveryCase,
+    operators: &dyn Operators,
+) -> Result<RecoveryOutcome, Failure> {
+    let mut run = CaseRun::new(case, operators).await?;
+    run.make_park(case).await?;
+    run.simulation.follow_rechecks();
+    let mut outcome = RecoveryOutcome::new(case.code);
+    // Rechecks that find the cause there leave no trace.
+    let before = run.history_length().await?;
+    run.pass(STILL_BROKEN_SECONDS).await?;
+    let still = run.simulation.store.run(run.run_id).await.map_err(store_failure)?;
+    let grown = run.history_length().await? - before;
+    if still.status != RunStatus::Parked || grown > 0 {
+        let text = format!("before it was mended the run was {}, with {grown} lines", still.status);
+        return Ok(RecoveryOutcome { why: Some(text), ..outcome });
+    }
+    for act in case.in_maas.unwrap_or(case.repair)() {
+        run.act(&act).await?;
+    }
+    let mended_at = run.simulation.clock.now();
+    let limit = mended_at.plus_seconds(RECHECK_SECONDS);
+    while run.is_parked().await? && run.simulation.clock.now() < limit {
+        run.simulation.tick(limit).await?;
+    }
+    let ended = run.rest(&mut outcome.seconds, mended_at).await?;
+    outcome.by_itself = ended.status == case.ends;
+    if !outcome.by_itself {
+        let park = ended.park.map(|park| park.code).unwrap_or_default();
+        outcome.why = Some(format!("mended in MAAS, the run is {} {park}", ended.status));
+    }
     Ok(outcome)
 }
 
@@ -150,6 +195,19 @@ impl CaseRun {
             return Err(format!("the park names no command: {}", shown["park"]));
         }
         Ok(command.replace("WHY", "mended"))
+    }
+
+    async fn is_parked(&self) -> Result<bool, Failure> {
+        let run = self.simulation.store.run(self.run_id).await.map_err(store_failure)?;
+        Ok(run.status == RunStatus::Parked)
+    }
+
+    /// Lines of the run's timeline, and its tries.
+    async fn history_length(&self) -> Result<usize, Failure> {
+        let store = &self.simulation.store;
+        let lines = store.timeline_of_run(self.run_id, 0, 10_000).await.map_err(store_failure)?;
+        let tries = store.attempts(self.run_id).await.map_err(store_failure)?;
+        Ok(lines.len() + tries.len())
     }
 
     async fn rest(

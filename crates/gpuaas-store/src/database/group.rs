@@ -56,7 +56,7 @@ const UPDATE_RUNS: RowsStatement = RowsStatement {
            lease_until = CASE WHEN v.released THEN 0 ELSE v.lease_until END, \
            handled_seq = CASE WHEN v.released THEN v.wake_seq ELSE run.handled_seq END, \
            due_at = CASE WHEN NOT v.released THEN v.lease_until \
-           WHEN run.wake_seq > v.wake_seq THEN v.now ELSE v.due_at END \
+           WHEN run.wake_seq > v.wake_seq AND v.status <> 'parked' THEN v.now ELSE v.due_at END \
            FROM v WHERE run.id = v.id AND run.lease_token = v.lease_token \
            AND run.lease_until > 0 RETURNING run.id, run.wake_seq",
 };
@@ -64,7 +64,7 @@ const UPDATE_RUNS: RowsStatement = RowsStatement {
 const WAKE_RUNS: RowsStatement = RowsStatement {
     head: "WITH v (id, events, now) AS (",
     tail: ") UPDATE run SET wake_seq = run.wake_seq + v.events, due_at = CASE \
-           WHEN run.lease_until > v.now OR run.due_at < v.now THEN run.due_at ELSE v.now END \
+           WHEN run.status = 'parked' OR run.lease_until > v.now OR run.due_at < v.now THEN run.due_at ELSE v.now END \
            FROM v WHERE run.id = v.id",
 };
 

@@ -144,11 +144,13 @@ pub(crate) async fn insert_run(
 const WAKE: &str = "WITH woken AS MATERIALIZED (SELECT id FROM run WHERE id IN ({LIST}) \
      ORDER BY id {LOCK}) \
      UPDATE run SET wake_seq = wake_seq + 1, \
-     due_at = CASE WHEN lease_until > $1 OR due_at < $1 THEN due_at ELSE $1 END \
+     due_at = CASE WHEN status = 'parked' OR lease_until > $1 OR due_at < $1 \
+     THEN due_at ELSE $1 END \
      FROM woken WHERE run.id = woken.id";
 
 /// Counts an event of each run and makes it due. While a worker holds the lease, only the count
-/// grows: the worker sees it when it gives the lease back.
+/// grows: the worker sees it when it gives the lease back. A parked run keeps the pace of its
+/// rechecks.
 pub(crate) async fn wake(
     conn: &mut Conn,
     now: Timestamp,
@@ -188,7 +190,8 @@ pub(crate) async fn wake_one(
     let row = conn
         .first(
             "UPDATE run SET wake_seq = wake_seq + 1, \
-             due_at = CASE WHEN lease_until > $1 OR due_at < $1 THEN due_at ELSE $1 END \
+             due_at = CASE WHEN status = 'parked' OR lease_until > $1 OR due_at < $1 \
+     THEN due_at ELSE $1 END \
              WHERE id = $2 RETURNING node_id",
             args![now, run_id.0],
         )

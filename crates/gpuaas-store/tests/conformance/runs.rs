@@ -20,6 +20,7 @@ fn park() -> Park {
         evidence: vec!["a".to_owned()],
         next_action: "rename one of them".to_owned(),
         actions: Vec::new(),
+        looks_again_at: None,
     }
 }
 
@@ -368,6 +369,43 @@ fn an_outcome_is_written_once() {
         assert_eq!(seen.len(), 1);
         assert_eq!(seen[0].outcome.as_deref(), Some("unknown"));
         assert_eq!((seen[0].detail.as_str(), seen[0].ended_at), ("504", Some(at(31.0))));
+    });
+}
+
+/// A parked run that looks again is claimed when it is due, and by no event before that.
+#[test]
+fn a_parked_run_is_claimed_for_its_recheck_and_woken_by_nothing() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (_, run_id) = fixture.node("j22u11").await;
+        let claimed = fixture.claim_one(at(1.0)).await;
+        let mut run = claimed.run;
+        (run.status, run.park, run.due_at) = (RunStatus::Parked, Some(park()), at(60.0));
+        fixture.store.wake(at(2.0), vec![run_id]).await.unwrap();
+        fixture.store.commit(at(3.0), RunWrite::new(run).releasing()).await.unwrap();
+        assert_eq!(fixture.store.next_due().await.unwrap(), None, "it does not move");
+        assert_eq!(fixture.store.next_recheck().await.unwrap(), Some(at(60.0)));
+        fixture.store.wake(at(4.0), vec![run_id]).await.unwrap();
+        assert!(fixture.claim(at(59.0)).await.is_empty());
+
+        let again = fixture.claim_one(at(60.0)).await;
+        assert_eq!((again.run.id, again.run.status), (run_id, RunStatus::Parked));
+        assert!(fixture.claim(at(61.0)).await.is_empty(), "one worker has it");
+        let mut run = again.run.clone();
+        run.due_at = at(180.0);
+        fixture.store.wake(at(62.0), vec![run_id]).await.unwrap();
+        let write = RunWrite::new(run).releasing().staying_parked();
+        fixture.store.commit(at(63.0), write).await.unwrap();
+        assert_eq!(fixture.store.next_recheck().await.unwrap(), Some(at(180.0)));
+
+        // An operator's word takes the run from whoever rechecks it.
+        let late = fixture.claim_one(at(180.0)).await;
+        fixture.store.resume_run(at(181.0), run_id, "ann", "mended").await.unwrap();
+        let write = RunWrite::new(late.run).releasing().staying_parked();
+        let lost = fixture.store.commit(at(182.0), write).await.unwrap_err();
+        assert_eq!(lost.code(), "lease_lost");
+        assert_eq!(fixture.store.next_recheck().await.unwrap(), None);
+        assert_eq!(fixture.store.next_due().await.unwrap(), Some(at(181.0)));
     });
 }
 

@@ -109,6 +109,10 @@ RunResumed "run_resumed" "An operator resumed the run" {
     owner: None, next_action: "",
     doc: "The run goes on where it stopped",
 }
+ParkCauseGone "park_cause_gone" "What had stopped the run is over" {
+    owner: None, next_action: "",
+    doc: "MAAS shows that the cause of the park is gone, so the run goes on by itself; the text names the park and what was seen",
+}
 RunRetried "run_retried" "An operator has the run try again" {
     owner: None, next_action: "",
     doc: "The run goes on, and what was tried in its step does not count any more",
