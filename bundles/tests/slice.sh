@@ -19,6 +19,7 @@ decided = {
     "disable_acs": None,  # without ACS guests are not apart
     "nvidia_packages": None,  # the same
     "gpu_count": None,  # of nvidia-smi, which nobody asks
+    "gpu_model": None,  # the same
 }
 assert set(given) <= set(ib["inputs"]), set(given) - set(ib["inputs"])
 for name, of in ib["inputs"].items():

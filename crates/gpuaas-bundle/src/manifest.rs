@@ -146,6 +146,9 @@ pub struct Expectation {
     /// Whether the check blocks its gates only where another bundle of the host requires this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub when_required: bool,
+    /// Whether it blocks its gates only where none does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unless_required: bool,
     /// The [`HostCheck`], with placeholders.
     #[serde(flatten)]
     pub check: serde_json::Map<String, serde_json::Value>,
@@ -155,7 +158,8 @@ impl Expectation {
     /// Whether the check blocks `gate`; `required`: whether another bundle requires its bundle.
     #[must_use]
     pub fn blocks(&self, gate: Gate, required: bool) -> bool {
-        self.gates.contains(&gate) && (required || !self.when_required)
+        let applies = if required { !self.unless_required } else { !self.when_required };
+        self.gates.contains(&gate) && applies
     }
 }
 

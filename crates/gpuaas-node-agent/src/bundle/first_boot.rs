@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use super::error::BundleError;
 use super::launcher::{self, BundleContext};
 use super::report::BundleReport;
+use super::stored_inputs;
 use crate::clock::AgentClock;
 use crate::paths;
 use crate::protocol::{ControlPlane, ControlPlaneError, SetupError};
@@ -125,6 +126,10 @@ pub async fn boot(
         archives.push(verify_archive(bundle, &bytes, &delivery.trusted_keys, clock.now())?);
     }
     let installed = HostRoot::new(&folders.root).join(paths::INSTALLED_BUNDLES);
+    let delivered: Vec<&str> = archives.iter().map(|a| a.manifest.name.as_str()).collect();
+    stored_inputs::forget_others(&HostRoot::new(&folders.root), &delivered).map_err(|source| {
+        BootError::Io { path: HostRoot::new(&folders.root).join(paths::BUNDLE_STATE), source }
+    })?;
     let mut main = None;
     for archive in &archives {
         main = Some(install(&installed, archive)?);

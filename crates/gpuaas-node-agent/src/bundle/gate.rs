@@ -1,6 +1,11 @@
-//! The gates of a host: the checks of the installed bundles that block each gate.
+//! The gates of a host: the checks of the bundles that it was given and that block each gate.
 //!
-//! A gate is evaluated from the installed bundles and the values that they ran with, so it can be
+//! An image may embed bundles for several roles. A host was given those that its first boot was
+//! delivered, and those that the launcher ran on it since; nobody asks it for the effects of another.
+//! A folder of a bundle that it was given, but without a manifest that can be read, shuts every gate;
+//! any other folder is named by [`foreign_folders`], and counts for nothing.
+//!
+//! A gate is evaluated from these bundles and the values that they ran with, so it can be
 //! evaluated at any time, by hand too. A failing check of a bundle that another one requires is
 //! classified as the host's baseline.
 //!
@@ -80,6 +85,11 @@ pub async fn evaluate(gate: Gate, host: &Host) -> Result<GateReport, BundleError
     let list: Vec<HostCheck> = classified.iter().map(|one| one.check.clone()).collect();
     let findings = checks::evaluate(host, &facts, &list).await;
     let mut report = gate_report(gate, classified.into_iter().zip(findings));
+    for name in broken_bundles(root)? {
+        report.passed = false;
+        report.class = report.class.or(Some(GateClass::HostSetupIncomplete));
+        report.checks.push(broken_manifest(gate, &name));
+    }
     let secrets = stored_inputs::secret_values(root);
     for check in &mut report.checks {
         for text in [&mut check.name, &mut check.expected, &mut check.seen] {
@@ -94,7 +104,7 @@ pub async fn evaluate(gate: Gate, host: &Host) -> Result<GateReport, BundleError
 /// # Errors
 /// An installed bundle cannot be read.
 pub(crate) fn bundle_checks(gate: Gate, root: &HostRoot) -> Result<Vec<BundleCheck>, BundleError> {
-    let installed = installed_bundles(root)?;
+    let installed = given_bundles(root)?.readable;
     let required: BTreeSet<&str> = installed
         .iter()
         .flat_map(|(_, manifest)| &manifest.requires)
@@ -131,7 +141,10 @@ pub async fn evaluate_all(host: &Host) -> Vec<GateReport> {
     let mut gates = Vec::new();
     for gate in Gate::ALL {
         // Without bundles only the agent's unit would be checked, and the agent runs this.
-        let without_checks = |root| bundle_checks(gate, root).is_ok_and(|checks| checks.is_empty());
+        let without_checks = |root| {
+            bundle_checks(gate, root).is_ok_and(|checks| checks.is_empty())
+                && broken_bundles(root).is_ok_and(|names| names.is_empty())
+        };
         if host.root().is_some_and(without_checks) {
             continue;
         }
@@ -179,14 +192,76 @@ fn gate_report(
     GateReport { gate, passed: !checks.is_empty() && class.is_none(), class, checks }
 }
 
-/// Folders and manifests of the installed bundles, by name.
-fn installed_bundles(root: &HostRoot) -> Result<Vec<(PathBuf, Manifest)>, BundleError> {
-    let folder = root.join(paths::INSTALLED_BUNDLES);
-    let Ok(entries) = fs::read_dir(&folder) else { return Ok(Vec::new()) };
-    let mut folders: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+/// The installed bundles that a host was given.
+struct GivenBundles {
+    /// Folders and manifests, by name.
+    readable: Vec<(PathBuf, Manifest)>,
+    /// Names of those whose manifest cannot be read.
+    broken: Vec<String>,
+}
+
+/// Names of the bundles that the host was given, and whose manifest cannot be read.
+///
+/// # Errors
+/// The folder of the installed bundles cannot be read.
+pub(crate) fn broken_bundles(root: &HostRoot) -> Result<Vec<String>, BundleError> {
+    Ok(given_bundles(root)?.broken)
+}
+
+/// What shuts every gate: nobody knows what to look at.
+fn broken_manifest(gate: Gate, name: &str) -> GateCheck {
+    GateCheck {
+        name: format!("manifest of {name}"),
+        passed: false,
+        expected: "that it can be read".to_owned(),
+        seen: format!("{}/{name} has none, or a broken one", paths::INSTALLED_BUNDLES),
+        reason: format!("host setup incomplete: nobody knows what {name} promises"),
+        blocks: vec![gate],
+    }
+}
+
+/// # Errors
+/// The folder of the installed bundles cannot be read.
+fn given_bundles(root: &HostRoot) -> Result<GivenBundles, BundleError> {
+    let given = stored_inputs::given_names(root);
+    let (mut readable, mut broken) = (Vec::new(), Vec::new());
+    for folder in folders(root)? {
+        match read_manifest(&folder) {
+            Ok(manifest) if given.contains(&manifest.name) => readable.push((folder, manifest)),
+            Ok(_) => {}
+            Err(_) => {
+                let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                if given.contains(name) {
+                    broken.push(name.to_owned());
+                }
+            }
+        }
+    }
+    Ok(GivenBundles { readable, broken })
+}
+
+/// Folders among the installed bundles that hold no bundle, and belong to none that the host was
+/// given: scripts that an image brought, or a download that broke off.
+pub(crate) fn foreign_folders(root: &HostRoot) -> Vec<String> {
+    let given = stored_inputs::given_names(root);
+    let folders = folders(root).unwrap_or_default().into_iter();
+    let unreadable = folders.filter(|folder| read_manifest(folder).is_err());
+    let names = unreadable.filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned()));
+    names.filter(|name| !given.contains(name)).collect()
+}
+
+/// The folders of the installed bundles, by name.
+fn folders(root: &HostRoot) -> Result<Vec<PathBuf>, BundleError> {
+    let path = root.join(paths::INSTALLED_BUNDLES);
+    let entries = match fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(BundleError::Io { path, source }),
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut folders: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
     folders.sort();
-    folders.into_iter().map(|path| Ok((path.clone(), read_manifest(&path)?))).collect()
+    Ok(folders)
 }
 
 #[cfg(test)]
@@ -195,11 +270,19 @@ mod tests {
 
     use super::*;
 
+    /// What the launcher leaves before a bundle's first phase.
+    fn record_run(root: &Path, name: &str) {
+        let state = root.join(paths::BUNDLE_STATE.trim_start_matches('/'));
+        fs::create_dir_all(&state).unwrap();
+        fs::write(state.join(format!("{name}.inputs")), "{}").unwrap();
+    }
+
     fn install(root: &Path, manifest: &serde_json::Value) {
         let folder = root.join(paths::INSTALLED_BUNDLES.trim_start_matches('/'));
         let folder = folder.join(manifest["name"].as_str().unwrap());
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+        record_run(root, manifest["name"].as_str().unwrap());
     }
 
     /// The host of docs/hosts.md#incomplete-slice-host: agent, Netdata, VFIO and Open vSwitch, and
@@ -273,6 +356,45 @@ mod tests {
         );
         let checks = bundle_checks(Gate::SliceReady, &root).unwrap();
         assert!(checks.len() == 1 && checks[0].baseline, "{checks:?}");
+    }
+
+    #[tokio::test]
+    async fn bundles_that_the_host_was_not_given_are_not_asked_and_silence_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = HostRoot::new(dir.path());
+        let phases = serde_json::json!([{"name": "p", "run": "p.sh", "timeout_seconds": 1}]);
+        let bundle = |name: &str| {
+            serde_json::json!({"name": name, "version": "1.0.0", "kind": "site_bootstrap",
+                "about": "x", "phases": phases, "expects": [{"gates": ["active"],
+                    "check": "file_exists", "path": format!("/etc/{name}")}]})
+        };
+        install(dir.path(), &bundle("metal"));
+        install(dir.path(), &bundle("slices"));
+        let state = root.join(paths::BUNDLE_STATE);
+        fs::remove_file(state.join("slices.inputs")).unwrap();
+        let installed = root.join(paths::INSTALLED_BUNDLES);
+        fs::create_dir(installed.join("raw-scripts")).unwrap();
+        let names = |root: &HostRoot| {
+            let checks = bundle_checks(Gate::Active, root).unwrap();
+            checks.iter().map(|one| one.bundle.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&root), ["metal@1.0.0"]);
+        assert_eq!(foreign_folders(&root), ["raw-scripts"]);
+        // What the first boot was delivered counts although it never began.
+        fs::create_dir_all(root.join("/etc/gpuaas")).unwrap();
+        let boot = r#"{"bundle": {"bundles": [{"artifact": {"name": "slices"}}]}}"#;
+        fs::write(root.join(paths::BOOTSTRAP_FILE), boot).unwrap();
+        assert_eq!(names(&root), ["metal@1.0.0", "slices@1.0.0"]);
+        // A half-written one of these shuts the gate, and the other is looked at all the same.
+        fs::write(installed.join("slices/manifest.json"), "{").unwrap();
+        let report = evaluate(Gate::Active, &Host::Root(root.clone())).await.unwrap();
+        let red: Vec<&str> = report.checks.iter().map(|check| check.name.as_str()).collect();
+        let expected = ["unit gpuaas-node-agent.service", "file /etc/metal", "manifest of slices"];
+        assert_eq!(red, expected);
+        assert!(report.checks.iter().all(|check| !check.passed), "{report:?}");
+        let telemetry = evaluate_all(&Host::Root(root.clone())).await;
+        assert_eq!(telemetry.len(), Gate::ALL.len(), "none of them is left out: {telemetry:?}");
+        assert_eq!(foreign_folders(&root), ["raw-scripts"]);
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@
 //! whole), as does the user-data that the values came from. They are two files so that code that
 //! prints the one never reads the other.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -74,6 +75,41 @@ pub(super) fn effective_values(root: &HostRoot, bundles: &Path, manifest: &Manif
     }
     values.retain(|name, _| manifest.inputs.contains_key(name));
     values
+}
+
+/// Names of the bundles that the host was given: those that its first boot was delivered, and those
+/// that the launcher began to run on it.
+pub(super) fn given_names(root: &HostRoot) -> BTreeSet<String> {
+    let boot: serde_json::Value = fs::read(root.join(paths::BOOTSTRAP_FILE))
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default();
+    let delivered = boot["bundle"]["bundles"].as_array().into_iter().flatten();
+    let delivered = delivered.filter_map(|bundle| bundle["artifact"]["name"].as_str());
+    let mut names: BTreeSet<String> = delivered.map(str::to_owned).collect();
+    names.extend(names_with_inputs(root));
+    names
+}
+
+fn names_with_inputs(root: &HostRoot) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(root.join(paths::BUNDLE_STATE)) else { return Vec::new() };
+    let files = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    files.filter_map(|file| Some(file.strip_suffix(".inputs")?.to_owned())).collect()
+}
+
+/// Forgets what is stored of all bundles but `delivered`: an image brought it, and it is of another
+/// host.
+pub(super) fn forget_others(root: &HostRoot, delivered: &[&str]) -> io::Result<()> {
+    let state = root.join(paths::BUNDLE_STATE);
+    for name in names_with_inputs(root) {
+        if delivered.contains(&name.as_str()) {
+            continue;
+        }
+        for extension in ["inputs", SECRETS, "done", "validation"] {
+            atomic_file::remove_if_there(&state.join(format!("{name}.{extension}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// The manifests of the bundles in a folder, by name.

@@ -35,7 +35,9 @@ pub(super) async fn evaluate(host: &Host, check: &HostCheck) -> Finding {
         }
         (HostCheck::OvsBridge { bridge }, Ok(runner)) => ovs_bridge(runner, bridge).await,
         (HostCheck::Masquerades { subnet }, Ok(runner)) => masquerades(runner, subnet).await,
-        (HostCheck::NvidiaGpus { count }, Ok(runner)) => nvidia_gpus(runner, *count).await,
+        (HostCheck::NvidiaGpus { count, model }, Ok(runner)) => {
+            nvidia_gpus(runner, *count, model).await
+        }
         _ => (false, "not looked at".to_owned()),
     };
     Finding { name, passed: Some(passed), seen: seen.chars().take(500).collect() }
@@ -80,11 +82,28 @@ async fn masquerades(runner: CommandRunner<'_>, subnet: &str) -> Verdict {
     }
 }
 
-async fn nvidia_gpus(runner: CommandRunner<'_>, count: u32) -> Verdict {
+async fn nvidia_gpus(runner: CommandRunner<'_>, count: u32, model: &str) -> Verdict {
     match query(runner, "nvidia-smi", &["-L"], NVIDIA_SECONDS).await {
-        Ok(text) => at_least(text.lines().filter(|line| line.starts_with("GPU ")).count(), count),
+        Ok(text) => gpus_of_model(&text, count, model),
         Err(reason) => (false, reason),
     }
+}
+
+/// GPUs of a model among the lines of `nvidia-smi -L`: `GPU 0: NVIDIA H200 (UUID: GPU-1f2e)`.
+fn gpus_of_model(listed: &str, count: u32, model: &str) -> Verdict {
+    let products = listed.lines().filter(|line| line.starts_with("GPU ")).map(|line| {
+        let name = line.split_once(": ").map_or(line, |(_, rest)| rest);
+        name.split(" (UUID").next().unwrap_or(name).trim()
+    });
+    let is_model = |name: &&str| {
+        model.is_empty() || name.split(' ').any(|word| word.eq_ignore_ascii_case(model))
+    };
+    let (of_model, others): (Vec<&str>, Vec<&str>) = products.partition(is_model);
+    let (passed, mut seen) = at_least(of_model.len(), count);
+    if !others.is_empty() {
+        seen = format!("{seen}; of another model: {}", others.join(", "));
+    }
+    (passed, seen)
 }
 
 /// GET on the host. An emulated host has no port of its own, so its emulator is asked for `curl`.
@@ -198,6 +217,18 @@ mod tests {
         assert!(!has_masquerade(&serde_json::json!({}), "10.100.0.0/24"));
     }
 
+    #[test]
+    fn gpus_of_another_model_are_named_and_not_counted() {
+        let listed = "GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 NVL (UUID: GPU-2)\n\
+                      GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-3)\nNo devices were found\n";
+        let (passed, seen) = gpus_of_model(listed, 3, "H200");
+        let expected = "2 found, 3 wanted; of another model: NVIDIA H100 80GB HBM3";
+        assert_eq!((passed, seen.as_str()), (false, expected));
+        assert!(gpus_of_model(listed, 2, "h200").0);
+        assert_eq!(gpus_of_model(listed, 3, ""), (true, "3 found, 3 wanted".to_owned()));
+        assert!(!gpus_of_model(listed, 1, "H20").0, "a part of a word is another model");
+    }
+
     #[tokio::test]
     async fn a_port_answers_or_does_not() {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -230,7 +261,7 @@ mod tests {
         ];
         for check in [
             HostCheck::OvsBridge { bridge: "ovsbr0".to_owned() },
-            HostCheck::NvidiaGpus { count: 0 },
+            HostCheck::NvidiaGpus { count: 0, model: String::new() },
             HostCheck::Masquerades { subnet: "10.0.0.0/8".to_owned() },
             HostCheck::HttpAnswers { port: 80, path: "/".to_owned() },
         ] {

@@ -128,7 +128,20 @@ pub(super) fn virtual_functions(
             format!("{} says {numvfs} and {counted} are there, {each} wanted", function.address)
         })
         .collect();
-    let (enough, seen) = at_least(physical.len(), count);
+    let (enough, mut seen) = at_least(physical.len(), count);
+    let without: Vec<&str> = facts
+        .pci
+        .iter()
+        .filter(|function| {
+            filter.matches(function)
+                && function.virtual_functions.is_none()
+                && function.physical_function.is_none()
+        })
+        .map(|function| function.address.as_str())
+        .collect();
+    if !enough && !without.is_empty() {
+        seen = format!("{seen}; SR-IOV is off in the firmware of {}", without.join(", "));
+    }
     if wrong.is_empty() { (enough, seen) } else { (false, wrong.join("; ")) }
 }
 
@@ -260,6 +273,13 @@ mod tests {
         assert!(!verdict(2, &[1]).0);
         assert!(!verdict(0, &[]).0);
         assert_eq!(verdict(2, &[1]).1, "0000:1a:00.0 says 2 and 1 are there, 2 wanted");
+        let off =
+            serde_json::json!([{"address": "0000:1a:00.0", "vendor": "15b3", "class": "020700"}]);
+        let adapters =
+            PciFilter { vendor: "15b3", device: None, class: Some("0207"), virtual_only: false };
+        let (passed, seen) = virtual_functions(&facts(&off), adapters, 2, 1);
+        let expected = "0 found, 1 wanted; SR-IOV is off in the firmware of 0000:1a:00.0";
+        assert_eq!((passed, seen.as_str()), (false, expected));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::bundle::{self, BundleContext};
 use crate::checks;
 use crate::command::CommandRunner;
 use crate::host::{EMULATOR_VARIABLE, Host};
+use crate::paths;
 
 /// Longest time of a restart, in seconds.
 const RESTART_SECONDS: u64 = 150;
@@ -46,8 +47,18 @@ pub(super) async fn run(
         .root()
         .ok_or_else(|| OperationError::new("host_not_live", "it has no files"))?;
     let gates = if gates.is_empty() { &Gate::ALL[..] } else { gates };
+    let unreadable = |text: String| OperationError::new("bundle_unreadable", text);
+    let broken = gate::broken_bundles(root).map_err(|error| unreadable(error.to_string()))?;
+    if !broken.is_empty() {
+        return Err(unreadable(format!("no manifest can be read of {}", broken.join(", "))));
+    }
     let (count, before) = failed_checks(context.host, root, gates).await?;
     let mut outcome = OperationOutcome::default();
+    outcome.findings.extend(gate::foreign_folders(root).into_iter().map(|name| Finding {
+        name: format!("folder {}/{name}", paths::INSTALLED_BUNDLES),
+        passed: None,
+        seen: "it holds no bundle, and nothing of it is looked at".to_owned(),
+    }));
     if before.is_empty() {
         outcome.message = if count == 0 {
             "no bundle on this host has a check for these gates".to_owned()
@@ -294,6 +305,8 @@ esac
             let folder = format!("{INSTALLED_BUNDLES}/{}", manifest["name"].as_str().unwrap());
             self.file(&format!("{folder}/manifest.json"), &manifest.to_string());
             self.file(&format!("{folder}/p.sh"), script);
+            let name = manifest["name"].as_str().unwrap();
+            self.file(&format!("{}/{name}.inputs", crate::paths::BUNDLE_STATE), "{}");
         }
 
         fn file(&self, path: &str, text: &str) {
@@ -326,6 +339,26 @@ esac
         assert!(line.passed == Some(true) && line.seen.ends_with("then as it should be"));
         let again = fixture.repair(&[], false).await;
         assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
+    }
+
+    #[tokio::test]
+    async fn what_the_host_was_not_given_is_left_alone_and_a_foreign_folder_is_named() {
+        let fixture = Fixture::new();
+        assert!(fixture.repair(&[], false).await.succeeded);
+        let other = "usr/local/share/gpuaas/site-bootstrap/other";
+        let manifest = json!({"name": "other", "version": "1.0.0", "kind": "site_bootstrap",
+            "about": "for another role", "expects": [{"gates": ["active", "slice_ready"],
+                "check": "file_exists", "path": "/etc/taken"}],
+            "phases": [{"name": "p", "run": "p.sh", "timeout_seconds": 20}]});
+        fixture.file(&format!("{other}/manifest.json"), &manifest.to_string());
+        fixture.file(&format!("{other}/p.sh"), "touch \"$GPUAAS_HOST_ROOT/etc/taken\"\n");
+        fixture.file("usr/local/share/gpuaas/site-bootstrap/raw/bootstrap.sh", "exit 1\n");
+        let done = fixture.repair(&[], false).await;
+        assert!(done.succeeded && done.changes.is_empty(), "{done:?}");
+        assert!(!fixture.dir.path().join("root/etc/taken").exists());
+        let [named] = &done.findings[..] else { panic!("{done:?}") };
+        assert_eq!(named.name, "folder /usr/local/share/gpuaas/site-bootstrap/raw");
+        assert_eq!(named.passed, None);
     }
 
     #[tokio::test]

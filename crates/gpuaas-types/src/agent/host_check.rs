@@ -170,6 +170,9 @@ pub enum HostCheck {
     NvidiaGpus {
         /// How many.
         count: u32,
+        /// A word of their product name, such as `H200` of `NVIDIA H200`; empty: any.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        model: String,
     },
 }
 
@@ -226,8 +229,9 @@ impl HostCheck {
             Self::PciPresent { count, .. }
             | Self::InfinibandUp { count }
             | Self::InfinibandPortsActive { count }
-            | Self::DisksPresent { count, .. }
-            | Self::NvidiaGpus { count } => at_least(count),
+            | Self::DisksPresent { count, .. } => at_least(count),
+            Self::NvidiaGpus { count, model } if model.is_empty() => at_least(count),
+            Self::NvidiaGpus { count, model } => format!("{} {model}", at_least(count)),
             Self::LinkUp { .. } => "that it is up".to_owned(),
             Self::PackageInstalled { .. } => "that it is installed".to_owned(),
             Self::UnitActive { .. } => "that it is active".to_owned(),

@@ -42,11 +42,11 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Its bundles, what is required first.
-    const fn bundles(self) -> &'static [&'static str] {
+    /// The bundle that it is given, with what that requires.
+    const fn bundle(self) -> &'static str {
         match self {
-            Self::Slice => &[BASELINE, SLICE],
-            Self::BareMetal => &[BASELINE],
+            Self::Slice => SLICE,
+            Self::BareMetal => BASELINE,
         }
     }
 }
@@ -80,7 +80,8 @@ impl TestHost {
         let mut make = Command::new("bash");
         make.arg(source.join("fixture/make-host.sh")).arg(host.root());
         ended_well(make).await.map_err(|error| unavailable(&error))?;
-        for name in role.bundles() {
+        // A curated image embeds both, whatever the host is for.
+        for name in [BASELINE, SLICE] {
             let archive = read_folder(&source.join(name)).map_err(|error| unavailable(&error))?;
             archive.unpack(&host.installed(name)).map_err(|error| unavailable(&error))?;
         }
@@ -110,7 +111,11 @@ impl TestHost {
     pub(super) async fn change(&self, change: &HostChange) -> io::Result<()> {
         match change {
             HostChange::Remove(path) => fs::remove_file(self.at(path)),
-            HostChange::Write(path, text) => fs::write(self.at(path), text),
+            HostChange::Write(path, text) => {
+                let path = self.at(path);
+                fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+                fs::write(path, text)
+            }
             HostChange::Replace(path, from, to) => {
                 let text = fs::read_to_string(self.at(path))?;
                 if !text.contains(from) {
@@ -153,6 +158,8 @@ impl TestHost {
             ("GPUAAS_FIXTURE_KERNEL", self.player.to_string_lossy().into_owned()),
             ("GPUAAS_SLICE_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
             ("H200_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
+            ("H200_REQUIRE_HW_SYNC", "1".to_owned()),
+            ("GPUAAS_SLICE_REQUIRE_HW_SYNC", "1".to_owned()),
         ];
         let context = BundleContext {
             root: self.root(),
@@ -161,8 +168,7 @@ impl TestHost {
             environment: BTreeMap::from(environment.map(|(name, text)| (name.to_owned(), text))),
             ..BundleContext::default()
         };
-        let main = self.role.bundles().last().copied().unwrap_or(BASELINE);
-        let report = bundle::run(&self.installed(main), &context).await;
+        let report = bundle::run(&self.installed(self.role.bundle()), &context).await;
         let report = report.map_err(io::Error::other)?;
         if report.ended_well() { Ok(()) } else { Err(io::Error::other(report.summary())) }
     }

@@ -99,11 +99,44 @@ const FUNCTIONS: &str = "driver vfio-pci of virtual functions of 15b3";
 const COUNTS: &str = "virtual functions of 15b3";
 const GROUPS: &str = "iommu groups of vfio-pci";
 const ACS: &str = "acs above vfio-pci";
+/// A script that an image brought, beside the bundles.
+const FOREIGN: &str = "/usr/local/share/gpuaas/site-bootstrap/raw-scripts/bootstrap.sh";
+const MANIFEST: &str = "manifest of h200-slice-vm";
+const UNKNOWN: &str = "host setup incomplete: nobody knows what h200-slice-vm promises";
+const BROKEN_MANIFEST: &str = "has none, or a broken one";
+const BROKEN_TELEMETRY: ExpectedRed =
+    ExpectedRed { gate: Gate::Telemetry, check: MANIFEST, reason: UNKNOWN, seen: BROKEN_MANIFEST };
 /// Low byte of the ACS control register in a port's configuration space.
 const ACS_CONTROL: usize = 0x106;
 
 /// Ways in which a ready host breaks.
 pub(super) const BROKEN: &[Mutation] = &[
+    row(
+        "a foreign folder among the bundles does not silence a gate",
+        &[Write(FOREIGN, "exit 1\n"), Play(&["lose", "active", "dnsmasq.service"])],
+        &[slice("unit dnsmasq.service", SETUP, "inactive")],
+    ),
+    row(
+        "the bundle of the host is half written",
+        &[Write("/usr/local/share/gpuaas/site-bootstrap/h200-slice-vm/manifest.json", "{")],
+        &[
+            active(MANIFEST, UNKNOWN, BROKEN_MANIFEST),
+            slice(MANIFEST, UNKNOWN, BROKEN_MANIFEST),
+            BROKEN_TELEMETRY,
+        ],
+    ),
+    row(
+        "SR-IOV is off in an HCA's firmware",
+        &[
+            Play(&["unplug", "0000:34:00.1"]),
+            Remove("/sys/bus/pci/devices/0000:34:00.0/sriov_numvfs"),
+            Remove("/sys/bus/pci/devices/0000:34:00.0/sriov_totalvfs"),
+        ],
+        &[
+            slice(COUNTS, SETUP, "SR-IOV is off in the firmware of 0000:34:00.0"),
+            slice(FUNCTIONS, SETUP, "7 found, 8 wanted"),
+        ],
+    ),
     row(
         "the agent is down",
         &[Play(&["lose", "active", "gpuaas-node-agent.service"])],
@@ -392,6 +425,40 @@ pub(super) const BARE_METAL: &[Mutation] = &[
         &[active("nvidia-smi", METAL, "7 found, 8 wanted")],
     ),
     row(
+        "bare metal with a GPU of another model",
+        &[Play(&["have", "other-model", "0000:13:00.0"])],
+        &[active(
+            "nvidia-smi",
+            METAL,
+            "7 found, 8 wanted; of another model: NVIDIA H100 80GB HBM3",
+        )],
+    ),
+    row(
+        "bare metal without its fabric's address",
+        &[Play(&["lose", "addresses", "ibp20s0 192.168.36.100/24"])],
+        &[active(FABRIC_ADDRESS, METAL, "addresses there: none")],
+    ),
+    row(
+        "bare metal without its fabric's route",
+        &[Play(&["lose", "routes", "ibp20s0 192.168.0.0/16"])],
+        &[active(FABRIC_ROUTE, METAL, "routes there: 192.168.36.0/24 dev ibp20s0")],
+    ),
+    row(
+        "bare metal whose Docker is down",
+        &[Play(&["lose", "active", "docker.service"])],
+        &[active("unit docker.service", METAL, "inactive")],
+    ),
+    row(
+        "bare metal whose hardware sync is down",
+        &[Play(&["lose", "active", "maas_hardware_sync.timer"])],
+        &[active("unit maas_hardware_sync.timer", METAL, "inactive")],
+    ),
+    row(
+        "a foreign folder among bare metal's bundles does not silence a gate",
+        &[Write(FOREIGN, "exit 1\n"), Play(&["have", "broken", "nvidia-smi"])],
+        &[active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed")],
+    ),
+    row(
         "bare metal whose driver does not answer",
         &[Play(&["have", "broken", "nvidia-smi"])],
         &[active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed")],
@@ -402,12 +469,14 @@ pub(super) const BARE_METAL: &[Mutation] = &[
 pub(super) const HARMLESS_BARE_METAL: &[Mutation] = &[
     fine("bare metal as its bundle left it", &[]),
     fine("bare metal after another boot and run", &[Play(&["boot"]), Bootstrap]),
+    fine("bare metal with a folder that is no bundle", &[Write(FOREIGN, "exit 1\n")]),
 ];
 
 /// What a ready host may look like as well.
 pub(super) const HARMLESS: &[Mutation] = &[
     fine("as the bundles left it", &[]),
     fine("after another boot", &[Play(&["boot"])]),
+    fine("with a folder that is no bundle", &[Write(FOREIGN, "exit 1\n")]),
     fine("after the bundles ran again", &[Play(&["boot"]), Bootstrap]),
     fine("after they ran again twice", &[Bootstrap, Bootstrap]),
     fine("with a route to another site", &[Play(&["have", "routes", "eno1 172.20.0.0/16"])]),
