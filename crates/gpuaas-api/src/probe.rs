@@ -71,6 +71,7 @@ fn status(maas_version: String, maas_user: String, region: String, now: Timestam
         health_detail: String::new(),
         answered_at: Some(now),
         missed_work: 0,
+        past: None,
     }
 }
 

@@ -101,7 +101,6 @@ pub fn site(site: &SiteResource, _style: Style) -> String {
         site.spec.approved_images.join(", ")
     };
     let bandwidth = site.spec.image_bandwidth_mbit_per_second;
-    let answered = site.status.answered_at.map(|at| at.to_string()).unwrap_or_default();
     fields(&[
         ("name", site.spec.name.clone()),
         ("id", site.id.to_string()),
@@ -114,8 +113,9 @@ pub fn site(site: &SiteResource, _style: Style) -> String {
         ("health detail", site.status.health_detail.clone()),
         ("maas version", site.status.maas_version.clone()),
         ("maas user", site.status.maas_user.clone()),
-        ("maas answered", answered),
+        ("maas answered", site.status.answered_at.map(|at| at.to_string()).unwrap_or_default()),
         ("region", site.status.region.clone()),
+        ("region's past", site.status.past.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("missed work", site.status.missed_work.to_string()),
         ("revision", site.revision.to_string()),
     ])

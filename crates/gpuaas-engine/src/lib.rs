@@ -37,6 +37,7 @@ mod reads;
 mod recheck;
 pub mod region_identity;
 mod repeated_failure;
+mod rewind;
 mod run_context;
 mod run_session;
 mod scripts;

@@ -25,7 +25,7 @@ use crate::site::{CallError, Site};
 /// Name of the loop, for its supervisor.
 pub(crate) const LOOP: &str = "sweep";
 /// Machines in one read: from 10 on they cost the same each (docs/maas.md#costs).
-const BATCH: usize = 50;
+pub(crate) const BATCH: usize = 50;
 /// Looks at the feed after which it should have told of a change.
 const LOOKS: f64 = 2.0;
 /// Part of the interval between two looks for sites that are due.
@@ -131,14 +131,17 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
     raise(shared, id, suspects).await
 }
 
+/// A node in service with something to compare its machine with.
+pub(crate) fn is_served(subject: &SweepSubject) -> bool {
+    use NodeState::{Active, Draining, Offline, Quarantined};
+    matches!(subject.node.state, Active | Offline | Quarantined | Draining)
+        && subject.observation.is_some()
+}
+
 /// Nodes in service without a run, and runs that move but heard nothing since `quiet_since`.
 fn worth_it(subject: &SweepSubject, quiet_since: Timestamp) -> bool {
-    use NodeState::{Active, Draining, Offline, Quarantined};
     match subject.run {
-        None => {
-            matches!(subject.node.state, Active | Offline | Quarantined | Draining)
-                && subject.observation.is_some()
-        }
+        None => is_served(subject),
         Some((_, RunStatus::Running | RunStatus::Waiting)) => subject
             .observation
             .as_ref()
@@ -147,7 +150,11 @@ fn worth_it(subject: &SweepSubject, quiet_since: Timestamp) -> bool {
     }
 }
 
-async fn read(
+/// Reads the machines of these nodes.
+///
+/// # Errors
+/// See [`CallError`].
+pub(crate) async fn read(
     site: &Site,
     batch: &[SweepSubject],
 ) -> Result<HashMap<String, MachineView>, CallError> {
@@ -164,7 +171,7 @@ fn find_machine<'a>(
 }
 
 /// What differs, what the policy says of it, and what it lets us take over.
-fn finding(
+pub(crate) fn finding(
     policy: &BTreeMap<DriftKind, DriftAction>,
     subject: &SweepSubject,
     seen: &HashMap<String, MachineView>,

@@ -19,11 +19,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use gpuaas_store::{ObservedEvent, StoreError, WatchLease, WatchUpdate, WatchedMachine};
-use gpuaas_types::api::{Source, TimelineEvent};
-use gpuaas_types::codes::TimelineCode;
-use gpuaas_types::machine::maas_status;
-use gpuaas_types::{NodeId, SiteId, Timestamp};
+use gpuaas_store::{StoreError, WatchLease, WatchUpdate};
+use gpuaas_types::{SiteId, Timestamp};
 use maas_client::{Event, EventLevel, EventQuery};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
@@ -33,6 +30,7 @@ use crate::feed;
 use crate::outage;
 use crate::region_identity::identify_region;
 use crate::repeated_failure::RepeatedFailure;
+use crate::rewind::{self, Rewind};
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
 use crate::sweep;
@@ -162,6 +160,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         silence: RepeatedFailure::new("the event feed is silent"),
         answering_since: None,
         list_at: Timestamp::EPOCH,
+        rewind: None,
     };
     let watched = tokio::select! {
         biased;
@@ -213,6 +212,8 @@ struct Watcher {
     answering_since: Option<Timestamp>,
     /// When the machines are listed next.
     list_at: Timestamp,
+    /// The feed ends before what was read of it.
+    rewind: Option<Rewind>,
 }
 
 impl Watcher {
@@ -264,9 +265,15 @@ impl Watcher {
             site.record_return(asked_at);
         }
         self.silence.succeeded();
-        match events {
-            Some(events) => self.apply(events).await?,
-            None => self.anchor().await?,
+        if let (Some(rewind), Some(site)) = (self.rewind.take(), &site) {
+            if !self.go_back(site, rewind).await? {
+                return Ok(());
+            }
+        } else {
+            match events {
+                Some(events) => self.apply(events).await?,
+                None => self.anchor().await?,
+            }
         }
         match site {
             Some(site) => {
@@ -275,6 +282,20 @@ impl Watcher {
             }
             None => Ok(()),
         }
+    }
+
+    /// Follows a feed that ends before what was read of it from its end on. Answers whether the
+    /// region said all that this takes.
+    async fn go_back(&mut self, site: &Site, rewind: Rewind) -> Result<bool, StoreError> {
+        if !rewind::take_back(&self.shared, site, &self.lease, &rewind).await? {
+            return Ok(false);
+        }
+        let first = self.cursor.is_none();
+        self.cursor = Some(rewind.to);
+        self.seen.clear();
+        self.seen_set.clear();
+        rewind.window.iter().for_each(|id| self.remember(*id));
+        if first { self.anchor().await.map(|()| true) } else { Ok(true) }
     }
 
     /// Finds out which region this is, before any run leaves its first step: whether a node of
@@ -376,6 +397,10 @@ impl Watcher {
             let newest = newest(site).await?;
             let known = match self.lease.event_cursor {
                 Some(cursor) if self.resumes().await => {
+                    if ends_before(&newest, cursor) {
+                        self.rewind = Some(Rewind::new(cursor, newest));
+                        return Ok(None);
+                    }
                     self.cursor = Some(cursor);
                     std::mem::take(&mut self.lease.event_window)
                 }
@@ -406,6 +431,14 @@ impl Watcher {
             }
         }
         let mut fresh = std::mem::take(&mut self.pages);
+        // A page without the event that was read last, or any after it: perhaps it is gone.
+        if fresh.last_key_value().is_none_or(|(id, _)| i64_of(*id) < cursor) && cursor > 0 {
+            let newest = newest(site).await?;
+            if ends_before(&newest, cursor) {
+                self.rewind = Some(Rewind::new(cursor, newest));
+                return Ok(None);
+            }
+        }
         fresh.retain(|id, _| !self.seen_set.contains(id));
         Ok(Some(fresh.into_values().collect()))
     }
@@ -428,7 +461,7 @@ impl Watcher {
     }
 
     async fn apply(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
-        let newest = events.last().map(id).max(self.cursor);
+        let newest = events.last().map(feed::event_id).max(self.cursor);
         if events.is_empty() {
             return Ok(());
         }
@@ -440,12 +473,13 @@ impl Watcher {
         events.iter().for_each(|event| self.remember(event.id));
         self.cursor = newest;
         let event_window = self.window();
-        let mut batch = WatchUpdate { event_window, ..translate(&events, &nodes, newest, now) };
+        let mut batch =
+            WatchUpdate { event_window, ..feed::translate(&events, &nodes, newest, now) };
         if self.shared.config.idle_poll_seconds > 0.0 {
-            batch.timeline.extend(acts_of_people(&events, &nodes, now));
+            batch.timeline.extend(feed::acts_of_people(&events, &nodes, now));
         }
         self.shared.store.apply_watch_update(now, &self.lease, batch).await?;
-        let changed = changed_in_service(&events, &nodes);
+        let changed = feed::changed_in_service(&events, &nodes);
         if changed.is_empty() || self.shared.config.idle_poll_seconds <= 0.0 {
             return Ok(());
         }
@@ -470,6 +504,11 @@ impl Watcher {
     }
 }
 
+/// Whether the feed with these newest ids ends before `cursor`.
+fn ends_before(newest: &[u64], cursor: i64) -> bool {
+    newest.last().map_or(0, |id| i64_of(*id)) < cursor
+}
+
 /// Ids of the newest events, in order: what happened before somebody watched is not news.
 async fn newest(site: &Site) -> Result<Vec<u64>, CallError> {
     let query = EventQuery {
@@ -483,91 +522,6 @@ async fn newest(site: &Site) -> Result<Vec<u64>, CallError> {
     Ok(ids)
 }
 
-fn id(event: &Event) -> i64 {
-    i64_of(event.id)
-}
-
 fn i64_of(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
-}
-
-/// Machines of nodes without an open run that somebody did something to.
-fn changed_in_service(
-    events: &[Event],
-    nodes: &HashMap<String, WatchedMachine>,
-) -> BTreeSet<String> {
-    let touched =
-        events.iter().filter(|event| event.status_change().is_some() || feed::is_of_person(event));
-    let machines = touched.filter_map(|event| event.node.as_ref());
-    let free = |id: &&String| nodes.get(*id).is_some_and(|node| node.run_id.is_none());
-    machines.filter(free).cloned().collect()
-}
-
-/// What users of MAAS did to machines of nodes without an open run: what a run asks for stands in
-/// its own words on the timeline.
-fn acts_of_people(
-    events: &[Event],
-    nodes: &HashMap<String, WatchedMachine>,
-    now: Timestamp,
-) -> Vec<(NodeId, TimelineEvent)> {
-    let acts = events.iter().filter(|event| feed::is_of_person(event));
-    acts.filter_map(|event| {
-        let watched = nodes.get(event.node.as_ref()?).filter(|node| node.run_id.is_none())?;
-        Some(timeline(event, watched, now))
-    })
-    .collect()
-}
-
-/// What the events of one look mean for our nodes.
-fn translate(
-    events: &[Event],
-    nodes: &HashMap<String, WatchedMachine>,
-    cursor: Option<i64>,
-    now: Timestamp,
-) -> WatchUpdate {
-    let mut batch = WatchUpdate { event_cursor: cursor, ..WatchUpdate::default() };
-    for event in events {
-        let Some(watched) = event.node.as_ref().and_then(|node| nodes.get(node)) else {
-            continue;
-        };
-        let status = event.status_change().and_then(|c| maas_status::from_label(&c.to));
-        let rebooted_at = (event.kind == feed::REBOOTING).then_some(now);
-        let alarm = feed::alarm(event);
-        if status.is_some() || rebooted_at.is_some() {
-            batch.wakes.extend(watched.run_id);
-        }
-        if status.is_some() || rebooted_at.is_some() || alarm.is_some() {
-            batch.events.push(ObservedEvent {
-                node_id: watched.node_id,
-                event_id: id(event),
-                status,
-                at: now,
-                rebooted_at,
-                alarm,
-            });
-        }
-        if matches!(event.level.as_str(), "INFO" | "WARNING" | "ERROR" | "CRITICAL") {
-            batch.timeline.push(timeline(event, watched, now));
-        }
-    }
-    batch.wakes.sort_unstable();
-    batch.wakes.dedup();
-    batch
-}
-
-fn timeline(event: &Event, watched: &WatchedMachine, now: Timestamp) -> (NodeId, TimelineEvent) {
-    let text = if event.description.is_empty() {
-        format!("MAAS says: {}", event.kind)
-    } else {
-        format!("MAAS says: {}: {}", event.kind, event.description)
-    };
-    let line = TimelineEvent {
-        at: now,
-        run_id: watched.run_id,
-        step: None,
-        source: Source::Maas,
-        code: TimelineCode::MaasEvent.into(),
-        text,
-    };
-    (watched.node_id, line)
 }

@@ -1,4 +1,4 @@
-//! Regions that are not what they seem: the same one under two sites.
+//! Regions that are not what they seem: the same one under two sites, one with another past.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -12,9 +12,9 @@ use gpuaas_store::{NewNode, NewOnboarding, NewRun, NodeFilter, StoreError};
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
-    IdSource as _, NodeId, NodeState, RandomIds, RunId, RunKind, RunStatus, SiteId, Step,
+    DriftKind, IdSource as _, NodeId, NodeState, RandomIds, RunId, RunKind, RunStatus, SiteId, Step,
 };
-use maas_sim::HostView;
+use maas_sim::{HostView, HumanAction};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -145,5 +145,106 @@ async fn a_site_names_the_node_of_another_that_holds_the_machine() {
     assert!(park.text.contains(&holder.to_string()), "{}", park.text);
     let command = format!("gpuaas node detach {holder}");
     assert!(park.next_action.contains(&command), "{}", park.next_action);
+    harness.engine.stop().await;
+}
+
+/// Whether the node's timeline has a line of this code, and how often.
+async fn lines(harness: &Harness, node: NodeId, code: &str) -> Vec<String> {
+    let lines = harness.store.timeline_of_node(node, 0, 1000).await.unwrap();
+    lines.into_iter().map(|line| line.event).filter(|e| e.code == code).map(|e| e.text).collect()
+}
+
+async fn status_of(harness: &Harness) -> SiteStatus {
+    harness.store.site(harness.site_id).await.unwrap().status
+}
+
+/// A host that never calls back: its run keeps the feed followed at the pace of moving runs.
+async fn keep_moving(harness: &Harness, host: &HostView) -> RunId {
+    harness.silence(&host.name);
+    let run = harness.onboard(host).await.run_id;
+    harness.until_waiting(run, Step::BootstrapFetch).await;
+    run
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_region_is_told_and_followed_from_its_new_end() {
+    let harness = Harness::start(4, ProfileSpec::default()).await;
+    let [first, second, third, fourth] = &harness.hosts[..] else { unreachable!() };
+    let old = harness.active(first).await.node_id;
+    let back = harness.active(second).await.node_id;
+    let backup = harness.sim.with(|region| region.clone());
+    harness.active(third).await;
+    let moving = keep_moving(&harness, fourth).await;
+    harness.human(&HumanAction::Release { machine: second.name.clone() });
+    let drifted = harness.drift_until(1).await;
+    assert_eq!(drifted[0].drift.kind, DriftKind::ReleasedByHand);
+    let before = harness.store.event_cursor(harness.site_id).await.unwrap().unwrap();
+
+    harness.sim.with(|region| region.restore(backup));
+    harness.until(async || !lines(&harness, back, "region_rewound").await.is_empty()).await;
+    let after = harness.store.event_cursor(harness.site_id).await.unwrap().unwrap();
+    assert!(after < before, "{after} {before}");
+    harness.until(async || status_of(&harness).await.past.is_some()).await;
+    let past = status_of(&harness).await.past.unwrap();
+    assert!(past.text.contains(" had been read"), "{}", past.text);
+    harness.until(async || lines(&harness, old, "region_rewound").await.len() == 1).await;
+    // What was not there when the backup was made is missed; what was is as it was then.
+    harness
+        .drift_when(|seen| {
+            seen.iter().all(|one| one.drift.kind == DriftKind::Vanished)
+                && seen.iter().any(|one| one.hostname == third.name)
+        })
+        .await;
+    harness
+        .until(async || harness.store.run(moving).await.unwrap().status == RunStatus::Parked)
+        .await;
+
+    // Events with ids that were read before are new ones now.
+    harness.human(&HumanAction::Release { machine: first.name.clone() });
+    let released = |lines: Vec<String>| lines.iter().any(|line| line.contains("User releasing"));
+    harness.until(async || released(lines(&harness, old, "maas_event").await)).await;
+    assert_eq!(lines(&harness, old, "region_rewound").await.len(), 1, "told once");
+    harness.engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuilt_region_gets_its_mark_again() {
+    let harness = Harness::start(2, ProfileSpec::default()).await;
+    let empty = harness.sim.with(|region| region.clone());
+    let node = harness.active(&harness.hosts[0]).await.node_id;
+    let moving = keep_moving(&harness, &harness.hosts[1]).await;
+    let identity = harness.store.site(harness.site_id).await.unwrap().status.region;
+    assert!(!identity.is_empty());
+    harness.sim.with(|region| region.restore(empty));
+    harness.until(async || !lines(&harness, node, "region_rewound").await.is_empty()).await;
+    assert_eq!(harness.drift_until(1).await[0].drift.kind, DriftKind::Vanished);
+    harness
+        .until(async || harness.store.run(moving).await.unwrap().status == RunStatus::Parked)
+        .await;
+    let kept = harness.sim.with(|region| region.tag_comment("gpuaas-control-plane"));
+    assert!(kept.unwrap().contains(&identity));
+    harness.engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_machine_is_no_other_past() {
+    let harness = Harness::start(3, ProfileSpec::default()).await;
+    let [first, second, third] = &harness.hosts[..] else { unreachable!() };
+    let old = harness.active(first).await.node_id;
+    let moving = keep_moving(&harness, second).await;
+    let gone = harness.active(third).await.node_id;
+    let before = harness.store.event_cursor(harness.site_id).await.unwrap().unwrap();
+    harness.human(&HumanAction::Delete { machine: third.name.clone() });
+    harness
+        .until(async || {
+            harness.store.event_cursor(harness.site_id).await.unwrap().unwrap() < before
+        })
+        .await;
+    assert_eq!(harness.drift_until(1).await[0].drift.kind, DriftKind::Vanished);
+    for node in [old, gone] {
+        assert_eq!(lines(&harness, node, "region_rewound").await, Vec::<String>::new());
+    }
+    assert_eq!(harness.store.site(harness.site_id).await.unwrap().status.past, None);
+    assert_eq!(harness.store.run(moving).await.unwrap().status, RunStatus::Waiting);
     harness.engine.stop().await;
 }

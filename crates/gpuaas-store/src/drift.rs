@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use gpuaas_core::drift::Difference;
 use gpuaas_core::node_state::may_become;
 use gpuaas_core::record::NodeRecord;
-use gpuaas_types::api::{Drift, Source, TimelineEvent};
+use gpuaas_types::api::{Drift, RegionPast, Source, TimelineEvent};
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::{
@@ -391,6 +391,25 @@ impl Store {
                     status.health_detail = detail;
                 })
                 .await
+            })
+        })
+        .await
+    }
+
+    /// Notes that the region of a site turned out to have another past, and how that was seen.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn set_site_past(
+        &self,
+        now: Timestamp,
+        site_id: SiteId,
+        text: &str,
+    ) -> Result<(), StoreError> {
+        let past = RegionPast { at: now, text: text.to_owned() };
+        self.write(move |conn| {
+            Box::pin(async move {
+                site::edit_status(conn, now, site_id, |status| status.past = Some(past)).await
             })
         })
         .await

@@ -117,7 +117,11 @@ impl Store {
         self.write(move |conn| {
             Box::pin(async move {
                 edit_status(conn, now, id, |known| {
-                    *known = SiteStatus { missed_work: known.missed_work, ..status };
+                    *known = SiteStatus {
+                        missed_work: known.missed_work,
+                        past: known.past.take(),
+                        ..status
+                    };
                 })
                 .await?;
                 claim_region(conn, id, &region).await?;

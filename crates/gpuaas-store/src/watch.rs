@@ -66,6 +66,8 @@ pub struct WatchUpdate {
     pub event_cursor: Option<i64>,
     /// Ids of the newest events taken in, these included; written with the cursor.
     pub event_window: Vec<u64>,
+    /// The feed ends at `event_cursor`, before what was read of it: no event that comes is old.
+    pub rewound: bool,
     /// Events, in the order of their ids.
     pub events: Vec<ObservedEvent>,
     /// Full reads of machines.
@@ -166,6 +168,14 @@ async fn write_batch(
     run::wake(conn, now, batch.wakes.iter().copied()).await?;
     for read in &batch.reads {
         put_read(conn, read.node_id, &read.observation).await?;
+    }
+    if let Some(cursor) = batch.event_cursor.filter(|_| batch.rewound) {
+        conn.execute(
+            "UPDATE observation SET event_id = $2 WHERE event_id > $2 \
+             AND node_id IN (SELECT id FROM node WHERE site_id = $1)",
+            args![lease.site_id.0, cursor],
+        )
+        .await?;
     }
     put_events(conn, &batch.events).await?;
     timeline::append(conn, batch.timeline.iter().map(|(node_id, event)| (*node_id, event))).await?;

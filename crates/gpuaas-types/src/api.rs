@@ -74,6 +74,25 @@ pub struct SiteStatus {
     /// known by its address.
     #[serde(default)]
     pub region: String,
+    /// The region turned out to have another past than was known of it: it was restored from a
+    /// backup or rebuilt. None: it never did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past: Option<RegionPast>,
+}
+
+/// A region that was restored from a backup or rebuilt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionPast {
+    /// When that was noticed.
+    pub at: Timestamp,
+    /// How it was seen, and what was done about it.
+    pub text: String,
+}
+
+impl std::fmt::Display for RegionPast {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}", self.text, self.at)
+    }
 }
 
 /// A site.

@@ -152,6 +152,22 @@ impl Region {
         }
     }
 
+    /// Puts the region back to `backup`, a clone of it from before: its database and with it its
+    /// event ids, users, tags and machines are those of then. Hosts stay as they are only where the
+    /// backup knows of it. The time goes on.
+    pub fn restore(&mut self, backup: Self) {
+        let (now, wall) = (self.now, self.wall);
+        let (stats, notices) = (std::mem::take(&mut self.stats), self.take_notices());
+        *self = Self { now, wall, stats, notices, ..backup };
+    }
+
+    /// Comment of a tag; none: there is no such tag.
+    #[must_use]
+    pub fn tag_comment(&self, name: &str) -> Option<String> {
+        let tag = self.settings.tags.iter().find(|tag| tag.name == name)?;
+        Some(tag.comment.clone())
+    }
+
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)

@@ -1,7 +1,9 @@
 //! Sites of one region: a second one is refused, and a machine belongs to one node of all of them.
 
 use futures::future::join_all;
-use gpuaas_store::{LeasedRun, NewAuditEntry, NodeChange, RunWrite, Secret, Store};
+use gpuaas_store::{
+    LeasedRun, NewAuditEntry, NodeChange, ObservedEvent, RunWrite, Secret, Store, WatchUpdate,
+};
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{NodeState, RunStatus, SiteId};
@@ -79,6 +81,51 @@ fn a_second_site_of_a_region_is_refused() {
         store.update_site(at(4.0), second, elsewhere, known_as(REGION), None).await.unwrap();
         let missing = store.set_site_region(at(5.0), SiteId(id()), REGION).await;
         assert_eq!(code(missing), "not_found");
+    });
+}
+
+#[test]
+fn another_past_of_a_region_is_kept() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (store, north) = (&fixture.store, fixture.site_id);
+        let run = claimed(&fixture, north, "first").await;
+        store.commit(at(1.0), bind(&run, "abc")).await.unwrap();
+        let watched = store.claim_site_watch(NOON, north, "w", at(600.0)).await.unwrap().unwrap();
+        let event = |event_id, status| ObservedEvent {
+            node_id: run.node.id,
+            event_id,
+            status: Some(status),
+            at: at(2.0),
+            rebooted_at: None,
+            alarm: None,
+        };
+        let update = |cursor, rewound, events| WatchUpdate {
+            event_cursor: Some(cursor),
+            rewound,
+            events,
+            ..WatchUpdate::default()
+        };
+        let status = async || store.observation(run.node.id).await.unwrap().unwrap().status;
+        let first = update(90, false, vec![event(90, 9)]);
+        store.apply_watch_update(at(2.0), &watched, first).await.unwrap();
+        let old = update(90, false, vec![event(12, 4)]);
+        store.apply_watch_update(at(3.0), &watched, old).await.unwrap();
+        assert_eq!(status().await, 9, "an event that was overtaken");
+        store.apply_watch_update(at(4.0), &watched, update(11, true, Vec::new())).await.unwrap();
+        assert_eq!(store.event_cursor(north).await.unwrap(), Some(11));
+        let new = update(12, false, vec![event(12, 4)]);
+        store.apply_watch_update(at(5.0), &watched, new).await.unwrap();
+        assert_eq!(status().await, 4, "ids begin again where the feed ends");
+
+        store.set_site_past(at(6.0), north, "restored").await.unwrap();
+        let site = store.site(north).await.unwrap();
+        let past = site.status.past.clone().unwrap();
+        assert_eq!((past.at, past.text.as_str()), (at(6.0), "restored"));
+        let asked = SiteStatus::default();
+        let changed = store.update_site(at(7.0), north, site.spec, asked, None).await.unwrap();
+        assert_eq!(changed.status.past, Some(past), "an operator's change keeps it");
+        assert_eq!(code(store.set_site_past(NOON, SiteId(id()), "x").await), "not_found");
     });
 }
 

@@ -425,6 +425,11 @@ Quarantined "quarantined" "The node is held back" {
     owner: Some(Owner::PlatformOperator), next_action: "`gpuaas drift list` says what to do about it",
     doc: "The site's policy says so for this kind of difference",
 }
+RegionRewound "region_rewound" "The region has another past" {
+    owner: Some(Owner::InfraOperator),
+    next_action: "compare the machine in MAAS with what the node should be: what was done there since the backup is lost",
+    doc: "The region's event ids went back while its machines stayed, or it lost the mark that is kept in it, so it was restored from a backup or rebuilt; the text has the ids. Every machine of a node was read again",
+}
 MissedObservation "missed_work" "A change was seen late" {
     owner: None, next_action: "",
     doc: "The event feed did not bring it; a sweep of the region found it",
