@@ -16,6 +16,19 @@ test_packages() {
     said "optional package rshim cannot be installed"
 }
 
+# A boot's own apt-daily has the lists, and an installation broke off: both are waited for and mended.
+test_packages_amid_another_installation() {
+    use h200-ib
+    printf '#!/bin/bash\ncase "$*" in\n"ask dpkg --audit") printf "The following packages are only half configured\\n" ;;\n*" update") if [[ ! -e %q ]]; then : >%q; printf "E: Could not get lock /var/lib/apt/lists/lock.\\n" >&2; exit 100; fi ;;\nesac\nexec %q "$@"\n' \
+        "$work/locked" "$work/locked" "$here/fixture/kernel" >"$work/player"
+    sed -i 's/^"ask dpkg --audit") \(.*\) ;;$/"ask dpkg --audit") \1; exit 0 ;;/' "$work/player"
+    chmod +x -- "$work/player"
+    passes packages GPUAAS_FIXTURE_KERNEL="$work/player"
+    [[ -e $work/locked ]] || wrong "the lists were not asked for"
+    logged "dpkg --configure -a"
+    logged "install --no-install-recommends -- ca-certificates"
+}
+
 test_packages_that_stay_away() {
     use h200-ib
     if phase packages GPUAAS_PACKAGES=rshim GPUAAS_OPTIONAL_PACKAGES=; then wrong "a required package is missing"; fi

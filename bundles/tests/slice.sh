@@ -165,6 +165,30 @@ test_vfio_refusals() {
     said "8 GPUs, 9 wanted"
 }
 
+# A GPU that is open is not taken from its program, and the program is named.
+test_vfio_held_gpus() {
+    use h200-slice-vm
+    passes settings
+    passes fabric-vfs
+    mkdir -p -- "$root/proc/4242/fd"
+    printf 'netdata\n' >"$root/proc/4242/comm"
+    ln -s /dev/nvidia3 "$root/proc/4242/fd/7"
+    if phase vfio-devices; then wrong "a GPU that is open was taken"; fi
+    said "GPUs are held open by 4242 \(netdata\): stop these"
+    [[ $(driver_of 0000:13:00.0) == nvidia ]] || wrong "it was bound all the same"
+    rm -- "$root/proc/4242/fd/7"
+    twice vfio-devices
+    [[ $(driver_of 0000:13:00.0) == vfio-pci ]] || wrong "it is not taken"
+}
+
+test_fabric_vfs_without_sriov() {
+    use h200-slice-vm
+    passes settings
+    rm -- "$root/sys/bus/pci/devices/0000:34:00.0/sriov_totalvfs" "$root/sys/bus/pci/devices/0000:34:00.0/sriov_numvfs"
+    if phase fabric-vfs; then wrong "an adapter without SR-IOV was counted"; fi
+    said "SR-IOV is off in the firmware of 0000:34:00.0: mstconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=1"
+}
+
 # Before the reboot that turns the IOMMU on, the unit waits for it.
 test_vfio_before_the_reboot() {
     use h200-slice-vm

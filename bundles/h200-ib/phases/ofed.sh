@@ -4,7 +4,8 @@
 # none:  whatever the kernel brings and loads by itself.
 # inbox: the kernel's own modules, loaded at every boot; fails where the kernel has none.
 # doca:  NVIDIA's DKMS packages, from a repository that the site names; with
-#        H200_INSTALL_PACKAGES=0 only those that the image has.
+#        H200_INSTALL_PACKAGES=0 only those that the image has. The adapters' firmware stays as it
+#        is: an installation that is ended at its time limit must not be one that flashes.
 #
 # none is the default. In an image the DKMS packages can make MAAS' curtin fail in the kernel's or
 # the headers' post-install step, so they belong here, behind the installation; and a site asks for
@@ -56,7 +57,7 @@ case $H200_OFED in
             say "would install doca-ofed from $H200_DOCA_REPO_URL"
         else
             repository
-            GPUAAS_PACKAGES=doca-ofed GPUAAS_OPTIONAL_PACKAGES=mlnx-fw-updater GPUAAS_BUNDLE=h200-ib-ofed@1 packages_install
+            GPUAAS_PACKAGES=doca-ofed GPUAAS_OPTIONAL_PACKAGES='' GPUAAS_BUNDLE=h200-ib-ofed@1 packages_install
             reboot_needed "doca-ofed replaces modules that are in use"
         fi
         ;;

@@ -222,6 +222,22 @@ packages_missing() {
     done
 }
 
+# apt_update COMMAND...: brings the lists. DPkg::Lock::Timeout is not for their lock, which a boot's own
+# apt-daily may have, so this waits for it: 60 times 10 seconds.
+apt_update() {
+    local left said
+    for ((left = 60; left > 0; left--)); do
+        if said=$(host_do "$@" update 2>&1); then
+            say "$said"
+            return 0
+        fi
+        if [[ $said != *"Could not get lock"* && $said != *"Unable to lock"* ]]; then break; fi
+        if live; then sleep 10; fi
+    done
+    say "$said"
+    fail "the package lists cannot be brought"
+}
+
 # packages_install: the required ones in one go, of the optional ones what there is.
 packages_install() {
     local required optional name tried=/var/lib/gpuaas/applied/packages-${GPUAAS_BUNDLE%@*}
@@ -241,7 +257,9 @@ packages_install() {
         return 0
     fi
     if dry; then say "would change installed ${required[*]} ${optional[*]}" && return 0; fi
-    host_do "${apt[@]}" update
+    # What an installation left that was ended amid it would fail every other one.
+    if [[ -n $(host_ask dpkg --audit 2>/dev/null || true) ]]; then host_do dpkg --configure -a; fi
+    apt_update "${apt[@]}"
     if ((${#required[@]})); then
         host_do "${apt[@]}" install --no-install-recommends -- "${required[@]}"
         say "changed installed ${required[*]}"
