@@ -1,6 +1,7 @@
 //! Whether a bundle of certificate authorities is final: PEM certificates, and no placeholder that a
 //! template left behind.
 
+use gpuaas_types::Timestamp;
 use x509_parser::error::PEMError;
 use x509_parser::pem::Pem;
 
@@ -36,8 +37,9 @@ impl CaError {
 
 /// Checks a PEM bundle (RFC 7468) and counts its certificates. Text between blocks is allowed.
 ///
-/// Each block must hold exactly one X.509 certificate. Its signature and its dates are not checked:
-/// they are judged by the node that trusts it, at its own time.
+/// Each block must hold exactly one X.509 certificate. Its signature is not checked, and
+/// [`ca_bundle_ends_at`] says until when it is good: both are judged by the node that trusts it, at its
+/// own time.
 ///
 /// # Errors
 /// See [`CaError`].
@@ -70,6 +72,24 @@ pub fn validate_ca_bundle(pem: &str) -> Result<usize, CaError> {
     if count == 0 { Err(CaError::NoCertificate) } else { Ok(count) }
 }
 
+/// When the last certificate of a bundle ends. From then on a node that trusts this bundle trusts
+/// nobody; one that ends earlier may stand beside its successor.
+///
+/// # Errors
+/// Those of [`validate_ca_bundle`].
+pub fn ca_bundle_ends_at(pem: &str) -> Result<Timestamp, CaError> {
+    validate_ca_bundle(pem)?;
+    let lines: Vec<&str> = pem.lines().map(str::trim).collect();
+    let unindented = lines.join("\n");
+    let blocks = Pem::iter_from_buffer(unindented.as_bytes()).flatten();
+    let ends = blocks.filter_map(|block| {
+        let (_, certificate) = x509_parser::parse_x509_certificate(&block.contents).ok()?;
+        Some(certificate.validity().not_after.timestamp())
+    });
+    let last = ends.max().ok_or(CaError::NoCertificate)?;
+    Ok(Timestamp::from_micros(last.saturating_mul(1_000_000)))
+}
+
 /// The first template placeholder in `text`: `{{...`, `REPLACE_ME`, `CHANGE_ME`, `<LIKE THIS>`.
 pub(crate) fn placeholder(text: &str) -> Option<String> {
     let upper = text.to_uppercase();
@@ -97,6 +117,14 @@ pub(crate) mod tests {
         assert_eq!(validate_ca_bundle(&format!("# root\n{CA}\n# issuing\n{CA}")), Ok(2));
         assert_eq!(validate_ca_bundle(&CA.replace('\n', "\r\n")), Ok(1));
         assert_eq!(validate_ca_bundle(&format!("\n\n  {CA}\t\n\n")), Ok(1));
+    }
+
+    #[test]
+    fn a_bundle_ends_with_its_last_certificate() {
+        let end = Timestamp::from_rfc3339("2126-10-27T16:39:14Z").unwrap();
+        assert_eq!(ca_bundle_ends_at(CA), Ok(end));
+        assert_eq!(ca_bundle_ends_at(&format!("# old\n{CA}\n  {CA}")), Ok(end));
+        assert_eq!(ca_bundle_ends_at(""), Err(CaError::NoCertificate));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub mod source;
 pub mod store;
 pub mod user_data;
 
-pub use ca::{CaError, validate_ca_bundle};
+pub use ca::{CaError, ca_bundle_ends_at, validate_ca_bundle};
 pub use catalog::{BundleCatalog, CatalogBundle, CatalogError, CheckedBundle, built_in_archives};
 pub use gpuaas_bundle::digest::DigestError;
 pub use gpuaas_bundle::{Artifact, Digest};

@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 
-use gpuaas_artifact::{Artifact, Digest, render_user_data, validate_ca_bundle};
+use gpuaas_artifact::{Artifact, Digest, ca_bundle_ends_at, render_user_data, validate_ca_bundle};
 use gpuaas_core::decide::preparation::PREDEPLOY_CHECKS;
 use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_types::Timestamp;
@@ -147,12 +147,28 @@ async fn check_head(shared: &Shared, artifact: &Artifact, url: &str) -> Result<u
 fn ca(shared: &Shared, session: &RunSession) -> Verdict {
     let site = session.site();
     let pem = trusted_pem(site, shared.config.node_anchor_pem.as_deref());
-    match pem.or_else(|| site.node_ca_pem.clone()) {
-        None => Ok("the site hands out no certificate authority".to_owned()),
+    let count = match pem.or_else(|| site.node_ca_pem.clone()) {
+        None => return Ok("the site hands out no certificate authority".to_owned()),
         Some(pem) => validate_ca_bundle(&pem)
-            .map(|n| format!("{n} certificates"))
-            .map_err(|e| format!("node_ca_pem of the site, or the control plane's anchor: {e}")),
+            .map_err(|e| format!("node_ca_pem of the site, or the control plane's anchor: {e}"))?,
+    };
+    match &site.node_ca_pem {
+        Some(pem) => ca_until(pem, &site.name, shared.clock.now())
+            .map(|until| format!("{count} certificates; those of the site are good until {until}")),
+        None => Ok(format!("{count} certificates")),
     }
+}
+
+/// Until when nodes can trust anybody by the site's own bundle.
+fn ca_until(pem: &str, site: &str, now: Timestamp) -> Result<Timestamp, String> {
+    let until = ca_bundle_ends_at(pem).map_err(|e| format!("node_ca_pem of the site: {e}"))?;
+    if until > now {
+        return Ok(until);
+    }
+    Err(format!(
+        "the last certificate in node_ca_pem of the site ended at {until}: `gpuaas site set {site} \
+         --node-ca-file FILE`"
+    ))
 }
 
 /// Nothing that this run minted before can still be used by another system than the next one.
@@ -221,4 +237,21 @@ fn is(image: &BootResource, wanted: &str, architecture: &str) -> bool {
     );
     (image.name == wanted || image.name == bare || by_version)
         && cpu(&image.architecture) == cpu(architecture)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A certificate authority that ends in 2126.
+    const CA: &str = include_str!("../../gpuaas-artifact/tests/ca.pem");
+
+    #[test]
+    fn a_ca_bundle_whose_last_certificate_ended_does_not_pass() {
+        let end = Timestamp::from_rfc3339("2126-10-27T16:39:14Z").unwrap();
+        assert_eq!(ca_until(CA, "lab", end.plus_seconds(-1.0)), Ok(end));
+        let expired = ca_until(CA, "lab", end).unwrap_err();
+        assert!(expired.contains("`gpuaas site set lab --node-ca-file FILE`"), "{expired}");
+        assert!(ca_until("no pem", "lab", end).is_err());
+    }
 }
