@@ -216,14 +216,13 @@ fn request(machine: &BatchMachine) -> OnboardRequest {
     let machine = machine.clone();
     OnboardRequest {
         hostname: machine.hostname,
-        site: String::new(),
-        profile: String::new(),
         bmc_address: machine.bmc_address,
         bmc_user: machine.bmc_user,
         bmc_password: machine.bmc_password,
         power_type: machine.power_type,
         mac_addresses: machine.mac_addresses,
         architecture: machine.architecture,
+        ..OnboardRequest::default()
     }
 }
 

@@ -4,10 +4,12 @@ use std::net::IpAddr;
 
 use gpuaas_core::connectivity::MISSED_HEARTBEATS;
 use gpuaas_core::layout;
-use gpuaas_core::record::NodeHardware;
+use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_types::Problem;
 use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
-use gpuaas_types::spec::{FabricMode, OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::spec::{
+    FabricMode, OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec, TakeOver,
+};
 
 use crate::problem::invalid;
 
@@ -47,9 +49,21 @@ pub(crate) fn hostname(field: &str, text: &str) -> Result<String, Problem> {
     Err(invalid(field, "a hostname is 1 to 63 letters, digits and -, with no - at an end"))
 }
 
-/// A MAC address as six lower-case pairs joined by colons; dashes are taken too.
+/// A MAC address as six lower-case pairs joined by colons. Dashes, the three groups of four digits
+/// that switches print, and bare digits are taken too.
 pub(crate) fn mac(field: &str, text: &str) -> Result<String, Problem> {
     let text = text.trim().to_ascii_lowercase().replace('-', ":");
+    let grouped = [".", ":"].iter().any(|joint| {
+        let groups: Vec<&str> = text.split(joint).collect();
+        groups.len() == 3 && groups.iter().all(|group| group.len() == 4)
+    });
+    let text = match text.replace(['.', ':'], "") {
+        bare if bare.is_ascii() && bare.len() == 12 && (grouped || bare == text) => {
+            let pairs: Vec<&str> = (0..12).step_by(2).map(|at| &bare[at..at + 2]).collect();
+            pairs.join(":")
+        }
+        _ => text,
+    };
     let pairs: Vec<&str> = text.split(':').collect();
     let is_pair = |pair: &&str| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit());
     if pairs.len() != 6 || !pairs.iter().all(is_pair) {
@@ -113,6 +127,12 @@ pub(crate) fn onboard(request: &OnboardRequest) -> Result<(String, NodeHardware)
     let default_power = if bmc.is_some() { "ipmi" } else { "manual" };
     let power_type = request.power_type.clone().unwrap_or_else(|| default_power.to_owned());
     identifier("power_type", &power_type, "_-")?;
+    if power_type == "manual" && bmc.is_some() {
+        return Err(invalid("power_type", "manual drives no BMC, and a BMC address is given")
+            .with_hint(
+                "name the BMC's driver, such as ipmi or redfish, or leave bmc_address away",
+            ));
+    }
     let architecture = request.architecture.clone().unwrap_or_else(|| "amd64/generic".to_owned());
     identifier("architecture", &architecture, "/_-.")?;
     if architecture.split('/').count() != 2 || architecture.split('/').any(str::is_empty) {
@@ -126,6 +146,34 @@ pub(crate) fn onboard(request: &OnboardRequest) -> Result<(String, NodeHardware)
         architecture,
     };
     Ok((hostname, hardware))
+}
+
+/// What an onboarding says to its run beside the hardware: further identifiers of the machine, and
+/// that a machine in use may be taken.
+pub(crate) fn reports(request: &OnboardRequest) -> Result<Vec<ReportKind>, Problem> {
+    let trimmed = |text: &Option<String>| text.as_deref().map(|text| text.trim().to_owned());
+    let (system_id, serial) = (trimmed(&request.system_id), trimmed(&request.serial));
+    if let Some(id) = &system_id {
+        identifier("system_id", id, "_-")?;
+    }
+    let unfit = |text: &String| text.is_empty() || text.len() > 128 || has_control(text);
+    if serial.as_ref().is_some_and(unfit) {
+        return Err(invalid("serial", "1 to 128 printable characters are wanted"));
+    }
+    let mut reports = Vec::new();
+    if system_id.is_some() || serial.is_some() {
+        reports.push(ReportKind::MachineNamed { system_id, serial });
+    }
+    if let Some(word) = &request.take_over {
+        identifier("take_over.system_id", &word.system_id, "_-")?;
+        let (actor, reason) = actor_and_reason(&word.actor, &word.reason)?;
+        reports.push(ReportKind::TakeOverApproved(TakeOver { actor, reason, ..word.clone() }));
+    }
+    Ok(reports)
+}
+
+fn has_control(text: &str) -> bool {
+    text.chars().any(char::is_control)
 }
 
 /// A site as written. `prefix`: path of the specification in the request.
@@ -219,6 +267,12 @@ fn is_interval(text: &str) -> bool {
         rest = tail;
     }
     rest.is_empty() && total > 0
+}
+
+/// An interface as assignments name it: a MAC address in its normal form, else the name.
+pub(crate) fn interface(text: &str) -> String {
+    let text = text.trim();
+    mac("interface", text).unwrap_or_else(|_| text.to_owned())
 }
 
 /// A fabric address as written, in normal form.
@@ -342,9 +396,25 @@ mod tests {
 
     #[test]
     fn macs_have_one_form() {
-        assert_eq!(mac("m", "3C-EC-EF-00-11-22").unwrap(), "3c:ec:ef:00:11:22");
-        for bad in ["", "3c:ec:ef:00:11", "3c:ec:ef:00:11:2g", "3cecef001122", "00:00:00:00:00:00"]
-        {
+        for form in [
+            "3C-EC-EF-00-11-22",
+            "3cecef001122",
+            "3CEC.EF00.1122",
+            "3cec-ef00-1122",
+            "3c:ec:ef:00:11:22",
+        ] {
+            assert_eq!(mac("m", form).unwrap(), "3c:ec:ef:00:11:22", "{form}");
+        }
+        for bad in [
+            "",
+            "3c:ec:ef:00:11",
+            "3c:ec:ef:00:11:2g",
+            "3cecef00112",
+            "3cecef00112é",
+            "3cecef.001122",
+            "3c:ecef:00:11:22",
+            "00:00:00:00:00:00",
+        ] {
             assert!(mac("m", bad).is_err(), "{bad}");
         }
     }

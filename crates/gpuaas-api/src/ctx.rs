@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
+use gpuaas_engine::site::Sites;
 use gpuaas_engine::{Clock, Connect, RealClock, Supervisor};
 use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
@@ -121,6 +122,7 @@ struct Inner {
     rejection_audit: RejectionAudit,
     telemetry_permits: Semaphore,
     health: HealthCheck,
+    sites: Sites,
 }
 
 /// The state of the API behind one shared pointer, as axum hands it to every handler.
@@ -142,7 +144,16 @@ impl Ctx {
         let telemetry_permits = Semaphore::new(TELEMETRY_PERMITS);
         let rejection_audit = RejectionAudit::default();
         let health = HealthCheck::default();
-        Self(Arc::new(Inner { state, task_signals, rejection_audit, telemetry_permits, health }))
+        let (store, clock) = (state.store.clone(), Arc::clone(&state.clock));
+        let sites = Sites::new(store, clock, Arc::clone(&state.connect));
+        Self(Arc::new(Inner {
+            state,
+            task_signals,
+            rejection_audit,
+            telemetry_permits,
+            health,
+            sites,
+        }))
     }
 
     /// Checks that the loops run and that the database takes a write.
@@ -161,6 +172,11 @@ impl Ctx {
     /// a simulation may run ahead of.
     pub(crate) fn signing_time(&self) -> Timestamp {
         self.now().min(RealClock.now())
+    }
+
+    /// Regions, for what an operator asks before anything is begun.
+    pub(crate) fn sites(&self) -> &Sites {
+        &self.0.sites
     }
 
     pub(crate) fn task_signals(&self) -> &Arc<TaskSignals> {

@@ -38,6 +38,7 @@ mod node_facts;
 mod node_view;
 mod nodes;
 mod offboarding;
+mod onboard_plan;
 mod probe;
 pub mod problem;
 mod profiles;

@@ -162,7 +162,17 @@ mod tests {
             profile_revision: 1,
             cause: String::new(),
         };
-        (NewOnboarding { node, run, timeline: Vec::new(), audit: None, idempotency: None }, site)
+        (
+            NewOnboarding {
+                node,
+                run,
+                timeline: Vec::new(),
+                reports: Vec::new(),
+                audit: None,
+                idempotency: None,
+            },
+            site,
+        )
     }
 
     /// Two control planes on one database: one issues, the agent waits at the other.

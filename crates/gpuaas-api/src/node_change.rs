@@ -96,7 +96,12 @@ pub(crate) async fn change(
         let detail = format!("{} is {}", listed.node.hostname, listed.node.state);
         return Err(problem(ProblemCode::NodeStateForbids).with_detail(detail).into());
     }
-    let known = &listed.node.hardware;
+    // A person switches the machine on and off: the BMC that was given counts no more.
+    let by_hand = asked.power_type.as_deref() == Some("manual") && asked.bmc_address.is_none();
+    let mut known = listed.node.hardware.clone();
+    if by_hand {
+        (known.bmc_address, known.bmc_user) = (None, None);
+    }
     let request = OnboardRequest {
         hostname: listed.node.hostname.clone(),
         site: listed.site.clone(),
@@ -109,6 +114,7 @@ pub(crate) async fn change(
         architecture: Some(
             asked.architecture.clone().unwrap_or_else(|| known.architecture.clone()),
         ),
+        ..OnboardRequest::default()
     };
     let (_, hardware) = check::onboard(&request)?;
     let fields = changed_fields(&asked);

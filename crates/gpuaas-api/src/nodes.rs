@@ -19,6 +19,7 @@ use crate::ctx::{ADMIN, Ctx};
 use crate::idempotency::idempotency_key;
 use crate::node_facts::KnownFacts;
 use crate::node_view::{find_node, is_live};
+use crate::onboard_plan::take_over_text;
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{bundles, check, node_change, strict};
 
@@ -80,13 +81,21 @@ async fn plan(
         code: TimelineCode::OnboardAccepted.into(),
         text: text.clone(),
     };
+    let reports = check::reports(&request)?;
+    let mut timeline = vec![accepted.clone()];
+    let mut detail = json!({
+        "hostname": hostname, "site": request.site, "profile": request.profile, "run": run_id,
+    });
+    if let Some(word) = &request.take_over {
+        let (code, text) = (TimelineCode::TakeOverApproved.into(), take_over_text(word));
+        timeline.push(TimelineEvent { code, text, ..accepted.clone() });
+        detail["take_over"] = json!(word);
+    }
     let audit = NewAuditEntry {
-        actor: ADMIN.to_owned(),
+        actor: request.take_over.map_or_else(|| ADMIN.to_owned(), |word| word.actor),
         action: "node.onboard".to_owned(),
         subject: node_id.to_string(),
-        detail: json!({
-            "hostname": hostname, "site": request.site, "profile": request.profile, "run": run_id,
-        }),
+        detail,
     };
     Ok(NewOnboarding {
         node: NewNode {
@@ -104,7 +113,8 @@ async fn plan(
             profile_revision: profile.revision,
             cause: text,
         },
-        timeline: vec![accepted],
+        timeline,
+        reports,
         audit: Some(audit),
         idempotency: key,
     })

@@ -187,7 +187,12 @@ fn losses(
     }
 }
 
-fn erased_disks(erase: bool, deploys: bool, machine: Option<&MachineView>) -> Vec<String> {
+/// What becomes of each disk of a machine that is released, and deployed again where `deploys`.
+pub(crate) fn erased_disks(
+    erase: bool,
+    deploys: bool,
+    machine: Option<&MachineView>,
+) -> Vec<String> {
     let Some(machine) = machine else { return Vec::new() };
     let line = |disk: &Disk| {
         let boots = machine.boot_disk_id == Some(disk.id);

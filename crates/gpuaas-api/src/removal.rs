@@ -69,8 +69,7 @@ pub(crate) async fn roce(
 ) -> ApiResult<Json<List<RoceResource>>> {
     let site = ctx.store.site_by_name(&asked.site).await?;
     let hostname = asked.hostname.trim().to_ascii_lowercase();
-    let interface = asked.interface.trim();
-    let interface = check::mac("interface", interface).unwrap_or_else(|_| interface.to_owned());
+    let interface = check::interface(&asked.interface);
     match ctx.store.remove_roce_assignment(site.id, &hostname, &interface).await {
         Ok(()) => {}
         Err(StoreError::NotFound { .. }) => {

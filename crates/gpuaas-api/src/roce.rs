@@ -3,8 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use gpuaas_store::StoreError;
 use gpuaas_types::RoceAssignmentId;
 use gpuaas_types::api::{List, RoceResource};
+use gpuaas_types::change::RoceChange;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::RoceAssignmentSpec;
 use serde::Deserialize;
 use serde_json::json;
@@ -12,7 +15,7 @@ use serde_json::json;
 use crate::body::{Body, QueryParams, site_id};
 use crate::check;
 use crate::ctx::Ctx;
-use crate::problem::ApiResult;
+use crate::problem::{ApiResult, invalid, problem};
 
 /// `POST /api/v1/roce-assignments`.
 pub(crate) async fn create(
@@ -51,4 +54,39 @@ pub(crate) async fn list(
             && hostname.as_ref().is_none_or(|name| *name == item.spec.hostname)
     });
     Ok(Json(List { items }))
+}
+
+/// `POST /api/v1/roce-assignments/change`: a run that is parked for it reads it when it is resumed.
+pub(crate) async fn change(
+    State(ctx): State<Ctx>,
+    Body(asked): Body<RoceChange>,
+) -> ApiResult<Json<RoceResource>> {
+    let site = ctx.store.site_by_name(&asked.site).await?;
+    let hostname = asked.hostname.trim().to_ascii_lowercase();
+    let interface = check::interface(&asked.interface);
+    let of_host = ctx.store.roce_assignments_of_host(site.id, &hostname).await?;
+    let missing = || {
+        let detail = format!("{interface} of {hostname} at site {} has none", asked.site);
+        problem(ProblemCode::RoceNotFound).with_detail(detail)
+    };
+    let known = of_host.into_iter().find(|known| known.spec.interface == interface);
+    let before = known.ok_or_else(missing)?.spec;
+    let wanted = check::roce(RoceAssignmentSpec {
+        interface: asked.to_interface.clone().unwrap_or_else(|| before.interface.clone()),
+        subnet_cidr: asked.subnet_cidr.clone().unwrap_or_else(|| before.subnet_cidr.clone()),
+        ip_address: asked.ip_address.clone().unwrap_or_else(|| before.ip_address.clone()),
+        ..before.clone()
+    })?;
+    if wanted == before {
+        return Err(invalid("ip_address", "nothing is to be changed").into());
+    }
+    let changed =
+        match ctx.store.change_roce_assignment(ctx.now(), site.id, &interface, wanted).await {
+            Ok(changed) => changed,
+            Err(StoreError::NotFound { .. }) => return Err(missing().into()),
+            Err(error) => return Err(error.into()),
+        };
+    let detail = json!({ "before": before, "after": changed.spec });
+    ctx.audit("roce.set", &changed.id.to_string(), detail).await;
+    Ok(Json(changed))
 }

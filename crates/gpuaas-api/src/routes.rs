@@ -12,8 +12,8 @@ use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     agent, auth, batches, bootstrap, bundles, certificates, drift, explain, guard, node_change,
-    nodes, offboarding, profiles, rejections, removal, roce, runs, secrets, sites, stuck,
-    task_keys, tasks, telemetry,
+    nodes, offboarding, onboard_plan, profiles, rejections, removal, roce, runs, secrets, sites,
+    stuck, task_keys, tasks, telemetry,
 };
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
@@ -85,7 +85,9 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/profile-presets", get(profiles::presets))
         .route("/api/v1/roce-assignments", post(roce::create).get(roce::list))
         .route("/api/v1/roce-assignments/remove", post(removal::roce))
+        .route("/api/v1/roce-assignments/change", post(roce::change))
         .route("/api/v1/nodes", post(nodes::onboard).get(nodes::list))
+        .route("/api/v1/onboarding-plans", post(onboard_plan::plan))
         .route("/api/v1/drift", get(drift::list))
         .route("/api/v1/nodes/stuck", get(stuck::list))
         .route("/api/v1/nodes/{node}", get(nodes::show).patch(node_change::change))
@@ -104,6 +106,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/runs/{run}/retry", post(runs::retry))
         .route("/api/v1/runs/{run}/cancel", post(runs::cancel))
         .route("/api/v1/runs/{run}/skip-check", post(runs::skip_check))
+        .route("/api/v1/runs/{run}/take-over", post(onboard_plan::take_over))
         .route("/api/v1/task-keys", post(task_keys::stage_key).get(task_keys::list))
         .route("/api/v1/task-keys/activate", post(task_keys::activate))
         .route("/api/v1/task-keys/retire", post(task_keys::retire))

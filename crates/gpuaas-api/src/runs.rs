@@ -21,7 +21,7 @@ use crate::problem::{ApiResult, invalid, problem};
 const TIMELINE_LINES: i64 = 10_000;
 
 /// The run of this identifier, or the latest one of the node that answers to `text`.
-async fn find_run(ctx: &Ctx, text: &str) -> ApiResult<RunId> {
+pub(crate) async fn find_run(ctx: &Ctx, text: &str) -> ApiResult<RunId> {
     if let Ok(id) = text.parse() {
         return Ok(id);
     }

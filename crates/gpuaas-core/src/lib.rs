@@ -18,6 +18,7 @@ pub mod elapsed;
 pub mod failure;
 pub mod gates;
 pub mod layout;
+pub mod machine_identity;
 pub mod node_problem;
 pub mod node_state;
 pub mod policy;

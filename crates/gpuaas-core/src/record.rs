@@ -2,6 +2,7 @@
 
 use gpuaas_types::agent::{BootstrapPhase, ProgressStatus, TaskResult};
 use gpuaas_types::api::{Park, Wait};
+use gpuaas_types::spec::TakeOver;
 use gpuaas_types::{
     NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, TaskId, Timestamp,
 };
@@ -160,6 +161,17 @@ pub enum ReportKind {
         /// Moment from which the skip no longer counts.
         until: Timestamp,
     },
+    /// The request names the machine by more than its name and addresses.
+    MachineNamed {
+        /// MAAS' identifier.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        system_id: Option<String>,
+        /// Serial number of the chassis.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        serial: Option<String>,
+    },
+    /// An operator lets the run have a machine that is in use.
+    TakeOverApproved(TakeOver),
 }
 
 /// A [`ReportKind`] with its run and time.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuaas_types::api::CheckResult;
 use gpuaas_types::codes::ParkCode;
+use gpuaas_types::machine::MachineView;
 use gpuaas_types::{EffectKind, NodeState, Step, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -28,11 +29,65 @@ pub struct Candidate {
     pub system_id: String,
     /// Its hostname in MAAS.
     pub hostname: String,
-    /// `hostname`, `bmc_address`, `mac_address`.
+    /// `hostname`, `bmc_address`, `mac_address`, `system_id`.
     pub matched_by: Vec<String>,
     /// Another GPUaaS node that holds it: its hostname, or its identifier where it is a node of
     /// another site of the region.
     pub held_by: Option<String>,
+    /// What MAAS said of it; none: a control plane that did not ask wrote this down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<MachineFacts>,
+}
+
+/// What MAAS says of a machine that tells whether it is the one of a request, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineFacts {
+    /// Its short hostname.
+    pub hostname: String,
+    /// Status number, see [`gpuaas_types::machine::maas_status`].
+    pub status: i64,
+    /// User name of its owner; none: nobody owns it.
+    pub owner: Option<String>,
+    /// MAC addresses of its interfaces.
+    pub mac_addresses: Vec<String>,
+    /// Serial number of its chassis; empty while MAAS does not know it.
+    pub serial: String,
+    /// How it is switched on and off; none: not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerFacts>,
+}
+
+impl MachineFacts {
+    /// What `machine` shows, with what was read of its power beside it.
+    #[must_use]
+    pub fn new(machine: &MachineView, power: Option<PowerFacts>) -> Self {
+        Self {
+            hostname: machine.hostname.clone(),
+            status: machine.status,
+            owner: machine.owner.clone(),
+            mac_addresses: machine.nics.iter().map(|nic| nic.mac_address.clone()).collect(),
+            serial: machine.serial.clone(),
+            power,
+        }
+    }
+}
+
+/// How MAAS switches a machine on and off.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PowerFacts {
+    /// Power driver, such as `ipmi` or `manual`; empty: none.
+    pub power_type: String,
+    /// Address of the BMC as MAAS has it; none: the driver has none, or it is not set.
+    pub bmc_address: Option<String>,
+}
+
+/// A read of [`PowerFacts`] of the machine of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerReading {
+    /// When MAAS was asked.
+    pub asked_at: Timestamp,
+    /// What it said.
+    pub facts: PowerFacts,
 }
 
 /// Result of a search for the machine.
@@ -44,6 +99,24 @@ pub struct MachineSearch {
     pub candidates: Vec<Candidate>,
     /// New, unowned machines held by no node; looked up only where the profile allows claiming.
     pub unclaimed_new: Vec<Candidate>,
+}
+
+/// The subnets of a region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionSubnets {
+    /// When MAAS was asked.
+    pub asked_at: Timestamp,
+    /// All of them.
+    pub subnets: Vec<RegionSubnet>,
+}
+
+/// A subnet as MAAS lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionSubnet {
+    /// Such as `10.20.0.0/24`.
+    pub cidr: String,
+    /// Id of its VLAN in MAAS.
+    pub vlan_id: i64,
 }
 
 /// Owners of the boot interface's MAC address.
@@ -167,9 +240,15 @@ pub struct RunState {
     /// How the machine came to the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<MachineOrigin>,
+    /// Latest read of the machine's power parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerReading>,
     /// Latest search for machines with the boot MAC address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac_owners: Option<MacOwners>,
+    /// Latest read of the region's subnets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subnets: Option<RegionSubnets>,
     /// Latest read of the region's scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region_scripts: Option<RegionScripts>,
@@ -310,7 +389,9 @@ impl RunState {
     pub fn forget_reads(&mut self) {
         self.read_failure = None;
         self.found = None;
+        self.power = None;
         self.mac_owners = None;
+        self.subnets = None;
         self.region_scripts = None;
         self.script_results = None;
         self.deploy_events = None;

@@ -235,6 +235,8 @@ pub enum Read {
         /// The MAC address in lower case.
         mac_address: String,
     },
+    /// The subnets of the region.
+    Subnets,
     /// The scripts of the profile's commissioning bundle, and those that MAAS runs by itself.
     RegionScripts,
     /// What the scripts of the machine's last commissioning said.
@@ -255,6 +257,7 @@ impl Read {
             Self::FindMachine => "find_machine",
             Self::Machine => "read_machine",
             Self::MacOwners { .. } => "mac_owners",
+            Self::Subnets => "subnets",
             Self::RegionScripts => "region_scripts",
             Self::ScriptResults => "script_results",
             Self::DeployEvents => "deploy_events",

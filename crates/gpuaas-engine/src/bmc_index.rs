@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use gpuaas_core::machine_identity::bmc_host;
 use maas_client::PowerParameters;
 
 use crate::answer_cache::ANSWER_SECONDS;
@@ -31,7 +32,7 @@ impl BmcIndex {
         let mut by_address: HashMap<String, Vec<String>> = HashMap::new();
         for (system_id, parameters) in all {
             if let Some(address) = &parameters.power_address {
-                by_address.entry(bare(address)).or_default().push(system_id.clone());
+                by_address.entry(bmc_host(address)).or_default().push(system_id.clone());
             }
         }
         Self { machines: all.len(), by_address }
@@ -39,7 +40,7 @@ impl BmcIndex {
 
     /// `system_id` of each machine whose BMC has this address.
     pub(crate) fn machines_at(&self, address: &str) -> &[String] {
-        self.by_address.get(&bare(address)).map_or(&[], Vec::as_slice)
+        self.by_address.get(&bmc_host(address)).map_or(&[], Vec::as_slice)
     }
 
     /// Seconds for which the list is good: a minute, and longer from 3,000 machines on.
@@ -48,12 +49,6 @@ impl BmcIndex {
         let machines = self.machines as f64;
         ANSWER_SECONDS.max(machines * COST_SECONDS / SHARE)
     }
-}
-
-/// Redfish drivers keep a URL where ipmi keeps an address.
-fn bare(address: &str) -> String {
-    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    rest.trim_end_matches('/').to_ascii_lowercase()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use gpuaas_artifact::render_user_data;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
-use gpuaas_core::run_state::{Candidate, MachineSearch};
+use gpuaas_core::run_state::MachineSearch;
 use gpuaas_store::{NewToken, TokenPurpose};
 use gpuaas_types::codes::ParkCode;
 use gpuaas_types::{Timestamp, TokenId};
@@ -11,6 +11,7 @@ use maas_client::{Client, Error as MaasError, RefusalKind};
 use crate::lease::Lease;
 use crate::maas_request::{MaasAnswer, MaasRequest, Prepared};
 use crate::maas_view::{disk_view, machine_view, nic_view};
+use crate::machine_search::candidate;
 use crate::node_inputs::{NodeTokens, bootstrap_inputs};
 use crate::run_session::RunSession;
 use crate::scripts;
@@ -135,12 +136,7 @@ fn apply_answer(
     match answer {
         MaasAnswer::Machine(machine) => {
             if *effect == Effect::CreateMachine {
-                let candidate = Candidate {
-                    system_id: machine.system_id.clone(),
-                    hostname: machine.hostname.clone(),
-                    matched_by: vec!["created".to_owned()],
-                    held_by: None,
-                };
+                let candidate = candidate(&machine, vec!["created".to_owned()], None, None);
                 session.run.state.found = Some(MachineSearch {
                     asked_at: answered_at,
                     candidates: vec![candidate],

@@ -34,6 +34,11 @@ pub trait Failpoints: Send + Sync {
     /// The worker is about to decide about `run`.
     fn reach_decision(&self, _run: &RunRecord) {}
 
+    /// Whether the decision about `run` is dropped and made again, as by a defect that never moves.
+    fn repeats_decision(&self, _run: &RunRecord) -> bool {
+        false
+    }
+
     /// The loop `name` begins, or begins another turn.
     fn reach_loop(&self, _name: &str) {}
 }

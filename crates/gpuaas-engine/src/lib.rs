@@ -28,6 +28,7 @@ pub mod fetch;
 mod lease;
 mod maas_request;
 mod maas_view;
+pub mod machine_search;
 mod node_inputs;
 mod outage;
 pub mod panics;

@@ -38,10 +38,17 @@ pub(crate) fn machine_view(machine: &Machine) -> MachineView {
             "{} {}",
             machine.hardware_info.system_vendor, machine.hardware_info.system_product
         ),
+        serial: known_serial(machine),
         has_installation_result: machine.current_installation_result_id.is_some(),
         installation_id: machine.current_installation_result_id.map(id),
         last_sync: machine.last_sync.as_deref().and_then(Timestamp::from_rfc3339),
     }
+}
+
+/// The serial number of the chassis; MAAS says `Unknown` until it was commissioned.
+fn known_serial(machine: &Machine) -> String {
+    let serial = machine.hardware_info.system_serial.trim();
+    if serial.eq_ignore_ascii_case("unknown") { String::new() } else { serial.to_owned() }
 }
 
 /// MAAS' ids are small positive numbers; ours are signed as the databases' are.

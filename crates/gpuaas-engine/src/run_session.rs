@@ -304,6 +304,11 @@ impl RunSession {
         }
     }
 
+    /// Whether a test has the decision made again without an end.
+    pub(crate) fn repeats_decision(&self) -> bool {
+        self.failpoints.as_ref().is_some_and(|failpoints| failpoints.repeats_decision(&self.run))
+    }
+
     /// Writes everything since the last commit. With `release` the lease is given back.
     ///
     /// # Errors

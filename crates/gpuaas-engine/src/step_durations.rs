@@ -99,8 +99,14 @@ mod tests {
             profile_revision: 1,
             cause: String::new(),
         };
-        let asked =
-            NewOnboarding { node, run, timeline: Vec::new(), audit: None, idempotency: None };
+        let asked = NewOnboarding {
+            node,
+            run,
+            timeline: Vec::new(),
+            reports: Vec::new(),
+            audit: None,
+            idempotency: None,
+        };
         store.onboard(BEGIN, asked).await.unwrap();
         let claimed = store.claim(BEGIN, BEGIN.plus_seconds(9.0), 1).await.unwrap().remove(0);
         let mut write = RunWrite::new(claimed.run).releasing();

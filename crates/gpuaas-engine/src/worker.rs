@@ -196,6 +196,9 @@ async fn drive_run(shared: &Shared, claimed: LeasedRun) -> Result<(), StoreError
     for _ in 0..MAX_DECISIONS {
         let now = shared.clock.now();
         session.reach_decision();
+        if session.repeats_decision() {
+            continue;
+        }
         let decision = gpuaas_core::decide(&session.snapshot(now));
         let span = tracing::info_span!("step", step = session.run.step.as_str());
         let flow = if admission::at_deploy_admission(&session, &decision) {

@@ -158,8 +158,7 @@ fn request(machine: &MachineInventory) -> OnboardRequest {
         bmc_address: Some(machine.bmc_address.clone()),
         bmc_user: Some("maas".to_owned()),
         bmc_password: Some("secret".to_owned()),
-        power_type: None,
         mac_addresses: vec![machine.mac_address.clone()],
-        architecture: None,
+        ..OnboardRequest::default()
     }
 }

@@ -12,7 +12,8 @@ use gpuaas_types::{IdSource, RunId, Timestamp};
 use crate::artifact_urls::ArtifactUrls;
 use crate::breakpoint::Breakpoint;
 use crate::executor::TaskOwner;
-use crate::plan::{ADVERTISE, AGENT_WATCH_SECONDS};
+use crate::plan::{ADVERTISE, AGENT_WATCH_SECONDS, SimulationPlan};
+use crate::planted_loop::PlantedLoop;
 use crate::planted_panic::PlantedPanic;
 use crate::replica::Replica;
 use crate::simulation::Simulation;
@@ -26,6 +27,14 @@ const WATCH_LEASE_SECONDS: f64 = 30.0;
 
 /// Seconds between two tries to watch a site that somebody else watches.
 const KEEPER_SECONDS: f64 = 15.0;
+
+/// The defect that a plan wants in its control planes; none: it wants none.
+fn planted_defect(plan: &SimulationPlan) -> Option<Arc<dyn Failpoints>> {
+    if let Some(step) = plan.panics_in {
+        return Some(Arc::new(PlantedPanic::new(step)));
+    }
+    Some(Arc::new(PlantedLoop::new(plan.loops_in?)))
+}
 
 impl Simulation {
     /// Whether a control plane runs.
@@ -88,10 +97,9 @@ impl Simulation {
         };
         let engine = Engine::assemble_with(
             parts,
-            breakpoint.map(|breakpoint| breakpoint as Arc<dyn Failpoints>).or_else(|| {
-                let step = self.parts.plan.panics_in?;
-                Some(Arc::new(PlantedPanic::new(step)) as Arc<dyn Failpoints>)
-            }),
+            breakpoint
+                .map(|breakpoint| breakpoint as Arc<dyn Failpoints>)
+                .or_else(|| planted_defect(&self.parts.plan)),
         );
         self.replicas.push(Replica {
             id,

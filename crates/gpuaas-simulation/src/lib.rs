@@ -23,6 +23,7 @@ mod operator_actions;
 pub mod outage_benchmark;
 pub mod people;
 pub mod plan;
+mod planted_loop;
 mod planted_panic;
 pub mod recovery;
 pub mod region_benchmark;

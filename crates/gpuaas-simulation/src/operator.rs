@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use gpuaas_client::failure::{Failure, store_failure};
-use gpuaas_core::record::NodeHardware;
+use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::scenario::Fabric;
 use gpuaas_store::{
@@ -82,11 +82,25 @@ impl Simulation {
         &mut self,
         machine: &HostView,
     ) -> Result<Result<(RunId, NodeId), RefusalCode>, Failure> {
+        self.onboard_saying(machine, Vec::new()).await
+    }
+
+    /// Names one racked machine, says `reports` to its run, and answers its run and node. An empty
+    /// address is not given.
+    ///
+    /// # Errors
+    /// The store's, but for a conflict.
+    pub async fn onboard_saying(
+        &mut self,
+        machine: &HostView,
+        reports: Vec<ReportKind>,
+    ) -> Result<Result<(RunId, NodeId), RefusalCode>, Failure> {
         let now = self.clock.now();
         let mut onboard = request(&*self.parts.ids, now, (self.site_id, self.profile_id), machine);
         let hardware = &mut onboard.node.hardware;
         hardware.bmc_address.take_if(|address| address.is_empty());
         hardware.mac_addresses.retain(|address| !address.is_empty());
+        onboard.reports = reports;
         let made = (onboard.run.id, onboard.node.id);
         self.touch(made.0);
         match self.store.onboard(now, onboard).await {
@@ -215,5 +229,12 @@ fn request(
         profile_revision: 1,
         cause: "onboarding asked for".to_owned(),
     };
-    NewOnboarding { node, run, timeline: Vec::new(), audit: None, idempotency: None }
+    NewOnboarding {
+        node,
+        run,
+        timeline: Vec::new(),
+        reports: Vec::new(),
+        audit: None,
+        idempotency: None,
+    }
 }

@@ -46,6 +46,8 @@ pub struct SimulationPlan {
     pub heartbeat_seconds: f64,
     /// Each control plane panics once, in the first decision that it makes in this step.
     pub panics_in: Option<Step>,
+    /// Each control plane decides without end in this step until the run parks.
+    pub loops_in: Option<Step>,
     /// `postgres://...` of the empty database that keeps the state of the control planes; none:
     /// SQLite in memory.
     pub database: Option<String>,
@@ -69,6 +71,7 @@ impl SimulationPlan {
             sweep_seconds: 0.0,
             heartbeat_seconds: 0.0,
             panics_in: None,
+            loops_in: None,
             database: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpuaas_core::record::NodeRecord;
+use gpuaas_core::record::{NodeRecord, ReportKind};
 use gpuaas_types::api::{OnboardAccepted, Park, TimelineEvent, Wait};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{
@@ -19,6 +19,7 @@ use crate::tables::node::{
     BMC_PASSWORD, NewNode, address_in_use, insert_node, node_columns, node_from, read_node,
     replace_hardware,
 };
+use crate::tables::report::append_reports;
 use crate::tables::run::{NewRun, insert_run};
 use crate::tables::secret::put_secret;
 use crate::tables::{batch, timeline};
@@ -32,6 +33,8 @@ pub struct NewOnboarding {
     pub run: NewRun,
     /// Lines for the timeline of the node.
     pub timeline: Vec<TimelineEvent>,
+    /// What the request says to the run.
+    pub reports: Vec<ReportKind>,
     /// Entry for the audit log.
     pub audit: Option<NewAuditEntry>,
     /// The request may be repeated under this key.
@@ -225,6 +228,9 @@ async fn write_onboarding(
         put_secret(conn, id.0, BMC_PASSWORD, sealed).await?;
     }
     timeline::append(conn, request.timeline.iter().map(|event| (id, event))).await?;
+    for report in &request.reports {
+        append_reports(conn, now, request.run.id, report).await?;
+    }
     match &request.audit {
         Some(entry) => audit::append(conn, now, entry).await,
         None => Ok(()),

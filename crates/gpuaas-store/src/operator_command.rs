@@ -8,6 +8,7 @@ use gpuaas_core::record::ReportKind;
 use gpuaas_core::run_state::RunState;
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::spec::TakeOver;
 use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
 
 use crate::database::{Conn, Val, args};
@@ -37,6 +38,13 @@ pub enum OperatorCommand {
         /// Until when the check counts as passed.
         until: Timestamp,
     },
+    /// Have a machine that is in use, as it is owned at this moment; a parked run goes on.
+    TakeOver {
+        /// MAAS' identifier of the machine.
+        system_id: String,
+        /// MAAS user that owns it; none: nobody does.
+        owner: Option<String>,
+    },
 }
 
 /// A command with who gave it and why.
@@ -55,6 +63,7 @@ impl IssuedCommand {
             OperatorCommand::Retry => "run.retry",
             OperatorCommand::Cancel { .. } => "run.cancel",
             OperatorCommand::SkipCheck { .. } => "run.skip_check",
+            OperatorCommand::TakeOver { .. } => "run.take_over",
         }
     }
 
@@ -69,6 +78,9 @@ impl IssuedCommand {
             }
             OperatorCommand::SkipCheck { check, until } => {
                 serde_json::json!({ "reason": reason, "check": check, "until": until })
+            }
+            OperatorCommand::TakeOver { system_id, owner } => {
+                serde_json::json!({ "reason": reason, "system_id": system_id, "owner": owner })
             }
         }
     }
@@ -91,6 +103,13 @@ impl IssuedCommand {
                 TimelineCode::CheckSkipped,
                 format!("{actor} skips check {check} until {until}: {reason}"),
             ),
+            OperatorCommand::TakeOver { system_id, owner } => {
+                let owner = owner.as_deref().unwrap_or("nobody");
+                (
+                    TimelineCode::TakeOverApproved,
+                    format!("{actor} takes machine {system_id}, owned by {owner}: {reason}"),
+                )
+            }
         }
     }
 
@@ -106,6 +125,10 @@ impl IssuedCommand {
             OperatorCommand::SkipCheck { check, until } => {
                 let (check, until) = (check.clone(), *until);
                 Some(ReportKind::CheckSkipped { check, actor, reason, until })
+            }
+            OperatorCommand::TakeOver { system_id, owner } => {
+                let (system_id, owner) = (system_id.clone(), owner.clone());
+                Some(ReportKind::TakeOverApproved(TakeOver { system_id, owner, actor, reason }))
             }
         }
     }
@@ -139,9 +162,9 @@ async fn apply(
     match issued.command {
         OperatorCommand::Resume => state.resume(said_at),
         OperatorCommand::Retry => state.retry(said_at),
-        OperatorCommand::Cancel { .. } | OperatorCommand::SkipCheck { .. } => {
-            state.look_again(said_at);
-        }
+        OperatorCommand::Cancel { .. }
+        | OperatorCommand::SkipCheck { .. }
+        | OperatorCommand::TakeOver { .. } => state.look_again(said_at),
     }
     let resumed = conn
         .execute(

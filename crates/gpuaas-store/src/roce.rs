@@ -5,7 +5,7 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{RoceAssignmentId, SiteId, Timestamp};
 
-use crate::database::{Cols, args};
+use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
 use crate::store::Store;
 
@@ -36,6 +36,58 @@ fn assignment(mut cols: Cols<'_>) -> Result<RoceResource, StoreError> {
         created_at: cols.at()?,
         updated_at: cols.at()?,
     })
+}
+
+async fn change(
+    conn: &mut Conn,
+    now: Timestamp,
+    site_id: SiteId,
+    interface: &str,
+    spec: &RoceAssignmentSpec,
+) -> Result<RoceResource, StoreError> {
+    const OF_INTERFACE: &str = roce_select!(
+        "WHERE roce_assignment.site_id = $1 AND roce_assignment.hostname = $2 \
+         AND roce_assignment.interface = $3"
+    );
+    let hostname = &spec.hostname;
+    let known = conn.first(OF_INTERFACE, args![site_id.0, hostname, interface]).await?;
+    let missing = || StoreError::not_found("fabric address", format!("{interface} of {hostname}"));
+    let known = assignment(known.ok_or_else(missing)?.cols())?;
+    let taken = conn
+        .first(
+            "SELECT hostname, interface, ip_address FROM roce_assignment WHERE site_id = $1 \
+             AND id <> $2 AND (subnet_cidr = $3 AND ip_address = $4 \
+             OR hostname = $5 AND interface = $6)",
+            args![
+                site_id.0,
+                known.id.0,
+                &spec.subnet_cidr,
+                &spec.ip_address,
+                hostname,
+                &spec.interface
+            ],
+        )
+        .await?;
+    if let Some(taken) = taken {
+        let mut cols = taken.cols();
+        let (holder, other, address): (String, String, String) =
+            (cols.next()?, cols.next()?, cols.next()?);
+        let detail = format!("{address} belongs to {other} of {holder}");
+        let code = if holder == *hostname && other == spec.interface {
+            ProblemCode::RoceInterfaceTaken
+        } else {
+            ProblemCode::RoceAddressTaken
+        };
+        return Err(StoreError::conflict(code, detail));
+    }
+    conn.execute(
+        "UPDATE roce_assignment SET interface = $2, subnet_cidr = $3, ip_address = $4, \
+         revision = revision + 1, updated_at = $5 WHERE id = $1",
+        args![known.id.0, &spec.interface, &spec.subnet_cidr, &spec.ip_address, now],
+    )
+    .await?;
+    let (spec, revision) = (spec.clone(), known.revision + 1);
+    Ok(Resource { spec, revision, updated_at: now, ..known })
 }
 
 impl Store {
@@ -95,6 +147,26 @@ impl Store {
         .await?;
         let status = RoceStatus::default();
         Ok(Resource { id, spec, status, revision: 1, created_at: now, updated_at: now })
+    }
+
+    /// Changes the fabric address of `interface` of a host to what `spec` says, its interface
+    /// included.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; `roce_interface_taken` or `roce_address_taken`;
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was changed.
+    pub async fn change_roce_assignment(
+        &self,
+        now: Timestamp,
+        site_id: SiteId,
+        interface: &str,
+        spec: RoceAssignmentSpec,
+    ) -> Result<RoceResource, StoreError> {
+        let interface = interface.to_owned();
+        self.write(move |conn| {
+            Box::pin(async move { change(conn, now, site_id, &interface, &spec).await })
+        })
+        .await
     }
 
     /// Removes the fabric address of an interface of a host.

@@ -73,6 +73,27 @@ pub struct RoceRemoval {
     pub interface: String,
 }
 
+/// Body of `POST /api/v1/roce-assignments/change`. What is left out stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoceChange {
+    /// Name of the site.
+    pub site: String,
+    /// Short hostname.
+    pub hostname: String,
+    /// Interface that has the address now: its name, or its MAC address.
+    pub interface: String,
+    /// Interface that is to have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_interface: Option<String>,
+    /// Subnet in MAAS, as CIDR.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet_cidr: Option<String>,
+    /// Static address inside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_address: Option<String>,
+}
+
 /// An item of `GET /api/v1/runs`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunListItem {

@@ -16,6 +16,7 @@ pub mod ids;
 pub mod lifecycle;
 pub mod machine;
 pub mod park;
+pub mod plan;
 pub mod problem;
 pub mod scripts;
 pub mod source;

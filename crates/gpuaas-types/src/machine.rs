@@ -220,6 +220,9 @@ pub struct MachineView {
     pub tags: Vec<String>,
     /// System vendor and product, `Unknown` when absent.
     pub hardware: String,
+    /// Serial number of the chassis; empty while MAAS does not know it.
+    #[serde(default)]
+    pub serial: String,
     /// Whether an installation result set exists.
     pub has_installation_result: bool,
     /// Number of the current installation; another one is another deployment.

@@ -204,8 +204,24 @@ pub struct RoceAssignmentSpec {
     pub ip_address: String,
 }
 
-/// What is asked of an onboarding.
+/// An operator's word that a machine in use may be taken, for the machine and the owner that the
+/// operator was shown and for no other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TakeOver {
+    /// MAAS' identifier of the machine.
+    pub system_id: String,
+    /// MAAS user that owned it then; none: nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Name of the operator, as the audit keeps it.
+    pub actor: String,
+    /// The operator's reason, as the audit keeps it.
+    pub reason: String,
+}
+
+/// What is asked of an onboarding. Every identifier that is given has to be the machine's.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnboardRequest {
     /// Short hostname.
@@ -232,6 +248,15 @@ pub struct OnboardRequest {
     /// Architecture; default `amd64/generic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
+    /// MAAS' identifier of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_id: Option<String>,
+    /// Serial number of the machine's chassis, as its firmware says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// A machine in use may be taken; none: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub take_over: Option<TakeOver>,
 }
 
 #[cfg(test)]

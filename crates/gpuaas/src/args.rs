@@ -36,10 +36,11 @@ pub use node::{
 pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};
 pub use profile::{
     Assignment, ProfileAddArgs, ProfileCommand, ProfileSetArgs, RoceAddArgs, RoceCommand,
-    RoceRemoveArgs,
+    RoceRemoveArgs, RoceSetArgs,
 };
 pub use run::{
     CancelArgs, ContinueArgs, ResumeArgs, RunCommand, RunListArgs, RunWaitArgs, SkipCheckArgs,
+    TakeOverArgs,
 };
 pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;

@@ -1,4 +1,4 @@
-//! `gpuaas node set`, `gpuaas site set|remove`, `gpuaas profile remove`, `gpuaas roce remove`.
+//! `gpuaas node set`, `gpuaas site set|remove`, `gpuaas profile remove`, `gpuaas roce set|remove`.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,12 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::List;
-use gpuaas_types::change::{HardwareCorrection, RemovalPlan, RemovalRequest, RoceRemoval};
+use gpuaas_types::change::{
+    HardwareCorrection, RemovalPlan, RemovalRequest, RoceChange, RoceRemoval,
+};
 use serde_json::{Map, Value, json};
 
-use crate::args::{NodeSetArgs, RemoveArgs, RoceRemoveArgs, SiteSetArgs};
+use crate::args::{NodeSetArgs, RemoveArgs, RoceRemoveArgs, RoceSetArgs, SiteSetArgs};
 use crate::confirm::confirm;
 use crate::input_file::{read_file, read_secret};
 
@@ -123,6 +125,24 @@ fn draw(plan: &RemovalPlan, _: Style) -> String {
         text.push_str(&format!("{name:<9} {line}\n"));
     }
     text
+}
+
+/// Changes the fabric address of an interface.
+///
+/// # Errors
+/// What the control plane refused.
+pub(crate) async fn set_roce(args: RoceSetArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let RoceSetArgs { site, host, interface, to_interface, subnet, ip, api } = args;
+    let body = RoceChange {
+        site,
+        hostname: host,
+        interface,
+        to_interface,
+        subnet_cidr: subnet,
+        ip_address: ip,
+    };
+    let changed = ApiClient::from_args(&api)?.change_roce(&body).await?;
+    output::print(terminal, api.format, &changed, output::roce)
 }
 
 /// Takes a fabric address away from an interface.

@@ -5,25 +5,22 @@ use std::collections::BTreeMap;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_client::waterfall::{self, BucketRow};
 use gpuaas_client::{ApiClient, SecretScope};
 use gpuaas_types::RunKind;
-use gpuaas_types::api::{List, NodeView, RunView, SiteCreate};
+use gpuaas_types::api::{RunView, SiteCreate};
 use gpuaas_types::codes::CommandCode;
-use gpuaas_types::spec::{OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use serde_json::{Map, Value, json};
 
 use crate::args::{
     Assignment, CancelArgs, ContinueArgs, DriftCommand, ExplainArgs, Format, NodeCommand,
-    NodeListArgs, OnboardArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand,
-    SiteAddArgs, SiteCommand, SkipCheckArgs,
+    NodeListArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs,
+    SiteCommand, SkipCheckArgs,
 };
-use crate::follow::Followed;
 use crate::input_file::{read_file, read_secret};
-use crate::{certificates, changes, follow, node_task, offboarding, run_list, secrets, telemetry};
-
-/// Nodes up to which each waterfall is drawn.
-const WATERFALLS: usize = 8;
+use crate::{
+    certificates, changes, node_task, offboarding, onboarding, run_list, secrets, telemetry,
+};
 
 /// `gpuaas site`.
 ///
@@ -190,6 +187,7 @@ pub async fn roce(command: RoceCommand, terminal: &mut Terminal) -> Result<(), F
             let roce = ApiClient::from_args(&api)?.add_roce(&body).await?;
             output::print(terminal, api.format, &roce, output::roce)
         }
+        RoceCommand::Set(args) => changes::set_roce(args, terminal).await,
         RoceCommand::Remove(args) => changes::remove_roce(args, terminal).await,
         RoceCommand::List(args) => {
             let roces = ApiClient::from_args(&args.api)?.roces().await?;
@@ -204,7 +202,7 @@ pub async fn roce(command: RoceCommand, terminal: &mut Terminal) -> Result<(), F
 /// What the control plane or this machine refused; nodes that did not become active.
 pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
-        NodeCommand::Onboard(args) => onboard(&args, terminal).await,
+        NodeCommand::Onboard(args) => onboarding::run(&args, terminal).await,
         NodeCommand::List(NodeListArgs { site, stuck: true, api, .. }) => {
             let nodes = ApiClient::from_args(&api)?.stuck(site.as_deref()).await?;
             output::print(terminal, api.format, &nodes, output::stuck)
@@ -238,98 +236,6 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
     }
 }
 
-/// Every host is asked for, also after one that was refused; then what was accepted is followed.
-async fn onboard(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let requests = onboard_requests(args)?;
-    let client = ApiClient::from_args(&args.api)?;
-    let mut accepted = Vec::new();
-    let mut refused = None;
-    for request in &requests {
-        match client.onboard(request).await {
-            Ok(answer) => {
-                terminal
-                    .message(&format!("{:<12} accepted, run {}", request.hostname, answer.run_id));
-                accepted.push((answer.node_id, request.hostname.clone()));
-            }
-            Err(failure) if requests.len() == 1 => return Err(failure),
-            Err(failure) => {
-                terminal.message(&format!("{:<12} {failure}", request.hostname));
-                refused.get_or_insert(failure);
-            }
-        }
-    }
-    let followed = if args.wait {
-        follow::until_settled(&client, &accepted, args.timeout, terminal).await?
-    } else {
-        let mut nodes = Vec::new();
-        for (id, _) in &accepted {
-            nodes.push(client.node(&id.to_string()).await?);
-        }
-        Followed { nodes, ended_early: None }
-    };
-    let nodes = &followed.nodes;
-    if args.wait {
-        print_bucket_times(&client, nodes, terminal).await?;
-    }
-    match (nodes.as_slice(), requests.len()) {
-        ([node], 1) => output::print(terminal, args.api.format, node, |node, style| {
-            output::nodes(&List { items: vec![node.clone()] }, style)
-        })?,
-        _ => {
-            let list = List { items: nodes.clone() };
-            output::print(terminal, args.api.format, &list, output::nodes)?;
-        }
-    }
-    let stopped = if args.wait { followed.verdict() } else { None };
-    refused.or(stopped).map_or(Ok(()), Err)
-}
-
-/// A waterfall per node as long as they fit on a screen or two, and the bucket table of several.
-async fn print_bucket_times(
-    client: &ApiClient,
-    nodes: &[NodeView],
-    terminal: &mut Terminal,
-) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    for node in nodes {
-        let Some(run) = &node.run else { continue };
-        let run = client.run(&run.id.to_string()).await?;
-        if nodes.len() <= WATERFALLS {
-            terminal.message("");
-            terminal.message(&waterfall::draw(&run, terminal.style()));
-        }
-        rows.push(BucketRow::of_run(&run, node.state));
-    }
-    if rows.len() > 1 {
-        terminal.message("");
-        terminal.message(&waterfall::bucket_table(&rows, terminal.style()));
-    }
-    Ok(())
-}
-
-fn onboard_requests(args: &OnboardArgs) -> Result<Vec<OnboardRequest>, Failure> {
-    if args.hosts.len() > 1 && (args.bmc_address.is_some() || !args.macs.is_empty()) {
-        return Err(Failure::usage(
-            CommandCode::OneHostWanted,
-            format!("{} hosts are named", args.hosts.len()),
-        )
-        .hint("onboard hosts with --bmc-address or --mac one by one"));
-    }
-    let bmc_password = args.bmc_pass_file.as_deref().map(read_secret).transpose()?;
-    let request = |hostname: &String| OnboardRequest {
-        hostname: hostname.clone(),
-        site: args.site.clone(),
-        profile: args.profile.clone(),
-        bmc_address: args.bmc_address.clone(),
-        bmc_user: args.bmc_user.clone(),
-        bmc_password: bmc_password.clone(),
-        power_type: args.power_type.clone(),
-        mac_addresses: args.macs.clone(),
-        architecture: args.architecture.clone(),
-    };
-    Ok(args.hosts.iter().map(request).collect())
-}
-
 /// `gpuaas run`.
 ///
 /// # Errors
@@ -350,6 +256,7 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
         RunCommand::Cancel(CancelArgs { leave_machine, said }) => {
             send_run_command(said, "cancel", json!({ "leave_machine": leave_machine })).await?
         }
+        RunCommand::TakeOver(args) => return onboarding::take_over(&args, terminal).await,
         RunCommand::SkipCheck(SkipCheckArgs { check, seconds, said }) => {
             send_run_command(said, "skip-check", json!({ "check": check, "seconds": seconds }))
                 .await?

@@ -18,6 +18,7 @@ mod input_file;
 pub mod launcher;
 pub mod node_task;
 pub mod offboarding;
+mod onboarding;
 mod requests;
 mod run_list;
 pub mod secrets;

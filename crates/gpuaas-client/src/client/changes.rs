@@ -2,8 +2,10 @@
 
 use gpuaas_types::api::{List, NodeView, RoceResource, SiteResource};
 use gpuaas_types::change::{
-    HardwareCorrection, RemovalPlan, RemovalRequest, RoceRemoval, RunListItem,
+    HardwareCorrection, RemovalPlan, RemovalRequest, RoceChange, RoceRemoval, RunListItem,
 };
+use gpuaas_types::plan::{OnboardPlan, TakeOverPlan, TakeOverRequest};
+use gpuaas_types::spec::OnboardRequest;
 use reqwest::Method;
 use serde_json::{Map, Value};
 
@@ -21,6 +23,26 @@ impl ApiClient {
         body: &HardwareCorrection,
     ) -> Result<NodeView, Failure> {
         self.send(Method::PATCH, &["nodes", key], Some(body)).await
+    }
+
+    /// `POST /api/v1/onboarding-plans`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn plan_onboarding(&self, body: &OnboardRequest) -> Result<OnboardPlan, Failure> {
+        self.send(Method::POST, &["onboarding-plans"], Some(body)).await
+    }
+
+    /// `POST /api/v1/runs/RUN/take-over`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn take_over(
+        &self,
+        run: &str,
+        body: &TakeOverRequest,
+    ) -> Result<TakeOverPlan, Failure> {
+        self.send(Method::POST, &["runs", run, "take-over"], Some(body)).await
     }
 
     /// `PATCH /api/v1/sites/NAME`: changes the fields in `patch` only.
@@ -46,6 +68,14 @@ impl ApiClient {
         body: &RemovalRequest,
     ) -> Result<RemovalPlan, Failure> {
         self.send(Method::POST, &[collection, name, "remove"], Some(body)).await
+    }
+
+    /// `POST /api/v1/roce-assignments/change`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn change_roce(&self, body: &RoceChange) -> Result<RoceResource, Failure> {
+        self.send(Method::POST, &["roce-assignments", "change"], Some(body)).await
     }
 
     /// `POST /api/v1/roce-assignments/remove`.

@@ -1,8 +1,9 @@
 //! Ending a run early, and a machine that is gone from MAAS.
 
 use gpuaas_types::codes::{ParkCode, TimelineCode};
+use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::steps::CancelPolicy;
-use gpuaas_types::{RunStatus, Step};
+use gpuaas_types::{EffectKind, RunStatus, Step};
 
 use super::decisions::{advance_to, park};
 use super::drive::probe_intent;
@@ -59,6 +60,11 @@ pub(super) fn release_for_cancel(s: &Snapshot<'_>) -> Decision {
     }
     if s.is_handed_off() {
         return cancelled("the profile hands the machine over: it stays in MAAS as it is");
+    }
+    let foreign = s.status() == Some(status::DEPLOYED)
+        && !s.run.state.intended_at.contains_key(&EffectKind::Deploy);
+    if foreign {
+        return cancelled("this run did not deploy the machine: it stays in MAAS as it is");
     }
     match released_machine(s, ReleaseOptions { erase: false, any_owner: false }) {
         Ok(_) => cancelled("the machine is released"),

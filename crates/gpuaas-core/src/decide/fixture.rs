@@ -12,7 +12,10 @@ use gpuaas_types::{
 use crate::effect::{Effect, Intent, Outcome};
 use crate::recheck::{RecheckVerdict, judge_recheck, next_recheck_at};
 use crate::record::{AgentRecord, NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
-use crate::run_state::{DeployEvents, MachineSearch, RegionScripts, RunState, ScriptResults};
+use crate::run_state::{
+    DeployEvents, MachineSearch, PowerReading, RegionScripts, RegionSubnets, RunState,
+    ScriptResults,
+};
 use crate::snapshot::{Decision, DeployQueue, Read, Snapshot};
 use crate::step_duration::StepDurationEstimate;
 
@@ -91,6 +94,7 @@ pub(crate) fn machine(status: i64) -> MachineView {
         nics: vec![nic(1, "eno1"), nic(2, "ens1")],
         tags: Vec::new(),
         hardware: "Dell XE9680".to_owned(),
+        serial: String::new(),
         has_installation_result: false,
         installation_id: None,
         last_sync: None,
@@ -284,6 +288,12 @@ impl Case {
             }
             Read::Machine => {
                 self.observation.iter_mut().for_each(|seen| seen.read_at = now);
+                let known = before.power.clone();
+                state.power = known.map(|known| PowerReading { asked_at: now, ..known });
+            }
+            Read::Subnets => {
+                let known = before.subnets.clone();
+                state.subnets = known.map(|known| RegionSubnets { asked_at: now, ..known });
             }
             Read::MacOwners { .. } => state.mac_owners.clone_from(&before.mac_owners),
             Read::RegionScripts => {

@@ -10,6 +10,7 @@ pub mod boot;
 #[cfg(test)]
 mod boot_tests;
 mod cancellation;
+mod change_guard;
 pub mod commission;
 #[cfg(test)]
 mod commission_tests;
@@ -30,6 +31,7 @@ pub mod preparation;
 #[cfg(test)]
 mod preparation_tests;
 pub mod release;
+pub mod roce;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -119,7 +121,10 @@ fn decide_step(s: &Snapshot<'_>) -> Decision {
         None => match decisions::look_again(s) {
             Some(decision) => decision,
             None if gone && s.run.kind.row().needs_maas => return cancellation::park_vanished(s),
-            None => settle_open_intent(s, (table::decision_function(s.run.step))(s)),
+            None => {
+                let decision = (table::decision_function(s.run.step))(s);
+                settle_open_intent(s, change_guard::guard_change(s, decision))
+            }
         },
     };
     let over = s.now.seconds_since(s.patient_since()) >= f64::from(row.deadline_seconds);

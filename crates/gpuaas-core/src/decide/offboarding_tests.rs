@@ -6,7 +6,7 @@ use gpuaas_types::api::Owner;
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::steps::{CancelPolicy, ROWS};
-use gpuaas_types::{RunKind, RunStatus, Step, TaskId};
+use gpuaas_types::{EffectKind, RunKind, RunStatus, Step, TaskId};
 
 use super::fixture::{Case, at, id, machine};
 use crate::effect::{Effect, Outcome};
@@ -260,6 +260,8 @@ fn a_cancel_of_a_machine_that_is_gone_ends_at_once() {
 fn a_cancelled_runs_machine_is_released_without_erasing() {
     let mut case = cancelled(Step::ReleaseForCancel, false).read(machine(status::DEPLOYED), 1.0);
     case.profile.release_erase = true;
+    assert_eq!(ends(&case.decide()), (RunStatus::Cancelled, vec!["cancelled"]), "not its own");
+    case.run.state.intended_at.insert(EffectKind::Deploy, at(-9.0));
     assert_eq!(case.decide(), Decision::Do(Effect::Release { erase: false }));
     let case = case.intent(Effect::Release { erase: false }, 2.0, Some(Outcome::Accepted));
     let case = case.read(machine(status::READY), 6.0);

@@ -3,7 +3,6 @@
 use gpuaas_types::api::{CheckResult, Wait};
 use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::{MachineView, Nic, maas_status as status};
-use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{EffectKind, Step, Timestamp};
 
 use super::decisions::{advance_to, next, park, park_with_checks, read, wait};
@@ -18,7 +17,7 @@ use crate::snapshot::{Decision, DeployQueue, Note, Read, Snapshot};
 ///
 /// Where an operator had the run go on, or it looks again by itself, and the machine is being commissioned, or has to be, the run
 /// goes back to that: disks and interfaces are what the commissioning finds.
-fn known_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
+pub(super) fn known_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Decision> {
     let machine = s.machine_since(Timestamp::EPOCH).ok_or_else(|| read(s, Read::Machine))?;
     let resumed = s.run.state.reads_count_since().is_some_and(|at| at >= s.run.step_since);
     let commissions = matches!(
@@ -87,7 +86,8 @@ pub fn pxe_preflight(s: &Snapshot<'_>) -> Decision {
     Decision::Next { at: s.now, notes, checks }
 }
 
-fn check_boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> CheckResult {
+/// The boot interface is there.
+pub(super) fn check_boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> CheckResult {
     match (machine.boot_interface_id, machine.boot_nic()) {
         (_, Some(nic)) => {
             s.check("pxe_boot_interface", true, format!("{} {}", nic.name, nic.mac_address))
@@ -101,7 +101,8 @@ fn check_boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> CheckResult 
     }
 }
 
-fn check_linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
+/// The interface is linked to a subnet and connected.
+pub(super) fn check_linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
     let addressed = nic.links.iter().any(|l| l.mode != "link_up" && l.subnet_id.is_some());
     let evidence = match (addressed, nic.link_connected) {
         (true, true) => format!("{} is linked to a subnet and connected", nic.name),
@@ -111,7 +112,8 @@ fn check_linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
     s.check("pxe_linked", addressed && nic.link_connected, evidence)
 }
 
-fn check_vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
+/// The interface is on the VLAN that the site names, or on one with DHCP.
+pub(super) fn check_vlan(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
     let fabric = nic.fabric.as_deref().unwrap_or("no fabric");
     let (passed, expected) = match s.site.pxe_vlan {
         Some(expected) => (nic.vid == Some(expected), format!("VLAN {expected}")),
@@ -245,91 +247,6 @@ fn prepare_data_disks(
         at: s.now,
         notes: vec![Note::new(TimelineCode::StorageReady, evidence)],
         checks,
-    }
-}
-
-/// A static address on every fabric interface that the site's assignments name, read back.
-#[must_use]
-pub fn roce_links(s: &Snapshot<'_>) -> Decision {
-    if !s.profile.enable_phase2_roce {
-        return next(s.now, Vec::new());
-    }
-    let machine = match known_machine(s) {
-        Ok(machine) => machine,
-        Err(decision) => return decision,
-    };
-    if s.roce.is_empty() {
-        return park(
-            s,
-            ParkCode::RoceAssignmentsMissing,
-            format!("the profile asks for RoCE links but {} has no assignment", s.node.hostname),
-        );
-    }
-    for wanted in s.roce {
-        let Some(nic) = find_nic(machine, &wanted.interface) else {
-            return park(
-                s,
-                ParkCode::RoceInterfaceMissing,
-                format!("{} has no interface {}", s.node.hostname, wanted.interface),
-            );
-        };
-        if has_address(nic, wanted) {
-            continue;
-        }
-        if let Some(decision) = link_interface(s, nic, wanted) {
-            return decision;
-        }
-    }
-    let linked = s.run.state.intended_at.get(&EffectKind::LinkSubnet);
-    if linked.is_some_and(|at| s.observation.is_none_or(|o| o.read_at <= *at)) {
-        return read(s, Read::Machine);
-    }
-    let evidence = s
-        .roce
-        .iter()
-        .map(|r| format!("{}={}", r.interface, r.ip_address))
-        .collect::<Vec<_>>()
-        .join(" ");
-    let checks = vec![s.check("roce_links", true, evidence.clone())];
-    Decision::Next { at: s.now, notes: vec![Note::new(TimelineCode::RoceLinked, evidence)], checks }
-}
-
-fn find_nic<'a>(machine: &'a MachineView, name: &str) -> Option<&'a Nic> {
-    machine.nics.iter().find(|nic| nic.name == name || nic.mac_address.eq_ignore_ascii_case(name))
-}
-
-fn has_address(nic: &Nic, wanted: &RoceAssignmentSpec) -> bool {
-    nic.links
-        .iter()
-        .any(|l| l.mode == "static" && l.ip_address.as_deref() == Some(wanted.ip_address.as_str()))
-}
-
-/// Links one interface. `None`: MAAS took this one before the latest read; the read-back decides.
-fn link_interface(s: &Snapshot<'_>, nic: &Nic, wanted: &RoceAssignmentSpec) -> Option<Decision> {
-    let effect = Effect::LinkSubnet {
-        interface_id: nic.id,
-        subnet_cidr: wanted.subnet_cidr.clone(),
-        ip_address: wanted.ip_address.clone(),
-    };
-    let current = s.run.state.intent.as_ref().filter(|i| i.effect == effect);
-    let in_the_way = nic.links.iter().find(|l| l.mode != "link_up");
-    if let (Some(old), None) = (in_the_way, current) {
-        let unlink = Effect::UnlinkSubnet { interface_id: nic.id, link_id: old.id };
-        return match drive_effect(s, unlink) {
-            Err(decision) => Some(decision),
-            Ok(_) => Some(read(s, Read::Machine)),
-        };
-    }
-    match drive_effect(s, effect) {
-        Err(decision) => Some(decision),
-        Ok(intent) if s.observation.is_none_or(|o| o.read_at < intent.at) => {
-            Some(read(s, Read::Machine))
-        }
-        Ok(_) => Some(park(
-            s,
-            ParkCode::RoceLinkMissing,
-            format!("MAAS took {} on {} but does not show it", wanted.ip_address, nic.name),
-        )),
     }
 }
 

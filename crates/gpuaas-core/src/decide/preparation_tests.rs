@@ -2,8 +2,7 @@
 
 use gpuaas_types::Step;
 use gpuaas_types::api::CheckResult;
-use gpuaas_types::machine::{DiskFilesystem, NicLink, maas_status as status};
-use gpuaas_types::spec::RoceAssignmentSpec;
+use gpuaas_types::machine::{DiskFilesystem, maas_status as status};
 
 use super::fixture::{Case, at, machine, parked, unknown, waiting};
 use super::preparation::PREDEPLOY_CHECKS;
@@ -100,40 +99,6 @@ fn a_data_disk_with_something_else_on_it_is_laid_out_anew() {
     let mut none = with_data(None, 1.0);
     none.observation.as_mut().unwrap().machine.as_mut().unwrap().disks[0].name = "sdb".to_owned();
     assert_eq!(parked(&none.decide()), "no_data_disk");
-}
-
-#[test]
-fn roce_links_replace_what_is_in_the_way_and_are_read_back() {
-    let mut case = Case::new(Step::RoceLinks).read(machine(status::READY), 1.0);
-    assert_eq!(case.next().0, Step::HardwareSync);
-    case.profile.enable_phase2_roce = true;
-    assert_eq!(parked(&case.decide()), "roce_assignments_missing");
-    case.roce.push(RoceAssignmentSpec {
-        site: "lab".to_owned(),
-        hostname: "j22u11".to_owned(),
-        interface: "ens1".to_owned(),
-        subnet_cidr: "10.9.0.0/24".to_owned(),
-        ip_address: "10.9.0.11".to_owned(),
-    });
-    assert_eq!(case.decide(), Decision::Do(Effect::UnlinkSubnet { interface_id: 2, link_id: 12 }));
-    case.observation.as_mut().unwrap().machine.as_mut().unwrap().nics[1].links.clear();
-    let link = Effect::LinkSubnet {
-        interface_id: 2,
-        subnet_cidr: "10.9.0.0/24".to_owned(),
-        ip_address: "10.9.0.11".to_owned(),
-    };
-    assert_eq!(case.decide(), Decision::Do(link.clone()));
-    let case = case.intent(link, 2.0, Some(Outcome::Accepted));
-    assert_eq!(case.decide(), Decision::Read(Read::Machine));
-    let mut linked = machine(status::READY);
-    linked.nics[1].links = vec![NicLink {
-        id: 40,
-        mode: "static".to_owned(),
-        subnet_id: Some(9),
-        subnet_cidr: Some("10.9.0.0/24".to_owned()),
-        ip_address: Some("10.9.0.11".to_owned()),
-    }];
-    assert_eq!(case.read(linked, 4.0).next().0, Step::HardwareSync);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use gpuaas_types::Step;
 
-use super::{boot, cancellation, commission, deploy, discover, offboarding, preparation};
+use super::{boot, cancellation, commission, deploy, discover, offboarding, preparation, roce};
 use crate::snapshot::{Decision, Snapshot};
 
 /// A function that decides in one step.
@@ -19,7 +19,7 @@ pub const fn decision_function(step: Step) -> DecisionFunction {
         Step::Commission => commission::commission,
         Step::PxePreflight => preparation::pxe_preflight,
         Step::PrepareStorage => preparation::prepare_storage,
-        Step::RoceLinks => preparation::roce_links,
+        Step::RoceLinks => roce::roce_links,
         Step::HardwareSync => preparation::hardware_sync,
         Step::PredeployChecks => preparation::predeploy_checks,
         Step::Deploy => deploy::deploy,

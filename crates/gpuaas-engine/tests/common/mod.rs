@@ -334,8 +334,8 @@ impl Harness {
             profile_revision: 1,
             cause: "onboarding asked for".to_owned(),
         };
-        let asked =
-            NewOnboarding { node, run, timeline: Vec::new(), audit: None, idempotency: None };
+        let (timeline, reports, audit, idempotency) = (Vec::new(), Vec::new(), None, None);
+        let asked = NewOnboarding { node, run, timeline, reports, audit, idempotency };
         self.store.onboard(self.clock.now(), asked).await.unwrap().accepted
     }
 

@@ -30,7 +30,7 @@ pub trait Operators: Send + Sync {
 }
 
 /// Something that happens or that somebody does. In texts `{id}` stands for MAAS' identifier of the
-/// host's machine, `{host}` for the host's name, `{nic}` for the id of its first fabric interface, `{run}`
+/// host's machine, `{host}` for the host's name, `{bmc}` for the address of its BMC, `{nic}` for the id of its first fabric interface, `{run}`
 /// for the run and `{folder}` for a folder of the simulation's own.
 #[derive(Debug, Clone)]
 pub enum Act {

@@ -7,6 +7,7 @@ use gpuaas_types::{RunKind, RunStatus, Step};
 use maas_sim::{Fault, FaultKind, HostView};
 
 use super::act::{Act, When};
+use super::commands;
 use crate::plan::SimulationPlan;
 use crate::shared_state::HostFault;
 
@@ -62,6 +63,11 @@ pub(super) const PLAIN: RecoveryCase = RecoveryCase {
 
 const MACHINE: &str = "machines/{id}/";
 
+/// Another user of MAAS has deployed the machine.
+fn deployed_by_bob() -> Vec<Act> {
+    vec![Act::Ready("{host}", false), Act::DeployAs("bob"), Act::UntilMaas("Deployed")]
+}
+
 /// A host of which only the name is told.
 fn bare(host: &HostView) -> HostView {
     let (mac_address, bmc_address) = (String::new(), String::new());
@@ -86,14 +92,6 @@ fn refused(status: u16, body: &str) -> Vec<Act> {
 const fn person(form: &'static str) -> Act {
     Act::Maas("POST", MACHINE, form)
 }
-
-const DISKS_MANY: &str = "gpuaas site set simulated --bundle-input validate-h200.disk_count=many";
-const DISKS_ONE: &str = "gpuaas site set simulated --bundle-input validate-h200.disk_count=1";
-const APPROVE: &str = "gpuaas bundle approve late@0.1.0 --site simulated --reason tried";
-const ROCE: &str = "gpuaas roce add --site simulated --host {host} --interface ens108np0 \
-     --subnet 10.101.0.0/16 --ip 10.101.0.21";
-const ROCE_ELSEWHERE: &str = "gpuaas roce add --site simulated --host {host} --interface ens999 \
-     --subnet 10.101.0.0/16 --ip 10.101.0.21";
 
 /// Every park that can be made, once.
 pub static CASES: &[RecoveryCase] = &[
@@ -122,7 +120,30 @@ pub static CASES: &[RecoveryCase] = &[
             let twin = [Act::Ready("other", false), Act::Rename("other", "{host}")];
             [vec![Act::ReadyAs("spare")], twin.to_vec()].concat()
         },
-        repair: || vec![Act::Rename("{host}", "other")],
+        repair: || vec![Act::Rename("{host}", "other"), Act::Rename("spare", "{host}")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineMismatch,
+        before: || vec![Act::ReadyAs("spare")],
+        repair: || vec![Act::Rename("spare", "{host}")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::MachineInUse,
+        before: deployed_by_bob,
+        repair: || vec![person("op=release"), Act::UntilMaas("Ready")],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::PowerTypeDiffers,
+        before: || {
+            vec![Act::Ready("{host}", false), Act::Maas("PUT", MACHINE, "power_type=manual")]
+        },
+        repair: || {
+            let ipmi = "power_type=ipmi&power_parameters_power_address={bmc}";
+            vec![Act::Maas("PUT", MACHINE, ipmi)]
+        },
         ..PLAIN
     },
     RecoveryCase {
@@ -137,8 +158,8 @@ pub static CASES: &[RecoveryCase] = &[
         },
         named: bare,
         repair: || {
-            let detach = "gpuaas node detach other --yes --reason moved";
-            vec![Act::Command(detach), Act::Seconds(30.0)]
+            let leave = "gpuaas node decommission other --yes --reason moved";
+            vec![Act::Command(leave), Act::Seconds(7200.0)]
         },
         in_maas: Some(|| {
             let twin = [Act::Ready("twin", false), Act::Rename("twin", "{host}")];
@@ -303,13 +324,13 @@ pub static CASES: &[RecoveryCase] = &[
     RecoveryCase {
         code: ParkCode::RoceAssignmentsMissing,
         profile: |profile| profile.enable_phase2_roce = true,
-        repair: || vec![Act::Command(ROCE)],
+        repair: || vec![Act::Command(commands::ROCE)],
         ..PLAIN
     },
     RecoveryCase {
         code: ParkCode::RoceInterfaceMissing,
         profile: |profile| profile.enable_phase2_roce = true,
-        before: || vec![Act::Command(ROCE_ELSEWHERE)],
+        before: || vec![Act::Command(commands::ROCE_ELSEWHERE)],
         repair: || vec![Act::Maas("PUT", "nodes/{id}/interfaces/{nic}/", "name=ens999")],
         ..PLAIN
     },
@@ -318,7 +339,7 @@ pub static CASES: &[RecoveryCase] = &[
         profile: |profile| profile.enable_phase2_roce = true,
         before: || {
             let fault = Fault::new(FaultKind::Ignored).at("interface.link_subnet");
-            vec![Act::Command(ROCE), Act::Fault(fault)]
+            vec![Act::Command(commands::ROCE), Act::Fault(fault)]
         },
         repair: clear,
         in_maas: Some(|| {
@@ -329,7 +350,43 @@ pub static CASES: &[RecoveryCase] = &[
         ..PLAIN
     },
     RecoveryCase {
+        code: ParkCode::RoceBootInterface,
+        profile: |profile| profile.enable_phase2_roce = true,
+        before: || vec![Act::Command(commands::ROCE_ON_BOOT)],
+        repair: || vec![Act::Command(commands::ROCE_TO_FABRIC)],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::RoceSubnetUnknown,
+        profile: |profile| profile.enable_phase2_roce = true,
+        before: || vec![Act::Command(commands::ROCE_NOWHERE)],
+        repair: || vec![Act::Command(commands::ROCE_INTO_SUBNET)],
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::RoceLinkStays,
+        profile: |profile| profile.enable_phase2_roce = true,
+        before: || {
+            let link = "op=link_subnet&mode=auto&subnet=6";
+            vec![
+                Act::Ready("{host}", false),
+                Act::Maas("POST", "nodes/{id}/interfaces/{nic}/", link),
+                Act::Command(commands::ROCE),
+                Act::Fault(Fault::new(FaultKind::Ignored).at("interface.unlink_subnet")),
+            ]
+        },
+        repair: clear,
+        ..PLAIN
+    },
+    // Its machine is somebody's, until an operator takes it over.
+    RecoveryCase {
         code: ParkCode::HardwareSyncIntervalDiffers,
+        before: deployed_by_bob,
+        at_first_park: || {
+            let plan = "gpuaas node onboard {host} --site simulated --profile h200 --dry-run";
+            let take_over = "gpuaas run take-over {run} --yes --reason agreed";
+            vec![Act::Command(plan), Act::Command(take_over)]
+        },
         profile: |profile| {
             profile.require_hw_sync = true;
             profile.hardware_sync_interval = "10m".to_owned();
@@ -381,8 +438,8 @@ pub static CASES: &[RecoveryCase] = &[
         profile: |profile| {
             profile.post_deploy_validation_bundle_ref = "validate-h200@1.0.0".to_owned();
         },
-        during: || vec![(When::Maas("Deploying"), Act::Command(DISKS_MANY))],
-        repair: || vec![Act::Command(DISKS_ONE)],
+        during: || vec![(When::Maas("Deploying"), Act::Command(commands::DISKS_MANY))],
+        repair: || vec![Act::Command(commands::DISKS_ONE)],
         ..PLAIN
     },
     RecoveryCase {
@@ -447,7 +504,7 @@ pub static CASES: &[RecoveryCase] = &[
             vec![
                 Act::Command("gpuaas bundle new {folder}/late"),
                 Act::Command("gpuaas bundle publish {folder}/late"),
-                Act::Command(APPROVE),
+                Act::Command(commands::APPROVE),
                 Act::Enlist("other"),
                 Act::Fault(Fault::new(FaultKind::StuckDeploying).on("other")),
                 Act::Command("gpuaas node onboard other --site simulated --profile h200"),
@@ -462,22 +519,12 @@ pub static CASES: &[RecoveryCase] = &[
                 (When::Wait(WaitCode::BatchLimit), Act::Abort("other")),
             ]
         },
-        repair: || vec![Act::Command(APPROVE)],
+        repair: || vec![Act::Command(commands::APPROVE)],
         ..PLAIN
     },
     RecoveryCase {
         code: ParkCode::DecisionLoop,
-        profile: |profile| profile.enable_phase2_roce = true,
-        before: || {
-            let link = "op=link_subnet&mode=auto&subnet=6";
-            vec![
-                Act::Ready("{host}", false),
-                Act::Maas("POST", "nodes/{id}/interfaces/{nic}/", link),
-                Act::Command(ROCE),
-                Act::Fault(Fault::new(FaultKind::Ignored).at("interface.unlink_subnet")),
-            ]
-        },
-        repair: clear,
+        plan: |plan| plan.loops_in = Some(Step::PxePreflight),
         ..PLAIN
     },
     RecoveryCase {

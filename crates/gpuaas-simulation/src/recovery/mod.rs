@@ -10,6 +10,7 @@
 
 mod act;
 mod cases;
+mod commands;
 mod report;
 mod run_case;
 

@@ -271,6 +271,7 @@ impl CaseRun {
             .replace("{id}", &id)
             .replace("{host}", &self.host.name)
             .replace("{run}", &self.run_id.to_string())
+            .replace("{bmc}", &self.host.bmc_address)
             .replace("{folder}", &folder);
         if filled.contains("{nic}") {
             let shown = self.simulation.region.with(|region| region.machine_json(&id));

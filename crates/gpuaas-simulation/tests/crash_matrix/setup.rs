@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpuaas_client::failure::Failure;
+use gpuaas_core::record::ReportKind;
 use gpuaas_engine::Clock as _;
 use gpuaas_simulation::breakpoint::Breakpoint;
 use gpuaas_simulation::plan::SimulationPlan;
 use gpuaas_simulation::simulation::Simulation;
 use gpuaas_simulation::tick::Tick;
 use gpuaas_store::OperatorCommand;
-use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, TakeOver};
 use gpuaas_types::{NodeId, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus, Timestamp};
-use maas_sim::{Fault, FaultKind, HumanAction, MachineSpec, Region, Status, ZERO};
+use maas_sim::{Fault, FaultKind, HostView, HumanAction, MachineSpec, Region, Status, ZERO};
 
 /// Virtual seconds after which a run that still moves counts as stuck.
 const LIMIT_SECONDS: f64 = 2.0 * 86_400.0;
@@ -53,6 +54,8 @@ pub(crate) struct RunSetup {
     pub(crate) command: Option<CommandAt>,
     /// What the profile says besides.
     pub(crate) policy: fn(&mut ProfileSpec),
+    /// The host's fabric address is changed between the runs before and the disturbed one.
+    pub(crate) readdressed: bool,
     /// Virtual seconds between two looks at the event feed.
     pub(crate) poll_seconds: f64,
 }
@@ -65,6 +68,7 @@ const PLAIN: RunSetup = RunSetup {
     between_runs: |_, _, _| {},
     command: None,
     policy: |_| {},
+    readdressed: false,
     poll_seconds: POLL_SECONDS,
 };
 
@@ -74,6 +78,12 @@ const ONBOARDED: &[RunKind] = &[RunKind::Onboard];
 pub(crate) const SETUPS: &[RunSetup] = &[
     RunSetup { name: "a racked machine", ..PLAIN },
     RunSetup { name: "deployed by somebody", prepare_region: deployed, ..PLAIN },
+    RunSetup {
+        name: "linked by somebody",
+        prepare_region: linked_by_somebody,
+        policy: |profile| profile.commissioning_bundle_ref.clear(),
+        ..PLAIN
+    },
     RunSetup { name: "no data source", prepare_region: no_data_source_once, ..PLAIN },
     RunSetup { name: "cancelled", prepare_region: stuck, command: Some(cancel), ..PLAIN },
     RunSetup {
@@ -135,6 +145,13 @@ pub(crate) const SETUPS: &[RunSetup] = &[
         ..PLAIN
     },
     RunSetup { name: "in service", kind: RunKind::Reimage, before: ONBOARDED, ..PLAIN },
+    RunSetup {
+        name: "readdressed",
+        kind: RunKind::Reimage,
+        before: ONBOARDED,
+        readdressed: true,
+        ..PLAIN
+    },
     RunSetup {
         name: "made over by somebody",
         kind: RunKind::Reimage,
@@ -206,6 +223,18 @@ pub(crate) const SETUPS: &[RunSetup] = &[
 /// MAAS knows the machine and says Deployed.
 fn deployed(region: &mut Region, name: &str) {
     region.add_machine(MachineSpec::new(name, Status::Deployed));
+}
+
+/// MAAS says Ready, and the fabric interface has an automatic link.
+fn linked_by_somebody(region: &mut Region, name: &str) {
+    let id = region.add_machine(MachineSpec::new(name, Status::Ready));
+    let shown = region.machine_json(&id).expect("a machine");
+    let nics = shown["interface_set"].as_array().expect("interfaces");
+    let (interface, ..) = ADDRESS;
+    let nic = nics.iter().find(|nic| nic["name"] == interface).expect("the fabric interface");
+    let path = format!("nodes/{id}/interfaces/{}/", nic["id"]);
+    let link = "op=link_subnet&mode=auto&subnet=cidr:10.101.0.0/16";
+    region.call_as_person(0, "POST", &path, link).expect("a link");
 }
 
 fn no_data_source_once(region: &mut Region, name: &str) {
@@ -302,9 +331,33 @@ fn profile() -> ProfileSpec {
     }
 }
 
-/// Fixed addresses for the port that boots, whose automatic one is in the way, and for another.
-const ADDRESSES: [(&str, &str, &str); 2] =
-    [("eno8303", "10.10.0.0/16", "10.10.7.1"), ("ens108np0", "10.101.0.0/16", "10.101.7.1")];
+/// A fixed address for the fabric interface, and another for it.
+const ADDRESS: (&str, &str, &str, &str) =
+    ("ens108np0", "10.101.0.0/16", "10.101.7.1", "10.101.7.2");
+
+fn fabric_address(hostname: &str, ip_address: &str) -> RoceAssignmentSpec {
+    RoceAssignmentSpec {
+        site: SITE.to_owned(),
+        hostname: hostname.to_owned(),
+        interface: ADDRESS.0.to_owned(),
+        subnet_cidr: ADDRESS.1.to_owned(),
+        ip_address: ip_address.to_owned(),
+    }
+}
+
+/// The word of an operator for a machine that somebody has deployed.
+fn word_for(region: &mut Region, host: &HostView) -> Vec<ReportKind> {
+    let Some(id) = host.system_id.as_ref().filter(|_| host.status == Some("Deployed")) else {
+        return Vec::new();
+    };
+    let shown = region.machine_json(id).expect("a machine");
+    vec![ReportKind::TakeOverApproved(TakeOver {
+        system_id: id.clone(),
+        owner: shown["owner"].as_str().map(str::to_owned),
+        actor: "ann".to_owned(),
+        reason: "it is ours now".to_owned(),
+    })]
+}
 
 /// A setup with its run begun.
 pub(crate) struct StartedRun {
@@ -354,33 +407,27 @@ impl RunSetup {
             ..SimulationPlan::calm(1, 1, &ZERO)
         };
         let mut simulation = Simulation::new(plan).await?;
-        let host = simulation.region.with(|region| region.hosts()[0].clone());
-        simulation.region.with(|region| {
+        let name = simulation.region.with(|region| region.hosts()[0].name.clone());
+        let (host, word) = simulation.region.with(|region| {
             region.set_setting("node_timeout", NODE_TIMEOUT_MINUTES.into());
-            (self.prepare_region)(region, &host.name);
+            (self.prepare_region)(region, &name);
+            let host = region.hosts()[0].clone();
+            let word = word_for(region, &host);
+            (host, word)
         });
-        for (interface, subnet_cidr, ip_address) in ADDRESSES {
-            let spec = RoceAssignmentSpec {
-                site: SITE.to_owned(),
-                hostname: host.name.clone(),
-                interface: interface.to_owned(),
-                subnet_cidr: subnet_cidr.to_owned(),
-                ip_address: ip_address.to_owned(),
-            };
-            let now = simulation.clock.now();
-            let id = RoceAssignmentId::new(&RandomIds, now);
-            simulation
-                .store
-                .add_roce_assignment(now, id, simulation.site_id, spec)
-                .await
-                .expect("an address");
-        }
+        let now = simulation.clock.now();
+        let (id, spec) = (RoceAssignmentId::new(&RandomIds, now), fabric_address(&name, ADDRESS.2));
+        simulation
+            .store
+            .add_roce_assignment(now, id, simulation.site_id, spec)
+            .await
+            .expect("an address");
         let (breakpoint, second) =
             (Breakpoint::new(&simulation.failpoint), Breakpoint::new(&simulation.failpoint));
         let first = simulation.start_beside(0.0, Some(Arc::clone(&breakpoint)));
         let limit = simulation.clock.now().plus_seconds(LIMIT_SECONDS);
-        let run_id = simulation.onboard(&host).await?.expect("onboarding begins");
-        let node_id = simulation.store.run(run_id).await.expect("a run").node_id;
+        let begun = simulation.onboard_saying(&host, word).await?;
+        let (run_id, node_id) = begun.expect("onboarding begins");
         let mut started = StartedRun {
             simulation,
             first,
@@ -401,7 +448,7 @@ impl RunSetup {
         assert_eq!(onboards, self.kind != RunKind::Onboard, "{}: what made the node?", self.name);
         started.breakpoint.watch_run(started.run_id, None);
         if onboards {
-            started.run_earlier_runs(&self.before[1..], self.kind, self.between_runs).await?;
+            started.run_earlier_runs(self).await?;
         }
         let now = started.simulation.clock.now();
         started.command = self.command.map(|order| (now.plus_seconds(COMMAND_SECONDS), order));
@@ -438,20 +485,22 @@ impl StartedRun {
     }
 
     /// Lives the runs before the last one, and begins that.
-    async fn run_earlier_runs(
-        &mut self,
-        before: &[RunKind],
-        last: RunKind,
-        between_runs: fn(&mut Region, &str, Timestamp),
-    ) -> Result<(), Failure> {
-        for kind in before.iter().chain([&last]) {
+    async fn run_earlier_runs(&mut self, setup: &RunSetup) -> Result<(), Failure> {
+        let last = setup.kind;
+        for kind in setup.before[1..].iter().chain([&last]) {
             assert_eq!(self.until_end().await?, DriveOutcome::Reached);
             let run = self.simulation.store.run(self.run_id).await.expect("a run");
             assert_eq!(run.status, RunStatus::Succeeded, "{} {:?}", run.kind, run.park);
             if *kind == last {
                 let now = self.simulation.clock.now();
                 let host = self.host.clone();
-                self.simulation.region.with(|region| between_runs(region, &host, now));
+                self.simulation.region.with(|region| (setup.between_runs)(region, &host, now));
+                if setup.readdressed {
+                    let (store, spec) = (&self.simulation.store, fabric_address(&host, ADDRESS.3));
+                    let changed =
+                        store.change_roce_assignment(now, self.simulation.site_id, ADDRESS.0, spec);
+                    changed.await.expect("another address");
+                }
                 let stats =
                     self.simulation.region.with(|region| region.stats().machines[&host].clone());
                 self.logged = stats.log.len();

@@ -18,6 +18,8 @@ const fn kind_of(kind: &ReportKind) -> &'static str {
         ReportKind::TaskFinished { .. } => "task_finished",
         ReportKind::CancelRequested { .. } => "cancel_asked",
         ReportKind::CheckSkipped { .. } => "check_skipped",
+        ReportKind::MachineNamed { .. } => "machine_named",
+        ReportKind::TakeOverApproved(_) => "take_over_approved",
     }
 }
 

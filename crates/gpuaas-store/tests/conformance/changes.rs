@@ -3,6 +3,7 @@
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
     HardwareChange, NewAuditEntry, NodeChange, Page, RunFilter, RunWrite, Secret, SecretOwner,
+    StoreError,
 };
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunId, RunStatus};
@@ -172,6 +173,32 @@ fn a_site_goes_when_its_nodes_have_left() {
         };
         let roce = RoceAssignmentId(id());
         store.add_roce_assignment(NOON, roce, fixture.site_id, spec.clone()).await.unwrap();
+        let moved = RoceAssignmentSpec { interface: "ens2".to_owned(), ..spec.clone() };
+        let later = NOON.plus_seconds(1.0);
+        let changed = store.change_roce_assignment(later, fixture.site_id, "ens1", moved.clone());
+        let changed = changed.await.unwrap();
+        assert_eq!((changed.id, changed.revision, &changed.spec), (roce, 2, &moved));
+        assert_eq!(store.roce_assignments().await.unwrap(), [changed]);
+        let gone =
+            store.change_roce_assignment(later, fixture.site_id, "ens1", moved.clone()).await;
+        assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");
+        let other = RoceAssignmentSpec {
+            interface: "ens3".to_owned(),
+            ip_address: "10.9.0.8".to_owned(),
+            ..moved.clone()
+        };
+        let second = RoceAssignmentId(id());
+        store.add_roce_assignment(NOON, second, fixture.site_id, other.clone()).await.unwrap();
+        let onto_address = RoceAssignmentSpec { ip_address: other.ip_address, ..moved.clone() };
+        let onto_interface = RoceAssignmentSpec { interface: "ens3".to_owned(), ..moved };
+        for (wanted, said) in
+            [(onto_address, "roce_address_taken"), (onto_interface, "roce_interface_taken")]
+        {
+            let refused = store.change_roce_assignment(later, fixture.site_id, "ens2", wanted);
+            assert_eq!(code(refused.await), said);
+        }
+        store.remove_roce_assignment(fixture.site_id, "j22u11", "ens3").await.unwrap();
+        store.change_roce_assignment(later, fixture.site_id, "ens2", spec.clone()).await.unwrap();
         store.remove_roce_assignment(fixture.site_id, "j22u11", "ens1").await.unwrap();
         let twice = store.remove_roce_assignment(fixture.site_id, "j22u11", "ens1").await;
         assert_eq!(code(twice), "not_found");

@@ -135,6 +135,7 @@ impl Fixture {
             },
             run: new_run(),
             timeline: vec![event(None, "accepted")],
+            reports: Vec::new(),
             audit: None,
             idempotency: None,
         }

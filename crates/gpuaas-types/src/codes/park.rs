@@ -23,6 +23,8 @@ pub enum Cure {
     SkipCheck,
     /// `gpuaas run cancel RUN --reason WHY`: the run cannot reach its end.
     Cancel,
+    /// `gpuaas run take-over RUN --reason WHY`: the run gets a machine that is in use.
+    TakeOver,
 }
 
 impl Cure {
@@ -34,6 +36,7 @@ impl Cure {
         Self::RetryLatestProfile,
         Self::SkipCheck,
         Self::Cancel,
+        Self::TakeOver,
     ];
 
     /// The command, with placeholders in capitals.
@@ -46,6 +49,7 @@ impl Cure {
             Self::RetryLatestProfile => "gpuaas run retry RUN --latest-profile --reason WHY",
             Self::SkipCheck => "gpuaas run skip-check RUN --check NAME --reason WHY",
             Self::Cancel => "gpuaas run cancel RUN --reason WHY",
+            Self::TakeOver => "gpuaas run take-over RUN --reason WHY",
         }
     }
 
@@ -70,10 +74,9 @@ impl Park {
     }
 }
 
-/// The cures that an advice names, each with what the advice says has to be done for it.
-///
-/// An advice is made of alternatives (`; or `); in each, what comes before the command and after
-/// `, and ` has to be done, and what comes after `, which ` only says what the command does.
+/// The cures that an advice names, each with what the advice says has to be done for it. An advice
+/// is made of alternatives (`; or `); in each, what comes before the command and after `, and ` has
+/// to be done, and what comes after `, which ` only says what the command does.
 fn actions(advice: &str, run: &str, node: &str, failing_checks: &[&str]) -> Vec<ParkAction> {
     let mut actions = Vec::new();
     for alternative in advice.split("; or ") {
@@ -161,11 +164,32 @@ TwoCandidates "two_candidates" "Several machines match the host" {
     next_action: "make all but one of them not match (rename it, or correct its BMC or MAC address), then `gpuaas run resume RUN --reason WHY`",
     doc: "Hostname, BMC address and MAC addresses lead to different machines in MAAS",
 }
+MachineMismatch "machine_mismatch" "The machine is not the one that the request names" {
+    owner: Owner::InfraOperator,
+    cures: &[Cure::Resume],
+    looked_at_again: false,
+    next_action: "correct the side that is wrong: the machine's hostname or BMC in MAAS, or what was given, `gpuaas node set NODE --mac MAC --bmc-address ADDRESS --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
+    doc: "An identifier of the request (hostname, MAC or BMC address, system id, serial number) is not the machine's; the text names both sides",
+}
+MachineInUse "machine_in_use" "The machine is in use" {
+    owner: Owner::PlatformOperator,
+    cures: &[Cure::Resume, Cure::TakeOver],
+    looked_at_again: false,
+    next_action: "have its owner release it in MAAS, then `gpuaas run resume RUN --reason WHY`; or take it with everything on it, `gpuaas run take-over RUN --reason WHY`",
+    doc: "Another user of MAAS owns the machine, or it is Deployed and not by this run; it is neither released nor changed without an operator's word",
+}
+PowerTypeDiffers "power_type_differs" "MAAS drives the machine without the BMC that was given" {
+    owner: Owner::InfraOperator,
+    cures: &[Cure::Resume],
+    looked_at_again: false,
+    next_action: "set the machine's power type and BMC address in MAAS, or give the BMC up, `gpuaas node set NODE --power-type manual --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
+    doc: "A BMC address was given, and MAAS has another power type for the machine and no BMC address, such as manual: a person would have to switch it on",
+}
 MachineHeld "machine_held" "The machine belongs to another node" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "detach the node that holds it, `gpuaas node detach NODE`, or correct the host named here in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    next_action: "take the node that holds it out of service, `gpuaas node decommission NODE`, or correct the host named here in MAAS, then `gpuaas run resume RUN --reason WHY`",
     doc: "A machine is bound to one node at a time",
 }
 SeveralNewMachines "several_new_machines" "Several new machines could be the host" {
@@ -307,6 +331,27 @@ RoceInterfaceMissing "roce_interface_missing" "The host lacks a fabric interface
     looked_at_again: true,
     next_action: "give the machine the interface that the assignment names, or commission it in MAAS so that MAAS sees it, then `gpuaas run resume RUN --reason WHY`",
     doc: "A fabric address is assigned to an interface that MAAS does not list",
+}
+RoceBootInterface "roce_boot_interface" "A fabric address is assigned to the boot interface" {
+    owner: Owner::PlatformOperator,
+    cures: &[Cure::Resume],
+    looked_at_again: false,
+    next_action: "assign the address to a fabric interface, `gpuaas roce set --site SITE --host HOST --interface NAME --to-interface NAME`, or take it away, `gpuaas roce remove --site SITE --host HOST --interface NAME`; then `gpuaas run resume RUN --reason WHY`",
+    doc: "The machine boots from the interface that an assignment names, so its links are left as they are",
+}
+RoceSubnetUnknown "roce_subnet_unknown" "A fabric address is in a subnet that does not fit" {
+    owner: Owner::PlatformOperator,
+    cures: &[Cure::Resume],
+    looked_at_again: false,
+    next_action: "make the subnet in MAAS, on the VLAN of the interface, or correct the assignment, `gpuaas roce set --site SITE --host HOST --interface NAME --subnet CIDR --ip ADDRESS`; then `gpuaas run resume RUN --reason WHY`",
+    doc: "MAAS does not have the subnet of an assignment, or has it on another VLAN than the interface; no link was changed",
+}
+RoceLinkStays "roce_link_stays" "MAAS shows a link that it took away" {
+    owner: Owner::InfraOperator,
+    cures: &[Cure::Resume],
+    looked_at_again: false,
+    next_action: "remove the link from the interface in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    doc: "A link that no assignment wants was removed from a fabric interface and is still there afterwards",
 }
 RoceLinkMissing "roce_link_missing" "MAAS shows no link that it took" {
     owner: Owner::InfraOperator,

@@ -69,6 +69,10 @@ OnboardedAgain "onboarded_again" "The node is onboarded from the beginning" {
     owner: None, next_action: "",
     doc: "Its last run ended before it was active; its machine is looked for anew",
 }
+TakeOverApproved "take_over_approved" "An operator takes a machine that is in use" {
+    owner: None, next_action: "",
+    doc: "The run may release and change the machine; the text names the machine, its owner, who said so and why",
+}
 HardwareCorrected "hardware_corrected" "What is known of the hardware was corrected" {
     owner: None, next_action: "",
     doc: "An operator corrected MAC or BMC addresses, the power driver or the architecture",

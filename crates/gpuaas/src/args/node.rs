@@ -167,6 +167,27 @@ pub struct OnboardArgs {
     /// Architecture [default: amd64/generic].
     #[arg(long, value_name = "ARCH")]
     pub architecture: Option<String>,
+    /// MAAS' identifier of the machine.
+    #[arg(long, value_name = "ID")]
+    pub system_id: Option<String>,
+    /// Serial number of the machine's chassis.
+    #[arg(long, value_name = "SERIAL")]
+    pub serial: Option<String>,
+    /// Take a machine that is deployed or that another user of MAAS owns, with everything on it.
+    #[arg(long, requires = "reason")]
+    pub take_over: bool,
+    /// Why a machine in use is taken; kept in the history.
+    #[arg(long, value_name = "TEXT", requires = "take_over")]
+    pub reason: Option<String>,
+    /// Only show what would be done.
+    #[arg(long, conflicts_with = "wait")]
+    pub dry_run: bool,
+    /// Do not ask before a machine in use is taken.
+    #[arg(long, requires = "take_over")]
+    pub yes: bool,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Follow the work until it ends; then print where every second went.
     #[arg(long)]
     pub wait: bool,

@@ -89,6 +89,8 @@ pub struct ProfileSetArgs {
 pub enum RoceCommand {
     /// Give one fabric interface of one host its address.
     Add(RoceAddArgs),
+    /// Change the address of one fabric interface of one host, or move it to another interface.
+    Set(RoceSetArgs),
     /// Take the address of one fabric interface of one host away.
     Remove(RoceRemoveArgs),
     /// List addresses.
@@ -113,6 +115,35 @@ pub struct RoceAddArgs {
     /// Static address inside it.
     #[arg(long, value_name = "ADDRESS")]
     pub ip: String,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas roce set`.
+#[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args(
+    ["to_interface", "subnet", "ip"]
+))]
+pub struct RoceSetArgs {
+    /// Site name.
+    #[arg(long)]
+    pub site: String,
+    /// Short hostname.
+    #[arg(long)]
+    pub host: String,
+    /// Interface that has the address now: its name, or its MAC address.
+    #[arg(long, value_name = "NAME")]
+    pub interface: String,
+    /// Interface that is to have it.
+    #[arg(long, value_name = "NAME")]
+    pub to_interface: Option<String>,
+    /// Subnet in MAAS.
+    #[arg(long, value_name = "CIDR")]
+    pub subnet: Option<String>,
+    /// Static address inside it.
+    #[arg(long, value_name = "ADDRESS")]
+    pub ip: Option<String>,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -23,6 +23,22 @@ pub enum RunCommand {
     Cancel(CancelArgs),
     /// Answer for a check that does not pass; the run goes on, and your word expires.
     SkipCheck(SkipCheckArgs),
+    /// Let a parked run have its machine although it is in use; what is on it is lost.
+    TakeOver(TakeOverArgs),
+}
+
+/// `gpuaas run take-over`.
+#[derive(Debug, Clone, Args)]
+pub struct TakeOverArgs {
+    /// Only show what would be taken.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// The run, who and why.
+    #[command(flatten)]
+    pub said: ResumeArgs,
 }
 
 /// `gpuaas run list`.

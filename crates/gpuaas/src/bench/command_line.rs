@@ -117,6 +117,9 @@ mod tests {
         unknown_outcome_unresolved
         machine_locked
         two_candidates
+        machine_mismatch
+        machine_in_use
+        power_type_differs
         machine_held
         several_new_machines
         machine_not_found
@@ -138,6 +141,9 @@ mod tests {
         storage_not_as_asked
         roce_assignments_missing
         roce_interface_missing
+        roce_boot_interface
+        roce_subnet_unknown
+        roce_link_stays
         roce_link_missing
         hardware_sync_interval_differs
         predeploy_checks_failed
