@@ -66,7 +66,14 @@ async fn onboard(
         profile_revision: 1,
         cause: "onboarding asked for".to_owned(),
     };
-    let asked = NewOnboarding { node, run, timeline: Vec::new(), audit: None, idempotency: None };
+    let asked = NewOnboarding {
+        node,
+        run,
+        timeline: Vec::new(),
+        audit: None,
+        reports: Vec::new(),
+        idempotency: None,
+    };
     harness.store.onboard(now, asked).await.map(|made| made.accepted.run_id)
 }
 
