@@ -13,6 +13,8 @@ use gpuaas_types::spec::{
 
 use crate::problem::invalid;
 
+/// Longest pause between two looks at the event feed of a quiet site, in seconds.
+const LONGEST_IDLE_POLL_SECONDS: u32 = 3600;
 /// Shortest life of an enrollment token, in seconds.
 const MIN_TTL_SECONDS: u32 = 60;
 /// Longest life of an enrollment token, in seconds.
@@ -192,6 +194,10 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
     }
     if spec.pxe_vlan.is_some_and(|tag| !(0..=4094).contains(&tag)) {
         return Err(invalid(&at("pxe_vlan"), "a VLAN tag is 0 (untagged) to 4094"));
+    }
+    if spec.idle_poll_seconds > LONGEST_IDLE_POLL_SECONDS {
+        let text = format!("at most {LONGEST_IDLE_POLL_SECONDS}, or 0 for the default");
+        return Err(invalid(&at("idle_poll_seconds"), text));
     }
     for (index, image) in spec.approved_images.iter().enumerate() {
         identifier(&at(&format!("approved_images.{index}")), image, "/._-:+")?;

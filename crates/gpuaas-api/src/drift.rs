@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
+use gpuaas_core::drift::{AdviceSubject, advice};
 use gpuaas_types::api::{List, NodeDrift};
-use gpuaas_types::codes::NodeProblemCode;
 
 use crate::body::{QueryParams, SiteFilter};
 use crate::ctx::Ctx;
@@ -18,9 +18,15 @@ pub(crate) async fn list(
     let items = listed
         .into_iter()
         .map(|listed| {
-            let row = NodeProblemCode::of_drift(listed.drift.kind).row();
+            let subject = AdviceSubject {
+                node: &listed.hostname,
+                site: &listed.site,
+                system_id: &listed.system_id,
+                expected: &listed.drift.expected,
+                found: &listed.drift.found,
+            };
             NodeDrift {
-                next_action: row.advice(&listed.hostname, &listed.site),
+                next_action: advice(listed.drift.kind, &subject),
                 node: listed.hostname,
                 site: listed.site,
                 drift: listed.drift,

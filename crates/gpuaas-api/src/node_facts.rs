@@ -81,6 +81,7 @@ impl KnownFacts {
             &NodeFacts {
                 hostname: &node.hostname,
                 site: &view.site,
+                system_id: node.system_id.as_deref(),
                 state: node.state,
                 updated_at: node.updated_at,
                 run: open.map(|run| RunFacts {

@@ -1,18 +1,22 @@
 //! What differs between a node in service and its machine in MAAS.
 //!
 //! MAAS is open to people, and its event feed says nothing of renaming, tagging, deleting
-//! (docs/maas.md#events). So a slow sweep reads the machines of nodes in service, and this module
+//! (docs/maas.md#events). So the machines of nodes in service are looked at, and this module
 //! compares each with what was last remembered of it. Level-triggered: a difference is there as
 //! long as it is seen, and gone when it is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gpuaas_types::codes::NodeProblemCode;
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::{DriftAction, DriftKind, Timestamp};
 
 /// Intervals without a report after which hardware sync counts as stale
 /// (docs/maas.md#hardware-sync).
 const STALE_INTERVALS: f64 = 1.5;
+
+/// MAAS' word for a machine that is switched off (docs/maas.md#power).
+pub const POWER_OFF: &str = "off";
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,15 +29,28 @@ pub struct Difference {
     pub found: String,
 }
 
-/// Everything that differs. `remembered` is the machine as last read by a run of the node, `seen`
-/// as MAAS shows it now; none: MAAS does not list it any more.
+/// A node in service and what MAAS shows of its machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Comparison<'a> {
+    /// Hostname of the node.
+    pub hostname: &'a str,
+    /// Address of the machine's BMC, as the node's record has it; none: not known.
+    pub bmc_address: Option<&'a str>,
+    /// The machine as last read by a run of the node.
+    pub remembered: Option<&'a MachineView>,
+    /// The machine as MAAS shows it now; none: MAAS does not list it any more.
+    pub seen: Option<&'a MachineView>,
+    /// Address at which MAAS reaches its BMC now; none: not asked.
+    pub seen_bmc_address: Option<&'a str>,
+}
+
+/// Kinds that a look cannot tell that did not ask for the BMC's address.
+pub const KINDS_OF_BMC: &[DriftKind] = &[DriftKind::BmcChanged];
+
+/// Everything that differs at `now`.
 #[must_use]
-pub fn find_differences(
-    hostname: &str,
-    remembered: Option<&MachineView>,
-    seen: Option<&MachineView>,
-    now: Timestamp,
-) -> Vec<Difference> {
+pub fn find_differences(comparison: &Comparison<'_>, now: Timestamp) -> Vec<Difference> {
+    let Comparison { hostname, remembered, seen, .. } = *comparison;
     let mut all = Vec::new();
     let mut note = |kind, expected: String, found: String| {
         all.push(Difference { kind, expected, found });
@@ -59,10 +76,30 @@ pub fn find_differences(
             note(DriftKind::Retagged, expected, found);
         }
     }
+    if let Some((expected, found)) = changed_bmc(comparison) {
+        note(DriftKind::BmcChanged, expected.to_owned(), found.to_owned());
+    }
+    if seen.status == status::DEPLOYED && seen.power_state == POWER_OFF {
+        note(DriftKind::PoweredOff, "on".to_owned(), "MAAS says off".to_owned());
+    }
+    if seen.locked && !remembered.is_some_and(|machine| machine.locked) {
+        note(DriftKind::Locked, "not locked".to_owned(), "MAAS says locked".to_owned());
+    }
     if let Some((expected, found)) = stale_hardware_sync(seen, now) {
         note(DriftKind::HwSyncStale, expected, found);
     }
     all
+}
+
+/// The BMC's address of the record and that of MAAS, where they differ. Redfish drivers keep a URL
+/// where ipmi keeps an address.
+fn changed_bmc<'a>(comparison: &Comparison<'a>) -> Option<(&'a str, &'a str)> {
+    let (expected, found) = (comparison.bmc_address?, comparison.seen_bmc_address?);
+    let host = |address: &str| {
+        let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+        rest.trim_end_matches('/').to_ascii_lowercase()
+    };
+    (host(expected) != host(found)).then_some((expected, found))
 }
 
 /// What a status other than Deployed means for a node in service.
@@ -143,6 +180,48 @@ pub const fn is_allowed(kind: DriftKind, action: DriftAction) -> bool {
     }
 }
 
+/// Whether MAAS tells of a difference by an event, which names the user who made it
+/// (docs/maas.md#events).
+#[must_use]
+pub const fn makes_event(kind: DriftKind) -> bool {
+    match kind {
+        DriftKind::ReleasedByHand
+        | DriftKind::DeployedByHand
+        | DriftKind::InRescueMode
+        | DriftKind::PoweredOff
+        | DriftKind::Locked => true,
+        DriftKind::Vanished
+        | DriftKind::Renamed
+        | DriftKind::Retagged
+        | DriftKind::BmcChanged
+        | DriftKind::HwSyncStale => false,
+    }
+}
+
+/// What the advice about a difference speaks of.
+#[derive(Debug, Clone, Copy)]
+pub struct AdviceSubject<'a> {
+    /// Hostname of the node.
+    pub node: &'a str,
+    /// Name of its site.
+    pub site: &'a str,
+    /// MAAS' identifier of its machine.
+    pub system_id: &'a str,
+    /// What is remembered.
+    pub expected: &'a str,
+    /// What MAAS says.
+    pub found: &'a str,
+}
+
+/// What an operator may do about a difference: the advice of its problem
+/// ([`gpuaas_types::codes::NODE_PROBLEMS`]), with what it speaks of filled in.
+#[must_use]
+pub fn advice(kind: DriftKind, subject: &AdviceSubject<'_>) -> String {
+    let text = NodeProblemCode::of_drift(kind).row().advice(subject.node, subject.site);
+    let text = text.replace("SYSTEM_ID", subject.system_id);
+    text.replace("EXPECTED", subject.expected).replace("FOUND", subject.found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,13 +233,22 @@ mod tests {
         deployed.distro_series = "noble".to_owned();
         deployed.owner = Some("gpuaas".to_owned());
         deployed.installation_id = Some(7);
+        deployed.power_state = "on".to_owned();
         deployed
+    }
+
+    fn compare<'a>(
+        remembered: Option<&'a MachineView>,
+        seen: Option<&'a MachineView>,
+    ) -> Comparison<'a> {
+        let bmc_address = Some("192.0.2.7");
+        Comparison { hostname: "j22u11", bmc_address, remembered, seen, seen_bmc_address: None }
     }
 
     fn kinds(change: impl Fn(&mut MachineView)) -> Vec<DriftKind> {
         let mut seen = deployed();
         change(&mut seen);
-        let found = find_differences("j22u11", Some(&deployed()), Some(&seen), at(1000.0));
+        let found = find_differences(&compare(Some(&deployed()), Some(&seen)), at(1000.0));
         found.into_iter().map(|difference| difference.kind).collect()
     }
 
@@ -177,15 +265,56 @@ mod tests {
         assert_eq!(kinds(|m| m.distro_series = "jammy".to_owned()), [DriftKind::DeployedByHand]);
         assert_eq!(kinds(|m| m.hostname = "x".to_owned()), [DriftKind::Renamed]);
         assert_eq!(kinds(|m| m.tags = vec!["a".to_owned()]), [DriftKind::Retagged]);
-        let vanished = find_differences("j22u11", Some(&deployed()), None, at(0.0));
+        assert_eq!(kinds(|m| m.locked = true), [DriftKind::Locked]);
+        assert_eq!(kinds(|m| m.power_state = "off".to_owned()), [DriftKind::PoweredOff]);
+        assert_eq!(kinds(|m| m.power_state = "error".to_owned()), [], "the BMC did not answer");
+        let vanished = find_differences(&compare(Some(&deployed()), None), at(0.0));
         assert_eq!(vanished[0].kind, DriftKind::Vanished);
+    }
+
+    #[test]
+    fn a_bmc_is_compared_where_both_addresses_are_known() {
+        let machine = deployed();
+        let with = |bmc_address, seen_bmc_address| {
+            let plain = compare(Some(&machine), Some(&machine));
+            let comparison = Comparison { bmc_address, seen_bmc_address, ..plain };
+            find_differences(&comparison, at(0.0))
+        };
+        assert_eq!(with(Some("192.0.2.7"), Some("https://192.0.2.7/")), []);
+        assert_eq!(with(None, Some("192.0.2.8")), []);
+        assert_eq!(with(Some("192.0.2.7"), None), []);
+        let moved = with(Some("192.0.2.7"), Some("192.0.2.8"));
+        assert_eq!((moved.len(), moved[0].kind), (1, DriftKind::BmcChanged));
+        assert_eq!((&*moved[0].expected, &*moved[0].found), ("192.0.2.7", "192.0.2.8"));
+    }
+
+    #[test]
+    fn an_advice_leaves_nothing_open_but_what_the_operator_knows() {
+        let subject = AdviceSubject {
+            node: "j22u11",
+            site: "lab",
+            system_id: "abc123",
+            expected: "before",
+            found: "now",
+        };
+        for kind in DriftKind::ALL {
+            let advice = advice(*kind, &subject);
+            for open in ["NODE", "SITE", "SYSTEM_ID", "EXPECTED", "FOUND"] {
+                assert!(!advice.contains(open), "{advice}");
+            }
+        }
+        let moved = advice(DriftKind::BmcChanged, &subject);
+        assert!(
+            moved.contains("`gpuaas node set j22u11 --bmc-address now --reason WHY`"),
+            "{moved}"
+        );
     }
 
     #[test]
     fn a_deployment_from_before_numbers_were_remembered_is_no_other_one() {
         let mut old = deployed();
         old.installation_id = None;
-        let of = |seen: &MachineView| find_differences("j22u11", Some(&old), Some(seen), at(0.0));
+        let of = |seen: &MachineView| find_differences(&compare(Some(&old), Some(seen)), at(0.0));
         assert_eq!(of(&deployed()), []);
         assert_eq!(with_installation_id(&old, &deployed()), Some(deployed()));
         let mut another = deployed();

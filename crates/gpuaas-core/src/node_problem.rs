@@ -8,6 +8,7 @@
 //! While a run moves, it alone decides what becomes of the node: its host may be away on purpose,
 //! so only its lateness counts. A parked run may have stopped because of any of the others.
 
+use crate::drift::{AdviceSubject, advice};
 use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
     Connectivity, ConnectivityState, Drift, GateView, Lateness, NodeProblem, Owner, Park,
@@ -64,6 +65,8 @@ pub struct NodeFacts<'a> {
     pub hostname: &'a str,
     /// Name of its site.
     pub site: &'a str,
+    /// MAAS' identifier of its machine; none: no machine is bound.
+    pub system_id: Option<&'a str>,
     /// GPUaaS' own view of it.
     pub state: NodeState,
     /// When its row last changed.
@@ -198,10 +201,21 @@ impl Found<'_> {
         let facts = self.facts;
         for drift in facts.drift {
             let found = drift.found.strip_prefix("MAAS says ").unwrap_or(&drift.found);
-            let text = format!("{found}, where {} was remembered", drift.expected);
+            let by = drift.maas_user.as_ref().map(|user| format!(", by {user}"));
+            let by = by.unwrap_or_default();
+            let text = format!("{found}, where {} was remembered{by}", drift.expected);
             let looks = (drift.since, drift.seen_at);
             let code = NodeProblemCode::of_drift(drift.kind);
-            self.add(code, looks, facts.stale_seconds, &text);
+            let subject = AdviceSubject {
+                node: facts.hostname,
+                site: facts.site,
+                system_id: facts.system_id.unwrap_or("SYSTEM_ID"),
+                expected: &drift.expected,
+                found: &drift.found,
+            };
+            let problem = self.add(code, looks, facts.stale_seconds, &text);
+            problem.next_action = advice(drift.kind, &subject);
+            problem.actions = advised_commands(&problem.next_action, facts.hostname);
         }
         let Some(said_at) = facts.maas_said_at else { return };
         let age = self.now.seconds_since(said_at);

@@ -1,6 +1,6 @@
 //! What the events of MAAS' feed mean.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use gpuaas_store::{ObservedEvent, WatchUpdate, WatchedMachine};
 use gpuaas_types::api::{Source, TimelineEvent};
@@ -8,6 +8,8 @@ use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::maas_status;
 use gpuaas_types::{NodeId, Timestamp};
 use maas_client::Event;
+
+use crate::sweep::MachineHint;
 
 /// Type of the event that curtin's reboot makes.
 pub(crate) const REBOOTING: &str = "Rebooting";
@@ -33,16 +35,24 @@ pub(crate) fn event_id(event: &Event) -> i64 {
     i64::try_from(event.id).unwrap_or(i64::MAX)
 }
 
-/// Machines of nodes without an open run that somebody did something to.
+/// Machines of nodes without an open run that somebody did something to, with the last user of MAAS
+/// who did.
 pub(crate) fn changed_in_service(
     events: &[Event],
     nodes: &HashMap<String, WatchedMachine>,
-) -> BTreeSet<String> {
+) -> BTreeMap<String, MachineHint> {
     let touched =
         events.iter().filter(|event| event.status_change().is_some() || is_of_person(event));
-    let machines = touched.filter_map(|event| event.node.as_ref());
-    let free = |id: &&String| nodes.get(*id).is_some_and(|node| node.run_id.is_none());
-    machines.filter(free).cloned().collect()
+    let mut changed: BTreeMap<String, MachineHint> = BTreeMap::new();
+    for event in touched {
+        let Some(id) = event.node.as_ref() else { continue };
+        if nodes.get(id).is_none_or(|node| node.run_id.is_some()) {
+            continue;
+        }
+        let hint = changed.entry(id.clone()).or_default();
+        hint.maas_user = user(event).or(hint.maas_user.take());
+    }
+    changed
 }
 
 /// What users of MAAS did to machines of nodes without an open run: what a run asks for stands in
@@ -112,4 +122,15 @@ fn timeline(event: &Event, watched: &WatchedMachine, now: Timestamp) -> (NodeId,
         text,
     };
     (watched.node_id, line)
+}
+
+/// Whether a user of MAAS switched the machine: its power state follows when the BMC has acted.
+pub(crate) fn is_of_power(event: &Event) -> bool {
+    event.kind.starts_with("User powering ")
+}
+
+/// The user who did it, of an event of a person.
+pub(crate) fn user(event: &Event) -> Option<String> {
+    let named = is_of_person(event) && !matches!(event.username.as_str(), "" | "unknown");
+    named.then(|| event.username.clone())
 }

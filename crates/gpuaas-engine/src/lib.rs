@@ -48,6 +48,7 @@ mod step_durations;
 pub mod supervisor;
 mod sweep;
 pub mod tokens;
+mod unannounced;
 pub mod virtual_clock;
 mod watcher;
 mod worker;

@@ -158,7 +158,7 @@ async fn record(
         let findings = findings.map(|reading| {
             let seen: HashMap<_, _> =
                 reading.machine.iter().map(|one| (one.system_id.clone(), one.clone())).collect();
-            sweep::finding(policy, &reading.subject, &seen, reading.asked_at)
+            sweep::finding(policy, &reading.subject, &seen, None, reading.asked_at)
         });
         shared.store.record_sweep(shared.clock.now(), findings.collect()).await?;
     }

@@ -8,10 +8,12 @@
 //! A machine of a run that differs is no alarm yet: the feed may only be a look behind. It is one
 //! if the feed has still not said so two looks later.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use gpuaas_core::drift::{action_of_policy, find_differences, with_installation_id};
+use gpuaas_core::drift::{
+    Comparison, KINDS_OF_BMC, action_of_policy, find_differences, with_installation_id,
+};
 use gpuaas_store::{MissedObservation, StoreError, SweepFinding, SweepSubject};
 use gpuaas_types::machine::{MachineView, Observation, maas_status};
 use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timestamp};
@@ -62,21 +64,31 @@ pub(crate) async fn sweep_site(shared: &Shared, site_id: SiteId) {
     }
 }
 
+/// What a look told of a machine besides that something happened to it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MachineHint {
+    /// User of MAAS who did it; none: MAAS names nobody.
+    pub(crate) maas_user: Option<String>,
+    /// Address at which MAAS reaches its BMC; none: not asked.
+    pub(crate) bmc_address: Option<String>,
+}
+
 /// Compares the machines of nodes in service with what is remembered of them, because something
-/// happened to them.
+/// happened to them. `hints` names them by `system_id`; answers those that MAAS showed.
 ///
 /// # Errors
 /// The store's.
 pub(crate) async fn check_machines(
     shared: &Shared,
     site_id: SiteId,
-    system_ids: &BTreeSet<String>,
-) -> Result<(), StoreError> {
-    let Ok(site) = shared.sites.get(site_id).await else { return Ok(()) };
+    hints: &BTreeMap<String, MachineHint>,
+) -> Result<HashMap<String, MachineView>, StoreError> {
+    let mut shown = HashMap::new();
+    let Ok(site) = shared.sites.get(site_id).await else { return Ok(shown) };
     let mut subjects = shared.store.sweep_subjects(site_id).await?;
     let now = shared.clock.now();
     subjects.retain(|subject| {
-        let named = subject.node.system_id.as_ref().is_some_and(|id| system_ids.contains(id));
+        let named = subject.node.system_id.as_ref().is_some_and(|id| hints.contains_key(id));
         named && subject.run.is_none() && worth_it(subject, now)
     });
     for batch in subjects.chunks(BATCH) {
@@ -89,10 +101,14 @@ pub(crate) async fn check_machines(
             }
         };
         let policy = &site.record.spec.drift_policy;
-        let findings = batch.iter().map(|s| finding(policy, s, &seen, asked_at)).collect();
-        shared.store.record_sweep(shared.clock.now(), findings).await?;
+        let findings = batch.iter().map(|subject| {
+            let hint = subject.node.system_id.as_ref().and_then(|id| hints.get(id));
+            finding(policy, subject, &seen, hint, asked_at)
+        });
+        shared.store.record_sweep(shared.clock.now(), findings.collect()).await?;
+        shown.extend(seen);
     }
-    Ok(())
+    Ok(shown)
 }
 
 async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), StoreError> {
@@ -121,7 +137,7 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
             }
         };
         let (working, serving): (Vec<_>, Vec<_>) = batch.iter().partition(|s| s.run.is_some());
-        let findings = serving.iter().map(|s| finding(policy, s, &seen, asked_at)).collect();
+        let findings = serving.iter().map(|s| finding(policy, s, &seen, None, asked_at)).collect();
         shared.store.record_sweep(shared.clock.now(), findings).await?;
         suspects.extend(working.into_iter().filter_map(|s| suspect(s, &seen, asked_at)));
     }
@@ -175,11 +191,20 @@ pub(crate) fn finding(
     policy: &BTreeMap<DriftKind, DriftAction>,
     subject: &SweepSubject,
     seen: &HashMap<String, MachineView>,
+    hint: Option<&MachineHint>,
     asked_at: Timestamp,
 ) -> SweepFinding {
     let machine = find_machine(subject, seen);
     let remembered = subject.observation.as_ref().and_then(|seen| seen.machine.as_ref());
-    let all = find_differences(&subject.node.hostname, remembered, machine, asked_at);
+    let bmc_address = hint.and_then(|hint| hint.bmc_address.as_deref());
+    let comparison = Comparison {
+        hostname: &subject.node.hostname,
+        bmc_address: subject.node.hardware.bmc_address.as_deref(),
+        remembered,
+        seen: machine,
+        seen_bmc_address: bmc_address,
+    };
+    let all = find_differences(&comparison, asked_at);
     let mut remember =
         remembered.zip(machine).and_then(|(old, new)| with_installation_id(old, new));
     let (mut tags_adopted, mut hostname, mut differences) = (false, None, Vec::new());
@@ -203,6 +228,12 @@ pub(crate) fn finding(
         asked_at,
         status: machine.map(|machine| machine.status),
         differences,
+        not_looked_at: if machine.is_some() && bmc_address.is_none() {
+            KINDS_OF_BMC.to_vec()
+        } else {
+            Vec::new()
+        },
+        maas_user: hint.and_then(|hint| hint.maas_user.clone()),
         remember,
         tags_adopted,
         hostname,

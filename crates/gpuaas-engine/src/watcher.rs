@@ -34,6 +34,7 @@ use crate::rewind::{self, Rewind};
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
 use crate::sweep;
+use crate::unannounced::UnannouncedChanges;
 
 /// Name of the loop that starts watchers, for its supervisor.
 pub(crate) const LOOP: &str = "site watchers";
@@ -48,10 +49,6 @@ const PAGE: u32 = 1000;
 const KEEPER_SECONDS: f64 = 0.5;
 /// Part of the lease of a watch after which it is renewed.
 const RENEWAL_PART: f64 = 1.0 / 3.0;
-/// Seconds between two lists of a site's machines, at least; MAAS takes a millisecond for each of
-/// them (docs/maas.md#costs), of which this is a twentieth of one process' time.
-const LIST_SECONDS: f64 = 15.0;
-const LIST_SECONDS_PER_MACHINE: f64 = 0.02;
 /// Looks without any open run before the watcher ends.
 const IDLE_LOOKS: u32 = 30;
 /// Longest pause between two looks at a site that does not answer, in seconds.
@@ -128,7 +125,14 @@ async fn feed_pace(shared: &Shared, site_id: SiteId) -> Option<f64> {
         }
         let follow =
             config.idle_poll_seconds > 0.0 && shared.store.has_nodes_in_service(site_id).await?;
-        Ok::<_, StoreError>(follow.then(|| config.idle_poll_seconds.max(config.poll_seconds)))
+        if !follow {
+            return Ok(None);
+        }
+        let seconds = match shared.store.site(site_id).await?.spec.idle_poll_seconds {
+            0 => config.idle_poll_seconds,
+            of_site => f64::from(of_site) * shared.clock.factor().max(1.0),
+        };
+        Ok::<_, StoreError>(Some(seconds.max(config.poll_seconds)))
     };
     pace.await.unwrap_or_else(|error| {
         tracing::warn!(%error, %site_id, "it is not known whether to watch the site");
@@ -159,7 +163,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         health: String::new(),
         silence: RepeatedFailure::new("the event feed is silent"),
         answering_since: None,
-        list_at: Timestamp::EPOCH,
+        unannounced: UnannouncedChanges::default(),
         rewind: None,
     };
     let watched = tokio::select! {
@@ -210,8 +214,8 @@ struct Watcher {
     silence: RepeatedFailure,
     /// Since when the region answers again, as of the last look that woke the runs that waited.
     answering_since: Option<Timestamp>,
-    /// When the machines are listed next.
-    list_at: Timestamp,
+    /// Looks for what makes no event.
+    unannounced: UnannouncedChanges,
     /// The feed ends before what was read of it.
     rewind: Option<Rewind>,
 }
@@ -278,7 +282,10 @@ impl Watcher {
         match site {
             Some(site) => {
                 self.wake_waiting(&site).await?;
-                self.find_deleted(&site).await
+                if self.shared.config.idle_poll_seconds <= 0.0 {
+                    return Ok(());
+                }
+                self.unannounced.look_if_due(&self.shared, &site).await
             }
             None => Ok(()),
         }
@@ -320,40 +327,6 @@ impl Watcher {
             Err(error) => tracing::info!(%error, "the mark of the region was not read"),
         }
         Ok(())
-    }
-
-    /// Looks for machines of nodes in service that MAAS does not list any more: a deletion makes no
-    /// event (docs/maas.md#events). The list of power parameters is the cheapest that names every
-    /// machine; the more there are, the more seldom it is asked for.
-    async fn find_deleted(&mut self, site: &Site) -> Result<(), StoreError> {
-        let shared = Arc::clone(&self.shared);
-        let now = shared.clock.now();
-        if shared.config.idle_poll_seconds <= 0.0 || now < self.list_at {
-            return Ok(());
-        }
-        self.list_at = now.plus_seconds(LIST_SECONDS * shared.clock.factor().max(1.0));
-        let nodes = shared.store.nodes_by_system_id(self.lease.site_id).await?;
-        let serving = || nodes.iter().filter(|(_, node)| node.run_id.is_none());
-        if serving().next().is_none() {
-            return Ok(());
-        }
-        let all = match site.call(|client| async move { client.power_parameters_all().await }).await
-        {
-            Ok(all) => all,
-            Err(error) => {
-                tracing::debug!(%error, "the machines were not listed");
-                return Ok(());
-            }
-        };
-        #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
-        let seconds = LIST_SECONDS.max(all.len() as f64 * LIST_SECONDS_PER_MACHINE);
-        self.list_at = now.plus_seconds(seconds * shared.clock.factor().max(1.0));
-        let gone = serving().map(|(id, _)| id).filter(|id| !all.contains_key(*id));
-        let gone: BTreeSet<String> = gone.cloned().collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        sweep::check_machines(&shared, self.lease.site_id, &gone).await
     }
 
     /// Wakes the runs that waited for the region, where it is back since the last look.
@@ -479,11 +452,16 @@ impl Watcher {
             batch.timeline.extend(feed::acts_of_people(&events, &nodes, now));
         }
         self.shared.store.apply_watch_update(now, &self.lease, batch).await?;
+        for event in events.iter().filter(|event| feed::is_of_power(event)) {
+            if let (Some(id), Some(user)) = (event.node.as_ref(), feed::user(event)) {
+                self.unannounced.record_switching(id, user, now);
+            }
+        }
         let changed = feed::changed_in_service(&events, &nodes);
         if changed.is_empty() || self.shared.config.idle_poll_seconds <= 0.0 {
             return Ok(());
         }
-        sweep::check_machines(&self.shared, self.lease.site_id, &changed).await
+        sweep::check_machines(&self.shared, self.lease.site_id, &changed).await.map(drop)
     }
 
     /// Ids over which the next look reaches back: whoever watches next has not seen their events.

@@ -60,6 +60,7 @@ pub async fn add_site(
         drift_policy: std::collections::BTreeMap::new(),
         batch_max_parallel: 0,
         image_bandwidth_mbit_per_second: 0,
+        idle_poll_seconds: 0,
         bundle_inputs,
     };
     client.add_site(&SiteCreate { spec, api_key: api_key.to_owned() }).await.map(drop)

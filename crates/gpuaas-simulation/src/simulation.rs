@@ -240,6 +240,7 @@ async fn register(
         approved_images: Vec::new(),
         batch_max_parallel: plan.site_batch_max_parallel,
         image_bandwidth_mbit_per_second: 0,
+        idle_poll_seconds: 0,
         bundle_inputs: std::collections::BTreeMap::new(),
         drift_policy: BTreeMap::new(),
     };

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use gpuaas_core::drift::Difference;
+use gpuaas_core::drift::{Difference, makes_event};
 use gpuaas_core::node_state::may_become;
 use gpuaas_core::record::NodeRecord;
 use gpuaas_types::api::{Drift, RegionPast, Source, TimelineEvent};
@@ -46,6 +46,10 @@ pub struct SweepFinding {
     pub status: Option<i64>,
     /// Everything that differs now, and what the policy says of it.
     pub differences: Vec<(Difference, DriftAction)>,
+    /// Kinds that this look cannot tell: what is known of them stays as it is.
+    pub not_looked_at: Vec<DriftKind>,
+    /// User of MAAS who did something to the machine since the last look; none: MAAS names nobody.
+    pub maas_user: Option<String>,
     /// The machine as it is remembered from now on, where that changes.
     pub remember: Option<MachineView>,
     /// Its tags are taken over from what was seen: a line of the history.
@@ -76,6 +80,8 @@ pub struct ListedDrift {
     pub hostname: String,
     /// Name of its site.
     pub site: String,
+    /// MAAS' identifier of its machine.
+    pub system_id: String,
     /// What differs.
     pub drift: Drift,
 }
@@ -85,13 +91,20 @@ fn line(at: Timestamp, code: TimelineCode, text: String) -> TimelineEvent {
     TimelineEvent { at, run_id: None, step: None, source: Source::ControlPlane, code, text }
 }
 
+macro_rules! drift_columns {
+    () => {
+        "drift.kind, drift.expected, drift.found, drift.maas_user, drift.action, drift.since, \
+         drift.seen_at"
+    };
+}
+
 async fn known_drift(
     conn: &mut Conn,
     node_id: NodeId,
 ) -> Result<HashMap<DriftKind, Drift>, StoreError> {
     let rows = conn
         .all(
-            "SELECT kind, expected, found, action, since, seen_at FROM drift WHERE node_id = $1",
+            concat!("SELECT ", drift_columns!(), " FROM drift WHERE node_id = $1"),
             args![node_id.0],
         )
         .await?;
@@ -108,6 +121,7 @@ fn read_drift(cols: &mut Cols<'_>) -> Result<Drift, StoreError> {
         kind: cols.enum_str()?,
         expected: cols.next()?,
         found: cols.next()?,
+        maas_user: cols.next()?,
         action: cols.enum_str()?,
         since: cols.at()?,
         seen_at: cols.at()?,
@@ -154,22 +168,36 @@ async fn record_finding(
     }
     let mut lines = Vec::new();
     let mut before = known_drift(conn, node_id).await?;
+    before.retain(|kind, _| !finding.not_looked_at.contains(kind));
     let mut quarantine = None;
     for (difference, action) in &finding.differences {
         let Difference { kind, expected, found } = difference;
         let old = before.remove(kind);
         let same = old.as_ref().is_some_and(|old| old.found == *found && old.action == *action);
+        // Whoever began it is behind what it comes to, unless MAAS names somebody since.
+        let begun_by = old.as_ref().and_then(|old| old.maas_user.clone());
+        let user = finding.maas_user.clone().filter(|_| makes_event(*kind)).or(begun_by);
         let since = old.filter(|_| same).map_or(now, |old| old.since);
         conn.execute(
-            "INSERT INTO drift (node_id, kind, expected, found, action, since, seen_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (node_id, kind) DO UPDATE SET \
+            "INSERT INTO drift (node_id, kind, expected, found, action, since, seen_at, maas_user) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (node_id, kind) DO UPDATE SET \
              expected = excluded.expected, found = excluded.found, action = excluded.action, \
-             since = excluded.since, seen_at = excluded.seen_at",
-            args![node_id.0, kind.as_str(), expected, found, action.as_str(), since, now],
+             since = excluded.since, seen_at = excluded.seen_at, maas_user = excluded.maas_user",
+            args![
+                node_id.0,
+                kind.as_str(),
+                expected,
+                found,
+                action.as_str(),
+                since,
+                now,
+                user.as_deref()
+            ],
         )
         .await?;
         if !same {
-            let text = format!("{kind}: {found}, where {expected} was remembered");
+            let by = user.map(|user| format!(", by {user}")).unwrap_or_default();
+            let text = format!("{kind}: {found}, where {expected} was remembered{by}");
             lines.push(line(now, TimelineCode::DriftFound, text));
             quarantine = quarantine.or((*action == DriftAction::Quarantine).then_some(*kind));
         }
@@ -424,8 +452,11 @@ impl Store {
             .reader()
             .await?
             .all(
-                "SELECT kind, expected, found, action, since, seen_at FROM drift \
-                 WHERE node_id = $1 ORDER BY kind",
+                concat!(
+                    "SELECT ",
+                    drift_columns!(),
+                    " FROM drift WHERE node_id = $1 ORDER BY kind"
+                ),
                 args![node_id.0],
             )
             .await?;
@@ -444,12 +475,15 @@ impl Store {
             .reader()
             .await?
             .all(
-                "SELECT node.id, node.hostname, site.name, drift.kind, drift.expected, \
-                 drift.found, drift.action, drift.since, drift.seen_at FROM drift \
-                 JOIN node ON node.id = drift.node_id JOIN site ON site.id = node.site_id \
-                 WHERE ($1 IS NULL OR node.site_id = $1) \
-                 AND node.state NOT IN ('retired', 'detached', 'deleted') \
-                 ORDER BY node.hostname, drift.kind",
+                concat!(
+                    "SELECT node.id, node.hostname, site.name, COALESCE(node.system_id, ''), ",
+                    drift_columns!(),
+                    " FROM drift \
+                     JOIN node ON node.id = drift.node_id JOIN site ON site.id = node.site_id \
+                     WHERE ($1 IS NULL OR node.site_id = $1) \
+                     AND node.state NOT IN ('retired', 'detached', 'deleted') \
+                     ORDER BY node.hostname, drift.kind"
+                ),
                 args![site_id.map(|id| id.0)],
             )
             .await?;
@@ -460,6 +494,7 @@ impl Store {
                     node_id: cols.id(NodeId)?,
                     hostname: cols.next()?,
                     site: cols.next()?,
+                    system_id: cols.next()?,
                     drift: read_drift(&mut cols)?,
                 })
             })

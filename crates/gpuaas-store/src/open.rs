@@ -41,6 +41,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0130_region.sql")),
     M::up(include_str!("../migrations/sqlite/0145_connectivity.sql")),
     M::up(include_str!("../migrations/sqlite/0150_recheck.sql")),
+    M::up(include_str!("../migrations/sqlite/0160_drift_user.sql")),
 ];
 
 impl Store {

@@ -272,6 +272,9 @@ pub fn drift_of_every_kind() -> Vec<NodeDrift> {
         DriftKind::Vanished => ("a machine in MAAS", "no such machine", DriftAction::Quarantine),
         DriftKind::Renamed => ("j22u11", "renamed-by-ann", DriftAction::Report),
         DriftKind::Retagged => ("gpu", "gpu, broken", DriftAction::Report),
+        DriftKind::BmcChanged => ("192.0.2.7", "192.0.2.8", DriftAction::Report),
+        DriftKind::PoweredOff => ("on", "MAAS says off", DriftAction::Report),
+        DriftKind::Locked => ("not locked", "MAAS says locked", DriftAction::Report),
         DriftKind::HwSyncStale => {
             ("a report every 900 s", "none since 2026-11-20T11:00:00Z", DriftAction::Report)
         }
@@ -279,14 +282,18 @@ pub fn drift_of_every_kind() -> Vec<NodeDrift> {
     let one = |(number, kind): (usize, &DriftKind)| {
         let (expected, found, action) = said(*kind);
         let host = format!("j22u{}", 11 + number);
+        let next_action = NodeProblemCode::of_drift(*kind).row().advice(&host, "lab");
+        let next_action = next_action.replace("SYSTEM_ID", "abc123");
+        let next_action = next_action.replace("EXPECTED", expected).replace("FOUND", found);
         NodeDrift {
-            next_action: NodeProblemCode::of_drift(*kind).row().advice(&host, "lab"),
+            next_action,
             node: host,
             site: "lab".to_owned(),
             drift: Drift {
                 kind: *kind,
                 expected: expected.to_owned(),
                 found: found.to_owned(),
+                maas_user: (*kind == DriftKind::ReleasedByHand).then(|| "ann".to_owned()),
                 action,
                 since: at(60.0),
                 seen_at: at(960.0),
@@ -311,6 +318,7 @@ pub fn site() -> SiteResource {
             drift_policy: std::collections::BTreeMap::new(),
             batch_max_parallel: 0,
             image_bandwidth_mbit_per_second: 0,
+            idle_poll_seconds: 0,
             bundle_inputs: std::collections::BTreeMap::new(),
         },
         status: SiteStatus {

@@ -262,6 +262,9 @@ pub struct Drift {
     pub expected: String,
     /// What MAAS says.
     pub found: String,
+    /// User of MAAS who made it, where MAAS tells one; none: MAAS does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maas_user: Option<String>,
     /// What the site's policy says of it.
     pub action: DriftAction,
     /// When it was first seen.

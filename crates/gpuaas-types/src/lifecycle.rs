@@ -89,6 +89,12 @@ string_enum!(
         Renamed = "renamed",
         /// It has other tags.
         Retagged = "retagged",
+        /// MAAS reaches its BMC at another address.
+        BmcChanged = "bmc_changed",
+        /// It is switched off.
+        PoweredOff = "powered_off",
+        /// A user of MAAS locked it.
+        Locked = "locked",
         /// The deployed system no longer reports its hardware.
         HwSyncStale = "hw_sync_stale",
     }

@@ -34,6 +34,10 @@ pub struct SiteSpec {
     /// size of the image (`image_size_megabytes` of the profile) it limits deployments at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub image_bandwidth_mbit_per_second: u32,
+    /// Seconds between two looks at MAAS' event feed while no run of the site moves; 0: five. What a
+    /// user of MAAS does to a machine in service is on its node's timeline so soon.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle_poll_seconds: u32,
     /// Values for inputs of site bundles, by the bundle's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bundle_inputs: BTreeMap<String, BTreeMap<String, String>>,

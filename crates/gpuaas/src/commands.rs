@@ -60,6 +60,7 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
             drift_policy: args.drift.iter().copied().collect(),
             batch_max_parallel: args.batch_max_parallel,
             image_bandwidth_mbit_per_second: args.image_bandwidth,
+            idle_poll_seconds: args.idle_poll_seconds,
             bundle_inputs: bundle_inputs(&args.bundle_inputs),
         },
         api_key: read_secret(&args.api_key_file)?,

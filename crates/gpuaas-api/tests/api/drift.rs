@@ -1,8 +1,7 @@
 //! What differs between nodes and MAAS, and what its feed missed, as clients see it.
 
-use gpuaas_core::drift::Difference;
+use gpuaas_core::drift::{AdviceSubject, Difference, advice};
 use gpuaas_store::{MissedObservation, NodeChange, RunWrite, SweepFinding};
-use gpuaas_types::codes::NodeProblemCode;
 use gpuaas_types::machine::Observation;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunId, RunStatus, Timestamp};
@@ -37,6 +36,8 @@ fn found(node_id: NodeId, kind: DriftKind, action: DriftAction, now: Timestamp) 
         asked_at: now,
         status: None,
         differences: vec![(difference, action)],
+        not_looked_at: Vec::new(),
+        maas_user: None,
         remember: None,
         tags_adopted: false,
         hostname: None,
@@ -59,12 +60,19 @@ async fn every_kind_is_listed_with_its_action_and_what_to_do() {
     assert_eq!(items.len(), DriftKind::ALL.len());
     for ((number, kind), item) in DriftKind::ALL.iter().enumerate().zip(items) {
         let action = if number % 2 == 0 { "report" } else { "quarantine" };
+        let name = format!("n{number}");
+        let subject = AdviceSubject {
+            node: &name,
+            site: "lab",
+            system_id: &format!("id-{name}"),
+            expected: "as remembered",
+            found: "as seen",
+        };
         let wanted = json!({
             "node": format!("n{number}"), "site": "lab", "kind": kind.as_str(),
             "expected": "as remembered", "found": "as seen", "action": action,
             "since": now, "seen_at": now,
-            "next_action":
-                NodeProblemCode::of_drift(*kind).row().advice(&format!("n{number}"), "lab"),
+            "next_action": advice(*kind, &subject),
         });
         assert_eq!(*item, wanted);
         let node = rig.get(&format!("/api/v1/nodes/n{number}")).await.ok();

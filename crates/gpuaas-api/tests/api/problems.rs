@@ -70,6 +70,8 @@ async fn released(rig: &Rig, node_id: NodeId) {
         asked_at: rig.now(),
         status: None,
         differences: vec![(difference, DriftAction::Report)],
+        not_looked_at: Vec::new(),
+        maas_user: None,
         remember: None,
         tags_adopted: false,
         hostname: None,

@@ -172,6 +172,7 @@ impl Case {
             drift_policy: std::collections::BTreeMap::new(),
             batch_max_parallel: 0,
             image_bandwidth_mbit_per_second: 0,
+            idle_poll_seconds: 0,
             bundle_inputs: std::collections::BTreeMap::new(),
         };
         Self {

@@ -10,6 +10,8 @@ fn healthy() -> NodeFacts<'static> {
     NodeFacts {
         hostname: "j22u11",
         site: "lab",
+
+        system_id: Some("abc123"),
         state: NodeState::Active,
         updated_at: at(0.0),
         run: None,
@@ -56,6 +58,7 @@ fn drift(kind: DriftKind, seen: f64) -> Drift {
         kind,
         expected: "Deployed".to_owned(),
         found: "MAAS says Ready".to_owned(),
+        maas_user: None,
         action: DriftAction::Report,
         since: at(NOW - 8000.0),
         seen_at: at(seen),

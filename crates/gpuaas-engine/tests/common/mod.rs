@@ -240,6 +240,8 @@ impl Harness {
             asked_at: self.now(),
             status: None,
             differences: Vec::new(),
+            not_looked_at: Vec::new(),
+            maas_user: None,
             remember: seen.machine,
             tags_adopted: false,
             hostname: None,
@@ -268,12 +270,10 @@ impl Harness {
         add_progress_report(&self.store, self.now(), run_id, phase, status, "").await;
     }
 
-    /// A person in MAAS.
     pub(crate) fn human(&self, action: &maas_sim::HumanAction) {
         self.sim.with(|region| region.apply_human_action(0, action)).unwrap();
     }
 
-    /// Waits until `reached`.
     pub(crate) async fn until(&self, reached: impl AsyncFn() -> bool) {
         let deadline = RealClock.now().plus_seconds(30.0);
         while !reached().await {
@@ -282,7 +282,6 @@ impl Harness {
         }
     }
 
-    /// Waits for `count` differences.
     pub(crate) async fn drift_until(&self, count: usize) -> Vec<gpuaas_store::ListedDrift> {
         self.drift_when(|seen| seen.len() >= count).await
     }
@@ -463,6 +462,7 @@ async fn register(
         drift_policy: BTreeMap::new(),
         batch_max_parallel: 0,
         image_bandwidth_mbit_per_second: 0,
+        idle_poll_seconds: 0,
         bundle_inputs: std::collections::BTreeMap::new(),
     };
     let key = Secret::new(sim.api_key.clone());

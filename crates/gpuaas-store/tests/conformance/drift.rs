@@ -32,6 +32,8 @@ fn found(node_id: NodeId, differences: &[(DriftKind, &str, DriftAction)]) -> Swe
         asked_at: at(100.0),
         status: Some(status::READY),
         differences: differences.iter().map(difference).collect(),
+        not_looked_at: Vec::new(),
+        maas_user: None,
         remember: None,
         tags_adopted: false,
         hostname: None,

@@ -37,6 +37,9 @@ impl NodeProblemCode {
             DriftKind::Vanished => Self::Vanished,
             DriftKind::Renamed => Self::Renamed,
             DriftKind::Retagged => Self::Retagged,
+            DriftKind::BmcChanged => Self::BmcChanged,
+            DriftKind::PoweredOff => Self::PoweredOff,
+            DriftKind::Locked => Self::Locked,
             DriftKind::HwSyncStale => Self::HwSyncStale,
         }
     }
@@ -160,14 +163,32 @@ Quarantined "quarantined" "It is held back" {
 Renamed "renamed" "Its machine has another name in MAAS" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "rename it back in MAAS; or have the name taken over, `gpuaas site set SITE --drift renamed=adopt`",
+    next_action: "rename it back, `maas PROFILE machine update SYSTEM_ID hostname=EXPECTED`; or have the name taken over, `gpuaas site set SITE --drift renamed=adopt`",
     doc: "The hostname of the machine is not that of the node",
 }
 Retagged "retagged" "Its machine has other tags in MAAS" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "restore the tags in MAAS; or have them taken over, `gpuaas site set SITE --drift retagged=adopt`",
+    next_action: "have the tags taken over, `gpuaas site set SITE --drift retagged=adopt` beside the site's other rules; or restore them in MAAS",
     doc: "The tags of the machine are not those that its run saw",
+}
+BmcChanged "bmc_changed" "MAAS reaches its BMC elsewhere" {
+    source: Source::Maas,
+    owner: Owner::InfraOperator,
+    next_action: "if the BMC has another address now, `gpuaas node set NODE --bmc-address FOUND --reason WHY`; or put the old one back, `maas PROFILE machine update SYSTEM_ID power_parameters_power_address=EXPECTED`",
+    doc: "The BMC's address in MAAS is not that of the node's record",
+}
+PoweredOff "powered_off" "Its machine is switched off" {
+    source: Source::Maas,
+    owner: Owner::InfraOperator,
+    next_action: "find out who switched it off, then `maas PROFILE machine power-on SYSTEM_ID`; or look at the events of MAAS, `gpuaas node show NODE`",
+    doc: "MAAS says that the machine of a deployed node is off",
+}
+Locked "locked" "Its machine is locked in MAAS" {
+    source: Source::Maas,
+    owner: Owner::InfraOperator,
+    next_action: "ask whoever locked it: until `maas PROFILE machine unlock SYSTEM_ID` MAAS refuses to release it; or look at the events of MAAS, `gpuaas node show NODE`",
+    doc: "A user of MAAS locked the machine since a run of ours read it last",
 }
 HwSyncStale "hw_sync_stale" "Its system no longer reports its hardware" {
     source: Source::Maas,

@@ -59,6 +59,9 @@ pub struct SiteAddArgs {
     /// image_size_megabytes it limits how many nodes deploy at once.
     #[arg(long, value_name = "MBIT", default_value_t = 0)]
     pub image_bandwidth: u32,
+    /// Seconds between two looks at MAAS' event feed while no run of the site moves; 0: five.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub idle_poll_seconds: u32,
     /// Certificate authority of an https region, PEM.
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
@@ -74,7 +77,8 @@ pub struct SiteAddArgs {
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args([
     "url", "api_key_file", "pxe_vlan", "approve_images", "drift", "bundle_inputs",
-    "batch_max_parallel", "image_bandwidth", "ca_file", "node_ca_file", "clear",
+    "batch_max_parallel", "image_bandwidth", "idle_poll_seconds",
+    "ca_file", "node_ca_file", "clear",
 ]))]
 pub struct SiteSetArgs {
     /// Name of the region.
@@ -103,6 +107,9 @@ pub struct SiteSetArgs {
     /// What the links carry over which images travel, in Mbit/s; 0: unknown.
     #[arg(long, value_name = "MBIT")]
     pub image_bandwidth: Option<u32>,
+    /// Seconds between two looks at MAAS' event feed while no run of the site moves; 0: five.
+    #[arg(long, value_name = "SECONDS")]
+    pub idle_poll_seconds: Option<u32>,
     /// Certificate authority of an https region, PEM.
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,

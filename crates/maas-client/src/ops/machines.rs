@@ -29,6 +29,12 @@ pub struct MachineFilter {
     pub tags: Vec<String>,
     /// Agent names given at allocation.
     pub agent_names: Vec<String>,
+    /// Power states: `on`, `off`, `unknown` or `error`.
+    pub power_states: Vec<String>,
+    /// Short host names of machines that are left out.
+    pub not_hostnames: Vec<String>,
+    /// Tags of machines that are left out, those with any of them; MAAS refuses unknown ones.
+    pub not_tags: Vec<String>,
 }
 
 impl MachineFilter {
@@ -65,6 +71,9 @@ impl MachineFilter {
         query.each("pool", &self.pools);
         query.each("tags", &self.tags);
         query.each("agent_name", &self.agent_names);
+        query.each("power_state", &self.power_states);
+        query.each("not_hostname", &self.not_hostnames);
+        query.each("not_tags", &self.not_tags);
         query
     }
 }

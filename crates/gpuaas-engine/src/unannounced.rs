@@ -1,0 +1,310 @@
+//! Changes of machines that make no event: another name, tag or BMC, a switched-off machine, a
+//! deletion (docs/maas.md#events).
+//!
+//! A list of all machines would tell, and takes a region 25 ms for each of them (docs/maas.md#costs).
+//! So MAAS is asked for the exceptions: the machines of nodes in service that have none of the names
+//! that they had, that lack a tag they had or have one they had not, that are off. Nearly always the
+//! answer is an empty list, which costs a fixed fifth of a second. Addresses of BMCs stand in no
+//! machine, so the list of power parameters is compared, a millisecond for each machine; it also
+//! tells what was deleted. Two machines that swap their names are left to the slow sweep.
+//!
+//! What differs from what was last shown is read, once, and becomes a finding as in a sweep. What is
+//! spent so is added up, and the next look waits until it is a small part of the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpuaas_core::drift::POWER_OFF;
+use gpuaas_store::{StoreError, SweepSubject};
+use gpuaas_types::machine::MachineView;
+use gpuaas_types::{DriftAction, DriftKind, Timestamp};
+use maas_client::{Machine, MachineFilter, PowerParameters};
+
+use crate::shared::Shared;
+use crate::site::{CallError, Site};
+use crate::sweep::{self, MachineHint};
+
+/// Seconds between two looks, at least.
+const LOOK_SECONDS: f64 = 7.0;
+/// Seconds between two looks for exceptions while runs move, at least, and the part of a process'
+/// time that they may take then: what the runs need of the region comes first.
+const BUSY_SECONDS: f64 = 120.0;
+const BUSY_SHARE: f64 = 0.02;
+/// Seconds between two lists of power parameters while runs move, at least.
+const BUSY_LIST_SECONDS: f64 = 15.0;
+/// The part of the time of one process of a region that looks may take; a region in service has four
+/// or more.
+const SHARE: f64 = 0.2;
+/// Seconds of a region's time: for a list whatever it holds, for each machine in it, and for the power
+/// parameters of one machine (docs/maas.md#costs).
+const LIST_COST: f64 = 0.2;
+const MACHINE_COST: f64 = 0.025;
+const PARAMETERS_COST: f64 = 0.001;
+/// Seconds within which a BMC acts on what a user of MAAS asked of it.
+const SWITCHING_SECONDS: f64 = 600.0;
+/// Machines named in one question, so that its URL stays well below 8 KB.
+const IDS: usize = 200;
+/// The same where their names stand in the URL as well.
+const NAMES: usize = 100;
+/// Tags asked about in one look; with more of them, each look asks about others.
+const TAGS: usize = 8;
+
+/// What MAAS last showed of a machine.
+#[derive(Debug, Clone, PartialEq)]
+struct ShownMachine {
+    hostname: String,
+    tags: BTreeSet<String>,
+    off: bool,
+    bmc_address: Option<String>,
+    /// Name and BMC of the node's record when that was compared: another record is compared anew.
+    record: (String, Option<String>),
+}
+
+impl ShownMachine {
+    /// As the node expects it.
+    fn expected(subject: &SweepSubject) -> Self {
+        let node = &subject.node;
+        let remembered = subject.observation.as_ref().and_then(|seen| seen.machine.as_ref());
+        let bmc_address = node.hardware.bmc_address.clone();
+        Self {
+            hostname: node.hostname.clone(),
+            tags: remembered.map(|m| m.tags.iter().cloned().collect()).unwrap_or_default(),
+            off: false,
+            record: (node.hostname.clone(), bmc_address.clone()),
+            bmc_address,
+        }
+    }
+
+    fn update(&mut self, machine: &MachineView, bmc_address: Option<&String>) {
+        self.hostname.clone_from(&machine.hostname);
+        self.tags = machine.tags.iter().cloned().collect();
+        self.off = machine.power_state == POWER_OFF;
+        if let Some(address) = bmc_address {
+            self.bmc_address = Some(address.clone());
+        }
+    }
+}
+
+/// See the module text.
+#[derive(Debug, Default)]
+pub(crate) struct UnannouncedChanges {
+    look_at: Timestamp,
+    exceptions_at: Timestamp,
+    shown: BTreeMap<String, ShownMachine>,
+    /// What the site did about differences when they were looked for.
+    policy: BTreeMap<DriftKind, DriftAction>,
+    /// First of the tags to ask about next.
+    next_tag: usize,
+    /// Who last switched a machine, and when the feed said so.
+    switched_by: BTreeMap<String, (Timestamp, String)>,
+}
+
+/// What one look found and what it cost the region.
+#[derive(Debug, Default)]
+struct Look {
+    hints: BTreeMap<String, MachineHint>,
+    region_seconds: f64,
+}
+
+impl Look {
+    fn note(&mut self, id: &str) {
+        self.hints.entry(id.to_owned()).or_default();
+    }
+
+    /// Asks for machines that are exceptions, and notes them.
+    async fn ask(&mut self, site: &Site, filter: MachineFilter) -> Result<(), CallError> {
+        let machines: Vec<Machine> =
+            site.call(|client| async move { client.machines(&filter).await }).await?;
+        #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
+        let machines_cost = machines.len() as f64 * MACHINE_COST;
+        self.region_seconds += LIST_COST + machines_cost;
+        machines.iter().for_each(|machine| self.note(&machine.system_id));
+        Ok(())
+    }
+}
+
+impl UnannouncedChanges {
+    /// Notes that a user of MAAS switched a machine: the feed tells that before the BMC has acted.
+    pub(crate) fn record_switching(&mut self, system_id: &str, user: String, now: Timestamp) {
+        self.switched_by.insert(system_id.to_owned(), (now, user));
+    }
+
+    /// Looks for changes of the machines of nodes in service, if it is time.
+    ///
+    /// # Errors
+    /// The store's. A region that does not answer is asked again later.
+    pub(crate) async fn look_if_due(
+        &mut self,
+        shared: &Shared,
+        site: &Site,
+    ) -> Result<(), StoreError> {
+        let now = shared.clock.now();
+        if now < self.look_at {
+            return Ok(());
+        }
+        let factor = shared.clock.factor().max(1.0);
+        let site_id = site.record.id;
+        let busy = shared.store.has_moving_runs(site_id).await?;
+        if busy && self.exceptions_at == Timestamp::EPOCH {
+            self.exceptions_at = now.plus_seconds(BUSY_SECONDS * factor);
+        }
+        let pause = if busy { BUSY_LIST_SECONDS } else { LOOK_SECONDS };
+        self.look_at = now.plus_seconds(pause * factor);
+        let mut subjects = shared.store.sweep_subjects(site_id).await?;
+        subjects.retain(|s| s.run.is_none() && s.observation.is_some());
+        let look =
+            match self.find_changes(site, &subjects, now, busy && now < self.exceptions_at).await {
+                Ok(look) => look,
+                Err(error) => {
+                    tracing::debug!(%error, "changes without an event were not looked for");
+                    return Ok(());
+                }
+            };
+        if now >= self.exceptions_at || !busy {
+            let seconds = BUSY_SECONDS.max(look.region_seconds / BUSY_SHARE);
+            self.exceptions_at = now.plus_seconds(seconds * factor);
+        }
+        self.look_at = now.plus_seconds(pause.max(look.region_seconds / SHARE) * factor);
+        if look.hints.is_empty() {
+            return Ok(());
+        }
+        let read = sweep::check_machines(shared, site_id, &look.hints).await?;
+        for subject in &subjects {
+            let Some(id) = subject.node.system_id.as_ref() else { continue };
+            if let (Some(machine), Some(shown)) = (read.get(id), self.shown.get_mut(id)) {
+                let bmc = look.hints.get(id).and_then(|hint| hint.bmc_address.as_ref());
+                shown.update(machine, bmc);
+                shown.record =
+                    (subject.node.hostname.clone(), subject.node.hardware.bmc_address.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the machines that are not as they were last shown.
+    async fn find_changes(
+        &mut self,
+        site: &Site,
+        subjects: &[SweepSubject],
+        now: Timestamp,
+        only_list: bool,
+    ) -> Result<Look, CallError> {
+        let policy = &site.record.spec.drift_policy;
+        if self.policy != *policy {
+            self.policy.clone_from(policy);
+            self.shown.clear();
+        }
+        let mut look = Look::default();
+        self.switched_by.retain(|_, (at, _)| now.seconds_since(*at) < SWITCHING_SECONDS);
+        if subjects.is_empty() {
+            self.shown.clear();
+            return Ok(look);
+        }
+        self.refresh(subjects, &mut look);
+        let parameters =
+            site.call(|client| async move { client.power_parameters_all().await }).await?;
+        #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
+        let list_cost = parameters.len() as f64 * PARAMETERS_COST;
+        look.region_seconds += list_cost;
+        if !only_list {
+            self.find_renamed(site, &mut look).await?;
+            self.find_switched(site, &mut look).await?;
+            self.find_retagged(site, &mut look).await?;
+        }
+        self.compare_parameters(&parameters, &mut look);
+        Ok(look)
+    }
+
+    /// Forgets machines that left, learns those that came, and notes those whose record is another
+    /// one.
+    fn refresh(&mut self, subjects: &[SweepSubject], look: &mut Look) {
+        let mut known = std::mem::take(&mut self.shown);
+        for subject in subjects {
+            let Some(id) = subject.node.system_id.as_ref() else { continue };
+            let expected = ShownMachine::expected(subject);
+            let shown = known.remove(id).unwrap_or_else(|| expected.clone());
+            if shown.record != expected.record {
+                look.note(id);
+            }
+            self.shown.insert(id.clone(), shown);
+        }
+    }
+
+    /// Notes machines that are gone, or whose BMC has another address, and what that is of all that
+    /// are noted.
+    fn compare_parameters(
+        &mut self,
+        parameters: &BTreeMap<String, PowerParameters>,
+        look: &mut Look,
+    ) {
+        for (id, shown) in &mut self.shown {
+            let listed = parameters.get(id);
+            let address = listed.and_then(|parameters| parameters.power_address.as_ref());
+            if shown.bmc_address.is_none() {
+                shown.bmc_address = address.cloned();
+            }
+            if listed.is_none() || address.is_some() && shown.bmc_address.as_ref() != address {
+                look.note(id);
+            }
+            if let Some(hint) = look.hints.get_mut(id) {
+                hint.bmc_address = address.cloned();
+            }
+        }
+    }
+
+    async fn find_renamed(&self, site: &Site, look: &mut Look) -> Result<(), CallError> {
+        let all: Vec<(&String, &ShownMachine)> = self.shown.iter().collect();
+        for chunk in all.chunks(NAMES) {
+            let filter = MachineFilter {
+                not_hostnames: chunk.iter().map(|(_, shown)| shown.hostname.clone()).collect(),
+                ..MachineFilter::ids(chunk.iter().map(|(id, _)| (*id).clone()))
+            };
+            look.ask(site, filter).await?;
+        }
+        Ok(())
+    }
+
+    async fn find_switched(&self, site: &Site, look: &mut Look) -> Result<(), CallError> {
+        for (off, state) in [(false, POWER_OFF), (true, "on")] {
+            for ids in self.ids(|shown| shown.off == off).chunks(IDS) {
+                let power_states = vec![state.to_owned()];
+                let filter = MachineFilter { power_states, ..MachineFilter::ids(ids.to_vec()) };
+                look.ask(site, filter).await?;
+            }
+        }
+        for (id, hint) in &mut look.hints {
+            hint.maas_user = self.switched_by.get(id).map(|(_, user)| user.clone());
+        }
+        Ok(())
+    }
+
+    async fn find_retagged(&mut self, site: &Site, look: &mut Look) -> Result<(), CallError> {
+        let tags = site.call(|client| async move { client.tags().await }).await?;
+        let names: BTreeSet<String> = tags.into_iter().map(|tag| tag.name).collect();
+        for (id, shown) in &self.shown {
+            // MAAS refuses a question about a tag that is gone.
+            if !shown.tags.is_subset(&names) {
+                look.note(id);
+            }
+        }
+        let names: Vec<String> = names.into_iter().collect();
+        let count = names.len().min(TAGS);
+        for index in 0..count {
+            let tag = &names[(self.next_tag + index) % names.len()];
+            for has in [true, false] {
+                for ids in self.ids(|shown| shown.tags.contains(tag) == has).chunks(IDS) {
+                    let mut filter = MachineFilter::ids(ids.to_vec());
+                    let tags = if has { &mut filter.not_tags } else { &mut filter.tags };
+                    tags.push(tag.clone());
+                    look.ask(site, filter).await?;
+                }
+            }
+        }
+        self.next_tag = if names.is_empty() { 0 } else { (self.next_tag + count) % names.len() };
+        Ok(())
+    }
+
+    fn ids(&self, wanted: impl Fn(&ShownMachine) -> bool) -> Vec<String> {
+        let ids = self.shown.iter().filter(|(_, shown)| wanted(shown));
+        ids.map(|(id, _)| id.clone()).collect()
+    }
+}
