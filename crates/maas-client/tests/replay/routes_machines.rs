@@ -206,6 +206,9 @@ fn filter(a: &Args) -> MachineFilter {
         pools: a.many("pool"),
         tags: a.many("tags"),
         agent_names: a.many("agent_name"),
+        not_hostnames: a.many("not_hostname"),
+        not_tags: a.many("not_tags"),
+        power_states: a.many("power_state"),
     }
 }
 
