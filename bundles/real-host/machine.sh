@@ -35,6 +35,9 @@ deliver() {
     # A container has no grub; its arguments are those that a curated image brings.
     printf '#!/bin/sh\nexit 0\n' | put /usr/sbin/update-grub
     chmod 755 -- "$root/usr/sbin/update-grub"
+    # NVIDIA's driver comes with a curated image; here it has the fixture's GPUs.
+    printf '#!/bin/sh\nGPUAAS_SYSFS=%s/sys exec %s/kernel ask nvidia-smi "$@"\n' "$hardware" "$hardware" | put /usr/bin/nvidia-smi
+    chmod 755 -- "$root/usr/bin/nvidia-smi"
     put $hardware/cmdline <<<"BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro quiet intel_iommu=on iommu=pt"
     # Everything that systemd starts finds the hardware there.
     put /etc/systemd/system.conf.d/50-hardware.conf <<CONF
@@ -77,7 +80,7 @@ network:
       accept-ra: false
       link-local: []
       addresses: [10.177.36.100/24]
-      routes: [{to: default, via: 10.177.36.1}]
+      routes: [{to: 0.0.0.0/0, via: 10.177.36.1}]
 PLAN
     chmod 600 -- "$root/etc/netplan/50-cloud-init.yaml"
     put /etc/cloud/cloud.cfg.d/91_host.cfg <<<$'network: {config: disabled}\nlocale: false'
@@ -94,6 +97,11 @@ if [[ $(stat -f -c %T /sys/fs/cgroup) != cgroup2fs ]]; then
     mount -t tmpfs tmpfs /sys/fs/cgroup
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
 fi
+# Two systems in one control group would end each other's services. What hosts left that were ended is
+# empty, and goes.
+find /sys/fs/cgroup -mindepth 1 -depth -type d -path '/sys/fs/cgroup/gpuaas-host-*' -exec rmdir -- {} + 2>/dev/null || true
+group=/sys/fs/cgroup/gpuaas-host-$name-$(stat -c %i -- "$folder")
+if mkdir -p -- "$group" 2>/dev/null; then printf '%s\n' "$$" >"$group/cgroup.procs" || true; fi
 exec systemd-nspawn --quiet --directory="$root" --boot --register=no --keep-unit --private-network \
     --machine="$name" --console=pipe --capability=all --kill-signal=SIGRTMIN+4 \
     --bind=/dev/net/tun

@@ -119,6 +119,15 @@ test_docker() {
     refused "there is no docker.service" docker
 }
 
+# As the phase asks it on a host.
+netplan_of_this_machine_knows_mode() {
+    local folder=$work/asked/etc/netplan
+    mkdir -p -- "$folder"
+    printf 'network:\n  ethernets:\n    ib0:\n      infiniband-mode: datagram\n' >"$folder/1.yaml"
+    chmod 600 -- "$folder/1.yaml"
+    netplan generate --root-dir "$work/asked" >/dev/null 2>&1
+}
+
 test_ipoib() {
     use h200-ib
     twice ipoib
@@ -131,13 +140,18 @@ test_ipoib() {
     if tool netplan; then
         mkdir -p -- "$work/netplan/etc/netplan"
         cp -p -- "$root/etc/netplan/60-ipoib.yaml" "$work/netplan/etc/netplan/"
+        # That of Debian 11 does not know the mode, and a host of it is not given one.
+        if ! netplan_of_this_machine_knows_mode; then
+            sed -i '/infiniband-mode:/d' "$work/netplan/etc/netplan/60-ipoib.yaml"
+            printf 'skip %s: this netplan does not know infiniband-mode\n' "$current"
+        fi
         netplan generate --root-dir "$work/netplan" >"$work/said" 2>&1 || wrong "netplan: $(<"$work/said")"
         [[ ! -s $work/said ]] || wrong "netplan says: $(<"$work/said")"
         local network=/run/systemd/network/10-netplan-ibp20s0.network
         root=$work/netplan has_line "$network" "Address=192.168.36.100/16"
         root=$work/netplan has_line "$network" "Destination=192.168.0.0/16"
         root=$work/netplan has_line "$network" "Scope=link"
-        root=$work/netplan has_line "$network" "Mode=datagram"
+        if netplan_of_this_machine_knows_mode; then root=$work/netplan has_line "$network" "Mode=datagram"; fi
     fi
 }
 

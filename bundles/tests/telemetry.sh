@@ -3,7 +3,7 @@
 
 test_netdata() {
     use h200-ib
-    twice netdata
+    twice netdata H200_NETDATA_REQUIRED=1
     for line in "bind to = 127.0.0.1:19998" "update every = 5" "dbengine multihost disk space MB = 256" "dbengine tier 0 retention size = 256MiB"; do
         grep -qxF -- "    $line" "$root/etc/netdata/netdata.conf" || wrong "netdata.conf has no $line"
     done
@@ -15,9 +15,9 @@ test_netdata() {
     # A changed budget restarts it, once.
     twice netdata H200_NETDATA_RETENTION_MB=512
     [[ $(grep -c "restart netdata" "$root/run/fixture/log") == 2 ]] || wrong "restarts: $(<"$root/run/fixture/log")"
-    refused "not on 127.0.0.1" netdata H200_NETDATA_BIND=0.0.0.0:19998
-    refused "no port from 1 to 65535" netdata H200_NETDATA_BIND=127.0.0.1:0
-    refused "at least 64" netdata H200_NETDATA_RETENTION_MB=8
+    refused "not on 127.0.0.1" netdata H200_NETDATA_REQUIRED=1 H200_NETDATA_BIND=0.0.0.0:19998
+    refused "no port from 1 to 65535" netdata H200_NETDATA_REQUIRED=1 H200_NETDATA_BIND=127.0.0.1:0
+    refused "at least 64" netdata H200_NETDATA_REQUIRED=1 H200_NETDATA_RETENTION_MB=8
 }
 
 # Each override alone moves everything: what listens, what is asked, and what the edge passes on.
@@ -34,7 +34,7 @@ test_telemetry_elsewhere() {
     twice telemetry-edge "$bind" "$listen"
     has_line $site "    listen 0.0.0.0:29999;"
     has_no $site 19999
-    if phase telemetry-edge "$listen"; then wrong "the edge came up, and nothing listens behind it"; fi
+    if phase telemetry-edge "$listen" H200_NETDATA_REQUIRED=1; then wrong "the edge came up, and nothing listens behind it"; fi
     said "no dashboard on http://127.0.0.1:19998"
 }
 
@@ -51,8 +51,8 @@ test_netdata_broken_off() {
 test_netdata_is_no_gate_of_a_slice() {
     use h200-ib
     sed -i 's/Package: netdata/Package: other/; s/Package: nginx-light/Package: another/' "$root/var/lib/dpkg/status"
-    refused "package netdata is not installed" netdata
-    refused "nginx nor nginx-light" telemetry-edge
+    refused "package netdata is not installed" netdata H200_NETDATA_REQUIRED=1
+    refused "nginx nor nginx-light" telemetry-edge H200_NETDATA_REQUIRED=1
     passes netdata H200_NETDATA_REQUIRED=0
     said "warning: no Netdata"
     passes telemetry-edge H200_NETDATA_REQUIRED=0
@@ -65,17 +65,23 @@ test_edge() {
     twice telemetry-edge H200_TELEMETRY_DENY=10.100.0.0/24
     local site=/etc/nginx/sites-available/gpuaas-netdata-edge
     has_line $site "    listen 0.0.0.0:19999;"
-    has_line $site "    10.177.36.0/24 0;"
-    has_line $site "    10.100.0.0/24 1;"
+    [[ $(grep -E '^    (allow|deny) ' "$root$site") == "    allow ::1/128;
+    deny 10.100.0.0/24;
+    allow 10.177.36.0/24;
+    allow 127.0.0.0/8;
+    deny all;" ]] || wrong "who may read: $(<"$root$site")"
+    # Every nginx can read it: that of Debian 11 and Ubuntu 22.04 has no geo, and fewer others.
+    has_no $site '^ *(geo|limit_req|limit_req_zone|memcached_pass|split_clients|ssi|userid) '
+
     has_line $site "        return 302 /v2/spaces/j22u11/rooms/local/overview;"
     has_no $site '@[A-Z]+@'
     [[ $(readlink -- "$root/etc/nginx/sites-enabled/gpuaas-netdata-edge") == "$site" ]] || wrong "it is not enabled"
     [[ ! -L $root/etc/nginx/sites-enabled/default ]] || wrong "the default site stays"
     twice telemetry-edge H200_NETDATA_EDGE_LISTEN=10.177.36.100:29999 H200_NETDATA_REQUIRED=0
     has_line $site "    listen 127.0.0.1:29999;"
-    refused "which is Netdata's own" telemetry-edge H200_NETDATA_EDGE_LISTEN=0.0.0.0:19998
-    refused "not ADDRESS:PORT" telemetry-edge "H200_NETDATA_EDGE_LISTEN=0.0.0.0:1;root /"
-    refused "not on 127.0.0.1" telemetry-edge H200_NETDATA_BIND=10.0.0.1:19998
+    refused "which is Netdata's own" telemetry-edge H200_NETDATA_REQUIRED=1 H200_NETDATA_EDGE_LISTEN=0.0.0.0:19998
+    refused "not ADDRESS:PORT" telemetry-edge H200_NETDATA_REQUIRED=1 "H200_NETDATA_EDGE_LISTEN=0.0.0.0:1;root /"
+    refused "not on 127.0.0.1" telemetry-edge H200_NETDATA_REQUIRED=1 H200_NETDATA_BIND=10.0.0.1:19998
 }
 
 # The real nginx in a network of its own, with a small Netdata behind it.
@@ -84,7 +90,11 @@ test_edge_with_nginx() {
     if ! tool nginx || ! tool curl || ! own_network; then return; fi
     passes netdata
     passes telemetry-edge H200_TELEMETRY_DENY=10.100.0.0/24 H200_TELEMETRY_ALLOW="10.177.0.0/16 10.100.0.0/16"
-    local conf=$root/run/nginx.conf
+    local conf=$root/run/nginx.conf built module paths=
+    built=$(nginx -V 2>&1)
+    for module in fastcgi uwsgi scgi; do
+        if [[ $built != *--without-http_${module}_module* ]]; then paths+="${module}_temp_path $root/run/$module; "; fi
+    done
     cat >"$conf" <<CONF
 pid $root/run/nginx.pid;
 error_log $root/run/error.log;
@@ -93,8 +103,7 @@ worker_processes 1;
 events {}
 http {
     access_log off;
-    client_body_temp_path $root/run/t1; proxy_temp_path $root/run/t2; fastcgi_temp_path $root/run/t3;
-    uwsgi_temp_path $root/run/t4; scgi_temp_path $root/run/t5;
+    client_body_temp_path $root/run/t1; proxy_temp_path $root/run/t2; $paths
     include $root/etc/nginx/sites-available/gpuaas-netdata-edge;
 }
 CONF

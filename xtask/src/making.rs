@@ -13,11 +13,12 @@ pub(crate) struct Making {
 
 impl Making {
     /// Begins where this machine can; its tests skip where there is none.
-    pub(crate) fn begin(what: &'static str, tools: &[Tool], mut make: Command) -> Self {
+    pub(crate) fn begin(what: &'static str, tools: &[Tool], make: Result<Command, String>) -> Self {
         if !proc::is_root() {
             return Self { what, child: None };
         }
-        let begun = setup::have(tools).and_then(|()| {
+        let begun = make.and_then(|mut make| {
+            setup::have(tools)?;
             make.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
             make.spawn().map_err(|error| error.to_string())
         });

@@ -25,8 +25,8 @@ What it sets up:
               python3-venv, curl, qemu-system-x86, systemd-container, mmdebstrap and a few more;
               otherwise one note names each tool that is absent, and the tests that want it skip
   systems     without ARGS and as root on Debian or Ubuntu, the systems of the emulated machine
-              (cargo xtask vm) and of the real host (cargo xtask real-host), below the target
-              folder, some 1.3 GB, made while the tests are built
+              (cargo xtask vm) below the target folder and of the real host (cargo xtask
+              real-host) below ~/.cache/gpuaas, some 1.3 GB, made while the tests are built
   PostgreSQL  a private one, gone afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
               your own, or pass --no-postgres to skip its tests
   recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; unset, the
@@ -113,7 +113,7 @@ fn build_executables(workspace: &Workspace) -> Result<std::process::ExitStatus, 
 
 fn begin_systems(workspace: &Workspace) -> Vec<Making> {
     vec![
-        Making::begin("emulated machine", setup::MACHINE, vm::make_image(workspace)),
+        Making::begin("emulated machine", setup::MACHINE, Ok(vm::make_image(workspace))),
         Making::begin("real host", setup::REAL_HOST, real_host::make_rootfs(workspace)),
     ]
 }

@@ -33,12 +33,24 @@ derived_address() {
     printf '%s/%s' "$(ip_text $((first + management % size)))" "${H200_FABRIC_SUBNET#*/}"
 }
 
+# Whether netplan knows infiniband-mode: that of Debian 11 (0.101) refuses the whole file for it.
+netplan_knows_mode() {
+    local folder status=0
+    live || return 0
+    folder=$(mktemp -d)
+    mkdir -p -- "$folder/etc/netplan"
+    (umask 077 && printf 'network:\n  ethernets:\n    ib0:\n      infiniband-mode: datagram\n' >"$folder/etc/netplan/1.yaml")
+    netplan generate --root-dir "$folder" >/dev/null 2>&1 || status=1
+    rm -rf -- "$folder"
+    return "$status"
+}
+
 document() {
     local index
     printf '# Written by %s.\nnetwork:\n  version: 2\n  renderer: networkd\n  ethernets:\n' "${GPUAAS_BUNDLE%@*}"
     for index in "${!links[@]}"; do
         printf '    %s:\n      dhcp4: false\n      dhcp6: false\n      link-local: []\n      optional: true\n' "${links[index]}"
-        printf '      infiniband-mode: %s\n' "$H200_IPOIB_MODE"
+        if ((knows_mode)); then printf '      infiniband-mode: %s\n' "$H200_IPOIB_MODE"; fi
         if ((H200_IPOIB_MTU > 0)); then printf '      mtu: %s\n' "$H200_IPOIB_MTU"; fi
         if ((index < ${#addresses[@]})); then
             printf '      addresses:\n        - %s\n' "${addresses[index]}"
@@ -69,5 +81,12 @@ for address in "${addresses[@]}"; do
         fail "$address is no address of a host in the fabric's subnet $H200_FABRIC_SUBNET"
 done
 
+knows_mode=1
+if ! netplan_knows_mode; then
+    knows_mode=0
+    [[ $H200_IPOIB_MODE == datagram ]] ||
+        fail "this host's netplan does not know infiniband-mode, and H200_IPOIB_MODE is $H200_IPOIB_MODE; only datagram, the kernel's own, can be had"
+    say "this host's netplan does not know infiniband-mode: the links stay in the kernel's own, datagram"
+fi
 place "$netplan" 0600 < <(document)
 after_change netplan-ipoib "$netplan" -- apply

@@ -1,15 +1,16 @@
 #!/bin/bash
 # nginx in front of Netdata: reads only, from named networks only, and nothing that manages it.
 #
-# The networks are a geo block and no allow list: a redirect or a refusal by `return` happens before
-# nginx looks at an allow list, which would let everybody in that far. The most specific network
-# decides; where a network is both allowed and denied, denied wins.
+# The most specific network decides; where a network is both allowed and denied, denied wins. nginx
+# takes the first line that fits, so they are sorted. How the networks decide before anything else
+# does is said in the site's file.
 set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
 
 if [[ $H200_NETDATA_REQUIRED == 0 ]]; then
-    H200_NETDATA_REQUIRED=1 bash "$0" || say "warning: no telemetry edge on this host; nothing depends on it"
+    # A daemon that does not come up must not use up the time of the phase.
+    H200_NETDATA_REQUIRED=1 timeout --kill-after=10 150 bash "$0" || say "warning: no telemetry edge on this host: the telemetry gate stays shut, and no other depends on it"
     exit 0
 fi
 
@@ -26,18 +27,18 @@ if [[ -n $(packages_missing nginx) && -n $(packages_missing nginx-light) ]]; the
     fail "neither the package nginx nor nginx-light is installed"
 fi
 
-# Lines of the geo block: 0 may read, 1 may not.
+# Lines of who may read and who may not, the most specific network first.
 networks() {
-    local network bounds allowed=$H200_TELEMETRY_ALLOW
+    local network bounds verb=allow allowed=$H200_TELEMETRY_ALLOW
     if [[ -z $allowed ]]; then allowed=$(management_address); fi
-    for network in $allowed -- $H200_TELEMETRY_DENY; do
-        if [[ $network == -- ]]; then denied=1 && continue; fi
+    for network in 127.0.0.0/8 ::1/128 $allowed -- $H200_TELEMETRY_DENY; do
+        if [[ $network == -- ]]; then verb=deny && continue; fi
         if [[ $network != *:* ]]; then
             bounds=$(subnet_bounds "$network")
             network=$(ip_text "${bounds% *}")/${network#*/}
         fi
-        printf '    %s %s;\n' "$network" "${denied:-0}"
-    done
+        printf '%s %s %s\n' "${network#*/}" "$verb" "$network"
+    done | sort -k 1,1nr -k 2,2r | awk '{ print "    " $2 " " $3 ";" }'
 }
 
 # Netdata's dashboard has moved with its versions; the first path that answers is the one.

@@ -103,13 +103,17 @@ impl SystemdHostFactory {
     }
 }
 
-/// `cargo xtask real-host` puts it beside the executables' folder.
+/// Where `cargo xtask real-host` puts the system of this machine's own release.
 fn default_rootfs() -> PathBuf {
-    let exe = std::env::current_exe().unwrap_or_default();
-    exe.ancestors()
-        .map(|folder| folder.join("real-host/rootfs"))
-        .find(|folder| folder.join(STAMP).is_file())
-        .unwrap_or_else(|| PathBuf::from("target/real-host/rootfs"))
+    let cache = std::env::home_dir().unwrap_or_default().join(".cache/gpuaas/real-host");
+    cache.join(own_release().unwrap_or_default())
+}
+
+/// As os-release(5) has it.
+fn own_release() -> Option<String> {
+    let text = fs::read_to_string("/etc/os-release").ok()?;
+    let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="))?;
+    Some(name.trim_matches('"').to_owned())
 }
 
 fn installed(tool: &str) -> bool {
