@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpuaas_core::drift::POWER_OFF;
 use gpuaas_store::{StoreError, SweepSubject};
 use gpuaas_types::machine::MachineView;
-use gpuaas_types::{DriftAction, DriftKind, Timestamp};
+use gpuaas_types::{DriftAction, DriftKind, SiteId, Timestamp};
 use maas_client::{Machine, MachineFilter, PowerParameters};
 
 use crate::shared::Shared;
@@ -24,7 +24,7 @@ use crate::site::{CallError, Site};
 use crate::sweep::{self, MachineHint};
 
 /// Seconds between two looks, at least.
-const LOOK_SECONDS: f64 = 7.0;
+const LOOK_SECONDS: f64 = 4.5;
 /// Seconds between two looks for exceptions while runs move, at least, and the part of a process'
 /// time that they may take then: what the runs need of the region comes first.
 const BUSY_SECONDS: f64 = 120.0;
@@ -33,7 +33,7 @@ const BUSY_SHARE: f64 = 0.02;
 const BUSY_LIST_SECONDS: f64 = 15.0;
 /// The part of the time of one process of a region that looks may take; a region in service has four
 /// or more.
-const SHARE: f64 = 0.2;
+const SHARE: f64 = 0.3;
 /// Seconds of a region's time: for a list whatever it holds, for each machine in it, and for the power
 /// parameters of one machine (docs/maas.md#costs).
 const LIST_COST: f64 = 0.2;
@@ -151,14 +151,14 @@ impl UnannouncedChanges {
         self.look_at = now.plus_seconds(pause * factor);
         let mut subjects = shared.store.sweep_subjects(site_id).await?;
         subjects.retain(|s| s.run.is_none() && s.observation.is_some());
-        let look =
-            match self.find_changes(site, &subjects, now, busy && now < self.exceptions_at).await {
-                Ok(look) => look,
-                Err(error) => {
-                    tracing::debug!(%error, "changes without an event were not looked for");
-                    return Ok(());
-                }
-            };
+        let only_list = busy && now < self.exceptions_at;
+        let mut look = Look::default();
+        self.forget_where_policy_changed(site);
+        self.note_open_differences(shared, site_id, &subjects, &mut look).await?;
+        if let Err(error) = self.find_changes(site, &subjects, now, only_list, &mut look).await {
+            tracing::debug!(%error, "changes without an event were not looked for");
+            return Ok(());
+        }
         if now >= self.exceptions_at || !busy {
             let seconds = BUSY_SECONDS.max(look.region_seconds / BUSY_SHARE);
             self.exceptions_at = now.plus_seconds(seconds * factor);
@@ -187,31 +187,55 @@ impl UnannouncedChanges {
         subjects: &[SweepSubject],
         now: Timestamp,
         only_list: bool,
-    ) -> Result<Look, CallError> {
-        let policy = &site.record.spec.drift_policy;
-        if self.policy != *policy {
-            self.policy.clone_from(policy);
-            self.shown.clear();
-        }
-        let mut look = Look::default();
+        look: &mut Look,
+    ) -> Result<(), CallError> {
         self.switched_by.retain(|_, (at, _)| now.seconds_since(*at) < SWITCHING_SECONDS);
         if subjects.is_empty() {
             self.shown.clear();
-            return Ok(look);
+            return Ok(());
         }
-        self.refresh(subjects, &mut look);
+        self.refresh(subjects, look);
         let parameters =
             site.call(|client| async move { client.power_parameters_all().await }).await?;
         #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
         let list_cost = parameters.len() as f64 * PARAMETERS_COST;
         look.region_seconds += list_cost;
         if !only_list {
-            self.find_renamed(site, &mut look).await?;
-            self.find_switched(site, &mut look).await?;
-            self.find_retagged(site, &mut look).await?;
+            self.find_renamed(site, look).await?;
+            self.find_switched(site, look).await?;
+            self.find_retagged(site, look).await?;
         }
-        self.compare_parameters(&parameters, &mut look);
-        Ok(look)
+        self.compare_parameters(&parameters, look);
+        Ok(())
+    }
+
+    fn forget_where_policy_changed(&mut self, site: &Site) {
+        let policy = &site.record.spec.drift_policy;
+        if self.policy != *policy {
+            self.policy.clone_from(policy);
+            self.shown.clear();
+        }
+    }
+
+    /// Notes machines that were not looked at lately, after a run or a change of what the site does
+    /// about differences, and of which one is open: it may be gone, and then nothing is an exception.
+    async fn note_open_differences(
+        &self,
+        shared: &Shared,
+        site_id: SiteId,
+        subjects: &[SweepSubject],
+        look: &mut Look,
+    ) -> Result<(), StoreError> {
+        let ids = subjects.iter().filter_map(|subject| subject.node.system_id.as_ref());
+        let forgotten: BTreeSet<&String> = ids.filter(|id| !self.shown.contains_key(*id)).collect();
+        if forgotten.is_empty() {
+            return Ok(());
+        }
+        let open = shared.store.list_drift(Some(site_id)).await?;
+        open.iter()
+            .filter(|d| forgotten.contains(&d.system_id))
+            .for_each(|d| look.note(&d.system_id));
+        Ok(())
     }
 
     /// Forgets machines that left, learns those that came, and notes those whose record is another

@@ -150,7 +150,7 @@ async fn a_site_names_the_node_of_another_that_holds_the_machine() {
     let park = harness.rest(run).await.park.unwrap();
     assert_eq!(park.code, "machine_held");
     assert!(park.text.contains(&holder.to_string()), "{}", park.text);
-    let command = format!("gpuaas node detach {holder}");
+    let command = format!("gpuaas node decommission {holder}");
     assert!(park.next_action.contains(&command), "{}", park.next_action);
     harness.engine.stop().await;
 }

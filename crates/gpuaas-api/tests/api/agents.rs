@@ -407,7 +407,9 @@ async fn a_node_may_be_active_and_not_ready_for_slices() {
     );
     assert_eq!(seen["failing"].as_array().unwrap().len(), 1);
     let explained = rig.get("/api/v1/nodes/j22u11/explain").await.ok();
-    assert!(explained["next_action"].as_str().unwrap().contains("the agent is not at fault"));
+    let named = explained["problems"][0]["code"].clone();
+    assert_eq!(named, "gate_host_baseline_incomplete", "{explained}");
+    assert!(explained["next_action"].as_str().unwrap().contains("repair-drift"), "{explained}");
     let text = explained["text"].to_string();
     assert!(text.contains("slice_ready is shut (host_baseline_incomplete)"), "{text}");
     assert!(explained["evidence"].to_string().contains("60-ipoib.yaml"), "{explained}");

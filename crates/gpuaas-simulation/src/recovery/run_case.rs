@@ -3,6 +3,7 @@
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_core::record::RunRecord;
 use gpuaas_engine::Clock as _;
+use gpuaas_types::api::Source;
 use gpuaas_types::codes::{CommandCode, ParkCode};
 use gpuaas_types::{NodeId, RunId, RunStatus, Timestamp};
 use maas_sim::{HostView, HumanAction, MachineSpec, Status};
@@ -106,7 +107,8 @@ pub async fn run_case_by_itself(
     let still = run.simulation.store.run(run.run_id).await.map_err(store_failure)?;
     let grown = run.history_length().await? - before;
     if still.status != RunStatus::Parked || grown > 0 {
-        let text = format!("before it was mended the run was {}, with {grown} lines", still.status);
+        let last = run.last_lines(grown).await?;
+        let text = format!("before it was mended the run was {}, and wrote: {last}", still.status);
         return Ok(RecoveryOutcome { why: Some(text), ..outcome });
     }
     for act in case.in_maas.unwrap_or(case.repair)() {
@@ -202,12 +204,24 @@ impl CaseRun {
         Ok(run.status == RunStatus::Parked)
     }
 
-    /// Lines of the run's timeline, and its tries.
+    /// Lines that this run wrote, and its tries.
     async fn history_length(&self) -> Result<usize, Failure> {
+        let tries = self.simulation.store.attempts(self.run_id).await.map_err(store_failure)?;
+        Ok(self.lines().await?.len() + tries.len())
+    }
+
+    /// The texts of the run's history but for those of MAAS' own events.
+    async fn lines(&self) -> Result<Vec<String>, Failure> {
         let store = &self.simulation.store;
         let lines = store.timeline_of_run(self.run_id, 0, 10_000).await.map_err(store_failure)?;
-        let tries = store.attempts(self.run_id).await.map_err(store_failure)?;
-        Ok(lines.len() + tries.len())
+        let ours = lines.into_iter().filter(|line| line.event.source != Source::Maas);
+        Ok(ours.map(|line| line.event.text).collect())
+    }
+
+    /// The texts of the newest lines of the run's history.
+    async fn last_lines(&self, count: usize) -> Result<String, Failure> {
+        let lines = self.lines().await?;
+        Ok(lines[lines.len().saturating_sub(count)..].join("; "))
     }
 
     async fn rest(

@@ -301,7 +301,7 @@ UnexpectedAnswer "unexpected_answer" "The answer is not a control plane's" {
     doc: "Something else answers at the URL, or another version of the control plane",
 }
 UnknownScenario "unknown_scenario" "There is no such scenario" {
-    doc: "`gpuaas lab --help` lists the scenarios",
+    doc: "The help of the lab lists the scenarios",
 }
 UsageUnreadable "usage_unreadable" "Time and memory of a process cannot be read" {
     doc: "`/proc` does not tell what a measurement needs",
