@@ -137,8 +137,8 @@ async fn a_wrong_listener_is_named_and_mended_and_a_second_run_changes_nothing()
     assert!(outcomes(&first, "changed").contains(&"/etc/netdata/netdata.conf"), "{first:#?}");
     assert_eq!(outcomes(&first, "seen").len(), 2, "{first:#?}");
     // What the host was set up with is kept, and the edge is the bundle's own.
-    assert!(host.site().contains("10.100.0.0/24 1;"), "{}", host.site());
-    assert!(host.site().contains("return 405;") && host.site().contains("default 1;"));
+    assert!(host.site().contains("deny 10.100.0.0/24;"), "{}", host.site());
+    assert!(host.site().contains("return 405;") && host.site().contains("deny all;"));
     let second = host.converge(false).await;
     assert_eq!(codes(&second), ["none"], "{second:#?}");
     assert!(outcomes(&second, "changed").is_empty(), "{second:#?}");
