@@ -59,6 +59,9 @@ pub struct Snapshot<'a> {
     pub answering_since: Option<Timestamp>,
     /// How long the current step is expected to take, learned from earlier runs or from the table.
     pub expected: ExpectedDuration,
+    /// Seconds of `now`'s clock in one second of wall time: people act in wall time, also in a
+    /// laboratory whose clock is faster.
+    pub clock_factor: f64,
 }
 
 impl<'a> Snapshot<'a> {
@@ -88,7 +91,14 @@ impl<'a> Snapshot<'a> {
             watched: false,
             answering_since: None,
             expected: ExpectedDuration::from_table(run.step),
+            clock_factor: 1.0,
         }
+    }
+
+    /// The moment so many seconds of wall time ago.
+    #[must_use]
+    pub fn wall_seconds_ago(&self, seconds: f64) -> Timestamp {
+        self.now.plus_seconds(-seconds * self.clock_factor)
     }
 
     /// Status number of the machine, as last seen or heard.

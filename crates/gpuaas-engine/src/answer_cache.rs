@@ -47,6 +47,14 @@ impl<T> CachedAnswer<T> {
         Ok(value)
     }
 
+    /// Keeps an answer that somebody got in another way; asked for at `asked_at`.
+    pub(crate) async fn replace_older(&self, asked_at: Timestamp, value: T) {
+        let mut kept = self.0.lock().await;
+        if kept.as_ref().is_none_or(|(at, _)| *at < asked_at) {
+            *kept = Some((asked_at, Arc::new(value)));
+        }
+    }
+
     /// Drops the answer, so that the next one who needs it asks.
     pub(crate) async fn forget(&self) {
         *self.0.lock().await = None;

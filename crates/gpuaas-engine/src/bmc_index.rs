@@ -9,7 +9,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use gpuaas_core::decide::change_guard::BMC_SECONDS;
 use gpuaas_core::machine_identity::bmc_host;
+use gpuaas_types::Timestamp;
 use maas_client::PowerParameters;
 
 use crate::answer_cache::ANSWER_SECONDS;
@@ -19,23 +21,40 @@ const COST_SECONDS: f64 = 0.001;
 /// The part of a region's time that asking for the list may take.
 const SHARE: f64 = 0.05;
 
+/// Seconds for which the list is good at least where a machine is about to be changed.
+const CURRENT_SECONDS: f64 = 10.0;
+
 /// See the module text.
 #[derive(Debug, Default)]
 pub(crate) struct BmcIndex {
-    machines: usize,
+    asked_at: Timestamp,
+    addresses: HashMap<String, Option<String>>,
     by_address: HashMap<String, Vec<String>>,
 }
 
 impl BmcIndex {
-    /// From MAAS' answer: parameters by `system_id`.
-    pub(crate) fn new(all: &BTreeMap<String, PowerParameters>) -> Self {
+    /// From MAAS' answer to a question asked at `asked_at`: parameters by `system_id`.
+    pub(crate) fn new(all: &BTreeMap<String, PowerParameters>, asked_at: Timestamp) -> Self {
         let mut by_address: HashMap<String, Vec<String>> = HashMap::new();
+        let mut addresses = HashMap::new();
         for (system_id, parameters) in all {
-            if let Some(address) = &parameters.power_address {
+            let address = parameters.power_address.clone().filter(|address| !address.is_empty());
+            if let Some(address) = &address {
                 by_address.entry(bmc_host(address)).or_default().push(system_id.clone());
             }
+            addresses.insert(system_id.clone(), address);
         }
-        Self { machines: all.len(), by_address }
+        Self { asked_at, addresses, by_address }
+    }
+
+    /// When MAAS was asked.
+    pub(crate) const fn asked_at(&self) -> Timestamp {
+        self.asked_at
+    }
+
+    /// Address of the BMC of a machine, which may have none; none: the machine is not in the list.
+    pub(crate) fn address_of(&self, system_id: &str) -> Option<&Option<String>> {
+        self.addresses.get(system_id)
     }
 
     /// `system_id` of each machine whose BMC has this address.
@@ -43,11 +62,23 @@ impl BmcIndex {
         self.by_address.get(&bmc_host(address)).map_or(&[], Vec::as_slice)
     }
 
-    /// Seconds for which the list is good: a minute, and longer from 3,000 machines on.
+    /// Seconds for which the list is good for a search: a minute, and longer from 3,000 machines on.
     pub(crate) fn max_age_seconds(&self) -> f64 {
+        ANSWER_SECONDS.max(self.seconds_between_lists())
+    }
+
+    /// Seconds for which the list is good where a machine is about to be changed: ten, and longer
+    /// from 500 machines on; none: asking for one machine is better, the list is too large to be
+    /// asked for so often.
+    pub(crate) fn current_seconds(&self) -> Option<f64> {
+        let seconds = CURRENT_SECONDS.max(self.seconds_between_lists());
+        (seconds < BMC_SECONDS).then_some(seconds)
+    }
+
+    fn seconds_between_lists(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
-        let machines = self.machines as f64;
-        ANSWER_SECONDS.max(machines * COST_SECONDS / SHARE)
+        let machines = self.addresses.len() as f64;
+        machines * COST_SECONDS / SHARE
     }
 }
 
@@ -60,7 +91,8 @@ mod tests {
             let power_address = Some((*address).to_owned());
             (format!("m{n:05}"), PowerParameters { power_address, ..PowerParameters::default() })
         };
-        BmcIndex::new(&addresses.iter().enumerate().map(parameters).collect())
+        let all = addresses.iter().enumerate().map(parameters).collect();
+        BmcIndex::new(&all, Timestamp::EPOCH)
     }
 
     #[test]
@@ -75,5 +107,15 @@ mod tests {
     fn a_large_list_is_kept_longer() {
         assert_eq!(list(&["a"; 500]).max_age_seconds(), 60.0);
         assert_eq!(list(&["a"; 5000]).max_age_seconds(), 100.0);
+        let current = [100, 1000, 1499, 1500].map(|n| list(&vec!["a"; n]).current_seconds());
+        assert_eq!(current, [Some(10.0), Some(20.0), Some(29.98), None]);
+    }
+
+    #[test]
+    fn a_machine_without_a_bmc_differs_from_one_that_is_not_listed() {
+        let bmcs = list(&["192.0.2.7", ""]);
+        assert_eq!(bmcs.address_of("m00000"), Some(&Some("192.0.2.7".to_owned())));
+        assert_eq!(bmcs.address_of("m00001"), Some(&None));
+        assert_eq!(bmcs.address_of("m00002"), None);
     }
 }

@@ -68,6 +68,7 @@ pub(crate) async fn apply_decision(
         Decision::Settle { happened } => settle_intent(session, happened, now),
         Decision::Adopt { system_id, origin } => {
             session.run.state.origin = Some(origin);
+            session.keep_power_of_candidate(&system_id);
             session.bind_machine(&system_id);
             return commit_binding(shared, session, now).await;
         }

@@ -2,7 +2,7 @@
 
 use gpuaas_artifact::render_user_data;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
-use gpuaas_core::run_state::MachineSearch;
+use gpuaas_core::run_state::{MachineSearch, PowerFacts};
 use gpuaas_store::{NewToken, TokenPurpose};
 use gpuaas_types::codes::ParkCode;
 use gpuaas_types::{Timestamp, TokenId};
@@ -136,7 +136,11 @@ fn apply_answer(
     match answer {
         MaasAnswer::Machine(machine) => {
             if *effect == Effect::CreateMachine {
-                let candidate = candidate(&machine, vec!["created".to_owned()], None, None);
+                let power = PowerFacts {
+                    power_type: machine.power_type.clone(),
+                    bmc_address: session.node.hardware.bmc_address.clone(),
+                };
+                let candidate = candidate(&machine, vec!["created".to_owned()], None, Some(power));
                 session.run.state.found = Some(MachineSearch {
                     asked_at: answered_at,
                     candidates: vec![candidate],

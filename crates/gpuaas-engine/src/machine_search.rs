@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use gpuaas_core::machine_identity::{RequestedMachine, bmc_host};
 use gpuaas_core::record::{NodeHardware, NodeRecord};
-use gpuaas_core::run_state::{Candidate, MachineFacts, MachineSearch, PowerFacts};
+use gpuaas_core::run_state::{Candidate, MachineFacts, MachineSearch, PowerFacts, PowerReading};
 use gpuaas_core::snapshot::Snapshot;
 use gpuaas_store::Store;
 use gpuaas_types::machine::MachineView;
@@ -156,6 +156,27 @@ pub(crate) async fn power_of(
         (machine.system_id.clone(), facts)
     });
     Ok(facts.collect())
+}
+
+/// How `machine` is powered, as MAAS says now or said a few seconds ago; asked for after `word_at`.
+///
+/// # Errors
+/// See [`CallError`].
+pub(crate) async fn current_power(
+    site: &Site,
+    machine: &Machine,
+    word_at: Option<Timestamp>,
+    asked_at: Timestamp,
+) -> Result<PowerReading, CallError> {
+    if let Some(bmcs) = site.current_bmcs(word_at).await?
+        && let Some(address) = bmcs.address_of(&machine.system_id)
+    {
+        let power_type = machine.power_type.clone();
+        let facts = PowerFacts { power_type, bmc_address: address.clone() };
+        return Ok(PowerReading { asked_at: bmcs.asked_at(), facts });
+    }
+    let facts = power_of(site, &[machine]).await?.remove(&machine.system_id);
+    Ok(PowerReading { asked_at, facts: facts.unwrap_or_default() })
 }
 
 /// Adds the machines with this BMC. The list of all may be old, so what it says is asked again, as

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use gpuaas_core::decide::change_guard::bmc_is_known;
 use gpuaas_core::decide::preparation::HARDWARE_SYNC_CHECK;
 use gpuaas_core::run_state::{
-    Candidate, DeployEvents, MacOwners, PowerReading, ReadFailure, RegionSubnet, RegionSubnets,
+    Candidate, DeployEvents, MacOwners, ReadFailure, RegionSubnet, RegionSubnets,
 };
 use gpuaas_core::snapshot::Read;
 use gpuaas_types::api::{CheckResult, Source};
@@ -77,13 +78,11 @@ async fn read_machine(
     let id = system_id.clone();
     match site.call(|client| async move { client.machine(&id).await }).await {
         Ok(machine) => {
-            if compares_bmc(session) {
-                let facts = machine_search::power_of(site, &[&machine]).await?.remove(&system_id);
-                let power = PowerReading {
-                    asked_at: session.read_time(asked_at),
-                    facts: facts.unwrap_or_default(),
-                };
-                session.run.state.power = Some(power);
+            if compares_bmc(session, asked_at) {
+                let word_at = session.run.state.reads_count_since();
+                let asked_at = session.read_time(asked_at);
+                let power = machine_search::current_power(site, &machine, word_at, asked_at);
+                session.run.state.power = Some(power.await?);
             }
             session.observe(machine_view(&machine), asked_at);
             Ok(())
@@ -110,11 +109,13 @@ async fn read_machine(
     }
 }
 
-/// Whether the run may change the machine in this step, and has a BMC to compare before.
-fn compares_bmc(session: &RunSession) -> bool {
+/// Whether the run may change the machine in this step, and has a BMC to compare before whose
+/// address was not read a moment ago.
+fn compares_bmc(session: &RunSession, now: Timestamp) -> bool {
     session.run.kind == RunKind::Onboard
         && session.node.hardware.bmc_address.is_some()
         && !session.run.step.row().effects.is_empty()
+        && !bmc_is_known(&session.snapshot(now))
 }
 
 /// Reads what the machine's own events say of its latest deployment: everything since it last became

@@ -33,6 +33,7 @@ pub(crate) struct RunContext {
     /// The bundles that the profile names.
     pub(crate) bundles: NodeBundles,
     commissioning: Option<Vec<MaasScript>>,
+    clock_factor: f64,
 }
 
 impl RunContext {
@@ -67,7 +68,18 @@ impl RunContext {
         let scripts = bundles.commissioning.as_ref().ok();
         let commissioning =
             scripts.map(|scripts| scripts.iter().map(|one| one.script.clone()).collect());
-        Ok(Self { site, connection, profile, roce, watched, durations, bundles, commissioning })
+        let clock_factor = shared.clock.factor();
+        Ok(Self {
+            site,
+            connection,
+            profile,
+            roce,
+            watched,
+            durations,
+            bundles,
+            commissioning,
+            clock_factor,
+        })
     }
 
     /// A snapshot with everything that is prepared here; what the run's session knows beside it is
@@ -86,6 +98,7 @@ impl RunContext {
             watched: self.watched,
             answering_since: self.connection.as_ref().ok().and_then(|site| site.answering_since()),
             expected: self.durations.expected(run.step),
+            clock_factor: self.clock_factor,
             ..Snapshot::new(now, run, node, &self.site, &self.profile.spec)
         }
     }

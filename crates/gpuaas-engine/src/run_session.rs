@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::recheck::next_recheck_at;
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
+use gpuaas_core::run_state::PowerReading;
 use gpuaas_core::snapshot::{DeployQueue, Note, Snapshot};
 use gpuaas_store::{
     LeasedRun, NewTask, NewToken, NodeChange, RunWrite, Store, StoreError, Transition,
@@ -165,6 +166,16 @@ impl RunSession {
     pub(crate) fn bind_machine(&mut self, system_id: &str) {
         self.node.system_id = Some(system_id.to_owned());
         self.node_change.system_id = Some(system_id.to_owned());
+    }
+
+    /// Keeps what the search said of the machine's power, for the first change of it.
+    pub(crate) fn keep_power_of_candidate(&mut self, system_id: &str) {
+        let Some(found) = &self.run.state.found else { return };
+        let candidate = found.candidates.iter().find(|one| one.system_id == system_id);
+        let facts = candidate.and_then(|one| one.facts.as_ref()?.power.clone());
+        if let Some(facts) = facts {
+            self.run.state.power = Some(PowerReading { asked_at: found.asked_at, facts });
+        }
     }
 
     /// Takes a binding back that the store refused.

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use gpuaas_core::decide::change_guard::BMC_SECONDS;
 use gpuaas_store::Store;
 use gpuaas_types::api::SiteResource;
 use gpuaas_types::spec::SiteSpec;
@@ -288,12 +289,45 @@ impl Site {
         &self,
         word_at: Option<Timestamp>,
     ) -> Result<Arc<BmcIndex>, CallError> {
+        self.list_bmcs(word_at, BmcIndex::max_age_seconds).await
+    }
+
+    /// The same, as young as it has to be where a machine is about to be changed; none: the region
+    /// is so large that one machine is better asked for by itself.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub(crate) async fn current_bmcs(
+        &self,
+        word_at: Option<Timestamp>,
+    ) -> Result<Option<Arc<BmcIndex>>, CallError> {
+        let known = self.bmcs(word_at).await?;
+        if known.current_seconds().is_none() {
+            return Ok(None);
+        }
+        let seconds = |index: &BmcIndex| index.current_seconds().unwrap_or(BMC_SECONDS);
+        self.list_bmcs(word_at, seconds).await.map(Some)
+    }
+
+    async fn list_bmcs(
+        &self,
+        word_at: Option<Timestamp>,
+        max_age_seconds: impl Fn(&BmcIndex) -> f64,
+    ) -> Result<Arc<BmcIndex>, CallError> {
         let call = |client: Client| async move { client.power_parameters_all().await };
-        let ask = || async { self.call(call).await.map(|all| BmcIndex::new(&all)) };
+        let ask = || async {
+            let asked_at = self.clock.now();
+            self.call(call).await.map(|all| BmcIndex::new(&all, asked_at))
+        };
         let fresh = |at, index: &BmcIndex| {
-            self.is_younger(at, index.max_age_seconds()) && is_newer(at, word_at)
+            self.is_younger(at, max_age_seconds(index)) && is_newer(at, word_at)
         };
         self.bmcs.get_or_ask(&*self.clock, fresh, ask).await
+    }
+
+    /// Keeps a list of BMCs that the watcher asked for.
+    pub(crate) async fn keep_bmcs(&self, index: BmcIndex) {
+        self.bmcs.replace_older(index.asked_at(), index).await;
     }
 
     /// Forgets the BMCs, because MAAS refused one that they do not name.

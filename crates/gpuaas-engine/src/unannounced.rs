@@ -19,6 +19,7 @@ use gpuaas_types::machine::MachineView;
 use gpuaas_types::{DriftAction, DriftKind, SiteId, Timestamp};
 use maas_client::{Machine, MachineFilter, PowerParameters};
 
+use crate::bmc_index::BmcIndex;
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
 use crate::sweep::{self, MachineHint};
@@ -197,6 +198,7 @@ impl UnannouncedChanges {
         self.refresh(subjects, look);
         let parameters =
             site.call(|client| async move { client.power_parameters_all().await }).await?;
+        site.keep_bmcs(BmcIndex::new(&parameters, now)).await;
         #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
         let list_cost = parameters.len() as f64 * PARAMETERS_COST;
         look.region_seconds += list_cost;

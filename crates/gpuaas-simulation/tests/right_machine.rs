@@ -3,12 +3,14 @@
 //!
 //! What a machine is called and how it is reached is written down whenever a person changes it; what
 //! arrives at the region is compared with that. A change is wrong where the machine was excluded
-//! before the step that asked for it began and still is: a look in that step shows it.
+//! before the step that asked for it began and still is, and has been for longer than what was read
+//! counts (`change_guard::MACHINE_SECONDS`, `BMC_SECONDS`): a look in that time shows it.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 
+use gpuaas_core::decide::change_guard::{BMC_SECONDS, MACHINE_SECONDS};
 use gpuaas_core::machine_identity::{RequestedMachine, contradictions};
 use gpuaas_core::record::ReportKind;
 use gpuaas_core::run_state::{MachineFacts, PowerFacts};
@@ -287,8 +289,14 @@ impl Fleet {
             };
             let spans = self.simulation.store.spans(request.run_id).await.unwrap();
             let began = spans.iter().rev().find(|span| span.from <= change.at).unwrap();
-            let during = self.between(&id, began.from, change.at);
-            if during.iter().all(|facts| is_excluded(request, &id, facts)) {
+            let lately = |seconds: f64| {
+                self.between(&id, began.from.min(change.at.plus_seconds(-seconds)), change.at)
+            };
+            let during = lately(MACHINE_SECONDS);
+            let without_bmc = |facts: &MachineFacts| MachineFacts { power: None, ..facts.clone() };
+            if during.iter().all(|facts| is_excluded(request, &id, &without_bmc(facts)))
+                || lately(BMC_SECONDS).iter().all(|facts| is_excluded(request, &id, facts))
+            {
                 wrong.push(format!("{effect} of {id} in {}: {during:?}", began.step));
             }
             let theirs = |facts: &MachineFacts| {

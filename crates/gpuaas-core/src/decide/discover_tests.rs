@@ -197,6 +197,39 @@ fn an_adopted_machine_in_use_is_released_at_a_word_only() {
     assert_eq!(parked(&changed_hands), "machine_in_use");
 }
 
+/// How old a look may be when a machine is changed, in seconds before that: one of an earlier step
+/// counts for a moment, and not where MAAS' feed told of a change since; one of this step counts
+/// longer, for a step may be slow, and not for ever, for it may stand in a queue.
+#[test]
+fn a_look_of_a_moment_ago_counts_for_the_next_step() {
+    let changes = |step_age: f64, read_age: f64, bmc_age: f64, heard_age: Option<f64>| {
+        let now = 1000.0;
+        let mut case = Case::new(Step::Commission).read(machine(status::NEW), now - read_age);
+        case.now = at(now);
+        case.run.step_since = at(now - step_age);
+        case.node.hardware.bmc_address = Some("10.0.0.7".to_owned());
+        case.node.hardware.power_type = "ipmi".to_owned();
+        let bmc_address = case.node.hardware.bmc_address.clone();
+        let facts = PowerFacts { power_type: "ipmi".to_owned(), bmc_address };
+        case.run.state.power = Some(PowerReading { asked_at: at(now - bmc_age), facts });
+        if let Some(age) = heard_age {
+            case.observation.as_mut().unwrap().status_at = at(now - age);
+        }
+        match case.decide() {
+            Decision::Do(_) => true,
+            Decision::Read(Read::Machine) => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(changes(1.0, 9.0, 29.0, None), "looked at before the step, a moment ago");
+    assert!(!changes(1.0, 11.0, 1.0, None), "the machine is too long ago");
+    assert!(!changes(1.0, 1.0, 31.0, None), "its BMC is too long ago");
+    assert!(!changes(1.0, 9.0, 1.0, Some(5.0)), "the feed told of a change since");
+    assert!(changes(200.0, 199.0, 199.0, None), "in this step");
+    assert!(!changes(400.0, 301.0, 1.0, None), "the step stood in a queue");
+    assert!(!changes(400.0, 1.0, 301.0, None), "and so did the look at the BMC");
+}
+
 /// What is asked before each change: a look in this step, and at the BMC where one was given.
 #[test]
 fn a_machine_is_looked_at_in_the_step_that_changes_it() {

@@ -10,7 +10,7 @@ pub mod boot;
 #[cfg(test)]
 mod boot_tests;
 mod cancellation;
-mod change_guard;
+pub mod change_guard;
 pub mod commission;
 #[cfg(test)]
 mod commission_tests;
