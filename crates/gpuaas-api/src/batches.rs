@@ -12,7 +12,7 @@ use gpuaas_core::batch::{self, BatchSnapshot, decide_batch};
 use gpuaas_core::record::NodeHardware;
 use gpuaas_core::step_duration::percentile;
 use gpuaas_store::{
-    NewAuditEntry, NewBatch, NewNode, NodeFilter, OperatorBatchCommand, Page, Secret, StoreError,
+    NewAuditEntry, NewBatch, NewNode, NodeFilter, OperatorBatchCommand, Secret, StoreError,
     StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{List, ProfileResource, SiteResource, Source, TimelineEvent};
@@ -25,11 +25,12 @@ use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Timestamp};
 use serde_json::json;
 
-use crate::body::{Body, JsonBytes, Key};
+use crate::body::{Body, JsonBytes, Key, PageFilter, QueryParams};
 use crate::check::actor_and_reason;
 use crate::ctx::{ADMIN, Ctx};
 use crate::idempotency::idempotency_key;
 use crate::node_view::is_live;
+use crate::pages::PageRequest;
 use crate::problem::{ApiResult, problem};
 use crate::{bundles, check, strict};
 
@@ -273,29 +274,24 @@ fn keys(hostname: &str, hardware: &NodeHardware) -> Vec<(String, String)> {
     std::iter::once(host).chain(bmc).chain(macs).collect()
 }
 
-/// Batches that one statement reads, with their members.
-const BATCHES_PER_PAGE: u32 = 100;
-
-/// `GET /api/v1/batches`.
-pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<BatchResource>>> {
-    let mut items = Vec::new();
-    let mut page = Page::first(BATCHES_PER_PAGE);
-    loop {
-        let batches = ctx.store.batches(page).await?;
-        let full = u32::try_from(batches.len()) == Ok(BATCHES_PER_PAGE);
-        page.after = batches.last().map(|batch| batch.id);
-        let ids = batches.iter().map(|batch| batch.id);
-        let mut members = ctx.store.members_of_batches(ids).await?;
-        for batch in batches {
-            let of_batch = members.remove(&batch.id).unwrap_or_default();
-            let mut batch = view(batch, &of_batch, ctx.now());
-            batch.status.members.clear();
-            items.push(batch);
-        }
-        if !full {
-            return Ok(Json(List { items }));
-        }
-    }
+/// `GET /api/v1/batches?after=&limit=`: newest first, without their members.
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    QueryParams(asked): QueryParams<PageFilter>,
+) -> ApiResult<Json<List<BatchResource>>> {
+    let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
+    let mut batches = ctx.store.batches(page.query()).await?;
+    let next = page.cut(&mut batches, |batch| batch.id.to_string());
+    let ids = batches.iter().map(|batch| batch.id);
+    let mut members = ctx.store.members_of_batches(ids).await?;
+    let brief = |batch: StoredBatch| {
+        let of_batch = members.remove(&batch.id).unwrap_or_default();
+        let mut batch = view(batch, &of_batch, ctx.now());
+        batch.status.members.clear();
+        batch
+    };
+    let items = batches.into_iter().map(brief).collect();
+    Ok(Json(List { items, next }))
 }
 
 /// `GET /api/v1/batches/BATCH`, by name or identifier.

@@ -103,22 +103,26 @@ pub(crate) struct Accepted {
     pub(crate) new: bool,
 }
 
-/// A query that may name a site.
+/// A query that may name a site, and a page of a list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SiteFilter {
+pub(crate) struct SitePageFilter {
     /// Only of this site.
-    site: Option<String>,
+    pub(crate) site: Option<String>,
+    /// After this item, in the order of the list.
+    pub(crate) after: Option<String>,
+    /// Most items.
+    pub(crate) limit: Option<u32>,
 }
 
-impl SiteFilter {
-    /// The site that is asked for; none: all sites are.
-    ///
-    /// # Errors
-    /// `site_not_found`, or the database's.
-    pub(crate) async fn site_id(&self, ctx: &Ctx) -> ApiResult<Option<SiteId>> {
-        site_id(ctx, self.site.as_deref()).await
-    }
+/// A query that may name a page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PageFilter {
+    /// After this item, in the order of the list.
+    pub(crate) after: Option<String>,
+    /// Most items.
+    pub(crate) limit: Option<u32>,
 }
 
 /// The site of this name, where one is given.

@@ -150,7 +150,7 @@ pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<BundleVi
     let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted_keys(&ctx).await?);
     let all = ctx.bundles.list();
     let items = all.iter().map(|one| bundle_view(&ctx, one, &approvals, &trusted)).collect();
-    Ok(Json(List { items }))
+    Ok(Json(List::whole(items)))
 }
 
 /// `GET /api/v1/bundles/BUNDLE`.
@@ -269,7 +269,7 @@ async fn decide(
     }
     let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted_keys(ctx).await?);
     let items = found.iter().map(|one| bundle_view(ctx, one, &approvals, &trusted)).collect();
-    Ok(Json(List { items }))
+    Ok(Json(List::whole(items)))
 }
 
 /// `GET /api/v1/bundle-keys`: the control plane's own first.
@@ -279,7 +279,7 @@ pub(crate) async fn keys(State(ctx): State<Ctx>) -> ApiResult<Json<List<BundleKe
         key: key.key.to_string(),
         until: key.until,
     };
-    Ok(Json(List { items: trusted_keys(&ctx).await?.into_iter().map(view).collect() }))
+    Ok(Json(List::whole(trusted_keys(&ctx).await?.into_iter().map(view).collect())))
 }
 
 /// `POST /api/v1/bundle-keys`: signatures of this key count until `until`.

@@ -5,17 +5,24 @@ use axum::extract::State;
 use gpuaas_core::drift::{AdviceSubject, advice};
 use gpuaas_types::api::{List, NodeDrift};
 
-use crate::body::{QueryParams, SiteFilter};
+use crate::body::{QueryParams, SitePageFilter, site_id};
 use crate::ctx::Ctx;
+use crate::pages::PageRequest;
 use crate::problem::ApiResult;
 
-/// `GET /api/v1/drift?site=`.
+/// `GET /api/v1/drift?site=&after=&limit=`: by hostname.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    QueryParams(filter): QueryParams<SiteFilter>,
+    QueryParams(filter): QueryParams<SitePageFilter>,
 ) -> ApiResult<Json<List<NodeDrift>>> {
-    let listed = ctx.store.list_drift(filter.site_id(&ctx).await?).await?;
-    let items = listed
+    let site_id = site_id(&ctx, filter.site.as_deref()).await?;
+    let page = PageRequest::<String>::parse(filter.after.as_deref(), filter.limit)?;
+    let listed = ctx.store.list_drift(site_id).await?;
+    let page = page.of_whole(listed, |listed| {
+        format!("{},{},{}", listed.hostname, listed.site, listed.drift.kind)
+    });
+    let items = page
+        .items
         .into_iter()
         .map(|listed| {
             let subject = AdviceSubject {
@@ -33,5 +40,5 @@ pub(crate) async fn list(
             }
         })
         .collect();
-    Ok(Json(List { items }))
+    Ok(Json(List { items, next: page.next }))
 }

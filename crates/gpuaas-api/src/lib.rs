@@ -39,6 +39,7 @@ mod node_view;
 mod nodes;
 mod offboarding;
 mod onboard_plan;
+mod pages;
 mod probe;
 pub mod problem;
 mod profiles;

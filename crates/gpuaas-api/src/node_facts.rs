@@ -13,7 +13,7 @@ use gpuaas_store::{CertificateEnding, ListedNode, StoredCertificate, StoredGate}
 use gpuaas_types::agent::Gate;
 use gpuaas_types::api::{Drift, GateView, NodeView, ProfileResource, TimelineEvent};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{NodeId, ProfileId, SiteId};
+use gpuaas_types::{NodeId, ProfileId};
 
 use crate::ctx::Ctx;
 use crate::node_view::{mark, node_view};
@@ -30,34 +30,21 @@ pub(crate) struct KnownFacts {
 impl KnownFacts {
     /// What is known of one node.
     pub(crate) async fn of_node(ctx: &Ctx, id: NodeId) -> ApiResult<Self> {
-        let drift = ctx.store.drift_of_node(id).await?;
-        Self::with_drift(ctx, &[id], HashMap::from([(id, drift)])).await
+        Self::of_ids(ctx, &[id]).await
     }
 
-    /// What is known of these nodes, all of one site or of any.
-    pub(crate) async fn of_nodes(
-        ctx: &Ctx,
-        site_id: Option<SiteId>,
-        nodes: &[ListedNode],
-    ) -> ApiResult<Self> {
-        let mut drift: HashMap<NodeId, Vec<Drift>> = HashMap::new();
-        for listed in ctx.store.list_drift(site_id).await? {
-            drift.entry(listed.node_id).or_default().push(listed.drift);
-        }
+    /// What is known of these nodes.
+    pub(crate) async fn of_nodes(ctx: &Ctx, nodes: &[ListedNode]) -> ApiResult<Self> {
         let ids: Vec<NodeId> = nodes.iter().map(|listed| listed.node.id).collect();
-        Self::with_drift(ctx, &ids, drift).await
+        Self::of_ids(ctx, &ids).await
     }
 
-    async fn with_drift(
-        ctx: &Ctx,
-        ids: &[NodeId],
-        drift: HashMap<NodeId, Vec<Drift>>,
-    ) -> ApiResult<Self> {
+    async fn of_ids(ctx: &Ctx, ids: &[NodeId]) -> ApiResult<Self> {
         let profiles = ctx.store.profiles().await?.into_iter();
         Ok(Self {
             profiles: profiles.map(|profile| (profile.id, profile)).collect(),
             gates: ctx.store.gates(ids.iter().copied()).await?,
-            drift,
+            drift: ctx.store.drift_of_nodes(ids.iter().copied()).await?,
             certificates: ctx.store.latest_certificates(ids.iter().copied()).await?,
         })
     }

@@ -20,6 +20,7 @@ use crate::idempotency::idempotency_key;
 use crate::node_facts::KnownFacts;
 use crate::node_view::{find_node, is_live};
 use crate::onboard_plan::take_over_text;
+use crate::pages::PageRequest;
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{bundles, check, node_change, strict};
 
@@ -172,9 +173,13 @@ pub(crate) struct Filter {
     state: Option<String>,
     /// Whose latest run stands like this.
     run_status: Option<String>,
+    /// After this node, in the order of the list.
+    after: Option<String>,
+    /// Most items.
+    limit: Option<u32>,
 }
 
-/// `GET /api/v1/nodes?site=&state=&run_status=`.
+/// `GET /api/v1/nodes?site=&state=&run_status=&after=&limit=`: by hostname.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(filter): QueryParams<Filter>,
@@ -182,11 +187,13 @@ pub(crate) async fn list(
     let site_id = site_id(&ctx, filter.site.as_deref()).await?;
     let state = parse_enum(filter.state.as_deref(), NodeState::ALL, NodeState::as_str)?;
     let run_status = parse_enum(filter.run_status.as_deref(), RunStatus::ALL, RunStatus::as_str)?;
-    let nodes =
-        ctx.store.list_nodes(NodeFilter { site_id, state, run_status, open: false }).await?;
-    let known = KnownFacts::of_nodes(&ctx, site_id, &nodes).await?;
+    let page = PageRequest::parse(filter.after.as_deref(), filter.limit)?;
+    let filter = NodeFilter { site_id, state, run_status, open: false };
+    let mut nodes = ctx.store.nodes_page(filter, page.query()).await?;
+    let next = page.cut(&mut nodes, |listed| listed.node.id.to_string());
+    let known = KnownFacts::of_nodes(&ctx, &nodes).await?;
     let items = nodes.into_iter().map(|node| known.view(&ctx, node, Vec::new())).collect();
-    Ok(Json(List { items }))
+    Ok(Json(List { items, next }))
 }
 
 fn parse_enum<T: Copy>(

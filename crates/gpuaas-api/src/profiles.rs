@@ -31,12 +31,12 @@ pub(crate) async fn create(
 
 /// `GET /api/v1/profiles`.
 pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<ProfileResource>>> {
-    Ok(Json(List { items: ctx.store.profiles().await? }))
+    Ok(Json(List::whole(ctx.store.profiles().await?)))
 }
 
 /// `GET /api/v1/profile-presets`: one to begin with for each class of hardware.
 pub(crate) async fn presets() -> Json<List<ProfilePreset>> {
-    Json(List { items: gpuaas_core::preset::presets() })
+    Json(List::whole(gpuaas_core::preset::presets()))
 }
 
 /// `GET /api/v1/profiles/NAME`.

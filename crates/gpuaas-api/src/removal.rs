@@ -80,5 +80,5 @@ pub(crate) async fn roce(
     }
     let subject = format!("{} {hostname} {interface}", asked.site);
     ctx.audit("roce.remove", &subject, json!({})).await;
-    Ok(Json(List { items: ctx.store.roce_assignments_of_host(site.id, &hostname).await? }))
+    Ok(Json(List::whole(ctx.store.roce_assignments_of_host(site.id, &hostname).await?)))
 }

@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::body::{Body, QueryParams, site_id};
 use crate::check;
 use crate::ctx::Ctx;
+use crate::pages::PageRequest;
 use crate::problem::{ApiResult, invalid, problem};
 
 /// `POST /api/v1/roce-assignments`.
@@ -39,21 +40,29 @@ pub(crate) struct Filter {
     site: Option<String>,
     /// Of this host.
     hostname: Option<String>,
+    /// After this one, in the order of the list.
+    after: Option<String>,
+    /// Most items.
+    limit: Option<u32>,
 }
 
-/// `GET /api/v1/roce-assignments?site=&hostname=`.
+/// `GET /api/v1/roce-assignments?site=&hostname=&after=&limit=`: by site, host and interface.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(filter): QueryParams<Filter>,
 ) -> ApiResult<Json<List<RoceResource>>> {
     site_id(&ctx, filter.site.as_deref()).await?;
+    let page = PageRequest::<String>::parse(filter.after.as_deref(), filter.limit)?;
     let hostname = filter.hostname.map(|name| name.to_ascii_lowercase());
     let mut items = ctx.store.roce_assignments().await?;
     items.retain(|item| {
         filter.site.as_ref().is_none_or(|site| *site == item.spec.site)
             && hostname.as_ref().is_none_or(|name| *name == item.spec.hostname)
     });
-    Ok(Json(List { items }))
+    let page = page.of_whole(items, |item| {
+        format!("{},{},{}", item.spec.site, item.spec.hostname, item.spec.interface)
+    });
+    Ok(Json(page))
 }
 
 /// `POST /api/v1/roce-assignments/change`: a run that is parked for it reads it when it is resumed.

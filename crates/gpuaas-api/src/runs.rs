@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::buckets::seconds_per_bucket;
-use gpuaas_store::{ListedRun, OperatorCommand, Page, RunFilter};
+use gpuaas_store::{ListedRun, OperatorCommand, RunFilter};
 use gpuaas_types::api::{List, RunView, StepSpan};
 use gpuaas_types::change::RunListItem;
 use gpuaas_types::codes::ProblemCode;
@@ -15,6 +15,7 @@ use crate::bundles;
 use crate::check::actor_and_reason;
 use crate::ctx::Ctx;
 use crate::node_view::find_node;
+use crate::pages::PageRequest;
 use crate::problem::{ApiResult, invalid, problem};
 
 /// Lines of history in one answer.
@@ -37,11 +38,6 @@ pub(crate) async fn find_run(ctx: &Ctx, text: &str) -> ApiResult<RunId> {
     run.ok_or_else(|| missing(format!("node {text} never had a run")))
 }
 
-/// Runs that one answer lists where the request names no limit.
-const RUNS_PER_PAGE: u32 = 100;
-/// Most runs that one answer lists.
-const MOST_RUNS_PER_PAGE: u32 = 1000;
-
 /// Which runs to list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,7 +52,7 @@ pub(crate) struct Filter {
     #[serde(default)]
     open: bool,
     /// After this run, in the order of the list.
-    after: Option<RunId>,
+    after: Option<String>,
     /// Most items.
     limit: Option<u32>,
 }
@@ -79,9 +75,9 @@ pub(crate) async fn list(
     };
     let site_id = site_id(&ctx, asked.site.as_deref()).await?;
     let filter = RunFilter { site_id, node_id, status, open: asked.open };
-    let limit = asked.limit.unwrap_or(RUNS_PER_PAGE).clamp(1, MOST_RUNS_PER_PAGE);
-    let runs = ctx.store.runs_page(filter, Page { after: asked.after, limit }).await?;
-    Ok(Json(List { items: runs.into_iter().map(list_item).collect() }))
+    let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
+    let runs = ctx.store.runs_page(filter, page.query()).await?;
+    Ok(Json(page.list(runs, |listed| listed.run.id.to_string(), list_item)))
 }
 
 fn list_item(listed: ListedRun) -> RunListItem {

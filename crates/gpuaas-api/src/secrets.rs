@@ -99,7 +99,7 @@ pub(crate) async fn delete_of_profile(
 type Listed = ApiResult<Json<List<InputSecretView>>>;
 
 async fn list(ctx: &Ctx, owned: &AuditedOwner) -> Listed {
-    Ok(Json(List { items: ctx.store.input_secrets(owned.owner).await? }))
+    Ok(Json(List::whole(ctx.store.input_secrets(owned.owner).await?)))
 }
 
 async fn set(

@@ -41,7 +41,7 @@ pub(crate) async fn create(
 
 /// `GET /api/v1/sites`.
 pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<SiteResource>>> {
-    Ok(Json(List { items: ctx.store.sites().await? }))
+    Ok(Json(List::whole(ctx.store.sites().await?)))
 }
 
 /// `GET /api/v1/sites/NAME`.

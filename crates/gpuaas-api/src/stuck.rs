@@ -11,22 +11,27 @@ use gpuaas_core::node_problem::advice_of_wait;
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
 use gpuaas_types::api::{Lateness, List, NodeProblem, NodeView, StuckNode};
 
-use crate::body::{QueryParams, SiteFilter};
+use crate::body::{QueryParams, SitePageFilter, site_id};
 use crate::ctx::Ctx;
 use crate::explain;
 use crate::node_facts::KnownFacts;
 use crate::node_view::{is_live, mark};
+use crate::pages::PageRequest;
 use crate::problem::ApiResult;
 
-/// `GET /api/v1/nodes/stuck?site=`.
+/// `GET /api/v1/nodes/stuck?site=&after=&limit=`: those of a page of the list of nodes. Mostly
+/// there are few of them, so a page may have no item and another page after it.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    QueryParams(filter): QueryParams<SiteFilter>,
+    QueryParams(filter): QueryParams<SitePageFilter>,
 ) -> ApiResult<Json<List<StuckNode>>> {
-    let site_id = filter.site_id(&ctx).await?;
-    let mut nodes = ctx.store.list_nodes(NodeFilter { site_id, ..NodeFilter::default() }).await?;
+    let site_id = site_id(&ctx, filter.site.as_deref()).await?;
+    let page = PageRequest::parse(filter.after.as_deref(), filter.limit)?;
+    let filter = NodeFilter { site_id, ..NodeFilter::default() };
+    let mut nodes = ctx.store.nodes_page(filter, page.query()).await?;
+    let next = page.cut(&mut nodes, |listed| listed.node.id.to_string());
     nodes.retain(|listed| is_live(listed.node.state) || is_open(listed));
-    let known = KnownFacts::of_nodes(&ctx, site_id, &nodes).await?;
+    let known = KnownFacts::of_nodes(&ctx, &nodes).await?;
     let now = ctx.now();
     let mut items = Vec::new();
     for node in nodes {
@@ -39,7 +44,7 @@ pub(crate) async fn list(
             items.push(troubled(view, first));
         }
     }
-    Ok(Json(List { items }))
+    Ok(Json(List { items, next }))
 }
 
 fn is_open(listed: &ListedNode) -> bool {

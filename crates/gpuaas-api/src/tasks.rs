@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_artifact::{ArtifactStore, Digest, validate_ca_bundle};
-use gpuaas_store::{ListedNode, NewAuditEntry, NewOperatorTask, OperatorTask, Page};
+use gpuaas_store::{ListedNode, NewAuditEntry, NewOperatorTask, OperatorTask};
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::api::{List, Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
@@ -16,18 +16,17 @@ use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use gpuaas_types::{NodeState, RunStatus, TaskId, Timestamp};
 use serde_json::json;
 
-use crate::body::{JsonBytes, Key};
+use crate::body::{JsonBytes, Key, PageFilter, QueryParams};
 use crate::check::actor_and_reason;
 use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::node_view::find_node;
+use crate::pages::PageRequest;
 use crate::problem::{ApiResult, invalid, problem};
 use crate::strict;
 
 /// Seconds within which an agent may be told to begin: least, and most.
 const WITHIN_SECONDS: (u32, u32) = (10, 24 * 3600);
-/// Tasks in one list.
-const MOST_TASKS: u32 = 100;
 
 /// `POST /api/v1/nodes/NODE/tasks`.
 pub(crate) async fn create(
@@ -190,13 +189,15 @@ async fn check_node(
     Ok(())
 }
 
-/// `GET /api/v1/nodes/NODE/tasks`: newest first, without the bytes of archives.
+/// `GET /api/v1/nodes/NODE/tasks?after=&limit=`: newest first, without the bytes of archives.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     Key(text): Key,
+    QueryParams(asked): QueryParams<PageFilter>,
 ) -> ApiResult<Json<List<TaskView>>> {
     let node_id = find_node(&ctx, &text).await?;
-    let tasks = ctx.store.operator_tasks(node_id, Page::first(MOST_TASKS)).await?;
+    let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
+    let tasks = ctx.store.operator_tasks(node_id, page.query()).await?;
     let brief = |task| {
         let mut view = view(&ctx, task);
         if let Some(archive) = view.result.as_mut().and_then(|result| result.archive.as_mut()) {
@@ -204,7 +205,7 @@ pub(crate) async fn list(
         }
         view
     };
-    Ok(Json(List { items: tasks.into_iter().map(brief).collect() }))
+    Ok(Json(page.list(tasks, |task| task.task.id.to_string(), brief)))
 }
 
 /// `GET /api/v1/tasks/ID`.

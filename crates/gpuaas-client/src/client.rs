@@ -2,6 +2,7 @@
 
 mod bundles;
 mod changes;
+mod pages;
 pub(crate) mod secrets;
 mod tasks;
 
@@ -184,7 +185,7 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiClient::add_site`].
     pub async fn roces(&self) -> Result<List<RoceResource>, Failure> {
-        self.get(&["roce-assignments"]).await
+        self.get_all(&["roce-assignments"], &[]).await
     }
 
     /// `GET /api/v1/task-keys`.
@@ -256,13 +257,7 @@ impl ApiClient {
         site: Option<&str>,
         state: Option<&str>,
     ) -> Result<List<NodeView>, Failure> {
-        let mut url = self.url(&["nodes"])?;
-        for (name, value) in [("site", site), ("state", state)] {
-            if let Some(value) = value {
-                url.query_pairs_mut().append_pair(name, value);
-            }
-        }
-        self.answer(self.http.get(url)).await
+        self.get_all(&["nodes"], &[("site", site), ("state", state)]).await
     }
 
     /// `GET /api/v1/drift?site=`.
@@ -270,11 +265,7 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiClient::add_site`].
     pub async fn drift(&self, site: Option<&str>) -> Result<List<NodeDrift>, Failure> {
-        let mut url = self.url(&["drift"])?;
-        if let Some(site) = site {
-            url.query_pairs_mut().append_pair("site", site);
-        }
-        self.answer(self.http.get(url)).await
+        self.get_all(&["drift"], &[("site", site)]).await
     }
 
     /// `GET /api/v1/nodes/stuck?site=`.
@@ -282,11 +273,7 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiClient::add_site`].
     pub async fn stuck(&self, site: Option<&str>) -> Result<List<StuckNode>, Failure> {
-        let mut url = self.url(&["nodes", "stuck"])?;
-        if let Some(site) = site {
-            url.query_pairs_mut().append_pair("site", site);
-        }
-        self.answer(self.http.get(url)).await
+        self.get_all(&["nodes", "stuck"], &[("site", site)]).await
     }
 
     /// `GET /api/v1/nodes/KEY`, by id, hostname, MAAS system id or MAC.
@@ -359,7 +346,7 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiClient::add_site`].
     pub async fn batches(&self) -> Result<List<BatchResource>, Failure> {
-        self.get(&["batches"]).await
+        self.get_all(&["batches"], &[]).await
     }
 
     /// `GET /api/v1/batches/KEY`, by name or id.

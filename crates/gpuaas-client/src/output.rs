@@ -188,7 +188,7 @@ pub fn roces(list: &List<RoceResource>, style: Style) -> String {
 /// One fabric address.
 #[must_use]
 pub fn roce(roce: &RoceResource, style: Style) -> String {
-    roces(&List { items: vec![roce.clone()] }, style)
+    roces(&List::whole(vec![roce.clone()]), style)
 }
 
 /// Nodes, one line each.
@@ -494,9 +494,9 @@ mod tests {
     #[test]
     fn tables_of_lists() {
         let nodes_text =
-            nodes(&List { items: vec![views::commissioning_node(), views::parked_node()] }, STYLE);
-        let sites_text = sites(&List { items: vec![views::site()] }, STYLE);
-        let profiles_text = profiles(&List { items: vec![views::profile()] }, STYLE);
+            nodes(&List::whole(vec![views::commissioning_node(), views::parked_node()]), STYLE);
+        let sites_text = sites(&List::whole(vec![views::site()]), STYLE);
+        let profiles_text = profiles(&List::whole(vec![views::profile()]), STYLE);
         insta::assert_snapshot!(format!("{nodes_text}\n{sites_text}\n{profiles_text}"));
     }
 
@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn nodes_that_do_not_go_on() {
-        let list = List { items: views::late_nodes() };
+        let list = List::whole(views::late_nodes());
         let (mut terminal, captured) = Terminal::captured();
         print(&mut terminal, Format::Json, &list, stuck).unwrap();
         let wide = Style { width: 200, ..STYLE };
@@ -567,7 +567,7 @@ mod tests {
 
     #[test]
     fn differences_of_every_kind() {
-        let list = List { items: views::drift_of_every_kind() };
+        let list = List::whole(views::drift_of_every_kind());
         let (mut terminal, captured) = Terminal::captured();
         print(&mut terminal, Format::Json, &list, drift).unwrap();
         let wide = Style { width: 200, ..STYLE };

@@ -17,7 +17,7 @@ use gpuaas_types::{
     DriftAction, DriftKind, NodeId, NodeState, RunId, RunStatus, SiteId, Timestamp,
 };
 
-use crate::database::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::node::{node_columns, node_from, read_node};
@@ -443,24 +443,29 @@ impl Store {
         .await
     }
 
-    /// What differs now of one node, by kind.
+    /// What differs now of each node, by kind. A node of which nothing does has no entry.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn drift_of_node(&self, node_id: NodeId) -> Result<Vec<Drift>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(
-                concat!(
-                    "SELECT ",
-                    drift_columns!(),
-                    " FROM drift WHERE node_id = $1 ORDER BY kind"
-                ),
-                args![node_id.0],
-            )
-            .await?;
-        rows.iter().map(|row| read_drift(&mut row.cols())).collect()
+    pub async fn drift_of_nodes(
+        &self,
+        ids: impl IntoIterator<Item = NodeId>,
+    ) -> Result<HashMap<NodeId, Vec<Drift>>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT node_id, ",
+            drift_columns!(),
+            " FROM drift WHERE node_id IN ({LIST}) ORDER BY kind"
+        );
+        let mut found: HashMap<NodeId, Vec<Drift>> = HashMap::new();
+        let mut conn = self.reader().await?;
+        for ids in padded(ids.into_iter().map(|id| id.0)) {
+            let sql = with_list(SQL, 1, ids.len());
+            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+                let mut cols = row.cols();
+                found.entry(cols.id(NodeId)?).or_default().push(read_drift(&mut cols)?);
+            }
+        }
+        Ok(found)
     }
 
     /// What differs now, by hostname; of one site, or of all.

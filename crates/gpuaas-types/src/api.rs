@@ -478,11 +478,23 @@ pub struct RunView {
     pub timeline: Vec<TimelineEvent>,
 }
 
-/// A list of anything.
+/// A list of anything, or a page of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct List<T> {
     /// The items.
     pub items: Vec<T>,
+    /// Value of the parameter `after` that asks for the page after this one; none: the list ends
+    /// here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl<T> List<T> {
+    /// A list that has no further page.
+    #[must_use]
+    pub const fn whole(items: Vec<T>) -> Self {
+        Self { items, next: None }
+    }
 }
 
 /// Answer of `POST /api/v1/nodes`.

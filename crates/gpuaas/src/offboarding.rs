@@ -50,7 +50,7 @@ pub async fn run(
         let nodes = vec![client.node(&id.to_string()).await?];
         Followed { nodes, ended_early: None }
     };
-    let list = List { items: followed.nodes.clone() };
+    let list = List::whole(followed.nodes.clone());
     output::print(terminal, args.api.format, &list, output::nodes)?;
     let stopped = if args.wait { followed.verdict() } else { None };
     stopped.map_or(Ok(()), Err)

@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(
             plans.push(plan);
         }
         if args.dry_run {
-            let plans = List { items: plans };
+            let plans = List::whole(plans);
             return output::print(terminal, args.api.format, &plans, draw_plans);
         }
     }
@@ -74,10 +74,10 @@ pub(crate) async fn run(args: &OnboardArgs, terminal: &mut Terminal) -> Result<(
     }
     match (nodes.as_slice(), requests.len()) {
         ([node], 1) => output::print(terminal, args.api.format, node, |node, style| {
-            output::nodes(&List { items: vec![node.clone()] }, style)
+            output::nodes(&List::whole(vec![node.clone()]), style)
         })?,
         _ => {
-            let list = List { items: nodes.clone() };
+            let list = List::whole(nodes.clone());
             output::print(terminal, args.api.format, &list, output::nodes)?;
         }
     }

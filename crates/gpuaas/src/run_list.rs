@@ -26,7 +26,11 @@ pub(crate) async fn list(args: &RunListArgs, terminal: &mut Terminal) -> Result<
     let query: Vec<(&str, String)> =
         query.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let runs = ApiClient::from_args(&args.api)?.runs(&query).await?;
-    output::print(terminal, args.api.format, &runs, table)
+    output::print(terminal, args.api.format, &runs, table)?;
+    if let Some(next) = &runs.next {
+        terminal.message(&format!("There are more runs: the next ones with --after {next}"));
+    }
+    Ok(())
 }
 
 fn table(list: &List<RunListItem>, style: Style) -> String {

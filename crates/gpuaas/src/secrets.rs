@@ -27,8 +27,7 @@ pub async fn run(
             let set = client.set_secret(of, &args.name, &args.bundle, &args.input, &body).await?;
             terminal
                 .message("deployments from now on get it; a host that is up gets it by a reimage");
-            let one =
-                |set: &InputSecretView, style| table(&List { items: vec![set.clone()] }, style);
+            let one = |set: &InputSecretView, style| table(&List::whole(vec![set.clone()]), style);
             output::print(terminal, args.api.format, &set, one)
         }
         SecretCommand::List(args) => {

@@ -12,6 +12,7 @@ mod identity;
 mod nodes;
 mod offboarding;
 mod operators;
+mod pages;
 mod problems;
 mod rig;
 mod secrets;

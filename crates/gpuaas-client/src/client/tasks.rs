@@ -30,7 +30,7 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiClient::add_site`].
     pub async fn tasks(&self, node: &str) -> Result<List<TaskView>, Failure> {
-        self.get(&["nodes", node, "tasks"]).await
+        self.get_all(&["nodes", node, "tasks"], &[]).await
     }
 
     /// `GET /api/v1/nodes/KEY/telemetry`.

@@ -292,7 +292,8 @@ impl Fleet {
             NodeState::Active => {}
             other => return Ok(Some(format!("the node is {other}"))),
         }
-        let drift = store.drift_of_node(made.node_id).await.map_err(store_failure)?;
+        let drift = store.drift_of_nodes([made.node_id]).await.map_err(store_failure)?;
+        let drift = drift.get(&made.node_id).map_or(&[][..], Vec::as_slice);
         let left: Vec<String> =
             drift.iter().map(|drift| format!("{}: {}", drift.kind, drift.found)).collect();
         Ok((!left.is_empty()).then(|| format!("it still differs: {}", left.join("; "))))

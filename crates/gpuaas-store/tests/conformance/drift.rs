@@ -1,10 +1,13 @@
 //! What a sweep writes.
 
+use std::collections::HashMap;
+
 use gpuaas_core::drift::Difference;
 use gpuaas_store::{MissedObservation, NodeChange, RunWrite, SweepFinding};
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::machine::{Observation, maas_status as status};
 use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus, Timestamp};
+use uuid::Uuid;
 
 use crate::fixture::{Fixture, NOON, at, on_each_database};
 use crate::watching::machine;
@@ -58,7 +61,8 @@ fn a_difference_is_a_row_and_a_line_while_it_lasts() {
         assert_eq!(listed.len(), 1);
         assert_eq!((listed[0].hostname.as_str(), listed[0].site.as_str()), ("j22u11", "north"));
         let drift = &listed[0].drift;
-        assert_eq!(store.drift_of_node(node_id).await.unwrap(), std::slice::from_ref(drift));
+        let of_nodes = store.drift_of_nodes([node_id, NodeId(Uuid::nil())]).await.unwrap();
+        assert_eq!(of_nodes, HashMap::from([(node_id, vec![drift.clone()])]));
         assert_eq!((drift.since, drift.seen_at), (at(100.0), at(200.0)));
         let lines: Vec<String> = codes().await;
         assert_eq!(lines, ["drift_found"]);

@@ -100,7 +100,7 @@ fn batches_as_text() {
     insta::assert_snapshot!(format!(
         "{}\n{}\n{}\n{}\n{}",
         plan(&accepted, STYLE),
-        list(&List { items }, STYLE),
+        list(&List::whole(items), STYLE),
         show(&rolling(), STYLE),
         show(&stopped(), STYLE),
         verdict(&stopped()).unwrap_err(),
