@@ -16,6 +16,11 @@
 //! they need the rows that it has locked. With a `lock_timeout` below the first two, the waiters
 //! would fail instead of going on.
 //!
+//! # Plans
+//! The joins of our statements are written in the order in which they are to be made, so the server
+//! is told to keep that order (`join_collapse_limit = 1`). For the list of nodes, nine tables, it
+//! otherwise tries orders for 26 ms, and needs 2 ms to read the list of 200.
+//!
 //! # Starting together
 //! The first start of a control plane makes tables and keys. Replicas that start at the same moment
 //! do so one after the other: [`StartupLock`] is an advisory lock that lasts as long as a
@@ -35,12 +40,13 @@ use crate::store::{Db, Store};
 /// lists come in.
 const STATEMENTS: usize = 256;
 
-/// See the table in the module's text.
-const LIMITS: [(&str, &str); 4] = [
+/// See the table in the module's text, and what it says of plans.
+const SETTINGS: [(&str, &str); 5] = [
     ("idle_in_transaction_session_timeout", "4s"),
     ("tcp_user_timeout", "4s"),
     ("lock_timeout", "8s"),
     ("statement_timeout", "30s"),
+    ("join_collapse_limit", "1"),
 ];
 
 /// Key of the advisory lock under which control planes start. Advisory locks belong to a database,
@@ -68,7 +74,7 @@ pub(crate) async fn open(options: PgConnectOptions) -> Result<PostgresPool, Stor
         )
     };
     let options =
-        options.statement_cache_capacity(STATEMENTS).application_name("gpuaas").options(LIMITS);
+        options.statement_cache_capacity(STATEMENTS).application_name("gpuaas").options(SETTINGS);
     let mut first = match timeout(PATIENCE, options.connect()).await {
         Err(_) => return Err(unreachable(&"it does not answer")),
         Ok(Err(error)) => return Err(unreachable(&error)),

@@ -366,7 +366,7 @@ impl Store {
     ) -> Result<Vec<LeasedRun>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut runs = self
-            .write(move |conn| {
+            .write_grouped(GroupHints::default(), move |conn| {
                 Box::pin(async move {
                     let rows = conn.all(CLAIM, args![now, lease_until, limit]).await?;
                     rows.iter().map(|row| read_run(&mut row.cols())).collect::<Result<Vec<_>, _>>()

@@ -9,12 +9,13 @@
 //! is higher than that of the last one applied.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::machine::{MaasAlarm, Observation};
 use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
 
-use crate::database::{Cols, Conn, RowsStatement, Val, args, with_list};
+use crate::database::{Cols, Conn, GroupHints, RowsStatement, Val, args, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::observation::{observation_columns, put_read, read_observation};
@@ -305,9 +306,11 @@ impl Store {
         lease: &WatchLease,
         batch: WatchUpdate,
     ) -> Result<(), StoreError> {
-        let (lease, woken) = (lease.clone(), !batch.wakes.is_empty());
-        self.write(move |conn| {
-            Box::pin(async move { write_batch(conn, now, &lease, &batch).await })
+        let woken = !batch.wakes.is_empty();
+        let asked = Arc::new((lease.clone(), batch));
+        self.write_grouped(GroupHints::in_turn(), move |conn| {
+            let asked = Arc::clone(&asked);
+            Box::pin(async move { write_batch(conn, now, &asked.0, &asked.1).await })
         })
         .await?;
         if woken {

@@ -109,7 +109,7 @@ impl Conn {
 
     /// Begins, commits or rolls back a transaction on PostgreSQL.
     pub(crate) async fn control(&mut self, command: TransactionCommand) -> Result<(), StoreError> {
-        self.counters.note_statement(command.text(), command == TransactionCommand::Begin);
+        self.counters.note_statement(command.text(), command.begins());
         match &mut self.driver {
             Driver::Postgres(session) => session.control(command).await,
             _ => Err(StoreError::unavailable("the writer of the file has its own transactions")),

@@ -17,6 +17,10 @@
 //! - If the commit itself fails, nobody knows whether it was kept, and everyone hears
 //!   `database_unavailable`.
 //!
+//! A request that locks the rows of many runs, as a watcher's does, is no part of a group, and takes
+//! turns with the groups (`in_turn`): begun beside them, it would wait for the rows of one group with
+//! the rows of the next in its hands, whose requests would all leave it.
+//!
 //! A request may therefore be made twice, and what it does is a function of the database and of
 //! itself alone. Within a group nothing is awaited but the connection.
 
@@ -80,17 +84,24 @@ pub(crate) struct GroupHints {
     pub(crate) target: Option<Uuid>,
     /// A worker's update of that run, by the columns of `UPDATE_RUNS`.
     pub(crate) update: Option<Vec<Val>>,
+    /// It locks the rows of many runs: it has a transaction of its own between two groups.
+    pub(crate) in_turn: bool,
 }
 
 impl GroupHints {
     /// For a request that writes to a run.
     pub(crate) fn of_run(run_id: Uuid) -> Self {
-        Self { target: Some(run_id), update: None }
+        Self { target: Some(run_id), ..Self::default() }
     }
 
     /// For a request that writes to the open run of a node.
     pub(crate) fn of_node(node_id: Uuid) -> Self {
-        Self { target: Some(node_id), update: None }
+        Self { target: Some(node_id), ..Self::default() }
+    }
+
+    /// For a request that locks the rows of many runs.
+    pub(crate) fn in_turn() -> Self {
+        Self { in_turn: true, ..Self::default() }
     }
 }
 
@@ -184,10 +195,25 @@ struct Committer {
 }
 
 impl Committer {
-    async fn commit(&self, mut group: Vec<Box<dyn Job>>) {
-        if group.len() == 1 {
-            return self.spawn_alone(group);
+    async fn commit(&self, requests: Vec<Box<dyn Job>>) {
+        let (in_turn, group): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|job| job.hints().in_turn);
+        match group.len() {
+            0 => {}
+            1 => self.spawn_alone(group),
+            _ => self.commit_group(group).await,
         }
+        for mut job in in_turn {
+            match self.transact_briefly(&mut *job).await {
+                Ok(true) => job.reply(Ok(())),
+                // It waits for another process, or is at fault.
+                Ok(false) => self.spawn_alone(vec![job]),
+                Err(error) => job.reply(Err(error)),
+            }
+        }
+    }
+
+    async fn commit_group(&self, mut group: Vec<Box<dyn Job>>) {
         let mut alone = Vec::new();
         match self.transact(&mut group, &mut alone).await {
             Ok(()) => {
@@ -224,6 +250,29 @@ impl Committer {
             conn.control(TransactionCommand::Rollback).await?;
         }
         Ok(())
+    }
+
+    /// Makes a request in a transaction of its own that waits for no lock longer than a moment.
+    /// Answers `false` where nothing was kept.
+    ///
+    /// # Errors
+    /// Nobody knows whether it was kept.
+    async fn transact_briefly(&self, job: &mut dyn Job) -> Result<bool, StoreError> {
+        let Ok(session) = self.pool.acquire().await else { return Ok(false) };
+        let mut conn = Conn::postgres(session, &self.counters);
+        if conn.control(TransactionCommand::BeginBrief).await.is_err() {
+            return Ok(false);
+        }
+        if job.work(&mut conn).await {
+            conn.control(TransactionCommand::Commit).await?;
+            self.counters.note_commit(1);
+            return Ok(true);
+        }
+        if conn.in_transaction() {
+            // Where even that fails, the session ends, and its transaction with it.
+            conn.control(TransactionCommand::Rollback).await.ok();
+        }
+        Ok(false)
     }
 
     /// Runs every request of `group` and commits; those that cannot be part of it go to `alone`.

@@ -107,6 +107,8 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError>
 pub(crate) enum TransactionCommand {
     /// Begins one.
     Begin,
+    /// Begins one that gives up where a row is locked by somebody else for more than a moment.
+    BeginBrief,
     /// Keeps what it wrote.
     Commit,
     /// Drops what it wrote.
@@ -114,10 +116,16 @@ pub(crate) enum TransactionCommand {
 }
 
 impl TransactionCommand {
+    /// Whether it begins one.
+    pub(crate) const fn begins(self) -> bool {
+        matches!(self, Self::Begin | Self::BeginBrief)
+    }
+
     /// Text of the statement.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Begin => "BEGIN",
+            Self::BeginBrief => "BEGIN; SET LOCAL lock_timeout = '200ms'",
             Self::Commit => "COMMIT",
             Self::Rollback => "ROLLBACK",
         }
@@ -181,21 +189,20 @@ impl PostgresSession {
 
     /// Begins, commits or rolls back a transaction.
     pub(crate) async fn control(&mut self, command: TransactionCommand) -> Result<(), StoreError> {
-        use TransactionCommand::{Begin, Commit};
-        if command == Commit && self.state == SessionState::Failed {
+        if command == TransactionCommand::Commit && self.state == SessionState::Failed {
             // PostgreSQL would roll it back and say that all is well.
             return Err(StoreError::unavailable("a statement of the transaction failed"));
         }
         self.state = SessionState::Sent;
         let mut sent = raw_sql(command.text()).execute(self.connection()?).await;
-        if command == Begin
+        if command.begins()
             && let Err(error) = &sent
             && self.replace_broken(error).await?
         {
             sent = raw_sql(command.text()).execute(self.connection()?).await;
         }
         sent?;
-        self.state = if command == Begin { SessionState::Open } else { SessionState::Free };
+        self.state = if command.begins() { SessionState::Open } else { SessionState::Free };
         self.kept = false;
         Ok(())
     }
