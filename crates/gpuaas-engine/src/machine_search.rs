@@ -82,16 +82,16 @@ pub async fn search(
         mac_addresses: query.hardware.mac_addresses.clone(),
         ..MachineFilter::default()
     };
-    let filters = [
-        ("hostname", Some(MachineFilter::hostname(query.hostname.clone()))),
-        ("system_id", query.system_id.as_ref().map(|id| MachineFilter::ids([id.clone()]))),
-        ("mac_address", Some(macs).filter(|macs| !macs.mac_addresses.is_empty())),
-    ];
-    for (by, filter) in filters {
-        let Some(filter) = filter else { continue };
-        for machine in site.call(|client| async move { client.machines(&filter).await }).await? {
-            note_match(&mut matches, machine, by);
-        }
+    let system_id = query.system_id.as_ref().map(|id| MachineFilter::ids([id.clone()]));
+    let (by_hostname, by_system_id, by_mac_address) = tokio::try_join!(
+        list(site, Some(MachineFilter::hostname(query.hostname.clone()))),
+        list(site, system_id),
+        list(site, Some(macs).filter(|macs| !macs.mac_addresses.is_empty())),
+    )?;
+    for (by, machines) in
+        [("hostname", by_hostname), ("system_id", by_system_id), ("mac_address", by_mac_address)]
+    {
+        machines.into_iter().for_each(|machine| note_match(&mut matches, machine, by));
     }
     let mut power = BTreeMap::new();
     if let Some(bmc) = &query.hardware.bmc_address {
@@ -112,6 +112,12 @@ pub async fn search(
         found.machines.push(machine_view(&machine));
     }
     Ok(found)
+}
+
+/// The machines that a filter lets through; of no filter none.
+async fn list(site: &Site, filter: Option<MachineFilter>) -> Result<Vec<Machine>, CallError> {
+    let Some(filter) = filter else { return Ok(Vec::new()) };
+    site.call(|client| async move { client.machines(&filter).await }).await
 }
 
 fn note_match(matches: &mut BTreeMap<String, Match>, machine: Machine, by: &str) {

@@ -47,6 +47,10 @@ const PAGE: u32 = 1000;
 /// Wall seconds between two looks for sites with new work. While no site is watched, new work is
 /// noticed at once.
 const KEEPER_SECONDS: f64 = 0.5;
+/// After a look that found something, the next comes in this part of the usual time: what happens to
+/// many machines at once happens in a row, and a machine that says one thing soon says another. Each
+/// look that finds nothing doubles it.
+const BUSY_PART: f64 = 0.25;
 /// Part of the lease of a watch after which it is renewed.
 const RENEWAL_PART: f64 = 1.0 / 3.0;
 /// Looks without any open run before the watcher ends.
@@ -162,6 +166,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         seen_set: HashSet::new(),
         health: String::new(),
         silence: RepeatedFailure::new("the event feed is silent"),
+        pace: 1.0,
         answering_since: None,
         unannounced: UnannouncedChanges::default(),
         rewind: None,
@@ -212,6 +217,8 @@ struct Watcher {
     seen_set: HashSet<u64>,
     health: String,
     silence: RepeatedFailure,
+    /// Part of the usual time until the next look while something moves.
+    pace: f64,
     /// Since when the region answers again, as of the last look that woke the runs that waited.
     answering_since: Option<Timestamp>,
     /// Looks for what makes no event.
@@ -232,15 +239,22 @@ impl Watcher {
             due.mark_unchanged();
             let pace = feed_pace(&self.shared, self.lease.site_id).await;
             idle = if pace.is_some() { 0 } else { idle + 1 };
-            let quick = self.shared.config.poll_seconds;
-            let pace = pace.unwrap_or(quick);
+            let usual = self.shared.config.poll_seconds;
+            let pace = match pace {
+                Some(quiet) if quiet > usual => quiet,
+                // A region that answers slowly is not asked without a pause.
+                _ => {
+                    let took = self.shared.clock.now().seconds_since(began);
+                    (usual * self.pace).max((2.0 * took).min(usual))
+                }
+            };
             let failures = i32::try_from(self.silence.count().min(10)).unwrap_or(10);
             let pause = (pace * 2f64.powi(failures)).min(LONGEST_PAUSE_SECONDS.max(pace));
             tokio::select! {
                 biased;
                 _ = stop.changed() => {}
                 // New work: the pace of a quiet site is not for it.
-                _ = due.changed(), if pace > quick => {}
+                _ = due.changed(), if pace > usual => {}
                 () = self.shared.clock.sleep_until(began.plus_seconds(pause)) => {}
             }
         }
@@ -436,8 +450,10 @@ impl Watcher {
     async fn apply(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
         let newest = events.last().map(feed::event_id).max(self.cursor);
         if events.is_empty() {
+            self.pace = (self.pace * 2.0).min(1.0);
             return Ok(());
         }
+        self.pace = BUSY_PART;
         let named: BTreeSet<&str> = events.iter().filter_map(|e| e.node.as_deref()).collect();
         let site_id = self.lease.site_id;
         let nodes = self.shared.store.nodes_with_system_ids(site_id, named).await?;

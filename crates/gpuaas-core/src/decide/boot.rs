@@ -42,6 +42,24 @@ fn machine_lost(s: &Snapshot<'_>) -> Option<Decision> {
     ))
 }
 
+/// Whether the machine was read as Deployed since the run asked for that: confirmation needs it.
+fn is_read_as_deployed(s: &Snapshot<'_>) -> bool {
+    let asked_at = s.run.state.intended_at.get(&EffectKind::Deploy);
+    let since = asked_at.copied().unwrap_or(s.run.step_since);
+    s.machine_since(since).is_some_and(|machine| machine.status == status::DEPLOYED)
+}
+
+/// What is to be done in MAAS while the node boots: see whether the machine is still Deployed, and
+/// read what confirmation will ask for, so that no node waits for that at its end. A read that
+/// failed is left to confirmation: nothing waits for it here.
+fn look_meanwhile(s: &Snapshot<'_>) -> Option<Decision> {
+    machine_lost(s).or_else(|| {
+        let deployed = s.status() == Some(status::DEPLOYED);
+        let unread = deployed && !is_read_as_deployed(s) && s.run.state.read_failure.is_none();
+        unread.then(|| read(s, Read::Machine))
+    })
+}
+
 /// Parks where the bootstrap reported a failure since the run last parked.
 fn bootstrap_failed(s: &Snapshot<'_>, phase: BootstrapPhase) -> Option<Decision> {
     let answered = s.run.state.parked_at.unwrap_or(s.run.created_at);
@@ -78,7 +96,7 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
     ];
     match earliest(&signs) {
         Some(at) => next(at, Vec::new()),
-        None => machine_lost(s).unwrap_or_else(|| {
+        None => look_meanwhile(s).unwrap_or_else(|| {
             wait(s, WaitCode::BootstrapFetch, "the node's bootstrap to call back", RECHECK_SECONDS)
         }),
     }
@@ -98,7 +116,7 @@ pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
     if let Some(at) = earliest(&[proven, signs].concat()) {
         return next(at, Vec::new());
     }
-    machine_lost(s).unwrap_or_else(|| {
+    look_meanwhile(s).unwrap_or_else(|| {
         wait(s, WaitCode::SiteBootstrap, "the site bootstrap to end", RECHECK_SECONDS)
     })
 }
@@ -109,7 +127,7 @@ pub fn node_bootstrap(s: &Snapshot<'_>) -> Decision {
     if let Some(report) = s.enrollment() {
         return next(report.at, Vec::new());
     }
-    bootstrap_failed(s, BootstrapPhase::NodeBootstrap).or_else(|| machine_lost(s)).unwrap_or_else(
+    bootstrap_failed(s, BootstrapPhase::NodeBootstrap).or_else(|| look_meanwhile(s)).unwrap_or_else(
         || {
             wait(
                 s,
@@ -206,12 +224,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
 /// The seven completion gates.
 #[must_use]
 pub fn confirmation(s: &Snapshot<'_>) -> Decision {
-    if s.machine_since(
-        s.run.state.intended_at.get(&EffectKind::Deploy).copied().unwrap_or(s.run.step_since),
-    )
-    .is_none_or(|m| m.status != status::DEPLOYED)
-        && s.machine_since(s.effort_since()).is_none()
-    {
+    if !is_read_as_deployed(s) && s.machine_since(s.effort_since()).is_none() {
         return read(s, Read::Machine);
     }
     let checks = s.apply_check_skips(gates::completion_gates(s));

@@ -9,7 +9,8 @@ use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, TaskId};
 
 use super::fixture::{Case, at, id, machine, parked, waiting};
 use crate::record::ReportKind;
-use crate::snapshot::Decision;
+use crate::run_state::ReadFailure;
+use crate::snapshot::{Decision, Read};
 
 fn progress(phase: BootstrapPhase, status: ProgressStatus) -> ReportKind {
     ReportKind::Progress { phase, status, message: "m".to_owned() }
@@ -72,6 +73,25 @@ fn what_an_earlier_deployment_said_does_not_count() {
     assert_eq!(case.next().0, Step::SiteBootstrap);
     case.run.state.intended_at.insert(EffectKind::Deploy, at(7.0));
     assert_eq!(waiting(&case.decide()), "bootstrap_fetch");
+}
+
+/// What confirmation asks for is read while the node boots, once, and a read that fails keeps no
+/// node from going on.
+#[test]
+fn a_deployed_machine_is_read_while_the_node_boots() {
+    for step in [Step::BootstrapFetch, Step::SiteBootstrap, Step::NodeBootstrap] {
+        let mut case = Case::new(step).read(machine(status::DEPLOYING), 3.0);
+        case.run.state.intended_at.insert(EffectKind::Deploy, at(2.0));
+        let seen = case.observation.as_mut().unwrap();
+        (seen.status, seen.status_at) = (status::DEPLOYED, at(4.0));
+        assert_eq!(case.decide(), Decision::Read(Read::Machine), "{step}");
+        let mut failed = case.clone();
+        let (code, text) = ("maas_unavailable".to_owned(), "no answer".to_owned());
+        failed.run.state.read_failure = Some(ReadFailure { code, text, at: at(5.0), count: 1 });
+        assert!(matches!(failed.decide(), Decision::Wait { .. }), "{step}");
+        let read = case.read(machine(status::DEPLOYED), 5.0);
+        assert!(matches!(read.decide(), Decision::Wait { .. }), "{step}");
+    }
 }
 
 #[test]
