@@ -31,7 +31,7 @@ use crate::ctx::{ADMIN, Ctx};
 use crate::idempotency::idempotency_key;
 use crate::node_view::is_live;
 use crate::pages::PageRequest;
-use crate::problem::{ApiResult, problem};
+use crate::problem::{ApiResult, counted, problem};
 use crate::{bundles, check, strict};
 
 /// Machines in one manifest.
@@ -111,7 +111,7 @@ impl CheckedManifest {
         }
         let (Some(site), Some(profile), true) = (site, profile, faults.is_empty()) else {
             let mut refusal = problem(ProblemCode::BatchInvalid)
-                .with_detail(format!("{} mistakes; nothing was made", faults.len()));
+                .with_detail(format!("{}; nothing was made", counted(faults.len(), "mistake")));
             refusal.errors = faults;
             return Err(refusal.into());
         };

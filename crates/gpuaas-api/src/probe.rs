@@ -21,6 +21,8 @@ const PAUSE_SECONDS: f64 = 0.5;
 /// MAAS refuses a timestamp that is further behind, in seconds (docs/maas.md#authentication).
 const ALLOWED_SECONDS: u32 = 300;
 const OLDEST: (u32, u32) = (3, 4);
+/// What the region of `gpuaas maas-sim` says in the place of a revision.
+const SIMULATED_SUBVERSION: &str = "simulated";
 
 /// Asks the region for its version, for the owner of the key, and which region it is.
 ///
@@ -105,7 +107,12 @@ async fn ask(client: &Client) -> Result<(String, String), Problem> {
         let detail = format!("MAAS says that {} is not an administrator", user.username);
         return Err(problem(ProblemCode::MaasNotAdmin).with_detail(detail));
     }
-    Ok((version.version, user.username))
+    let named = if version.subversion == SIMULATED_SUBVERSION {
+        SiteStatus::simulated_version(&version.version)
+    } else {
+        version.version
+    };
+    Ok((named, user.username))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

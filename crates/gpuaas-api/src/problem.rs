@@ -91,3 +91,8 @@ impl IntoResponse for Refusal {
         response
     }
 }
+
+/// A number with its noun, which takes an `s` for all numbers but one.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}

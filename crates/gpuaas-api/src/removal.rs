@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::body::{Body, Key};
 use crate::check::{self, actor_and_reason};
 use crate::ctx::Ctx;
-use crate::problem::{ApiResult, problem};
+use crate::problem::{ApiResult, counted, problem};
 
 /// `POST /api/v1/sites/NAME/remove`.
 pub(crate) async fn site(
@@ -27,7 +27,15 @@ pub(crate) async fn site(
     let secrets = ctx.store.input_secrets(SecretOwner::Site(site.id)).await?.len();
     let destroys = vec![
         format!("the API key of {}, its watch and its approvals of bundles", site.spec.url),
-        format!("{secrets} secret inputs of bundles, {roces} fabric addresses"),
+        format!(
+            "{} of bundles, {}",
+            counted(secrets, "secret input"),
+            if roces == 1 {
+                "1 fabric address".to_owned()
+            } else {
+                format!("{roces} fabric addresses")
+            }
+        ),
         "MAAS is not asked, and the records of nodes that left the site stay".to_owned(),
     ];
     let entry = entry(actor, "site.remove", &name, &reason);
@@ -47,8 +55,11 @@ pub(crate) async fn profile(
     let profile = ctx.store.profile_by_name(&name).await?;
     let secrets = ctx.store.input_secrets(SecretOwner::Profile(profile.id)).await?.len();
     let destroys = vec![
-        format!("the profile with its {} revisions, for new runs", profile.revision),
-        format!("{secrets} secret inputs of bundles"),
+        format!(
+            "the profile with its {}, for new runs",
+            counted(usize::try_from(profile.revision).unwrap_or_default(), "revision")
+        ),
+        format!("{} of bundles", counted(secrets, "secret input")),
     ];
     let entry = entry(actor, "profile.remove", &name, &reason);
     if !asked.dry_run {

@@ -7,9 +7,14 @@ use clap::{Args, ValueEnum};
 /// How data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
 pub enum Format {
-    /// For people.
+    /// For people: on a terminal that is narrower than it, without the columns that matter least;
+    /// through a pipe with all of them, one line a row.
     #[default]
     Table,
+    /// The same with every column, however narrow the terminal is.
+    Wide,
+    /// Names alone, one a line, for scripts.
+    Name,
     /// JSON, as the API answers.
     Json,
     /// YAML with the same fields as JSON.

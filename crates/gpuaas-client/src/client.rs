@@ -31,6 +31,8 @@ use crate::failure::{Exit, Failure};
 const CONNECT_SECONDS: u64 = 5;
 /// Adding a site asks MAAS several things, and a region may take its time.
 const CALL_SECONDS: u64 = 120;
+/// Where `gpuaas serve` listens for operators when nothing else is said.
+const DEFAULT_PORT: u16 = 8080;
 const DEFAULT_TOKEN_FILE: &str = "gpuaas-data/admin-token";
 
 /// A control plane and the right to ask it.
@@ -39,6 +41,23 @@ pub struct ApiClient {
     base: Url,
     token: String,
     http: reqwest::Client,
+}
+
+/// An address without a scheme, `HOST`, `HOST:PORT` or an IPv6 address with or without brackets, as
+/// a URL; the port is that of `gpuaas serve` where none is named.
+fn with_scheme(server: &str) -> String {
+    let server = server.trim();
+    if server.contains("://") || server.is_empty() {
+        return server.to_owned();
+    }
+    if let Ok(address) = server.parse::<std::net::Ipv6Addr>() {
+        return format!("http://[{address}]:{DEFAULT_PORT}");
+    }
+    let (host, rest) = server.split_once('/').unwrap_or((server, ""));
+    let after_brackets = host.rsplit(']').next().unwrap_or(host);
+    let port =
+        if after_brackets.contains(':') { String::new() } else { format!(":{DEFAULT_PORT}") };
+    format!("http://{host}{port}/{rest}")
 }
 
 /// Makes *ring* the cryptography of this process. Harmless when repeated.
@@ -55,7 +74,7 @@ impl ApiClient {
     /// client can be made.
     pub fn new(server: &str, token: &str) -> Result<Self, Failure> {
         install_cryptography();
-        let base = Url::parse(server)
+        let base = Url::parse(&with_scheme(server))
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| {
@@ -428,6 +447,7 @@ impl ApiClient {
 fn refusal(status: u16, body: &[u8]) -> Problem {
     let mut problem = serde_json::from_slice::<Problem>(body).unwrap_or_else(|_| {
         let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         Problem::new(status, "unexpected_answer", "The answer is not a control plane's")
             .with_detail(format!("HTTP {status}: {}", text.trim()))
             .with_hint("check that --server names a GPUaaS control plane, not a proxy before it")
@@ -530,6 +550,21 @@ mod tests {
         );
     }
 
+    #[test]
+    fn servers_as_people_write_them() {
+        for (written, meant) in [
+            ("localhost:8080", "http://localhost:8080/"),
+            ("gpuaas.example", "http://gpuaas.example:8080/"),
+            ("::1", "http://[::1]:8080/"),
+            ("[::1]", "http://[::1]:8080/"),
+            ("[::1]:9000", "http://[::1]:9000/"),
+            ("https://gpuaas.example", "https://gpuaas.example/"),
+        ] {
+            let client = ApiClient::new(written, "t").unwrap();
+            assert_eq!(client.base.as_str(), meant, "{written}");
+        }
+    }
+
     #[tokio::test]
     async fn nobody_there() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -537,7 +572,7 @@ mod tests {
         drop(listener);
         let failure = ApiClient::new(&url, "t").unwrap().sites().await.unwrap_err();
         assert_eq!((failure.exit, failure.code()), (Exit::Unreachable, "server_unreachable"));
-        for bad in ["127.0.0.1:8080", "ftp://x", "http://"] {
+        for bad in ["", "ftp://x", "http://", "a b", "localhost:port"] {
             let failure = ApiClient::new(bad, "t").map(drop).unwrap_err();
             assert_eq!(
                 (failure.exit, failure.code()),

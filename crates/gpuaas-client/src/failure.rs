@@ -136,7 +136,14 @@ pub fn store_failure<E: CodedError>(error: E) -> Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error {}", self.problem)
+        // What is wrong with the only field is said once.
+        let mut problem = Problem::clone(&self.problem);
+        if let [field] = problem.errors.as_slice()
+            && problem.detail == format!("{}: {}", field.field, field.message)
+        {
+            problem.errors.clear();
+        }
+        write!(f, "error {problem}")
     }
 }
 
@@ -153,6 +160,17 @@ mod tests {
             .with_field("spec.distro_serie", "did you mean distro_series?")
             .with_hint("profile show NAME lists the fields");
         insta::assert_snapshot!(Failure::refused(problem).to_string());
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_only_field_is_said_once() {
+        let problem = Problem::new(422, "invalid_field", "A field")
+            .with_detail("name: too long")
+            .with_field("name", "too long");
+        assert_eq!(
+            Failure::refused(problem).to_string(),
+            "error invalid_field: A field: name: too long"
+        );
     }
 
     #[test]

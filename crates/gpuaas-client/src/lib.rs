@@ -9,10 +9,13 @@ pub mod arguments;
 mod client;
 pub mod executables;
 pub mod failure;
+mod names;
 pub mod output;
 pub mod signals;
+mod table;
 pub mod terminal;
 pub mod waterfall;
+mod wrap;
 
 pub use client::secrets::SecretScope;
 pub use client::{ApiClient, chain, install_cryptography};

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use gpuaas_core::elapsed::elapsed_as_text;
 use gpuaas_core::step_duration;
 use gpuaas_types::api::{
@@ -15,8 +14,11 @@ use serde::Serialize;
 
 use crate::arguments::Format;
 use crate::failure::Failure;
+use crate::names::names;
+pub use crate::table::{table, table_dropping};
 use crate::terminal::{Style, Terminal};
 use crate::waterfall;
+use crate::wrap::wrap_lines;
 
 /// Prints `value` on stdout in `format`; `table` draws it for people.
 ///
@@ -30,7 +32,13 @@ pub fn print<T: Serialize>(
 ) -> Result<(), Failure> {
     let unwritable = |detail: String| Failure::local(CommandCode::AnswerUnprintable, detail);
     let text = match format {
-        Format::Table => table(value, terminal.style()),
+        Format::Table if terminal.style().bounded => {
+            wrap_lines(&table(value, terminal.style()), terminal.style().width)
+        }
+        Format::Table | Format::Wide => table(value, terminal.style().unbounded()),
+        Format::Name => {
+            names(&serde_json::to_value(value).map_err(|error| unwritable(error.to_string()))?)
+        }
         Format::Json => {
             serde_json::to_string_pretty(value).map_err(|error| unwritable(error.to_string()))?
         }
@@ -39,20 +47,6 @@ pub fn print<T: Serialize>(
         }
     };
     terminal.data(&text)
-}
-
-/// A table without lines, as wide as the terminal.
-pub fn table(style: Style, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(u16::try_from(style.width).unwrap_or(u16::MAX))
-        .set_header(header);
-    for row in rows {
-        table.add_row(row);
-    }
-    waterfall::trimmed(&table)
 }
 
 /// One `name: value` line per row, values below each other; `-` for an empty value.
@@ -75,9 +69,10 @@ pub fn or_dash(text: Option<&str>) -> String {
 /// Sites, one line each.
 #[must_use]
 pub fn sites(list: &List<SiteResource>, style: Style) -> String {
-    table(
+    table_dropping(
         style,
         &["NAME", "URL", "HEALTH", "MAAS", "USER"],
+        &["USER", "MAAS"],
         list.items.iter().map(|site| {
             vec![
                 site.spec.name.clone(),
@@ -128,9 +123,10 @@ fn number(number: u32, unit: &str, zero: &str) -> String {
 /// Profiles, one line each.
 #[must_use]
 pub fn profiles(list: &List<ProfileResource>, style: Style) -> String {
-    table(
+    table_dropping(
         style,
         &["NAME", "REVISION", "IMAGE", "BUNDLE"],
+        &["REVISION"],
         list.items.iter().map(|profile| {
             vec![
                 profile.status.name.clone(),
@@ -194,9 +190,10 @@ pub fn roce(roce: &RoceResource, style: Style) -> String {
 /// Nodes, one line each.
 #[must_use]
 pub fn nodes(list: &List<NodeView>, style: Style) -> String {
-    table(
+    table_dropping(
         style,
         &["NODE", "SITE", "STATE", "STEP", "RUN", "MAAS SAYS", "WAITING FOR"],
+        &["RUN", "MAAS SAYS", "SITE", "STEP"],
         list.items.iter().map(|node| {
             let run = node.run.as_ref();
             vec![
@@ -215,9 +212,10 @@ pub fn nodes(list: &List<NodeView>, style: Style) -> String {
 /// Nodes that do not go on as expected, one line each.
 #[must_use]
 pub fn stuck(list: &List<StuckNode>, style: Style) -> String {
-    table(
+    table_dropping(
         style,
         &["NODE", "MARK", "STEP", "SINCE", "EXPECTED BY", "OWNER", "WAITING FOR", "NEXT ACTION"],
+        &["EXPECTED BY", "SINCE", "OWNER", "STEP"],
         list.items.iter().map(|node| {
             let at = |at: gpuaas_types::Timestamp| at.to_chrono().format("%d %H:%M:%S").to_string();
             vec![
@@ -245,9 +243,10 @@ fn with_number_of_others(first: &str, all: usize) -> String {
 /// Differences between nodes and their machines, one line each.
 #[must_use]
 pub fn drift(list: &List<NodeDrift>, style: Style) -> String {
-    table(
+    table_dropping(
         style,
         &["NODE", "KIND", "FOUND", "REMEMBERED", "ACTION", "SINCE", "NEXT ACTION"],
+        &["SINCE", "ACTION", "REMEMBERED"],
         list.items.iter().map(|item| {
             vec![
                 item.node.clone(),
@@ -290,9 +289,10 @@ pub fn node(node: &NodeView, style: Style) -> String {
 }
 
 fn timeline(events: &[gpuaas_types::api::TimelineEvent], style: Style) -> String {
-    table(
+    table_dropping(
         style,
         &["AT", "SOURCE", "STEP", "WHAT"],
+        &["SOURCE", "STEP"],
         events.iter().map(|event| {
             vec![
                 event.at.to_chrono().format("%H:%M:%S%.3f").to_string(),
@@ -471,7 +471,12 @@ pub fn run(run: &RunView, style: Style) -> String {
             ]
         });
         text.push('\n');
-        text.push_str(&table(style, &["EFFECT", "TRY", "STEP", "OUTCOME", "ANSWER"], rows));
+        text.push_str(&table_dropping(
+            style,
+            &["EFFECT", "TRY", "STEP", "OUTCOME", "ANSWER"],
+            &["STEP", "TRY"],
+            rows,
+        ));
     }
     if !run.checks.is_empty() {
         let rows = run.checks.iter().map(|check| {
@@ -485,116 +490,4 @@ pub fn run(run: &RunView, style: Style) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use gpuaas_testkit::views;
-
-    const STYLE: Style = Style { width: 100, ascii: true };
-
-    #[test]
-    fn tables_of_lists() {
-        let nodes_text =
-            nodes(&List::whole(vec![views::commissioning_node(), views::parked_node()]), STYLE);
-        let sites_text = sites(&List::whole(vec![views::site()]), STYLE);
-        let profiles_text = profiles(&List::whole(vec![views::profile()]), STYLE);
-        insta::assert_snapshot!(format!("{nodes_text}\n{sites_text}\n{profiles_text}"));
-    }
-
-    #[test]
-    fn one_of_each() {
-        let site_text = site(&views::site(), STYLE);
-        let profile_text = profile(&views::profile(), STYLE);
-        insta::assert_snapshot!(format!("{site_text}\n{profile_text}"));
-    }
-
-    #[test]
-    fn a_waiting_node_explained() {
-        insta::assert_snapshot!(node(&views::commissioning_node(), STYLE));
-    }
-
-    #[test]
-    fn a_parked_node_explained() {
-        insta::assert_snapshot!(node(&views::parked_node(), STYLE));
-    }
-
-    #[test]
-    fn a_node_in_service_with_problems() {
-        insta::assert_snapshot!(node(&views::offline_node(), STYLE));
-    }
-
-    #[test]
-    fn an_explanation() {
-        let node = views::parked_node();
-        let said = Explanation {
-            node: gpuaas_types::explain::ExplainedNode {
-                id: node.id,
-                hostname: node.hostname,
-                site: node.site,
-                state: node.state,
-            },
-            run: node.run,
-            step: Some(gpuaas_types::Step::Discover),
-            waiting_for: None,
-            code: Some("two_candidates".to_owned()),
-            since: None,
-            expected_by: None,
-            expected_from: None,
-            deadline: None,
-            mark: None,
-            owner: Some(Owner::InfraOperator),
-            next_action: "remove one of them".to_owned(),
-            actions: node.park.map(|park| park.actions).unwrap_or_default(),
-            evidence: vec!["abc124 has the hostname".to_owned()],
-            problems: Vec::new(),
-            maas: node.maas,
-            text: vec![
-                "We believe: it stopped.".to_owned(),
-                "MAAS says: nothing.".to_owned(),
-                "Next: remove one of them.".to_owned(),
-            ],
-        };
-        insta::assert_snapshot!(explanation(&said, STYLE));
-    }
-
-    #[test]
-    fn nodes_that_do_not_go_on() {
-        let list = List::whole(views::late_nodes());
-        let (mut terminal, captured) = Terminal::captured();
-        print(&mut terminal, Format::Json, &list, stuck).unwrap();
-        let wide = Style { width: 200, ..STYLE };
-        insta::assert_snapshot!(format!("{}\n{}", stuck(&list, wide), captured.stdout()));
-    }
-
-    #[test]
-    fn differences_of_every_kind() {
-        let list = List::whole(views::drift_of_every_kind());
-        let (mut terminal, captured) = Terminal::captured();
-        print(&mut terminal, Format::Json, &list, drift).unwrap();
-        let wide = Style { width: 200, ..STYLE };
-        insta::assert_snapshot!(format!("{}\n{}", drift(&list, wide), captured.stdout()));
-    }
-
-    #[test]
-    fn a_run_shown() {
-        insta::assert_snapshot!(run(&views::finished_run(), STYLE));
-    }
-
-    #[test]
-    fn json_and_yaml_hold_the_promised_fields() {
-        let (mut terminal, captured) = Terminal::captured();
-        print(&mut terminal, Format::Json, &views::commissioning_node(), node).unwrap();
-        let value: serde_json::Value = serde_json::from_str(&captured.stdout()).unwrap();
-        assert_eq!(value["state"], "registered");
-        assert_eq!(value["run"]["step"], "commission");
-        assert_eq!(value["run"]["status"], "waiting");
-        assert!(value["waiting_for"].is_string());
-        assert_eq!(value["maas"]["status_name"], "Commissioning");
-        assert!(value["maas"]["observed_seconds_ago"].is_number());
-        assert_eq!(value["timeline"].as_array().unwrap().len(), 2);
-
-        let (mut terminal, captured) = Terminal::captured();
-        print(&mut terminal, Format::Yaml, &views::commissioning_node(), node).unwrap();
-        let yaml: serde_json::Value = serde_saphyr::from_str(&captured.stdout()).unwrap();
-        assert_eq!(yaml, value);
-    }
-}
+mod tests;

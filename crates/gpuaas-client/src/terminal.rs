@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex};
 use gpuaas_types::codes::CommandCode;
 
 use crate::failure::Failure;
+use crate::wrap::{wrap_help, wrap_lines};
 
-const DEFAULT_WIDTH: usize = 100;
+/// Where no terminal says how wide it is.
+const DEFAULT_WIDTH: usize = 80;
 const MIN_WIDTH: usize = 60;
 
 /// How drawings are made.
@@ -19,11 +21,21 @@ pub struct Style {
     pub width: usize,
     /// Plain ASCII only.
     pub ascii: bool,
+    /// Whether tables keep within the width; not where their reader is a pipe or a file.
+    pub bounded: bool,
+}
+
+impl Style {
+    /// The same without a width for tables.
+    #[must_use]
+    pub const fn unbounded(self) -> Self {
+        Self { bounded: false, ..self }
+    }
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Self { width: DEFAULT_WIDTH, ascii: false }
+        Self { width: DEFAULT_WIDTH, ascii: false, bounded: true }
     }
 }
 
@@ -40,15 +52,17 @@ impl Terminal {
     #[must_use]
     pub fn standard(ascii: bool) -> Self {
         let interactive = io::stderr().is_terminal();
-        let width = console::Term::stderr()
+        let bounded = io::stdout().is_terminal();
+        let shown = if bounded { console::Term::stdout() } else { console::Term::stderr() };
+        let width = shown
             .size_checked()
-            .filter(|_| interactive)
+            .filter(|_| interactive || bounded)
             .map_or(DEFAULT_WIDTH, |(_, columns)| usize::from(columns).max(MIN_WIDTH));
         Self {
             data: Box::new(io::stdout()),
             people: Box::new(io::stderr()),
             interactive,
-            style: Style { width, ascii },
+            style: Style { width, ascii, bounded },
         }
     }
 
@@ -60,7 +74,7 @@ impl Terminal {
             data: Box::new(captured.data.clone()),
             people: Box::new(captured.people.clone()),
             interactive: false,
-            style: Style { width: DEFAULT_WIDTH, ascii: true },
+            style: Style { width: DEFAULT_WIDTH, ascii: true, bounded: false },
         };
         (terminal, captured)
     }
@@ -92,9 +106,22 @@ impl Terminal {
         }
     }
 
+    /// Writes help to stdout, wrapped where that is a terminal.
+    ///
+    /// # Errors
+    /// See [`Terminal::data`].
+    pub fn help(&mut self, text: &str) -> Result<(), Failure> {
+        match self.style.bounded {
+            true => self.data(&wrap_help(text, self.style.width)),
+            false => self.data(text),
+        }
+    }
+
     /// Writes a line for people to stderr. Losing it is no failure.
     pub fn message(&mut self, text: &str) {
-        writeln!(self.people, "{}", text.trim_end_matches('\n'))
+        let text = text.trim_end_matches('\n');
+        let wrapped = self.interactive.then(|| wrap_lines(text, self.style.width));
+        writeln!(self.people, "{}", wrapped.as_deref().unwrap_or(text))
             .and_then(|()| self.people.flush())
             .ok();
     }

@@ -148,40 +148,97 @@ fn seconds(value: f64) -> String {
 }
 
 /// One row per node, one column per bucket; from five nodes on also the middle, the 95th
-/// percentile and the longest of each column. A fleet shows those and its slowest nodes only.
+/// percentile and the longest of each column. A fleet shows those and its slowest nodes only. Where
+/// the twelve buckets are wider than the terminal, rows and columns change places.
 #[must_use]
 pub fn bucket_table(rows: &[BucketRow], style: Style) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(header());
-    let mut listed: Vec<&BucketRow> = rows.iter().collect();
-    if rows.len() > ROWS {
-        listed.sort_by(|a, b| b.wall_seconds.total_cmp(&a.wall_seconds));
-        listed.truncate(SLOWEST);
-    }
-    for row in listed {
-        table.add_row(cells(&row.node, row.wall_seconds, |bucket| seconds_in(row, bucket)));
-    }
-    if rows.len() >= 5 {
-        for (name, part) in [("p50", 0.5), ("p95", 0.95), ("max", 1.0)] {
-            let walls = rows.iter().map(|row| row.wall_seconds).collect();
-            table.add_row(cells(name, percentile(walls, part), |bucket| {
-                percentile(rows.iter().map(|row| seconds_in(row, bucket)).collect(), part)
-            }));
-        }
-    }
-    table.column_iter_mut().for_each(|column| {
-        column.set_padding((1, 0));
-    });
-    let mut text = trimmed(&table);
+    let lines = bucket_lines(rows);
+    let mut text = if fits(&lines, style) { across(&lines) } else { down(&lines, style) };
     if rows.len() > ROWS {
         let dash = if style.ascii { "-" } else { "–" };
         writeln!(text, "{} nodes {dash} the {SLOWEST} slowest are listed; seconds", rows.len())
             .ok();
     }
     text
+}
+
+/// A name and the seconds of each bucket, the total last.
+type BucketLine = (String, Vec<f64>);
+
+fn bucket_lines(rows: &[BucketRow]) -> Vec<BucketLine> {
+    let mut listed: Vec<&BucketRow> = rows.iter().collect();
+    if rows.len() > ROWS {
+        listed.sort_by(|a, b| b.wall_seconds.total_cmp(&a.wall_seconds));
+        listed.truncate(SLOWEST);
+    }
+    let line = |name: &str, total: f64, of: &dyn Fn(Bucket) -> f64| {
+        let seconds = Bucket::ONBOARDING.iter().map(|bucket| of(*bucket));
+        (name.to_owned(), seconds.chain([total]).collect())
+    };
+    let mut lines: Vec<BucketLine> = listed
+        .iter()
+        .map(|row| line(&row.node, row.wall_seconds, &|bucket| seconds_in(row, bucket)))
+        .collect();
+    if rows.len() >= 5 {
+        for (name, part) in [("p50", 0.5), ("p95", 0.95), ("max", 1.0)] {
+            let walls = rows.iter().map(|row| row.wall_seconds).collect();
+            lines.push(line(name, percentile(walls, part), &|bucket| {
+                percentile(rows.iter().map(|row| seconds_in(row, bucket)).collect(), part)
+            }));
+        }
+    }
+    lines
+}
+
+fn fits(lines: &[BucketLine], style: Style) -> bool {
+    !style.bounded || across(lines).lines().all(|line| line.chars().count() <= style.width)
+}
+
+/// Buckets beside each other.
+fn across(lines: &[BucketLine]) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(header());
+    for (name, seconds) in lines {
+        let number =
+            |value: &f64| Cell::new(format!("{value:.1}")).set_alignment(CellAlignment::Right);
+        table.add_row(std::iter::once(Cell::new(name)).chain(seconds.iter().map(number)));
+    }
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((1, 0));
+    });
+    trimmed(&table)
+}
+
+/// Buckets below each other: as many nodes beside each other as fit, then the next ones.
+fn down(lines: &[BucketLine], style: Style) -> String {
+    const NAMES: usize = 16;
+    let names: Vec<&str> =
+        Bucket::ONBOARDING.iter().map(|bucket| bucket.as_str()).chain(["total"]).collect();
+    let cell = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let cell = cell.max(8) + 2;
+    let at_once = (style.width.saturating_sub(NAMES) / cell).max(1);
+    let mut blocks = Vec::new();
+    for block in lines.chunks(at_once) {
+        let mut text = format!("{:<NAMES$}", "node");
+        // Writing to a String cannot fail.
+        for (name, _) in block {
+            write!(text, "{name:>cell$}").ok();
+        }
+        text.push('\n');
+        for (index, bucket) in names.iter().enumerate() {
+            write!(text, "{bucket:<NAMES$}").ok();
+            for (_, seconds) in block {
+                let value = seconds.get(index).copied().unwrap_or_default();
+                write!(text, "{value:>cell$.1}").ok();
+            }
+            text.push('\n');
+        }
+        blocks.push(text);
+    }
+    blocks.join("\n")
 }
 
 fn header() -> Vec<Cell> {
@@ -192,14 +249,6 @@ fn header() -> Vec<Cell> {
     }
     cells.push(Cell::new("total").set_alignment(CellAlignment::Right));
     cells
-}
-
-fn cells(name: &str, total: f64, of: impl Fn(Bucket) -> f64) -> Vec<Cell> {
-    let number = |value: f64| Cell::new(format!("{value:.1}")).set_alignment(CellAlignment::Right);
-    std::iter::once(Cell::new(name))
-        .chain(Bucket::ONBOARDING.iter().map(|bucket| number(of(*bucket))))
-        .chain(std::iter::once(number(total)))
-        .collect()
 }
 
 fn seconds_in(row: &BucketRow, bucket: Bucket) -> f64 {
@@ -236,8 +285,8 @@ mod tests {
     use super::*;
     use gpuaas_testkit::views;
 
-    const WIDE: Style = Style { width: 100, ascii: false };
-    const PLAIN: Style = Style { width: 80, ascii: true };
+    const WIDE: Style = Style { width: 100, ascii: false, bounded: true };
+    const PLAIN: Style = Style { width: 80, ascii: true, bounded: true };
 
     #[test]
     fn a_run_with_a_retry() {
@@ -296,6 +345,9 @@ mod tests {
             })
             .collect();
         insta::assert_snapshot!(bucket_table(&rows, WIDE));
+        let narrow = bucket_table(&rows, PLAIN);
+        assert!(narrow.lines().all(|line| line.len() <= PLAIN.width), "{narrow}");
+        insta::assert_snapshot!("buckets_of_several_runs_at_80", narrow);
         let fleet: Vec<BucketRow> =
             (0..40).map(|n| BucketRow { wall_seconds: f64::from(n), ..row.clone() }).collect();
         let text = bucket_table(&fleet, PLAIN);

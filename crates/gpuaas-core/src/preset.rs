@@ -14,11 +14,21 @@ const VALIDATE_BASE: &str = "validate-base@1.0.0";
 /// The commissioning bundle that is.
 const COMMISSIONING_BASE: &str = "commissioning-base@1.0.0";
 
-/// All six, in that order.
+/// What every deployed H200 host has to show, its eight GPUs among it.
+const VALIDATE_H200: &str = "validate-h200@1.0.0";
+
+/// All eight, in that order.
 #[must_use]
 pub fn presets() -> Vec<ProfilePreset> {
     let base = || ProfileSpec {
         site_bootstrap_bundle_ref: SITE_BASE.to_owned(),
+        ..ProfileSpec::default()
+    };
+    let h200 = |bundle: &str| ProfileSpec {
+        site_bootstrap_bundle_ref: bundle.to_owned(),
+        post_deploy_validation_bundle_ref: VALIDATE_H200.to_owned(),
+        commissioning_bundle_ref: COMMISSIONING_BASE.to_owned(),
+        fabric_mode: FabricMode::Ib,
         ..ProfileSpec::default()
     };
     vec![
@@ -61,6 +71,17 @@ pub fn presets() -> Vec<ProfilePreset> {
                 release_mode: ReleaseMode::Handoff,
                 ..base()
             },
+        ),
+        preset(
+            "h200-bare-metal",
+            "H200 servers on InfiniBand, used whole: not active without eight H200 and eight ports",
+            h200("h200-ib@1.0.0"),
+        ),
+        preset(
+            "h200-slices",
+            "H200 servers whose GPUs go to virtual machines: not active without eight H200 and eight \
+             ports",
+            h200("h200-slice-vm@1.0.0"),
         ),
     ]
 }

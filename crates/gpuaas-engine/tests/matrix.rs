@@ -15,26 +15,26 @@ use gpuaas_types::steps::DEPLOYING;
 use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus};
 use maas_sim::{Fault, FaultKind, SimOptions, Status, ZERO};
 
-/// Capability, the six cells in the order of the presets (Yes, Partial, No, Out of scope), and what
+/// Capability, the eight cells in the order of the presets (Yes, Partial, No, Out of scope), and what
 /// shows it.
 #[rustfmt::skip]
 const MATRIX: &[(&str, &str, Shown)] = &[
-    ("MAAS site binding and credentials",              "YYYYYY", Shown::Check("image_available_and_approved")),
-    ("PXE/deploy interface safety",                    "YYYYYY", Shown::Check("pxe_mac_unique")),
-    ("MAAS deploy retry on datasource issues",         "YYYYYY", Shown::Retry),
-    ("Batch onboarding throttle",                      "YYYYYY", Shown::Batch),
-    ("GPUaaS enrollment bootstrap",                    "YYYYYY", Shown::Check("gate_first_enrollment")),
-    ("Site-specific bootstrap payload",                "PPPPPP", Shown::Check("gate_site_bootstrap")),
-    ("Phase-2 RoCE IP assignment",                     "NYNPPN", Shown::Check("roce_links")),
-    ("IB / fabric-aware host validation",              "NNPNPN", Shown::Fabric),
-    ("Storage layout variants beyond flat",            "PPPPPP", Shown::Check("storage_layout")),
-    ("Vendor driver / runtime package shaping",        "PPPPPP", Shown::Check("artifacts_fetchable")),
-    ("Commissioning / firmware script bundle",         "YYYYYY", Shown::Check("script_gpu_presence")),
-    ("Hardware sync enforcement",                      "YYYYYY", Shown::Check("gate_maas_deployed")),
-    ("Release: do not erase if MAAS cannot wipe",      "YYYYYY", Shown::Released),
-    ("GPUaaS-only detach after external repurpose",    "YYYYYY", Shown::Detached),
-    ("Customer-handoff: do not touch MAAS again",      "PPPPPP", Shown::HandedOff),
-    ("MAAS server install/tune",                       "OOOOOO", Shown::Refused),
+    ("MAAS site binding and credentials",              "YYYYYYYY", Shown::Check("image_available_and_approved")),
+    ("PXE/deploy interface safety",                    "YYYYYYYY", Shown::Check("pxe_mac_unique")),
+    ("MAAS deploy retry on datasource issues",         "YYYYYYYY", Shown::Retry),
+    ("Batch onboarding throttle",                      "YYYYYYYY", Shown::Batch),
+    ("GPUaaS enrollment bootstrap",                    "YYYYYYYY", Shown::Check("gate_first_enrollment")),
+    ("Site-specific bootstrap payload",                "PPPPPPPP", Shown::Check("gate_site_bootstrap")),
+    ("Phase-2 RoCE IP assignment",                     "NYNPPNNN", Shown::Check("roce_links")),
+    ("IB / fabric-aware host validation",              "NNPNPNPP", Shown::Fabric),
+    ("Storage layout variants beyond flat",            "PPPPPPPP", Shown::Check("storage_layout")),
+    ("Vendor driver / runtime package shaping",        "PPPPPPPP", Shown::Check("artifacts_fetchable")),
+    ("Commissioning / firmware script bundle",         "YYYYYYYY", Shown::Check("script_gpu_presence")),
+    ("Hardware sync enforcement",                      "YYYYYYYY", Shown::Check("gate_maas_deployed")),
+    ("Release: do not erase if MAAS cannot wipe",      "YYYYYYYY", Shown::Released),
+    ("GPUaaS-only detach after external repurpose",    "YYYYYYYY", Shown::Detached),
+    ("Customer-handoff: do not touch MAAS again",      "PPPPPPPP", Shown::HandedOff),
+    ("MAAS server install/tune",                       "OOOOOOOO", Shown::Refused),
 ];
 
 #[derive(Clone, Copy)]

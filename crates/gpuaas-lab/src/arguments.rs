@@ -9,6 +9,8 @@ use gpuaas_client::arguments::positive;
 use gpuaas_engine::ClockChoice;
 
 use crate::hosts::options::{HostLoss, HostMode};
+pub use crate::machine_class::MachineClass;
+use crate::scenario::SCENARIOS;
 
 /// `gpuaas lab`.
 #[derive(Debug, Clone, Args)]
@@ -22,10 +24,8 @@ pub struct LabArgs {
     /// Seed of everything random.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// What happens: plain, two-candidates, datasource-retry, accepted-then-504, roce,
-    /// adopt-deployed, kill-9, reimage, decommission, detach, handoff, stuck-releasing or
-    /// human-release.
-    #[arg(long, value_name = "NAME")]
+    /// What happens.
+    #[arg(long, value_name = "NAME", help = scenario_help())]
     pub scenario: Option<String>,
     /// Boot a whole Debian on the hosts of the first N machines, with systemd and cloud-init; as
     /// root on Debian, after `cargo xtask real-host`.
@@ -43,6 +43,13 @@ pub struct LabArgs {
     /// `postgres://...` instead of the embedded store.
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
+}
+
+/// Every scenario by its name.
+fn scenario_help() -> String {
+    let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+    let (last, others) = names.split_last().unwrap_or((&"plain", &[]));
+    format!("What happens: {} or {last}", others.join(", "))
 }
 
 /// Those that have a name of their own.
@@ -70,18 +77,6 @@ impl FromStr for Speed {
     }
 }
 
-/// What machines are made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
-pub enum MachineClass {
-    /// 8-GPU server with InfiniBand; the hardware takes about half an hour.
-    #[default]
-    H200,
-    /// The same with Ethernet only.
-    Ethernet,
-    /// Takes no time.
-    Zero,
-}
-
 /// `gpuaas maas-sim`.
 #[derive(Debug, Clone, Args)]
 pub struct MaasSimArgs {
@@ -100,6 +95,13 @@ pub struct MaasSimArgs {
     /// API key of the administrator, CONSUMER:TOKEN:SECRET [default: made from the seed].
     #[arg(long, value_name = "K")]
     pub api_key: Option<String>,
+    /// Write the administrator's API key to this file, readable by its owner only.
+    #[arg(long, value_name = "FILE")]
+    pub write_api_key: Option<PathBuf>,
+    /// Write names, MAC and BMC addresses of the machines to this file, as `gpuaas node onboard
+    /// --machines` reads them.
+    #[arg(long, value_name = "FILE")]
+    pub write_hosts: Option<PathBuf>,
     /// Faults to inject, a JSON file.
     #[arg(long, value_name = "FILE")]
     pub faults: Option<PathBuf>,

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpuaas_client::ApiClient;
+use gpuaas_client::executables::own_executable;
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
@@ -110,6 +111,8 @@ async fn run_in_folder(
     let verdict = summary.verdict(&ended, &inventory, setup.scenario);
     if args.keep {
         keep_running(&setup, terminal).await?;
+    } else if !args.json {
+        print_next(terminal);
     }
     take_down(setup, control, verdict.is_ok(), terminal).await?;
     verdict
@@ -317,16 +320,49 @@ fn print_result(
     }
 }
 
+/// Three commands to go on with, as they can be pasted.
+fn print_next(terminal: &mut Terminal) {
+    let program = own_executable().map_or_else(|_| "gpuaas".to_owned(), |p| shown_path(&p));
+    terminal.message("\ntry next:");
+    for (arguments, what) in [
+        ("lab --keep", "the same, left running to look around in"),
+        (
+            "lab --nodes 2 --scenario bare-metal",
+            "a server that lost a GPU, and why it is not active",
+        ),
+        ("lab --help", "everything else that can happen"),
+    ] {
+        terminal.message(&format!("  {program} {arguments}  # {what}"));
+    }
+}
+
+/// A path from the working folder where it is below it.
+fn shown_path(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path).display().to_string()
+}
+
 /// Leaves everything running until an interrupt.
 async fn keep_running(setup: &LabSetup, terminal: &mut Terminal) -> Result<(), Failure> {
     let mut stop = std::pin::pin!(signals::stop()?);
     terminal.message("\nkept running until Ctrl-C:");
     print_urls(setup, terminal);
+    let file = setup.plane().token_file();
+    let file = file.canonicalize().unwrap_or(file);
+    let program = own_executable().map_or_else(|_| "gpuaas".to_owned(), |p| shown_path(&p));
+    terminal.message("\nin another shell:");
     terminal.message(&format!(
-        "  try            `gpuaas node list --server http://{} --token-file {}`",
+        "  export GPUAAS_SERVER=http://{} GPUAAS_TOKEN_FILE={}",
         setup.state.listen,
-        setup.plane().token_file().display()
+        file.display()
     ));
+    let first = setup.machines().await?.first().map(|machine| machine.name.clone());
+    let first = first.unwrap_or_default();
+    for arguments in
+        ["node list".to_owned(), format!("explain {first}"), format!("run show {first}")]
+    {
+        terminal.message(&format!("  {program} {arguments}"));
+    }
     let mut presence = interval(PRESENCE);
     loop {
         tokio::select! {

@@ -13,6 +13,7 @@ pub mod hosts;
 pub mod kill_loop;
 pub mod lab;
 pub mod lab_setup;
+pub mod machine_class;
 pub mod operator;
 pub mod outcome;
 pub mod processes;

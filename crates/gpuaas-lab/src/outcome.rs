@@ -41,6 +41,14 @@ pub fn draw(scenario: &Scenario, summary: &LabSummary, first: &[NodeView]) -> St
     row(&mut text, "strays", &format!("{orphans} orphans, {double_deploys} double deploys"));
     for node in first {
         writeln!(text, "\n{} is {}", node.hostname, node.state).ok();
+        if let Some(park) = &node.park {
+            writeln!(
+                text,
+                "  parked ({}): {}\n    next: {}",
+                park.code, park.text, park.next_action
+            )
+            .ok();
+        }
         for gate in node.gates.iter().filter(|gate| gate.class.is_some()) {
             writeln!(text, "  {}", gate.text).ok();
             for check in &gate.failing {

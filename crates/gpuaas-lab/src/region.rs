@@ -1,5 +1,6 @@
 //! `gpuaas maas-sim`: a simulated region with the software of its hosts.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,11 +11,14 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_client::waterfall;
+use gpuaas_types::batch::BatchMachine;
 use gpuaas_types::codes::CommandCode;
 use maas_sim::{
     ETHERNET, H200, HardwareClass, SharedRegion, SimHandle, SimOptions, SimServer, ZERO,
 };
 use maas_sim::{Fault, parse_faults};
+
+use serde_json::json;
 
 use crate::arguments::{MaasSimArgs, MachineClass};
 use crate::clock::SharedClock;
@@ -90,6 +94,7 @@ pub async fn run(args: MaasSimArgs, terminal: &mut Terminal) -> Result<(), Failu
     let mode = hosts.mode;
     let stop = signals::stop()?;
     let sim = RunningRegion::start(options, hosts).await?;
+    write_files(&args, &sim)?;
     terminal.message(&machines(&sim.region));
     terminal.message(&format!("hosts run as: {}", describe_host_mode(mode)));
     terminal.data(&format!("listening: {}\napi-key: {}", sim.url(), sim.api_key))?;
@@ -99,6 +104,48 @@ pub async fn run(args: MaasSimArgs, terminal: &mut Terminal) -> Result<(), Failu
     }
     sim.stop().await;
     Ok(())
+}
+
+/// What the next commands read: the key last, because it says that everything is there.
+fn write_files(args: &MaasSimArgs, sim: &RunningRegion) -> Result<(), Failure> {
+    if let Some(path) = &args.write_hosts {
+        let hosts = sim.region.with(|region| region.hosts());
+        let machines: Vec<BatchMachine> = hosts
+            .into_iter()
+            .map(|host| BatchMachine {
+                hostname: host.name,
+                bmc_address: Some(host.bmc_address),
+                mac_addresses: vec![host.mac_address],
+                ..BatchMachine::default()
+            })
+            .collect();
+        let text = serde_json::to_string_pretty(&json!({ "machines": machines }));
+        write_whole(path, &text.unwrap_or_default(), 0o644)?;
+    }
+    match &args.write_api_key {
+        Some(path) => write_whole(path, &sim.api_key, 0o600),
+        None => Ok(()),
+    }
+}
+
+/// Writes a file whole or not at all, so that who waits for it reads no half of it.
+fn write_whole(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = folder.unwrap_or(Path::new(".")).join(format!(".{name}.part"));
+    let written = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(&part)
+        .and_then(|mut file| writeln!(file, "{text}"))
+        .and_then(|()| std::fs::rename(&part, path));
+    written.map_err(|error| {
+        Failure::usage(CommandCode::FileUnreadable, format!("{}: {error}", path.display()))
+            .hint("name a file in a folder that exists and that you may write")
+    })
 }
 
 /// Returns once the region was not asked anything for `seconds`; without them never.

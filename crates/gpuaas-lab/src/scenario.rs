@@ -10,8 +10,8 @@ use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{DriftKind, NodeState, RunKind};
 use serde_json::{Map, Value};
 
-use crate::arguments::MachineClass;
 use crate::hosts::options::{Loss, PROCESS_HOSTS};
+use crate::machine_class::MachineClass;
 
 /// What someone did at the MAAS side before the machines were named to GPUaaS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +152,16 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "two-candidates",
         about: "two machines in MAAS could be the first node: its run parks and names both",
         before: InitialRegion::TwinOfFirst,
+        ends: &[
+            ExpectedEnd {
+                on: MachineSelector::First,
+                state: NodeState::Registered,
+                parked: Some("two_candidates"),
+                maas: "New",
+                slices: None,
+            },
+            ACTIVE,
+        ],
         ..PLAIN
     },
     Scenario {

@@ -80,6 +80,24 @@ pub struct SiteStatus {
     pub past: Option<RegionPast>,
 }
 
+/// Behind the version of a region whose machines are made up.
+const SIMULATED: &str = " (simulated)";
+
+impl SiteStatus {
+    /// The version of a simulated region, as `maas_version` holds it.
+    #[must_use]
+    pub fn simulated_version(version: &str) -> String {
+        format!("{version}{SIMULATED}")
+    }
+
+    /// Whether the machines of the region are made up: nobody may dial their addresses, which
+    /// belong to somebody else where they exist.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        self.maas_version.ends_with(SIMULATED)
+    }
+}
+
 /// A region that was restored from a backup or rebuilt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionPast {

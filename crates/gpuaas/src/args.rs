@@ -1,5 +1,6 @@
 //! The command line. The environment is read here and nowhere else, through clap.
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand};
 use gpuaas_client::failure::EXIT_CODES;
 #[cfg(feature = "lab")]
@@ -51,13 +52,25 @@ pub use telemetry::ConvergeTelemetryArgs;
 
 /// Turns racked GPU servers into active nodes, through MAAS.
 #[derive(Debug, Parser)]
-#[command(name = "gpuaas", version, propagate_version = true, after_help = EXIT_CODES)]
+#[command(
+    name = "gpuaas",
+    version = env!("GPUAAS_VERSION"),
+    propagate_version = true,
+    after_help = EXIT_CODES
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
     /// Draw with plain ASCII characters.
-    #[arg(long, global = true, env = "GPUAAS_ASCII", hide_env_values = true, display_order = 900)]
+    #[arg(
+        long,
+        global = true,
+        env = "GPUAAS_ASCII",
+        hide_env_values = true,
+        display_order = 900,
+        value_parser = BoolishValueParser::new()
+    )]
     pub ascii: bool,
     /// What to log on stderr, such as `info` or `gpuaas_engine=debug`.
     #[arg(
@@ -107,7 +120,8 @@ pub enum Command {
     /// Keys that sign tasks for agents.
     #[command(subcommand)]
     TaskKey(TaskKeyCommand),
-    /// Say what a node waits for, from whom, and what to do next.
+    /// Say what a node waits for, from whom, and what to do next; or what a code, a step or a
+    /// profile's field means.
     Explain(ExplainArgs),
     /// Onboard simulated machines end to end, with nothing installed.
     #[cfg(feature = "lab")]
@@ -121,7 +135,8 @@ pub enum Command {
 /// `gpuaas explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
-    /// Hostname, node id, MAAS system id or MAC.
+    /// Hostname, node id, MAAS system id or MAC; or a code, a step or a profile's field.
+    #[arg(value_name = "WHAT")]
     pub node: String,
     /// Where to ask and how to print.
     #[command(flatten)]

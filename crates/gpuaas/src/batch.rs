@@ -1,23 +1,20 @@
 //! `gpuaas batch`: many machines as one piece of work.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::{Exit, Failure};
-use gpuaas_client::output::{self, fields, or_dash, table};
+use gpuaas_client::output::{self, fields, or_dash, table, table_dropping};
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::List;
-use gpuaas_types::batch::{
-    BatchAccepted, BatchActionRequest, BatchCreate, BatchResource, BatchSpec,
-};
+use gpuaas_types::batch::{BatchAccepted, BatchActionRequest, BatchCreate, BatchResource};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{BatchPhase, MemberState, Timestamp};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::args::{BatchCommand, BatchOrderArgs, BatchStartArgs};
-use crate::input_file::read_file;
+use crate::manifest;
 
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail before following is given up: a restart takes less.
@@ -47,10 +44,12 @@ pub async fn run(command: BatchCommand, terminal: &mut Terminal) -> Result<(), F
 }
 
 async fn start(args: &BatchStartArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let spec = manifest(&args.file)?;
+    let spec = manifest::batch(&args.file)?;
     let client = ApiClient::from_args(&args.api)?;
     let body = BatchCreate { spec, dry_run: args.dry_run };
-    let accepted = client.start_batch(&body, args.idempotency_key.as_deref()).await?;
+    let started = client.start_batch(&body, args.idempotency_key.as_deref()).await;
+    let accepted =
+        started.map_err(|failure| manifest::name_hosts(failure, &args.file, &body.spec))?;
     if args.dry_run {
         return output::print(terminal, args.api.format, &accepted, plan);
     }
@@ -76,17 +75,6 @@ async fn send_batch_command(
     }
     output::print(terminal, args.api.format, &batch, show)?;
     if args.wait { verdict(&batch) } else { Ok(()) }
-}
-
-/// A manifest from a file. JSON is YAML, so one reader takes both.
-fn manifest(path: &Path) -> Result<BatchSpec, Failure> {
-    let text = read_file(path)?;
-    serde_saphyr::from_str(&text).map_err(|error| {
-        let detail = format!("{}: {error}", path.display());
-        Failure::usage(CommandCode::ManifestUnreadable, detail).hint(
-            "a manifest names site, profile and machines; each machine has at least a hostname",
-        )
-    })
 }
 
 /// Whether nothing will happen before a person acts, or ever.
@@ -185,8 +173,12 @@ pub fn plan(accepted: &BatchAccepted, _: Style) -> String {
         ("batch", format!("{name} ({id})")),
         ("profile revision", profile_revision.to_string()),
         ("canaries", first),
-        ("then", format!("{} machines", rest.len())),
+        ("then", machines(rest.len())),
     ])
+}
+
+fn machines(count: usize) -> String {
+    if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") }
 }
 
 /// Batches, one line each.
@@ -206,7 +198,7 @@ pub fn list(list: &List<BatchResource>, style: Style) -> String {
             status.waiting_for.clone(),
         ]
     });
-    table(style, &header, rows)
+    table_dropping(style, &header, &["STOPPED", "WAIT", "RUN", "SITE"], rows)
 }
 
 /// One batch, machine by machine.

@@ -118,7 +118,12 @@ pub async fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), 
             ));
             terminal.data(&key.public().to_string())
         }
-        BundleCommand::Publish(args) => publish::publish(&args, terminal).await,
+        BundleCommand::Publish(args) => {
+            if args.bundle.is_dir() {
+                lint(&args.bundle)?;
+            }
+            publish::publish(&args, terminal).await
+        }
         BundleCommand::Pull(args) => publish::pull(&args, terminal).await,
         BundleCommand::List(args) => publish::list(&args, terminal).await,
         BundleCommand::Approve(args) => publish::approve(&args, terminal).await,
@@ -194,7 +199,8 @@ fn new(args: &BundleNewArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     };
     let failed = |error| unreadable(&args.folder, &error);
     if args.folder.exists() {
-        return Err(failed(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
+        return Err(failed(std::io::Error::from(std::io::ErrorKind::AlreadyExists))
+            .hint("name a folder that is not there yet"));
     }
     fs::create_dir_all(&args.folder).map_err(failed)?;
     write_new(&args.folder.join(SOURCE_NAME), manifest.replace("NAME", &name).as_bytes(), 0o644)?;
@@ -374,12 +380,35 @@ fn differences(old: &Archive, new: &Archive) -> Vec<String> {
     });
     lines.extend(changed(&old.files, &new.files, |path, old, new| match (old, new) {
         (Some(old), Some(new)) => {
-            format!("~ {path}: {} -> {} bytes", old.bytes.len(), new.bytes.len())
+            format!(
+                "~ {path}: {} -> {} bytes{}",
+                old.bytes.len(),
+                new.bytes.len(),
+                changed_lines(&old.bytes, &new.bytes)
+            )
         }
         (Some(_), None) => format!("- {path}"),
         (None, _) => format!("+ {path}"),
     }));
     lines
+}
+
+/// The lines that differ between the first and the last difference, each below its sign; nothing for
+/// files that are no text.
+fn changed_lines(old: &[u8], new: &[u8]) -> String {
+    let (Ok(old), Ok(new)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else {
+        return String::new();
+    };
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let same = |(a, b): &(&&str, &&str)| a == b;
+    let head = old.iter().zip(&new).take_while(same).count();
+    let most = old.len().min(new.len()) - head;
+    let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
+    let side = |sign: char, lines: &[&str]| {
+        let part = &lines[head..lines.len() - tail];
+        part.iter().map(|line| format!("\n    {sign} {line}")).collect::<String>()
+    };
+    format!("\n    @@ line {} @@{}{}", head + 1, side('-', &old), side('+', &new))
 }
 
 fn changed<V: PartialEq>(

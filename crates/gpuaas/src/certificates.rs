@@ -66,5 +66,10 @@ fn table(node: &NodeCertificates, style: Style) -> String {
             why,
         ]
     });
-    output::table(style, &["STATE", "SERIAL", "FROM", "UNTIL", "WHY IT ENDED"], rows)
+    output::table_dropping(
+        style,
+        &["STATE", "SERIAL", "FROM", "UNTIL", "WHY IT ENDED"],
+        &["FROM", "UNTIL"],
+        rows,
+    )
 }

@@ -6,10 +6,10 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_client::{ApiClient, SecretScope};
-use gpuaas_types::RunKind;
-use gpuaas_types::api::{RunView, SiteCreate};
+use gpuaas_types::api::{NodeView, RunView, SiteCreate};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::{NodeState, RunKind};
 use serde_json::{Map, Value, json};
 
 use crate::args::{
@@ -19,7 +19,8 @@ use crate::args::{
 };
 use crate::input_file::{read_file, read_secret};
 use crate::{
-    certificates, changes, node_task, offboarding, onboarding, run_list, secrets, telemetry,
+    certificates, changes, node_task, offboarding, onboarding, reference, run_list, secrets,
+    telemetry,
 };
 
 /// `gpuaas site`.
@@ -86,6 +87,9 @@ pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result
         ProfileCommand::List(args) => {
             let profiles = ApiClient::from_args(&args.api)?.profiles().await?;
             return output::print(terminal, args.api.format, &profiles, output::profiles);
+        }
+        ProfileCommand::Fields(args) => {
+            return reference::print_profile_fields(args.format, terminal);
         }
         ProfileCommand::Presets(args) => {
             let presets = ApiClient::from_args(&args.api)?.profile_presets().await?;
@@ -208,9 +212,14 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
             let nodes = ApiClient::from_args(&api)?.stuck(site.as_deref()).await?;
             output::print(terminal, api.format, &nodes, output::stuck)
         }
-        NodeCommand::List(NodeListArgs { site, state, api, .. }) => {
-            let state = state.map(gpuaas_types::NodeState::as_str);
-            let nodes = ApiClient::from_args(&api)?.nodes(site.as_deref(), state).await?;
+        NodeCommand::List(NodeListArgs { site, state, all, api, .. }) => {
+            let named = state.map(NodeState::as_str);
+            let mut nodes = ApiClient::from_args(&api)?.nodes(site.as_deref(), named).await?;
+            // Records that were put away are history, and history is asked for by name.
+            let is_listed = |node: &NodeView| all || node.state != NodeState::Deleted;
+            if state.is_none() {
+                nodes.items.retain(is_listed);
+            }
             output::print(terminal, api.format, &nodes, output::nodes)
         }
         NodeCommand::Decommission(args) => {
@@ -293,6 +302,10 @@ async fn send_run_command(
 /// # Errors
 /// What the control plane refused.
 pub async fn explain(args: ExplainArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let rows = reference::find(&args.node);
+    if !rows.is_empty() {
+        return reference::print(rows, args.api.format, terminal);
+    }
     let explanation = ApiClient::from_args(&args.api)?.explain(&args.node).await?;
     output::print(terminal, args.api.format, &explanation, output::explanation)
 }

@@ -20,6 +20,7 @@ pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
     read.map_err(|error| {
         let detail = format!("{}: {error}", path.display());
         Failure::usage(CommandCode::FileUnreadable, detail)
+            .hint("name a file that is there and that you may read; `-` reads standard input")
     })
 }
 
@@ -32,7 +33,8 @@ pub(crate) fn read_secret(path: &Path) -> Result<String, Failure> {
     let secret = text.trim_end_matches(['\r', '\n']);
     if secret.is_empty() {
         let detail = format!("{} is empty", path.display());
-        return Err(Failure::usage(CommandCode::SecretMissing, detail));
+        return Err(Failure::usage(CommandCode::SecretMissing, detail)
+            .hint("write the secret into the file, on one line"));
     }
     Ok(secret.to_owned())
 }

@@ -16,9 +16,11 @@ pub mod follow;
 mod input_file;
 #[cfg(feature = "lab")]
 pub mod launcher;
+mod manifest;
 pub mod node_task;
 pub mod offboarding;
 mod onboarding;
+mod reference;
 mod requests;
 mod run_list;
 pub mod secrets;
@@ -26,12 +28,14 @@ pub mod serve;
 pub mod serve_command;
 pub mod task_key;
 pub mod telemetry;
+mod usage;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::failure::Failure;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_types::codes::CommandCode;
@@ -46,15 +50,7 @@ where
 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help goes to stdout and mistakes to stderr; either may be closed.
-            error.print().ok();
-            return if error.use_stderr() {
-                ExitCode::from(Exit::Usage as u8)
-            } else {
-                ExitCode::SUCCESS
-            };
-        }
+        Err(error) => return usage::report(&error, &mut Terminal::standard(false)),
     };
     let mut terminal = Terminal::standard(cli.ascii);
     match execute(cli, &mut terminal) {
@@ -82,6 +78,8 @@ fn start_log(filter: &str) -> Result<(), Failure> {
             .hint("write it as info, or gpuaas_engine=debug,warn")
     })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A file of a log is read by programs; colours are for a terminal, unless NO_COLOR is set.
+    let log = if std::io::stderr().is_terminal() { log } else { log.with_ansi(false) };
     // A second start in one process keeps the first log.
     log.try_init().ok();
     Ok(())

@@ -190,7 +190,12 @@ fn table(list: &List<TaskView>, style: Style) -> String {
             said,
         ]
     });
-    output::table(style, &["TASK", "KIND", "STATE", "ASKED", "BY", "RESULT"], rows)
+    output::table_dropping(
+        style,
+        &["TASK", "KIND", "STATE", "ASKED", "BY", "RESULT"],
+        &["BY", "ASKED"],
+        rows,
+    )
 }
 
 /// A task for a person.

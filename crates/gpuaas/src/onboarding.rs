@@ -2,6 +2,7 @@
 //! before a machine in use is taken.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
@@ -9,6 +10,7 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_client::waterfall::{self, BucketRow};
 use gpuaas_types::api::{List, NodeView};
+use gpuaas_types::batch::BatchMachine;
 use gpuaas_types::codes::{CommandCode, ParkCode};
 use gpuaas_types::plan::{OnboardPlan, PlannedMachine, TakeOverPlan, TakeOverRequest};
 use gpuaas_types::spec::{OnboardRequest, TakeOver};
@@ -17,6 +19,7 @@ use crate::args::{OnboardArgs, TakeOverArgs};
 use crate::confirm::confirm;
 use crate::follow::{self, Followed};
 use crate::input_file::read_secret;
+use crate::manifest;
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;
@@ -121,8 +124,12 @@ fn onboard_requests(args: &OnboardArgs) -> Result<Vec<OnboardRequest>, Failure> 
         .hint("onboard hosts with --bmc-address or --mac one by one"));
     }
     let bmc_password = args.bmc_pass_file.as_deref().map(read_secret).transpose()?;
+    if let Some(path) = &args.machines {
+        let listed = manifest::machines(path)?;
+        return args.hosts.iter().map(|host| listed_request(args, path, &listed, host)).collect();
+    }
     let request = |hostname: &String| OnboardRequest {
-        hostname: hostname.clone(),
+        hostname: short_name(hostname),
         site: args.site.clone(),
         profile: args.profile.clone(),
         bmc_address: args.bmc_address.clone(),
@@ -136,6 +143,44 @@ fn onboard_requests(args: &OnboardArgs) -> Result<Vec<OnboardRequest>, Failure> 
         take_over: None,
     };
     Ok(args.hosts.iter().map(request).collect())
+}
+
+/// The name without its domain, as MAAS and GPUaaS have it.
+fn short_name(hostname: &str) -> String {
+    hostname.split('.').next().unwrap_or(hostname).to_owned()
+}
+
+/// The request of a host as the machine of its name in a file has it.
+fn listed_request(
+    args: &OnboardArgs,
+    path: &Path,
+    listed: &[BatchMachine],
+    hostname: &str,
+) -> Result<OnboardRequest, Failure> {
+    let name = short_name(hostname);
+    let machine = listed.iter().find(|machine| machine.hostname.eq_ignore_ascii_case(&name));
+    let machine = machine.cloned().ok_or_else(|| {
+        let names: Vec<&str> = listed.iter().map(|machine| machine.hostname.as_str()).collect();
+        Failure::usage(
+            CommandCode::MachineNotListed,
+            format!("{} has no machine {hostname}", path.display()),
+        )
+        .hint(format!("it has {}; or give --mac and --bmc-address", names.join(", ")))
+    })?;
+    Ok(OnboardRequest {
+        hostname: name,
+        site: args.site.clone(),
+        profile: args.profile.clone(),
+        bmc_address: machine.bmc_address,
+        bmc_user: machine.bmc_user,
+        bmc_password: machine.bmc_password,
+        power_type: args.power_type.clone().or(machine.power_type),
+        mac_addresses: machine.mac_addresses,
+        architecture: args.architecture.clone().or(machine.architecture),
+        system_id: args.system_id.clone(),
+        serial: args.serial.clone(),
+        take_over: None,
+    })
 }
 
 /// Shows what is taken, asks, and writes the word into the request: for the machine and the owner

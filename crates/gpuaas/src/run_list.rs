@@ -46,7 +46,7 @@ fn table(list: &List<RunListItem>, style: Style) -> String {
         ]
     });
     let header = ["RUN", "NODE", "KIND", "STEP", "STATUS", "BEGUN", "WAITING FOR"];
-    output::table(style, &header, rows)
+    output::table_dropping(style, &header, &["BEGUN", "KIND", "STEP"], rows)
 }
 
 /// Waits until a run is over or parked, and prints it.

@@ -7,6 +7,7 @@ use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_client::{ApiClient, SecretScope};
 use gpuaas_types::api::List;
 use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
+use gpuaas_types::codes::CommandCode;
 
 use crate::args::SecretCommand;
 use crate::input_file::read_secret;
@@ -22,7 +23,9 @@ pub async fn run(
 ) -> Result<(), Failure> {
     match command {
         SecretCommand::Set(args) => {
-            let body = InputSecretSet { value: read_secret(&args.file)?, actor: args.who.actor };
+            let value = read_secret(&args.file)?;
+            check_form(&args.input, &value)?;
+            let body = InputSecretSet { value, actor: args.who.actor };
             let client = ApiClient::from_args(&args.api)?;
             let set = client.set_secret(of, &args.name, &args.bundle, &args.input, &body).await?;
             terminal
@@ -44,10 +47,64 @@ pub async fn run(
     }
 }
 
+/// Refuses a text that cannot be what the input's name says: a password in the place of its hash
+/// would lock everybody out of the hosts, and be readable there.
+///
+/// # Errors
+/// `secret_malformed`.
+fn check_form(input: &str, value: &str) -> Result<(), Failure> {
+    if !input.ends_with("password_hash") || is_crypt_hash(value) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        CommandCode::SecretMalformed,
+        format!("{input} is no hash as /etc/shadow has it"),
+    )
+    .hint("make one with `openssl passwd -6`, or take it from /etc/shadow: $6$SALT$HASH"))
+}
+
+/// `$ID$...$HASH` of crypt(5): yescrypt, SHA-512, SHA-256 or bcrypt.
+fn is_crypt_hash(value: &str) -> bool {
+    let parts: Vec<&str> = value.split('$').collect();
+    let is_text =
+        |part: &&str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b"./=,".contains(&b));
+    let known = ["y", "gy", "7", "6", "5", "2a", "2b", "2y"];
+    parts.len() >= 4
+        && parts[0].is_empty()
+        && known.contains(&parts[1])
+        && parts.iter().all(is_text)
+        && parts.last().is_some_and(|hash| hash.len() >= 22)
+}
+
 fn table(list: &List<InputSecretView>, style: Style) -> String {
     let rows = list.items.iter().map(|one| {
         let InputSecretView { bundle, input, set_by, set_at } = one;
         vec![bundle.clone(), input.clone(), set_by.clone(), set_at.to_string()]
     });
     output::table(style, &["BUNDLE", "INPUT", "SET BY", "AT"], rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_no_hash() {
+        let sha512 = format!("$6$rounds=5000$salt${}", "a".repeat(86));
+        let yescrypt = format!("$y$j9T$salt${}", "b".repeat(43));
+        for hash in [sha512, yescrypt] {
+            check_form("login_password_hash", &hash).unwrap();
+        }
+        for bad in [
+            "hunter2",
+            "$6$salt",
+            "$1$salt$0123456789012345678901",
+            "$6$s a$0123456789012345678901",
+        ] {
+            let failure = check_form("login_password_hash", bad).unwrap_err();
+            assert_eq!(failure.code(), "secret_malformed", "{bad}");
+            assert!(!failure.to_string().contains(bad), "a secret is never shown");
+        }
+        check_form("registry_token", "hunter2").unwrap();
+    }
 }

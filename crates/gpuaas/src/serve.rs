@@ -180,15 +180,14 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let database = database_url(&options);
     let embedded = embedded_path(&database);
     let lock = embedded.as_deref().map(lock).transpose()?;
+    let key_file = options.data.join("master.key");
+    let store = preflight::open_store(&database, embedded.as_deref(), &key_file).await?;
     let listener = bind(options.listen).await?;
     let addr = listener.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
     let node_socket = match &options.nodes {
         NodeListenerOptions::Tls(tls) => Some((tls.as_ref(), bind(tls.listen).await?)),
         NodeListenerOptions::StandIns => None,
     };
-
-    let key_file = options.data.join("master.key");
-    let store = preflight::open_store(&database, embedded.as_deref(), &key_file).await?;
     let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
         .map_err(|error| unwritable(&options.data, &error))?;
     let agent = store_agent(&artifacts, &agent)?;

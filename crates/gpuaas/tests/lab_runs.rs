@@ -98,7 +98,7 @@ fn two_candidates_park_one_machine() {
     let folder = dir.path().join("lab");
     let output =
         lab(&folder, &["--nodes", "2", "--speed", "max", "--scenario", "two-candidates", "--json"]);
-    assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(0), "as the scenario ends: {}", stderr(&output));
     let object = object(&output);
     assert_eq!((&object["active"], &object["parked"]), (&Value::from(1), &Value::from(1)));
     assert_eq!(object["orphans"], 0, "both candidates were there before");
@@ -106,7 +106,6 @@ fn two_candidates_park_one_machine() {
     for part in ["two_candidates", "j22u11-old", "by mac_address", "by hostname", "next:"] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");
     }
-    assert!(folder.join("simulator.log").exists(), "what went wrong can be looked at");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use gpuaas_core::record::{NodeRecord, ReportKind};
 use gpuaas_engine::bundles;
 use gpuaas_store::{ProfileRevision, StoredGate};
 use gpuaas_types::agent::{Gate, HostCheck};
+use gpuaas_types::api::SiteResource;
 use gpuaas_types::machine::{MachineView, Nic, Observation, maas_status};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::telemetry::{TelemetryGate, TelemetryProbe};
@@ -59,7 +60,7 @@ pub(super) struct Subject {
 pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> ApiResult<Subject> {
     let now = ctx.now();
     let revision = revision(ctx, &node).await?;
-    let site = ctx.store.site(node.site_id).await?.spec;
+    let SiteResource { spec: site, status, .. } = ctx.store.site(node.site_id).await?;
     let checks = async {
         let pins = bundles::pins(&ctx.store, &ctx.bundles, &revision).await?;
         let inputs = bundles::inputs(&ctx.bundles, &pins, &site, &revision.spec)?;
@@ -72,7 +73,9 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> ApiResult<Subject> {
     let observation = ctx.store.observation(node.id).await?;
     let fabric = ctx.store.roce_assignments_of_host(node.site_id, &node.hostname).await?;
     let fabric: Vec<String> = fabric.into_iter().map(|one| one.spec.ip_address).collect();
-    let simulated = ctx.settings.simulated_hosts || matches!(ctx.nodes, NodeAccess::StandIns);
+    let simulated = ctx.settings.simulated_hosts
+        || status.is_simulated()
+        || matches!(ctx.nodes, NodeAccess::StandIns);
     let machine = observation.as_ref().and_then(|seen| seen.machine.as_ref());
     let mut address = machine.and_then(|machine| of_maas(machine, &fabric, simulated));
     let said = ctx.store.gates([node.id]).await?.remove(&node.id);

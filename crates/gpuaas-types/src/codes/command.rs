@@ -84,6 +84,9 @@ DataDiskFull "data_disk_full" "The disk of the data folder is full" {
 DataInUse "data_in_use" "Another control plane uses this store" {
     doc: "One process owns the embedded database; PostgreSQL takes several",
 }
+CommandLineInvalid "command_line_invalid" "The command line is wrong" {
+    doc: "A command, an option or a value is none that this program knows, or one is missing",
+}
 DataUnwritable "data_unwritable" "The data folder cannot be used" {
     doc: "The data folder cannot be made or written by this user",
 }
@@ -137,6 +140,9 @@ LogFilterInvalid "log_filter_invalid" "The log filter cannot be used" {
 }
 LoopEnded "loop_ended" "A loop of the control plane ended" {
     doc: "A part of `gpuaas serve` that runs for ever ended, and the process with it",
+}
+MachineNotListed "machine_not_listed" "The file does not name the host" {
+    doc: "`--machines` names a file, and a host of the command line is none of its machines",
 }
 ManifestUnreadable "manifest_unreadable" "The manifest cannot be read" {
     doc: "The manifest of a batch is not YAML, or has fields that manifests do not have",
@@ -230,6 +236,9 @@ ScenarioNotMet "scenario_not_met" "Not every node is as the scenario ends" {
 }
 ScenarioUnset "scenario_unset" "The scenario was not reached" {
     doc: "What a scenario begins with could not be brought about",
+}
+SecretMalformed "secret_malformed" "The value is not of the form that the input wants" {
+    doc: "An input that takes the hash of a password was given something else",
 }
 SecretMissing "secret_missing" "A file holds no secret" {
     doc: "The file of a secret is empty",

@@ -149,6 +149,10 @@ pub struct OnboardArgs {
     /// Profile name.
     #[arg(long)]
     pub profile: String,
+    /// File that has the hosts' BMC and MAC addresses: a batch's manifest, or what `gpuaas maas-sim
+    /// --write-hosts` wrote.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bmc_address", "macs"])]
+    pub machines: Option<PathBuf>,
     /// Address of the machine's BMC.
     #[arg(long, value_name = "ADDRESS")]
     pub bmc_address: Option<String>,
@@ -208,6 +212,9 @@ pub struct NodeListArgs {
     /// Only nodes in this state.
     #[arg(long, value_name = "STATE", value_parser = node_state)]
     pub state: Option<NodeState>,
+    /// Deleted nodes, too.
+    #[arg(long, conflicts_with_all = ["state", "stuck"])]
+    pub all: bool,
     /// Only nodes whose run stopped or takes longer than expected, and why.
     #[arg(long, conflicts_with = "state")]
     pub stuck: bool,

@@ -90,7 +90,7 @@ pub enum NodeTaskKind {
         #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
         most_bytes: u32,
         /// Write the archive to this file, once it is there.
-        #[arg(long, value_name = "FILE", requires = "wait")]
+        #[arg(long = "to", alias = "save", value_name = "FILE", requires = "wait")]
         save: Option<PathBuf>,
         /// How to ask.
         #[command(flatten)]

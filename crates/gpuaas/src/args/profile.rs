@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::secret::SecretCommand;
 use super::shared::{ListArgs, RemoveArgs, ShowArgs};
-use gpuaas_client::arguments::ApiArgs;
+use gpuaas_client::arguments::{ApiArgs, Format};
 
 /// `gpuaas profile`.
 #[derive(Debug, Subcommand)]
@@ -19,6 +19,8 @@ pub enum ProfileCommand {
     Show(ShowArgs),
     /// List the profiles to begin with, one per class of hardware.
     Presets(ListArgs),
+    /// List the fields of profiles, with their defaults and what they mean.
+    Fields(FieldsArgs),
     /// Change fields: makes a new revision, which runs begun later use.
     Set(ProfileSetArgs),
     /// Remove a profile that no node in service has; runs keep the revision that they pinned.
@@ -26,6 +28,14 @@ pub enum ProfileCommand {
     /// Values of bundles' secret inputs, for the nodes with a profile.
     #[command(subcommand)]
     Secret(SecretCommand),
+}
+
+/// `gpuaas profile fields`.
+#[derive(Debug, Clone, Args)]
+pub struct FieldsArgs {
+    /// How to print them on stdout.
+    #[arg(short = 'o', long = "output", value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
 }
 
 /// One field of a profile and its value, written `FIELD=VALUE`.

@@ -1,13 +1,15 @@
 use std::io::Write as _;
 
-use gpuaas_types::batch::{BatchCounts, BatchMachine, BatchMember, BatchStatus, BatchStop};
+use gpuaas_types::batch::{
+    BatchCounts, BatchMachine, BatchMember, BatchSpec, BatchStatus, BatchStop,
+};
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::{BatchId, NodeId, RunId, Step};
 
 use super::*;
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
-const STYLE: Style = Style { width: 100, ascii: true };
+const STYLE: Style = Style { width: 100, ascii: true, bounded: true };
 
 fn member(hostname: &str, state: MemberState, waiting_for: &str) -> BatchMember {
     let begun = state != MemberState::Waiting;
@@ -126,7 +128,7 @@ fn a_manifest_is_json_or_yaml() {
     let read = |text: &str| {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        manifest(file.path())
+        manifest::batch(file.path())
     };
     let json = read(
         r#"{"name": "rack-22", "site": "lab", "profile": "h200", "canary": 2,
@@ -141,7 +143,8 @@ fn a_manifest_is_json_or_yaml() {
     assert_eq!(json, yaml);
     assert_eq!((json.canary, json.stop_at_failure_ratio, json.max_parallel), (2, 0.2, 0));
     let readme = include_str!("../../../../README.md");
-    let example = readme.split("```\n").find(|block| block.starts_with("name: ")).unwrap();
+    let example = readme.split("rack-22.yaml <<'END'\n").nth(1).unwrap();
+    let example = example.split("END\n").next().unwrap();
     assert_eq!(read(example).unwrap().machines.len(), 2, "{example}");
     for wrong in ["name: rack-22\n", "hostname,mac\nj22u11,52:54:00:00:00:01\n"] {
         assert_eq!(read(wrong).unwrap_err().code(), "manifest_unreadable", "{wrong}");

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_bundle::{Archive, Digest, Envelope};
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
-use gpuaas_client::output::{self, or_dash, table};
+use gpuaas_client::output::{self, or_dash, table, table_dropping};
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::bundle::{BundleApprove, BundleKeyView, BundlePublish, BundleView};
 use gpuaas_types::codes::CommandCode;
@@ -126,7 +126,7 @@ fn rows<'a>(bundles: impl IntoIterator<Item = &'a BundleView>, style: Style) -> 
         ]
     };
     let head = ["BUNDLE", "KIND", "DIGEST", "SIGNED BY", "APPROVED FOR"];
-    table(style, &head, bundles.into_iter().map(row))
+    table_dropping(style, &head, &["DIGEST", "KIND"], bundles.into_iter().map(row))
 }
 
 fn key_rows<'a>(keys: impl IntoIterator<Item = &'a BundleKeyView>, style: Style) -> String {

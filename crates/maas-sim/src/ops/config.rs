@@ -8,6 +8,10 @@ use crate::settings::{CHOICES, NAMES};
 use crate::times;
 use crate::wire::{JSON, JSON_BARE, SimResponse, TEXT_BARE};
 
+/// What says to whoever asks that the machines of this region are made up; releases of MAAS leave the
+/// field empty, and packages of it put a revision there.
+const SUBVERSION: &str = "simulated";
+
 /// Handles `GET version/`: compact, the one answer that is not pretty-printed.
 pub(super) fn version(region: &mut Region, _: &Call<'_>) -> HandlerResult {
     let value = json!({
@@ -15,7 +19,7 @@ pub(super) fn version(region: &mut Region, _: &Call<'_>) -> HandlerResult {
             "storage-deployment-ubuntu", "network-deployment-ubuntu", "bridging-interface-ubuntu",
             "bridging-automatic-ubuntu", "authenticate-api"],
         "version": region.cfg.version,
-        "subversion": "",
+        "subversion": SUBVERSION,
     });
     Ok(SimResponse::new(200, JSON, value.to_string()))
 }
