@@ -28,6 +28,9 @@ deliver() {
     rm -rf -- "$folder/made"
     install -m 755 -- "$here/../fixture/kernel" "$root$hardware/kernel"
     put /etc/hostname <<<"$name"
+    # Of the network, as MAAS gives it.
+    rm -f -- "$root/etc/resolv.conf"
+    put /etc/resolv.conf <<<"nameserver 10.177.36.1"
     put /etc/hosts <<<"127.0.0.1 localhost"$'\n'"127.0.1.1 $name"
     put /etc/cloud/cloud.cfg.d/90_maas.cfg <"$datasource"
     rm -f -- "$root/etc/cloud/cloud-init.disabled" "$root/etc/machine-id"

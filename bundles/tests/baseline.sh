@@ -81,6 +81,18 @@ test_nvidia() {
     [[ -e $root/run/fixture/active/nvidia-fabricmanager.service && -e $root/run/fixture/active/nvidia-persistenced.service ]] || wrong "its daemons do not run"
 }
 
+# H200 NVL has no NVSwitches, and its GPUs no fabric manager.
+test_nvidia_without_switches() {
+    use h200-ib
+    rm -- "$root"/sys/bus/pci/devices/0000:00:0[2345].0
+    put_unit nvidia-fabricmanager.service
+    twice nvidia
+    said "no NVSwitch on this host: the fabric manager is not started"
+    [[ ! -e $root/run/fixture/active/nvidia-fabricmanager.service ]] || wrong "the fabric manager was started"
+    [[ -e $root/run/fixture/active/nvidia-persistenced.service ]] || wrong "the persistence daemon does not run"
+}
+put_unit() { printf '[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n' >"$root/usr/lib/systemd/system/$1"; }
+
 # The driver may come up at once.
 test_nvidia_without_a_reboot() {
     use h200-ib
@@ -112,6 +124,26 @@ test_docker() {
     use h200-ib
     twice docker
     [[ -e $root/run/fixture/active/docker.service ]] || wrong "docker does not run"
+    has_line /etc/docker/daemon.json '    "buildkit": true'
+    has_line /etc/docker/daemon.json '    "max-size": "20m"'
+    [[ $(grep -c "restart docker" "$root/run/fixture/log") == 1 ]] || wrong "docker was not restarted once"
+    if tool jq; then
+        # What a site's image says stays, and what it does not say is added.
+        mkdir -p -- "$root/usr/bin"
+        : >"$root/usr/bin/nvidia-container-runtime"
+        printf '{"bip": "172.30.0.1/16", "log-opts": {"max-size": "1m"}}' >"$root/etc/docker/daemon.json"
+        twice docker
+        [[ $(jq -c . "$root/etc/docker/daemon.json") == '{"bip":"172.30.0.1/16","features":{"buildkit":true},"log-driver":"json-file","log-opts":{"max-file":"5","max-size":"1m"},"runtimes":{"nvidia":{"args":[],"path":"nvidia-container-runtime"}}}' ]] ||
+            wrong "merged: $(<"$root/etc/docker/daemon.json")"
+        printf '{"log-driver": "journald"}' >"$root/etc/docker/daemon.json"
+        twice docker H200_HOST_ROLE=slice
+        [[ $(jq -c . "$root/etc/docker/daemon.json") == '{"features":{"buildkit":true},"log-driver":"journald"}' ]] ||
+            wrong "merged: $(<"$root/etc/docker/daemon.json")"
+        printf 'not JSON' >"$root/etc/docker/daemon.json"
+        refused "daemon.json is no JSON" docker
+        rm -- "$root/etc/docker/daemon.json"
+        passes docker
+    fi
     rm -- "$root/run/fixture/active/docker.service"
     passes docker
     logged "systemctl start docker.service"

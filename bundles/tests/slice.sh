@@ -78,6 +78,8 @@ test_fabric_vfs_and_vfio() {
     logged "ip link set dev ibp36s0 vf 0 node_guid 96:6d:ae:f0:00:12:34:01"
     logged "ip link set dev ibp36s0 vf 0 state auto"
     twice vfio-devices
+    has_line /etc/modprobe.d/gpuaas-slice.conf "install nvidia /bin/false"
+    said "note: 4 NVSwitches join the GPUs"
     [[ $(driver_of 0000:13:00.0) == vfio-pci && $(driver_of 0000:84:00.1) == vfio-pci ]] || wrong "not bound to vfio-pci"
     [[ $(driver_of 0000:14:00.0) == mlx5_core ]] || wrong "the HCA itself was taken"
     [[ $(compgen -G "$root/sys/bus/pci/drivers/vfio-pci/0000:*" | wc -l) == 16 ]] || wrong "16 functions are wanted"
@@ -222,6 +224,13 @@ test_dnsmasq_and_libvirt() {
     passes settings
     twice dnsmasq
     has_line /etc/dnsmasq.d/gpu_subnet.conf "dhcp-range=10.100.0.10,10.100.0.250,255.255.255.0,12h"
+    has_line /etc/dnsmasq.d/gpu_subnet.conf "resolv-file=/run/systemd/resolve/resolv.conf"
+    twice dnsmasq GPUAAS_SLICE_DNS_SERVERS="10.9.9.9 10.9.9.10"
+    has_line /etc/dnsmasq.d/gpu_subnet.conf "server=10.9.9.10"
+    has_line /etc/dnsmasq.d/gpu_subnet.conf no-resolv
+    rm -- "$root/run/systemd/resolve/resolv.conf"
+    twice dnsmasq
+    has_line /etc/dnsmasq.d/gpu_subnet.conf "resolv-file=/etc/resolv.conf"
     if tool dnsmasq; then
         # Beside the file that libvirt's package puts there.
         printf 'bind-interfaces\nexcept-interface=virbr0\n' >"$root/etc/dnsmasq.d/libvirt-daemon"

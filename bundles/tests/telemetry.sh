@@ -8,13 +8,16 @@ test_netdata() {
         grep -qxF -- "    $line" "$root/etc/netdata/netdata.conf" || wrong "netdata.conf has no $line"
     done
     has_line /etc/netdata/go.d.conf "  nvidia_smi: yes"
+    passes netdata H200_HOST_ROLE=slice
+    has_line /etc/netdata/go.d.conf "  nvidia_smi: no"
+    twice netdata H200_NETDATA_REQUIRED=1
     logged "systemctl restart netdata.service"
     if tool python3; then
         python3 -c 'import sys, yaml; [yaml.safe_load(open(f)) for f in sys.argv[1:]]' "$root"/etc/netdata/go.d.conf "$root"/etc/netdata/go.d/*.conf || wrong "not YAML"
     fi
     # A changed budget restarts it, once.
     twice netdata H200_NETDATA_RETENTION_MB=512
-    [[ $(grep -c "restart netdata" "$root/run/fixture/log") == 2 ]] || wrong "restarts: $(<"$root/run/fixture/log")"
+    [[ $(grep -c "restart netdata" "$root/run/fixture/log") == 4 ]] || wrong "restarts: $(<"$root/run/fixture/log")"
     refused "not on 127.0.0.1" netdata H200_NETDATA_REQUIRED=1 H200_NETDATA_BIND=0.0.0.0:19998
     refused "no port from 1 to 65535" netdata H200_NETDATA_REQUIRED=1 H200_NETDATA_BIND=127.0.0.1:0
     refused "at least 64" netdata H200_NETDATA_REQUIRED=1 H200_NETDATA_RETENTION_MB=8
@@ -67,9 +70,24 @@ test_edge() {
     has_line $site "    listen 0.0.0.0:19999;"
     [[ $(grep -E '^    (allow|deny) ' "$root$site") == "    allow ::1/128;
     deny 10.100.0.0/24;
-    allow 10.177.36.0/24;
     allow 127.0.0.0/8;
     deny all;" ]] || wrong "who may read: $(<"$root$site")"
+    # Nobody but the control plane reads where nobody is named: not the neighbours of its network.
+    said "warning: the control plane's address is not known"
+    mkdir -p -- "$root/etc/gpuaas"
+    printf '{"hostname": "j22u11", "control_plane_url": "https://10.177.36.7:8443", "site": "lab"}' >"$root/etc/gpuaas/bootstrap.json"
+    twice telemetry-edge
+    [[ $(grep -E '^    (allow|deny) ' "$root$site") == "    allow ::1/128;
+    allow 10.177.36.7/32;
+    allow 127.0.0.0/8;
+    deny all;" ]] || wrong "who may read: $(<"$root$site")"
+    ! grep -q warning "$work/said" || wrong "it warns: $(<"$work/said")"
+    printf '{"control_plane_url": "https://gpuaas.example/"}' >"$root/etc/gpuaas/bootstrap.json"
+    printf '#!/bin/bash\nif [[ "$*" == "ask getent ahosts gpuaas.example" ]]; then printf "10.177.36.8 STREAM gpuaas.example\\n10.177.36.8 DGRAM\\n2001:db8::8 STREAM\\n"; exit; fi\nexec %q "$@"\n' "$here/fixture/kernel" >"$work/player"
+    chmod +x -- "$work/player"
+    twice telemetry-edge GPUAAS_FIXTURE_KERNEL="$work/player"
+    has_line $site "    allow 10.177.36.8/32;"
+    has_line $site "    allow 2001:db8::8/128;"
     # Every nginx can read it: that of Debian 11 and Ubuntu 22.04 has no geo, and fewer others.
     has_no $site '^ *(geo|limit_req|limit_req_zone|memcached_pass|split_clients|ssi|userid) '
 

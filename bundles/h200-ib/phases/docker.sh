@@ -1,10 +1,40 @@
 #!/bin/bash
-# Docker runs and starts at boot, whether a package or the image brought it.
+# Docker runs and starts at boot, whether a package or the image brought it, builds with BuildKit, and
+# keeps a bounded log of each container. On bare metal containers can ask for GPUs where NVIDIA's
+# container toolkit is. What daemon.json says already stays: only what it does not say is added.
 set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
 
+settings=/etc/docker/daemon.json
 if ! dry && [[ -z $(unit_file docker.service) ]]; then
     fail "there is no docker.service on this host: neither its image nor a package brought Docker"
 fi
-unit_running docker.service
+
+# What nvidia-ctk runtime configure would write as well.
+wanted() {
+    local runtimes=
+    if [[ $H200_HOST_ROLE == baremetal && -e $(at /usr/bin/nvidia-container-runtime) ]]; then
+        runtimes=$',\n  "runtimes": {\n    "nvidia": {\n      "args": [],\n      "path": "nvidia-container-runtime"\n    }\n  }'
+    fi
+    printf '{\n  "features": {\n    "buildkit": true\n  },\n  "log-driver": "json-file",\n  "log-opts": {\n    "max-file": "5",\n    "max-size": "20m"\n  }%s\n}\n' "$runtimes"
+}
+
+# Options belong to a driver, so another one that is there keeps its own.
+merged() {
+    jq -n --sort-keys --slurpfile there "$1" --argjson wanted "$2" '
+        $there[0] as $there
+        | (if ($there["log-driver"] // "json-file") != "json-file" then $wanted | del(.["log-opts"], .["log-driver"]) else $wanted end) * $there'
+}
+
+wanted=$(wanted)
+file=$(at "$settings")
+if [[ ! -s $file ]]; then
+    place "$settings" 0644 <<<"$wanted"
+elif ! command -v jq >/dev/null; then
+    say "warning: there is no jq, and $settings stays as it is"
+else
+    merged=$(merged "$file" "$wanted") || fail "$settings is no JSON"
+    place "$settings" 0644 <<<"$merged"
+fi
+unit_running docker.service "$settings"

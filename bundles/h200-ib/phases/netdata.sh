@@ -51,7 +51,10 @@ place /etc/netdata/netdata.conf 0644 <<CONF
 [statsd]
     enabled = no
 CONF
-place /etc/netdata/go.d.conf 0644 <"$GPUAAS_BUNDLE_DIR/files/netdata/go.d.conf"
+# A slice host's GPUs are its guests', and a collector that opens them would hold them.
+collectors=$(<"$GPUAAS_BUNDLE_DIR/files/netdata/go.d.conf")
+if [[ $H200_HOST_ROLE == slice ]]; then collectors=${collectors/nvidia_smi: yes/nvidia_smi: no}; fi
+place /etc/netdata/go.d.conf 0644 <<<"$collectors"
 files=(/etc/netdata/netdata.conf /etc/netdata/go.d.conf)
 for name in nvidia_smi docker systemdunits; do
     place "/etc/netdata/go.d/$name.conf" 0644 <"$GPUAAS_BUNDLE_DIR/files/netdata/$name.conf"

@@ -42,7 +42,14 @@ elif [[ -e $(at /run/gpuaas/reboot-needed) ]]; then
 else
     say "warning: NVIDIA's driver is installed, no reboot is due, and nvidia-smi lists no GPU: see dmesg"
 fi
-for unit in nvidia-fabricmanager.service nvidia-persistenced.service; do
+# The fabric manager is for NVSwitches, and fails where there are none (H200 NVL).
+units=(nvidia-persistenced.service)
+if [[ -n $(pci_functions 10de 0680) ]]; then
+    units+=(nvidia-fabricmanager.service)
+else
+    say "no NVSwitch on this host: the fabric manager is not started"
+fi
+for unit in "${units[@]}"; do
     if [[ -z $(unit_file "$unit") ]]; then
         say "there is no $unit on this host"
     elif ((count > 0)); then

@@ -27,10 +27,23 @@ if [[ -n $(packages_missing nginx) && -n $(packages_missing nginx-light) ]]; the
     fail "neither the package nginx nor nginx-light is installed"
 fi
 
+# The addresses of the control plane, by the URL that the host was deployed with.
+control_plane() {
+    local file host
+    file=$(at /etc/gpuaas/bootstrap.json)
+    [[ -r $file ]] || return 0
+    host=$(sed -n 's#.*"control_plane_url": *"https*://\(\[[^]]*\]\|[^:/"]*\).*#\1#p' "$file" | tr -d '[]')
+    if [[ $host =~ ^[0-9.]+$ || $host == *:* ]]; then
+        say "$host"
+    elif [[ -n $host ]]; then
+        host_ask getent ahosts "$host" | awk '{ print $1 }' | sort -u || true
+    fi | sed 's|^[0-9.]*$|&/32|; s|^[0-9a-f:]*$|&/128|'
+}
+
 # Lines of who may read and who may not, the most specific network first.
 networks() {
     local network bounds verb=allow allowed=$H200_TELEMETRY_ALLOW
-    if [[ -z $allowed ]]; then allowed=$(management_address); fi
+    if [[ -z $allowed ]]; then allowed=$(control_plane); fi
     for network in 127.0.0.0/8 ::1/128 $allowed -- $H200_TELEMETRY_DENY; do
         if [[ $network == -- ]]; then verb=deny && continue; fi
         if [[ $network != *:* ]]; then
@@ -58,6 +71,9 @@ dashboard() {
 networks=$(networks)
 dashboard=$(dashboard)
 say "the dashboard is at $dashboard"
+if [[ -z $H200_TELEMETRY_ALLOW && $networks != *"allow "*[0-9]/32* && $networks != *[^1]/128* ]]; then
+    say "warning: the control plane's address is not known, and nobody but the host reads its telemetry: name networks in H200_TELEMETRY_ALLOW"
+fi
 template=$(<"$GPUAAS_BUNDLE_DIR/files/gpuaas-netdata-edge")
 template=${template//@LISTEN@/$listen}
 template=${template//@OWN@/${own:-}}

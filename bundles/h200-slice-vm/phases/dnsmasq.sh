@@ -2,6 +2,10 @@
 # DHCP and DNS for the guests, on their bridge only. `bind-interfaces`, because libvirt's package
 # asks for it too and dnsmasq refuses a mix; so it starts behind the bridge. settings.sh has checked
 # the range: dnsmasq itself takes one that is the wrong way round.
+#
+# Where guests' questions go on to is named: the site's servers, else those that systemd-resolved has
+# from the network, else those of /etc/resolv.conf. Its stub on 127.0.0.53 stays as it is, because
+# dnsmasq takes no address of the host but the bridge's.
 set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
@@ -12,11 +16,27 @@ gateway=${GPUAAS_SLICE_GATEWAY%/*}
 bounds=$(subnet_bounds "$GPUAAS_SLICE_GUEST_SUBNET")
 netmask=$(ip_text $((16#ffffffff - (${bounds#* } - ${bounds% *}))))
 
+# Whether a file names a server that is no stub of this host.
+names_servers() { grep -qE '^nameserver +[^ ]' "$(at "$1")" 2>/dev/null && ! grep -qE '^nameserver +127\.' "$(at "$1")"; }
+upstream() {
+    local server
+    if [[ -n $GPUAAS_SLICE_DNS_SERVERS ]]; then
+        say no-resolv
+        for server in $GPUAAS_SLICE_DNS_SERVERS; do say "server=$server"; done
+    elif names_servers /run/systemd/resolve/resolv.conf; then
+        say resolv-file=/run/systemd/resolve/resolv.conf
+    else
+        say resolv-file=/etc/resolv.conf
+    fi
+}
+
+upstream=$(upstream)
 place "$conf" 0644 <<CONF
 # Written by ${GPUAAS_BUNDLE%@*}.
 interface=$GPUAAS_SLICE_BRIDGE
 except-interface=lo
 bind-interfaces
+$upstream
 dhcp-authoritative
 dhcp-range=$GPUAAS_SLICE_DHCP_FIRST,$GPUAAS_SLICE_DHCP_LAST,$netmask,12h
 dhcp-option=option:router,$gateway

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Guests reach the world through the host: forwarding, and NAT in a table of our own.
+# Guests reach the world through the host: forwarding, and NAT in a table of our own. They reach no
+# network of the host's owner: neither private ones nor that of management, where BMCs and MAAS are.
 set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
@@ -9,9 +10,38 @@ program=/usr/local/sbin/$name
 unit=/etc/systemd/system/$name.service
 rules=/etc/gpuaas/slice.nft
 sysctl=/etc/sysctl.d/60-gpuaas-slice.conf
+
+# subnet_text NETWORK: without the host's part.
+subnet_text() {
+    local bounds
+    bounds=$(subnet_bounds "$1")
+    printf '%s/%s' "$(ip_text "${bounds% *}")" "${1#*/}"
+}
+
+# The rules of forwarding, of which the first that fits decides: guests among themselves, the networks
+# that they may reach, and those that they may not.
+forward_rules() {
+    local network bridge="iifname \"$GPUAAS_SLICE_BRIDGE\"" management=$GPUAAS_SLICE_MANAGEMENT_ADDRESS
+    if [[ -z $management ]]; then management=$(management_address); fi
+    if [[ $GPUAAS_SLICE_GUEST_ISOLATION == 0 ]]; then
+        printf '        %s oifname "%s" accept\n' "$bridge" "$GPUAAS_SLICE_BRIDGE"
+    else
+        printf '        %s oifname "%s" drop\n' "$bridge" "$GPUAAS_SLICE_BRIDGE"
+    fi
+    for network in $GPUAAS_SLICE_GUEST_ALLOW; do
+        printf '        %s ip daddr %s accept\n' "$bridge" "$(subnet_text "$network")"
+    done
+    for network in $GPUAAS_SLICE_GUEST_DENY $GPUAAS_SLICE_FABRIC_SUBNET $management; do
+        printf '        %s ip daddr %s drop\n' "$bridge" "$(subnet_text "$network")"
+    done
+}
+
 place "$sysctl" 0644 <<<"net.ipv4.ip_forward = 1"
+forward=$(forward_rules)
 template=$(<"$GPUAAS_BUNDLE_DIR/files/slice.nft")
+template=${template//@RULES@/$forward}
 template=${template//@SUBNET@/$GPUAAS_SLICE_GUEST_SUBNET}
+template=${template//@GATEWAY@/${GPUAAS_SLICE_GATEWAY%/*}}
 place "$rules" 0644 <<<"${template//@BRIDGE@/$GPUAAS_SLICE_BRIDGE}"
 place "$program" 0755 <"$GPUAAS_BUNDLE_DIR/files/$name"
 place "$unit" 0644 <"$GPUAAS_BUNDLE_DIR/files/$name.service"

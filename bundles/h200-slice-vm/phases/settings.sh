@@ -36,7 +36,7 @@ done
 settings() {
     local name
     printf '# Written by %s.\n' "${GPUAAS_BUNDLE%@*}"
-    for name in GPU_VENDOR GPU_CLASS GPU_COUNT HCA_VENDOR HCA_CLASS HCA_COUNT VFS_PER_HCA BRIDGE GATEWAY GUEST_SUBNET OVS_DATAPATH; do
+    for name in GPU_VENDOR GPU_CLASS GPU_COUNT HCA_VENDOR HCA_CLASS HCA_COUNT VFS_PER_HCA BRIDGE GATEWAY GUEST_SUBNET GUEST_ISOLATION OVS_DATAPATH; do
         name=GPUAAS_SLICE_$name
         printf '%s=%s\n' "$name" "${!name}"
     done

@@ -11,8 +11,27 @@ unit=/etc/systemd/system/$name.service
 place "$program" 0755 <"$GPUAAS_BUNDLE_DIR/files/$name"
 place "$unit" 0644 <"$GPUAAS_BUNDLE_DIR/files/$name.service"
 
+# NVIDIA's driver takes no GPU of a guest, neither at boot nor when a program asks for it.
+place /etc/modprobe.d/gpuaas-slice.conf 0644 <<CONF
+# Written by ${GPUAAS_BUNDLE%@*}: GPUs are for guests.
+blacklist nouveau
+blacklist nvidiafb
+blacklist nvidia
+install nvidia /bin/false
+blacklist nvidia_drm
+install nvidia_drm /bin/false
+blacklist nvidia_modeset
+install nvidia_modeset /bin/false
+blacklist nvidia_uvm
+install nvidia_uvm /bin/false
+CONF
+mapfile -t switches < <(pci_functions "$GPUAAS_SLICE_GPU_VENDOR" 0680)
+if ((${#switches[@]})); then
+    say "note: ${#switches[@]} NVSwitches join the GPUs: guests that are to be apart need partitions of them, which NVIDIA's fabric manager makes where the switches are, in a service guest or on this host"
+fi
+
 # The driver's own daemons hold the GPUs open, and unbinding would wait for them for ever.
-for daemon in nvidia-persistenced.service nvidia-dcgm.service; do
+for daemon in nvidia-persistenced.service nvidia-dcgm.service nvidia-fabricmanager.service; do
     if [[ -n $(unit_file "$daemon") ]] && host_ask systemctl is-enabled --quiet "$daemon"; then
         host_do systemctl disable --now "$daemon"
     fi

@@ -3,13 +3,18 @@
 //! Every query has a time limit. Only the machine of this process is queried; a host below another
 //! root answers through the host emulator or not at all.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use gpuaas_types::agent::{Finding, HostCheck, is_unit};
+use host_facts::HostFacts;
+use ipnet::Ipv4Net;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use super::nftables::Ruleset;
 use super::verdict::{Verdict, at_least};
 use crate::command::CommandRunner;
 use crate::host::Host;
@@ -21,8 +26,30 @@ const NVIDIA_SECONDS: u64 = 60;
 /// Bytes of an HTTP response that are read.
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
 
+/// What several checks of one evaluation ask for.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    /// The ruleset of nftables, as JSON.
+    ruleset: OnceCell<Result<Value, String>>,
+}
+
+impl Answers {
+    async fn nft_ruleset(&self, runner: CommandRunner<'_>) -> Result<&Value, String> {
+        let asked = async || {
+            let text = query(runner, "nft", &["-j", "list", "ruleset"], QUERY_SECONDS).await?;
+            serde_json::from_str(&text).map_err(|error| format!("nft: {error}"))
+        };
+        self.ruleset.get_or_init(asked).await.as_ref().map_err(Clone::clone)
+    }
+}
+
 /// Evaluates what [`super::offline`] cannot see.
-pub(super) async fn evaluate(host: &Host, check: &HostCheck) -> Finding {
+pub(super) async fn evaluate(
+    host: &Host,
+    facts: &HostFacts,
+    answers: &Answers,
+    check: &HostCheck,
+) -> Finding {
     let name = check.name();
     if let HostCheck::UnitActive { unit } = check {
         let found = unit_state(host, unit).await;
@@ -34,7 +61,18 @@ pub(super) async fn evaluate(host: &Host, check: &HostCheck) -> Finding {
             http_answers(runner, *port, path).await
         }
         (HostCheck::OvsBridge { bridge }, Ok(runner)) => ovs_bridge(runner, bridge).await,
-        (HostCheck::Masquerades { subnet }, Ok(runner)) => masquerades(runner, subnet).await,
+        (HostCheck::OvsPortsIsolated { bridge }, Ok(runner)) => {
+            ports_isolated(runner, bridge).await
+        }
+        (HostCheck::Masquerades { subnet }, Ok(runner)) => {
+            masquerades(answers.nft_ruleset(runner).await, subnet)
+        }
+        (HostCheck::DropsInput { interface, gateway }, Ok(runner)) => {
+            drops_input(answers.nft_ruleset(runner).await, facts, interface, gateway)
+        }
+        (HostCheck::DropsForward { interface, networks, except }, Ok(runner)) => {
+            drops_forward(answers.nft_ruleset(runner).await, facts, interface, networks, except)
+        }
         (HostCheck::NvidiaGpus { count, model }, Ok(runner)) => {
             nvidia_gpus(runner, *count, model).await
         }
@@ -69,17 +107,101 @@ async fn ovs_bridge(runner: CommandRunner<'_>, bridge: &str) -> Verdict {
     }
 }
 
-async fn masquerades(runner: CommandRunner<'_>, subnet: &str) -> Verdict {
-    match query(runner, "nft", &["-j", "list", "ruleset"], QUERY_SECONDS).await {
-        Ok(text) => match serde_json::from_str(&text) {
-            Ok(rules) if has_masquerade(&rules, subnet) => {
-                (true, "nftables has the rule".to_owned())
-            }
-            Ok(_) => (false, format!("no rule masquerades {subnet}")),
-            Err(error) => (false, format!("nft: {error}")),
+/// Whether the flows of a bridge send what comes in at a port to the host (`LOCAL`) alone.
+async fn ports_isolated(runner: CommandRunner<'_>, bridge: &str) -> Verdict {
+    let dump = ["-O", "OpenFlow13", "--timeout=5", "dump-flows", bridge, "table=0"];
+    if !is_plain_name(bridge) {
+        return (false, "not a bridge's name".to_owned());
+    }
+    match query(runner, "ovs-ofctl", &dump, QUERY_SECONDS + 1).await {
+        Ok(text) => flows_isolate(&text),
+        Err(reason) => (false, reason),
+    }
+}
+
+/// Judges flows, a line each: `priority=100 actions=learn(...),LOCAL`. Those of the host's own port may
+/// do what they like.
+fn flows_isolate(dump: &str) -> Verdict {
+    let flows = dump.lines().filter(|line| line.contains("actions="));
+    let of_ports: Vec<&str> = flows.filter(|line| !line.contains("in_port=LOCAL")).collect();
+    let is_apart = |line: &&&str| {
+        let actions = line.split("actions=").nth(1).unwrap_or_default().trim();
+        let outside = actions.rsplit_once(')').map_or(actions, |(_, rest)| rest);
+        let to_host = matches!(outside.trim_start_matches(','), "LOCAL" | "output:LOCAL" | "drop");
+        // What `learn` writes is another table's.
+        to_host && (actions == outside || actions.starts_with("learn(table=1,"))
+    };
+    match of_ports.iter().find(|line| !is_apart(line)) {
+        Some(line) => {
+            let flow = line.split(", ").last().unwrap_or_default();
+            (false, format!("a flow lets ports reach others: {}", flow.trim()))
+        }
+        None if of_ports.is_empty() => (false, "no flow is of its ports".to_owned()),
+        None => (true, format!("{} flows, to the host alone", of_ports.len())),
+    }
+}
+
+fn masquerades(ruleset: Result<&Value, String>, subnet: &str) -> Verdict {
+    match ruleset {
+        Ok(rules) if has_masquerade(rules, subnet) => (true, "nftables has the rule".to_owned()),
+        Ok(_) => (false, format!("no rule masquerades {subnet}")),
+        Err(reason) => (false, reason),
+    }
+}
+
+fn drops_input(
+    ruleset: Result<&Value, String>,
+    facts: &HostFacts,
+    interface: &str,
+    gateway: &str,
+) -> Verdict {
+    let Ok(gateway) = gateway.parse::<Ipv4Net>() else {
+        return (false, format!("{gateway:?} is not an address with its prefix"));
+    };
+    // A guest may ask any address of the host.
+    let others = facts.addresses.iter().map(|found| found.address);
+    let addresses: Vec<Ipv4Addr> = std::iter::once(gateway.addr()).chain(others).collect();
+    match ruleset {
+        Ok(rules) => match Ruleset::new(rules).open_input(interface, &addresses) {
+            Some(open) => (false, open),
+            None => (true, "all but DHCP and DNS is dropped".to_owned()),
         },
         Err(reason) => (false, reason),
     }
+}
+
+fn drops_forward(
+    ruleset: Result<&Value, String>,
+    facts: &HostFacts,
+    interface: &str,
+    networks: &str,
+    except: &str,
+) -> Verdict {
+    let parse = |text: &str| -> Result<Vec<Ipv4Net>, String> {
+        let words = text.split_whitespace();
+        words.map(|one| one.parse().map_err(|_| format!("{one:?} is not a network"))).collect()
+    };
+    let (mut denied, except) = match (parse(networks), parse(except)) {
+        (Ok(denied), Ok(except)) => (denied, except),
+        (Err(reason), _) | (_, Err(reason)) => return (false, reason),
+    };
+    denied.extend(management_networks(facts));
+    let ruleset = match ruleset {
+        Ok(rules) => Ruleset::new(rules),
+        Err(reason) => return (false, reason),
+    };
+    match denied.iter().find_map(|net| ruleset.open_forward(interface, *net, &except)) {
+        Some(open) => (false, open),
+        None => (true, format!("{} networks cannot be reached", denied.len())),
+    }
+}
+
+/// Networks of the links that have a default route.
+fn management_networks(facts: &HostFacts) -> Vec<Ipv4Net> {
+    let default = facts.routes.iter().filter(|route| route.prefix_length == 0);
+    let links: Vec<&str> = default.map(|route| route.interface.as_str()).collect();
+    let on_link = facts.addresses.iter().filter(|found| links.contains(&found.interface.as_str()));
+    on_link.filter_map(|found| Ipv4Net::new(found.address, found.prefix_length).ok()).collect()
 }
 
 async fn nvidia_gpus(runner: CommandRunner<'_>, count: u32, model: &str) -> Verdict {
@@ -218,6 +340,19 @@ mod tests {
     }
 
     #[test]
+    fn flows_that_let_a_port_reach_another_are_named() {
+        let own = " cookie=0x0, table=0, priority=200,in_port=LOCAL actions=resubmit(,1)\n";
+        let ports = " cookie=0x0, table=0, priority=100 actions=learn(table=1,idle_timeout=300,\
+                     NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),LOCAL\n";
+        assert!(flows_isolate(&format!("OFPST_FLOW reply:\n{own}{ports}")).0);
+        let normal = " cookie=0x0, duration=1s, table=0, n_packets=0, priority=0 actions=NORMAL\n";
+        let (passed, seen) = flows_isolate(&format!("{own}{ports}{normal}"));
+        assert!(!passed && seen.ends_with("priority=0 actions=NORMAL"), "{seen}");
+        assert!(!flows_isolate(own).0, "no flow of a port");
+        assert!(!flows_isolate(&ports.replace("LOCAL", "FLOOD")).0);
+    }
+
+    #[test]
     fn gpus_of_another_model_are_named_and_not_counted() {
         let listed = "GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 NVL (UUID: GPU-2)\n\
                       GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-3)\nNo devices were found\n";
@@ -266,7 +401,10 @@ mod tests {
             HostCheck::HttpAnswers { port: 80, path: "/".to_owned() },
         ] {
             for host in &hosts {
-                assert_eq!(evaluate(host, &check).await.passed, Some(false));
+                assert_eq!(
+                    evaluate(host, &HostFacts::default(), &Answers::default(), &check).await.passed,
+                    Some(false)
+                );
             }
         }
     }
@@ -282,11 +420,20 @@ mod tests {
         std::fs::set_permissions(&emulator, mode).unwrap();
         let host = Host::at(HostRoot::new(dir.path()), Some(emulator.clone()));
         let unit = HostCheck::UnitActive { unit: "x.service".to_owned() };
-        assert_eq!(evaluate(&host, &unit).await.passed, Some(true));
+        assert_eq!(
+            evaluate(&host, &HostFacts::default(), &Answers::default(), &unit).await.passed,
+            Some(true)
+        );
         let answers = HostCheck::HttpAnswers { port: 80, path: "/".to_owned() };
-        assert_eq!(evaluate(&host, &answers).await.passed, Some(false));
+        assert_eq!(
+            evaluate(&host, &HostFacts::default(), &Answers::default(), &answers).await.passed,
+            Some(false)
+        );
         let bridge = HostCheck::OvsBridge { bridge: "ovsbr0".to_owned() };
-        assert_eq!(evaluate(&host, &bridge).await.seen, "ovs-ofctl ended with exit status: 1: no");
+        assert_eq!(
+            evaluate(&host, &HostFacts::default(), &Answers::default(), &bridge).await.seen,
+            "ovs-ofctl ended with exit status: 1: no"
+        );
         assert!(matches!(Host::at(HostRoot::new("/"), Some(emulator)), Host::Root(_)));
     }
 }

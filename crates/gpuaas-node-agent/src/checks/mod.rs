@@ -10,6 +10,7 @@
 
 mod live;
 mod network;
+mod nftables;
 mod offline;
 mod pci;
 mod verdict;
@@ -26,11 +27,12 @@ use crate::host::Host;
 /// of the host, as [`Host::facts`] gives them.
 pub(crate) async fn evaluate(host: &Host, facts: &Value, checks: &[HostCheck]) -> Vec<Finding> {
     let facts: HostFacts = serde_json::from_value(facts.clone()).unwrap_or_default();
+    let answers = live::Answers::default();
     let mut findings = Vec::with_capacity(checks.len());
     for check in checks {
         findings.push(match offline::evaluate(host.root(), &facts, check) {
             Some(finding) => finding,
-            None => live::evaluate(host, check).await,
+            None => live::evaluate(host, &facts, &answers, check).await,
         });
     }
     findings

@@ -1,7 +1,10 @@
 //! Checks whose effect is in the host's files or in its facts.
 
+use std::net::IpAddr;
+
 use gpuaas_types::agent::{Finding, HostCheck};
 use host_facts::{HostFacts, HostRoot};
+use ipnet::IpNet;
 
 use super::pci::PciFilter;
 use super::verdict::{Verdict, at_least, matches_pattern};
@@ -45,6 +48,8 @@ pub(super) fn evaluate(
             Some(seen) => (seen == *value, format!("it is {seen}")),
             None => (false, "there is no such setting".to_owned()),
         },
+        HostCheck::DnsUpstream { path } => dns_upstream(root, path),
+        HostCheck::NginxAllows { path, networks } => nginx_allows(root, path, networks),
         HostCheck::BundleDone { bundle } => bundle_done(root, bundle),
         HostCheck::PciPresent { vendor, device, class, count } => {
             let (device, class) = (device.as_deref(), class.as_deref());
@@ -82,6 +87,9 @@ pub(super) fn evaluate(
         | HostCheck::HttpAnswers { .. }
         | HostCheck::OvsBridge { .. }
         | HostCheck::Masquerades { .. }
+        | HostCheck::DropsInput { .. }
+        | HostCheck::DropsForward { .. }
+        | HostCheck::OvsPortsIsolated { .. }
         | HostCheck::NvidiaGpus { .. } => return None,
     };
     Some(Finding { name: check.name(), passed: Some(passed), seen })
@@ -95,6 +103,54 @@ fn kernel_argument(facts: &HostFacts, argument: &str) -> Verdict {
         Some(_) => (false, "the kernel was started without it".to_owned()),
         None => (false, "the host has no /proc/cmdline".to_owned()),
     }
+}
+
+/// The name servers that a configuration of dnsmasq leads to.
+fn dns_upstream(root: Option<&HostRoot>, path: &str) -> Verdict {
+    let text = |path: &str| root.and_then(|root| std::fs::read_to_string(root.join(path)).ok());
+    let Some(settings) = text(path) else { return (false, "there is no such file".to_owned()) };
+    let after = |name: &'static str| {
+        settings.lines().filter_map(move |line| line.trim().strip_prefix(name)).map(str::to_owned)
+    };
+    let mut servers: Vec<String> = after("server=").collect();
+    let file = after("resolv-file=").next_back();
+    if let Some(file) = &file {
+        let text = text(file).unwrap_or_default();
+        let named = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver "));
+        servers.extend(named.map(|server| server.trim().to_owned()));
+    }
+    match (servers.is_empty(), file) {
+        (false, _) => (true, servers.join(", ")),
+        (true, Some(file)) => (false, format!("{file} names no server")),
+        (true, None) => (false, "no server is named".to_owned()),
+    }
+}
+
+/// Whether each `allow` of a site of nginx is within `networks` or loopback; where there are none, each
+/// has to be a single host.
+fn nginx_allows(root: Option<&HostRoot>, path: &str, networks: &str) -> Verdict {
+    let text = root.and_then(|root| std::fs::read_to_string(root.join(path)).ok());
+    let Some(text) = text else { return (false, "there is no such file".to_owned()) };
+    let Ok(named) = networks.split_whitespace().map(str::parse).collect::<Result<Vec<IpNet>, _>>()
+    else {
+        return (false, format!("{networks:?} are not networks"));
+    };
+    let allowed = text.lines().filter_map(|line| line.trim().strip_prefix("allow "));
+    let is_right = |allowed: &&str| {
+        let allowed = allowed.trim_end_matches(';').trim();
+        let net: Option<IpNet> = allowed.parse().ok();
+        let net = net.or_else(|| allowed.parse().ok().map(|one: IpAddr| one.into()));
+        net.is_some_and(|net| {
+            net.network().is_loopback()
+                || (named.is_empty() && net.prefix_len() == net.max_prefix_len())
+                || named.iter().any(|one| one.contains(&net))
+        })
+    };
+    let wrong: Vec<&str> = allowed.filter(|line| !is_right(line)).collect();
+    if wrong.is_empty() {
+        return (true, "no others are let in".to_owned());
+    }
+    (false, format!("it lets in {}", wrong.join(" ").trim_end_matches(';')))
 }
 
 /// Whether a bundle's marker is of the installed version: an older one was left by an earlier
@@ -191,9 +247,24 @@ mod tests {
         for (name, text) in [("h200-ib", "1.0.0 run"), ("fresh", "1.0.0 run"), ("empty", "")] {
             std::fs::write(markers.join(format!("{name}.done")), text).unwrap();
         }
+        let edge = "allow ::1/128;\n  allow 10.1.0.5/32;\n  allow 127.0.0.0/8;\n  deny all;\n";
+        std::fs::write(dir.path().join("edge"), edge).unwrap();
+        std::fs::write(dir.path().join("dns"), "no-resolv\nserver=10.0.0.1\n").unwrap();
+        std::fs::write(dir.path().join("dns-of-file"), "resolv-file=/none\n").unwrap();
+        std::fs::write(dir.path().join("wide"), "allow 10.1.0.0/24;\n").unwrap();
+        std::fs::write(dir.path().join("all"), "allow all;\n").unwrap();
         let root = HostRoot::new(dir.path());
         let facts = serde_json::json!({});
         for (check, expected) in [
+            (r#"{"check":"dns_upstream","path":"/dns"}"#, true),
+            (r#"{"check":"dns_upstream","path":"/dns-of-file"}"#, false),
+            (r#"{"check":"dns_upstream","path":"/edge"}"#, false),
+            (r#"{"check":"nginx_allows","path":"/edge","networks":""}"#, true),
+            (r#"{"check":"nginx_allows","path":"/edge","networks":"10.2.0.0/16"}"#, false),
+            (r#"{"check":"nginx_allows","path":"/wide","networks":""}"#, false),
+            (r#"{"check":"nginx_allows","path":"/wide","networks":"10.1.0.0/16"}"#, true),
+            (r#"{"check":"nginx_allows","path":"/all","networks":""}"#, false),
+            (r#"{"check":"nginx_allows","path":"/none","networks":""}"#, false),
             (r#"{"check":"bundle_done","bundle":"h200-ib"}"#, false),
             (r#"{"check":"bundle_done","bundle":"fresh"}"#, true),
             (r#"{"check":"bundle_done","bundle":"empty"}"#, false),

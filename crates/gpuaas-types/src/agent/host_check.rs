@@ -161,6 +161,41 @@ pub enum HostCheck {
         /// The subnet.
         subnet: String,
     },
+    /// nftables drops what a link sends to this host, but for DHCP and DNS.
+    DropsInput {
+        /// The link, such as the bridge of guests.
+        interface: String,
+        /// The host's address on it, with the prefix.
+        gateway: String,
+    },
+    /// nftables drops what a link sends to networks through this host, that of the default route's link
+    /// among them.
+    DropsForward {
+        /// The link, such as the bridge of guests.
+        interface: String,
+        /// The networks, separated by spaces.
+        networks: String,
+        /// Networks among these that may be reached, separated by spaces.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        except: String,
+    },
+    /// What comes in at a port of an Open vSwitch bridge goes to the host alone, by its flows.
+    OvsPortsIsolated {
+        /// The bridge.
+        bridge: String,
+    },
+    /// A configuration of dnsmasq leads to a name server: by `server`, or by the file of `resolv-file`.
+    DnsUpstream {
+        /// The configuration's file, an absolute path.
+        path: String,
+    },
+    /// A site of nginx lets in no other networks than these by `allow`; single hosts where none is named.
+    NginxAllows {
+        /// The site's file, an absolute path.
+        path: String,
+        /// The networks, separated by spaces.
+        networks: String,
+    },
     /// A bundle ran to its end, and left its marker.
     BundleDone {
         /// The bundle's name.
@@ -212,6 +247,11 @@ impl HostCheck {
             Self::Sysctl { name, .. } => format!("sysctl {name}"),
             Self::FileHasLine { path, .. } => format!("line of {path}"),
             Self::Masquerades { subnet } => format!("masquerade of {subnet}"),
+            Self::DropsInput { interface, .. } => format!("nft input from {interface}"),
+            Self::DropsForward { interface, .. } => format!("nft forward from {interface}"),
+            Self::OvsPortsIsolated { bridge } => format!("flows of {bridge}"),
+            Self::DnsUpstream { path } => format!("upstream of {path}"),
+            Self::NginxAllows { path, .. } => format!("readers of {path}"),
             Self::BundleDone { bundle } => format!("bundle {bundle}"),
             Self::NvidiaGpus { .. } => "nvidia-smi".to_owned(),
         }
@@ -252,6 +292,14 @@ impl HostCheck {
             Self::Sysctl { value, .. } => value.clone(),
             Self::FileHasLine { line, .. } => line.clone(),
             Self::Masquerades { .. } => "a rule that masquerades it".to_owned(),
+            Self::DnsUpstream { .. } => "a name server".to_owned(),
+            Self::NginxAllows { networks, .. } if networks.is_empty() => {
+                "single hosts alone".to_owned()
+            }
+            Self::NginxAllows { networks, .. } => format!("{networks} alone"),
+            Self::DropsInput { .. } => "that all but DHCP and DNS is dropped".to_owned(),
+            Self::DropsForward { networks, .. } => format!("that {networks} cannot be reached"),
+            Self::OvsPortsIsolated { .. } => "that no port reaches another".to_owned(),
         }
     }
 }

@@ -3,9 +3,10 @@
 //! A slice host is made ready by the bundles themselves, run by the agent's launcher, and started
 //! again, so that only what survives a boot counts. Then every row of [`mutations::BROKEN`] is done
 //! to a copy of it, and the agent's gates have to turn exactly the checks of the row red, with the
-//! row's reason; and none at all for the rows of [`mutations::HARMLESS`]. The rows of
+//! row's reason; and none at all for the rows of [`harmless::HARMLESS`]. The rows of
 //! [`mutations::BARE_METAL`] are done to a host of bare metal, whose GPUs are its own.
 
+mod harmless;
 mod host;
 mod mutations;
 
@@ -19,8 +20,9 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 
+use self::harmless::{HARMLESS, HARMLESS_BARE_METAL};
 use self::host::{Role, TestHost};
-use self::mutations::{BARE_METAL, BROKEN, ExpectedRed, HARMLESS, HARMLESS_BARE_METAL, Mutation};
+use self::mutations::{BARE_METAL, BROKEN, ExpectedRed, Mutation};
 use crate::arguments::BenchGateArgs;
 
 /// The gates that are looked at.
@@ -60,7 +62,8 @@ type Seen = BTreeMap<(&'static str, String), (String, String)>;
 /// when a gate did not see what it should.
 pub async fn run(args: BenchGateArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let json = args.json;
-    let report = super::isolated_thread::run_isolated(async move || measure(&args).await).await?;
+    let report =
+        super::isolated_thread::run_isolated(async move || measure(&args, 1).await).await?;
     terminal.data(&if json { super::report::json(&report)? } else { report.table() })?;
     for surprise in &report.surprises {
         terminal.message(surprise);
@@ -75,12 +78,13 @@ pub async fn run(args: BenchGateArgs, terminal: &mut Terminal) -> Result<(), Fai
     Err(Failure::local(CommandCode::GateNotExact, detail).hint("the lines above name the checks"))
 }
 
-async fn measure(args: &BenchGateArgs) -> Result<GateBenchReport, Failure> {
+/// Looks at every `step`th row of each list.
+async fn measure(args: &BenchGateArgs, step: usize) -> Result<GateBenchReport, Failure> {
     let slice = TestHost::make(&args.bundles, Role::Slice).await?;
     let metal = TestHost::make(&args.bundles, Role::BareMetal).await?;
     let mut report = GateBenchReport::default();
-    let mut good = look_all(&slice, HARMLESS).await?;
-    good.extend(look_all(&metal, HARMLESS_BARE_METAL).await?);
+    let mut good = look_all(&slice, HARMLESS, step).await?;
+    good.extend(look_all(&metal, HARMLESS_BARE_METAL, step).await?);
     for (row, red) in good {
         report.good_runs += 1;
         report.false_alarms += usize::from(!red.is_empty());
@@ -88,8 +92,8 @@ async fn measure(args: &BenchGateArgs) -> Result<GateBenchReport, Failure> {
             report.surprises.push(format!("{}: {gate}: {check}: {seen}", row.name));
         }
     }
-    let mut broken = look_all(&slice, BROKEN).await?;
-    broken.extend(look_all(&metal, BARE_METAL).await?);
+    let mut broken = look_all(&slice, BROKEN, step).await?;
+    broken.extend(look_all(&metal, BARE_METAL, step).await?);
     for (row, red) in broken {
         report.mutations += 1;
         let wrong = compare(row.red, &red);
@@ -105,13 +109,16 @@ async fn measure(args: &BenchGateArgs) -> Result<GateBenchReport, Failure> {
     Ok(report)
 }
 
-/// Each row with what is red after it, in their order.
+/// Every `step`th row with what is red after it, in their order.
 async fn look_all(
     ready: &TestHost,
     rows: &'static [Mutation],
+    step: usize,
 ) -> Result<Vec<(&'static Mutation, Seen)>, Failure> {
-    let looks =
-        rows.iter().map(async |row| Ok::<_, Failure>((row, judge_mutation(ready, row).await?)));
+    let looks = rows
+        .iter()
+        .step_by(step)
+        .map(async |row| Ok::<_, Failure>((row, judge_mutation(ready, row).await?)));
     stream::iter(looks).buffered(AT_ONCE).try_collect().await
 }
 
@@ -204,16 +211,30 @@ mod tests {
         assert_eq!(compare(row.red, &red(&two)).len(), 1);
     }
 
-    #[tokio::test]
-    async fn every_mutation_is_caught_and_no_ready_host_is_blamed() {
+    /// `None`: this machine lacks the tools.
+    async fn measured(step: usize) -> Option<GateBenchReport> {
         let bundles = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles");
-        let report = match measure(&BenchGateArgs { bundles, json: true }).await {
+        match measure(&BenchGateArgs { bundles, json: true }, step).await {
             Err(failure) if failure.code() == "tools_missing" => {
-                return println!("skipped: {failure}");
+                println!("skipped: {failure}");
+                None
             }
-            report => report.unwrap(),
-        };
+            report => Some(report.unwrap()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sample_of_the_mutations_is_caught_and_no_ready_host_is_blamed() {
+        let Some(report) = measured(5).await else { return };
         assert!(report.is_exact(), "{:#?}", report.surprises);
-        assert!(report.mutations >= 25 && report.good_runs >= 20, "{report:?}");
+        assert!(report.mutations >= 14 && report.good_runs >= 6, "{report:?}");
+    }
+
+    #[tokio::test]
+    #[ignore = "some minutes; `gpuaas bench gate` does the same"]
+    async fn every_mutation_is_caught_and_no_ready_host_is_blamed() {
+        let Some(report) = measured(1).await else { return };
+        assert!(report.is_exact(), "{:#?}", report.surprises);
+        assert!(report.mutations >= 60 && report.good_runs >= 30, "{report:?}");
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct Mutation {
     pub(super) red: &'static [ExpectedRed],
 }
 
-use HostChange::{Bootstrap, Byte, Cut, Link, Play, Remove, Replace, Write};
+use HostChange::{Byte, Cut, Link, Play, Remove, Replace, Write};
 
 /// Of the bundle that the others require.
 const BASELINE: &str = "host baseline incomplete: h200-ib@1.0.0";
@@ -87,10 +87,6 @@ const fn row(
     Mutation { name, changes, red }
 }
 
-const fn fine(name: &'static str, changes: &'static [HostChange]) -> Mutation {
-    Mutation { name, changes, red: &[] }
-}
-
 const FABRIC_ADDRESS: &str = "address 192.168.0.0/16 on ibp*";
 const FABRIC_ROUTE: &str = "route 192.168.0.0/16 on ibp*";
 const GATEWAY: &str = "address 10.100.0.1/24 on ovsbr0";
@@ -99,15 +95,21 @@ const FUNCTIONS: &str = "driver vfio-pci of virtual functions of 15b3";
 const COUNTS: &str = "virtual functions of 15b3";
 const GROUPS: &str = "iommu groups of vfio-pci";
 const ACS: &str = "acs above vfio-pci";
+const GUESTS_INPUT: &str = "nft input from ovsbr0";
+const GUESTS_FORWARD: &str = "nft forward from ovsbr0";
+/// The rules that nftables has.
+const RULES: &str = "/run/fixture/rules/slice.nft";
+/// The site of the telemetry edge.
+pub(super) const EDGE: &str = "/etc/nginx/sites-available/gpuaas-netdata-edge";
 /// A script that an image brought, beside the bundles.
-const FOREIGN: &str = "/usr/local/share/gpuaas/site-bootstrap/raw-scripts/bootstrap.sh";
+pub(super) const FOREIGN: &str = "/usr/local/share/gpuaas/site-bootstrap/raw-scripts/bootstrap.sh";
 const MANIFEST: &str = "manifest of h200-slice-vm";
 const UNKNOWN: &str = "host setup incomplete: nobody knows what h200-slice-vm promises";
 const BROKEN_MANIFEST: &str = "has none, or a broken one";
 const BROKEN_TELEMETRY: ExpectedRed =
     ExpectedRed { gate: Gate::Telemetry, check: MANIFEST, reason: UNKNOWN, seen: BROKEN_MANIFEST };
 /// Low byte of the ACS control register in a port's configuration space.
-const ACS_CONTROL: usize = 0x106;
+pub(super) const ACS_CONTROL: usize = 0x106;
 
 /// Ways in which a ready host breaks.
 pub(super) const BROKEN: &[Mutation] = &[
@@ -326,7 +328,10 @@ pub(super) const BROKEN: &[Mutation] = &[
     row(
         "dnsmasq's settings are gone",
         &[Remove("/etc/dnsmasq.d/gpu_subnet.conf")],
-        &[slice("line of /etc/dnsmasq.d/gpu_subnet.conf", SETUP, "no such file")],
+        &[
+            slice("line of /etc/dnsmasq.d/gpu_subnet.conf", SETUP, "no such file"),
+            slice("upstream of /etc/dnsmasq.d/gpu_subnet.conf", SETUP, "no such file"),
+        ],
     ),
     row(
         "dnsmasq serves another bridge",
@@ -340,16 +345,76 @@ pub(super) const BROKEN: &[Mutation] = &[
     ),
     row(
         "guests are not masqueraded",
-        &[Remove("/run/fixture/rules/slice.nft")],
+        &[Replace(
+            RULES,
+            "ip daddr != 10.100.0.0/24 masquerade",
+            "ip daddr != 10.100.0.0/24 accept",
+        )],
         &[slice("masquerade of 10.100.0.0/24", SETUP, "no rule masquerades 10.100.0.0/24")],
     ),
     row(
-        "another subnet is masqueraded",
+        "nobody loaded the guests' rules",
+        &[Remove(RULES)],
+        &[
+            slice("masquerade of 10.100.0.0/24", SETUP, "no rule masquerades 10.100.0.0/24"),
+            slice(GUESTS_INPUT, SETUP, "icmp 10.100.0.1 is open to ovsbr0"),
+            slice(GUESTS_FORWARD, SETUP, "icmp 10.0.0.0 is open to ovsbr0"),
+        ],
+    ),
+    row(
+        "a guest reaches the host",
+        &[Replace(RULES, "tcp dport 53 accept", "tcp dport { 22, 53 } accept")],
+        &[slice(GUESTS_INPUT, SETUP, "tcp 10.100.0.1:22 is open to ovsbr0")],
+    ),
+    row(
+        "a guest reaches a BMC",
         &[Replace(
-            "/run/fixture/rules/slice.nft",
-            "ip saddr 10.100.0.0/24",
-            "ip saddr 10.100.0.0/25",
+            RULES,
+            "iifname \"ovsbr0\" ip daddr 10.0.0.0/8 drop",
+            "iifname \"ovsbr0\" ip daddr 10.177.36.50 accept\niifname \"ovsbr0\" ip daddr 10.0.0.0/8 drop",
         )],
+        &[slice(GUESTS_FORWARD, SETUP, "icmp 10.177.36.50 is open to ovsbr0")],
+    ),
+    row(
+        "a guest reaches the fabric",
+        &[Replace(RULES, "iifname \"ovsbr0\" ip daddr 192.168.0.0/16 drop", "")],
+        &[slice(GUESTS_FORWARD, SETUP, "icmp 192.168.0.0 is open to ovsbr0")],
+    ),
+    row(
+        "guests reach each other on the bridge",
+        &[Write("/run/fixture/flows/ovsbr0", "table=0,priority=0,actions=NORMAL\n")],
+        &[slice("flows of ovsbr0", SETUP, "priority=0 actions=NORMAL")],
+    ),
+    row(
+        "the switch lost the flows of the bridge",
+        &[Remove("/run/fixture/flows/ovsbr0")],
+        &[slice("flows of ovsbr0", SETUP, "ovsbr0 is not a bridge or a socket")],
+    ),
+    row(
+        "dnsmasq has no upstream",
+        &[Write("/run/systemd/resolve/resolv.conf", "# no network\n")],
+        &[slice(
+            "upstream of /etc/dnsmasq.d/gpu_subnet.conf",
+            SETUP,
+            "/run/systemd/resolve/resolv.conf names no server",
+        )],
+    ),
+    row(
+        "the next boot lets NVIDIA's driver take the GPUs",
+        &[Remove("/etc/modprobe.d/gpuaas-slice.conf")],
+        &[slice("line of /etc/modprobe.d/gpuaas-slice.conf", SETUP, "no such file")],
+    ),
+    row(
+        "a neighbour reads the host's telemetry",
+        &[Replace(EDGE, "allow 127.0.0.0/8;", "allow 127.0.0.0/8;\n    allow 10.177.36.0/24;")],
+        &[telemetry(
+            "readers of /etc/nginx/sites-available/gpuaas-netdata-edge",
+            "it lets in 10.177.36.0/24",
+        )],
+    ),
+    row(
+        "another subnet is masqueraded",
+        &[Replace(RULES, "ip saddr 10.100.0.0/24", "ip saddr 10.100.0.0/25")],
         &[slice("masquerade of 10.100.0.0/24", SETUP, "no rule masquerades 10.100.0.0/24")],
     ),
     row(
@@ -462,78 +527,5 @@ pub(super) const BARE_METAL: &[Mutation] = &[
         "bare metal whose driver does not answer",
         &[Play(&["have", "broken", "nvidia-smi"])],
         &[active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed")],
-    ),
-];
-
-/// What a ready host of bare metal may look like as well.
-pub(super) const HARMLESS_BARE_METAL: &[Mutation] = &[
-    fine("bare metal as its bundle left it", &[]),
-    fine("bare metal after another boot and run", &[Play(&["boot"]), Bootstrap]),
-    fine("bare metal with a folder that is no bundle", &[Write(FOREIGN, "exit 1\n")]),
-];
-
-/// What a ready host may look like as well.
-pub(super) const HARMLESS: &[Mutation] = &[
-    fine("as the bundles left it", &[]),
-    fine("after another boot", &[Play(&["boot"])]),
-    fine("with a folder that is no bundle", &[Write(FOREIGN, "exit 1\n")]),
-    fine("after the bundles ran again", &[Play(&["boot"]), Bootstrap]),
-    fine("after they ran again twice", &[Bootstrap, Bootstrap]),
-    fine("with a route to another site", &[Play(&["have", "routes", "eno1 172.20.0.0/16"])]),
-    fine(
-        "with an address on a second link of the fabric",
-        &[Play(&["have", "addresses", "ibp36s0 192.168.37.100/24"])],
-    ),
-    fine(
-        "with a second address on the bridge",
-        &[Play(&["have", "addresses", "ovsbr0 10.101.0.1/24"])],
-    ),
-    fine("with Docker's network", &[Play(&["have", "addresses", "docker0 172.17.0.1/16"])]),
-    fine("with another daemon's listener", &[Play(&["have", "listeners", "sshd 0.0.0.0:22"])]),
-    fine("with a bridge that guests do not use", &[Play(&["have", "bridges", "br-int"])]),
-    fine(
-        "with more arguments of the kernel",
-        &[Replace("/proc/cmdline", " iommu=pt", " iommu=pt hugepages=64 nokaslr")],
-    ),
-    fine(
-        "with nftables rules of somebody else",
-        &[Write("/run/fixture/rules/other.nft", "table ip other { }\n")],
-    ),
-    fine(
-        "with a comment in dnsmasq's settings",
-        &[Replace(
-            "/etc/dnsmasq.d/gpu_subnet.conf",
-            "interface=ovsbr0\n",
-            "# guests\n interface=ovsbr0 \n",
-        )],
-    ),
-    fine(
-        "with a netplan of the site",
-        &[Write("/etc/netplan/70-site.yaml", "network: {version: 2}\n")],
-    ),
-    fine(
-        "with a marker of another run",
-        &[Write("/var/lib/gpuaas/site-bootstrap/h200-ib.done", "1.0.0 0193d4b2-run\n")],
-    ),
-    fine(
-        "with a switch's port in a GPU's IOMMU group",
-        &[Link(
-            "/sys/bus/pci/devices/0000:12:00.0/iommu_group",
-            "../../../../../kernel/iommu_groups/3",
-        )],
-    ),
-    fine(
-        "with the Ethernet adapter bound to no driver",
-        &[Remove("/sys/bus/pci/devices/0000:00:01.0/driver")],
-    ),
-    fine(
-        "with ACS bits on that isolate nothing",
-        &[Byte("/sys/bus/pci/devices/0000:10:01.0/config", ACS_CONTROL, 0x5d)],
-    ),
-    fine("with a link of the fabric down", &[Write("/sys/class/net/ibp52s0/operstate", "down\n")]),
-    fine("without a driver for the displays", &[Remove("/sys/bus/pci/drivers/nvidia/unbind")]),
-    fine(
-        "with another setting of the kernel",
-        &[Write("/proc/sys/net/ipv4/tcp_syncookies", "0\n")],
     ),
 ];
