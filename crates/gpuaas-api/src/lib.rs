@@ -25,6 +25,7 @@ mod bootstrap;
 mod bundles;
 mod certificates;
 mod check;
+mod control;
 mod ctx;
 mod drift;
 mod explain;

@@ -34,12 +34,7 @@ pub(crate) async fn probe(
     spec: &SiteSpec,
     api_key: &str,
 ) -> Result<SiteStatus, Problem> {
-    let key: ApiKey = api_key.trim().parse().map_err(|_| {
-        invalid("api_key", "a MAAS API key has three parts joined by colons")
-            .with_hint("print it on the region: maas apikey --username=NAME")
-    })?;
-    let client =
-        api.connect.connect(spec, key).map_err(|error| explain(&error, ProbeRequest::Version))?;
+    let client = connect(api, spec, api_key)?;
     let asked = tokio::time::timeout(PATIENCE, ask_again(api, &client)).await;
     let (version, user) = asked.unwrap_or_else(|_| {
         let seconds = PATIENCE.as_secs();
@@ -48,6 +43,23 @@ pub(crate) async fn probe(
     })?;
     let region = identify(api, &client).await;
     Ok(status(version, user, region, api.clock.now()))
+}
+
+/// A client for the region at `spec`.
+///
+/// # Errors
+/// `invalid_field`: the key or the address cannot be used.
+pub(crate) fn connect(api: &ApiState, spec: &SiteSpec, api_key: &str) -> Result<Client, Problem> {
+    let key: ApiKey = api_key.trim().parse().map_err(|_| {
+        invalid("api_key", "a MAAS API key has three parts joined by colons")
+            .with_hint("print it on the region: maas apikey --username=NAME")
+    })?;
+    api.connect.connect(spec, key).map_err(|error| explain_call(&error))
+}
+
+/// What an operator is told of a call that failed.
+pub(crate) fn explain_call(error: &Error) -> Problem {
+    explain(error, ProbeRequest::Version)
 }
 
 /// The identity of the region; empty where its mark cannot be read or written: then the region is
@@ -74,6 +86,7 @@ fn status(maas_version: String, maas_user: String, region: String, now: Timestam
         answered_at: Some(now),
         missed_work: 0,
         past: None,
+        control: None,
     }
 }
 

@@ -11,9 +11,9 @@ use gpuaas_types::health::{Health, Version};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
-    agent, auth, batches, bootstrap, bundles, certificates, drift, explain, guard, node_change,
-    nodes, offboarding, onboard_plan, profiles, rejections, removal, roce, runs, secrets, sites,
-    stuck, task_keys, tasks, telemetry,
+    agent, auth, batches, bootstrap, bundles, certificates, control, drift, explain, guard,
+    node_change, nodes, offboarding, onboard_plan, profiles, rejections, removal, roce, runs,
+    secrets, sites, stuck, task_keys, tasks, telemetry,
 };
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
@@ -69,6 +69,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/sites", post(sites::create).get(sites::list))
         .route("/api/v1/sites/{name}", get(sites::show).patch(sites::change))
         .route("/api/v1/sites/{name}/remove", post(removal::site))
+        .route("/api/v1/sites/{name}/take-control", post(control::take))
         .route("/api/v1/profiles/{name}/remove", post(removal::profile))
         .route("/api/v1/sites/{name}/secrets", get(secrets::list_of_site))
         .route(

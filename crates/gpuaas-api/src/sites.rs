@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::body::{Body, Key};
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, invalid, problem};
-use crate::{bundles, check, probe, strict};
+use crate::{bundles, check, control, probe, strict};
 
 /// `POST /api/v1/sites`. Nothing is stored before MAAS has been asked.
 pub(crate) async fn create(
@@ -41,12 +41,14 @@ pub(crate) async fn create(
 
 /// `GET /api/v1/sites`.
 pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<SiteResource>>> {
-    Ok(Json(List::whole(ctx.store.sites().await?)))
+    let sites = ctx.store.sites().await?.into_iter();
+    let now = ctx.now();
+    Ok(Json(List::whole(sites.map(|site| control::shown(site, now)).collect())))
 }
 
 /// `GET /api/v1/sites/NAME`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(name): Key) -> ApiResult<Json<SiteResource>> {
-    Ok(Json(ctx.store.site_by_name(&name).await?))
+    Ok(Json(control::shown(ctx.store.site_by_name(&name).await?, ctx.now())))
 }
 
 /// `PATCH /api/v1/sites/NAME`: the given fields of the specification, `null` for the default, and

@@ -12,6 +12,7 @@ use gpuaas_types::{TaskId, Timestamp};
 use tracing::Instrument as _;
 
 use crate::circuit_breaker::Outage;
+use crate::control;
 use crate::effects::{perform_effect, prepare_effect};
 use crate::failpoint::Failpoint;
 use crate::lease::{Lease, renew_lease_while};
@@ -118,6 +119,11 @@ async fn run_effect(
     if let Err(CallError::Away(outage)) = site.admit().await {
         // No intent: nothing is tried.
         let wait = wait_for_return(session, outage);
+        let at = shared.clock.now().plus_seconds(AWAY_SECONDS);
+        return rest(shared, session, wait, at).await;
+    }
+    if let Some(control) = control::refuses_change(shared, site.record.id).await? {
+        let wait = wait_without_deadline(session, control.code, control.text);
         let at = shared.clock.now().plus_seconds(AWAY_SECONDS);
         return rest(shared, session, wait, at).await;
     }
@@ -276,11 +282,16 @@ fn connection(session: &RunSession) -> Result<Arc<Site>, Wait> {
 
 /// What a run waits for that is about to change something in a region that is away.
 fn wait_for_return(session: &RunSession, outage: Outage) -> Wait {
+    wait_without_deadline(session, outage.cause.wait_code().into(), outage.to_string())
+}
+
+/// What a run waits for that nothing of its own can end.
+fn wait_without_deadline(session: &RunSession, code: String, text: String) -> Wait {
     let expected = session.context.durations.expected(session.run.step);
     let since = session.run.step_since;
     Wait {
-        code: outage.cause.wait_code().into(),
-        text: outage.to_string(),
+        code,
+        text,
         since,
         expected_by: Some(since.plus_seconds(expected.seconds)),
         expected_from: Some(expected.from),

@@ -18,6 +18,7 @@ pub mod circuit_breaker;
 pub mod clock;
 mod clock_choice;
 mod config;
+pub mod control;
 mod decisions;
 mod deploy_admission;
 mod effects;

@@ -1,20 +1,22 @@
 //! The end of an outage: whoever finds that a region answers again wakes the runs that waited for
 //! it, so that they go on within seconds and not when they would have looked again by themselves.
 
-use gpuaas_store::{NodeFilter, StoreError};
+use gpuaas_store::{NodeFilter, Store, StoreError};
 use gpuaas_types::codes::WaitCode;
 use gpuaas_types::{RunId, SiteId};
 
 use crate::shared::Shared;
 use crate::site::Site;
 
-/// What a run waits for that a region which is away keeps from going on.
-const FOR_THE_REGION: [WaitCode; 5] = [
+/// What a run waits for that a region which is away, or in other hands, keeps from going on.
+const FOR_THE_REGION: [WaitCode; 7] = [
     WaitCode::MaasUnavailable,
     WaitCode::UnknownOutcome,
     WaitCode::SiteCircuitOpen,
     WaitCode::SiteKeyRefused,
     WaitCode::SiteClockWrong,
+    WaitCode::SiteControlledElsewhere,
+    WaitCode::SiteControlUnconfirmed,
 ];
 
 /// The runs of a site that wait for its region to answer.
@@ -25,8 +27,19 @@ pub(crate) async fn waiting_runs(
     shared: &Shared,
     site_id: SiteId,
 ) -> Result<Vec<RunId>, StoreError> {
+    waiting_runs_of(&shared.store, site_id).await
+}
+
+/// The same, for whoever has only the store.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn waiting_runs_of(
+    store: &Store,
+    site_id: SiteId,
+) -> Result<Vec<RunId>, StoreError> {
     let open = NodeFilter { site_id: Some(site_id), open: true, ..NodeFilter::default() };
-    let nodes = shared.store.list_nodes(open).await?;
+    let nodes = store.list_nodes(open).await?;
     let runs = nodes.into_iter().filter_map(|node| node.run);
     let waits = runs.filter(|run| {
         run.wait.as_ref().is_some_and(|wait| FOR_THE_REGION.iter().any(|code| wait.code == *code))

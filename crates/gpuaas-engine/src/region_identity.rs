@@ -16,7 +16,7 @@ pub async fn identify_region(
     if let Some(mark) = read_mark(client).await? {
         return Ok(mark.region);
     }
-    let mark = ControlMark { region: ids.uuid(now).to_string() };
+    let mark = ControlMark { region: ids.uuid(now).to_string(), claim: None };
     write_mark(client, &mark).await?;
     // Two that came at the same moment both wrote: what stands there now counts for both.
     let kept = read_mark(client).await?;

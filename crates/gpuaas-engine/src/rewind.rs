@@ -32,13 +32,46 @@ pub(crate) struct Rewind {
     pub(crate) to: i64,
     /// Ids of the newest events.
     pub(crate) window: Vec<u64>,
+    /// What proves another past, where that is known already.
+    pub(crate) evidence: Option<Evidence>,
+    /// The mark of the region was gone.
+    pub(crate) lost_mark: bool,
+}
+
+/// What proves that a region has another past, although its feed ends after what was read of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// It shows a mark of ours that is older than one that it has shown.
+    OlderMark,
+    /// Its clock is that many seconds behind what it was.
+    ClockSetBack { seconds: i64 },
 }
 
 impl Rewind {
     /// `newest`: ids of the newest events that there are, in order.
     pub(crate) fn new(from: i64, newest: Vec<u64>) -> Self {
         let to = newest.last().map_or(0, |id| i64::try_from(*id).unwrap_or(i64::MAX));
-        Self { from, to, window: newest }
+        Self { from, to, window: newest, evidence: None, lost_mark: false }
+    }
+
+    /// What is told of it; `machines` were read again.
+    fn text(&self, machines: usize) -> String {
+        let Self { from, to, .. } = self;
+        match self.evidence {
+            None => format!(
+                "the newest event of the region is {to}, and {from} had been read: it was restored \
+                 from a backup or rebuilt; {machines} machines were read again"
+            ),
+            Some(Evidence::OlderMark) => format!(
+                "the region shows a mark that had been written over: it was restored from a backup, \
+                 and its newest event is {to} by now, where {from} had been read; {machines} \
+                 machines were read again"
+            ),
+            Some(Evidence::ClockSetBack { seconds }) => format!(
+                "the region's clock was set back by {seconds} s: its newest event is {to}, and \
+                 {from} had been read; {machines} machines were read again"
+            ),
+        }
     }
 }
 
@@ -68,10 +101,12 @@ pub(crate) async fn take_back(
     let mut readings = Vec::new();
     let taken = async {
         read(shared, site, suspects, &mut readings).await?;
-        let contradicted = readings.iter().any(|reading| reading.machine.is_some());
-        let lost = lost_its_mark(site, &region).await?;
-        if lost {
-            let mark = ControlMark { region };
+        let contradicted =
+            rewind.evidence.is_some() || readings.iter().any(|reading| reading.machine.is_some());
+        let unmarked = lost_its_mark(site, &region).await?;
+        let lost = unmarked || rewind.lost_mark;
+        if unmarked {
+            let mark = ControlMark { region, claim: None };
             site.change(|client| async move { write_mark(&client, &mark).await }).await?;
         }
         if contradicted || lost {
@@ -87,15 +122,7 @@ pub(crate) async fn take_back(
             return Ok(false);
         }
     };
-    let text = another_past.then(|| {
-        format!(
-            "the newest event of the region is {}, and {} had been read: it was restored from a \
-             backup or rebuilt; {} machines were read again",
-            rewind.to,
-            rewind.from,
-            readings.len()
-        )
-    });
+    let text = another_past.then(|| rewind.text(readings.len()));
     record(shared, site, lease, rewind, &readings, text).await?;
     Ok(true)
 }

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use gpuaas_core::decide::change_guard::BMC_SECONDS;
 use gpuaas_store::Store;
@@ -381,6 +382,8 @@ pub struct Sites {
 struct SiteSlot {
     limits: Arc<CallLimits>,
     connected: Mutex<Option<Connected>>,
+    /// Until when machines may be changed without asking whether this control plane still does.
+    changeable_until: AtomicI64,
 }
 
 /// A connection, and when its row was last compared.
@@ -478,6 +481,23 @@ impl Sites {
         if let Some(known) = self.slot(id).await.connected.lock().await.as_mut() {
             known.compared_at = Timestamp::EPOCH;
         }
+    }
+
+    /// Whether it was known lately that machines of the site may be changed.
+    pub(crate) async fn is_changeable(&self, id: SiteId) -> bool {
+        let until = self.slot(id).await.changeable_until.load(Ordering::SeqCst);
+        self.clock.now() < Timestamp::from_micros(until)
+    }
+
+    /// Machines of the site may be changed, which is asked again in a while.
+    pub(crate) async fn set_changeable(&self, id: SiteId) {
+        let until = self.clock.now().plus_seconds(ROW_SECONDS * self.clock.factor());
+        self.set_changeable_until(id, until).await;
+    }
+
+    /// Machines of the site may be changed until `until`; then that is asked again.
+    pub(crate) async fn set_changeable_until(&self, id: SiteId, until: Timestamp) {
+        self.slot(id).await.changeable_until.store(until.as_micros(), Ordering::SeqCst);
     }
 
     /// The connected sites that do not answer.

@@ -26,11 +26,12 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 use crate::circuit_breaker;
+use crate::control::{self, MarkSeen};
 use crate::feed;
 use crate::outage;
 use crate::region_identity::identify_region;
 use crate::repeated_failure::RepeatedFailure;
-use crate::rewind::{self, Rewind};
+use crate::rewind::{self, Evidence, Rewind};
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
 use crate::sweep;
@@ -40,6 +41,8 @@ use crate::unannounced::UnannouncedChanges;
 pub(crate) const LOOP: &str = "site watchers";
 /// Name of each turn of a watcher, for its failpoints.
 const SITE_LOOP: &str = "site watcher";
+/// Seconds between events in the order of their ids that only a clock that was set back explains.
+const CLOCK_BACK_SECONDS: f64 = 120.0;
 /// How many ids a look reaches back before the newest one seen.
 const OVERLAP: u32 = 32;
 /// Events asked for at once; MAAS' own limit (docs/maas.md#events).
@@ -170,6 +173,9 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         answering_since: None,
         unannounced: UnannouncedChanges::default(),
         rewind: None,
+        mark_at: Timestamp::EPOCH,
+        mark: MarkSeen::default(),
+        newest_created: None,
     };
     let watched = tokio::select! {
         biased;
@@ -225,6 +231,12 @@ struct Watcher {
     unannounced: UnannouncedChanges,
     /// The feed ends before what was read of it.
     rewind: Option<Rewind>,
+    /// When the mark of the region is looked at next.
+    mark_at: Timestamp,
+    /// What the mark showed of the region, until the feed was read after that.
+    mark: MarkSeen,
+    /// The region's time of the newest event that was read.
+    newest_created: Option<i64>,
 }
 
 impl Watcher {
@@ -267,6 +279,7 @@ impl Watcher {
         let (read, site) = match self.shared.sites.get(self.lease.site_id).await {
             Ok(site) => {
                 self.identify(&site).await?;
+                self.look_at_mark(&site).await?;
                 (self.read_feed(&site).await, Some(site))
             }
             Err(error) => (Err(error), None),
@@ -283,8 +296,19 @@ impl Watcher {
             site.record_return(asked_at);
         }
         self.silence.succeeded();
+        let mark = std::mem::take(&mut self.mark);
+        if let Some(site) = site.as_ref().filter(|_| mark.restored && self.rewind.is_none()) {
+            self.rewind = self.passed_by(site, Evidence::OlderMark).await;
+        }
+        if let (Some(site), None, Some(events)) = (&site, &self.rewind, &events)
+            && let Some(seconds) = self.clock_set_back(events)
+        {
+            self.rewind = self.passed_by(site, Evidence::ClockSetBack { seconds }).await;
+        }
         if let (Some(rewind), Some(site)) = (self.rewind.take(), &site) {
-            if !self.go_back(site, rewind).await? {
+            let lost_mark = mark.lost;
+            if !self.go_back(site, Rewind { lost_mark, ..rewind }).await? {
+                self.mark = mark;
                 return Ok(());
             }
         } else {
@@ -341,6 +365,56 @@ impl Watcher {
             Err(error) => tracing::info!(%error, "the mark of the region was not read"),
         }
         Ok(())
+    }
+
+    /// Looks at the mark of the region, where that is due: before any run leaves its first step, and
+    /// then now and then.
+    async fn look_at_mark(&mut self, site: &Site) -> Result<(), StoreError> {
+        let (shared, now) = (Arc::clone(&self.shared), self.shared.clock.now());
+        let pace = shared.config.mark_seconds;
+        let due = !(0.0..=pace).contains(&self.mark_at.seconds_since(now));
+        if pace <= 0.0 || !due {
+            return Ok(());
+        }
+        let region = shared.store.site(self.lease.site_id).await?.status.region;
+        if region.is_empty() {
+            return Ok(());
+        }
+        if let Some(seen) = control::check_mark(&shared, site, &region).await? {
+            // Whoever answers does so in between.
+            let part = if seen.unconfirmed { 0.2 } else { 1.0 };
+            self.mark_at = now.plus_seconds(pace * part);
+            self.mark.lost |= seen.lost;
+            self.mark.restored |= seen.restored;
+        }
+        Ok(())
+    }
+
+    /// A feed that ends after what was read of it, and yet is another one than that; none: the
+    /// region does not say where it ends.
+    async fn passed_by(&mut self, site: &Site, evidence: Evidence) -> Option<Rewind> {
+        match newest(site).await {
+            Ok(ids) => {
+                let rewind = Rewind::new(self.cursor.unwrap_or(0), ids);
+                Some(Rewind { evidence: Some(evidence), ..rewind })
+            }
+            Err(_) => {
+                self.mark.restored |= evidence == Evidence::OlderMark;
+                None
+            }
+        }
+    }
+
+    /// By how many seconds the region's clock went back between the newest event that was read and
+    /// `events`; none: it did not.
+    fn clock_set_back(&mut self, events: &[Event]) -> Option<i64> {
+        let fresh = events.iter().filter(|event| !self.seen_set.contains(&event.id));
+        let created = fresh.filter_map(Event::created_seconds).max()?;
+        let before = self.newest_created.replace(created)?;
+        let back = before - created;
+        #[expect(clippy::cast_precision_loss, reason = "seconds between two events")]
+        let far = back as f64 > CLOCK_BACK_SECONDS * self.shared.clock.factor().max(1.0);
+        far.then_some(back)
     }
 
     /// Wakes the runs that waited for the region, where it is back since the last look.

@@ -212,11 +212,6 @@ impl Simulation {
         *self.shared.host_fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    /// Takes the region away from its address, or puts it back.
-    pub fn set_region_down(&self, down: bool) {
-        self.network.set_region_down(down);
-    }
-
     /// Changes that reached the region since the last time this was asked.
     #[must_use]
     pub fn take_arrived_changes(&self) -> Vec<ArrivedChange> {

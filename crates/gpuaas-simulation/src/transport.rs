@@ -7,7 +7,6 @@
 //! [`ArrivedChange`], so that the invariants can find its intent.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -103,18 +102,11 @@ impl InFlight {
 pub(crate) struct Network {
     region: Arc<SharedRegion>,
     in_flight: Mutex<InFlight>,
-    /// Nothing listens at the region's address.
-    region_down: AtomicBool,
 }
 
 impl Network {
     pub(crate) fn new(region: Arc<SharedRegion>) -> Self {
-        Self { region, in_flight: Mutex::default(), region_down: AtomicBool::new(false) }
-    }
-
-    /// Takes the region away from its address, or puts it back.
-    pub(crate) fn set_region_down(&self, down: bool) {
-        self.region_down.store(down, Ordering::SeqCst);
+        Self { region, in_flight: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, InFlight> {
@@ -157,7 +149,7 @@ impl Network {
                 // Whoever asked may be gone.
                 Message::Response(came) => drop(answer.send(came)),
                 Message::Request { replica, request, timeout } => {
-                    if request.method != "GET" && !self.region_down.load(Ordering::SeqCst) {
+                    if request.method != "GET" {
                         in_flight.arrivals.extend(arrival(now, replica, &request));
                     }
                     let outage = in_flight.outage;
@@ -216,10 +208,6 @@ impl Network {
 
     /// The region's answer, and how long it is on its way.
     fn call_region(&self, request: &maas_sim::SimRequest, timeout: Duration) -> (f64, Answer) {
-        if self.region_down.load(Ordering::SeqCst) {
-            let refused = TransportError::Connect("connection refused".to_owned());
-            return (TRAVEL_SECONDS, Err(refused));
-        }
         let answer = self.region.call(request);
         #[expect(clippy::cast_precision_loss, reason = "a wait of minutes")]
         let seconds = answer.delay_us as f64 / 1e6 + TRAVEL_SECONDS;

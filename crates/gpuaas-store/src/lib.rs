@@ -44,6 +44,7 @@ mod batch;
 mod bundle;
 mod certificate;
 mod connectivity;
+mod control;
 mod database;
 mod drift;
 mod error;

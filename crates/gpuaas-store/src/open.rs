@@ -1,7 +1,7 @@
 //! Opening a store: which database, its settings, its migrations, its master key.
 
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use tokio::sync::{Mutex, broadcast, watch};
 use uuid::Uuid;
 
 use crate::database::{
-    GroupWriter, Readers, SentCounters, SqliteLocation, Writer, args, note_panic_locations,
+    GroupWriter, Readers, SentCounters, SqliteLocation, Writer, note_panic_locations,
 };
 use crate::error::StoreError;
 use crate::postgres;
 use crate::seal::{MasterKey, random};
 use crate::shared_reads::SharedReads;
 use crate::store::{Db, Inner, Store};
+use crate::tables::meta::keep_first;
 
 /// `migrations/sqlite`, in the order of the names. SQLite's `user_version` counts them, so nothing
 /// is ever put between two of them.
@@ -42,6 +43,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0145_connectivity.sql")),
     M::up(include_str!("../migrations/sqlite/0150_recheck.sql")),
     M::up(include_str!("../migrations/sqlite/0160_drift_user.sql")),
+    M::up(include_str!("../migrations/sqlite/0161_control.sql")),
 ];
 
 impl Store {
@@ -54,6 +56,7 @@ impl Store {
     /// `database_unwritable`, `database_corrupt`, `migration_failed` or `master_key_wrong`, each with a hint.
     pub async fn open(url: &str, key: MasterKey) -> Result<Self, StoreError> {
         let counters = Arc::new(SentCounters::default());
+        let mut place = None;
         let db = match DatabaseUrl::parse(url)? {
             DatabaseUrl::Postgres(options) => {
                 let pool = Arc::new(postgres::open(*options).await?);
@@ -63,10 +66,11 @@ impl Store {
             }
             DatabaseUrl::File(path) => {
                 make_private(&path)?;
+                place = file_place(&path);
                 sqlite(SqliteLocation::File(path), Arc::clone(&counters))?
             }
         };
-        Self::opened(db, key, counters).await
+        Self::opened(db, key, counters, place).await
     }
 
     /// An empty SQLite database in memory, gone with the last clone of the store. For simulations,
@@ -77,23 +81,26 @@ impl Store {
     pub async fn in_memory(key: MasterKey) -> Result<Self, StoreError> {
         let counters = Arc::new(SentCounters::default());
         let db = sqlite(SqliteLocation::Memory, Arc::clone(&counters))?;
-        Self::opened(db, key, counters).await
+        Self::opened(db, key, counters, None).await
     }
 
     async fn opened(
         db: Db,
         key: MasterKey,
         counters: Arc<SentCounters>,
+        file_place: Option<String>,
     ) -> Result<Self, StoreError> {
         note_panic_locations();
         let (due, _) = watch::channel(0);
         let (batches, _) = watch::channel(0);
         let (tasks, _) = broadcast::channel(1024);
+        let instance = Uuid::from_bytes(random()?);
         let store = Self {
             inner: Arc::new(Inner {
                 db,
                 key,
-                instance: Uuid::from_bytes(random()?),
+                instance,
+                file_place: file_place.unwrap_or_else(|| instance.to_string()),
                 counters,
                 in_flight: Arc::default(),
                 due,
@@ -103,6 +110,7 @@ impl Store {
         };
         store.check_key().await?;
         store.name_regions().await?;
+        store.note_place().await?;
         Ok(store)
     }
 
@@ -111,22 +119,9 @@ impl Store {
     async fn check_key(&self) -> Result<(), StoreError> {
         let id = self.key().id_hex();
         let mine = id.clone();
-        let noted: String = self
+        let noted = self
             .write(move |conn| {
-                Box::pin(async move {
-                    conn.execute(
-                        "INSERT INTO store_meta (name, value) VALUES ('master_key_id', $1) \
-                         ON CONFLICT DO NOTHING",
-                        args![&id],
-                    )
-                    .await?;
-                    let row = conn
-                        .first("SELECT value FROM store_meta WHERE name = 'master_key_id'", args![])
-                        .await?;
-                    row.ok_or_else(|| StoreError::corrupt("master key id", "it is missing"))?
-                        .cols()
-                        .next()
-                })
+                Box::pin(async move { keep_first(conn, "master_key_id", &id).await })
             })
             .await?;
         if noted == mine {
@@ -200,6 +195,14 @@ fn make_private(path: &Path) -> Result<(), StoreError> {
         .open(path)
         .map(drop)
         .map_err(|error| unwritable(path, &error))
+}
+
+/// The host and the inode of a database file: its copy has another one of them. None: they cannot be
+/// read, and every start counts as one elsewhere.
+fn file_place(path: &Path) -> Option<String> {
+    let file = fs::metadata(path).ok()?;
+    let host = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    Some(format!("{}/{}/{}", host.trim(), file.dev(), file.ino()))
 }
 
 fn unopened(path: &Path, error: rusqlite::Error) -> StoreError {

@@ -11,7 +11,11 @@ use gpuaas_types::{SiteId, Timestamp};
 use crate::database::{Conn, args};
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::meta::one_at_a_time;
 use crate::tables::site::edit_status;
+
+/// Lock under which it is decided which site is of which region.
+const REGIONS: &str = "regions";
 
 /// What a region is known by.
 #[derive(Debug, Clone)]
@@ -31,17 +35,6 @@ impl RegionName {
     fn key(&self) -> &str {
         if self.identity.is_empty() { &self.url } else { &self.identity }
     }
-}
-
-/// Lets one transaction after the other decide which site is of which region.
-async fn lock_regions(conn: &mut Conn) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO store_meta (name, value) VALUES ('regions', '') \
-         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        args![],
-    )
-    .await
-    .map(drop)
 }
 
 /// Name and address of another site of this region.
@@ -89,7 +82,7 @@ pub(crate) async fn claim_region(
     site_id: SiteId,
     region: &RegionName,
 ) -> Result<(), StoreError> {
-    lock_regions(conn).await?;
+    one_at_a_time(conn, REGIONS).await?;
     if let Some(other) = site_of_region(conn, site_id, region).await? {
         let detail = format!("site {other} is of the region at {}", region.url);
         return Err(StoreError::conflict(ProblemCode::RegionTaken, detail));
@@ -115,7 +108,7 @@ impl Store {
             Box::pin(async move {
                 edit_status(conn, now, site_id, |status| status.region.clone_from(&identity))
                     .await?;
-                lock_regions(conn).await?;
+                one_at_a_time(conn, REGIONS).await?;
                 let row = conn.first("SELECT spec FROM site WHERE id = $1", args![site_id.0]);
                 let row = row.await?.ok_or_else(|| StoreError::not_found("site", site_id))?;
                 let spec: SiteSpec = row.cols().json()?;
@@ -137,7 +130,7 @@ impl Store {
         }
         self.write(|conn| {
             Box::pin(async move {
-                lock_regions(conn).await?;
+                one_at_a_time(conn, REGIONS).await?;
                 for row in conn.all(UNNAMED, args![]).await? {
                     let mut cols = row.cols();
                     let (site_id, spec): (_, SiteSpec) = (cols.id(SiteId)?, cols.json()?);

@@ -120,6 +120,7 @@ impl Store {
                     *known = SiteStatus {
                         missed_work: known.missed_work,
                         past: known.past.take(),
+                        control: known.control.take(),
                         ..status
                     };
                 })

@@ -28,6 +28,8 @@ pub(crate) struct Inner {
     pub(crate) key: MasterKey,
     /// Names this opened store among those of the database.
     pub(crate) instance: Uuid,
+    /// Where the database is, if it is a file: a copy is elsewhere.
+    pub(crate) file_place: String,
     pub(crate) counters: Arc<SentCounters>,
     pub(crate) in_flight: Arc<AtomicU64>,
     pub(crate) due: signal::Sender<u64>,

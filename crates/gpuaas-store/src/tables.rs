@@ -6,6 +6,7 @@
 pub(crate) mod audit;
 pub(crate) mod batch;
 pub(crate) mod certificate;
+pub(crate) mod meta;
 pub(crate) mod node;
 pub(crate) mod observation;
 pub(crate) mod profile;

@@ -13,9 +13,12 @@ use crate::database::{Conn, args};
 use crate::error::StoreError;
 use crate::seal::Secret;
 use crate::store::Store;
+use crate::tables::meta::one_at_a_time;
 use crate::tables::secret::put_secret;
 use crate::tables::task_key::read_task_keys;
 
+/// Lock under which keys change: the revision of each is greater than those before.
+const KEYS: &str = "task_key_lock";
 /// Begin of the names of the private halves.
 const SECRET: &str = "task_key/";
 
@@ -61,7 +64,7 @@ impl Store {
         let public_key = public_key.to_owned();
         self.write(move |conn| {
             Box::pin(async move {
-                lock_keys(conn).await?;
+                one_at_a_time(conn, KEYS).await?;
                 let mut kept = None;
                 for state in [TaskKeyState::Active, TaskKeyState::Staged] {
                     if kept.is_none() && insert_key(conn, &public_key, state).await? {
@@ -90,7 +93,7 @@ impl Store {
     pub async fn activate_task_key(&self, grace_until: Timestamp) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
-                lock_keys(conn).await?;
+                one_at_a_time(conn, KEYS).await?;
                 let sql = "SELECT public_key FROM task_key WHERE state = 'staged'";
                 if conn.first(sql, args![]).await?.is_none() {
                     let detail = "no key is staged";
@@ -112,7 +115,7 @@ impl Store {
         let public_key = public_key.to_owned();
         self.write(move |conn| {
             Box::pin(async move {
-                lock_keys(conn).await?;
+                one_at_a_time(conn, KEYS).await?;
                 let retired = conn
                     .execute(
                         "UPDATE task_key SET state = 'retired', \
@@ -136,18 +139,6 @@ impl Store {
         })
         .await
     }
-}
-
-/// Lets changes of the keys in one by one until the end of the transaction: the revision of each
-/// is greater than those before.
-async fn lock_keys(conn: &mut Conn) -> Result<(), StoreError> {
-    conn.execute(
-        "INSERT INTO store_meta (name, value) VALUES ('task_key_lock', '') \
-         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        args![],
-    )
-    .await
-    .map(drop)
 }
 
 /// Keeps a key where there is none in `state`, of which there may be one. Answers whether it did.

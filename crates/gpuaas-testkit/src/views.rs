@@ -329,6 +329,7 @@ pub fn site() -> SiteResource {
             answered_at: Some(at(1.0)),
             missed_work: 0,
             past: None,
+            control: None,
             region: "0198c5a0-0000-7000-8000-000000000001".to_owned(),
         },
         revision: 1,

@@ -78,6 +78,20 @@ pub struct SiteStatus {
     /// backup or rebuilt. None: it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past: Option<RegionPast>,
+    /// Machines of the region are not changed by this control plane; none: they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<SiteControl>,
+}
+
+/// Why a control plane changes no machines of a region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteControl {
+    /// Stable code: that of the wait of its runs.
+    pub code: String,
+    /// What the region shows, one sentence.
+    pub text: String,
+    /// When that was first seen.
+    pub since: Timestamp,
 }
 
 /// Behind the version of a region whose machines are made up.

@@ -61,6 +61,30 @@ pub struct RemovalPlan {
     pub removed: bool,
 }
 
+/// Body of `POST /api/v1/sites/NAME/take-control`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControlRequest {
+    /// Actor, as the audit keeps it.
+    pub actor: String,
+    /// Reason, as the audit keeps it.
+    pub reason: String,
+    /// Only say what would follow.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to a [`ControlRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlPlan {
+    /// Name of the site.
+    pub name: String,
+    /// What follows, a sentence each.
+    pub follows: Vec<String>,
+    /// False after a dry run.
+    pub taken: bool,
+}
+
 /// Body of `POST /api/v1/roce-assignments/remove`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -46,7 +46,9 @@ pub use run::{
 pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
 pub use shared::{ActorArgs, ListArgs, RemoveArgs, ShowArgs};
-pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs};
+pub use site::{
+    DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs, TakeControlArgs,
+};
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;
 

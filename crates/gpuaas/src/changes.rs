@@ -8,11 +8,14 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::List;
 use gpuaas_types::change::{
-    HardwareCorrection, RemovalPlan, RemovalRequest, RoceChange, RoceRemoval,
+    ControlPlan, ControlRequest, HardwareCorrection, RemovalPlan, RemovalRequest, RoceChange,
+    RoceRemoval,
 };
 use serde_json::{Map, Value, json};
 
-use crate::args::{NodeSetArgs, RemoveArgs, RoceRemoveArgs, RoceSetArgs, SiteSetArgs};
+use crate::args::{
+    NodeSetArgs, RemoveArgs, RoceRemoveArgs, RoceSetArgs, SiteSetArgs, TakeControlArgs,
+};
 use crate::confirm::confirm;
 use crate::input_file::{read_file, read_secret};
 
@@ -61,6 +64,14 @@ pub(crate) async fn set_site(args: &SiteSetArgs, terminal: &mut Terminal) -> Res
         }
         patch.insert("bundle_inputs".to_owned(), json!(inputs));
     }
+    if !args.drift.is_empty() {
+        let mut rules = BTreeMap::new();
+        if !args.clear.iter().any(|field| field == "drift_policy") {
+            rules = client.site(&args.name).await?.spec.drift_policy;
+        }
+        rules.extend(args.drift.iter().copied());
+        patch.insert("drift_policy".to_owned(), json!(rules));
+    }
     let site = client.set_site(&args.name, patch).await?;
     output::print(terminal, args.api.format, &site, output::site)
 }
@@ -68,7 +79,6 @@ pub(crate) async fn set_site(args: &SiteSetArgs, terminal: &mut Terminal) -> Res
 /// The fields that the command line names; a field to put back to its default is null.
 fn site_patch(args: &SiteSetArgs) -> Result<Map<String, Value>, Failure> {
     let file = |path: &Option<_>| path.as_deref().map(read_file).transpose();
-    let drift: BTreeMap<_, _> = args.drift.iter().copied().collect();
     let given = [
         ("url", args.url.as_ref().map(|url| json!(url))),
         ("api_key", args.api_key_file.as_deref().map(read_secret).transpose()?.map(Value::from)),
@@ -76,7 +86,6 @@ fn site_patch(args: &SiteSetArgs) -> Result<Map<String, Value>, Failure> {
         ("node_ca_pem", file(&args.node_ca_file)?.map(Value::from)),
         ("pxe_vlan", args.pxe_vlan.map(Value::from)),
         ("approved_images", list(&args.approve_images)),
-        ("drift_policy", (!drift.is_empty()).then(|| json!(drift))),
         ("batch_max_parallel", args.batch_max_parallel.map(Value::from)),
         ("image_bandwidth_mbit_per_second", args.image_bandwidth.map(Value::from)),
         ("idle_poll_seconds", args.idle_poll_seconds.map(Value::from)),
@@ -116,6 +125,40 @@ pub(crate) async fn remove(
     asked.dry_run = false;
     let done = client.remove(collection, &args.name, &asked).await?;
     output::print(terminal, args.api.format, &done, draw)
+}
+
+/// Takes a region, after it was shown who has it.
+///
+/// # Errors
+/// What the control plane or the region refused; `not_confirmed`.
+pub(crate) async fn take_control(
+    args: &TakeControlArgs,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    let mut asked = ControlRequest {
+        actor: args.who.actor.clone(),
+        reason: args.reason.clone(),
+        dry_run: true,
+    };
+    let plan = client.take_control(&args.name, &asked).await?;
+    if args.dry_run {
+        return output::print(terminal, args.api.format, &plan, draw_control);
+    }
+    terminal.message(&draw_control(&plan, terminal.style()));
+    if !args.yes {
+        confirm(&plan.name, "change of control", terminal)?;
+    }
+    asked.dry_run = false;
+    let done = client.take_control(&args.name, &asked).await?;
+    output::print(terminal, args.api.format, &done, draw_control)
+}
+
+fn draw_control(plan: &ControlPlan, _: Style) -> String {
+    let end = if plan.taken { "is taken" } else { "would be taken" };
+    let mut text = format!("control of {} {end}\n", plan.name);
+    plan.follows.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+    text
 }
 
 fn draw(plan: &RemovalPlan, _: Style) -> String {

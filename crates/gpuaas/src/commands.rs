@@ -44,6 +44,7 @@ pub async fn site(command: SiteCommand, terminal: &mut Terminal) -> Result<(), F
         }
         SiteCommand::Set(args) => changes::set_site(&args, terminal).await,
         SiteCommand::Remove(args) => changes::remove("sites", &args, terminal).await,
+        SiteCommand::TakeControl(args) => changes::take_control(&args, terminal).await,
         SiteCommand::Secret(command) => secrets::run(SecretScope::Site, command, terminal).await,
     }
 }

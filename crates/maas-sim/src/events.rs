@@ -75,6 +75,8 @@ pub(crate) struct EventLog {
     contents: Vec<Arc<EventContent>>,
     known: HashMap<Arc<EventContent>, u32>,
     last_id: i64,
+    /// How far the clock that events are dated by is behind.
+    pub(crate) behind_us: i64,
 }
 
 /// What one query asks for, checked.
@@ -158,6 +160,7 @@ impl EventLog {
         if recorded {
             let content = self.intern(content);
             self.by_node.entry(node).or_default().push(self.list.len() as u32);
+            let at_us = at_us - self.behind_us;
             self.list.push(Event { id: self.last_id, at_us, node, content });
         }
     }

@@ -161,6 +161,11 @@ impl Region {
         *self = Self { now, wall, stats, notices, ..backup };
     }
 
+    /// Sets the clock back that events are dated by.
+    pub const fn set_event_clock_back(&mut self, seconds: i64) {
+        self.events.behind_us += seconds * 1_000_000;
+    }
+
     /// Comment of a tag; none: there is no such tag.
     #[must_use]
     pub fn tag_comment(&self, name: &str) -> Option<String> {

@@ -1,9 +1,11 @@
 //! No dead ends: nodes that are onboarded again or corrected, what is removed, runs by name.
 
+use gpuaas_core::control_mark::{ControlRecord, ControlState};
+use gpuaas_types::api::SiteControl;
 use gpuaas_types::{RunId, RunStatus};
 use serde_json::{Value, json};
 
-use crate::rig::Rig;
+use crate::rig::{Rig, reply};
 
 fn node(hostname: &str, mac: &str, bmc: &str) -> Value {
     json!({
@@ -192,4 +194,49 @@ async fn end_detach(rig: &Rig, run: RunId) {
     write.node =
         Some(NodeChange { state: Some(gpuaas_types::NodeState::Detached), system_id: None });
     rig.store.commit(now, write).await.unwrap();
+}
+
+#[tokio::test]
+async fn control_of_a_region_is_taken_from_whoever_is_shown() {
+    let rig = Rig::with_site().await;
+    let comment = "Kept by GPUaaS; do not change or delete it. region=r plane=other writer=w \
+                   term=3 count=9 since=1 at=2";
+    let tag = json!({ "name": "gpuaas-control-plane", "comment": comment }).to_string();
+    *rig.maas.tags.lock().unwrap() = reply(200, "application/json", &tag);
+    let site = rig.store.site_by_name("lab").await.unwrap();
+    let yielded = ControlRecord { state: ControlState::Yielded, ..ControlRecord::default() };
+    let control = SiteControl {
+        code: "site_controlled_elsewhere".to_owned(),
+        text: "another one has it".to_owned(),
+        since: rig.now(),
+    };
+    let known = ControlRecord::default();
+    rig.store.set_site_control(rig.now(), site.id, known, yielded, Some(control)).await.unwrap();
+    for shown in [
+        rig.get("/api/v1/sites/lab").await.ok(),
+        rig.get("/api/v1/sites").await.ok()["items"][0].clone(),
+    ] {
+        assert_eq!(shown["status"]["health"], "site_controlled_elsewhere");
+        let detail = shown["status"]["health_detail"].as_str().unwrap();
+        assert!(detail.contains("`gpuaas site take-control lab --reason WHY`"), "{detail}");
+    }
+
+    let path = "/api/v1/sites/lab/take-control";
+    let mut asked = because("the old host is gone");
+    asked["dry_run"] = json!(true);
+    let plan = rig.post(path, asked).await.ok();
+    assert_eq!(plan["taken"], false);
+    assert!(plan["follows"][0].as_str().unwrap().contains("control plane other"), "{plan}");
+    assert_eq!(rig.store.site_control(site.id).await.unwrap().state, ControlState::Yielded);
+    let done = rig.post(path, because("the old host is gone")).await.ok();
+    assert_eq!(done["taken"], true);
+    let record = rig.store.site_control(site.id).await.unwrap();
+    assert_eq!((record.state, record.term, record.count), (ControlState::Held, 4, 10));
+    assert_eq!(rig.get("/api/v1/sites/lab").await.ok()["status"]["health"], "ok");
+
+    rig.store.set_site_past(rig.now(), site.id, "it was restored").await.unwrap();
+    let shown = rig.get("/api/v1/sites").await.ok()["items"][0].clone();
+    assert_eq!(shown["status"]["health"], "region_rewound", "a list says it as well");
+    rig.advance(90_000);
+    assert_eq!(rig.get("/api/v1/sites/lab").await.ok()["status"]["health"], "ok");
 }

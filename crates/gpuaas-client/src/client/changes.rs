@@ -2,7 +2,8 @@
 
 use gpuaas_types::api::{List, NodeView, RoceResource, SiteResource};
 use gpuaas_types::change::{
-    HardwareCorrection, RemovalPlan, RemovalRequest, RoceChange, RoceRemoval, RunListItem,
+    ControlPlan, ControlRequest, HardwareCorrection, RemovalPlan, RemovalRequest, RoceChange,
+    RoceRemoval, RunListItem,
 };
 use gpuaas_types::plan::{OnboardPlan, TakeOverPlan, TakeOverRequest};
 use gpuaas_types::spec::OnboardRequest;
@@ -68,6 +69,18 @@ impl ApiClient {
         body: &RemovalRequest,
     ) -> Result<RemovalPlan, Failure> {
         self.send(Method::POST, &[collection, name, "remove"], Some(body)).await
+    }
+
+    /// `POST /api/v1/sites/NAME/take-control`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn take_control(
+        &self,
+        name: &str,
+        body: &ControlRequest,
+    ) -> Result<ControlPlan, Failure> {
+        self.send(Method::POST, &["sites", name, "take-control"], Some(body)).await
     }
 
     /// `POST /api/v1/roce-assignments/change`.

@@ -86,11 +86,11 @@ impl Clock for Jumping {
 /// What it takes to start another engine on the same state.
 #[derive(Clone)]
 pub(crate) struct Kit {
-    url: String,
+    pub(crate) url: String,
     clock: Arc<dyn Clock>,
     bundles: Arc<BundleCatalog>,
     artifacts: Arc<ArtifactStore>,
-    config: EngineConfig,
+    pub(crate) config: EngineConfig,
 }
 
 impl Kit {

@@ -17,6 +17,7 @@ mod certificates;
 mod changes;
 mod completeness;
 mod connectivity;
+mod control;
 mod creation;
 mod drift;
 mod fixture;

@@ -130,4 +130,14 @@ SiteClockWrong "site_clock_wrong" "This host's clock to agree with that of MAAS"
     next_action: "set both clocks by NTP; the run goes on by itself",
     doc: "MAAS answered 401 because the request seems older than five minutes, so nothing was done. No deadline, and nothing of it counts as a try",
 }
+SiteControlledElsewhere "site_controlled_elsewhere" "Control of the region" {
+    owner: Owner::PlatformOperator,
+    next_action: "find out which control plane is to change the machines of this region; if it is this one, `gpuaas site take-control SITE --reason WHY`, and the run goes on by itself",
+    doc: "Another control plane writes the mark that is kept in the region, so this one only reads there: its database was copied, or two were given one region. No deadline, and nothing of it counts as a try",
+}
+SiteControlUnconfirmed "site_control_unconfirmed" "That no other control plane answers" {
+    owner: Owner::PlatformOperator,
+    next_action: "nothing to do; if the region does not answer, `gpuaas site show SITE` says what was seen of it last",
+    doc: "The database was copied or moved to where it is now, so for a little more than a minute the mark in the region shows whether its original is still at work. No deadline, and nothing of it counts as a try",
+}
 }

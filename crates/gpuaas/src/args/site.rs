@@ -7,7 +7,7 @@ use gpuaas_types::{DriftAction, DriftKind};
 
 use super::profile::Assignment;
 use super::secret::SecretCommand;
-use super::shared::{ListArgs, RemoveArgs, ShowArgs};
+use super::shared::{ActorArgs, ListArgs, RemoveArgs, ShowArgs};
 use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas site`.
@@ -23,6 +23,8 @@ pub enum SiteCommand {
     Set(Box<SiteSetArgs>),
     /// Remove a region without nodes in service; MAAS is not asked.
     Remove(RemoveArgs),
+    /// Let this control plane change the machines of a region that another one has.
+    TakeControl(TakeControlArgs),
     /// Values of bundles' secret inputs, for the nodes of a region. What a profile sets wins.
     #[command(subcommand)]
     Secret(SecretCommand),
@@ -95,7 +97,7 @@ pub struct SiteSetArgs {
     /// Image that may be deployed here, in the place of all that were named; repeat for more.
     #[arg(long = "approve-image", value_name = "IMAGE")]
     pub approve_images: Vec<String>,
-    /// What to do about a kind of drift, in the place of all that was said; repeat for more.
+    /// What to do about a kind of drift; other kinds stay as they are; repeat for more.
     #[arg(long, value_name = "KIND=ACTION", value_parser = drift_rule)]
     pub drift: Vec<(DriftKind, DriftAction)>,
     /// Value for an input of a site bundle, empty to take it away; repeat for more.
@@ -119,6 +121,28 @@ pub struct SiteSetArgs {
     /// Field to put back to its default, such as pxe_vlan or ca_pem; repeat for more.
     #[arg(long, value_name = "FIELD")]
     pub clear: Vec<String>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas site take-control`.
+#[derive(Debug, Clone, Args)]
+pub struct TakeControlArgs {
+    /// Name of the region.
+    pub name: String,
+    /// Why; kept in the audit.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Only show who has the region and what would follow.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

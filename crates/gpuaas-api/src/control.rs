@@ -1,0 +1,95 @@
+//! Which control plane changes the machines of a site's region.
+
+use axum::Json;
+use axum::extract::State;
+use gpuaas_engine::control::{TakeControlError, other_control_plane, take_control};
+use gpuaas_store::StoreError;
+use gpuaas_types::Timestamp;
+use gpuaas_types::api::SiteResource;
+use gpuaas_types::change::{ControlPlan, ControlRequest};
+use gpuaas_types::codes::{TimelineCode, WaitCode};
+use serde_json::json;
+
+use crate::body::{Body, Key};
+use crate::check::actor_and_reason;
+use crate::ctx::Ctx;
+use crate::probe;
+use crate::problem::{ApiResult, Refusal};
+
+/// Tries to take control while the control plane's own watcher writes the mark.
+const MAX_TRIES: u32 = 5;
+/// Seconds for which a region that was restored from a backup is not called healthy.
+const PAST_SECONDS: f64 = 86_400.0;
+
+/// `POST /api/v1/sites/NAME/take-control`.
+pub(crate) async fn take(
+    State(ctx): State<Ctx>,
+    Key(name): Key,
+    Body(asked): Body<ControlRequest>,
+) -> ApiResult<Json<ControlPlan>> {
+    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let site = ctx.store.site_by_name(&name).await?;
+    let key = ctx.store.site_api_key(site.id).await?;
+    let client = probe::connect(&ctx, &site.spec, key.expose())?;
+    let other = other_control_plane(&ctx.store, &client, site.id).await.map_err(failure)?;
+    let follows = match &other {
+        Some(other) => vec![
+            format!(
+                "control plane {} has the region and has written its mark at {}: it changes no \
+                 machine any more once it has looked at the mark, which it does once a minute",
+                other.plane, other.at
+            ),
+            "its runs wait; what they have begun in MAAS goes on there".to_owned(),
+            format!("the runs of {name} that wait for control go on and change machines"),
+        ],
+        None => vec![
+            "the mark of the region shows no other control plane: this one changes its machines"
+                .to_owned(),
+        ],
+    };
+    let mut taken = false;
+    let mut tries = 0;
+    while !asked.dry_run && !taken {
+        tries += 1;
+        let of_site = (site.id, site.status.region.as_str());
+        let done = take_control(&ctx.store, &client, &*ctx.ids, of_site, ctx.now()).await;
+        taken = done.map_err(failure)?;
+        if !taken && tries == MAX_TRIES {
+            let detail = "what is remembered of the region's mark changed all the time".to_owned();
+            return Err(StoreError::Unavailable { detail }.into());
+        }
+    }
+    if taken {
+        let from = other.map(|other| other.plane);
+        let detail = json!({ "actor": actor, "reason": reason, "from": from });
+        ctx.audit("site.take_control", &name, detail).await;
+    }
+    Ok(Json(ControlPlan { name, follows, taken }))
+}
+
+fn failure(error: TakeControlError) -> Refusal {
+    match error {
+        TakeControlError::Maas(error) => probe::explain_call(&error).into(),
+        TakeControlError::Store(error) => error.into(),
+    }
+}
+
+/// A site as operators see it: one that another control plane has, or that was restored from a
+/// backup lately, is not called healthy.
+pub(crate) fn shown(mut site: SiteResource, now: Timestamp) -> SiteResource {
+    let status = &mut site.status;
+    if let Some(control) = &status.control {
+        status.health.clone_from(&control.code);
+        let advice = WaitCode::from_code(&control.code).map_or("", |code| code.row().next_action);
+        status.health_detail =
+            format!("{}; {}", control.text, advice.replace("SITE", &site.spec.name));
+        return site;
+    }
+    let lately = |at| now.seconds_since(at) < PAST_SECONDS;
+    if let Some(past) = status.past.as_ref().filter(|past| lately(past.at) && status.health == "ok")
+    {
+        status.health = TimelineCode::RegionRewound.into();
+        status.health_detail = past.to_string();
+    }
+    site
+}
