@@ -1,21 +1,19 @@
-//! The agent API: enrollment, heartbeats, gates, task polls and task results.
+//! The agent API: heartbeats, gates, task polls and task results.
 
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use gpuaas_bundle::Envelope;
-use gpuaas_store::{NewEnrollment, ReceivedHeartbeat};
+use gpuaas_store::ReceivedHeartbeat;
 use gpuaas_types::agent::{
-    EnrollRequest, EnrollResponse, Gate, GateClass, GateReport, Gates, HeartbeatRequest,
-    HeartbeatResponse, TaskBatch, TaskResult,
+    Gate, GateClass, GateReport, Gates, HeartbeatRequest, HeartbeatResponse, TaskBatch, TaskResult,
 };
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{RunId, TaskId, Timestamp};
 use serde::Deserialize;
 
-use crate::auth::{EnrollmentAuth, other_run};
 use crate::body::{Accepted, Body, Key, QueryParams};
 use crate::certificates::{self, Agent};
 use crate::ctx::{Ctx, MAX_POLL_SECONDS};
@@ -24,59 +22,12 @@ use crate::long_poll::PATIENCE;
 use crate::problem::{ApiResult, problem};
 use crate::{check, task_keys};
 
-const VERSION_CHARS: usize = 64;
-const HOSTNAME_CHARS: usize = 253;
+pub(crate) const VERSION_CHARS: usize = 64;
 const MESSAGE_CHARS: usize = 500;
 /// Troubles of an agent that are kept.
 const MOST_TROUBLES: usize = 8;
 /// Checks of a gate that are kept.
 const MOST_CHECKS: usize = 200;
-
-/// `POST /agent/v1/enroll`.
-pub(crate) async fn enroll(
-    State(ctx): State<Ctx>,
-    EnrollmentAuth { hash, run_id, node_id }: EnrollmentAuth,
-    Body(asked): Body<EnrollRequest>,
-) -> ApiResult<Json<EnrollResponse>> {
-    if asked.run_id != run_id {
-        return Err(other_run(asked.run_id).into());
-    }
-    let begun = ctx.now();
-    let step = Some(ctx.store.run(run_id).await?.step);
-    let hostname = check::plain_text(&asked.hostname, HOSTNAME_CHARS);
-    let agent_version = check::plain_text(&asked.agent_version, VERSION_CHARS);
-    let asked_csr = asked.csr_pem.as_deref();
-    let key = certificates::requested_key(&ctx, asked_csr)?;
-    // Looked at again below; here so that no authority signs for whoever copied a token.
-    ctx.store.check_enrollment(begun, hash, key).await?;
-    let issued = certificates::issue_credential(&ctx, node_id, asked_csr).await?;
-    let task_keys = task_keys::for_agents(&ctx).await?;
-    let now = ctx.now();
-    let started = format!(
-        "the agent says that it is version {agent_version} on {hostname}, started at {} by its clock",
-        asked.started_at
-    );
-    let timeline = vec![
-        agent_event(begun, run_id, step, TimelineCode::EnrollmentStarted, started),
-        agent_event(now, run_id, step, TimelineCode::EnrollmentFinished, issued.sentence()),
-    ];
-    let credential = issued.to_new_credential();
-    let enroll = NewEnrollment { hash, run_id, key, agent_version, hostname, credential, timeline };
-    let enrolled = ctx.store.use_enrollment_token(now, enroll).await?;
-    ctx.wake_engine();
-    if enrolled.again {
-        tracing::info!(run = %enrolled.run_id, "an agent enrolled again before its first heartbeat");
-    }
-    let (certificate, credential) = issued.into_response_fields();
-    Ok(Json(EnrollResponse {
-        node_id: enrolled.node_id,
-        certificate,
-        credential,
-        heartbeat_interval_seconds: ctx.settings.heartbeat_interval_seconds,
-        poll_seconds: ctx.settings.poll_seconds.min(MAX_POLL_SECONDS),
-        task_keys,
-    }))
-}
 
 /// Timeline event for a change of an agent's troubles; empty: they are over.
 fn troubles_event(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
@@ -179,8 +130,12 @@ pub(crate) async fn tasks(
 ) -> ApiResult<Json<TaskBatch<Envelope>>> {
     let wait = Duration::from_secs(u64::from(poll.wait_seconds.min(MAX_POLL_SECONDS)));
     let permit = ctx.task_signals().join(agent.node_id);
-    let mut slept = Duration::ZERO;
+    let (mut slept, mut is_first) = (Duration::ZERO, true);
     loop {
+        if !std::mem::take(&mut is_first) {
+            // The poll has been open for a while; whoever was shut out meanwhile gets nothing.
+            certificates::check_still_good(&ctx, &agent).await?;
+        }
         let signal = permit.notify.notified();
         tokio::pin!(signal);
         signal.as_mut().enable();

@@ -122,8 +122,15 @@ impl FromRequestParts<Ctx> for EnrollmentAuth {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
-        let grant = check_token(ctx, &parts.headers, TokenPurpose::Enrollment).await?;
         let hash = sha256(bearer(&parts.headers)?);
+        // Used or not: who used it is known once the request is read.
+        let grant = match ctx.store.enrollment_grant(ctx.now(), hash).await {
+            Ok(grant) => grant,
+            Err(StoreError::Token(TokenRejection::Unknown)) => {
+                return Err(why_unknown(ctx, &hash, TokenPurpose::Enrollment).await);
+            }
+            Err(error) => return Err(error.into()),
+        };
         match (grant.node_id, grant.run_id) {
             (Some(node_id), Some(run_id)) => Ok(Self { hash, run_id, node_id }),
             _ => Err(problem(ProblemCode::TokenUnknown).into()),

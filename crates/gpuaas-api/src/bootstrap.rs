@@ -26,6 +26,8 @@ const MESSAGE_CHARS: usize = 2_000;
 const NAME_CHARS: usize = 130;
 /// Characters of what a phase says that are kept.
 const PHASE_TEXT_CHARS: usize = 500;
+/// How long callbacks keep the tokens of a parked run good, in lifetimes of such a token.
+const MOST_PROLONGED: f64 = 6.0;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// `GET /bootstrap/v1/artifacts/sha256/DIGEST`.
@@ -128,13 +130,17 @@ pub(crate) async fn phase(
 }
 
 /// Extends the tokens of a parked run. Its node may still be at work, at a phase that takes longer
-/// than the run's deadline; each callback moves the end of its tokens on.
+/// than the run's deadline; each callback moves the end of its tokens on, but not for ever: whoever
+/// copied a token may call back as well. A resume makes them good again at any time.
 async fn extend_tokens(ctx: &Ctx, run: &RunRecord) -> ApiResult<()> {
     if run.status == RunStatus::Parked {
         let profile_id = ctx.store.node(run.node_id).await?.profile_id;
         let profile = ctx.store.profile_revision(profile_id, run.profile_revision).await?;
         let ttl = f64::from(profile.spec.enrollment_token_ttl_seconds);
-        ctx.store.start_token_clock(run.id, ctx.now().plus_seconds(ttl)).await?;
+        let now = ctx.now();
+        let latest =
+            run.state.parked_at.unwrap_or(run.created_at).plus_seconds(MOST_PROLONGED * ttl);
+        ctx.store.start_token_clock(run.id, now.plus_seconds(ttl).min(latest)).await?;
     }
     Ok(())
 }

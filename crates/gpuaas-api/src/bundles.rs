@@ -43,7 +43,7 @@ pub(crate) fn refused(error: &CatalogError) -> Problem {
     problem(code).with_detail(error.to_string()).with_hint(error.hint())
 }
 
-fn delivery_refusal(error: DeliveryError) -> Refusal {
+pub(crate) fn delivery_refusal(error: DeliveryError) -> Refusal {
     match error {
         DeliveryError::Store(error) => error.into(),
         DeliveryError::Catalog(error) => refused(&error).into(),
@@ -124,7 +124,7 @@ async fn verify_or_sign(
     Ok(envelope)
 }
 
-async fn trusted_keys(ctx: &Ctx) -> ApiResult<Vec<TrustedKey>> {
+pub(crate) async fn trusted_keys(ctx: &Ctx) -> ApiResult<Vec<TrustedKey>> {
     let mut trusted = vec![ctx.bundles.own_key().clone()];
     trusted.extend(bundles::trusted_keys(&ctx.store).await?);
     Ok(trusted)

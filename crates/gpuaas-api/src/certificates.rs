@@ -75,6 +75,15 @@ async fn certified_agent(ctx: &Ctx, parts: &Parts) -> ApiResult<Agent> {
     Ok(Agent { node_id: known.node_id, run_id: known.run_id, fingerprint: Some(shown.fingerprint) })
 }
 
+/// Checks once more that nobody has withdrawn the certificate of a request that took its time.
+pub(crate) async fn check_still_good(ctx: &Ctx, agent: &Agent) -> ApiResult<()> {
+    let Some(fingerprint) = agent.fingerprint else { return Ok(()) };
+    let known = ctx.store.certificate(fingerprint).await?;
+    let Some(known) = known else { return Err(problem(ProblemCode::CertificateUnknown).into()) };
+    check_record(&known.serial, &known, ctx.signing_time())?;
+    Ok(())
+}
+
 /// Why a request without a certificate is refused: a token does not stand in for one.
 async fn missing_certificate(ctx: &Ctx, parts: &Parts) -> ApiResult<Problem> {
     let Ok(token) = auth::bearer(&parts.headers) else {
@@ -113,6 +122,17 @@ fn check_certificate(
             format!("names {of} and was never handed out here"),
         );
     };
+    if shown.node_id == Some(known.node_id) || known.ended.is_some() {
+        return check_record(serial, &known, now).map(|()| known);
+    }
+    refuse(ProblemCode::CertificateUnknown, "names another node than it was given to".to_owned())
+}
+
+/// Checks that a certificate was not withdrawn, and its validity period.
+fn check_record(serial: &str, known: &StoredCertificate, now: Timestamp) -> Result<(), Problem> {
+    let refuse = |code: ProblemCode, text: String| {
+        Err(problem(code).with_detail(format!("certificate {serial} {text}")))
+    };
     match &known.ended {
         Some((CertificateEnding::Revoked, at, why)) => {
             return refuse(ProblemCode::CertificateRevoked, format!("was revoked at {at}: {why}"));
@@ -124,12 +144,6 @@ fn check_certificate(
             );
         }
         None => {}
-    }
-    if shown.node_id != Some(known.node_id) {
-        return refuse(
-            ProblemCode::CertificateUnknown,
-            "names another node than it was given to".to_owned(),
-        );
     }
     let (from, to) = (known.not_before, known.not_after);
     if now < from {
@@ -144,7 +158,7 @@ fn check_certificate(
             format!("was good until {to}; it is {now} here"),
         );
     }
-    Ok(known)
+    Ok(())
 }
 
 /// The credential that an enrollment issues.

@@ -18,6 +18,7 @@
 //! (`token_wrong_purpose`), never taken, and every refusal is written down (`rejections`).
 
 mod agent;
+mod agent_update;
 mod auth;
 mod batches;
 mod body;
@@ -28,6 +29,7 @@ mod check;
 mod control;
 mod ctx;
 mod drift;
+mod enrollment;
 mod explain;
 mod guard;
 mod health;

@@ -11,9 +11,9 @@ use gpuaas_types::health::{Health, Version};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
-    agent, auth, batches, bootstrap, bundles, certificates, control, drift, explain, guard,
-    node_change, nodes, offboarding, onboard_plan, profiles, rejections, removal, roce, runs,
-    secrets, sites, stuck, task_keys, tasks, telemetry,
+    agent, auth, batches, bootstrap, bundles, certificates, control, drift, enrollment, explain,
+    guard, node_change, nodes, offboarding, onboard_plan, profiles, rejections, removal, roce,
+    runs, secrets, sites, stuck, task_keys, tasks, telemetry,
 };
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
@@ -128,7 +128,7 @@ fn node_side() -> Router<Ctx> {
         .route("/bootstrap/v1/artifacts/sha256/{digest}", get(bootstrap::artifact))
         .route("/bootstrap/v1/runs/{run}/progress", post(bootstrap::progress))
         .route("/bootstrap/v1/runs/{run}/phases", post(bootstrap::phase))
-        .route("/agent/v1/enroll", post(agent::enroll))
+        .route("/agent/v1/enroll", post(enrollment::enroll))
         .route("/agent/v1/heartbeat", post(agent::heartbeat))
         .route("/agent/v1/tasks", get(agent::tasks))
         .route("/agent/v1/gates", post(agent::gates))

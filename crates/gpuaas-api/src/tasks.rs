@@ -6,7 +6,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use gpuaas_artifact::{ArtifactStore, Digest, validate_ca_bundle};
+use gpuaas_artifact::validate_ca_bundle;
 use gpuaas_store::{ListedNode, NewAuditEntry, NewOperatorTask, OperatorTask};
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::api::{List, Source, TimelineEvent};
@@ -16,6 +16,7 @@ use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use gpuaas_types::{NodeState, RunStatus, TaskId, Timestamp};
 use serde_json::json;
 
+use crate::agent_update;
 use crate::body::{JsonBytes, Key, PageFilter, QueryParams};
 use crate::check::actor_and_reason;
 use crate::ctx::Ctx;
@@ -44,12 +45,18 @@ pub(crate) async fn create(
         return Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))));
     }
     let (actor, reason) = actor_and_reason(&request.actor, &request.reason)?;
-    let operation = complete_operation(&ctx, request.operation).await?;
+    let listed = ctx.store.listed_node(node_id).await?;
+    let operation = match complete_operation(&ctx, &listed, request.operation).await {
+        Ok(operation) => operation,
+        Err(refusal) => {
+            agent_update::audit_refusal(&ctx, &listed, &actor, &refusal).await;
+            return Err(refusal);
+        }
+    };
     let (least, most) = WITHIN_SECONDS;
     if !(least..=most).contains(&request.within_seconds) {
         return Err(invalid("within_seconds", format!("{least} to {most}")).into());
     }
-    let listed = ctx.store.listed_node(node_id).await?;
     check_node(&ctx, &listed, &operation, request.dry_run).await?;
     let now = ctx.now();
     let id = TaskId::new(&*ctx.ids, now);
@@ -87,62 +94,27 @@ pub(crate) async fn create(
     Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))))
 }
 
-/// The operation within its bounds; an update of the agent without a digest is to the agent that
-/// this control plane gives to new nodes.
-async fn complete_operation(ctx: &Ctx, mut operation: Operation) -> ApiResult<Operation> {
-    if let Operation::AgentUpdate { version, digest, size_bytes, url, .. } = &mut operation
-        && digest.is_empty()
-    {
-        let agent = ctx.settings.agent.as_ref().ok_or_else(|| {
-            invalid("operation.digest", "this control plane has no agent of its own; name one")
-        })?;
-        version.clone_from(&agent.version);
-        *digest = agent.digest.to_string();
-        *size_bytes = agent.size_bytes;
-        url.clone_from(&agent.url);
-    }
+/// The operation within its bounds; an update of the agent with the executable that it is to.
+async fn complete_operation(
+    ctx: &Ctx,
+    listed: &ListedNode,
+    mut operation: Operation,
+) -> ApiResult<Operation> {
+    agent_update::complete(ctx, listed, &mut operation).await?;
     operation
         .check()
         .map_err(|fault| invalid(&format!("operation.{}", fault.field), fault.reason))?;
-    match &operation {
-        Operation::RefreshTrust { registries } => {
-            for (index, registry) in registries.iter().enumerate() {
-                if !registry.ca_pem.is_empty()
-                    && let Err(error) = validate_ca_bundle(&registry.ca_pem)
-                {
-                    let field = format!("operation.registries.{index}.ca_pem");
-                    return Err(invalid(&field, error.to_string()).into());
-                }
+    if let Operation::RefreshTrust { registries } = &operation {
+        for (index, registry) in registries.iter().enumerate() {
+            if !registry.ca_pem.is_empty()
+                && let Err(error) = validate_ca_bundle(&registry.ca_pem)
+            {
+                let field = format!("operation.registries.{index}.ca_pem");
+                return Err(invalid(&field, error.to_string()).into());
             }
         }
-        Operation::AgentUpdate { digest, size_bytes, url, .. } => {
-            check_served(ctx, digest, *size_bytes, url).await?;
-        }
-        _ => {}
     }
     Ok(operation)
-}
-
-/// Checks that an agent that this control plane is to serve is in its artifact store.
-async fn check_served(ctx: &Ctx, digest: &str, size_bytes: u64, url: &str) -> ApiResult<()> {
-    let digest: Digest =
-        digest.parse().map_err(|_| invalid("operation.digest", "it is no SHA-256"))?;
-    if url != ArtifactStore::url_path(&digest) {
-        return Ok(());
-    }
-    let artifacts = std::sync::Arc::clone(&ctx.artifacts);
-    let found = tokio::task::spawn_blocking(move || artifacts.get(&digest)).await;
-    match found {
-        Ok(Ok(Some((_, size)))) if size == size_bytes => Ok(()),
-        Ok(Ok(Some((_, size)))) => {
-            Err(invalid("operation.size_bytes", format!("it has {size} bytes")).into())
-        }
-        Ok(Ok(None)) => {
-            let detail = format!("there is no artifact {digest}");
-            Err(problem(ProblemCode::ArtifactNotFound).with_detail(detail).into())
-        }
-        Ok(Err(_)) | Err(_) => Err(problem(ProblemCode::Internal).into()),
-    }
 }
 
 async fn check_node(

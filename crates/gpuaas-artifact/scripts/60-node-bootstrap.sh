@@ -30,8 +30,11 @@ names = ("run_id", "hostname", "control_plane_url", "enrollment_token")
 config = {name: inputs[name] for name in names}
 if inputs.get("control_plane_ca_pem"):
     config["ca_file"] = "/etc/gpuaas/control-plane-ca.pem"
-elif inputs.get("ca_pem"):
-    config["ca_file"] = "/etc/gpuaas/ca.pem"
+else:
+    # The certificate is of a public authority, or of one that the site's machines trust.
+    config["trust_system"] = True
+    if inputs.get("ca_pem"):
+        config["ca_file"] = "/etc/gpuaas/ca.pem"
 print(json.dumps(config, indent=2, sort_keys=True))
 PYTHON
   if cmp -s "$WORK/agent.json" "$AGENT_CONFIG"; then return 0; fi
@@ -43,6 +46,10 @@ has_systemd() {
   [[ -z "$ROOT" && -d /run/systemd/system ]]
 }
 
+# What the agent does as root, it does for bundles too: packages, mounts, modules, namespaces of the
+# network. So the host's folders, devices and kernel stay in its reach (ProtectSystem, PrivateDevices,
+# ProtectKernelModules, RestrictNamespaces and their like would break that, or, with a mount
+# namespace, hide from the host what a phase mounts). What none of its tasks needs is shut.
 start_systemd() {
   place "/etc/systemd/system/$UNIT" 644 <<'UNIT_FILE'
 [Unit]
@@ -57,6 +64,15 @@ ExecStart=/usr/local/bin/gpuaas-node-agent run --config /etc/gpuaas/agent.json
 Restart=always
 RestartSec=10
 RestartPreventExitStatus=3
+NoNewPrivileges=yes
+LockPersonality=yes
+RestrictRealtime=yes
+KeyringMode=private
+SystemCallArchitectures=native
+SystemCallFilter=~@cpu-emulation @obsolete
+SystemCallErrorNumber=EPERM
+CapabilityBoundingSet=~CAP_BLOCK_SUSPEND CAP_LEASE CAP_SYS_BOOT CAP_SYS_TTY_CONFIG CAP_WAKE_ALARM
+RestrictAddressFamilies=~AF_APPLETALK AF_ATMPVC AF_AX25 AF_BLUETOOTH AF_CAN AF_DECnet AF_IPX AF_X25
 
 [Install]
 WantedBy=multi-user.target

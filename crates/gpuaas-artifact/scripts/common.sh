@@ -93,8 +93,12 @@ load_config() {
   value="${INPUT[limits.retry_milliseconds]}"
   printf -v RETRY_PAUSE '%d.%03d' "$((10#$value / 1000))" "$((10#$value % 1000))"
   TLS=()
-  if [[ -s "$CONTROL_PLANE_CA_FILE" ]]; then CA_FILE="$CONTROL_PLANE_CA_FILE"; fi
   if [[ -s "$CA_FILE" ]]; then TLS=(--cacert "$CA_FILE"); fi
+  if [[ -s "$CONTROL_PLANE_CA_FILE" ]]; then
+    CA_FILE="$CONTROL_PLANE_CA_FILE"
+    # Without a folder of its own curl trusts the system's authorities as well.
+    TLS=(--cacert "$CA_FILE" --capath "$(dirname "$CA_FILE")")
+  fi
 }
 
 # FILE MODE: replaces FILE by standard input, whole or not at all.

@@ -518,3 +518,56 @@ fn text_around_certificates_reaches_the_host_as_it_was() {
         assert_eq!(parse_user_data(&bytes).unwrap().files[1].2, pem);
     }
 }
+
+/// The agent's unit as the node bootstrap writes it.
+fn agent_unit() -> String {
+    let script = include_str!("../scripts/60-node-bootstrap.sh");
+    let (_, rest) = script.split_once("<<'UNIT_FILE'\n").unwrap();
+    rest.split_once("UNIT_FILE\n").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_agents_unit_is_shut_as_far_as_its_tasks_allow() {
+    let unit = agent_unit();
+    let service = unit.split_once("[Service]\n").unwrap().1;
+    let service: BTreeMap<&str, &str> =
+        service.lines().filter_map(|line| line.split_once('=')).collect();
+    for (directive, value) in [
+        ("NoNewPrivileges", "yes"),
+        ("LockPersonality", "yes"),
+        ("RestrictRealtime", "yes"),
+        ("SystemCallArchitectures", "native"),
+    ] {
+        assert_eq!(service.get(directive), Some(&value), "{directive}");
+    }
+    assert!(service["CapabilityBoundingSet"].starts_with('~'), "{service:?}");
+    // What would break a phase of a bundle, or hide from the host what one mounts.
+    let broken = [
+        "ProtectSystem",
+        "PrivateDevices",
+        "PrivateTmp",
+        "ProtectKernelModules",
+        "PrivateMounts",
+        "ProtectControlGroups",
+        "ReadOnlyPaths",
+        "RestrictNamespaces",
+        "RestrictSUIDSGID",
+    ];
+    for directive in broken {
+        assert!(!service.contains_key(directive), "{directive}");
+    }
+
+    // systemd knows every directive and value. The agent's path is nothing on this machine.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gpuaas-node-agent.service");
+    let unit = unit.replace("/usr/local/bin/gpuaas-node-agent.previous", "/bin/true");
+    std::fs::write(&file, unit.replace("/usr/local/bin/gpuaas-node-agent", "/bin/true")).unwrap();
+    let Ok(verified) = Command::new("systemd-analyze").arg("verify").arg(&file).output() else {
+        println!("skipped: there is no systemd-analyze");
+        return;
+    };
+    let said = String::from_utf8_lossy(&verified.stderr);
+    let about_it: Vec<&str> =
+        said.lines().filter(|line| line.contains("gpuaas-node-agent.service")).collect();
+    assert!(about_it.is_empty(), "{said}");
+}

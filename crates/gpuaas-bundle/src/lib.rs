@@ -13,6 +13,7 @@
 //! No clock, no network, and no file is touched but those below a folder that the caller names.
 
 pub mod archive;
+pub mod bundle_kind;
 pub mod delivery;
 pub mod digest;
 pub mod input;
@@ -21,10 +22,9 @@ pub mod order;
 pub mod signature;
 
 pub use archive::{Archive, ArchiveError, Entry};
+pub use bundle_kind::{AGENT_FILE, BundleKind};
 pub use delivery::{Artifact, Delivery, SignedBundle};
 pub use digest::Digest;
 pub use input::{Input, InputError, InputType, Inputs};
-pub use manifest::{
-    BundleKind, BundleReference, Gate, Manifest, ManifestFault, ManifestPhase, Requirement,
-};
+pub use manifest::{BundleReference, Gate, Manifest, ManifestFault, ManifestPhase, Requirement};
 pub use signature::{Envelope, PublicKey, SignatureError, SigningKey, Statement, TrustedKey};

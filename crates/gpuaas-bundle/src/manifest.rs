@@ -9,9 +9,10 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use gpuaas_types::agent::Gate;
-use gpuaas_types::agent::HostCheck;
+use gpuaas_types::agent::{AgentVersion, HostCheck};
 use serde::{Deserialize, Serialize};
 
+use crate::bundle_kind::{AGENT_FILE, BundleKind};
 use crate::input::{self, Input, InputError, Inputs, is_path};
 
 /// Name of the manifest in a bundle's folder.
@@ -20,30 +21,6 @@ pub const SOURCE_NAME: &str = "bundle.yaml";
 pub const ARCHIVED_NAME: &str = "manifest.json";
 /// Longest time that a phase may take, in seconds.
 const MAX_PHASE_SECONDS: u32 = 4 * 3600;
-
-/// What a bundle is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BundleKind {
-    /// Runs at a node's first boot, before the agent enrolls.
-    SiteBootstrap,
-    /// Scripts that MAAS runs while it commissions a machine.
-    Commissioning,
-    /// Checks that a node has to pass after its deployment.
-    PostDeployValidation,
-}
-
-impl BundleKind {
-    /// The name of the kind in a manifest.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SiteBootstrap => "site_bootstrap",
-            Self::Commissioning => "commissioning",
-            Self::PostDeployValidation => "post_deploy_validation",
-        }
-    }
-}
 
 /// A bundle's name and version, written `name@version`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -376,7 +353,7 @@ impl Manifest {
         if self.about.trim().is_empty() || self.about.contains('\n') {
             report("about", "one line that says what the bundle is for".to_owned());
         }
-        self.faults_of_kind(&mut report);
+        self.faults_of_kind(files, &mut report);
         self.faults_of_requires(&mut report);
         self.faults_of_inputs(&mut report);
         self.faults_of_phases(files, &mut report);
@@ -389,7 +366,7 @@ impl Manifest {
         faults
     }
 
-    fn faults_of_kind(&self, report: &mut impl FnMut(&str, String)) {
+    fn faults_of_kind(&self, files: &BTreeSet<String>, report: &mut impl FnMut(&str, String)) {
         match self.kind {
             BundleKind::SiteBootstrap if self.phases.is_empty() => {
                 report("phases", "a site bootstrap has at least one".to_owned());
@@ -397,12 +374,25 @@ impl Manifest {
             BundleKind::PostDeployValidation if self.expects.is_empty() => {
                 report("expects", "a validation has at least one check".to_owned());
             }
-            BundleKind::PostDeployValidation | BundleKind::Commissioning
-                if !self.phases.is_empty() =>
-            {
+            BundleKind::SiteBootstrap => {}
+            _ if !self.phases.is_empty() => {
                 report("phases", format!("a {} bundle runs none on the node", self.kind.as_str()));
             }
+            BundleKind::NodeAgent => self.faults_of_agent(files, report),
             _ => {}
+        }
+    }
+
+    /// What is wrong with a bundle that holds an agent and nothing else.
+    fn faults_of_agent(&self, files: &BTreeSet<String>, report: &mut impl FnMut(&str, String)) {
+        if let Err(reason) = self.version.parse::<AgentVersion>() {
+            report("version", reason.to_owned());
+        }
+        if !files.contains(AGENT_FILE) {
+            report("kind", format!("there is no file {AGENT_FILE:?}, the executable"));
+        }
+        if !(self.requires.is_empty() && self.inputs.is_empty() && self.expects.is_empty()) {
+            report("kind", "an agent requires nothing, and has no inputs and no checks".to_owned());
         }
     }
 

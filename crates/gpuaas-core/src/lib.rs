@@ -15,6 +15,7 @@ pub mod decide;
 pub mod drift;
 pub mod effect;
 pub mod elapsed;
+pub mod enrolled_host;
 pub mod failure;
 pub mod gates;
 pub mod layout;

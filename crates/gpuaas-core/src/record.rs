@@ -131,6 +131,11 @@ pub enum ReportKind {
         /// The hostname it believes it has.
         hostname: String,
     },
+    /// Another key asked to enroll with the token that the run's agent had used.
+    EnrollmentContested {
+        /// Address that it asked from; empty where it is not known.
+        address: String,
+    },
     /// First heartbeat of the run.
     FirstHeartbeat,
     /// A task ended.

@@ -25,9 +25,13 @@ pub struct AgentFile {
     pub control_plane_url: String,
     /// Single-use token of the enrollment. Secret.
     pub enrollment_token: String,
-    /// Certificate authorities to trust beside the system's, PEM.
+    /// Certificate authorities of the control plane, PEM.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
+    /// Whether the control plane's certificate may be of the system's authorities too: where it has
+    /// no anchor of its own.
+    #[serde(default)]
+    pub trust_system: bool,
     /// Folder of the identity.
     #[serde(default = "state_dir")]
     pub state_dir: PathBuf,
@@ -102,7 +106,11 @@ impl AgentFile {
             return Err(ConfigError::PlainUrl { url: self.control_plane_url });
         }
         let ca_pem = self.ca_file.map(|path| read(&root.join(path))).transpose()?;
-        let control_plane = ControlPlane::new(&self.control_plane_url, ca_pem.as_deref())?;
+        let control_plane = if self.trust_system {
+            ControlPlane::with_system_roots(&self.control_plane_url, ca_pem.as_deref())?
+        } else {
+            ControlPlane::new(&self.control_plane_url, ca_pem.as_deref())?
+        };
         let env = AgentEnv {
             state_dir: Some(root.join(&self.state_dir)),
             secrets: vec![self.enrollment_token.clone()],

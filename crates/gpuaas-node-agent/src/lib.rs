@@ -11,6 +11,7 @@
 pub mod agent;
 mod atomic_file;
 pub mod bundle;
+mod carried_out;
 mod checks;
 pub mod clock;
 mod command;

@@ -52,8 +52,10 @@ pub struct SetupError(String);
 pub struct ControlPlane {
     base: Arc<str>,
     http: Client,
-    /// Trusted beside the system's authorities, PEM.
+    /// Trusted authorities, PEM.
     ca_pem: Option<Arc<[u8]>>,
+    /// Whether the system's authorities are trusted too.
+    system_roots: bool,
     /// Bearer credential of a simulated host.
     bearer: Option<Arc<str>>,
 }
@@ -64,8 +66,8 @@ impl std::fmt::Debug for ControlPlane {
     }
 }
 
-/// An HTTP client that any number of [`ControlPlane`]s may share. `ca_pem` is trusted beside the
-/// system's authorities; with `system_roots` false (enough for plain http) they are not loaded.
+/// An HTTP client that any number of [`ControlPlane`]s may share. It trusts `ca_pem`, and with
+/// `system_roots` the system's authorities too.
 ///
 /// # Errors
 /// `ca_pem` holds no certificate, or the system has none where they are wanted.
@@ -104,19 +106,37 @@ fn build(
 }
 
 impl ControlPlane {
-    /// The control plane at `url`, over connections of its own.
+    /// The control plane at `url`, over connections of its own. Its certificate has to be one of
+    /// `anchor_pem`'s: any authority that the system trusts could certify another server, which
+    /// would be given the enrollment token.
     ///
     /// # Errors
     /// See [`http_client`].
-    pub fn new(url: &str, ca_pem: Option<&[u8]>) -> Result<Self, SetupError> {
-        let client = http_client(ca_pem, url.starts_with("https:"))?;
-        Ok(Self { ca_pem: ca_pem.map(Arc::from), ..Self::with_client(url, client) })
+    pub fn new(url: &str, anchor_pem: Option<&[u8]>) -> Result<Self, SetupError> {
+        Self::trusting(url, anchor_pem, false)
+    }
+
+    /// The control plane at `url`, whose certificate may be of any authority that the system or
+    /// `ca_pem` names: where it has one of a public authority, and so no anchor of its own.
+    ///
+    /// # Errors
+    /// See [`http_client`].
+    pub fn with_system_roots(url: &str, ca_pem: Option<&[u8]>) -> Result<Self, SetupError> {
+        Self::trusting(url, ca_pem, true)
+    }
+
+    fn trusting(url: &str, ca_pem: Option<&[u8]>, system: bool) -> Result<Self, SetupError> {
+        let system_roots = system && url.starts_with("https:");
+        let client = http_client(ca_pem, system_roots)?;
+        let plane = Self::with_client(url, client);
+        Ok(Self { ca_pem: ca_pem.map(Arc::from), system_roots, ..plane })
     }
 
     /// The control plane at `url`, over connections shared with others.
     #[must_use]
     pub fn with_client(url: &str, http: Client) -> Self {
-        Self { base: url.trim_end_matches('/').into(), http, ca_pem: None, bearer: None }
+        let base = url.trim_end_matches('/').into();
+        Self { base, http, ca_pem: None, system_roots: false, bearer: None }
     }
 
     /// Whether it is reached over TLS, and so asks for certificates.
@@ -141,7 +161,7 @@ impl ControlPlane {
         };
         let identity = reqwest::Identity::from_pem(certificate.as_bytes())
             .map_err(|error| SetupError(with_causes(&error)))?;
-        let http = build(self.ca_pem.as_deref(), self.is_tls(), Some(identity))?;
+        let http = build(self.ca_pem.as_deref(), self.system_roots, Some(identity))?;
         Ok(Self { http, bearer: None, ..self.clone() })
     }
 

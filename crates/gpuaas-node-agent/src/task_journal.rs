@@ -9,8 +9,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gpuaas_types::TaskId;
 use gpuaas_types::agent::{TaskResult, TaskSpec};
+use gpuaas_types::{TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file;
@@ -22,6 +22,9 @@ pub(crate) struct TaskEntry {
     pub(crate) id: TaskId,
     /// What the task asks for.
     pub(crate) spec: TaskSpec,
+    /// The task was not to begin later than this; `None`: an earlier version of the agent wrote this.
+    #[serde(default)]
+    pub(crate) expires_at: Option<Timestamp>,
     /// How the task ended; `None`: it has not ended.
     #[serde(default)]
     pub(crate) result: Option<TaskResult>,

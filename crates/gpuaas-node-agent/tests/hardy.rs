@@ -20,6 +20,7 @@ use gpuaas_node_agent::protocol::ControlPlane;
 use gpuaas_types::agent::{Operation, ServiceAction, Task, TaskSpec};
 use gpuaas_types::{TaskId, Timestamp};
 use host_facts::HostRoot;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -232,4 +233,85 @@ async fn a_task_that_was_cut_short_is_reported_and_not_done_again() {
     fake.until("the result", |seen| !seen.results.is_empty()).await;
     fake.change(|seen| assert_eq!(seen.results[0].1.code, "task_interrupted"));
     assert_eq!(std::fs::read_to_string(&restarts).unwrap(), "x\n");
+}
+
+/// Whoever kept a signed task sends it once more, to the next process of the agent.
+#[tokio::test]
+async fn a_task_that_was_carried_out_is_refused_when_it_comes_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = FakeControlPlane::start(dir.path()).await;
+    let tenant = dir.path().join("var/lib/gpuaas/tenant");
+    std::fs::create_dir_all(tenant.join("of the first")).unwrap();
+    let reset = TaskSpec::SoftReset {};
+    let stop = run(config(dir.path(), &dir.path().join("state")), &fake, Arc::new(FastClock));
+    issue_task(&fake, 1, reset.clone(), Timestamp::NEVER);
+    fake.until("the result", |seen| seen.results.len() == 1).await;
+    assert!(!tenant.join("of the first").exists());
+    std::fs::create_dir(tenant.join("of the next")).unwrap();
+    issue_task(&fake, 1, reset.clone(), Timestamp::NEVER);
+    fake.until("a refusal", |seen| seen.results.len() == 2).await;
+    stop.cancel();
+    let again = run(config(dir.path(), &dir.path().join("state")), &fake, Arc::new(FastClock));
+    issue_task(&fake, 1, reset, Timestamp::NEVER);
+    fake.until("another refusal", |seen| seen.results.len() == 3).await;
+    again.cancel();
+    let codes: Vec<String> =
+        fake.change(|seen| seen.results.iter().map(|(_, result)| result.code.clone()).collect());
+    assert_eq!(codes, ["", "task_replayed", "task_replayed"]);
+    assert!(tenant.join("of the next").exists());
+    assert_eq!(fake.count("enroll"), 1);
+}
+
+/// An authority that the system trusts certifies a server that takes the control plane's place.
+#[tokio::test]
+async fn the_agent_trusts_its_anchor_and_not_the_systems_authorities() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = FakeControlPlane::start_tls(dir.path(), 86_400.0).await;
+    fake.change(|seen| seen.heartbeat_interval_seconds = 1);
+    let other = FakeControlPlane::start_tls(dir.path(), 86_400.0).await;
+    let root = dir.path().join("root");
+    std::fs::create_dir_all(&root).unwrap();
+    let system_roots = dir.path().join("system.pem");
+    std::fs::write(&system_roots, fake.anchor_pem().unwrap()).unwrap();
+    let start = |anchor: &FakeControlPlane, trust_system: bool| {
+        std::fs::write(root.join("ca.pem"), anchor.anchor_pem().unwrap()).unwrap();
+        let file = dir.path().join("agent.json");
+        let config = serde_json::json!({
+            "run_id": run_id(), "hostname": "j22u11", "control_plane_url": fake.url,
+            "enrollment_token": ENROLLMENT_TOKEN, "state_dir": "/state", "run_dir": "/run",
+            "ca_file": "/ca.pem", "trust_system": trust_system,
+        });
+        std::fs::write(&file, config.to_string()).unwrap();
+        tokio::process::Command::new(env!("CARGO_BIN_EXE_gpuaas-node-agent"))
+            .args(["run", "--config"])
+            .arg(&file)
+            .arg("--host-root")
+            .arg(&root)
+            .env("SSL_CERT_FILE", &system_roots)
+            .env_remove("SSL_CERT_DIR")
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    };
+    let mut deceived = start(&other, false);
+    let log = deceived.stderr.take().unwrap();
+    let refused = async {
+        let mut lines = BufReader::new(log).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains("enrollment will be tried again") {
+                return line;
+            }
+        }
+        panic!("it ended");
+    };
+    let limit = std::time::Duration::from_secs(30);
+    let refused = tokio::time::timeout(limit, refused).await.unwrap();
+    assert!(refused.to_lowercase().contains("certificate"), "{refused}");
+    assert_eq!(fake.count("enroll"), 0, "the token stays on the host");
+    drop(deceived);
+
+    // The same server, where the configuration says so.
+    let _trusting = start(&other, true);
+    fake.until("an enrollment", |seen| seen.calls.contains(&"enroll".to_owned())).await;
 }

@@ -95,18 +95,26 @@ impl Fixture {
 
     /// Has the control plane serve `text` as the executable, and order the update.
     fn order(&self, text: &str, digest: Digest) {
+        let url = format!("/bootstrap/v1/artifacts/sha256/{digest}");
+        self.order_from(text, digest, VERSION, VERSION, url);
+    }
+
+    /// [`Self::order`] of a `version` not below `floor`, from `url`.
+    fn order_from(&self, text: &str, digest: Digest, version: &str, floor: &str, url: String) {
         let folder = self.dir.path().join("sha256");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join(digest.to_string()), text).unwrap();
         let operation = Operation::AgentUpdate {
-            version: VERSION.to_owned(),
+            bundle: String::new(),
+            version: version.to_owned(),
             digest: digest.to_string(),
             size_bytes: text.len() as u64,
-            url: format!("/bootstrap/v1/artifacts/sha256/{digest}"),
+            url,
+            floor: floor.to_owned(),
             confirm_seconds: CONFIRM_SECONDS,
         };
         let task = Task {
-            id: TaskId(Uuid::from_u128(1)),
+            id: TaskId(Uuid::new_v4()),
             spec: TaskSpec::Operate { dry_run: false, operation },
             expires_at: Timestamp::NEVER,
         };
@@ -178,6 +186,31 @@ async fn a_corrupt_download_is_not_even_tried() {
     fixture.order("#!/bin/sh\ntouch /tmp/never\n", Digest::sha256(b"something else"));
     let result = fixture.result().await;
     assert_eq!(result.code, "digest_mismatch", "{result:?}");
+    fixture.assert_old_agent_runs(&mut running).await;
+}
+
+/// Even a task with a good signature brings neither an older agent nor one from elsewhere.
+#[tokio::test]
+async fn a_foreign_or_an_older_agent_is_not_even_fetched() {
+    let fixture = Fixture::new().await;
+    let mut running = fixture.start();
+    let text = agent("new");
+    let digest = Digest::sha256(text.as_bytes());
+    let path = format!("/bootstrap/v1/artifacts/sha256/{digest}");
+    let foreign = format!("{}{path}", fixture.fake.url);
+    let cases = [
+        ("agent_source_foreign", VERSION, VERSION, foreign.as_str()),
+        ("agent_downgrade", "0.0.9", "0.0.9", path.as_str()),
+        ("agent_downgrade", VERSION, "99.0.0", path.as_str()),
+        ("operation_out_of_bounds", VERSION, "", path.as_str()),
+    ];
+    for (code, version, floor, url) in cases {
+        fixture.fake.change(|seen| seen.results.clear());
+        fixture.order_from(&text, digest, version, floor, url.to_owned());
+        let result = fixture.result().await;
+        assert_eq!((result.code.as_str(), result.succeeded), (code, false), "{result:?}");
+    }
+    assert_eq!(fixture.fake.change(|seen| seen.fetched), 0);
     fixture.assert_old_agent_runs(&mut running).await;
 }
 

@@ -10,7 +10,9 @@ use gpuaas_artifact::BootstrapInputs;
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::hosts::options::BootTimes;
-use gpuaas_store::{NewAgentCredential, NewEnrollment, ReceivedHeartbeat, StoreError, sha256};
+use gpuaas_store::{
+    NewAgentCredential, NewEnrollment, ReceivedHeartbeat, StoreError, TokenRejection, sha256,
+};
 use gpuaas_types::agent::{BootstrapPhase, Finding, ProgressStatus, Task, TaskResult, TaskSpec};
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::SimRng;
@@ -64,6 +66,9 @@ impl BootingNode {
         *self.enrolled.lock().unwrap_or_else(PoisonError::into_inner) = Some(enrolled);
         self.shared.send_heartbeat(enrolled).await;
         self.try_token_again(enrolled).await;
+        if self.shared.host_fault() == Some(HostFault::TokenCopied) {
+            self.enroll_with_another_key(enrolled).await;
+        }
         self.report_progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await;
         run_agent(self.shared, enrolled).await;
     }
@@ -135,6 +140,19 @@ impl BootingNode {
             Err(error) => {
                 tracing::debug!(%error, "the agent was refused");
                 None
+            }
+        }
+    }
+
+    /// A token that leaked while its run is open: what the control plane does about a second key.
+    async fn enroll_with_another_key(&self, enrolled: EnrolledAgent) {
+        let (now, store) = (self.shared.clock.now(), &self.shared.store);
+        let thief = NewEnrollment { key: Some([9; 32]), ..self.enroll_request().0 };
+        let refused = store.use_enrollment_token(now, thief).await;
+        if matches!(refused, Err(StoreError::Token(TokenRejection::OtherKey))) {
+            let contest = store.contest_enrollment(now, enrolled.run_id, String::new(), Vec::new());
+            if let Err(error) = contest.await {
+                tracing::debug!(%error, "a second key");
             }
         }
     }

@@ -58,6 +58,8 @@ pub(crate) struct SharedState {
 pub enum HostFault {
     /// The bootstrap calls back that this phase failed, and ends.
     BootstrapFails(BootstrapPhase),
+    /// Somebody asks to enroll with a copy of the agent's token once the agent is enrolled.
+    TokenCopied,
     /// The agent cannot do its tasks.
     TasksFail,
     /// The agent does its tasks and finds that the host is not as it should be.

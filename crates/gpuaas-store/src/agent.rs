@@ -193,6 +193,19 @@ impl Store {
         Ok(first)
     }
 
+    /// The version that the node's agent last said it is; none: no agent was heard.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn reported_agent_version(
+        &self,
+        node_id: NodeId,
+    ) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT agent_version FROM heartbeat WHERE node_id = $1";
+        let row = self.reader().await?.first(sql, args![node_id.0]).await?;
+        row.map(|row| row.cols().next()).transpose()
+    }
+
     /// The tasks a node should still do, oldest first. They stay until they are finished or
     /// expire, so an agent that lost one gets it again.
     ///

@@ -6,6 +6,7 @@
 //! **superseded** (another system of the node enrolled, or is about to). A renewal ends nothing:
 //! the one before stays good until its own end, since its agent may not have got the answer.
 
+use gpuaas_core::record::ReportKind;
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, RunId, Timestamp};
@@ -14,7 +15,7 @@ use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding, NewCertificate};
-use crate::tables::timeline;
+use crate::tables::{report, run, timeline};
 
 /// A certificate that was handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,5 +153,45 @@ impl Store {
             })
         })
         .await
+    }
+
+    /// Notes that another key asked to enroll with a token that was used: revokes what the node's
+    /// agents and the run's deployment have, and wakes the run, which parks. Answers whether it was
+    /// the first to ask.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without such a run; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
+    pub async fn contest_enrollment(
+        &self,
+        now: Timestamp,
+        run_id: RunId,
+        address: String,
+        history: Vec<TimelineEvent>,
+    ) -> Result<bool, StoreError> {
+        let is_first = self
+            .write(move |conn| {
+                Box::pin(async move {
+                    let node_id = run::wake_one(conn, now, run_id).await?;
+                    // What is revoked is refused as that, so nobody contests it once more.
+                    let sql = "UPDATE token SET revoked_at = $2 WHERE run_id = $1 \
+                               AND revoked_at IS NULL";
+                    if conn.execute(sql, args![run_id.0, now]).await? == 0 {
+                        return Ok(false);
+                    }
+                    let reason = "another key asked to enroll with the node's token";
+                    let ending = CertificateEnding::Revoked;
+                    certificate::end_all(conn, now, node_id, ending, reason).await?;
+                    let kind = ReportKind::EnrollmentContested { address };
+                    report::append_reports(conn, now, run_id, &kind).await?;
+                    timeline::append(conn, history.iter().map(|event| (node_id, event))).await?;
+                    Ok(true)
+                })
+            })
+            .await?;
+        if is_first {
+            self.signal_due();
+        }
+        Ok(is_first)
     }
 }

@@ -12,6 +12,9 @@ pub enum TokenRejection {
     /// It worked before and works only once.
     #[error("the token was used already")]
     Used,
+    /// It worked for another key, and its run is still open.
+    #[error("the token was used with another key")]
+    OtherKey,
     /// Its time is over: of a run, which is parked and has been left alone for too long.
     #[error("the token has expired: its run is parked")]
     Expired,
@@ -33,6 +36,7 @@ impl TokenRejection {
         match self {
             Self::Unknown => ProblemCode::TokenUnknown,
             Self::Used => ProblemCode::TokenUsed,
+            Self::OtherKey => ProblemCode::TokenContested,
             Self::Expired => ProblemCode::TokenExpired,
             Self::Revoked => ProblemCode::TokenRevoked,
             Self::NotYet => ProblemCode::TokenNotYetUsable,

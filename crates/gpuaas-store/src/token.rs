@@ -210,6 +210,24 @@ impl Store {
         Ok(token.grant)
     }
 
+    /// What an enrollment token stands for, used or not: whose key used it is known once the
+    /// request is read, and [`Self::check_enrollment`] says so. Uses nothing up.
+    ///
+    /// # Errors
+    /// [`StoreError::Token`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn enrollment_grant(
+        &self,
+        now: Timestamp,
+        hash: [u8; 32],
+    ) -> Result<TokenGrant, StoreError> {
+        let token = self.stored_token(hash).await?;
+        let token = token.ok_or(StoreError::Token(TokenRejection::Unknown))?;
+        match token.check(now, TokenPurpose::Enrollment) {
+            Ok(()) | Err(TokenRejection::Used) => Ok(token.grant),
+            Err(rejection) => Err(StoreError::Token(rejection)),
+        }
+    }
+
     /// Whether an enrollment token is good for an agent with this key now. Uses nothing up.
     ///
     /// # Errors

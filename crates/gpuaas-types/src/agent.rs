@@ -21,6 +21,7 @@
 /// Seconds between two heartbeats of an agent, by its own clock.
 pub const HEARTBEAT_INTERVAL_SECONDS: u32 = 30;
 
+mod agent_version;
 mod bootstrap;
 mod enrollment;
 mod gate;
@@ -30,6 +31,7 @@ mod operation_bounds;
 mod task;
 mod task_key;
 
+pub use agent_version::AgentVersion;
 pub use bootstrap::{BootstrapPhase, BootstrapProgress, BundlePhase, PhaseOutcome, ProgressStatus};
 pub use enrollment::{
     EnrollRequest, EnrollResponse, HeartbeatRequest, HeartbeatResponse, NodeCertificate,

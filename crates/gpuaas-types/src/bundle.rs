@@ -29,7 +29,7 @@ pub struct BundleView {
     pub digest: String,
     /// Length of the archive in bytes.
     pub size_bytes: u64,
-    /// `site_bootstrap`, `commissioning` or `post_deploy_validation`.
+    /// `site_bootstrap`, `commissioning`, `post_deploy_validation` or `node_agent`.
     pub kind: String,
     /// What it is for, one line.
     pub about: String,

@@ -18,6 +18,7 @@
 #[macro_use]
 mod table;
 mod command;
+mod cure;
 mod node_problem;
 mod park;
 mod problem;
@@ -25,8 +26,9 @@ mod timeline;
 mod wait;
 
 pub use command::{COMMANDS, CommandCode, CommandRow};
+pub use cure::Cure;
 pub use node_problem::{NODE_PROBLEMS, NodeProblemCode, NodeProblemRow, advised_commands};
-pub use park::{Cure, PARKS, ParkCode, ParkRow};
+pub use park::{PARKS, ParkCode, ParkRow};
 pub use problem::{PROBLEMS, ProblemCode, ProblemRow};
 pub use timeline::{TIMELINE, TimelineCode, TimelineRow};
 pub use wait::{WAITS, WaitCode, WaitRow};

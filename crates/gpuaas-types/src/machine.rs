@@ -223,6 +223,9 @@ pub struct MachineView {
     /// Serial number of the chassis; empty while MAAS does not know it.
     #[serde(default)]
     pub serial: String,
+    /// The system UUID of its SMBIOS; empty while MAAS does not know it.
+    #[serde(default)]
+    pub hardware_uuid: String,
     /// Whether an installation result set exists.
     pub has_installation_result: bool,
     /// Number of the current installation; another one is another deployment.

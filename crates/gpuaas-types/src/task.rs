@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskRequest {
-    /// What is to be done. An `agent_update` without a digest is to the control plane's own agent.
+    /// What is to be done. An `agent_update` without a bundle is to the control plane's own agent.
     pub operation: Operation,
     /// Have the agent only say what it would do.
     #[serde(default)]

@@ -99,19 +99,14 @@ fn operation(kind: &NodeTaskKind) -> Result<(Operation, &TaskOptions, Option<&Pa
             };
             (operation, options, save.as_deref())
         }
-        NodeTaskKind::AgentUpdate {
-            digest,
-            to_version,
-            size_bytes,
-            url,
-            confirm_seconds,
-            options,
-        } => {
+        NodeTaskKind::AgentUpdate { bundle, confirm_seconds, options } => {
             let operation = Operation::AgentUpdate {
-                version: to_version.clone().unwrap_or_default(),
-                digest: digest.clone().unwrap_or_default(),
-                size_bytes: size_bytes.unwrap_or_default(),
-                url: url.clone().unwrap_or_default(),
+                bundle: bundle.clone().unwrap_or_default(),
+                version: String::new(),
+                digest: String::new(),
+                size_bytes: 0,
+                url: String::new(),
+                floor: String::new(),
                 confirm_seconds: *confirm_seconds,
             };
             (operation, options, None)

@@ -26,6 +26,9 @@ pub struct HostFacts {
     pub os: Option<OsRelease>,
     /// `/proc/sys/kernel/random/boot_id`; changes at every boot.
     pub boot_id: Option<String>,
+    /// System UUID of the SMBIOS, `/sys/class/dmi/id/product_uuid`; only root may read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_uuid: Option<String>,
     /// Seconds since boot, `/proc/uptime`.
     pub uptime_seconds: Option<f64>,
     /// `MemTotal` of `/proc/meminfo`, in bytes.
@@ -74,6 +77,7 @@ impl HostRoot {
             kernel_cmdline: self.line("proc/cmdline"),
             os: self.os_release(),
             boot_id: self.line("proc/sys/kernel/random/boot_id"),
+            system_uuid: self.line("sys/class/dmi/id/product_uuid"),
             uptime_seconds: self.uptime_seconds(),
             memory_total_bytes: parse::meminfo_bytes(&meminfo, "MemTotal"),
             memory_available_bytes: parse::meminfo_bytes(&meminfo, "MemAvailable"),

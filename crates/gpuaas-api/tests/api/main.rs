@@ -6,6 +6,7 @@ mod agents;
 mod batches;
 mod bundles;
 mod changes;
+mod doors;
 mod drift;
 mod http;
 mod identity;

@@ -287,6 +287,7 @@ impl Rig {
             if record.id == run {
                 (record.status, record.due_at) = (status, Timestamp::NEVER);
                 record.ended_at = (!status.is_open()).then_some(now);
+                record.state.parked_at = (status == RunStatus::Parked).then_some(now);
             }
             self.store.commit(now, RunWrite::new(record).releasing()).await.unwrap();
         }

@@ -155,11 +155,9 @@ async fn what_must_not_be_is_refused_and_nothing_is_kept() {
     assert!(answer.json()["detail"].as_str().unwrap().contains("placeholder"), "{answer:?}");
     let update = json!({ "operation": { "kind": "agent_update" }, "actor": "a", "reason": "r" });
     assert_eq!(refused(update).await, "invalid_field");
-    let digest = "b".repeat(64);
-    let update = json!({ "operation": { "kind": "agent_update", "version": "9", "digest": digest,
-        "size_bytes": 5, "url": format!("/bootstrap/v1/artifacts/sha256/{digest}") },
+    let update = json!({ "operation": { "kind": "agent_update", "bundle": "agent@1.0.0" },
         "actor": "a", "reason": "r" });
-    assert_eq!(refused(update).await, "artifact_not_found");
+    assert_eq!(refused(update).await, "bundle_not_found");
     assert_eq!(rig.get(path).await.ok()["items"], json!([]));
 
     let other = rig.onboard("j22u15").await;

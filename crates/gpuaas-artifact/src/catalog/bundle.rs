@@ -1,7 +1,7 @@
 //! One bundle: as its archive has it, and as the catalog has it.
 
 use gpuaas_bundle::{
-    Archive, Artifact, BundleKind, Digest, Envelope, Manifest, SignedBundle, Statement,
+    AGENT_FILE, Archive, Artifact, BundleKind, Digest, Envelope, Manifest, SignedBundle, Statement,
 };
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::BundlePin;
@@ -9,7 +9,7 @@ use gpuaas_types::api::BundlePin;
 use super::error::CatalogError;
 use crate::scripts::{self, CommissioningScript};
 use crate::source;
-use crate::store::ArtifactStore;
+use crate::store::{ArtifactStore, StoredArtifact};
 
 /// A bundle whose archive passed every check of `gpuaas bundle lint`.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,8 @@ pub struct CheckedBundle {
     pub manifest: Manifest,
     /// Scripts of a commissioning bundle; empty for other kinds.
     pub scripts: Vec<CommissioningScript>,
+    /// The executable of an agent; none for other kinds.
+    pub agent: Option<StoredArtifact>,
 }
 
 /// A bundle of the catalog.
@@ -53,9 +55,19 @@ impl CheckedBundle {
         let scripts = match archive.manifest.kind {
             BundleKind::Commissioning => scripts::commissioning_scripts(&archive)
                 .map_err(|f| CatalogError::Invalid(vec![f]))?,
-            BundleKind::SiteBootstrap | BundleKind::PostDeployValidation => Vec::new(),
+            BundleKind::SiteBootstrap
+            | BundleKind::PostDeployValidation
+            | BundleKind::NodeAgent => Vec::new(),
         };
+        let agent = (archive.manifest.kind == BundleKind::NodeAgent)
+            .then(|| archive.files.get(AGENT_FILE))
+            .flatten()
+            .map(|entry| StoredArtifact {
+                digest: Digest::sha256(&entry.bytes),
+                size_bytes: entry.bytes.len() as u64,
+            });
         Ok(Self {
+            agent,
             digest: Digest::sha256(bytes),
             size_bytes: bytes.len() as u64,
             manifest: archive.manifest,

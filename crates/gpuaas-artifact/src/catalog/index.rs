@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use gpuaas_bundle::manifest::BundleReference;
-use gpuaas_bundle::{Artifact, BundleKind, Digest, Gate, Manifest, SigningKey, TrustedKey};
+use gpuaas_bundle::{
+    AGENT_FILE, Archive, Artifact, BundleKind, Digest, Gate, Manifest, SigningKey, TrustedKey,
+};
 use gpuaas_types::api::BundlePin;
 use parking_lot::RwLock;
 
@@ -48,6 +50,11 @@ impl BundleCatalog {
     /// The artifact store cannot be written.
     pub fn add(&self, archive: &[u8], bundle: CatalogBundle) -> Result<(), CatalogError> {
         self.artifacts.put_bytes(archive)?;
+        if bundle.bundle.agent.is_some()
+            && let Some(entry) = Archive::read(archive)?.files.get(AGENT_FILE)
+        {
+            self.artifacts.put_bytes(&entry.bytes)?;
+        }
         let Manifest { name, version, .. } = bundle.bundle.manifest.clone();
         let digest = bundle.bundle.digest;
         let mut index = self.index.write();
@@ -117,6 +124,14 @@ impl BundleCatalog {
     pub fn commissioning(&self, reference: &str) -> Result<Vec<CommissioningScript>, CatalogError> {
         let found = self.find_kind(reference, Some(BundleKind::Commissioning))?;
         Ok(found.bundle.scripts.clone())
+    }
+
+    /// The bundle of an agent.
+    ///
+    /// # Errors
+    /// See [`Self::find`].
+    pub fn agent(&self, reference: &str) -> Result<Arc<CatalogBundle>, CatalogError> {
+        self.find_kind(reference, Some(BundleKind::NodeAgent))
     }
 
     /// Whether `reference` is of a validation bundle.

@@ -60,6 +60,22 @@ fn look_meanwhile(s: &Snapshot<'_>) -> Option<Decision> {
     })
 }
 
+/// Parks where another key asked to enroll since the run's latest deployment, which gave the node
+/// its tokens.
+pub(super) fn enrollment_contested(s: &Snapshot<'_>) -> Option<Decision> {
+    let deployed = s.run.state.intended_at.get(&EffectKind::Deploy).copied();
+    let since = deployed.unwrap_or(Timestamp::EPOCH);
+    let report =
+        s.report_after(since, |kind| matches!(kind, ReportKind::EnrollmentContested { .. }))?;
+    let ReportKind::EnrollmentContested { address } = &report.kind else { return None };
+    let from = if address.is_empty() { String::new() } else { format!(" from {address}") };
+    let text = format!(
+        "another key asked to enroll{from} at {}; the certificates of the node are revoked",
+        report.at
+    );
+    Some(park(s, ParkCode::EnrollmentContested, text))
+}
+
 /// Parks where the bootstrap reported a failure since the run last parked.
 fn bootstrap_failed(s: &Snapshot<'_>, phase: BootstrapPhase) -> Option<Decision> {
     let answered = s.run.state.parked_at.unwrap_or(s.run.created_at);

@@ -95,6 +95,24 @@ fn a_deployed_machine_is_read_while_the_node_boots() {
 }
 
 #[test]
+fn a_second_key_parks_whatever_the_step_until_the_next_deployment_or_a_cancel() {
+    let contested = || ReportKind::EnrollmentContested { address: "10.0.0.9".to_owned() };
+    for step in [Step::Enrollment, Step::PrereqChecks, Step::Confirmation] {
+        let mut case = Case::new(step)
+            .read(machine(status::DEPLOYED), 1.0)
+            .report(enrolled(), 4.0)
+            .report(contested(), 5.0);
+        assert_eq!(parked(&case.decide()), "enrollment_contested", "{step}");
+        case.run.state.intended_at.insert(EffectKind::Deploy, at(7.0));
+        let code = match case.decide() {
+            Decision::Park { park, .. } => park.code,
+            _ => String::new(),
+        };
+        assert_ne!(code, "enrollment_contested", "{step}: other tokens since");
+    }
+}
+
+#[test]
 fn a_machine_released_by_hand_is_noticed_while_waiting_for_the_node() {
     let case = Case::new(Step::SiteBootstrap).read(machine(status::READY), 5.0);
     assert_eq!(parked(&case.decide()), "machine_taken");

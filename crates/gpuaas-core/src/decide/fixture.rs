@@ -95,6 +95,7 @@ pub(crate) fn machine(status: i64) -> MachineView {
         tags: Vec::new(),
         hardware: "Dell XE9680".to_owned(),
         serial: String::new(),
+        hardware_uuid: String::new(),
         has_installation_result: false,
         installation_id: None,
         last_sync: None,

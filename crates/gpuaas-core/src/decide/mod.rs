@@ -118,7 +118,7 @@ fn decide_step(s: &Snapshot<'_>) -> Decision {
     let gone = s.observation.is_some_and(|o| o.vanished);
     let decision = match cancellation::cancel(s) {
         Some(decision) => decision,
-        None => match decisions::look_again(s) {
+        None => match boot::enrollment_contested(s).or_else(|| decisions::look_again(s)) {
             Some(decision) => decision,
             None if gone && s.run.kind.row().needs_maas => return cancellation::park_vanished(s),
             None => {

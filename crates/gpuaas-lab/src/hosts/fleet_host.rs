@@ -76,8 +76,13 @@ impl Fleet {
     fn control_plane(&self, inputs: &BootstrapInputs) -> Result<ControlPlane, SetupError> {
         let url = &inputs.control_plane_url;
         if url.starts_with("https:") {
-            let pem = inputs.control_plane_ca_pem.as_ref().or(inputs.ca_pem.as_ref());
-            return ControlPlane::new(url, pem.map(String::as_bytes));
+            return match &inputs.control_plane_ca_pem {
+                Some(anchor) => ControlPlane::new(url, Some(anchor.as_bytes())),
+                None => {
+                    let ca_pem = inputs.ca_pem.as_ref().map(String::as_bytes);
+                    ControlPlane::with_system_roots(url, ca_pem)
+                }
+            };
         }
         Ok(ControlPlane::with_client(url, self.http.clone()))
     }

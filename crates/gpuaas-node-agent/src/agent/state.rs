@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::atomic_file;
+use crate::carried_out::CarriedOutTasks;
 use crate::clock::{AgentClock, Backoff};
 use crate::env::AgentEnv;
 use crate::host::Host;
@@ -82,6 +83,8 @@ pub(super) struct Agent {
     pub(super) first_heartbeat: CancellationToken,
     /// The task at hand.
     pub(super) journal: TaskJournal,
+    /// Tasks that are behind this host.
+    pub(super) carried_out: CarriedOutTasks,
     /// Whether the last write failed for lack of space.
     disk_full: AtomicBool,
     /// The control plane with the agent's credential; without one before the enrollment.
@@ -104,6 +107,7 @@ impl Agent {
             started_at: clock.now(),
             started_monotonic_seconds: clock.monotonic_seconds(),
             journal: TaskJournal::new(config.env.state_dir.as_deref()),
+            carried_out: CarriedOutTasks::load(config.env.state_dir.as_deref()),
             config,
             authenticated: Mutex::new(control_plane.clone()),
             control_plane,

@@ -54,6 +54,9 @@ async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Enve
     let admitted =
         order::admit(&task.order, &agent.task_keys(), identity.node_id, corrected_now(agent));
     let result = match admitted {
+        Ok(admitted) if agent.carried_out.contains(admitted.id) => {
+            refused("task_replayed", "this host has carried it out before")
+        }
         // A clock that is far behind would take a task of long ago for one of now.
         Ok(admitted) if admitted.id == task.id => match clock_fault(agent) {
             Some(fault) if agent.clock_offset_seconds() < 0.0 => refused("task_clock", &fault),
@@ -90,7 +93,8 @@ fn clock_fault(agent: &Agent) -> Option<String> {
 
 /// Records the task, carries it out, and records its result.
 async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult {
-    let mut entry = TaskEntry { id: task.id, spec: task.spec.clone(), result: None };
+    let (id, spec, expires_at) = (task.id, task.spec.clone(), Some(task.expires_at));
+    let mut entry = TaskEntry { id, spec, expires_at, result: None };
     if let Err(error) = agent.track_disk_full(agent.journal.write(&entry)) {
         warn!(%error, task = %task.id, "a task cannot be recorded");
         if !task.spec.may_repeat() {
@@ -106,6 +110,7 @@ async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult {
     if let Err(error) = agent.track_disk_full(agent.journal.write(&entry)) {
         warn!(%error, task = %task.id, "a result is in memory only");
     }
+    remember(agent, task.id, task.expires_at);
     if completed.restart {
         // The process of the other executable submits it.
         agent.config.env.restart.cancel();
@@ -114,10 +119,18 @@ async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult {
     entry.result.unwrap_or_default()
 }
 
+/// Remembers that a task is behind this host.
+fn remember(agent: &Agent, id: TaskId, expires_at: Timestamp) {
+    let added = agent.carried_out.add(id, expires_at, corrected_now(agent));
+    if let Err(error) = agent.track_disk_full(added) {
+        warn!(%error, task = %id, "that a task was carried out is in memory only");
+    }
+}
+
 /// Submits the result that an earlier process of this agent left, or reports the task that it was
 /// ended amid.
 async fn finish_previous_task(agent: &Agent) {
-    let Some(TaskEntry { id, spec, result }) = agent.journal.read() else { return };
+    let Some(TaskEntry { id, spec, expires_at, result }) = agent.journal.read() else { return };
     let result = match result {
         Some(result) => result,
         None if spec.may_repeat() => {
@@ -128,6 +141,7 @@ async fn finish_previous_task(agent: &Agent) {
             refused("task_interrupted", "the agent was ended amid it; how far it came is not known")
         }
     };
+    remember(agent, id, expires_at.unwrap_or(Timestamp::NEVER));
     submit_result(agent, id, &result).await;
 }
 

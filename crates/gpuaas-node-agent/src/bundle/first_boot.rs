@@ -118,8 +118,11 @@ pub async fn boot(
 ) -> Result<Option<BundleReport>, BootError> {
     let file = read(config)?;
     let Some(delivery) = &file.bundle else { return Ok(None) };
-    let ca_pem = file.control_plane_ca_pem.as_ref().or(file.ca_pem.as_ref()).map(String::as_bytes);
-    let control_plane = ControlPlane::new(&file.control_plane_url, ca_pem)?;
+    let (url, ca_pem) = (&file.control_plane_url, file.ca_pem.as_ref().map(String::as_bytes));
+    let control_plane = match &file.control_plane_ca_pem {
+        Some(anchor) => ControlPlane::new(url, Some(anchor.as_bytes()))?,
+        None => ControlPlane::with_system_roots(url, ca_pem)?,
+    };
     let mut archives = Vec::new();
     for bundle in &delivery.bundles {
         let bytes = fetch(&control_plane, bundle, &file.limits, clock).await?;

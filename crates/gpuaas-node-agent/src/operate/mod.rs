@@ -28,7 +28,8 @@ use operation::{OperationError, OperationOutcome};
 pub(crate) async fn run(context: &OperationContext<'_>, operation: &Operation) -> CompletedTask {
     if let Err(fault) = operation.check() {
         let message = format!("{}: {}", fault.field, fault.reason);
-        return CompletedTask::from(Err(OperationError::new("operation_out_of_bounds", message)));
+        let code = update::fault_code(operation, &fault.field);
+        return CompletedTask::from(Err(OperationError::new(code, message)));
     }
     let limit = Duration::from_secs(operation.limit_seconds().into());
     let result = timeout(limit, dispatch(context, operation)).await;
@@ -57,7 +58,7 @@ async fn dispatch(
             let request = diagnostics::DiagnosticsRequest { units, journal_lines, max_bytes };
             diagnostics::run(context, &request).await
         }
-        Operation::AgentUpdate { version, digest, size_bytes, url, confirm_seconds } => {
+        Operation::AgentUpdate { version, digest, size_bytes, url, confirm_seconds, .. } => {
             let (size_bytes, confirm_seconds) = (*size_bytes, *confirm_seconds);
             let target = update::UpdateTarget { version, digest, size_bytes, url, confirm_seconds };
             update::run(context, &target).await

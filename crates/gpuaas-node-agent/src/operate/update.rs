@@ -1,5 +1,9 @@
 //! The operation `agent_update`: replaces the agent's executable, and rolls back.
 //!
+//! The executable comes from the control plane's artifact store and from nowhere else, and is not
+//! older than this one: the signed task names the lowest version, and an agent takes none below its
+//! own, so an old task that somebody kept brings no old agent back.
+//!
 //! Nothing replaces an agent that works before it has proven that it works too. The new executable
 //! is downloaded beside the old one, verified, and gets a heartbeat accepted in a trial while the
 //! old one still runs. Only then are the files swapped; the old executable stays as
@@ -22,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpuaas_bundle::Digest;
-use gpuaas_types::agent::{Change, TaskResult};
+use gpuaas_types::agent::{AgentVersion, Change, Operation, TaskResult};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
@@ -43,7 +47,7 @@ pub(super) struct UpdateTarget<'a> {
     /// SHA-256, hexadecimal.
     pub(super) digest: &'a str,
     pub(super) size_bytes: u64,
-    /// Absolute, or a path of the control plane.
+    /// A path of the control plane.
     pub(super) url: &'a str,
     /// Seconds in which a heartbeat of the new executable has to be accepted.
     pub(super) confirm_seconds: u32,
@@ -62,6 +66,25 @@ struct PendingUpdate {
     starts: u32,
 }
 
+/// The code of a parameter out of its bounds.
+pub(super) fn fault_code(operation: &Operation, field: &str) -> &'static str {
+    match (operation, field) {
+        (Operation::AgentUpdate { .. }, "url") => "agent_source_foreign",
+        (Operation::AgentUpdate { floor, .. }, "version") if !floor.is_empty() => "agent_downgrade",
+        _ => "operation_out_of_bounds",
+    }
+}
+
+/// Checks that `version` is not lower than that of this agent.
+fn check_not_older(version: &str) -> Result<(), OperationError> {
+    let (wanted, own) = (version.parse::<AgentVersion>(), crate::VERSION.parse::<AgentVersion>());
+    if matches!((wanted, own), (Ok(wanted), Ok(own)) if wanted >= own) {
+        return Ok(());
+    }
+    let message = format!("{version} is lower than {}, which runs here", crate::VERSION);
+    Err(OperationError::new("agent_downgrade", message))
+}
+
 pub(super) async fn run(
     context: &OperationContext<'_>,
     target: &UpdateTarget<'_>,
@@ -74,6 +97,7 @@ pub(super) async fn run(
             "this agent has no executable of its own",
         ));
     };
+    check_not_older(target.version)?;
     let digest: Digest = target
         .digest
         .parse()

@@ -41,6 +41,8 @@ pub(crate) fn run_id() -> RunId {
 pub(crate) struct Recorded {
     /// One word per accepted call, in order: `site_bootstrap started`, `enroll`, `heartbeat`.
     pub(crate) calls: Vec<String>,
+    /// Artifacts that were asked for.
+    pub(crate) fetched: usize,
     pub(crate) messages: Vec<String>,
     pub(crate) phases: Vec<BundlePhase>,
     pub(crate) gates: Vec<Gates>,
@@ -301,6 +303,7 @@ async fn artifact(
     State(fake): State<FakeControlPlane>,
     UrlPath(digest): UrlPath<String>,
 ) -> Response {
+    fake.change(|seen| seen.fetched += 1);
     match tokio::fs::read(fake.artifacts.join("sha256").join(digest)).await {
         Ok(bytes) => bytes.into_response(),
         Err(_) => problem(404, "artifact_not_found"),

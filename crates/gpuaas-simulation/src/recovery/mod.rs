@@ -9,12 +9,14 @@
 //! tells us. All times are of the simulation's clock.
 
 mod act;
+mod case;
 mod cases;
 mod commands;
 mod report;
 mod run_case;
 
 pub use act::{CommandLine, Operators};
-pub use cases::{CASES, RecoveryCase};
+pub use case::RecoveryCase;
+pub use cases::CASES;
 pub use report::{RecoveryReport, run};
 pub use run_case::{RecoveryOutcome, run_case, run_case_by_itself};

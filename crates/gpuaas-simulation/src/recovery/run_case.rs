@@ -10,7 +10,7 @@ use maas_sim::{HostView, HumanAction, MachineSpec, Status};
 use serde_json::Value;
 
 use super::act::{Act, CommandLine, Operators, When};
-use super::cases::RecoveryCase;
+use super::case::RecoveryCase;
 use crate::plan::SimulationPlan;
 use crate::simulation::Simulation;
 use crate::tick::Tick;

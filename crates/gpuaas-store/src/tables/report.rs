@@ -14,6 +14,7 @@ const fn kind_of(kind: &ReportKind) -> &'static str {
     match kind {
         ReportKind::Progress { .. } => "progress",
         ReportKind::Enrolled { .. } => "enrolled",
+        ReportKind::EnrollmentContested { .. } => "enrollment_contested",
         ReportKind::FirstHeartbeat => "first_heartbeat",
         ReportKind::TaskFinished { .. } => "task_finished",
         ReportKind::CancelRequested { .. } => "cancel_asked",

@@ -156,9 +156,12 @@ impl StoredToken {
         now: Timestamp,
         key: Option<&[u8; 32]>,
     ) -> Result<(), TokenRejection> {
-        self.check(now, TokenPurpose::Enrollment)?;
         let same = self.used_key.as_deref() == key.map(<[u8; 32]>::as_slice);
-        if self.used_at.is_some() && !same { Err(TokenRejection::Used) } else { Ok(()) }
+        let is_contested = self.used_at.is_some() && !same;
+        match self.check(now, TokenPurpose::Enrollment) {
+            Ok(()) | Err(TokenRejection::Used) if is_contested => Err(TokenRejection::OtherKey),
+            checked => checked,
+        }
     }
 }
 

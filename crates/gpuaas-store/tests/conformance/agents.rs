@@ -66,9 +66,12 @@ fn only_the_first_heartbeat_of_a_run_wakes_it() {
         let (node_id, run_id) = fixture.node("j22u11").await;
         let beat =
             |seconds| fixture.store.record_heartbeat(at(seconds), heartbeat(node_id, run_id));
+        assert_eq!(fixture.store.reported_agent_version(node_id).await.unwrap(), None);
         assert!(beat(1.0).await.unwrap());
         assert!(!beat(2.0).await.unwrap());
         assert!(!beat(3.0).await.unwrap());
+        let version = fixture.store.reported_agent_version(node_id).await.unwrap();
+        assert_eq!(version.as_deref(), Some("1.0"));
         let claimed = fixture.claim_one(at(3.0)).await;
         assert_eq!(claimed.node.heartbeat_at, Some(at(3.0)));
         assert_eq!(claimed.node.revision, 1);

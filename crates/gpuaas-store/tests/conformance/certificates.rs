@@ -1,5 +1,6 @@
 //! Certificates of agents: handed out, renewed, superseded, revoked.
 
+use gpuaas_core::record::ReportKind;
 use gpuaas_store::{
     CertificateEnding, NewAgentCredential, NewCertificate, NewEnrollment, NewToken, NodeChange,
     ReceivedHeartbeat, RunWrite, Secret, TokenPurpose, sha256,
@@ -102,12 +103,15 @@ fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
         check("a").await.unwrap();
         store.use_enrollment_token(at(1.0), asks("a")).await.unwrap();
 
-        // Whoever copied it ends nothing and leaves nothing.
+        // Whoever copied it is told apart; what that ends, a call of its own says.
         let before = (fixture.store.run(run_id).await.unwrap(), endings(&fixture, node_id).await);
-        assert_eq!(code(check("thief").await), "token_used");
-        assert_eq!(code(store.use_enrollment_token(at(2.0), asks("thief")).await), "token_used");
+        assert_eq!(code(check("thief").await), "token_contested");
+        assert_eq!(
+            code(store.use_enrollment_token(at(2.0), asks("thief")).await),
+            "token_contested"
+        );
         let keyless = NewEnrollment { key: None, ..asks("thief") };
-        assert_eq!(code(store.use_enrollment_token(at(2.0), keyless).await), "token_used");
+        assert_eq!(code(store.use_enrollment_token(at(2.0), keyless).await), "token_contested");
         let after = (fixture.store.run(run_id).await.unwrap(), endings(&fixture, node_id).await);
         assert_eq!((after, store.reports(run_id).await.unwrap().len()), (before, 1));
 
@@ -185,6 +189,54 @@ fn a_node_that_leaves_or_is_deployed_again_has_no_certificate() {
             let how = left.map_or(CertificateEnding::Superseded, |_| CertificateEnding::Revoked);
             assert_eq!(endings(&fixture, node_id).await, [(hostname.to_owned(), Some(how))]);
         }
+    });
+}
+
+#[test]
+fn a_second_key_in_an_open_run_ends_what_the_run_gave_out() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
+        let key = |name: &str| Some(sha256(&format!("key of {name}")));
+        store.use_enrollment_token(at(1.0), enroll(run_id, "t", "a")).await.unwrap();
+        let check = |name| store.check_enrollment(at(2.0), sha256("t"), key(name));
+        check("a").await.unwrap();
+        assert_eq!(code(check("b").await), "token_contested");
+        let second = store.use_enrollment_token(at(2.0), enroll(run_id, "t", "b")).await;
+        assert_eq!(code(second), "token_contested");
+        // Also once the node is heard, which uses the token up for the first key.
+        let beat = ReceivedHeartbeat {
+            node_id,
+            run_id,
+            agent_version: "1.0".to_owned(),
+            troubles: String::new(),
+            first: None,
+            changed: None,
+        };
+        store.record_heartbeat(at(3.0), beat).await.unwrap();
+        assert_eq!(code(check("a").await), "token_used");
+        assert_eq!(code(check("b").await), "token_contested");
+        let grant = store.enrollment_grant(at(3.0), sha256("t")).await.unwrap();
+        assert_eq!((grant.node_id, grant.run_id), (Some(node_id), Some(run_id)));
+
+        let contest = |seconds| {
+            let line = vec![event(Some(run_id), "enrollment_contested")];
+            store.contest_enrollment(at(seconds), run_id, "10.0.0.9".to_owned(), line)
+        };
+        assert!(contest(4.0).await.unwrap());
+        assert!(!contest(5.0).await.unwrap(), "once is enough");
+        let revoked = Some(CertificateEnding::Revoked);
+        assert_eq!(endings(&fixture, node_id).await, [("a".to_owned(), revoked)]);
+        for name in ["a", "b"] {
+            assert_eq!(code(check(name).await), "token_revoked");
+        }
+        assert_eq!(code(store.enrollment_grant(at(5.0), sha256("t")).await), "token_revoked");
+        assert_eq!(code(store.enrollment_grant(at(5.0), sha256("u")).await), "token_unknown");
+        let reports = store.reports(run_id).await.unwrap();
+        let contested = |kind: &ReportKind| matches!(kind, ReportKind::EnrollmentContested { .. });
+        assert_eq!(reports.iter().filter(|report| contested(&report.kind)).count(), 1);
     });
 }
 

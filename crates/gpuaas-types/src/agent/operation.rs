@@ -61,6 +61,10 @@ pub enum Operation {
     },
     /// Puts another version of the agent in its place, once it has proven that it lives.
     AgentUpdate {
+        /// The bundle of kind `node_agent` that holds it, as it was published and approved:
+        /// `name@version` or its digest; empty: the agent that came with the control plane.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        bundle: String,
         /// Version that the new executable says it is.
         #[serde(default)]
         version: String,
@@ -70,9 +74,12 @@ pub enum Operation {
         /// Its length in bytes.
         #[serde(default)]
         size_bytes: u64,
-        /// Where it is: a path of the control plane, or an http or https URL.
+        /// Where it is: the path of its digest in the control plane's artifact store.
         #[serde(default)]
         url: String,
+        /// The lowest version that the agent may take: the one that it last said it is.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        floor: String,
         /// How long it may take to get a heartbeat through, in seconds.
         #[serde(default = "confirm_seconds")]
         confirm_seconds: u32,

@@ -1,5 +1,6 @@
 //! The bounds of an operation's parameters.
 
+use super::agent_version::AgentVersion;
 use super::gate::Gate;
 use super::operation::{Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS};
 
@@ -52,8 +53,12 @@ impl Operation {
             Self::CollectDiagnostics { units, journal_lines, most_bytes } => {
                 diagnostics(units, *journal_lines, *most_bytes)
             }
-            Self::AgentUpdate { version, digest, size_bytes, url, confirm_seconds } => {
-                update(version, digest, *size_bytes, url, *confirm_seconds)
+            Self::AgentUpdate {
+                version, digest, size_bytes, url, floor, confirm_seconds, ..
+            } => {
+                update(version, digest, *size_bytes, *confirm_seconds)?;
+                source(digest, url)?;
+                not_below(version, floor)
             }
         }
     }
@@ -159,12 +164,10 @@ fn update(
     version: &str,
     digest: &str,
     size_bytes: u64,
-    url: &str,
     confirm_seconds: u32,
 ) -> Result<(), OperationFault> {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b".+-~".contains(&b);
-    if !(1..=64).contains(&version.len()) || !version.bytes().all(plain) {
-        return fault("version", "1 to 64 letters, digits and .+-~ are wanted");
+    if let Err(reason) = version.parse::<AgentVersion>() {
+        return fault("version", reason);
     }
     if digest.len() != 64
         || !digest.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
@@ -174,16 +177,26 @@ fn update(
     if size_bytes == 0 || size_bytes > MOST_AGENT_BYTES {
         return fault("size_bytes", format!("1 to {MOST_AGENT_BYTES}"));
     }
-    let is_path =
-        url.starts_with('/') && url.len() <= 500 && url.bytes().all(|b| b.is_ascii_graphic());
-    if !is_path && !is_url(url) {
-        return fault("url", "a path of the control plane, or an http or https URL is wanted");
-    }
     let (least, most) = CONFIRM_SECONDS;
     if !(least..=most).contains(&confirm_seconds) {
         return fault("confirm_seconds", format!("{least} to {most}"));
     }
     Ok(())
+}
+
+/// Checks that an executable comes from the control plane's artifact store and from nowhere else.
+fn source(digest: &str, url: &str) -> Result<(), OperationFault> {
+    let wanted = format!("/bootstrap/v1/artifacts/sha256/{digest}");
+    if url == wanted { Ok(()) } else { fault("url", format!("{wanted} is wanted")) }
+}
+
+/// Checks that `version` is not lower than `floor`, which has to be named.
+fn not_below(version: &str, floor: &str) -> Result<(), OperationFault> {
+    match (version.parse::<AgentVersion>(), floor.parse::<AgentVersion>()) {
+        (Ok(version), Ok(floor)) if version >= floor => Ok(()),
+        (_, Err(reason)) => fault("floor", reason),
+        _ => fault("version", format!("it is lower than {floor}, the lowest that may be taken")),
+    }
 }
 
 /// `HOST` or `HOST:PORT`; also the name of a folder.

@@ -1,70 +1,8 @@
 //! Why a run stopped, who has to act, and what lets it go on.
 
+use super::cure::Cure;
 use crate::ids::RunId;
 use crate::park::{Owner, Park, ParkAction};
-
-/// What an operator can do about a parked run once its cause is gone.
-///
-/// A resume has the run look at the world again and go on from what it sees. A retry does so too,
-/// and forgets what was tried in the step, so it is the cure where the run stopped because its
-/// tries were used up or MAAS refused a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cure {
-    /// `gpuaas run resume RUN --reason WHY`.
-    Resume,
-    /// `gpuaas run resume RUN --latest-profile --reason WHY`: also pins the newest revision of the
-    /// profile, for a cause that lies in the profile.
-    ResumeLatestProfile,
-    /// `gpuaas run retry RUN --reason WHY`.
-    Retry,
-    /// `gpuaas run retry RUN --latest-profile --reason WHY`.
-    RetryLatestProfile,
-    /// `gpuaas run skip-check RUN --check NAME --reason WHY`: an operator answers for a check.
-    SkipCheck,
-    /// `gpuaas run cancel RUN --reason WHY`: the run cannot reach its end.
-    Cancel,
-    /// `gpuaas run take-over RUN --reason WHY`: the run gets a machine that is in use.
-    TakeOver,
-}
-
-impl Cure {
-    /// Every cure.
-    pub const ALL: &'static [Self] = &[
-        Self::Resume,
-        Self::ResumeLatestProfile,
-        Self::Retry,
-        Self::RetryLatestProfile,
-        Self::SkipCheck,
-        Self::Cancel,
-        Self::TakeOver,
-    ];
-
-    /// The command, with placeholders in capitals.
-    #[must_use]
-    pub const fn command(self) -> &'static str {
-        match self {
-            Self::Resume => "gpuaas run resume RUN --reason WHY",
-            Self::ResumeLatestProfile => "gpuaas run resume RUN --latest-profile --reason WHY",
-            Self::Retry => "gpuaas run retry RUN --reason WHY",
-            Self::RetryLatestProfile => "gpuaas run retry RUN --latest-profile --reason WHY",
-            Self::SkipCheck => "gpuaas run skip-check RUN --check NAME --reason WHY",
-            Self::Cancel => "gpuaas run cancel RUN --reason WHY",
-            Self::TakeOver => "gpuaas run take-over RUN --reason WHY",
-        }
-    }
-
-    /// The cure that has this command.
-    #[must_use]
-    pub fn from_command(command: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|cure| cure.command() == command)
-    }
-
-    /// Whether an advice names this cure's command.
-    #[must_use]
-    pub fn is_named_in(self, advice: &str) -> bool {
-        advice.split('`').skip(1).step_by(2).any(|command| command == self.command())
-    }
-}
 
 impl Park {
     /// Fills in [`Park::actions`] from the advice: the cures that it names, for this run of this
@@ -429,6 +367,13 @@ CompletionGateFailed "completion_gate_failed" "A completion gate does not pass" 
     looked_at_again: true,
     next_action: "correct what the gate names, then `gpuaas run resume RUN --reason WHY`; or answer for it, `gpuaas run skip-check RUN --check NAME --reason WHY`",
     doc: "One of the gates between a deployed host and an active node does not pass",
+}
+EnrollmentContested "enrollment_contested" "Two keys asked to enroll with one token" {
+    owner: Owner::PlatformOperator,
+    cures: &[Cure::Cancel],
+    looked_at_again: false,
+    next_action: "find out how the token left the host, then `gpuaas run cancel RUN --reason WHY`, and onboard the machine again, which gives it other tokens",
+    doc: "Somebody else has the token of the node's agent, and nobody can tell which of the two is the node: every certificate of the node is revoked",
 }
 CleanupFailed "cleanup_failed" "The agent could not clean its host" {
     owner: Owner::PlatformOperator,

@@ -163,6 +163,14 @@ BundleNotApproved "bundle_not_approved" "The bundle is not approved for the site
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas bundle approve BUNDLE --site SITE --reason WHY`",
     doc: "A bundle runs on the hosts of a site only when an operator approved it for the site",
 }
+AgentSourceForeign "agent_source_foreign" "An agent comes from the control plane's own store only" {
+    status: 422, owner: None, next_action: "`gpuaas bundle publish DIR` of a bundle of kind node_agent, `gpuaas bundle approve BUNDLE --site SITE --reason WHY`, then name it with --bundle",
+    doc: "An update names a URL, a digest or a version instead of an agent that was published and approved",
+}
+AgentDowngrade "agent_downgrade" "An agent is not replaced by an older one" {
+    status: 409, owner: None, next_action: "`gpuaas bundle list` shows the agents; publish one that is newer",
+    doc: "The version is lower than the one that the node's agent says it is, and might bring a fault back that was mended",
+}
 TokenMissing "token_missing" "The request carries no credential" {
     status: 401, owner: None, next_action: "send it as `Authorization: Bearer TOKEN`",
     doc: "The request has no header Authorization, or one that is no bearer credential",
@@ -174,6 +182,14 @@ TokenUnknown "token_unknown" "The credential is not known" {
 TokenUsed "token_used" "The token was used before" {
     status: 401, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas node certificates NODE` says who enrolled with it; `gpuaas node reimage NODE` issues another",
     doc: "An enrollment token works once, and again only for the key that used it, until the first heartbeat",
+}
+TokenContested "token_contested" "Another key has enrolled with the token" {
+    status: 401, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas node certificates NODE` says who enrolled; `gpuaas explain NODE` says what to do about the run",
+    doc: "Two keys asked to enroll with one token while its run is open; nobody can tell which is the node, so the run parks and every certificate of the node is revoked",
+}
+TokenOtherMachine "token_other_machine" "The token is of another machine" {
+    status: 403, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas explain NODE` shows the machine that the token was made for; where its board or its interfaces were replaced, `gpuaas node reimage NODE` has MAAS look at it again",
+    doc: "The agent that asks to enroll runs on a host that is not the machine as MAAS knows it: other MAC addresses, or another system UUID",
 }
 TokenExpired "token_expired" "The token has expired" {
     status: 401, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas run resume RUN --reason WHY` makes it good again; `gpuaas node reimage NODE` issues another",

@@ -401,6 +401,10 @@ GateTelemetryShut "gate_telemetry_shut" "The gate telemetry is shut" {
     owner: Some(Owner::PlatformOperator), next_action: "`gpuaas node telemetry NODE` says where the fault is",
     doc: "The text names the checks that do not pass",
 }
+EnrollmentContested "enrollment_contested" "Another key asked to enroll as this node" {
+    owner: Some(Owner::PlatformOperator), next_action: "`gpuaas explain NODE` says what to do about the run",
+    doc: "Somebody else has the token of the node's agent; the text says from where it asked",
+}
 CredentialRefused "credential_refused" "A credential of the node was refused" {
     owner: Some(Owner::PlatformOperator), next_action: "`gpuaas node certificates NODE` says who enrolled",
     doc: "The text names the address and the code of the problem",

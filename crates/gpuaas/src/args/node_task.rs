@@ -96,20 +96,13 @@ pub enum NodeTaskKind {
         #[command(flatten)]
         options: TaskOptions,
     },
-    /// Put another version of the agent in its place [default: the control plane's own].
+    /// Put a newer version of the agent in its place [default: the control plane's own].
     AgentUpdate {
-        /// SHA-256 of the executable.
-        #[arg(long, value_name = "DIGEST", requires_all = ["to_version", "size_bytes", "url"])]
-        digest: Option<String>,
-        /// Version that it says it is.
-        #[arg(long, value_name = "VERSION", requires = "digest")]
-        to_version: Option<String>,
-        /// Its length in bytes.
-        #[arg(long, value_name = "BYTES", requires = "digest")]
-        size_bytes: Option<u64>,
-        /// Where it is: a path of the control plane, or an http or https URL.
-        #[arg(long, value_name = "URL", requires = "digest")]
-        url: Option<String>,
+        /// A published bundle of kind node_agent that is approved for the node's site, as
+        /// name@version or digest. Such a bundle is a folder with a bundle.yaml of name, version,
+        /// kind and about, and the executable as gpuaas-node-agent.
+        #[arg(long, value_name = "BUNDLE")]
+        bundle: Option<String>,
         /// Seconds in which it has to get a heartbeat through.
         #[arg(long, value_name = "SECONDS", default_value_t = 120)]
         confirm_seconds: u32,

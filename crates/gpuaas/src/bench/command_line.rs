@@ -155,6 +155,7 @@ mod tests {
         diagnostics_failed
         prerequisite_missing
         completion_gate_failed
+        enrollment_contested
         cleanup_failed
         release_failed
         machine_handed_off

@@ -97,6 +97,9 @@ pub struct Machine {
     /// Memory in MiB.
     #[serde(deserialize_with = "null_as_default")]
     pub memory: u64,
+    /// System UUID of its SMBIOS; empty until it was commissioned.
+    #[serde(deserialize_with = "null_as_default")]
+    pub hardware_uuid: String,
     /// Storage in MB, decimal.
     #[serde(deserialize_with = "null_as_default")]
     pub storage: f64,
