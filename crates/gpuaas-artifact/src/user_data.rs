@@ -380,6 +380,17 @@ pub struct ParsedUserData {
     pub scripts: Vec<(String, Vec<u8>)>,
 }
 
+impl ParsedUserData {
+    /// Names of the scripts that [`render_user_data`] of this version does not write.
+    #[must_use]
+    pub fn foreign_scripts(&self) -> Vec<&str> {
+        let is_own =
+            |text: &[u8]| [SITE_SCRIPT, NODE_SCRIPT].iter().any(|own| own.as_bytes() == text);
+        let foreign = self.scripts.iter().filter(|(_, text)| !is_own(text));
+        foreign.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
 impl fmt::Debug for ParsedUserData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ParsedUserData").field("inputs", &self.inputs).finish_non_exhaustive()

@@ -92,7 +92,7 @@ pub struct MaasSimArgs {
     /// Hardware is this many times as fast.
     #[arg(long, value_name = "X", default_value = "1", value_parser = positive)]
     pub speed: f64,
-    /// API key of the administrator, CONSUMER:TOKEN:SECRET [default: made from the seed].
+    /// API key of the administrator, CONSUMER:TOKEN:SECRET [default: a new one, which is printed].
     #[arg(long, value_name = "K")]
     pub api_key: Option<String>,
     /// Write the administrator's API key to this file, readable by its owner only.
@@ -117,6 +117,10 @@ pub struct MaasSimArgs {
     /// What hosts lose before their agents are installed: NAME=fabric, NAME=gpu.
     #[arg(long, value_name = "NAME=WHAT", value_delimiter = ',')]
     pub lose: Vec<HostLoss>,
+    /// Run the scripts of any user-data on this machine, as the user that this command runs as
+    /// [default: only those that this version of GPUaaS renders].
+    #[arg(long)]
+    pub run_any_scripts: bool,
     /// Folder of the hosts' root folders [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     pub hosts_dir: Option<PathBuf>,

@@ -59,8 +59,7 @@ impl LabSetup {
         let request = request(args);
         Scenario::by_name(&request.scenario)?;
         if let Some(state) = folder.unfinished()? {
-            let seed = state.asked.seed;
-            match Simulator::find(&state.simulator, seed).await? {
+            match Simulator::find(&state.simulator).await? {
                 Some(simulator)
                     if request == state.asked || Some(&request) == default_request().as_ref() =>
                 {

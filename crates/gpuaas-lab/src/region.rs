@@ -13,6 +13,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_client::waterfall;
 use gpuaas_types::batch::BatchMachine;
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::{IdSource as _, RandomIds, Timestamp};
 use maas_sim::{
     ETHERNET, H200, HardwareClass, SharedRegion, SimHandle, SimOptions, SimServer, ZERO,
 };
@@ -91,13 +92,16 @@ pub async fn run(args: MaasSimArgs, terminal: &mut Terminal) -> Result<(), Failu
         .or_else(|| temporary.as_ref().map(|dir| dir.path().to_owned()))
         .unwrap_or_default();
     let (options, hosts) = plan(&args, dir)?;
+    check_local(options.listen, &hosts)?;
     let mode = hosts.mode;
+    let password = options.password.clone().unwrap_or_default();
     let stop = signals::stop()?;
     let sim = RunningRegion::start(options, hosts).await?;
     write_files(&args, &sim)?;
     terminal.message(&machines(&sim.region));
     terminal.message(&format!("hosts run as: {}", describe_host_mode(mode)));
-    terminal.data(&format!("listening: {}\napi-key: {}", sim.url(), sim.api_key))?;
+    let (url, api_key) = (sim.url(), &sim.api_key);
+    terminal.data(&format!("listening: {url}\npassword: {password}\napi-key: {api_key}"))?;
     tokio::select! {
         () = stop => {}
         () = until_idle(&sim.region, args.idle_exit) => terminal.message("nobody asked for long: stopping"),
@@ -148,6 +152,23 @@ fn write_whole(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     })
 }
 
+/// Refuses to run hosts' software on this machine for whoever reaches it over a network: who
+/// deploys a machine says what runs on it.
+fn check_local(listen: SocketAddr, hosts: &HostsOptions) -> Result<(), Failure> {
+    let runs_here = hosts.mode == HostMode::Process || !hosts.real_hosts.is_empty();
+    if listen.ip().is_loopback() || !runs_here {
+        return Ok(());
+    }
+    let detail = format!("{listen} is not on loopback, and hosts would run as processes here");
+    Err(Failure::usage(CommandCode::HostsNotLocal, detail)
+        .hint("listen on 127.0.0.1, or run the hosts with --hosts fleet"))
+}
+
+/// Words that nobody can guess, new at each start.
+fn random_words<const N: usize>() -> [String; N] {
+    std::array::from_fn(|_| RandomIds.uuid(Timestamp::EPOCH).simple().to_string())
+}
+
 /// Returns once the region was not asked anything for `seconds`; without them never.
 async fn until_idle(region: &SharedRegion, seconds: Option<u64>) {
     let Some(seconds) = seconds else { return std::future::pending().await };
@@ -183,7 +204,8 @@ fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), 
         seed: args.seed,
         clock: Arc::new(clock.clone()),
         scale,
-        api_key: args.api_key.clone(),
+        api_key: Some(args.api_key.clone().unwrap_or_else(|| random_words::<3>().join(":"))),
+        password: Some(random_words::<1>().concat()),
         faults: args.faults.as_deref().map(read_faults).transpose()?.unwrap_or_default(),
         images: Vec::new(),
     };
@@ -196,6 +218,7 @@ fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), 
         seed: args.seed,
         times: BootTimes::of_class(class, scale),
         lost: args.lose.clone(),
+        any_scripts: args.run_any_scripts,
     };
     Ok((options, hosts))
 }
@@ -248,5 +271,54 @@ const fn describe_host_mode(mode: HostMode) -> &'static str {
         HostMode::Process => "processes: the rendered bootstrap scripts and the real agent",
         HostMode::Fleet => "a fleet: the agent's protocol code inside this process",
         HostMode::None => "nothing: deployed systems stay silent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: MaasSimArgs,
+    }
+
+    fn planned(arguments: &[&str]) -> (SimOptions, HostsOptions) {
+        let arguments = [&["maas-sim"], arguments].concat();
+        plan(&Cli::try_parse_from(arguments).unwrap().args, PathBuf::from("/nowhere")).unwrap()
+    }
+
+    #[test]
+    fn hosts_run_as_processes_only_for_whoever_is_on_this_machine() {
+        for (arguments, is_refused) in [
+            (&["--listen", "127.0.0.1:0"][..], false),
+            (&["--listen", "[::1]:0", "--real-hosts", "1"], false),
+            (&["--listen", "0.0.0.0:0"], true),
+            (&["--listen", "10.0.0.1:0", "--hosts", "process"], true),
+            (&["--listen", "[::]:0", "--hosts", "fleet", "--real-hosts", "1"], true),
+            (&["--listen", "0.0.0.0:0", "--hosts", "fleet"], false),
+            (&["--listen", "0.0.0.0:0", "--hosts", "none"], false),
+            (&["--listen", "0.0.0.0:0", "--machines", "100"], false),
+        ] {
+            let (options, hosts) = planned(arguments);
+            let checked = check_local(options.listen, &hosts);
+            let code = checked.as_ref().err().map(Failure::code);
+            assert_eq!(code, is_refused.then_some("hosts_not_local"), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_region_has_a_key_and_a_password_of_its_own_at_each_start() {
+        let start = || {
+            let (options, _) = planned(&["--seed", "7"]);
+            (options.api_key.unwrap(), options.password.unwrap())
+        };
+        let ((key, password), (other_key, other_password)) = (start(), start());
+        assert_eq!(key.split(':').filter(|word| word.len() == 32).count(), 3, "{key}");
+        assert!(password.len() == 32 && password != other_password && key != other_key);
+        let (options, _) = planned(&["--api-key", "a:b:c"]);
+        assert_eq!(options.api_key.as_deref(), Some("a:b:c"));
     }
 }

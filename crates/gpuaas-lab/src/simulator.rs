@@ -69,7 +69,6 @@ pub struct SimulatorPlan<'a> {
 #[derive(Debug)]
 pub struct Simulator {
     at: SimulatorAddress,
-    api_key: String,
     http: Client,
     child: Option<Child>,
 }
@@ -85,10 +84,9 @@ impl Simulator {
         for _ in 0..START_LOOKS {
             looks.tick().await;
             let log = std::fs::read_to_string(&plan.log).unwrap_or_default();
-            if let Some(url) = base_url(&log) {
-                let at = SimulatorAddress { pid: child.id(), url };
-                let api_key = api_key(plan.seed);
-                return Ok(Self { at, api_key, http: http()?, child: Some(child) });
+            if let (Some(url), Some(api_key)) = (base_url(&log), printed_api_key(&log)) {
+                let at = SimulatorAddress { pid: child.id(), url, api_key };
+                return Ok(Self { at, http: http()?, child: Some(child) });
             }
             if let Ok(Some(status)) = child.try_wait() {
                 return Err(not_started(&format!("it ended with {status}"), &log));
@@ -103,8 +101,8 @@ impl Simulator {
     ///
     /// # Errors
     /// `http_unavailable` when no HTTP client can be made.
-    pub async fn find(at: &SimulatorAddress, seed: u64) -> Result<Option<Self>, Failure> {
-        let found = Self { at: at.clone(), api_key: api_key(seed), http: http()?, child: None };
+    pub async fn find(at: &SimulatorAddress) -> Result<Option<Self>, Failure> {
+        let found = Self { at: at.clone(), http: http()?, child: None };
         let alive = is_simulator(at.pid) && found.machine_inventory().await.is_ok();
         Ok(alive.then_some(found))
     }
@@ -124,7 +122,7 @@ impl Simulator {
     /// Key of its administrator.
     #[must_use]
     pub fn api_key(&self) -> &str {
-        &self.api_key
+        &self.at.api_key
     }
 
     /// The racked machines.
@@ -246,7 +244,7 @@ fn spawn(plan: &SimulatorPlan<'_>) -> Result<Child, Failure> {
     command
         .arg(COMMAND)
         .args(["--listen", "127.0.0.1:0", "--machines", &plan.machines.to_string()])
-        .args(["--seed", &plan.seed.to_string(), "--api-key", &api_key(plan.seed)])
+        .args(["--seed", &plan.seed.to_string()])
         .args(["--class", class_name(plan.class), "--hosts", host_mode_name(plan.hosts)])
         .args(["--clock", &plan.clock.to_string()])
         .args(["--idle-exit", &IDLE_EXIT_SECONDS.to_string()])
@@ -289,9 +287,10 @@ const fn host_mode_name(hosts: HostMode) -> &'static str {
     }
 }
 
-/// Key of the region's administrator: the region holds nothing worth a secret.
-fn api_key(seed: u64) -> String {
-    format!("lab{seed}consumer:lab{seed}token:lab{seed}secret")
+/// Key of the region's administrator in what the simulator printed, once the line is whole.
+fn printed_api_key(log: &str) -> Option<String> {
+    let (_, rest) = log.split_once("\napi-key: ")?;
+    rest.split_once('\n').map(|(key, _)| key.trim().to_owned())
 }
 
 /// `http://HOST:PORT` of the first URL in what the simulator printed.
@@ -328,6 +327,13 @@ fn no_answer(url: &str, why: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_key_is_read_from_a_whole_line_only() {
+        let log = "listening: http://127.0.0.1:5240/MAAS\npassword: p\napi-key: a:b";
+        assert_eq!(printed_api_key(log), None);
+        assert_eq!(printed_api_key(&format!("{log}:c\n")).as_deref(), Some("a:b:c"));
+    }
 
     #[test]
     fn the_url_is_read_from_a_whole_line_only() {

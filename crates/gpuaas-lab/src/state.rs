@@ -63,6 +63,9 @@ pub struct SimulatorAddress {
     pub pid: u32,
     /// Where the region answers, `http://HOST:PORT`.
     pub url: String,
+    /// API key of the region's administrator; empty in what an earlier version wrote.
+    #[serde(default)]
+    pub api_key: String,
 }
 
 /// An unfinished lab.
@@ -219,7 +222,11 @@ mod tests {
                 real_hosts: 0,
             },
             clock: "paced:30:1795190400000000".to_owned(),
-            simulator: SimulatorAddress { pid: 42, url: "http://127.0.0.1:1234".to_owned() },
+            simulator: SimulatorAddress {
+                pid: 42,
+                url: "http://127.0.0.1:1234".to_owned(),
+                api_key: "a:b:c".to_owned(),
+            },
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             node_listen: Some(SocketAddr::from(([127, 0, 0, 1], 8443))),
             before: vec!["abc123".to_owned()],

@@ -27,6 +27,8 @@ pub struct SimOptions {
     pub scale: f64,
     /// API key of the administrator, `consumer:token:secret`; absent for one made from the seed.
     pub api_key: Option<String>,
+    /// Password of the administrator; absent for `admin`.
+    pub password: Option<String>,
     /// Faults from the start.
     pub faults: Vec<Fault>,
     /// Custom images that are there from the start.
@@ -44,6 +46,7 @@ impl Default for SimOptions {
             clock: Arc::new(PacedSimClock::new(1.0)),
             scale: 1.0,
             api_key: None,
+            password: None,
             faults: Vec::new(),
             images: Vec::new(),
         }
@@ -75,6 +78,9 @@ pub fn build_region(options: &SimOptions) -> (Region, String) {
     });
     for user in config.users.iter_mut().filter(|u| u.name == "admin") {
         user.keys = vec![key.clone()];
+        if options.password.is_some() {
+            user.password.clone_from(&options.password);
+        }
     }
     let mut region = Region::new(config);
     let names = options.names.iter().cloned().chain((1..).map(|n| format!("node{n:04}")));

@@ -186,12 +186,29 @@ impl HostSupervisor {
                 return tracing::warn!(%host, %error, "deployed without user-data of GPUaaS");
             }
         };
+        let foreign = self.foreign_scripts(&boot.host, &data);
+        if !foreign.is_empty() {
+            let (host, foreign) = (boot.host.hostname, foreign.join(", "));
+            return tracing::warn!(
+                %host, foreign,
+                "scripts that are not ours are not run; --run-any-scripts runs them"
+            );
+        }
         let FirstBoot { user_data, metadata, .. } = boot;
         let deployment = boot.host.deployment;
         let mut system =
             RunningSystem { deployment, data, user_data, metadata, running_task: None };
         system.running_task = Some(self.spawn(&boot.host, &system, true));
         self.running.insert(boot.host.system_id, system);
+    }
+
+    /// Names of the scripts that this host would run on this machine and that are not ours.
+    fn foreign_scripts<'a>(&self, host: &HostRef, data: &'a ParsedUserData) -> Vec<&'a str> {
+        let is_real = self.options.real_hosts.contains(&host.hostname);
+        if self.options.any_scripts || (self.fleet.is_some() && !is_real) {
+            return Vec::new();
+        }
+        data.foreign_scripts()
     }
 
     /// cloud-init runs the scripts once per instance; at a later boot only the agent starts.

@@ -42,6 +42,8 @@ pub struct HostsOptions {
     pub rootfs: Option<PathBuf>,
     /// What hosts have lost by the time their agents are installed.
     pub lost: Vec<HostLoss>,
+    /// Whether scripts run that are not those which this executable renders.
+    pub any_scripts: bool,
 }
 
 /// What a host may lose.

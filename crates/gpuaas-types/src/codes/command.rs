@@ -114,6 +114,9 @@ HostUnreachable "host_unreachable" "The host cannot be reached over ssh" {
 HostsDirUnwritable "hosts_dir_unwritable" "The hosts' folder cannot be made" {
     doc: "Simulated hosts keep files in a folder that this user cannot make",
 }
+HostsNotLocal "hosts_not_local" "Hosts run as processes for this machine only" {
+    doc: "A simulated region that others can reach would run what they deploy as processes of this machine",
+}
 HostsUnguarded "hosts_unguarded" "bash cannot be started" {
     doc: "Processes of simulated hosts are ended through bash, and there is none",
 }
