@@ -117,8 +117,7 @@ pub struct MaasSimArgs {
     /// What hosts lose before their agents are installed: NAME=fabric, NAME=gpu.
     #[arg(long, value_name = "NAME=WHAT", value_delimiter = ',')]
     pub lose: Vec<HostLoss>,
-    /// Run the scripts of any user-data on this machine, as the user that this command runs as
-    /// [default: only those that this version of GPUaaS renders].
+    /// Run the scripts of any user-data on this machine [default: those of this version only].
     #[arg(long)]
     pub run_any_scripts: bool,
     /// Folder of the hosts' root folders [default: a temporary one].

@@ -31,7 +31,7 @@ impl FromStr for AgentVersion {
             return Err(WANTED);
         }
         let (numbers, pre_release) = match version.split_once('-') {
-            Some((_, pre_release)) if pre_release.is_empty() => return Err(WANTED),
+            Some((_, "")) => return Err(WANTED),
             Some((numbers, pre_release)) => (numbers, Some(pre_release)),
             None => (version, None),
         };

@@ -164,7 +164,7 @@ BundleNotApproved "bundle_not_approved" "The bundle is not approved for the site
     doc: "A bundle runs on the hosts of a site only when an operator approved it for the site",
 }
 AgentSourceForeign "agent_source_foreign" "An agent comes from the control plane's own store only" {
-    status: 422, owner: None, next_action: "`gpuaas bundle publish DIR` of a bundle of kind node_agent, `gpuaas bundle approve BUNDLE --site SITE --reason WHY`, then name it with --bundle",
+    status: 422, owner: None, next_action: "`gpuaas bundle publish DIR` of a bundle of kind node_agent, `gpuaas bundle approve BUNDLE --site SITE --reason WHY`, then `gpuaas node task NODE agent-update --bundle BUNDLE`",
     doc: "An update names a URL, a digest or a version instead of an agent that was published and approved",
 }
 AgentDowngrade "agent_downgrade" "An agent is not replaced by an older one" {

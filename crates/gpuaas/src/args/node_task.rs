@@ -98,9 +98,7 @@ pub enum NodeTaskKind {
     },
     /// Put a newer version of the agent in its place [default: the control plane's own].
     AgentUpdate {
-        /// A published bundle of kind node_agent that is approved for the node's site, as
-        /// name@version or digest. Such a bundle is a folder with a bundle.yaml of name, version,
-        /// kind and about, and the executable as gpuaas-node-agent.
+        /// A published bundle of kind node_agent, name@version or digest, approved for the site.
         #[arg(long, value_name = "BUNDLE")]
         bundle: Option<String>,
         /// Seconds in which it has to get a heartbeat through.
