@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use gpuaas_core::connectivity::MISSED_HEARTBEATS;
+use gpuaas_core::image_approval::ImageApproval;
 use gpuaas_core::layout;
 use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_types::Problem;
@@ -200,7 +201,8 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
         return Err(invalid(&at("idle_poll_seconds"), text));
     }
     for (index, image) in spec.approved_images.iter().enumerate() {
-        identifier(&at(&format!("approved_images.{index}")), image, "/._-:+")?;
+        ImageApproval::parse(image)
+            .map_err(|why| invalid(&at(&format!("approved_images.{index}")), why))?;
     }
     if let Some((kind, action)) = spec
         .drift_policy

@@ -18,6 +18,7 @@ pub mod elapsed;
 pub mod enrolled_host;
 pub mod failure;
 pub mod gates;
+pub mod image_approval;
 pub mod layout;
 pub mod machine_identity;
 pub mod node_problem;

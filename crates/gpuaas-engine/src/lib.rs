@@ -26,6 +26,7 @@ pub mod engine;
 pub mod failpoint;
 mod feed;
 pub mod fetch;
+mod image_check;
 mod lease;
 mod maas_request;
 mod maas_view;

@@ -8,11 +8,10 @@ use std::convert::Infallible;
 
 use gpuaas_artifact::{Artifact, Digest, ca_bundle_ends_at, render_user_data, validate_ca_bundle};
 use gpuaas_core::decide::preparation::PREDEPLOY_CHECKS;
-use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::CheckResult;
-use maas_client::BootResource;
 
+use crate::image_check;
 use crate::node_inputs::{NodeTokens, bootstrap_inputs, trusted_pem};
 use crate::reachability::HostScope;
 use crate::run_session::RunSession;
@@ -33,7 +32,7 @@ pub(crate) async fn checks(shared: &Shared, site: &Site, session: &RunSession) -
         ca(shared, session),
         token_store(shared, session).await,
         resolve(shared, session).await,
-        image(site, session).await,
+        image_check::check_image(site, session).await,
     ];
     let at = shared.clock.now();
     PREDEPLOY_CHECKS
@@ -195,48 +194,6 @@ async fn resolve(shared: &Shared, session: &RunSession) -> Verdict {
     let inputs = bootstrap_inputs(shared, session, tokens).await?;
     let rendered = render_user_data(&inputs).map_err(|e| e.to_string())?;
     Ok(format!("user-data of {} parts, {} bytes", rendered.parts.len(), rendered.bytes.len()))
-}
-
-/// MAAS has the image for the machine's architecture, and the site approves it.
-async fn image(site: &Site, session: &RunSession) -> Verdict {
-    let wanted = normalise_distro_series(&session.profile().distro_series);
-    let approved = &session.site().approved_images;
-    if !approved.is_empty() && !approved.iter().any(|i| normalise_distro_series(i) == wanted) {
-        return Err(format!(
-            "{wanted} is not approved for the site; approved: {}",
-            approved.join(", ")
-        ));
-    }
-    let images =
-        site.images(session.run.state.reads_count_since()).await.map_err(|e| e.to_string())?;
-    let architecture = session
-        .observation
-        .as_ref()
-        .and_then(|o| o.machine.as_ref())
-        .map_or("amd64/generic", |m| m.architecture.as_str());
-    if images.iter().any(|image| is(image, &wanted, architecture)) {
-        return Ok(format!("MAAS has {wanted} for {architecture}"));
-    }
-    let mut have: Vec<&str> = images.iter().map(|i| i.name.as_str()).collect();
-    have.sort_unstable();
-    have.dedup();
-    Err(format!("MAAS has no {wanted} for {architecture}; it has {}", have.join(", ")))
-}
-
-/// An uploaded image shows without its `custom/` (docs/maas.md#boot-images); a series may be named
-/// by its version, which MAAS resolves itself (docs/maas.md#deployable-images).
-fn is(image: &BootResource, wanted: &str, architecture: &str) -> bool {
-    let cpu = |text: &str| text.split('/').next().unwrap_or(text).to_owned();
-    let bare = wanted.strip_prefix("custom/").unwrap_or(wanted);
-    let by_version = matches!(
-        (wanted, image.name.as_str()),
-        ("ubuntu/20.04", "ubuntu/focal")
-            | ("ubuntu/22.04", "ubuntu/jammy")
-            | ("ubuntu/24.04", "ubuntu/noble")
-            | ("ubuntu/26.04", "ubuntu/resolute")
-    );
-    (image.name == wanted || image.name == bare || by_version)
-        && cpu(&image.architecture) == cpu(architecture)
 }
 
 #[cfg(test)]

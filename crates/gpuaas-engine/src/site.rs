@@ -119,6 +119,7 @@ pub struct Site {
     returned: watch::Sender<Timestamp>,
     clock: Arc<dyn Clock>,
     images: CachedAnswer<Vec<BootResource>>,
+    image_files: KeyedAnswers<BootResource>,
     bmcs: CachedAnswer<BmcIndex>,
     settings: KeyedAnswers<String>,
     /// Results of checks that are the same for all runs of the site, by name.
@@ -279,6 +280,21 @@ impl Site {
         let call = |client: Client| async move { client.boot_resources().await };
         let fresh = |at, _: &Vec<_>| self.is_younger(at, ANSWER_SECONDS) && is_newer(at, word_at);
         self.images.get_or_ask(&*self.clock, fresh, || self.call(call)).await
+    }
+
+    /// One of the region's images with its files, at most a minute old and asked for after `word_at`.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub(crate) async fn image(
+        &self,
+        id: u64,
+        word_at: Option<Timestamp>,
+    ) -> Result<Arc<BootResource>, CallError> {
+        let call = |client: Client| async move { client.boot_resource(id).await };
+        let answer = self.image_files.of_key(&id.to_string()).await;
+        let fresh = |at, _: &_| self.is_younger(at, ANSWER_SECONDS) && is_newer(at, word_at);
+        answer.get_or_ask(&*self.clock, fresh, || self.call(call)).await
     }
 
     /// The BMCs of every machine, asked for after `word_at`; how old at most depends on how many
@@ -470,6 +486,7 @@ impl Sites {
             images: CachedAnswer::default(),
             bmcs: CachedAnswer::default(),
             settings: KeyedAnswers::default(),
+            image_files: KeyedAnswers::default(),
             checks: KeyedAnswers::default(),
         });
         *connected = Some(Connected { compared_at: now, site: Arc::clone(&site) });

@@ -101,7 +101,11 @@ async fn each_kind_under(action: DriftAction) {
     let harness = Harness::with(options, profile, factor).await;
     harness.sim.with(|region| region.set_setting("hardware_sync_interval", "2m".into()));
     let nodes = active(&harness).await;
-    harness.set_drift_policy(DriftKind::ALL.iter().map(|kind| (*kind, action)).collect()).await;
+    harness
+        .change_site(|spec| {
+            spec.drift_policy = DriftKind::ALL.iter().map(|kind| (*kind, action)).collect()
+        })
+        .await;
     let human = |action: HumanAction| harness.human(&action);
     for (kind, (name, _)) in kinds.iter().zip(&nodes) {
         let machine = name.clone();

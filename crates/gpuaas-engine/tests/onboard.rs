@@ -223,3 +223,30 @@ async fn tokens_outlast_a_slow_install_and_not_a_parked_run() {
     assert_eq!(both().await, (true, true));
     harness.engine.stop().await;
 }
+
+/// Whoever may upload to MAAS may put another image under a name that was approved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_is_the_one_of_the_approved_digest() {
+    let images = vec!["h200-image".to_owned()];
+    let options =
+        SimOptions { machines: 1, class: &ZERO, scale: 0.0, images, ..SimOptions::default() };
+    let image = "custom/h200-image";
+    let profile = ProfileSpec { distro_series: image.to_owned(), ..ProfileSpec::default() };
+    let harness = Harness::with(options, profile, 20.0).await;
+    let other = "0".repeat(64);
+    let approve = |digest: &str| vec![format!("{image}@sha256:{digest}")];
+    harness.change_site(|spec| spec.approved_images = approve(&other)).await;
+    let run_id = harness.onboard(&harness.hosts[0]).await.run_id;
+    let park = harness.rest(run_id).await.park.unwrap();
+    assert_eq!(park.code, "predeploy_checks_failed");
+    let checks = harness.store.run(run_id).await.unwrap().state.checks;
+    let failed: Vec<_> = checks.values().filter(|check| !check.passed).collect();
+    let [check] = failed.as_slice() else { panic!("{failed:?}") };
+    assert!(check.evidence.contains(&other), "{check:?}");
+    let has = check.evidence.split("its file has sha256 ").nth(1).unwrap()[..64].to_owned();
+
+    harness.change_site(|spec| spec.approved_images = approve(&has)).await;
+    harness.resume(run_id).await;
+    assert_eq!(harness.rest(run_id).await.status, RunStatus::Succeeded);
+    harness.engine.stop().await;
+}

@@ -23,7 +23,8 @@ pub struct SiteSpec {
     /// VLAN tag that boot interfaces must be on; none: any VLAN on which MAAS serves DHCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pxe_vlan: Option<i64>,
-    /// Images that may be deployed here (`custom/NAME`, `ubuntu/noble`); empty: any that MAAS has.
+    /// Images that may be deployed here (`custom/NAME`, `ubuntu/noble`), an uploaded one by the digest
+    /// of its file as well (`custom/NAME@sha256:HEX`); empty: any that MAAS has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approved_images: Vec<String>,
     /// Nodes of the site in the deploying part of a run at once; 0: no limit. Deployments of a

@@ -157,6 +157,8 @@ async fn a_site_changes_field_by_field() {
     );
     assert_eq!(rig.patch(path, json!({ "name": "other" })).await.code(), "invalid_field");
     assert_eq!(rig.patch(path, json!({ "pxe_vlan": 4095 })).await.code(), "invalid_field");
+    let half = json!({ "approved_images": ["custom/h200@sha256:abc"] });
+    assert_eq!(rig.patch(path, half).await.code(), "invalid_field");
     assert_eq!(rig.patch(path, json!({ "color": null })).await.code(), "unknown_field");
     assert_eq!(rig.patch(path, json!({ "node_ca_pem": "no pem" })).await.code(), "invalid_field");
     let new_url = json!({ "url": "http://other.example/MAAS", "api_key": "a:b:newsecret" });

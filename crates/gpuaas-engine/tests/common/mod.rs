@@ -31,8 +31,8 @@ use gpuaas_types::agent::{BootstrapPhase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
-    DriftAction, DriftKind, IdSource, NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus,
-    SiteId, Step, Timestamp, TokenId,
+    IdSource, NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
+    TokenId,
 };
 use host_facts::HostRoot;
 use maas_sim::{FirstBoot, HumanAction, Notice, SimHandle, SimOptions, SimServer, Status, ZERO};
@@ -224,11 +224,11 @@ impl Harness {
         kit.engine(self.store.clone())
     }
 
-    /// Says what is to be done about differences.
-    pub(crate) async fn set_drift_policy(&self, policy: BTreeMap<DriftKind, DriftAction>) {
-        let site = self.store.site(self.site_id).await.unwrap();
-        let spec = SiteSpec { drift_policy: policy, ..site.spec };
-        self.store.update_site(self.now(), self.site_id, spec, site.status, None).await.unwrap();
+    /// Changes what the operator wrote of the site.
+    pub(crate) async fn change_site(&self, change: impl FnOnce(&mut SiteSpec)) {
+        let (now, mut site) = (self.now(), self.store.site(self.site_id).await.unwrap());
+        change(&mut site.spec);
+        self.store.update_site(now, site.id, site.spec, site.status, None).await.unwrap();
     }
 
     /// Makes the store forget which installation a node has, as one that never knew.
@@ -463,7 +463,7 @@ async fn register(
         batch_max_parallel: 0,
         image_bandwidth_mbit_per_second: 0,
         idle_poll_seconds: 0,
-        bundle_inputs: std::collections::BTreeMap::new(),
+        bundle_inputs: BTreeMap::new(),
     };
     let key = Secret::new(sim.api_key.clone());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };

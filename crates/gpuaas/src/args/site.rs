@@ -44,7 +44,8 @@ pub struct SiteAddArgs {
     /// VLAN tag that boot interfaces must be on.
     #[arg(long, value_name = "N")]
     pub pxe_vlan: Option<i64>,
-    /// Image that may be deployed here; repeat for more [default: any that MAAS has].
+    /// Image that may be deployed here, NAME or NAME@sha256:HEX; repeat for more [default: any that
+    /// MAAS has].
     #[arg(long = "approve-image", value_name = "IMAGE")]
     pub approve_images: Vec<String>,
     /// What to do about a kind of drift: report, quarantine or adopt; repeat for more.
