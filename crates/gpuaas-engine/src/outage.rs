@@ -1,7 +1,7 @@
 //! The end of an outage: whoever finds that a region answers again wakes the runs that waited for
 //! it, so that they go on within seconds and not when they would have looked again by themselves.
 
-use gpuaas_store::{NodeFilter, Store, StoreError};
+use gpuaas_store::{Store, StoreError};
 use gpuaas_types::codes::WaitCode;
 use gpuaas_types::{RunId, SiteId};
 
@@ -38,13 +38,7 @@ pub(crate) async fn waiting_runs_of(
     store: &Store,
     site_id: SiteId,
 ) -> Result<Vec<RunId>, StoreError> {
-    let open = NodeFilter { site_id: Some(site_id), open: true, ..NodeFilter::default() };
-    let nodes = store.list_nodes(open).await?;
-    let runs = nodes.into_iter().filter_map(|node| node.run);
-    let waits = runs.filter(|run| {
-        run.wait.as_ref().is_some_and(|wait| FOR_THE_REGION.iter().any(|code| wait.code == *code))
-    });
-    Ok(waits.map(|run| run.id).collect())
+    store.runs_waiting_for(site_id, &FOR_THE_REGION).await
 }
 
 /// Asks a region that is away whether it is back, for a site that this process does not watch.

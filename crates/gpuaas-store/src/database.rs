@@ -17,7 +17,7 @@ mod writer;
 pub(crate) use connection::{Cols, Conn};
 pub(crate) use counters::SentCounters;
 pub(crate) use enum_str::{enum_from_str, enum_str};
-pub(crate) use group::{GroupFn, GroupHints, GroupWriter};
+pub(crate) use group::{GroupFn, GroupHints, GroupWriter, UPDATE_RUNS};
 pub(crate) use group_state::RowsStatement;
 pub(crate) use in_flight::InFlightGuard;
 pub(crate) use panic::{catch_panic, note_panic_locations};

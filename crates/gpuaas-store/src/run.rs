@@ -11,7 +11,7 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::machine::Observation;
 use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, TaskId, Timestamp};
 
-use crate::database::{Conn, GroupHints, RowsStatement, Val, args, padded, with_list};
+use crate::database::{Conn, GroupHints, RowsStatement, UPDATE_RUNS, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding};
@@ -137,17 +137,8 @@ const CLAIMED_NODES: &str = concat!(
     " LEFT JOIN observation ON observation.node_id = node.id WHERE node.id IN ({LIST})"
 );
 
-const UPDATE_LEASED: &str = "UPDATE run SET step = $3, status = $4, memory = $5, \
-     wait = $6, park = $7, step_since = $8, ended_at = $9, lease_until = $10, due_at = $10 \
-     WHERE id = $1 AND lease_token = $2 AND lease_until > 0 RETURNING wake_seq";
-
-const UPDATE_RELEASED: &str = "UPDATE run SET step = $3, status = $4, memory = $5, \
-     wait = $6, park = $7, step_since = $8, ended_at = $9, lease_until = 0, handled_seq = $11, \
-     due_at = CASE WHEN wake_seq > $11 AND $4 <> 'parked' THEN $12 ELSE $10 END \
-     WHERE id = $1 AND lease_token = $2 AND lease_until > 0 RETURNING wake_seq";
-
-/// The update of the run, by the columns that a group of writes asks for.
-fn group_update(now: Timestamp, write: &RunWrite) -> Result<Vec<Val>, StoreError> {
+/// The update of the run, by the columns of [`UPDATE_RUNS`].
+fn run_update(now: Timestamp, write: &RunWrite) -> Result<Vec<Val>, StoreError> {
     let run = &write.run;
     Ok(vec![
         run.id.0.into(),
@@ -173,25 +164,11 @@ async fn write_run(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     if let Some(updated) = conn.group().and_then(|group| group.take_updated(run.id.0)) {
         return updated.map(due).ok_or(StoreError::LeaseLost);
     }
-    let mut values = vec![
-        run.id.0.into(),
-        run.lease_token.into(),
-        run.step.as_str().into(),
-        run.status.as_str().into(),
-        Val::json(&run.state)?,
-        Val::opt_json(run.wait.as_ref())?,
-        Val::opt_json(run.park.as_ref())?,
-        run.step_since.into(),
-        run.ended_at.into(),
-    ];
-    let row = if write.release {
-        values.extend(args![run.due_at, run.wake_seq, now]);
-        conn.first(UPDATE_RELEASED, values).await?
-    } else {
-        values.extend(args![run.lease_until]);
-        conn.first(UPDATE_LEASED, values).await?
-    };
-    row.ok_or(StoreError::LeaseLost)?.cols().next().map(due)
+    let rows = conn.query_rows(UPDATE_RUNS, vec![run_update(now, write)?]).await?;
+    let row = rows.into_iter().next().ok_or(StoreError::LeaseLost)?;
+    let mut cols = row.cols();
+    let _: uuid::Uuid = cols.next()?;
+    cols.next().map(due)
 }
 
 /// Revokes the credentials of a node that left: it has no agent any more.
@@ -411,7 +388,7 @@ impl Store {
     pub async fn commit(&self, now: Timestamp, write: RunWrite) -> Result<(), StoreError> {
         let (node_id, tasks) = (write.run.node_id, !write.tasks.is_empty());
         let at_rest = is_news_to_batch(&write);
-        let update = Some(group_update(now, &write)?);
+        let update = Some(run_update(now, &write)?);
         let hints = GroupHints { update, ..GroupHints::of_run(write.run.id.0) };
         let write = Arc::new(write);
         let due = self

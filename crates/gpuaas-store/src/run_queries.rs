@@ -3,6 +3,7 @@
 use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::record::RunRecord;
 use gpuaas_types::api::{AttemptView, StepSpan};
+use gpuaas_types::codes::WaitCode;
 use gpuaas_types::{NodeId, ProfileId, RunId, RunStatus, SiteId, Step};
 
 use crate::database::{Cols, Val, args, with_list};
@@ -112,6 +113,23 @@ impl Store {
         let values = args![node_id.0, page.after.map(|id| id.0), i64::from(page.limit)];
         let rows = self.reader().await?.all(SQL, values).await?;
         rows.iter().map(|row| read_run(&mut row.cols())).collect()
+    }
+
+    /// The open runs of a site that wait for one of these.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn runs_waiting_for(
+        &self,
+        site_id: SiteId,
+        codes: &[WaitCode],
+    ) -> Result<Vec<RunId>, StoreError> {
+        const SQL: &str = "SELECT id FROM run WHERE site_id = $1 \
+             AND status IN ('running', 'waiting', 'parked') AND wait ->> 'code' IN ({LIST})";
+        let mut values = args![site_id.0];
+        values.extend(codes.iter().map(|code| Val::from(code.as_str())));
+        let rows = self.reader().await?.all(with_list(SQL, 2, codes.len()), values).await?;
+        rows.iter().map(|row| row.cols().id(RunId)).collect()
     }
 
     /// How many runs are before `run` at `gate`: those that are in one of `deploying` and move, and

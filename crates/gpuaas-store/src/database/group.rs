@@ -52,7 +52,9 @@ const LOCK_RUNS: RowsStatement = RowsStatement {
            ORDER BY run.id FOR NO KEY UPDATE SKIP LOCKED",
 };
 
-const UPDATE_RUNS: RowsStatement = RowsStatement {
+/// What workers write of runs that they hold, one row for each: answers the runs whose lease still
+/// stands, with their counts of events.
+pub(crate) const UPDATE_RUNS: RowsStatement = RowsStatement {
     head: "WITH v (id, lease_token, step, status, memory, wait, park, step_since, ended_at, \
            lease_until, due_at, wake_seq, now, released) AS (",
     tail: ") UPDATE run SET step = v.step, status = v.status, memory = v.memory, wait = v.wait, \

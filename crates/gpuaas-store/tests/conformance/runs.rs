@@ -6,8 +6,9 @@ use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::record::ReportKind;
 use gpuaas_store::{DeployLimitScope, NodeChange, OperatorCommand, Page, RunWrite, Transition};
 use gpuaas_types::api::{Owner, Park, Wait};
+use gpuaas_types::codes::WaitCode;
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{AttemptId, EffectKind, NodeState, RunStatus, Step, Timestamp};
+use gpuaas_types::{AttemptId, EffectKind, NodeState, RunStatus, SiteId, Step, Timestamp};
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, new_run, on_each_database};
 
@@ -433,6 +434,39 @@ fn a_node_has_one_open_run() {
         assert_eq!(newest[..], runs[..1]);
         let older = Page { after: Some(next.id), limit: 9 };
         assert_eq!(fixture.store.runs_of_node(node_id, older).await.unwrap()[..], runs[1..]);
+    });
+}
+
+#[test]
+fn runs_are_found_by_what_they_wait_for() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (_, waiting) = fixture.node("h1").await;
+        fixture.node("h2").await;
+        fixture.node("h3").await;
+        for claimed in fixture.claim(NOON).await {
+            let mut write = RunWrite::new(claimed.run).releasing();
+            let of_region = write.run.id == waiting;
+            let code =
+                if of_region { WaitCode::MaasUnavailable } else { WaitCode::MaasCommissioning };
+            if of_region || claimed.node.hostname == "h2" {
+                write.run.status = RunStatus::Waiting;
+                write.run.wait = Some(Wait {
+                    code: code.as_str().to_owned(),
+                    text: "for it".to_owned(),
+                    since: NOON,
+                    expected_by: None,
+                    expected_from: None,
+                    deadline: None,
+                });
+            }
+            fixture.store.commit(at(1.0), write).await.unwrap();
+        }
+        let found = |site, codes: &'static [WaitCode]| fixture.store.runs_waiting_for(site, codes);
+        let away = &[WaitCode::MaasUnavailable, WaitCode::UnknownOutcome];
+        assert_eq!(found(fixture.site_id, away).await.unwrap(), [waiting]);
+        assert_eq!(found(fixture.site_id, &away[1..]).await.unwrap(), []);
+        assert_eq!(found(SiteId(id()), away).await.unwrap(), []);
     });
 }
 
