@@ -12,7 +12,7 @@ use gpuaas_core::batch::{self, BatchSnapshot, decide_batch};
 use gpuaas_core::record::NodeHardware;
 use gpuaas_core::step_duration::percentile;
 use gpuaas_store::{
-    NewAuditEntry, NewBatch, NewNode, NodeFilter, OperatorBatchCommand, Secret, StoreError,
+    NewAuditEntry, NewBatch, NewNode, NodeFilter, OperatorBatchCommand, SecretString, StoreError,
     StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{List, ProfileResource, SiteResource, Source, TimelineEvent};
@@ -154,7 +154,7 @@ impl CheckedManifest {
             profile_id: profile.id,
             hostname,
             hardware,
-            bmc_password: password.map(Secret::new),
+            bmc_password: password.map(SecretString::from),
         };
         let audit = NewAuditEntry {
             actor: ADMIN.to_owned(),

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_engine::control::{TakeControlError, other_control_plane, take_control};
-use gpuaas_store::StoreError;
+use gpuaas_store::{ExposeSecret as _, StoreError};
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::SiteResource;
 use gpuaas_types::change::{ControlPlan, ControlRequest};
@@ -30,7 +30,7 @@ pub(crate) async fn take(
     let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
     let site = ctx.store.site_by_name(&name).await?;
     let key = ctx.store.site_api_key(site.id).await?;
-    let client = probe::connect(&ctx, &site.spec, key.expose())?;
+    let client = probe::connect(&ctx, &site.spec, key.expose_secret())?;
     let other = other_control_plane(&ctx.store, &client, site.id).await.map_err(failure)?;
     let follows = match &other {
         Some(other) => vec![

@@ -137,7 +137,9 @@ impl Drop for PollPermit {
 mod tests {
     use super::*;
     use gpuaas_engine::VirtualClock;
-    use gpuaas_store::{MasterKey, NewNode, NewOnboarding, NewRun, NewTask, RunWrite, Secret};
+    use gpuaas_store::{
+        MasterKey, NewNode, NewOnboarding, NewRun, NewTask, RunWrite, SecretString,
+    };
     use gpuaas_types::agent::TaskSpec;
     use gpuaas_types::spec::{ProfileSpec, SiteSpec};
     use gpuaas_types::{ProfileId, RandomIds, RunId, RunKind, SiteId, Step, TaskId, Timestamp};
@@ -183,7 +185,7 @@ mod tests {
         let open = || Store::open(&url, MasterKey::from_bytes([7; 32]));
         let (here, there) = (open().await.unwrap(), open().await.unwrap());
         let (asked, site) = onboarding();
-        let key = Secret::new("a:b:c".to_owned());
+        let key = SecretString::from("a:b:c".to_owned());
         let (node, site_id, profile_id) =
             (asked.node.id, asked.node.site_id, asked.node.profile_id);
         there.create_site(NOW, site_id, site, Default::default(), &key).await.unwrap();

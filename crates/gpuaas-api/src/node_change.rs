@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
-    AcceptedOnboarding, HardwareChange, ListedNode, NewAuditEntry, NewOnboarding, Secret,
+    AcceptedOnboarding, HardwareChange, ListedNode, NewAuditEntry, NewOnboarding, SecretString,
 };
 use gpuaas_types::api::{NodeView, Source, TimelineEvent};
 use gpuaas_types::change::HardwareCorrection;
@@ -137,7 +137,7 @@ pub(crate) async fn change(
         subject: id.to_string(),
         detail: json!({ "reason": reason, "fields": fields, "hardware": hardware }),
     };
-    let bmc_password = asked.bmc_password.map(Secret::new);
+    let bmc_password = asked.bmc_password.map(SecretString::from);
     let change = HardwareChange { node_id: id, hardware, bmc_password, line, audit };
     ctx.store.change_hardware(now, change).await?;
     let changed = ctx.store.listed_node(id).await?;

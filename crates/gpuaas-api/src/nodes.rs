@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_store::{
-    IdempotencyKey, ListedNode, NewAuditEntry, NewNode, NewOnboarding, NewRun, NodeFilter, Secret,
-    StoreError,
+    IdempotencyKey, ListedNode, NewAuditEntry, NewNode, NewOnboarding, NewRun, NodeFilter,
+    SecretString, StoreError,
 };
 use gpuaas_types::api::{List, NodeView, OnboardAccepted, Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
@@ -105,7 +105,7 @@ async fn plan(
             profile_id: profile.id,
             hostname,
             hardware,
-            bmc_password: request.bmc_password.map(Secret::new),
+            bmc_password: request.bmc_password.map(SecretString::from),
         },
         run: NewRun {
             id: run_id,

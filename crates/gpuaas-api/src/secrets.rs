@@ -4,7 +4,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use gpuaas_store::{Secret, SecretOwner};
+use gpuaas_store::{ExposeSecret as _, SecretOwner, SecretString};
 use gpuaas_types::api::List;
 use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
 use gpuaas_types::codes::ProblemCode;
@@ -110,10 +110,10 @@ async fn set(
     asked: InputSecretSet,
 ) -> ApiResult<Json<InputSecretView>> {
     let actor = checked_label("actor", &asked.actor)?;
-    let value = Secret::new(asked.value);
+    let value = SecretString::from(asked.value);
     // It may have been published through another control plane.
     refresh(ctx).await?;
-    let checked = ctx.bundles.check_secret(bundle, input, value.expose());
+    let checked = ctx.bundles.check_secret(bundle, input, value.expose_secret());
     checked.map_err(|error| refused(&error))?;
     let set = ctx.store.set_input_secret(ctx.now(), owned.owner, bundle, input, &value, &actor);
     let set = set.await?;

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use gpuaas_store::{Secret, StoreError};
+use gpuaas_store::{ExposeSecret as _, SecretString, StoreError};
 use gpuaas_types::SiteId;
 use gpuaas_types::api::{List, SiteCreate, SiteResource};
 use gpuaas_types::codes::ProblemCode;
@@ -21,7 +21,7 @@ pub(crate) async fn create(
     Body(asked): Body<SiteCreate>,
 ) -> ApiResult<(StatusCode, Json<SiteResource>)> {
     let SiteCreate { spec, api_key } = asked;
-    let key = Secret::new(api_key.trim().to_owned());
+    let key = SecretString::from(api_key.trim().to_owned());
     check::site("spec.", &spec)?;
     bundles::site_inputs(&ctx, "spec.", &spec)?;
     match ctx.store.site_by_name(&spec.name).await {
@@ -33,7 +33,7 @@ pub(crate) async fn create(
         Err(error) => return Err(error.into()),
     }
     let id = SiteId::new(&*ctx.ids, ctx.now());
-    let status = probe::probe(&ctx, &spec, key.expose()).await?;
+    let status = probe::probe(&ctx, &spec, key.expose_secret()).await?;
     let made = ctx.store.create_site(ctx.now(), id, spec, status, &key).await?;
     ctx.audit("site.create", &made.spec.name, json!({ "url": made.spec.url })).await;
     Ok((StatusCode::CREATED, Json(made)))
@@ -61,7 +61,7 @@ pub(crate) async fn change(
     let site = ctx.store.site_by_name(&name).await?;
     let new_key = match patch.remove("api_key") {
         None => None,
-        Some(Value::String(text)) => Some(Secret::new(text.trim().to_owned())),
+        Some(Value::String(text)) => Some(SecretString::from(text.trim().to_owned())),
         Some(_) => return Err(invalid("api_key", "expected a string").into()),
     };
     if patch.is_empty() && new_key.is_none() {
@@ -83,7 +83,7 @@ pub(crate) async fn change(
             Some(key) => key.clone(),
             None => ctx.store.site_api_key(site.id).await?,
         };
-        status = probe::probe(&ctx, &spec, key.expose()).await?;
+        status = probe::probe(&ctx, &spec, key.expose_secret()).await?;
     }
     let now = ctx.now();
     let changed = ctx.store.update_site(now, site.id, spec, status, new_key.as_ref()).await?;

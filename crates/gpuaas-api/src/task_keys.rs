@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_bundle::{Envelope, SigningKey, order};
-use gpuaas_store::{Secret, StoreError};
+use gpuaas_store::{ExposeSecret as _, SecretString, StoreError};
 use gpuaas_types::NodeId;
 use gpuaas_types::agent::{
     AssignedTask, SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys,
@@ -104,12 +104,12 @@ async fn signing_key(ctx: &Ctx, keys: &TaskKeys) -> ApiResult<SigningKey> {
     let public_key = public_key
         .ok_or_else(|| StoreError::NotFound { what: "task key", key: "active".to_owned() })?;
     let secret = ctx.store.task_key_secret(public_key).await?;
-    SigningKey::from_pem(secret.expose()).map_err(|error| key_problem(&error).into())
+    SigningKey::from_pem(secret.expose_secret()).map_err(|error| key_problem(&error).into())
 }
 
-fn new_key() -> ApiResult<(String, Secret)> {
+fn new_key() -> ApiResult<(String, SecretString)> {
     let key = SigningKey::generate().map_err(|error| key_problem(&error))?;
-    Ok((key.public().to_string(), Secret::new(key.to_pem())))
+    Ok((key.public().to_string(), SecretString::from(key.to_pem())))
 }
 
 fn key_problem(error: &gpuaas_bundle::SignatureError) -> gpuaas_types::Problem {

@@ -6,7 +6,8 @@ use gpuaas_artifact::{
 };
 use gpuaas_bundle::{Delivery, Envelope, InputError, Inputs, Manifest, SigningKey, TrustedKey};
 use gpuaas_store::{
-    BundleKey, NewBundle, ProfileRevision, SecretOwner, Store, StoreError, StoredBundle,
+    BundleKey, ExposeSecret as _, NewBundle, ProfileRevision, SecretOwner, Store, StoreError,
+    StoredBundle,
 };
 use gpuaas_types::agent::{Gate, HostCheck};
 use gpuaas_types::api::BundlePin;
@@ -214,7 +215,7 @@ async fn secrets(
     if main.inputs.values().any(|input| input.secret) {
         for owner in [SecretOwner::Site(scope.site_id), SecretOwner::Profile(scope.profile_id)] {
             for (input, value) in store.input_secret_values(owner, &main.name).await? {
-                secrets.insert(input, value.expose().to_owned());
+                secrets.insert(input, value.expose_secret().to_owned());
             }
         }
     }

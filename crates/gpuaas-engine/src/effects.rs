@@ -3,7 +3,7 @@
 use gpuaas_artifact::render_user_data;
 use gpuaas_core::effect::{Effect, Intent, Outcome};
 use gpuaas_core::run_state::{MachineSearch, PowerFacts};
-use gpuaas_store::{NewToken, TokenPurpose};
+use gpuaas_store::{ExposeSecret as _, NewToken, TokenPurpose};
 use gpuaas_types::codes::ParkCode;
 use gpuaas_types::{Timestamp, TokenId};
 use maas_client::{Client, Error as MaasError, RefusalKind};
@@ -32,7 +32,7 @@ pub(crate) async fn prepare_effect(
         Effect::CreateMachine => {
             let password = shared.store.bmc_password(session.node.id).await;
             let password = password.map_err(|e| e.to_string())?;
-            Ok(Prepared::Bmc(password.map(|secret| secret.expose().to_owned())))
+            Ok(Prepared::Bmc(password.map(|secret| secret.expose_secret().to_owned())))
         }
         Effect::RegisterScript { name, .. } => {
             let scripts = session.context.bundles.commissioning.as_ref().map_err(Clone::clone)?;

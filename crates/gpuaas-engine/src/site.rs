@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use gpuaas_core::decide::change_guard::BMC_SECONDS;
-use gpuaas_store::Store;
+use gpuaas_store::{ExposeSecret as _, Store};
 use gpuaas_types::api::SiteResource;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
@@ -469,7 +469,7 @@ impl Sites {
             return Ok(Arc::clone(&known.site));
         }
         let secret = self.store.site_api_key(id).await.map_err(|e| unusable(&e))?;
-        let key: ApiKey = secret.expose().parse().map_err(|e| unusable(&e))?;
+        let key: ApiKey = secret.expose_secret().parse().map_err(|e| unusable(&e))?;
         let client = self.connect.connect(&record.spec, key)?;
         let breaker = CircuitBreaker::default();
         if connected.is_some() {

@@ -71,7 +71,9 @@ mod tests {
     use super::*;
     use crate::VirtualClock;
     use gpuaas_core::step_duration::MIN_SAMPLES;
-    use gpuaas_store::{MasterKey, NewNode, NewOnboarding, NewRun, RunWrite, Secret, Transition};
+    use gpuaas_store::{
+        MasterKey, NewNode, NewOnboarding, NewRun, RunWrite, SecretString, Transition,
+    };
     use gpuaas_types::api::EstimateBasis;
     use gpuaas_types::spec::{ProfileSpec, SiteSpec};
     use gpuaas_types::{NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step};
@@ -126,7 +128,7 @@ mod tests {
             profile_id: ProfileId::new(&RandomIds, BEGIN),
             kind: RunKind::Onboard,
         };
-        let key = Secret::new("a:b:c".to_owned());
+        let key = SecretString::from("a:b:c".to_owned());
         store.create_site(BEGIN, class.site_id, site(), Default::default(), &key).await.unwrap();
         let profile = ProfileSpec::default();
         store.create_profile(BEGIN, class.profile_id, "p", &profile, &[]).await.unwrap();

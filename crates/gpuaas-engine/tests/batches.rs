@@ -9,7 +9,7 @@ use gpuaas_core::batch::{BatchDecision, BatchSnapshot, decide_batch};
 use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{
-    NewAuditEntry, NewBatch, NewNode, OperatorBatchCommand, OperatorCommand, Page, Secret,
+    NewAuditEntry, NewBatch, NewNode, OperatorBatchCommand, OperatorCommand, Page, SecretString,
     StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
@@ -51,7 +51,7 @@ async fn start(harness: &Harness, spec: BatchSpec) {
             mac_addresses: vec![host.mac_address.clone()],
             architecture: "amd64/generic".to_owned(),
         },
-        bmc_password: Some(Secret::new("secret".to_owned())),
+        bmc_password: Some(SecretString::from("secret".to_owned())),
     };
     let line = TimelineEvent {
         at: now,

@@ -12,7 +12,7 @@ use gpuaas_core::control_mark::{ControlMark, ControlState};
 use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::control::take_control;
 use gpuaas_engine::{Connect as _, Engine, HttpConnect, RealClock};
-use gpuaas_store::{MasterKey, NewNode, NewOnboarding, NewRun, Store};
+use gpuaas_store::{ExposeSecret as _, MasterKey, NewNode, NewOnboarding, NewRun, Store};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{NodeId, RandomIds, RunId, RunKind, RunStatus, Step};
 use maas_client::Client;
@@ -76,7 +76,7 @@ async fn client(harness: &Harness, store: &Store) -> Client {
     let site = store.site(harness.site_id).await.unwrap();
     let key = store.site_api_key(harness.site_id).await.unwrap();
     let connect = HttpConnect::new(Arc::new(RealClock));
-    connect.connect(&site.spec, key.expose().parse().unwrap()).unwrap()
+    connect.connect(&site.spec, key.expose_secret().parse().unwrap()).unwrap()
 }
 
 async fn state(harness: &Harness, store: &Store) -> ControlState {

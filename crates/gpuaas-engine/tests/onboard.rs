@@ -8,7 +8,7 @@ use common::Harness;
 use gpuaas_bundle::{Archive, Digest, Entry, SigningKey, Statement};
 use gpuaas_core::buckets::seconds_per_bucket;
 use gpuaas_core::run_state::MachineOrigin;
-use gpuaas_store::{BundleKey, NewBundle, Secret, SecretOwner, TokenPurpose, sha256};
+use gpuaas_store::{BundleKey, NewBundle, SecretOwner, SecretString, TokenPurpose, sha256};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, Timestamp};
 use maas_sim::{MachineSpec, SimOptions, Status, ZERO};
@@ -148,7 +148,7 @@ async fn a_secret_is_missed_before_a_deployment_and_then_reaches_the_node_alone(
         (SecretOwner::Site(harness.site_id), "h8sh-of-the-site"),
         (SecretOwner::Profile(harness.profile_id), "h8sh-of-the-profile"),
     ] {
-        let (now, value) = (harness.now(), Secret::new(value.to_owned()));
+        let (now, value) = (harness.now(), SecretString::from(value.to_owned()));
         let set = harness.store.set_input_secret(now, owner, "vault", "token", &value, "ann");
         set.await.unwrap();
     }

@@ -8,7 +8,7 @@ use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::scenario::Fabric;
 use gpuaas_store::{
-    NewNode, NewOnboarding, NewRun, NewRunOfNode, OperatorCommand, Secret, StoreError,
+    NewNode, NewOnboarding, NewRun, NewRunOfNode, OperatorCommand, SecretString, StoreError,
 };
 use gpuaas_types::spec::{ReleaseMode, RoceAssignmentSpec};
 use gpuaas_types::{
@@ -220,7 +220,7 @@ fn request(
         profile_id,
         hostname: machine.name.clone(),
         hardware,
-        bmc_password: Some(Secret::new("secret".to_owned())),
+        bmc_password: Some(SecretString::from("secret".to_owned())),
     };
     let run = NewRun {
         id: RunId::new(ids, now),

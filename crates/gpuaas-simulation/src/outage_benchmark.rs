@@ -14,7 +14,7 @@ use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::bench::added::Spread;
-use gpuaas_store::{ListedNode, NodeFilter, RunBrief, Secret};
+use gpuaas_store::{ListedNode, NodeFilter, RunBrief, SecretString};
 use gpuaas_types::codes::{CommandCode, WaitCode};
 use gpuaas_types::{NodeState, RunId, RunStatus, Step, Timestamp};
 use maas_sim::H200;
@@ -291,7 +291,7 @@ impl Simulation {
         self.network.set_outage(None);
         let Some(key) = new_key else { return Ok(()) };
         let site = self.store.site(self.site_id).await.map_err(store_failure)?;
-        let (now, key) = (self.clock.now(), Secret::new(key));
+        let (now, key) = (self.clock.now(), SecretString::from(key));
         let changed =
             self.store.update_site(now, site.id, site.spec, site.status, Some(&key)).await;
         changed.map(drop).map_err(store_failure)

@@ -21,7 +21,7 @@ use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::{Clock as _, VirtualClock};
 use gpuaas_lab::clock::SharedClock;
 use gpuaas_lab::hosts::options::BootTimes;
-use gpuaas_store::{MasterKey, Secret, Store};
+use gpuaas_store::{MasterKey, SecretString, Store};
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
@@ -239,7 +239,7 @@ async fn register(
         bundle_inputs: std::collections::BTreeMap::new(),
         drift_policy: BTreeMap::new(),
     };
-    let key = Secret::new(api_key.to_owned());
+    let key = SecretString::from(api_key.to_owned());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };
     let made = store.create_site(BEGIN, site_id, spec, status, &key).await;
     made.map_err(store_failure)?;

@@ -5,12 +5,12 @@
 
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{SiteId, Timestamp};
+use secrecy::SecretString;
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::database::{Cols, Val, args};
 use crate::error::StoreError;
-use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::secret::insert_secret;
 
@@ -255,7 +255,10 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn ensure_signing_key(&self, proposed: &Secret) -> Result<Secret, StoreError> {
+    pub async fn ensure_signing_key(
+        &self,
+        proposed: &SecretString,
+    ) -> Result<SecretString, StoreError> {
         self.ensure_secret(SIGNING_KEY, proposed).await
     }
 
@@ -264,15 +267,18 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn ensure_node_authority(&self, proposed: &Secret) -> Result<Secret, StoreError> {
+    pub async fn ensure_node_authority(
+        &self,
+        proposed: &SecretString,
+    ) -> Result<SecretString, StoreError> {
         self.ensure_secret(NODE_AUTHORITY, proposed).await
     }
 
     async fn ensure_secret(
         &self,
         name: &'static str,
-        proposed: &Secret,
-    ) -> Result<Secret, StoreError> {
+        proposed: &SecretString,
+    ) -> Result<SecretString, StoreError> {
         let sealed = self.seal(Uuid::nil(), name, proposed)?;
         self.write(move |conn| {
             Box::pin(async move { insert_secret(conn, Uuid::nil(), name, sealed).await })

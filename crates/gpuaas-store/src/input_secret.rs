@@ -4,11 +4,11 @@
 
 use gpuaas_types::bundle::InputSecretView;
 use gpuaas_types::{ProfileId, SiteId, Timestamp};
+use secrecy::SecretString;
 use uuid::Uuid;
 
 use crate::database::{Cols, args};
 use crate::error::StoreError;
-use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::secret::put_secret;
 
@@ -54,7 +54,7 @@ impl Store {
         owner: SecretOwner,
         bundle: &str,
         input: &str,
-        value: &Secret,
+        value: &SecretString,
         set_by: &str,
     ) -> Result<InputSecretView, StoreError> {
         let (id, name) = (owner.id(), sealed_name(bundle, input));
@@ -104,7 +104,7 @@ impl Store {
         &self,
         owner: SecretOwner,
         bundle: &str,
-    ) -> Result<Vec<(String, Secret)>, StoreError> {
+    ) -> Result<Vec<(String, SecretString)>, StoreError> {
         let id = owner.id();
         let sql = "SELECT input_secret.input, secret.sealed FROM input_secret \
                    JOIN secret ON secret.owner = input_secret.owner \

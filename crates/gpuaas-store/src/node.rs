@@ -8,11 +8,11 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{
     NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
 };
+use secrecy::SecretString;
 
 use crate::database::{Cols, Conn, GroupFn, GroupHints, args};
 use crate::error::StoreError;
 use crate::page::Page;
-use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
 use crate::tables::node::{
@@ -482,7 +482,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn bmc_password(&self, id: NodeId) -> Result<Option<Secret>, StoreError> {
+    pub async fn bmc_password(&self, id: NodeId) -> Result<Option<SecretString>, StoreError> {
         self.secret(id.0, BMC_PASSWORD).await
     }
 }

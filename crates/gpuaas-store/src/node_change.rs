@@ -4,10 +4,10 @@ use gpuaas_core::record::NodeHardware;
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, RunId, RunStatus, SiteId, Timestamp};
+use secrecy::SecretString;
 
 use crate::database::{Conn, args};
 use crate::error::StoreError;
-use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::node::{BMC_PASSWORD, address_in_use, replace_hardware};
@@ -22,7 +22,7 @@ pub struct HardwareChange {
     /// The whole hardware as it is from now on.
     pub hardware: NodeHardware,
     /// Another password of the BMC; none: the one that is kept stays.
-    pub bmc_password: Option<Secret>,
+    pub bmc_password: Option<SecretString>,
     /// Line for the timeline of the node.
     pub line: TimelineEvent,
     /// Entry for the audit log.

@@ -17,8 +17,9 @@ use std::path::Path;
 use aes_gcm_siv::aead::{Aead as _, KeyInit as _, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce};
 use rand::TryRngCore as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::error::StoreError;
 
@@ -27,36 +28,6 @@ const KEY_ID_BYTES: usize = 8;
 const NONCE_BYTES: usize = 12;
 const WRAPPED_BYTES: usize = 48;
 const HEAD_BYTES: usize = 1 + KEY_ID_BYTES + NONCE_BYTES + WRAPPED_BYTES + NONCE_BYTES;
-
-/// A value that must not be printed. Overwritten when dropped.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a value.
-    #[must_use]
-    pub const fn new(value: String) -> Self {
-        Self(value)
-    }
-
-    /// Shows the value; say so where it is used.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
 
 /// The key that wraps all others.
 #[derive(Clone)]
@@ -160,11 +131,11 @@ impl MasterKey {
     }
 
     /// Seals `secret` for `owner`.
-    pub(crate) fn seal(&self, owner: &str, secret: &Secret) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn seal(&self, owner: &str, secret: &SecretString) -> Result<Vec<u8>, StoreError> {
         let key = Zeroizing::new(random::<32>()?);
         let (outer, inner) = (random::<NONCE_BYTES>()?, random::<NONCE_BYTES>()?);
         let wrapped = encrypt(&self.0, outer, owner, &*key)?;
-        let sealed = encrypt(&key, inner, owner, secret.0.as_bytes())?;
+        let sealed = encrypt(&key, inner, owner, secret.expose_secret().as_bytes())?;
         let mut out = Vec::with_capacity(HEAD_BYTES + sealed.len());
         out.push(VERSION);
         out.extend_from_slice(&self.id());
@@ -176,7 +147,7 @@ impl MasterKey {
     }
 
     /// Opens what [`Self::seal`] made for the same owner.
-    pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Result<Secret, StoreError> {
+    pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Result<SecretString, StoreError> {
         let refuse = |why: &str| StoreError::corrupt(format!("secret {owner}"), why);
         let (head, body) =
             sealed.split_at_checked(HEAD_BYTES).ok_or_else(|| refuse("it is too short"))?;
@@ -193,7 +164,7 @@ impl MasterKey {
         let key = decrypt(&*self.0, outer, owner, wrapped).ok_or_else(|| refuse("its key"))?;
         let plain = decrypt(&key, inner, owner, body).ok_or_else(|| refuse("its content"))?;
         let text = String::from_utf8(plain.to_vec()).map_err(|_| refuse("it is not text"))?;
-        Ok(Secret(text))
+        Ok(text.into())
     }
 }
 
@@ -248,9 +219,10 @@ mod tests {
 
     #[test]
     fn opens_for_its_owner_only() {
-        let secret = Secret::new("consumer:token:secret".to_owned());
+        let secret = SecretString::from("consumer:token:secret".to_owned());
         let sealed = key().seal("site/1", &secret).unwrap();
-        assert_eq!(key().open("site/1", &sealed).unwrap(), secret);
+        let opened = key().open("site/1", &sealed).unwrap();
+        assert_eq!(opened.expose_secret(), secret.expose_secret());
         assert_eq!(key().open("site/2", &sealed).unwrap_err().code(), "stored_data_corrupt");
         let other = MasterKey::from_bytes([8; 32]);
         assert!(other.open("site/1", &sealed).unwrap_err().to_string().contains("another master"));
@@ -262,7 +234,7 @@ mod tests {
 
     #[test]
     fn is_never_printed() {
-        let text = format!("{:?} {:?}", Secret::new("hush".to_owned()), key());
+        let text = format!("{:?} {:?}", SecretString::from("hush".to_owned()), key());
         assert!(!text.contains("hush") && !text.contains("0707"));
     }
 

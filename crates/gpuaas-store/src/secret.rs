@@ -1,9 +1,9 @@
 //! Sealed values, by owner and name.
 
+use secrecy::SecretString;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::secret::secrets_of_owners;
 
@@ -13,7 +13,7 @@ impl Store {
         &self,
         owner: Uuid,
         name: &str,
-        secret: &Secret,
+        secret: &SecretString,
     ) -> Result<Vec<u8>, StoreError> {
         self.key().seal(&format!("{owner}/{name}"), secret)
     }
@@ -23,7 +23,7 @@ impl Store {
         &self,
         owner: Uuid,
         name: &str,
-    ) -> Result<Option<Secret>, StoreError> {
+    ) -> Result<Option<SecretString>, StoreError> {
         let key = (owner, name.to_owned());
         let sealed = match self.shared_reads() {
             Some((reads, _guard)) => reads.secrets.get(key).await?,
@@ -38,7 +38,7 @@ impl Store {
         owner: Uuid,
         name: &str,
         sealed: &[u8],
-    ) -> Result<Secret, StoreError> {
+    ) -> Result<SecretString, StoreError> {
         self.key().open(&format!("{owner}/{name}"), sealed)
     }
 }

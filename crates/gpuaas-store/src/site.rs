@@ -4,11 +4,11 @@ use gpuaas_types::api::{SiteResource, SiteStatus};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
+use secrecy::SecretString;
 
 use crate::database::{Val, args};
 use crate::error::StoreError;
 use crate::region::{RegionName, claim_region};
-use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::secret::put_secret;
 use crate::tables::site::{edit_status, read_site, site_select, sites_named};
@@ -28,7 +28,7 @@ impl Store {
         id: SiteId,
         spec: SiteSpec,
         status: SiteStatus,
-        api_key: &Secret,
+        api_key: &SecretString,
     ) -> Result<SiteResource, StoreError> {
         let sealed = self.seal(id.0, API_KEY, api_key)?;
         let (name, values) = (spec.name.clone(), (Val::json(&spec)?, Val::json(&status)?));
@@ -109,7 +109,7 @@ impl Store {
         id: SiteId,
         spec: SiteSpec,
         status: SiteStatus,
-        api_key: Option<&Secret>,
+        api_key: Option<&SecretString>,
     ) -> Result<SiteResource, StoreError> {
         let sealed = api_key.map(|key| self.seal(id.0, API_KEY, key)).transpose()?;
         let region = RegionName::new(&spec, &status.region);
@@ -146,7 +146,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
-    pub async fn site_api_key(&self, id: SiteId) -> Result<Secret, StoreError> {
+    pub async fn site_api_key(&self, id: SiteId) -> Result<SecretString, StoreError> {
         self.secret(id.0, API_KEY)
             .await?
             .ok_or_else(|| StoreError::not_found("API key of site", id))

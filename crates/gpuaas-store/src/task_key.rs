@@ -7,11 +7,11 @@
 use gpuaas_types::Timestamp;
 use gpuaas_types::agent::{TaskKeyState, TaskKeys};
 use gpuaas_types::codes::ProblemCode;
+use secrecy::SecretString;
 use uuid::Uuid;
 
 use crate::database::{Conn, args};
 use crate::error::StoreError;
-use crate::seal::Secret;
 use crate::store::Store;
 use crate::tables::meta::one_at_a_time;
 use crate::tables::secret::put_secret;
@@ -42,7 +42,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn task_key_secret(&self, public_key: &str) -> Result<Secret, StoreError> {
+    pub async fn task_key_secret(&self, public_key: &str) -> Result<SecretString, StoreError> {
         let kept = self.secret(Uuid::nil(), &secret_name(public_key)).await?;
         kept.ok_or_else(|| StoreError::not_found("task key", public_key))
     }
@@ -56,7 +56,7 @@ impl Store {
     pub async fn add_task_key(
         &self,
         public_key: &str,
-        secret: &Secret,
+        secret: &SecretString,
         only_first: bool,
     ) -> Result<Option<TaskKeyState>, StoreError> {
         let name = secret_name(public_key);

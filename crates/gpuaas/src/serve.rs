@@ -21,7 +21,7 @@ use gpuaas_engine::bundles::{self, SeedError};
 use gpuaas_engine::{
     Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, RealClock,
 };
-use gpuaas_store::{Secret, Store};
+use gpuaas_store::{ExposeSecret as _, SecretString, Store};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{IdSource, RandomIds};
 use tokio::net::TcpListener;
@@ -314,9 +314,9 @@ async fn bundles(
     let of_key = |error: gpuaas_bundle::SignatureError| {
         Failure::local(CommandCode::SigningKeyUnusable, error.to_string())
     };
-    let proposed = Secret::new(SigningKey::generate().map_err(of_key)?.to_pem());
+    let proposed = SecretString::from(SigningKey::generate().map_err(of_key)?.to_pem());
     let kept = store.ensure_signing_key(&proposed).await.map_err(store_failure)?;
-    let key = SigningKey::from_pem(kept.expose()).map_err(of_key)?;
+    let key = SigningKey::from_pem(kept.expose_secret()).map_err(of_key)?;
     let catalog = BundleCatalog::new(artifacts.clone(), &key);
     // Hosts verify by their own clocks, which a clock of a simulation may run ahead of.
     let now = clock.now().min(RealClock.now());

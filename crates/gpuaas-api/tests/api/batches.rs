@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use gpuaas_store::{BatchAdvance, MemberStart, NewRun, RunWrite};
+use gpuaas_store::{BatchAdvance, ExposeSecret as _, MemberStart, NewRun, RunWrite};
 use gpuaas_types::api::{Owner, Park, Source, TimelineEvent};
 use gpuaas_types::{RandomIds, RunId, RunKind, RunStatus, Step, Timestamp};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ async fn a_manifest_becomes_a_batch_of_nodes_that_wait() {
     assert_eq!(explained["text"][0], believed);
     let password = members[2]["node_id"].as_str().unwrap().parse().unwrap();
     let password = rig.store.bmc_password(password).await.unwrap().unwrap();
-    assert_eq!(password.expose(), "hunter2222");
+    assert_eq!(password.expose_secret(), "hunter2222");
     let listed = rig.get("/api/v1/batches").await.ok();
     assert_eq!(listed["items"][0]["status"]["counts"]["waiting"], 3);
     assert_eq!(listed["items"][0]["status"].get("members"), None);

@@ -1,6 +1,7 @@
 //! No dead ends: nodes that are onboarded again or corrected, what is removed, runs by name.
 
 use gpuaas_core::control_mark::{ControlRecord, ControlState};
+use gpuaas_store::ExposeSecret as _;
 use gpuaas_types::api::SiteControl;
 use gpuaas_types::{RunId, RunStatus};
 use serde_json::{Value, json};
@@ -107,7 +108,7 @@ async fn a_parked_node_is_corrected_and_an_address_of_another_is_refused_at_once
     assert_eq!(stored.hardware.power_type, "redfish");
     assert_eq!(stored.hardware.bmc_user.as_deref(), Some("root"), "left out, so it stays");
     let password = rig.store.bmc_password(stored.id).await.unwrap().unwrap();
-    assert_eq!(password.expose(), "swordfish77");
+    assert_eq!(password.expose_secret(), "swordfish77");
     let view = rig.get(path).await.ok();
     let line = view["timeline"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(line["code"], "hardware_corrected");

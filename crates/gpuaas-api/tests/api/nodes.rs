@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::http::Request;
 use gpuaas_engine::Clock as _;
-use gpuaas_store::{NodeFilter, RunWrite, Transition};
+use gpuaas_store::{ExposeSecret as _, NodeFilter, RunWrite, Transition};
 use gpuaas_types::api::{EstimateBasis, EstimateSource, Owner, Park, Wait};
 use gpuaas_types::{NodeState, RunStatus, Step};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ async fn an_onboarding_is_accepted_and_found_by_any_name() {
     assert_eq!(stored.hardware.power_type, "ipmi");
     assert_eq!(stored.hardware.mac_addresses, ["3c:ec:ef:00:11:22"]);
     let password = rig.store.bmc_password(stored.id).await.unwrap().unwrap();
-    assert_eq!(password.expose(), "hunter2222");
+    assert_eq!(password.expose_secret(), "hunter2222");
     for (query, count) in
         [("", 1), ("?site=lab", 1), ("?state=active", 0), ("?site=lab&state=registered", 1)]
     {

@@ -1,6 +1,6 @@
 //! Sites, profiles, fabric addresses.
 
-use gpuaas_store::Store;
+use gpuaas_store::{ExposeSecret as _, Store};
 use maas_client::TransportError;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn a_site_is_asked_before_it_is_stored() {
     assert!(!String::from_utf8_lossy(&list.bytes).contains("verysecret"));
     assert_eq!(list.ok()["items"][0], made);
     let id = made["id"].as_str().unwrap().parse().unwrap();
-    assert_eq!(rig.store.site_api_key(id).await.unwrap().expose(), KEY);
+    assert_eq!(rig.store.site_api_key(id).await.unwrap().expose_secret(), KEY);
     assert_eq!(rig.post("/api/v1/sites", site("lab")).await.code(), "site_name_taken");
     assert_eq!(rig.get("/api/v1/sites/other").await.code(), "site_not_found");
 }
@@ -168,7 +168,7 @@ async fn a_site_changes_field_by_field() {
     let changed = rig.patch(path, new_url).await.ok();
     assert_eq!(changed["spec"]["url"], "http://other.example/MAAS");
     let id = changed["id"].as_str().unwrap().parse().unwrap();
-    assert_eq!(rig.store.site_api_key(id).await.unwrap().expose(), "a:b:newsecret");
+    assert_eq!(rig.store.site_api_key(id).await.unwrap().expose_secret(), "a:b:newsecret");
     let audit = rig.store.audit_entries(0, 100).await.unwrap();
     assert_eq!(audit.last().unwrap().entry.action, "site.change");
     assert!(!format!("{audit:?}").contains("newsecret"));

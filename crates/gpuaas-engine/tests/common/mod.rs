@@ -25,7 +25,7 @@ use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::tasks::execute;
 use gpuaas_store::{
     MasterKey, NewAgentCredential, NewEnrollment, NewNode, NewOnboarding, NewRun, NewRunOfNode,
-    ReceivedHeartbeat, Secret, Store, SweepFinding, sha256,
+    ReceivedHeartbeat, SecretString, Store, SweepFinding, sha256,
 };
 use gpuaas_types::agent::{BootstrapPhase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
@@ -324,7 +324,7 @@ impl Harness {
             profile_id: self.profile_id,
             hostname: hostname.to_owned(),
             hardware,
-            bmc_password: Some(Secret::new("secret".to_owned())),
+            bmc_password: Some(SecretString::from("secret".to_owned())),
         };
         let run = NewRun {
             id: RunId::new(&RandomIds, self.clock.now()),
@@ -465,7 +465,7 @@ async fn register(
         idle_poll_seconds: 0,
         bundle_inputs: BTreeMap::new(),
     };
-    let key = Secret::new(sim.api_key.clone());
+    let key = SecretString::from(sim.api_key.clone());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };
     store.create_site(now, site_id, spec, status, &key).await.unwrap();
     let profile_id = ProfileId::new(&RandomIds, now);

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use gpuaas_core::record::{AgentRecord, NodeHardware, NodeRecord};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, NodeState, ProfileId, RunId, SiteId, Timestamp};
+use secrecy::SecretString;
 
 use crate::database::{Cols, Conn, Val, args, with_list};
 use crate::error::StoreError;
-use crate::seal::Secret;
 use crate::tables::site::sites_of_region;
 
 pub(crate) const BMC_PASSWORD: &str = "bmc_password";
@@ -27,7 +27,7 @@ pub struct NewNode {
     /// Hardware as the operator described it.
     pub hardware: NodeHardware,
     /// Password of the BMC; sealed before it is stored.
-    pub bmc_password: Option<Secret>,
+    pub bmc_password: Option<SecretString>,
 }
 
 /// Columns of a [`NodeRecord`]; needs [`node_from!`].

@@ -2,8 +2,8 @@
 
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
-    BatchAdvance, IdempotencyKey, MemberStart, NewAuditEntry, NewBatch, NewNode, NewRunOfNode,
-    OperatorBatchCommand, Page, RunWrite, Secret, StoredBatch, sha256,
+    BatchAdvance, ExposeSecret as _, IdempotencyKey, MemberStart, NewAuditEntry, NewBatch, NewNode,
+    NewRunOfNode, OperatorBatchCommand, Page, RunWrite, SecretString, StoredBatch, sha256,
 };
 use gpuaas_types::batch::{BatchAccepted, BatchMachine, BatchSpec, BatchStop};
 use gpuaas_types::{
@@ -38,7 +38,7 @@ pub(crate) fn new_batch(fixture: &Fixture, name: &str, hosts: &[&str]) -> NewBat
             bmc_address: Some(format!("bmc-{hostname}")),
             ..NodeHardware::default()
         },
-        bmc_password: Some(Secret::new(BMC_PASSWORD.to_owned())),
+        bmc_password: Some(SecretString::from(BMC_PASSWORD.to_owned())),
     };
     let batch_id = BatchId(id());
     NewBatch {
@@ -131,7 +131,7 @@ fn a_batch_is_made_whole_or_not_at_all() {
         assert_eq!(hosts, [("h1", MemberState::Waiting), ("h2", MemberState::Waiting)]);
         assert_eq!(store.node(members[0].node_id).await.unwrap().run_id, None);
         let password = store.bmc_password(members[1].node_id).await.unwrap().unwrap();
-        assert_eq!(password.expose(), BMC_PASSWORD);
+        assert_eq!(password.expose_secret(), BMC_PASSWORD);
         assert_eq!(store.next_due().await.unwrap(), None);
 
         let same_name = new_batch(&fixture, "rack-7", &["h3"]);

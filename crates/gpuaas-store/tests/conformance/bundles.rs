@@ -1,6 +1,6 @@
 //! Bundles, approvals and keys, and what agents say of gates.
 
-use gpuaas_store::{BundleKey, NewBundle, Secret, SecretOwner};
+use gpuaas_store::{BundleKey, ExposeSecret as _, NewBundle, SecretOwner, SecretString};
 use gpuaas_types::SiteId;
 use gpuaas_types::agent::{Gate, GateClass, GateReport};
 
@@ -74,10 +74,10 @@ fn keys_are_kept_and_the_own_one_is_made_once() {
         store.trust_bundle_key(key(None)).await.unwrap();
         store.trust_bundle_key(key(Some(at(5.0)))).await.unwrap();
         assert_eq!(store.bundle_keys().await.unwrap(), [key(Some(at(5.0)))]);
-        let propose = |text: &str| Secret::new(text.to_owned());
+        let propose = |text: &str| SecretString::from(text.to_owned());
         let first = store.ensure_signing_key(&propose("one")).await.unwrap();
         let again = store.ensure_signing_key(&propose("two")).await.unwrap();
-        assert_eq!((first.expose(), again.expose()), ("one", "one"));
+        assert_eq!((first.expose_secret(), again.expose_secret()), ("one", "one"));
     });
 }
 
@@ -89,12 +89,13 @@ fn a_secret_of_an_input_is_kept_for_its_owner() {
         let (site, profile) =
             (SecretOwner::Site(fixture.site_id), SecretOwner::Profile(fixture.profile_id));
         let set = async |at, owner, bundle, input, value: &str, by| {
-            let value = Secret::new(value.to_owned());
+            let value = SecretString::from(value.to_owned());
             store.set_input_secret(at, owner, bundle, input, &value, by).await.unwrap()
         };
         let values = async |owner, bundle| {
             let values = store.input_secret_values(owner, bundle).await.unwrap();
-            let plain = |(input, value): (String, Secret)| (input, value.expose().to_owned());
+            let plain =
+                |(input, value): (String, SecretString)| (input, value.expose_secret().to_owned());
             values.into_iter().map(plain).collect::<Vec<_>>()
         };
         set(NOON, site, "h200-ib", "password", "one", "ann").await;

@@ -2,8 +2,8 @@
 
 use gpuaas_core::record::ReportKind;
 use gpuaas_store::{
-    CertificateEnding, NewAgentCredential, NewCertificate, NewEnrollment, NewToken, NodeChange,
-    ReceivedHeartbeat, RunWrite, Secret, TokenPurpose, sha256,
+    CertificateEnding, ExposeSecret as _, NewAgentCredential, NewCertificate, NewEnrollment,
+    NewToken, NodeChange, ReceivedHeartbeat, RunWrite, SecretString, TokenPurpose, sha256,
 };
 use gpuaas_types::{NodeId, NodeState, RunId, TokenId};
 
@@ -245,11 +245,11 @@ fn the_authority_is_made_once() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let propose = |text: &str| {
-            let secret = Secret::new(text.to_owned());
+            let secret = SecretString::from(text.to_owned());
             let store = fixture.store.clone();
             async move { store.ensure_node_authority(&secret).await.unwrap() }
         };
-        assert_eq!(propose("one").await.expose(), "one");
-        assert_eq!(propose("two").await.expose(), "one");
+        assert_eq!(propose("one").await.expose_secret(), "one");
+        assert_eq!(propose("two").await.expose_secret(), "one");
     });
 }

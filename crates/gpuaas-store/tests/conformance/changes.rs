@@ -2,8 +2,8 @@
 
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
-    HardwareChange, NewAuditEntry, NodeChange, Page, RunFilter, RunWrite, Secret, SecretOwner,
-    StoreError,
+    ExposeSecret as _, HardwareChange, NewAuditEntry, NodeChange, Page, RunFilter, RunWrite,
+    SecretOwner, SecretString, StoreError,
 };
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunId, RunStatus};
@@ -23,7 +23,7 @@ fn correction(node_id: NodeId, hardware: NodeHardware) -> HardwareChange {
     HardwareChange {
         node_id,
         hardware,
-        bmc_password: Some(Secret::new("another".to_owned())),
+        bmc_password: Some(SecretString::from("another".to_owned())),
         line: event(None, "hardware_corrected"),
         audit: audit("node.change"),
     }
@@ -77,7 +77,7 @@ fn hardware_is_corrected_while_nothing_moves() {
             assert_eq!(fixture.store.find_nodes(text).await.unwrap().len(), count, "{text}");
         }
         let password = fixture.store.bmc_password(node_id).await.unwrap().unwrap();
-        assert_eq!(password.expose(), "another");
+        assert_eq!(password.expose_secret(), "another");
         let missing = correction(NodeId(id()), corrected);
         assert_eq!(code(fixture.store.change_hardware(NOON, missing).await), "not_found");
     });
@@ -161,7 +161,7 @@ fn a_site_goes_when_its_nodes_have_left() {
         assert_eq!(code(profile().await), "profile_in_use");
         put(&fixture, run_id, RunStatus::Cancelled, Some(NodeState::Detached)).await;
 
-        let value = Secret::new("hush".to_owned());
+        let value = SecretString::from("hush".to_owned());
         let owner = SecretOwner::Site(fixture.site_id);
         store.set_input_secret(NOON, owner, "h200-ib", "hash", &value, "ada").await.unwrap();
         let spec = RoceAssignmentSpec {
@@ -216,7 +216,7 @@ fn a_site_goes_when_its_nodes_have_left() {
         assert_eq!(store.roce_assignments().await.unwrap(), []);
         assert_eq!(store.listed_node(node_id).await.unwrap().node.hostname, "j22u11");
         // The names are free.
-        let key = Secret::new("a:b:c".to_owned());
+        let key = SecretString::from("a:b:c".to_owned());
         let again = gpuaas_types::SiteId(id());
         let made = store.create_site(at(3.0), again, site_spec("north"), Default::default(), &key);
         made.await.unwrap();

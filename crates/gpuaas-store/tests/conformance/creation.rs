@@ -1,7 +1,10 @@
 //! Creating the same thing from many places at once: one wins, and the others are told.
 
 use futures::future::join_all;
-use gpuaas_store::{NewRunOfNode, NewToken, Page, Secret, Store, StoreError, TokenPurpose, sha256};
+use gpuaas_store::{
+    ExposeSecret as _, NewRunOfNode, NewToken, Page, SecretString, Store, StoreError, TokenPurpose,
+    sha256,
+};
 use gpuaas_types::agent::TaskKeyState;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
 use gpuaas_types::{NodeState, ProfileId, RoceAssignmentId, RunStatus, SiteId, TokenId};
@@ -33,7 +36,7 @@ fn one_of_many_makes_a_site_a_profile_or_an_address() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let stores = creators(&fixture).await;
-        let api_key = Secret::new("a:b:c".to_owned());
+        let api_key = SecretString::from("a:b:c".to_owned());
         let sites = stores.iter().map(|store| {
             let (spec, status) = (site_spec("south"), Default::default());
             store.create_site(NOON, SiteId(id()), spec, status, &api_key)
@@ -41,7 +44,11 @@ fn one_of_many_makes_a_site_a_profile_or_an_address() {
         assert!(one_wins(&join_all(sites).await, "site_name_taken"));
         let south = fixture.store.site_by_name("south").await.unwrap();
         let kept = fixture.store.site_api_key(south.id).await.unwrap();
-        assert_eq!(kept, api_key, "the row and its secret are of the same creator");
+        assert_eq!(
+            kept.expose_secret(),
+            api_key.expose_secret(),
+            "the row and its secret are of the same creator"
+        );
 
         let spec = ProfileSpec::default();
         let profiles = stores
@@ -159,10 +166,14 @@ fn control_planes_that_start_together_agree_on_their_keys() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let stores = creators(&fixture).await;
-        let propose = |n: usize| Secret::new(format!("proposal {n}"));
-        let all_same = |kept: Vec<Result<Secret, StoreError>>| {
-            let kept: Vec<Secret> = kept.into_iter().map(Result::unwrap).collect();
-            assert!(kept.iter().all(|one| *one == kept[0]), "each has the key that is kept");
+        let propose = |n: usize| SecretString::from(format!("proposal {n}"));
+        let all_same = |kept: Vec<Result<SecretString, StoreError>>| {
+            let kept: Vec<SecretString> = kept.into_iter().map(Result::unwrap).collect();
+            let first = kept[0].expose_secret();
+            assert!(
+                kept.iter().all(|one| one.expose_secret() == first),
+                "each has the key that is kept"
+            );
         };
         let signing = stores
             .iter()
@@ -185,7 +196,7 @@ fn control_planes_that_start_together_agree_on_their_keys() {
         let winner = first.iter().position(Option::is_some).unwrap();
         assert_eq!(keys.keys[0].public_key, format!("key {winner}"));
         let secret = fixture.store.task_key_secret(&keys.keys[0].public_key).await.unwrap();
-        assert_eq!(secret, propose(winner));
+        assert_eq!(secret.expose_secret(), propose(winner).expose_secret());
 
         let staged = stores.iter().enumerate().map(|(n, store)| async move {
             store.add_task_key(&format!("next {n}"), &propose(n), false).await
@@ -202,7 +213,7 @@ fn a_task_key_is_staged_then_signs_then_retires() {
         let fixture = Fixture::new(database).await;
         let store = &fixture.store;
         assert_eq!(store.task_keys().await.unwrap(), Default::default());
-        let secret = |text: &str| Secret::new(text.to_owned());
+        let secret = |text: &str| SecretString::from(text.to_owned());
         let add = async |name: &str| store.add_task_key(name, &secret(name), false).await;
         let states = async || {
             let keys = store.task_keys().await.unwrap();
@@ -229,7 +240,7 @@ fn a_task_key_is_staged_then_signs_then_retires() {
         assert_eq!(revision, 5);
         assert_eq!(after[0], (b, TaskKeyState::Active, None));
         assert_eq!((&after[1].0, after[1].1), (&a, TaskKeyState::Retired));
-        assert_eq!(store.task_key_secret("b").await.unwrap(), secret("b"));
+        assert_eq!(store.task_key_secret("b").await.unwrap().expose_secret(), "b");
         assert_eq!(code(store.task_key_secret("x").await), "not_found");
     });
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
-    LeasedRun, MasterKey, NewNode, NewOnboarding, NewRun, RunWrite, Secret, Store, StoreError,
+    LeasedRun, MasterKey, NewNode, NewOnboarding, NewRun, RunWrite, SecretString, Store, StoreError,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::ids::uuid_v7;
@@ -108,7 +108,7 @@ impl Fixture {
     pub(crate) async fn new(database: TestDatabase) -> Self {
         let store = database.open().await;
         let (site_id, profile_id) = (SiteId(id()), ProfileId(id()));
-        let api_key = Secret::new(API_KEY.to_owned());
+        let api_key = SecretString::from(API_KEY.to_owned());
         store
             .create_site(NOON, site_id, site_spec("north"), Default::default(), &api_key)
             .await
@@ -131,7 +131,7 @@ impl Fixture {
                     mac_addresses: vec![mac_of(hostname)],
                     architecture: "amd64/generic".to_owned(),
                 },
-                bmc_password: Some(Secret::new(BMC_PASSWORD.to_owned())),
+                bmc_password: Some(SecretString::from(BMC_PASSWORD.to_owned())),
             },
             run: new_run(),
             timeline: vec![event(None, "accepted")],

@@ -1,7 +1,9 @@
 //! Onboarding, finding and listing nodes.
 
 use futures::future::join_all;
-use gpuaas_store::{IdempotencyKey, NewAuditEntry, NodeChange, NodeFilter, Page, RunWrite, Secret};
+use gpuaas_store::{
+    IdempotencyKey, NewAuditEntry, NodeChange, NodeFilter, Page, RunWrite, SecretString,
+};
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunStatus, SiteId};
 
@@ -34,7 +36,7 @@ fn a_name_and_a_bmc_belong_to_one_node() {
         again_without_bmc.node.hardware.bmc_address = None;
         again_without_bmc.node.bmc_password = None;
         let made = fixture.store.onboard(at(2.0), again_without_bmc).await.unwrap();
-        assert_eq!(fixture.store.bmc_password(made.accepted.node_id).await.unwrap(), None);
+        assert!(fixture.store.bmc_password(made.accepted.node_id).await.unwrap().is_none());
         let found = fixture.store.find_nodes("j22u11").await.unwrap();
         let ids: Vec<NodeId> = found.iter().map(|node| node.id).collect();
         assert_eq!(ids, [made.accepted.node_id, node_id], "nodes in service come first");
@@ -152,7 +154,7 @@ fn nodes_page_by_hostname_and_id() {
         }
         // Two nodes of one name, at two sites.
         let south = SiteId(id());
-        let api_key = Secret::new("a:b:c".to_owned());
+        let api_key = SecretString::from("a:b:c".to_owned());
         let (spec, status) = (site_spec("south"), Default::default());
         fixture.store.create_site(NOON, south, spec, status, &api_key).await.unwrap();
         let mut twin = fixture.onboarding("h3");

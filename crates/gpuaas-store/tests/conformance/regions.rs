@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use gpuaas_store::{
-    LeasedRun, NewAuditEntry, NodeChange, ObservedEvent, RunWrite, Secret, Store, WatchUpdate,
+    LeasedRun, NewAuditEntry, NodeChange, ObservedEvent, RunWrite, SecretString, Store, WatchUpdate,
 };
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::spec::SiteSpec;
@@ -18,8 +18,8 @@ fn known_as(region: &str) -> SiteStatus {
     SiteStatus { region: region.to_owned(), ..SiteStatus::default() }
 }
 
-fn key() -> Secret {
-    Secret::new("a:b:c".to_owned())
+fn key() -> SecretString {
+    SecretString::from("a:b:c".to_owned())
 }
 
 async fn add(store: &Store, spec: SiteSpec, region: &str) -> Result<SiteId, String> {

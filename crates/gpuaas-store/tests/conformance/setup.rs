@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use gpuaas_store::{
-    IdempotencyKey, MasterKey, NewAuditEntry, Secret, SecretOwner, Store, StoreError,
+    ExposeSecret as _, IdempotencyKey, MasterKey, NewAuditEntry, SecretOwner, SecretString, Store,
+    StoreError,
 };
 use gpuaas_types::api::{BundlePin, OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -25,9 +26,9 @@ fn what_was_written_is_there_after_reopening() {
         assert_eq!(store.node(node_id).await.unwrap().hostname, "j22u11");
         let claimed = store.claim(NOON, at(60.0), 10).await.unwrap();
         assert_eq!(claimed[0].run.id, run_id);
-        assert_eq!(store.site_api_key(fixture.site_id).await.unwrap().expose(), API_KEY);
+        assert_eq!(store.site_api_key(fixture.site_id).await.unwrap().expose_secret(), API_KEY);
         let password = store.bmc_password(node_id).await.unwrap().unwrap();
-        assert_eq!(password.expose(), BMC_PASSWORD);
+        assert_eq!(password.expose_secret(), BMC_PASSWORD);
         store.close().await;
     });
 }
@@ -86,7 +87,8 @@ fn secrets_are_not_in_the_database_in_clear() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         fixture.node("j22u11").await;
-        let (owner, hash) = (SecretOwner::Site(fixture.site_id), Secret::new(HASH.to_owned()));
+        let (owner, hash) =
+            (SecretOwner::Site(fixture.site_id), SecretString::from(HASH.to_owned()));
         let set = fixture.store.set_input_secret(NOON, owner, "h200-ib", "password", &hash, "ann");
         set.await.unwrap();
         if fixture.store.engine() == "sqlite" {
@@ -143,7 +145,7 @@ async fn a_bad_place_is_refused_with_a_hint() {
 fn sites_have_unique_names_and_a_status() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
-        let secret = Secret::new("x".to_owned());
+        let secret = SecretString::from("x".to_owned());
         let status = SiteStatus::default();
         let again = fixture.store.create_site(
             NOON,
@@ -182,12 +184,12 @@ fn an_operator_changes_a_site_and_its_key() {
         let changed = changed.await.unwrap();
         assert_eq!((changed.revision, changed.updated_at), (2, at(5.0)));
         assert_eq!((&changed.spec, &changed.status), (&spec, &status));
-        assert_eq!(store.site_api_key(site_id).await.unwrap().expose(), API_KEY);
-        let key = Secret::new("a:b:c".to_owned());
+        assert_eq!(store.site_api_key(site_id).await.unwrap().expose_secret(), API_KEY);
+        let key = SecretString::from("a:b:c".to_owned());
         let changed =
             store.update_site(at(6.0), site_id, spec.clone(), status.clone(), Some(&key)).await;
         assert_eq!(changed.unwrap().revision, 3);
-        assert_eq!(store.site_api_key(site_id).await.unwrap(), key);
+        assert_eq!(store.site_api_key(site_id).await.unwrap().expose_secret(), key.expose_secret());
         let missing = store.update_site(at(6.0), SiteId(id()), spec, status, Some(&key)).await;
         assert_eq!(code(missing), "not_found");
     });

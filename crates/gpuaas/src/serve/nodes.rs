@@ -9,7 +9,7 @@ use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_identity::listener::{NodeListener, ServerCertificate, server_config};
 use gpuaas_identity::{Authority, AuthorityError, BuiltIn, CommandAuthority, Issuer, Lifetimes};
-use gpuaas_store::{Secret, Store};
+use gpuaas_store::{ExposeSecret as _, SecretString, Store};
 use gpuaas_types::Timestamp;
 use gpuaas_types::codes::CommandCode;
 use rustls::pki_types::pem::PemObject as _;
@@ -139,9 +139,9 @@ async fn authority(store: &Store, options: &TlsOptions) -> Result<Arc<dyn Author
         let outside = CommandAuthority::new(program, read(anchors)?).map_err(failed)?;
         return Ok(Arc::new(outside));
     }
-    let proposed = Secret::new(BuiltIn::generate(RealClock.now()).map_err(failed)?.to_pem());
+    let proposed = SecretString::from(BuiltIn::generate(RealClock.now()).map_err(failed)?.to_pem());
     let kept = store.ensure_node_authority(&proposed).await.map_err(store_failure)?;
-    Ok(Arc::new(BuiltIn::from_pem(kept.expose()).map_err(failed)?))
+    Ok(Arc::new(BuiltIn::from_pem(kept.expose_secret()).map_err(failed)?))
 }
 
 fn of_authority(error: &AuthorityError) -> Failure {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use gpuaas_client::failure::{Exit, Failure};
-use gpuaas_store::{MasterKey, Secret, Store};
+use gpuaas_store::{MasterKey, SecretString, Store};
 use gpuaas_types::SiteId;
 use gpuaas_types::spec::SiteSpec;
 
@@ -48,7 +48,7 @@ async fn nodes_are_told_an_address_that_they_can_reach() {
     let handle = started(listen(Some("https://127.0.0.1:8443"))).await;
     let mut spec: SiteSpec =
         serde_json::from_str(r#"{"name":"lab","url":"http://127.0.0.1:5240/MAAS"}"#).unwrap();
-    let (now, key) = (handle.engine.clock().now(), Secret::new("a:b:c".to_owned()));
+    let (now, key) = (handle.engine.clock().now(), SecretString::from("a:b:c".to_owned()));
     let add = |spec: SiteSpec| {
         let id = SiteId(uuid::Uuid::new_v4());
         handle.store.create_site(now, id, spec, Default::default(), &key)
