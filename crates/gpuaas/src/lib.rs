@@ -20,6 +20,7 @@ mod manifest;
 pub mod node_task;
 pub mod offboarding;
 mod onboarding;
+mod plan_lines;
 mod reference;
 mod requests;
 mod run_list;

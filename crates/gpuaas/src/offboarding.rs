@@ -13,6 +13,7 @@ use gpuaas_types::api::{List, RunPlan, RunRequest};
 use crate::args::OffboardArgs;
 use crate::confirm::confirm;
 use crate::follow::{self, Followed};
+use crate::plan_lines::{write_losses, write_steps};
 
 /// One of the commands above.
 ///
@@ -72,20 +73,8 @@ pub fn draw(plan: &RunPlan, _: Style) -> String {
             writeln!(text, "machine   {machine}").ok();
         }
     }
-    for (index, line) in plan.destroys.iter().enumerate() {
-        writeln!(text, "{:<9} {line}", if index == 0 { "destroys" } else { "" }).ok();
-    }
-    for (index, step) in plan.steps.iter().enumerate() {
-        let calls = match step.maas_calls.as_slice() {
-            [] => String::new(),
-            calls => {
-                let calls: Vec<&str> = calls.iter().map(|call| call.as_str()).collect();
-                format!("  MAAS: {}", calls.join(", "))
-            }
-        };
-        let name = if index == 0 { "steps" } else { "" };
-        writeln!(text, "{name:<9} {}{calls}", step.step).ok();
-    }
+    write_losses(&mut text, &plan.destroys);
+    write_steps(&mut text, &plan.steps);
     text
 }
 

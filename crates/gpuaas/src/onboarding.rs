@@ -20,6 +20,7 @@ use crate::confirm::confirm;
 use crate::follow::{self, Followed};
 use crate::input_file::read_secret;
 use crate::manifest;
+use crate::plan_lines::{write_losses, write_steps};
 
 /// Nodes up to which each waterfall is drawn.
 const WATERFALLS: usize = 8;
@@ -250,9 +251,7 @@ fn draw_machine(text: &mut String, machine: &PlannedMachine, destroys: &[String]
     // Writing to a String cannot fail.
     writeln!(text, "machine   {system_id} ({hostname}), MAAS says {status_name}, owner {owner}")
         .ok();
-    for (index, line) in destroys.iter().enumerate() {
-        writeln!(text, "{:<9} {line}", if index == 0 { "destroys" } else { "" }).ok();
-    }
+    write_losses(text, destroys);
 }
 
 /// A plan for a person.
@@ -269,13 +268,7 @@ fn draw_plan(plan: &OnboardPlan) -> String {
     if let Some(park) = &plan.park {
         writeln!(text, "stops     {}: {}", park.code, park.text).ok();
     }
-    for (index, step) in plan.steps.iter().enumerate() {
-        let calls: Vec<&str> = step.maas_calls.iter().map(|call| call.as_str()).collect();
-        let calls =
-            if calls.is_empty() { String::new() } else { format!("  MAAS: {}", calls.join(", ")) };
-        let name = if index == 0 { "steps" } else { "" };
-        writeln!(text, "{name:<9} {}{calls}", step.step).ok();
-    }
+    write_steps(&mut text, &plan.steps);
     text
 }
 

@@ -181,7 +181,7 @@ async fn a_poll_that_was_open_when_its_certificate_was_revoked_gets_no_task() {
     assert_eq!(status, 202, "{task}");
     let (status, body) = poll.await.unwrap();
     assert_eq!((status, &body["code"]), (401, &json!("certificate_revoked")), "{body}");
-    assert_eq!(tls.refusals(), ["certificate_revoked"]);
+    assert_eq!(tls.refusals().await, ["certificate_revoked"]);
     // It waits for an agent that may have it.
     let task = tls.rig.get(&format!("/api/v1/tasks/{}", task["id"].as_str().unwrap())).await.ok();
     assert_eq!(task["state"], "queued");
@@ -209,7 +209,7 @@ async fn callbacks_of_a_parked_run_do_not_keep_its_tokens_good_for_ever() {
     }
     assert_eq!(good_seconds, 6 * 3600);
     assert_eq!(call().await, (401, "token_expired".to_owned()));
-    assert_eq!(tls.refusals(), ["token_expired"]);
+    assert_eq!(tls.refusals().await, ["token_expired"]);
 }
 
 /// Whoever copies a token and comes first has the machine's identity until the node itself comes;
@@ -241,7 +241,10 @@ async fn a_second_key_with_one_token_revokes_and_alerts_whoever_came_first() {
         let lines = tls.rig.store.timeline_of_node(first.node.node_id, 0, 100).await.unwrap();
         let alert = lines.iter().find(|row| row.event.code == "enrollment_contested").unwrap();
         assert!(alert.event.text.contains("from 127.0.0.1"), "{}", alert.event.text);
-        assert_eq!(tls.refusals(), ["token_contested", "certificate_revoked", "token_revoked"]);
+        assert_eq!(
+            tls.refusals().await,
+            ["token_contested", "certificate_revoked", "token_revoked"]
+        );
     }
 }
 
@@ -307,7 +310,7 @@ async fn a_token_enrolls_on_its_own_machine_only() {
         assert_eq!((status, &body["code"]), (403, &json!("token_other_machine")), "{body}");
         assert_eq!(tls.rows(), before, "the token is as good as before");
     }
-    assert_eq!(tls.refusals(), ["token_other_machine"]);
+    assert_eq!(tls.refusals().await, ["token_other_machine"]);
     let own = json!({ "links": links(mac), "system_uuid": uuid.to_uppercase() });
     let (status, body) = enroll(own).await;
     assert_eq!(status, 200, "{body}");

@@ -278,7 +278,7 @@ async fn every_refusal_has_its_cause_and_no_effect() {
             wanted.push(code.to_owned());
         }
     }
-    let told = tls.refusals();
+    let told = tls.refusals().await;
     for code in &wanted {
         assert!(told.contains(code), "{code} is not in the audit: {told:?}");
     }
@@ -293,7 +293,7 @@ async fn every_refusal_has_its_cause_and_no_effect() {
         let (status, body) = answer(at(me(), RENEW, &renewal(&key.csr)), None).await;
         assert_eq!((status, &body["code"]), (401, &json!(code)), "{body}");
         assert_eq!(tls.rows(), before, "{code} had an effect");
-        assert!(tls.refusals().contains(&code.to_owned()));
+        assert!(tls.refusals().await.contains(&code.to_owned()));
     }
 }
 
@@ -310,7 +310,7 @@ async fn an_agent_that_lost_the_answer_enrolls_again_with_its_key() {
     let asked = enrollment(&first.node, Some(&first.key.csr));
     let (status, body) = tls.post(&tls.client(None), ENROLL, Some(&first.token), &asked).await;
     assert_eq!((status, &body["code"]), (401, &json!("token_used")));
-    assert_eq!(tls.refusals(), ["token_used"]);
+    assert_eq!(tls.refusals().await, ["token_used"]);
 }
 
 /// The same request with one bit of its signature turned.

@@ -524,10 +524,14 @@ async fn machines_of_others_are_left_alone() {
     assert_eq!(rig.store.node(handed).await.unwrap().state, NodeState::Active);
     node_at(&rig, "left", at.port()).await;
     assert_eq!(rig.get("/api/v1/nodes/left/telemetry").await.ok()["verdict"], "ok");
-    for state in ["retired", "detached", "deleted"] {
-        let connection = rusqlite::Connection::open(&rig.database).unwrap();
-        let sql = "UPDATE node SET state = ?1 WHERE hostname = 'left'";
-        assert_eq!(connection.execute(sql, [state]).unwrap(), 1);
+    let detach = json!({ "kind": "detach", "actor": "ann", "reason": "it is sold" });
+    rig.post("/api/v1/nodes/left/runs", detach).await.ok();
+    let now = rig.clock.now();
+    let leaving = rig.store.claim(now, now.plus_seconds(30.0), 1).await.unwrap().remove(0);
+    for state in [NodeState::Retired, NodeState::Detached, NodeState::Deleted] {
+        let mut write = RunWrite::new(leaving.run.clone());
+        write.node = Some(NodeChange { state: Some(state), system_id: None });
+        rig.store.commit(now, write).await.unwrap();
         assert_eq!(rig.get("/api/v1/nodes/left/telemetry").await.code(), "node_state_forbids");
     }
 }

@@ -117,17 +117,10 @@ impl Tls {
     }
 
     /// What was written of refusals: the codes in the audit.
-    pub(crate) fn refusals(&self) -> Vec<String> {
-        let connection = rusqlite::Connection::open(&self.rig.database).unwrap();
-        let sql = "SELECT detail FROM audit_entry WHERE action = 'credential.refused' ORDER BY id";
-        let mut entries = connection.prepare(sql).unwrap();
-        let details = entries.query_map([], |row| row.get::<_, String>(0)).unwrap();
-        details
-            .map(|detail| {
-                let detail: Value = serde_json::from_str(&detail.unwrap()).unwrap();
-                detail["code"].as_str().unwrap().to_owned()
-            })
-            .collect()
+    pub(crate) async fn refusals(&self) -> Vec<String> {
+        let all = self.rig.store.audit_entries(0, 10_000).await.unwrap();
+        let refused = all.into_iter().filter(|line| line.entry.action == "credential.refused");
+        refused.map(|line| line.entry.detail["code"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Onboards a node and enrolls its agent.
