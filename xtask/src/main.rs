@@ -12,6 +12,7 @@ mod agent;
 mod circles;
 mod debug_info;
 mod decisions;
+mod first_hour;
 mod graph;
 mod imports;
 mod lab;
@@ -50,6 +51,8 @@ Commands:
   agent         Build the node agent as nodes get it: one static executable
   real-host     Boot a real host in namespaces of its own, and run the bundles on it
   vm            Boot a machine of software, and run the slice host's units and the agent on it
+  first-hour    Run the README's blocks in a fresh clone, then 60 mistakes, and say how
+                they were answered
   graph         Print the crate graph and check it against the rules
 
 `cargo xtask COMMAND --help` says more. Exit code 0 means that everything asked for passed.";
@@ -83,6 +86,8 @@ fn dispatch(args: &[String]) -> Outcome {
         "lint" => lint::run(rest),
         "real-host" if help => print_help(real_host::HELP),
         "real-host" => real_host::run(rest),
+        "first-hour" if help => print_help(first_hour::HELP),
+        "first-hour" => first_hour::run(rest),
         "vm" if help => print_help(vm::HELP),
         "vm" => vm::run(rest),
         "graph" if help => print_help(graph::HELP),

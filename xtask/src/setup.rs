@@ -104,14 +104,14 @@ pub(crate) fn have(tools: &[Tool]) -> Result<(), String> {
     ))
 }
 
-/// Installs what is missing, as far as this user and this machine allow, and prints a note for
-/// each tool that is still missing afterwards.
-pub(crate) fn ensure() {
+/// Installs what is missing where `install` says so, as far as this user and this machine allow, and
+/// prints a note for each tool that is still missing afterwards.
+pub(crate) fn ensure(install: bool) {
     let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !(tool.present)()).collect();
     if missing.is_empty() {
         return;
     }
-    if proc::find("apt-get").is_some() && proc::is_root() {
+    if install && proc::find("apt-get").is_some() && proc::is_root() {
         Apt::default().install(&missing);
     }
     let absent: Vec<&Tool> = missing.into_iter().filter(|t| !(t.present)()).collect();

@@ -11,10 +11,12 @@ use crate::{postgres, proc, real_host, setup, vm};
 pub(crate) const HELP: &str = "\
 Set up what the tests need, then run the whole suite.
 
-Usage: cargo xtask test [--fast] [--no-postgres] [ARGS]
+Usage: cargo xtask test [--fast] [--no-install] [--no-postgres] [ARGS]
 
 --fast leaves out what takes long (the profile `fast` in .config/nextest.toml says what), installs
 nothing, needs no root, and starts no PostgreSQL: the tests for the loop of editing.
+
+--no-install installs no packages and makes no systems: what is missing is named, and its tests skip.
 
 ARGS go to cargo-nextest, or to `cargo test` where nextest is missing; for example
 `cargo xtask test -p gpuaas-store`. With ARGS the documentation examples are left out.
@@ -44,6 +46,8 @@ const OF_A_REGION: &[(&str, &str)] = &[
 /// What the arguments ask for.
 struct Request<'a> {
     fast: bool,
+    /// Whether packages may be installed.
+    install: bool,
     with_postgres: bool,
     /// What goes on to the runner.
     rest: Vec<&'a str>,
@@ -52,10 +56,11 @@ struct Request<'a> {
 impl<'a> Request<'a> {
     fn parse(args: &'a [String]) -> Self {
         let has = |flag: &str| args.iter().any(|arg| arg == flag);
-        let ours = ["--fast", "--no-postgres"];
+        let ours = ["--fast", "--no-install", "--no-postgres"];
         let rest = args.iter().map(String::as_str).filter(|arg| !ours.contains(arg));
         let fast = has("--fast");
-        Self { fast, with_postgres: !fast && !has("--no-postgres"), rest: rest.collect() }
+        let (install, with_postgres) = (!has("--no-install"), !fast && !has("--no-postgres"));
+        Self { fast, install, with_postgres, rest: rest.collect() }
     }
 
     /// The whole suite, with everything that it wants to be set up.
@@ -72,9 +77,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         return Err("--fast needs cargo-nextest: cargo install cargo-nextest".to_owned());
     }
     if !request.fast {
-        setup::ensure();
+        setup::ensure(request.install);
     }
-    let systems = if request.is_whole() { begin_systems(&workspace) } else { Vec::new() };
+    let systems =
+        if request.is_whole() && request.install { begin_systems(&workspace) } else { Vec::new() };
     let built = build_executables(&workspace);
     systems.into_iter().for_each(Making::end);
     let built = built?;
@@ -191,7 +197,9 @@ mod tests {
         assert!(request.fast && !request.with_postgres && !request.is_whole());
         assert_eq!(request.rest, ["-p", "gpuaas-core"]);
         assert!(Request::parse(&[]).is_whole());
-        assert!(Request::parse(&[]).with_postgres);
+        assert!(Request::parse(&[]).with_postgres && Request::parse(&[]).install);
+        let kept = ["--no-install".to_owned()];
+        assert!(!Request::parse(&kept).install && Request::parse(&kept).is_whole());
     }
 
     #[test]

@@ -21,7 +21,10 @@ pub(crate) fn is_live(state: NodeState) -> bool {
 /// and then the newest.
 pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> ApiResult<NodeId> {
     let normal = check::mac("node", text).unwrap_or_else(|_| text.trim().to_ascii_lowercase());
-    let found = ctx.store.find_nodes(&normal).await?;
+    let mut found = ctx.store.find_nodes(&normal).await?;
+    if let (true, Some((short, _))) = (found.is_empty(), domain_name(&normal)) {
+        found = ctx.store.find_nodes(short).await?;
+    }
     let first = found.first().ok_or_else(|| {
         problem(ProblemCode::NodeNotFound).with_detail(format!("nothing answers to {text:?}"))
     })?;
@@ -33,6 +36,12 @@ pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> ApiResult<NodeId> {
         return Err(problem(ProblemCode::NodeAmbiguous).with_detail(detail).into());
     }
     Ok(first.id)
+}
+
+/// A name with its domain, as host and domain; none: another text, such as an address.
+fn domain_name(text: &str) -> Option<(&str, &str)> {
+    let parts = text.split_once('.')?;
+    text.parse::<std::net::IpAddr>().is_err().then_some(parts)
 }
 
 /// A node as its row says; gates, differences and problems are not filled in.

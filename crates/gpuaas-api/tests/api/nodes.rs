@@ -66,6 +66,9 @@ async fn an_onboarding_is_accepted_and_found_by_any_name() {
     }
     assert_eq!(rig.get("/api/v1/nodes?site=x").await.code(), "site_not_found");
     assert_eq!(rig.get("/api/v1/nodes/j99").await.code(), "node_not_found");
+    assert_eq!(rig.get("/api/v1/nodes/j99.example.com").await.code(), "node_not_found");
+    let named = rig.get("/api/v1/nodes/J22U11.rack.example.com").await.ok();
+    assert_eq!(named["hostname"], "j22u11", "its domain is no part of a node's name");
     assert_eq!(rig.get("/api/v1/nodes/j99/explain").await.code(), "node_not_found");
 }
 

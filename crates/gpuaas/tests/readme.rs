@@ -1,0 +1,66 @@
+//! The README's blocks to paste, in order, as they stand.
+//!
+//! They run in one shell in a network namespace of their own, so their ports are free whatever runs
+//! on this machine, and nothing of the outside is reached.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
+
+/// What opens a namespace here; none: this user may not.
+fn namespace() -> Option<&'static [&'static str]> {
+    let ways: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
+    ways.into_iter().find(|way| {
+        let mut probe = Command::new("unshare");
+        probe.args(*way).args(["ip", "link", "set", "lo", "up"]).stderr(Stdio::null());
+        probe.status().is_ok_and(|status| status.success())
+    })
+}
+
+#[test]
+fn blocks_of_the_readme_run_as_they_stand() {
+    let Some(way) = namespace() else {
+        eprintln!("skipped: no network namespace can be opened here (unshare, ip)");
+        return;
+    };
+    let readme = include_str!("../../../README.md");
+    let blocks: Vec<&str> = readme
+        .split("```sh\n")
+        .skip(1)
+        .filter_map(|part| part.split("```").next())
+        .filter(|block| !block.starts_with("cargo "))
+        .collect();
+    assert!(blocks.len() >= 4, "the README has blocks to paste");
+    let dir = tempfile::tempdir().unwrap();
+    let release = dir.path().join("target/release");
+    std::fs::create_dir_all(&release).unwrap();
+    for name in ["gpuaas", "gpuaas-node-agent"] {
+        let built = Path::new(GPUAAS).with_file_name(name);
+        assert!(built.exists(), "{} is missing: cargo build --bins", built.display());
+        symlink(built, release.join(name)).unwrap();
+    }
+    let script = format!(
+        "set -e\nip link set lo up\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT\n{}",
+        blocks.concat()
+    );
+    let mut shell = Command::new("unshare");
+    shell.args(way).args(["bash", "-c", &script]).current_dir(dir.path()).stdin(Stdio::null());
+    for name in ["GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_TOKEN_FILE", "GPUAAS_DATABASE"] {
+        shell.env_remove(name);
+    }
+    let output = shell.output().unwrap();
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!("{stdout}\n{stderr}");
+    assert!(output.status.success(), "{said}");
+    let nodes: Vec<&str> = stdout
+        .lines()
+        .skip_while(|line| !line.starts_with("NODE    SITE"))
+        .filter(|line| line.contains(" active "))
+        .collect();
+    for host in ["j22u11", "j22u15", "j27u15"] {
+        assert!(nodes.iter().any(|line| line.starts_with(host)), "{host} is not active:\n{said}");
+    }
+}
