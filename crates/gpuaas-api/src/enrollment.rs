@@ -11,6 +11,7 @@ use axum::Json;
 use axum::extract::{ConnectInfo, FromRequestParts, State};
 use axum::http::request::Parts;
 use gpuaas_core::enrolled_host::{EnrollingHost, check_enrolling_host};
+use gpuaas_engine::HostScope;
 use gpuaas_identity::Peer;
 use gpuaas_store::{NewEnrollment, StoreError, TokenRejection};
 use gpuaas_types::agent::{EnrollRequest, EnrollResponse};
@@ -138,6 +139,9 @@ async fn check_host(
     if ctx.settings.simulated_hosts || matches!(ctx.nodes, NodeAccess::StandIns) {
         return Ok(String::new());
     }
+    if address.is_some_and(|address| address.is_loopback()) && is_region_here(ctx, node_id).await? {
+        return Ok(", on the host of the control plane and of MAAS".to_owned());
+    }
     let observation = ctx.store.observation(node_id).await?;
     let Some(machine) = observation.and_then(|observation| observation.machine) else {
         return Ok(String::new());
@@ -156,4 +160,12 @@ async fn check_host(
             Err(problem(ProblemCode::TokenOtherMachine).with_detail(detail).into())
         }
     }
+}
+
+/// Whether the MAAS of a node's site is reached over loopback. Agents that come over loopback too
+/// are then those of simulated hosts: a machine has an address of its own.
+async fn is_region_here(ctx: &Ctx, node_id: NodeId) -> ApiResult<bool> {
+    let site_id = ctx.store.node(node_id).await?.site_id;
+    let site = ctx.store.site(site_id).await?;
+    Ok(HostScope::of_url(&site.spec.url) == HostScope::Loopback)
 }
