@@ -1,12 +1,13 @@
 #!/bin/bash
-# machine.sh FOLDER ROOTFS NAME DATASOURCE: a host that is real but for its hardware, until it is
+# machine.sh FOLDER ROOTFS NAME DATASOURCE [OPTIONS]: a host that is real but for its hardware, until it is
 # powered off or this process ends.
 #
 # The rootfs (make-rootfs.sh) is booted by systemd-nspawn, with systemd, networkd, cloud-init and
 # every daemon as the distribution has them. Its disk is an overlay in FOLDER, so it outlives a
 # reboot; the network is its own, with links that lead nowhere. What a container cannot have is
 # played: PCI, InfiniBand and the IOMMU are a tree of the bundles' fixture, the kernel's arguments a
-# file. DATASOURCE is what curtin leaves for cloud-init. All mounts and processes are in namespaces
+# file that a boot reads from what update-grub wrote. DATASOURCE is what curtin leaves for cloud-init,
+# OPTIONS the kernel options that the deployment carried. All mounts and processes are in namespaces
 # of their own, so whoever kills this one ends everything in it.
 set -euo pipefail
 if [[ ${GPUAAS_MACHINE_MOUNTS:-} != own ]]; then
@@ -14,7 +15,7 @@ if [[ ${GPUAAS_MACHINE_MOUNTS:-} != own ]]; then
         --mount-proc -- "$0" "$@"
 fi
 here=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
-folder=$(realpath -- "$1") rootfs=$(realpath -- "$2") name=$3 datasource=$(realpath -- "$4")
+folder=$(realpath -- "$1") rootfs=$(realpath -- "$2") name=$3 datasource=$(realpath -- "$4") options=${5:-}
 root=$folder/root
 hardware=/var/lib/hardware
 
@@ -35,13 +36,22 @@ deliver() {
     put /etc/cloud/cloud.cfg.d/90_maas.cfg <"$datasource"
     rm -f -- "$root/etc/cloud/cloud-init.disabled" "$root/etc/machine-id"
     : >"$root/etc/machine-id"
-    # A container has no grub; its arguments are those that a curated image brings.
-    printf '#!/bin/sh\nexit 0\n' | put /usr/sbin/update-grub
+    # A container has no grub: what update-grub makes of its files counts from the next boot on.
+    put /usr/sbin/update-grub <<'SCRIPT'
+#!/bin/sh
+set -eu
+GRUB_CMDLINE_LINUX_DEFAULT=
+for file in /etc/default/grub /etc/default/grub.d/*.cfg; do
+    if [ -r "$file" ]; then . "$file"; fi
+done
+printf 'BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro %s\n' "$GRUB_CMDLINE_LINUX_DEFAULT" >/var/lib/hardware/cmdline.next
+SCRIPT
     chmod 755 -- "$root/usr/sbin/update-grub"
     # NVIDIA's driver comes with a curated image; here it has the fixture's GPUs.
     printf '#!/bin/sh\nGPUAAS_SYSFS=%s/sys exec %s/kernel ask nvidia-smi "$@"\n' "$hardware" "$hardware" | put /usr/bin/nvidia-smi
     chmod 755 -- "$root/usr/bin/nvidia-smi"
-    put $hardware/cmdline <<<"BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro quiet intel_iommu=on iommu=pt"
+    put /etc/default/grub.d/50-curtin-settings.cfg <<<"GRUB_CMDLINE_LINUX_DEFAULT=\"quiet${options:+ $options}\""
+    put $hardware/cmdline.next <<<"BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro quiet${options:+ $options}"
     # Everything that systemd starts finds the hardware there.
     put /etc/systemd/system.conf.d/50-hardware.conf <<CONF
 [Manager]
@@ -65,6 +75,7 @@ UNIT
     put $hardware/links <<'SCRIPT'
 #!/bin/sh
 set -eu
+cp /var/lib/hardware/cmdline.next /var/lib/hardware/cmdline
 mount --bind /var/lib/hardware/cmdline /proc/cmdline
 number=0
 for link in eno1 /var/lib/hardware/sys/class/net/ibp*; do

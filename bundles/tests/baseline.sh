@@ -69,7 +69,7 @@ test_nvidia() {
     logged "install --no-install-recommends -- nvidia-headless-570-server nvidia-utils-570-server nvidia-fabricmanager-570"
     logged "install --no-install-recommends -- linux-headers-6.8.0-60-generic"
     said "reboot needed: nvidia-smi lists no GPU yet"
-    [[ -e $root/run/gpuaas/reboot-needed ]] || wrong "nobody is told of the reboot"
+    [[ -e $root/run/gpuaas/reboot-needed.d/h200-ib.nvidia ]] || wrong "nobody is told of the reboot"
     [[ -L $root/etc/systemd/system/multi-user.target.wants/nvidia-fabricmanager.service ]] || wrong "the fabric manager is not enabled"
     [[ ! -e $root/run/fixture/active/nvidia-fabricmanager.service ]] || wrong "the fabric manager started without a driver"
     "$kernel" boot
@@ -103,7 +103,7 @@ test_nvidia_without_a_reboot() {
     chmod +x -- "$work/player"
     twice nvidia GPUAAS_FIXTURE_KERNEL="$work/player"
     [[ -e $root/run/fixture/active/nvidia-fabricmanager.service ]] || wrong "the fabric manager does not run"
-    [[ ! -e $root/run/gpuaas/reboot-needed ]] || wrong "a reboot is asked for"
+    [[ ! -e $root/run/gpuaas/reboot-needed.d/h200-ib.nvidia ]] || wrong "a reboot is asked for"
 }
 
 # Nothing is installed where a driver is, where the image has to bring it, and where guests have the GPUs.

@@ -60,9 +60,12 @@ test_kernel_arguments() {
     said "reboot needed: the kernel was started without intel_iommu=on iommu=pt"
     [[ $(grep -c update-grub "$root/run/fixture/log") == 1 ]] || wrong "update-grub ran more than once"
     printf 'ro intel_iommu=on iommu=pt\n' >"$root/proc/cmdline"
+    local others=$root/run/gpuaas/reboot-needed.d/h200-ib.nvidia
+    printf 'a driver\n' >"$others"
     passes kernel-arguments
     again kernel-arguments
-    [[ ! -e $root/run/gpuaas/reboot-needed ]] || wrong "it still wants a reboot"
+    [[ ! -e $root/run/gpuaas/reboot-needed.d/h200-slice-vm.kernel-arguments ]] || wrong "it still wants a reboot"
+    [[ -e $others ]] || wrong "another phase's reason is gone"
     # Without the cloud image's drop-in nothing is there twice, and without a file there is one.
     rm -- "$root/etc/default/grub.d/50-cloudimg-settings.cfg" "$root/etc/default/grub"
     twice kernel-arguments GPUAAS_SLICE_IOMMU_ARGUMENT=amd_iommu=on

@@ -37,7 +37,7 @@ elif [[ -n $missing ]]; then
     bring_driver
     count=$(found)
     if ((count == 0)) && ! dry; then reboot_needed "nvidia-smi lists no GPU yet: NVIDIA's driver is loaded by the next boot"; fi
-elif [[ -e $(at /run/gpuaas/reboot-needed) ]]; then
+elif reboot_is_due; then
     say "unchanged NVIDIA's driver is installed, and waits for the reboot"
 else
     say "warning: NVIDIA's driver is installed, no reboot is due, and nvidia-smi lists no GPU: see dmesg"

@@ -52,5 +52,5 @@ done
 if ((${#missing[@]})); then
     reboot_needed "the kernel was started without ${missing[*]}"
 else
-    absent /run/gpuaas/reboot-needed
+    reboot_not_needed
 fi

@@ -26,6 +26,8 @@ pub(crate) const VERSION_CHARS: usize = 64;
 const MESSAGE_CHARS: usize = 500;
 /// Troubles of an agent that are kept.
 const MOST_TROUBLES: usize = 8;
+/// Longest trouble that is kept: a word, or a word with a reason.
+const TROUBLE_CHARS: usize = 200;
 /// Checks of a gate that are kept.
 const MOST_CHECKS: usize = 200;
 
@@ -49,8 +51,12 @@ pub(crate) async fn heartbeat(
     let now = ctx.now();
     let agent_version = check::plain_text(&request.agent_version, VERSION_CHARS);
     let uptime = request.uptime_seconds.max(0.0);
-    let troubles: Vec<String> =
-        request.troubles.iter().take(MOST_TROUBLES).map(|t| check::plain_text(t, 64)).collect();
+    let troubles: Vec<String> = request
+        .troubles
+        .iter()
+        .take(MOST_TROUBLES)
+        .map(|t| check::plain_text(t, TROUBLE_CHARS))
+        .collect();
     let troubles = troubles.join(", ");
     let text = format!("the agent says that it lives, {uptime:.0} s after the host booted");
     let beat = ReceivedHeartbeat {

@@ -22,6 +22,7 @@ const MIN_TTL_SECONDS: u32 = 60;
 const MAX_TTL_SECONDS: u32 = 7 * 86_400;
 const MAX_OFFLINE_AFTER_SECONDS: u32 = 86_400;
 const MAX_DEPLOY_RETRIES: u32 = 20;
+const MAX_ARGUMENT_BYTES: usize = 1024;
 
 /// Whether `text` is a label of RFC 1123 section 2.1: 1 to 63 letters, digits and hyphens, none
 /// of them at an end.
@@ -247,6 +248,16 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
     if layout::find(&spec.storage_layout_profile).is_none() {
         let message = format!("one of {} is wanted", layout::names().join(", "));
         return Err(invalid(&at("storage_layout_profile"), message));
+    }
+    if !spec.machine_tag.is_empty() {
+        identifier(&at("machine_tag"), &spec.machine_tag, "-_")?;
+    }
+    let arguments = &spec.kernel_arguments;
+    let fits = |b: u8| b == b' ' || b.is_ascii_graphic() && !b"\"'`$\\;|&<>".contains(&b);
+    if arguments.len() > MAX_ARGUMENT_BYTES || !arguments.bytes().all(fits) {
+        let message = format!("at most {MAX_ARGUMENT_BYTES} bytes without quotes are wanted");
+        return Err(invalid(&at("kernel_arguments"), message)
+            .with_hint("write them as on the kernel's command line: hugepages=64 nokaslr"));
     }
     identifier(&at("distro_series"), &spec.distro_series, "/._-:+")?;
     let user = &spec.deploy_user;

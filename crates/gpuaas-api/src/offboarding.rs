@@ -8,7 +8,7 @@ use gpuaas_types::api::{MaasView, PlannedStep, RunPlan, RunRequest, Source, Time
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{Disk, MachineView};
-use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
+use gpuaas_types::spec::{BetweenTenants, ProfileSpec, ReleaseMode};
 use gpuaas_types::steps::KindRow;
 use gpuaas_types::{RunId, RunKind, Step};
 use serde_json::json;
@@ -168,14 +168,17 @@ fn losses(
             .into_iter()
             .chain(erased_disks(profile.release_erase, true, machine))
             .collect(),
-        RunKind::SoftReset => {
-            vec![
-                "every process and file of the tenant on the host, removed by the agent".to_owned(),
-            ]
-        }
-        RunKind::StorageCleanup => {
-            vec!["everything in the host's scratch storage, removed by the agent".to_owned()]
-        }
+        RunKind::SoftReset => cleaning(
+            profile,
+            BetweenTenants::SoftReset,
+            "processes in gpuaas-tenant.slice, and what is in /var/lib/gpuaas/tenant and /dev/shm, \
+             by the agent's word",
+        ),
+        RunKind::StorageCleanup => cleaning(
+            profile,
+            BetweenTenants::StorageCleanup,
+            "what is in /var/lib/gpuaas/scratch, by the agent's word",
+        ),
         RunKind::Detach => {
             vec![
                 "GPUaaS' hold on the machine and its agent's credentials; MAAS is not asked"
@@ -185,6 +188,21 @@ fn losses(
         RunKind::Remove => vec!["the node's record; its history stays".to_owned()],
         RunKind::Onboard => Vec::new(),
     }
+}
+
+/// What a cleaning by the agent removes, what it leaves, and whether the profile wants more.
+fn cleaning(profile: &ProfileSpec, mode: BetweenTenants, removed: &str) -> Vec<String> {
+    let stays = "nothing else: data disks, /home, /tmp, keys, crontabs, containers, images and swap \
+                 stay, and the agent names where it sees any";
+    let mut lines = vec![removed.to_owned(), stays.to_owned()];
+    if profile.between_tenants != mode {
+        let wanted = profile.between_tenants.as_str();
+        lines.push(format!(
+            "this does not make it a host for another tenant: the profile wants {wanted} for that \
+             (between_tenants)"
+        ));
+    }
+    lines
 }
 
 /// What becomes of each disk of a machine that is released, and deployed again where `deploys`.

@@ -82,6 +82,21 @@ pub enum Effect {
         /// Static IP address inside the subnet.
         ip_address: String,
     },
+    /// `POST tags/`, or `PUT tags/NAME/` where it is there with other kernel options.
+    WriteTag {
+        /// Name of the tag.
+        name: String,
+        /// Its kernel options.
+        kernel_opts: String,
+        /// The kernel options that it has; none: it is not there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaces: Option<String>,
+    },
+    /// `tags/NAME/ op=update_nodes` with the machine's system id.
+    TagMachine {
+        /// Name of the tag.
+        name: String,
+    },
     /// `op=deploy` with rendered user-data.
     Deploy {
         /// Normalised image.
@@ -125,6 +140,8 @@ pub enum ProbeTarget {
     Candidates,
     /// Among the region's scripts.
     Scripts,
+    /// In the profile's tag.
+    Tag,
     /// In the machine.
     Machine,
 }
@@ -136,6 +153,7 @@ impl Effect {
         match self {
             Self::CreateMachine => ProbeTarget::Candidates,
             Self::RegisterScript { .. } => ProbeTarget::Scripts,
+            Self::WriteTag { .. } => ProbeTarget::Tag,
             _ => ProbeTarget::Machine,
         }
     }
@@ -153,6 +171,8 @@ impl Effect {
                 | Self::MountBlockDevice { .. }
                 | Self::UnlinkSubnet { .. }
                 | Self::LinkSubnet { .. }
+                | Self::WriteTag { .. }
+                | Self::TagMachine { .. }
         )
     }
 
@@ -171,6 +191,8 @@ impl Effect {
             Self::MountBlockDevice { .. } => EffectKind::MountBlockDevice,
             Self::UnlinkSubnet { .. } => EffectKind::UnlinkSubnet,
             Self::LinkSubnet { .. } => EffectKind::LinkSubnet,
+            Self::WriteTag { .. } => EffectKind::WriteTag,
+            Self::TagMachine { .. } => EffectKind::TagMachine,
             Self::Deploy { .. } => EffectKind::Deploy,
             Self::PowerOff => EffectKind::PowerOff,
             Self::PowerOn => EffectKind::PowerOn,
@@ -205,7 +227,8 @@ impl Effect {
             return Probe::NotYet;
         };
         let done = match self {
-            Self::CreateMachine | Self::RegisterScript { .. } => false,
+            Self::CreateMachine | Self::RegisterScript { .. } | Self::WriteTag { .. } => false,
+            Self::TagMachine { name } => machine.tags.contains(name),
             Self::SetBootDisk { block_device_id } => machine.boot_disk_id == Some(*block_device_id),
             Self::SetStorageLayout { layout, root_device } => layout::find_by_maas_name(layout)
                 .is_some_and(|l| (l.matches)(machine, *root_device)),
@@ -401,6 +424,8 @@ mod tests {
                 subnet_cidr: String::new(),
                 ip_address: String::new(),
             },
+            Effect::WriteTag { name: String::new(), kernel_opts: String::new(), replaces: None },
+            Effect::TagMachine { name: String::new() },
             Effect::Deploy { distro_series: String::new(), enable_hw_sync: false },
             Effect::PowerOff,
             Effect::PowerOn,

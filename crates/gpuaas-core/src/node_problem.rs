@@ -18,6 +18,7 @@ use gpuaas_types::codes::{NodeProblemCode, WaitCode, advised_commands};
 use gpuaas_types::{NodeState, RunStatus, Step, Timestamp};
 
 use crate::connectivity::is_in_service;
+use crate::decide::host_reboot::reboot_reasons;
 use crate::elapsed::elapsed_as_text;
 
 /// Seconds after which what MAAS said of a machine in service, or its agent of a gate, is too old to
@@ -236,7 +237,11 @@ impl Found<'_> {
             self.add_now(NodeProblemCode::AgentSilent, heard_at, &text);
         }
         if !facts.troubles.is_empty() {
-            let text = format!("this keeps it from its work: {}", facts.troubles);
+            let reasons = reboot_reasons(facts.troubles);
+            let text = match reasons.as_slice() {
+                [] => format!("this keeps it from its work: {}", facts.troubles),
+                _ => format!("a reboot is needed because {}", reasons.join("; ")),
+            };
             let looks = (heard_at, heard_at);
             self.add(NodeProblemCode::AgentTroubled, looks, facts.allowed_silence_seconds, &text);
         }

@@ -141,6 +141,17 @@ pub struct RegionScripts {
     pub default_tests: bool,
 }
 
+/// A tag of a region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionTag {
+    /// When MAAS was asked.
+    pub asked_at: Timestamp,
+    /// Its name.
+    pub name: String,
+    /// Its kernel options, which may be empty; none: MAAS has no such tag.
+    pub kernel_opts: Option<String>,
+}
+
 /// What MAAS says of the scripts that the machine's last commissioning ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptResults {
@@ -252,6 +263,9 @@ pub struct RunState {
     /// Latest read of the region's scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region_scripts: Option<RegionScripts>,
+    /// Latest read of the profile's tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<RegionTag>,
     /// Latest read of the results of a commissioning's scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script_results: Option<ScriptResults>,
@@ -278,7 +292,7 @@ pub struct RunState {
     /// State of the node before the run first changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_before: Option<NodeState>,
-    /// The diagnostics task of this run.
+    /// The agent's task of this step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
 }
@@ -327,6 +341,7 @@ impl RunState {
     /// Forgets what belongs to the step that ends and counts the one that begins.
     pub fn enter_step(&mut self, step: Step) {
         self.intent = None;
+        self.task_id = None;
         self.tries.clear();
         self.answers.clear();
         self.without_effect.clear();
@@ -393,6 +408,7 @@ impl RunState {
         self.mac_owners = None;
         self.subnets = None;
         self.region_scripts = None;
+        self.tag = None;
         self.script_results = None;
         self.deploy_events = None;
     }

@@ -48,6 +48,9 @@ pub struct Snapshot<'a> {
     pub host_checks: Result<&'a [HostCheck], &'a str>,
     /// Scripts of the profile's commissioning bundle; none: it does not resolve.
     pub commissioning: Option<&'a [MaasScript]>,
+    /// Arguments that the kernel is to be started with: what the site bundle's gates ask for, then
+    /// the profile's own; or why that is not known.
+    pub kernel_arguments: Result<&'a [String], &'a str>,
     /// Who goes before this run into the deploying part; none: no limit, or not yet at the gate.
     pub deploy_queue: Option<DeployQueue>,
     /// The MAAS user that GPUaaS asks as; empty: not known.
@@ -86,6 +89,7 @@ impl<'a> Snapshot<'a> {
             reports: &[],
             host_checks: Ok(&[]),
             commissioning: Some(&[]),
+            kernel_arguments: Ok(&[]),
             deploy_queue: None,
             maas_user: "",
             watched: false,
@@ -251,6 +255,11 @@ pub enum Read {
     RegionScripts,
     /// What the scripts of the machine's last commissioning said.
     ScriptResults,
+    /// The tag of this name.
+    Tag {
+        /// Name of the tag.
+        name: String,
+    },
     /// What MAAS' events say of the machine's latest deployment.
     DeployEvents,
     /// The region's hardware-sync interval against the profile's.
@@ -270,6 +279,7 @@ impl Read {
             Self::Subnets => "subnets",
             Self::RegionScripts => "region_scripts",
             Self::ScriptResults => "script_results",
+            Self::Tag { .. } => "tag",
             Self::DeployEvents => "deploy_events",
             Self::HardwareSyncConfig => "hardware_sync_config",
             Self::PredeployChecks => "predeploy_checks",

@@ -143,6 +143,9 @@ pub struct NodeBundles {
     pub pins: Result<Vec<BundlePin>, String>,
     /// What the validation bundle asks of a host, and the site bundle of an active one.
     pub host_checks: Result<Vec<HostCheck>, String>,
+    /// Arguments that the kernel is to be started with: what the site bundle's gates ask for, then
+    /// the profile's own.
+    pub kernel_arguments: Result<Vec<String>, String>,
     /// Scripts of the commissioning bundle; empty: the profile names none.
     pub commissioning: Result<Vec<CommissioningScript>, String>,
 }
@@ -164,6 +167,9 @@ pub async fn for_node(
     NodeBundles {
         pins: pins(store, catalog, revision).await.map_err(|error| error.to_string()),
         host_checks: host_checks(store, catalog, revision, site).await.map_err(|e| e.to_string()),
+        kernel_arguments: kernel_arguments(store, catalog, revision, site)
+            .await
+            .map_err(|error| error.to_string()),
         commissioning: commissioning.map_err(|error| error.to_string()),
     }
 }
@@ -241,6 +247,34 @@ async fn host_checks(
     let of_site = catalog.gate_checks(&pins, &inputs, Gate::Active)?;
     checks.extend(of_site.into_iter().filter(|check| !checks.contains(check)).collect::<Vec<_>>());
     Ok(checks)
+}
+
+/// What the gates of the site bundle ask of the kernel's command line, then what the profile adds,
+/// each once.
+async fn kernel_arguments(
+    store: &Store,
+    catalog: &BundleCatalog,
+    revision: &ProfileRevision,
+    site: &SiteSpec,
+) -> Result<Vec<String>, CatalogError> {
+    let pins = pins(store, catalog, revision).await?;
+    let inputs = inputs(catalog, &pins, site, &revision.spec)?;
+    let mut arguments: Vec<String> = Vec::new();
+    for gate in Gate::ALL {
+        for check in catalog.gate_checks(&pins, &inputs, gate)? {
+            if let HostCheck::KernelArgument { argument } = check
+                && !arguments.contains(&argument)
+            {
+                arguments.push(argument);
+            }
+        }
+    }
+    for argument in revision.spec.kernel_arguments.split_ascii_whitespace() {
+        if !arguments.iter().any(|other| other == argument) {
+            arguments.push(argument.to_owned());
+        }
+    }
+    Ok(arguments)
 }
 
 /// What a node of the site is told of its bundle.

@@ -44,6 +44,7 @@ pub(crate) enum MaasRequest {
     Mount { system_id: String, block_device_id: i64, mount_point: String },
     Unlink { system_id: String, interface_id: i64, link_id: i64 },
     Link { system_id: String, interface_id: i64, subnet_cidr: String, ip_address: String },
+    Tag(TagRequest),
     Deploy { system_id: String, options: Box<DeployOptions> },
     PowerOff { system_id: String, comment: String },
     PowerOn { system_id: String, comment: String },
@@ -109,6 +110,10 @@ impl MaasRequest {
             Effect::LinkSubnet { interface_id, subnet_cidr, ip_address } => {
                 Self::Link { system_id, interface_id, subnet_cidr, ip_address }
             }
+            Effect::WriteTag { name, kernel_opts, replaces } => {
+                Self::Tag(TagRequest::Write { name, kernel_opts, is_there: replaces.is_some() })
+            }
+            Effect::TagMachine { name } => Self::Tag(TagRequest::AddMachine { name, system_id }),
             Effect::Deploy { distro_series, enable_hw_sync } => {
                 let Prepared::UserData(user_data) = prepared else {
                     return Err("the user-data was not rendered".to_owned());
@@ -182,6 +187,7 @@ impl MaasRequest {
                 )
                 .await
                 .map(|i| MaasAnswer::Interface(Box::new(i))),
+            Self::Tag(request) => request.send(client).await.map(|()| MaasAnswer::Nothing),
             Self::PowerOff { system_id, comment } => {
                 let answer = client.power_off(&system_id, false, Some(&comment)).await?;
                 Ok(answer.map_or(MaasAnswer::Nothing, machine))
@@ -201,6 +207,29 @@ impl MaasRequest {
             }
             Self::Deploy { system_id, options } => {
                 client.deploy(&system_id, &options).await.map(machine)
+            }
+        }
+    }
+}
+
+/// A call about a tag.
+pub(crate) enum TagRequest {
+    Write { name: String, kernel_opts: String, is_there: bool },
+    AddMachine { name: String, system_id: String },
+}
+
+impl TagRequest {
+    async fn send(self, client: &Client) -> Result<(), MaasError> {
+        match self {
+            Self::Write { name, kernel_opts, is_there: true } => {
+                client.set_tag_kernel_opts(&name, &kernel_opts).await.map(drop)
+            }
+            Self::Write { name, kernel_opts, is_there: false } => {
+                let comment = "GPUaaS: machines of a profile, with the arguments of their kernel";
+                client.create_tag(&name, Some(comment), Some(&kernel_opts)).await.map(drop)
+            }
+            Self::AddMachine { name, system_id } => {
+                client.update_tag_nodes(&name, &[system_id], &[]).await.map(drop)
             }
         }
     }

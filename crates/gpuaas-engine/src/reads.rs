@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use gpuaas_core::decide::change_guard::bmc_is_known;
 use gpuaas_core::decide::preparation::HARDWARE_SYNC_CHECK;
 use gpuaas_core::run_state::{
-    Candidate, DeployEvents, MacOwners, ReadFailure, RegionSubnet, RegionSubnets,
+    Candidate, DeployEvents, MacOwners, ReadFailure, RegionSubnet, RegionSubnets, RegionTag,
 };
 use gpuaas_core::snapshot::Read;
 use gpuaas_types::api::{CheckResult, Source};
@@ -38,6 +38,7 @@ pub(crate) async fn perform_read(
         Read::Subnets => subnets(site, session, asked_at).await,
         Read::RegionScripts => scripts::read_region_scripts(site, session, asked_at).await,
         Read::ScriptResults => scripts::read_script_results(site, session, asked_at).await,
+        Read::Tag { name } => region_tag(site, session, name, asked_at).await,
         Read::DeployEvents => deploy_events(site, session, asked_at).await,
         Read::HardwareSyncConfig => hardware_sync(shared, site, session).await,
         Read::PredeployChecks => {
@@ -205,6 +206,25 @@ async fn subnets(
         asked_at: session.read_time(asked_at),
         subnets: subnets.into_iter().filter_map(of_vlan).collect(),
     });
+    Ok(())
+}
+
+/// Reads the tag of this name; that there is none is an answer, too.
+async fn region_tag(
+    site: &Site,
+    session: &mut RunSession,
+    name: &str,
+    asked_at: Timestamp,
+) -> Result<(), CallError> {
+    let kernel_opts = match site.call(|client| async move { client.tag(name).await }).await {
+        Ok(tag) => Some(tag.kernel_opts),
+        Err(CallError::Maas(maas_client::Error::Refused {
+            kind: RefusalKind::NotFound, ..
+        })) => None,
+        Err(error) => return Err(error),
+    };
+    let asked_at = session.read_time(asked_at);
+    session.run.state.tag = Some(RegionTag { asked_at, name: name.to_owned(), kernel_opts });
     Ok(())
 }
 

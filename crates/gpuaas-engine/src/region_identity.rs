@@ -45,7 +45,7 @@ pub(crate) async fn write_mark(client: &Client, mark: &ControlMark) -> Result<()
         Err(MaasError::Refused { kind: RefusalKind::NotFound, .. }) => {}
         other => return other.map(drop),
     }
-    match client.create_tag(MARK_TAG, Some(&comment)).await {
+    match client.create_tag(MARK_TAG, Some(&comment), None).await {
         // Somebody else made it meanwhile.
         Err(MaasError::Refused { kind: RefusalKind::Validation { .. }, .. }) => {
             client.update_tag(MARK_TAG, &comment).await.map(drop)

@@ -94,6 +94,7 @@ impl RunContext {
             roce: &self.roce,
             host_checks: self.host_checks(),
             commissioning: self.commissioning(),
+            kernel_arguments: self.bundles.kernel_arguments.as_deref().map_err(String::as_str),
             maas_user: self.maas_user(),
             watched: self.watched,
             answering_since: self.connection.as_ref().ok().and_then(|site| site.answering_since()),

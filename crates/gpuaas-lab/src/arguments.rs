@@ -114,7 +114,7 @@ pub struct MaasSimArgs {
     /// What runs on deployed hosts [default: process up to 8 machines, fleet above].
     #[arg(long, value_enum)]
     pub hosts: Option<HostMode>,
-    /// What hosts lose before their agents are installed: NAME=fabric, NAME=gpu.
+    /// What hosts lose before their agents are installed: NAME=fabric, NAME=gpu, NAME=kernel-options.
     #[arg(long, value_name = "NAME=WHAT", value_delimiter = ',')]
     pub lose: Vec<HostLoss>,
     /// Run the scripts of any user-data on this machine [default: those of this version only].
@@ -198,6 +198,14 @@ pub struct BenchGateArgs {
     /// Folder with the bundles and their fixture, as in the repository.
     #[arg(long, value_name = "DIR", default_value = "bundles")]
     pub bundles: PathBuf,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas bench handover`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchHandoverArgs {
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

@@ -205,6 +205,12 @@ pub const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "kernel-options-lost",
+        about: "the first host's deployment carries no kernel options: its run starts it again, and it is ready",
+        loses: Some((Loss::KernelOptions, MachineSelector::First)),
+        ..PLAIN
+    },
+    Scenario {
         name: "bare-metal",
         about: "hosts without slices; the first one lost a GPU and is not active without it",
         profile: r#"{"site_bootstrap_bundle_ref": "h200-ib@1.0.0",

@@ -9,5 +9,6 @@ pub const BUNDLE_STATE: &str = "/var/lib/gpuaas/site-bootstrap";
 pub(crate) const BOOTSTRAP_FILE: &str = "/etc/gpuaas/bootstrap.json";
 /// A curated image records here what was installed into it.
 pub(crate) const IMAGE_BUILD_RECORD: &str = "/etc/gpuaas/maas-host-image-build.json";
-/// A phase records here why the host has to be rebooted.
-pub(crate) const REBOOT_REQUIRED: &str = "/run/gpuaas/reboot-needed";
+/// Each phase that needs a reboot says why in a file of its own here, `BUNDLE.PHASE`. It is gone after
+/// a boot.
+pub(crate) const REBOOT_REASONS: &str = "/run/gpuaas/reboot-needed.d";

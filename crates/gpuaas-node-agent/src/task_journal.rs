@@ -14,6 +14,7 @@ use gpuaas_types::{TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file;
+use crate::reboot_reasons::PendingReboot;
 
 /// The task that was begun last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub(crate) struct TaskEntry {
     /// How the task ended; `None`: it has not ended.
     #[serde(default)]
     pub(crate) result: Option<TaskResult>,
+    /// Of a reboot: the boot that it began in, and what asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reboot: Option<PendingReboot>,
 }
 
 /// The file `task.json` of the agent's folder; `None` for a simulated host, which has no files.

@@ -7,13 +7,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gpuaas_artifact::BootstrapInputs;
+use gpuaas_core::decide::host_reboot::REASONS_FINDING;
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::hosts::options::BootTimes;
 use gpuaas_store::{
     NewAgentCredential, NewEnrollment, ReceivedHeartbeat, StoreError, TokenRejection, sha256,
 };
-use gpuaas_types::agent::{BootstrapPhase, Finding, ProgressStatus, Task, TaskResult, TaskSpec};
+use gpuaas_types::agent::{
+    BootstrapPhase, Finding, ProgressStatus, REBOOT_NEEDED, Task, TaskResult, TaskSpec,
+};
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::SimRng;
 
@@ -200,7 +203,13 @@ pub(crate) async fn serve_tasks(shared: Arc<SharedState>, enrolled: EnrolledAgen
             }
             continue;
         }
-        return shared.finish_tasks(enrolled, tasks).await;
+        let boots = tasks.iter().any(|task| matches!(task.spec, TaskSpec::Reboot { .. }));
+        shared.finish_tasks(enrolled, tasks).await;
+        if !boots {
+            return;
+        }
+        // Its run has more for it after the boot.
+        pause_seconds = FIRST_POLL_SECONDS;
     }
 }
 
@@ -219,8 +228,15 @@ impl SharedState {
             seen: if sound { "as it should be" } else { "not there" }.to_owned(),
         };
         let mut findings = vec![finding("kernel_modules".to_owned(), sound)];
-        if let TaskSpec::Validate { checks, .. } = &task.spec {
-            findings.extend(checks.iter().map(|check| finding(check.name(), true)));
+        match &task.spec {
+            TaskSpec::Validate { checks, .. } => {
+                findings.extend(checks.iter().map(|check| finding(check.name(), true)));
+            }
+            TaskSpec::Reboot { .. } => {
+                let sound = fault != Some(HostFault::NeedsReboots);
+                findings.push(finding(REASONS_FINDING.to_owned(), sound));
+            }
+            _ => {}
         }
         TaskResult {
             succeeded,
@@ -253,7 +269,10 @@ impl SharedState {
             node_id,
             run_id,
             agent_version: VERSION.to_owned(),
-            troubles: String::new(),
+            troubles: match self.host_fault() {
+                Some(HostFault::NeedsReboots) => format!("{REBOOT_NEEDED}a new kernel"),
+                _ => String::new(),
+            },
             first: None,
             changed: None,
         };

@@ -64,6 +64,8 @@ pub enum HostFault {
     TasksFail,
     /// The agent does its tasks and finds that the host is not as it should be.
     HostIsBad,
+    /// The host asks to be started again, and asks for it still after a boot.
+    NeedsReboots,
 }
 
 impl SharedState {

@@ -44,6 +44,7 @@ pub use operation::{
 };
 pub use operation_bounds::is_unit;
 pub use task::{
-    AssignedTask, Change, Finding, SignedTask, Task, TaskArchive, TaskBatch, TaskResult, TaskSpec,
+    AssignedTask, Change, Finding, KEPT_PREFIX, MAX_REBOOTS, REBOOT_NEEDED, SignedTask, Task,
+    TaskArchive, TaskBatch, TaskResult, TaskSpec,
 };
 pub use task_key::{TaskKey, TaskKeyState, TaskKeys};

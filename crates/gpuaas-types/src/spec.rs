@@ -104,6 +104,31 @@ pub enum ReleaseMode {
     Handoff,
 }
 
+/// What makes a host one for another tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BetweenTenants {
+    /// A reimage, which erases its disks where `release_erase` says so.
+    #[default]
+    Reimage,
+    /// The agent stops the tenant's processes and empties its folders.
+    SoftReset,
+    /// The agent empties the scratch storage.
+    StorageCleanup,
+}
+
+impl BetweenTenants {
+    /// Its written form.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reimage => "reimage",
+            Self::SoftReset => "soft_reset",
+            Self::StorageCleanup => "storage_cleanup",
+        }
+    }
+}
+
 /// Policy of a provisioning profile. Revisions are immutable and a run pins one.
 ///
 /// The eleven policy fields of a hardware profile, the two deploy fields, and what the classes of
@@ -125,7 +150,8 @@ pub struct ProfileSpec {
     pub require_hw_sync: bool,
     /// Interval that the region must be set to, such as `15m`; empty: whatever it is.
     pub hardware_sync_interval: String,
-    /// Have MAAS wipe the disks of a machine that leaves service or is reimaged.
+    /// Have MAAS wipe the disks of a machine that leaves service or is reimaged. Without it what a
+    /// tenant left on data disks stays there.
     pub release_erase: bool,
     /// Release without erasing when MAAS cannot wipe the disks.
     pub release_fallback_no_erase: bool,
@@ -162,7 +188,19 @@ pub struct ProfileSpec {
     pub storage_layout_profile: String,
     /// Who has the machine in MAAS once its node leaves.
     pub release_mode: ReleaseMode,
+    /// What makes a host one for another tenant. A host on which a tenant had root reports its own
+    /// cleaning, so only `reimage` is more than its word.
+    pub between_tenants: BetweenTenants,
+    /// MAAS tag of the profile's machines, whose kernel options are the arguments that the kernel is
+    /// to be started with; empty: `gpuaas-profile-slice-vm` where there are any, else none.
+    pub machine_tag: String,
+    /// Arguments of the kernel beyond those that the site bundle asks for, with spaces between them,
+    /// such as `hugepages=64`.
+    pub kernel_arguments: String,
 }
+
+/// MAAS tag of the machines whose GPUs go to guests.
+pub const SLICE_TAG: &str = "gpuaas-profile-slice-vm";
 
 impl Default for ProfileSpec {
     fn default() -> Self {
@@ -189,6 +227,9 @@ impl Default for ProfileSpec {
             commissioning_bundle_ref: String::new(),
             storage_layout_profile: "flat".to_owned(),
             release_mode: ReleaseMode::Managed,
+            between_tenants: BetweenTenants::Reimage,
+            machine_tag: String::new(),
+            kernel_arguments: String::new(),
         }
     }
 }

@@ -59,6 +59,10 @@ string_enum!(
         UnlinkSubnet = "unlink_subnet",
         /// Gives an interface an address: `op=link_subnet`.
         LinkSubnet = "link_subnet",
+        /// Writes a tag with its kernel options: `POST tags/`, or `PUT tags/NAME/`.
+        WriteTag = "write_tag",
+        /// Gives the machine a tag: `tags/NAME/ op=update_nodes`.
+        TagMachine = "tag_machine",
         /// Deploys the machine: `op=deploy`.
         Deploy = "deploy",
         /// Switches the machine off: `op=power_off`.
@@ -198,6 +202,8 @@ steps! {
     RoceLinks        "roce_links"         Main  PROVISION    ReadyWait      AfterEffect        60    3600  UNCHANGED  &[E::UnlinkSubnet, E::LinkSubnet];
     /// The region's hardware-sync interval is the profile's.
     HardwareSync     "hardware_sync"      Main  PROVISION    ReadyWait      Now                30    3600  UNCHANGED  &[];
+    /// The machine has the profile's tag, whose kernel options a deployment carries into the system.
+    MachineTag       "machine_tag"        Main  PROVISION    ReadyWait      AfterEffect        30    3600  UNCHANGED  &[E::WriteTag, E::TagMachine];
     /// The six checks before anything is written to a disk, and the wait for a deploy slot.
     PredeployChecks  "predeploy_checks"   Main  PROVISION    ReadyWait      Now                30    3600  UNCHANGED  &[];
     /// Submit the deployment and follow it to curtin's reboot.
@@ -214,6 +220,8 @@ steps! {
     NodeBootstrap    "node_bootstrap"     Main  PROVISION    NodeBootstrap  NeedsRelease      300    3600  UNCHANGED  &[];
     /// Agent start to first heartbeat.
     Enrollment       "enrollment"         Main  PROVISION    Enrollment     NeedsRelease      120    3600  ENROLLING  &[];
+    /// A host that asks for it is started again, and its agent looks at it after the boot.
+    HostReboot       "host_reboot"        Main  PROVISION    PrereqChecks   NeedsRelease      900    7200  ENROLLING  &[];
     /// Diagnostics by the agent.
     PrereqChecks     "prereq_checks"      Main  PROVISION    PrereqChecks   NeedsRelease      120    3600  ENROLLING  &[];
     /// The seven completion gates.

@@ -184,6 +184,7 @@ fn kind(rust: &str) -> &'static str {
         "bool" => "true or false",
         "u32" => "number",
         "String" => "text",
+        "BetweenTenants" => "`reimage`, `soft_reset` or `storage_cleanup`",
         "FabricMode" => "`ethernet`, `roce` or `ib`",
         "ReleaseMode" => "`managed` or `handoff`",
         "BTreeMap<String, String>" => "texts by name",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_lab::bench::{agent, clients, gate, onboard};
+use gpuaas_lab::bench::{agent, clients, gate, handover, onboard};
 use gpuaas_simulation::{chaos, outage_benchmark, people, recovery, region_benchmark};
 
 use self::command_line::ApiOperators;
@@ -27,6 +27,7 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Mend(args) => recovery::run(args, Arc::new(ApiOperators), terminal).await,
         BenchCommand::People(args) => people::run(args, Arc::new(ApiOperators), terminal).await,
         BenchCommand::Gate(args) => gate::run(args, terminal).await,
+        BenchCommand::Handover(args) => handover::run(args, terminal).await,
         BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,
     }
 }

@@ -250,6 +250,15 @@ fn a_host_without_its_fabric_is_active_and_not_ready_for_slices() {
     assert_eq!(object["slices"], slices);
 }
 
+/// A stock image starts the kernel without the IOMMU's arguments. Where its deployment did not bring
+/// them, the host says so and its run has it started again.
+#[test]
+fn a_host_without_its_kernel_options_is_started_again_by_its_run() {
+    let object = scenario_of("2", "kernel-options-lost");
+    assert_eq!(object["active"], 2);
+    assert_eq!(object["slices"], serde_json::json!({ "ready": 2 }));
+}
+
 /// Nobody hands out slices of bare metal, so nothing is said of them.
 #[test]
 fn bare_metal_is_not_active_without_its_gpus() {

@@ -26,6 +26,9 @@ pub struct Metadata {
     pub osystem: String,
     /// Series, or the name of the custom image.
     pub distro_series: String,
+    /// Kernel options of the machine's tags, as the deployment carried them into the system's boot
+    /// loader (docs/maas.md#tags); empty: none.
+    pub kernel_options: String,
 }
 
 /// The deployed system asked for its user-data.

@@ -252,6 +252,14 @@ impl Settings {
         self.tags.iter_mut().find(|t| t.name == name)
     }
 
+    /// Kernel options of these tags, in the order of their names.
+    pub(crate) fn kernel_options_of(&self, names: &[String]) -> String {
+        let mut tags: Vec<&Tag> = self.tags.iter().filter(|t| names.contains(&t.name)).collect();
+        tags.sort_by(|a, b| a.name.cmp(&b.name));
+        let options = tags.iter().map(|tag| tag.kernel_opts.trim()).filter(|o| !o.is_empty());
+        options.collect::<Vec<_>>().join(" ")
+    }
+
     pub(crate) fn zone<'a>(&'a self, name: &'a str) -> (i64, &'a str, &'a str) {
         find(&self.zones, name)
     }

@@ -52,11 +52,18 @@ fn from_rack_to_deployed_and_back() {
     let host = sim.region.add_host("j22u11", &maas_sim::ZERO);
     let id = create(&mut sim, &host.mac_address, &host.bmc_address, "commission=false");
     assert_eq!(sim.get(&format!("machines/{id}/"))["hostname"], "j22u11");
+    for (tag, options) in [("b", "intel_iommu=on iommu=pt"), ("a", "quiet"), ("c", "")] {
+        assert_eq!(sim.post("tags/", &format!("name={tag}&kernel_opts={options}")).status, 200);
+        let gave = sim.post(&format!("tags/{tag}/"), &format!("op=update_nodes&add={id}"));
+        assert_eq!(gave.body_json()["added"], 1);
+    }
+    assert_eq!(sim.post("tags/", "name=other&kernel_opts=nokaslr").status, 200);
     let notices = onboard(&mut sim, &id, 1);
     let Some(Notice::FirstBoot(boot)) = notices.last() else {
         panic!("no first boot: {notices:?}")
     };
     assert_eq!(boot.user_data, b"#cloud-config\n");
+    assert_eq!(boot.metadata.kernel_options, "quiet intel_iommu=on iommu=pt");
     assert_eq!(boot.ip.as_deref(), Some("10.10.0.4"));
     assert_eq!((boot.host.deployment, boot.metadata.local_hostname.as_str()), (1, "j22u11"));
     assert_eq!(status(&mut sim, &id), "Deployed");

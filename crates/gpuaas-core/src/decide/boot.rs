@@ -26,7 +26,7 @@ fn earliest(reports: &[Option<&Report>]) -> Option<Timestamp> {
 }
 
 /// Parks where MAAS no longer says Deployed while the node is to enroll; none: it does.
-fn machine_lost(s: &Snapshot<'_>) -> Option<Decision> {
+pub(super) fn machine_lost(s: &Snapshot<'_>) -> Option<Decision> {
     let number = s.status().filter(|n| *n != status::DEPLOYED)?;
     let at = s.observation.map_or(s.now, |o| o.status_at);
     if s.machine_since(at).is_none() {

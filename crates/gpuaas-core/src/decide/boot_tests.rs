@@ -36,7 +36,7 @@ fn lost_callbacks_do_not_hold_the_run() {
     case.run.step = Step::Enrollment;
     assert_eq!(waiting(&case.decide()), "first_heartbeat");
     let case = case.report(ReportKind::FirstHeartbeat, 7.0);
-    assert_eq!(case.next(), (Step::PrereqChecks, 7.0));
+    assert_eq!(case.next(), (Step::HostReboot, 7.0));
 }
 
 #[test]

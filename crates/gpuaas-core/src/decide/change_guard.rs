@@ -39,7 +39,10 @@ pub(super) fn guard_change(s: &Snapshot<'_>, decision: Decision) -> Decision {
 }
 
 const fn changes_machine(effect: &Effect) -> bool {
-    !matches!(effect, Effect::CreateMachine | Effect::RegisterScript { .. })
+    !matches!(
+        effect,
+        Effect::CreateMachine | Effect::RegisterScript { .. } | Effect::WriteTag { .. }
+    )
 }
 
 /// How long what was read in the step of a change counts: a step may stand in a queue for hours.

@@ -103,11 +103,14 @@ fn after_rejection(
 }
 
 /// What to read to find out what became of an effect.
-const fn read_that_shows(effect: &Effect) -> Read {
+fn read_that_shows(effect: &Effect) -> Read {
+    if let Effect::WriteTag { name, .. } = effect {
+        return Read::Tag { name: name.clone() };
+    }
     match effect.probe_target() {
         ProbeTarget::Candidates => Read::FindMachine,
         ProbeTarget::Scripts => Read::RegionScripts,
-        ProbeTarget::Machine => Read::Machine,
+        ProbeTarget::Machine | ProbeTarget::Tag => Read::Machine,
     }
 }
 
@@ -117,6 +120,7 @@ fn last_read_at(s: &Snapshot<'_>, effect: &Effect) -> Option<Timestamp> {
     match effect.probe_target() {
         ProbeTarget::Candidates => state.found.as_ref().map(|found| found.asked_at),
         ProbeTarget::Scripts => state.region_scripts.as_ref().map(|region| region.asked_at),
+        ProbeTarget::Tag => state.tag.as_ref().map(|tag| tag.asked_at),
         ProbeTarget::Machine => s.observation.map(|o| o.read_at),
     }
 }
@@ -130,6 +134,10 @@ fn took_effect(s: &Snapshot<'_>, intent: &Intent) -> bool {
         Effect::RegisterScript { name, digest, .. } => {
             let region = s.run.state.region_scripts.as_ref();
             region.is_some_and(|region| region.digests.get(name) == Some(digest))
+        }
+        Effect::WriteTag { name, kernel_opts, .. } => {
+            let tag = s.run.state.tag.as_ref().filter(|tag| tag.name == *name);
+            tag.is_some_and(|tag| tag.kernel_opts.as_ref() == Some(kernel_opts))
         }
         effect => s.observation.is_some_and(|o| effect.probe(intent.before, o) == Probe::Happened),
     }

@@ -13,7 +13,7 @@ use crate::effect::{Effect, Intent, Outcome};
 use crate::recheck::{RecheckVerdict, judge_recheck, next_recheck_at};
 use crate::record::{AgentRecord, NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
 use crate::run_state::{
-    DeployEvents, MachineSearch, PowerReading, RegionScripts, RegionSubnets, RunState,
+    DeployEvents, MachineSearch, PowerReading, RegionScripts, RegionSubnets, RegionTag, RunState,
     ScriptResults,
 };
 use crate::snapshot::{Decision, DeployQueue, Read, Snapshot};
@@ -115,6 +115,7 @@ pub(crate) struct Case {
     pub(crate) reports: Vec<Report>,
     pub(crate) host_checks: Result<Vec<HostCheck>, String>,
     pub(crate) commissioning: Option<Vec<MaasScript>>,
+    pub(crate) kernel_arguments: Result<Vec<String>, String>,
     pub(crate) deploy_queue: Option<DeployQueue>,
     pub(crate) watched: bool,
     pub(crate) answering_since: Option<Timestamp>,
@@ -187,6 +188,7 @@ impl Case {
             reports: Vec::new(),
             host_checks: Ok(Vec::new()),
             commissioning: Some(Vec::new()),
+            kernel_arguments: Ok(Vec::new()),
             deploy_queue: None,
             watched: true,
             answering_since: None,
@@ -236,6 +238,7 @@ impl Case {
             reports: &self.reports,
             host_checks: self.host_checks.as_deref().map_err(String::as_str),
             commissioning: self.commissioning.as_deref(),
+            kernel_arguments: self.kernel_arguments.as_deref().map_err(String::as_str),
             deploy_queue: self.deploy_queue,
             watched: self.watched,
             answering_since: self.answering_since,
@@ -301,6 +304,10 @@ impl Case {
             Read::RegionScripts => {
                 let known = before.region_scripts.clone();
                 state.region_scripts = known.map(|known| RegionScripts { asked_at: now, ..known });
+            }
+            Read::Tag { .. } => {
+                let known = before.tag.clone();
+                state.tag = known.map(|known| RegionTag { asked_at: now, ..known });
             }
             Read::ScriptResults => {
                 let known = before.script_results.clone();

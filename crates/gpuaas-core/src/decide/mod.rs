@@ -24,6 +24,12 @@ mod discover_tests;
 mod drive;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub mod host_reboot;
+#[cfg(test)]
+mod host_reboot_tests;
+pub mod machine_tag;
+#[cfg(test)]
+mod machine_tag_tests;
 pub mod offboarding;
 #[cfg(test)]
 mod offboarding_tests;

@@ -3,7 +3,7 @@
 //! What does not need MAAS must not wait for it: a detach works while the region is down, and when
 //! somebody else uses the machine by now.
 
-use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::agent::{KEPT_PREFIX, TaskSpec};
 use gpuaas_types::codes::ParkCode;
 use gpuaas_types::codes::{TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
@@ -142,7 +142,16 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
             checks,
         );
     }
-    let text = format!("the agent says that its host is clean, {} findings", result.findings.len());
+    let kept = result.findings.iter().filter_map(|f| f.name.strip_prefix(KEPT_PREFIX));
+    let kept = kept.collect::<Vec<_>>().join(", ");
+    let what = match s.run.kind {
+        RunKind::StorageCleanup => "the scratch storage",
+        _ => "the tenant's folders",
+    };
+    let text = match kept.as_str() {
+        "" => format!("the agent says that it emptied {what} and names nothing that it left"),
+        kept => format!("the agent says that it emptied {what}; it did not clean {kept}"),
+    };
     Decision::Finish {
         status: RunStatus::Succeeded,
         notes: vec![Note::new(TimelineCode::HostCleaned, text)],

@@ -2,7 +2,10 @@
 
 use gpuaas_types::Step;
 
-use super::{boot, cancellation, commission, deploy, discover, offboarding, preparation, roce};
+use super::{
+    boot, cancellation, commission, deploy, discover, host_reboot, machine_tag, offboarding,
+    preparation, roce,
+};
 use crate::snapshot::{Decision, Snapshot};
 
 /// A function that decides in one step.
@@ -21,6 +24,7 @@ pub const fn decision_function(step: Step) -> DecisionFunction {
         Step::PrepareStorage => preparation::prepare_storage,
         Step::RoceLinks => roce::roce_links,
         Step::HardwareSync => preparation::hardware_sync,
+        Step::MachineTag => machine_tag::machine_tag,
         Step::PredeployChecks => preparation::predeploy_checks,
         Step::Deploy => deploy::deploy,
         Step::ReleaseForRetry => deploy::release_for_retry,
@@ -29,6 +33,7 @@ pub const fn decision_function(step: Step) -> DecisionFunction {
         Step::SiteBootstrap => boot::site_bootstrap,
         Step::NodeBootstrap => boot::node_bootstrap,
         Step::Enrollment => boot::enrollment,
+        Step::HostReboot => host_reboot::host_reboot,
         Step::PrereqChecks => boot::prereq_checks,
         Step::Confirmation => boot::confirmation,
         Step::Drain => offboarding::drain,

@@ -6,6 +6,7 @@ pub mod agent;
 pub mod clients;
 pub mod fleet;
 pub mod gate;
+pub mod handover;
 pub mod isolated_thread;
 pub mod onboard;
 pub mod report;

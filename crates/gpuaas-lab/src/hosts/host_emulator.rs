@@ -17,8 +17,10 @@ use super::options::Loss;
 pub(super) const VARIABLE: &str = "GPUAAS_FIXTURE_KERNEL";
 const MAKE_HOST: &str = include_str!("../../../../bundles/fixture/make-host.sh");
 const KERNEL: &str = include_str!("../../../../bundles/fixture/kernel");
-/// As MAAS would start the kernel of a host with this profile.
-const COMMAND_LINE: &str = "BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro intel_iommu=on iommu=pt\n";
+/// What the boot loader of a stock image starts the kernel with.
+const COMMAND_LINE: &str = "BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro";
+/// Where curtin puts the kernel options that a deployment carried, for update-grub.
+const CURTIN_GRUB: &str = "etc/default/grub.d/50-curtin-settings.cfg";
 /// What is missing on the host of docs/hosts.md#incomplete-slice-host.
 const LOSE_FABRIC: &str = r#"
 rm -f -- "$GPUAAS_HOST_ROOT/etc/netplan/60-ipoib.yaml"
@@ -55,13 +57,25 @@ impl HostEmulator {
         }
     }
 
-    /// Makes `root` a host called `hostname` on which nothing has run yet.
-    pub(super) async fn make(&self, root: &Path, hostname: &str) -> io::Result<()> {
+    /// Makes `root` a host called `hostname` on which nothing has run yet, deployed with these
+    /// options of its kernel.
+    pub(super) async fn make(
+        &self,
+        root: &Path,
+        hostname: &str,
+        kernel_options: &str,
+    ) -> io::Result<()> {
         self.fresh.get_or_try_init(|| self.prepare()).await?;
         std::fs::create_dir_all(root)?;
         let mut copy = Command::new("cp");
         copy.arg("-a").arg(self.dir.join("fresh/.")).arg(root);
         run_to_success(copy).await?;
+        if !kernel_options.is_empty() {
+            let grub = format!("GRUB_CMDLINE_LINUX_DEFAULT=\"{kernel_options}\"\n");
+            std::fs::write(root.join(CURTIN_GRUB), grub)?;
+        }
+        let line = format!("{COMMAND_LINE} {kernel_options}");
+        std::fs::write(root.join("proc/cmdline"), format!("{}\n", line.trim_end()))?;
         std::fs::write(root.join("etc/hostname"), format!("{hostname}\n"))
     }
 
@@ -78,7 +92,6 @@ impl HostEmulator {
         let mut make = Command::new("bash");
         make.arg(self.dir.join("make-host.sh")).arg(&fresh);
         run_to_success(make).await?;
-        std::fs::write(fresh.join("proc/cmdline"), COMMAND_LINE)?;
         // Whoever asks for this unit is its process.
         let active = fresh.join("run/fixture/active");
         std::fs::create_dir_all(&active)?;
@@ -92,6 +105,8 @@ impl HostEmulator {
         let script = match loss {
             Loss::Fabric => LOSE_FABRIC,
             Loss::Gpu => LOSE_GPU,
+            // The host is made without them.
+            Loss::KernelOptions => return Ok(()),
         };
         let mut lose = Command::new("bash");
         lose.args(["-c", script]).env("GPUAAS_HOST_ROOT", root).env(VARIABLE, self.program());

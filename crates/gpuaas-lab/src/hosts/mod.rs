@@ -241,6 +241,7 @@ impl HostSupervisor {
                 let machine = process_host::ProcessHost {
                     root,
                     data: data.clone(),
+                    kernel_options: system.metadata.kernel_options.clone(),
                     losses: lost.map(|lost| lost.loss).collect(),
                     emulator: Arc::clone(&self.emulator),
                 };

@@ -53,10 +53,13 @@ pub enum Loss {
     Fabric,
     /// One of its GPUs.
     Gpu,
+    /// The kernel options that its deployment should have carried.
+    KernelOptions,
 }
 
 impl Loss {
-    const ALL: [(&str, Self); 2] = [("fabric", Self::Fabric), ("gpu", Self::Gpu)];
+    const ALL: [(&str, Self); 3] =
+        [("fabric", Self::Fabric), ("gpu", Self::Gpu), ("kernel-options", Self::KernelOptions)];
 }
 
 /// A host that loses something, as `NAME=WHAT`.
@@ -74,7 +77,7 @@ impl FromStr for HostLoss {
     fn from_str(text: &str) -> Result<Self, String> {
         let (host, what) = text.split_once('=').ok_or("write it as NAME=WHAT")?;
         let known = Loss::ALL.iter().find(|(name, _)| *name == what);
-        let (_, loss) = known.ok_or("a host loses its fabric or a gpu")?;
+        let (_, loss) = known.ok_or("a host loses its fabric, a gpu or kernel-options")?;
         Ok(Self { host: host.to_owned(), loss: *loss })
     }
 }

@@ -76,6 +76,8 @@ pub(super) struct ProcessHost {
     pub(super) root: PathBuf,
     /// What cloud-init is given.
     pub(super) data: ParsedUserData,
+    /// Kernel options that the deployment carried.
+    pub(super) kernel_options: String,
     /// What it has lost by the time its agent is installed.
     pub(super) losses: Vec<Loss>,
     /// What plays the rest of it.
@@ -101,7 +103,9 @@ impl ProcessHost {
     async fn boot(&self) -> io::Result<()> {
         let inputs = &self.data.inputs;
         if inputs.bundle.is_some() {
-            self.emulator.make(&self.root, &inputs.hostname).await?;
+            let lost = self.losses.contains(&Loss::KernelOptions);
+            let kernel_options = if lost { "" } else { self.kernel_options.as_str() };
+            self.emulator.make(&self.root, &inputs.hostname, kernel_options).await?;
         }
         let (folder, data) = (self.root.clone(), self.data.clone());
         let scripts =

@@ -152,21 +152,31 @@ impl SystemdHost {
     async fn run_until_power_off(self: &Arc<Self>) -> io::Result<()> {
         let control_plane = address(&self.control_plane_url)?;
         let mut nspawn = self.power_on()?;
-        let leader = leader(&mut nspawn).await?;
-        let _power = PowerSwitch::of_process(leader)?;
-        let inside = |port| ([127, 0, 0, 1], port).into();
-        let sockets = [inside(METADATA_PORT), inside(control_plane.port())];
-        let [metadata, agents] = sockets_of(leader, sockets).await?;
-        let mut services = JoinSet::new();
-        let router = metadata_service(Arc::clone(self));
-        services.spawn(async move {
-            if let Err(error) = axum::serve(metadata, router).await {
-                tracing::warn!(%error, "the metadata service of a real host");
+        let mut before = None;
+        loop {
+            let leader = leader(&mut nspawn, before).await?;
+            let _power = PowerSwitch::of_process(leader)?;
+            let inside = |port| ([127, 0, 0, 1], port).into();
+            let sockets = [inside(METADATA_PORT), inside(control_plane.port())];
+            let [metadata, agents] = sockets_of(leader, sockets).await?;
+            let mut services = JoinSet::new();
+            let router = metadata_service(Arc::clone(self));
+            services.spawn(async move {
+                if let Err(error) = axum::serve(metadata, router).await {
+                    tracing::warn!(%error, "the metadata service of a real host");
+                }
+            });
+            services.spawn(forward(agents, control_plane));
+            tokio::select! {
+                ended = nspawn.wait() => {
+                    let ended = ended?;
+                    return Err(io::Error::other(format!("it switched itself off: {ended}")));
+                }
+                // It boots again, with another first process and another network.
+                () = process_ended(leader) => {}
             }
-        });
-        services.spawn(forward(agents, control_plane));
-        let ended = nspawn.wait().await?;
-        Err(io::Error::other(format!("it switched itself off: {ended}")))
+            before = Some(leader);
+        }
     }
 
     fn power_on(&self) -> io::Result<Child> {
@@ -182,6 +192,7 @@ impl SystemdHost {
             .arg(&self.factory.rootfs)
             .arg(&self.hostname)
             .arg(&datasource)
+            .arg(&self.metadata.kernel_options)
             .env(ROOT_VARIABLE, &self.folder)
             .stdin(Stdio::null())
             .stdout(console.try_clone()?)
@@ -232,8 +243,9 @@ impl Drop for PowerSwitch {
     }
 }
 
-/// The host's first process, once it is systemd and has its own network.
-async fn leader(nspawn: &mut Child) -> io::Result<u32> {
+/// The host's first process, once it is systemd and has its own network; not the one of the boot
+/// `before`.
+async fn leader(nspawn: &mut Child, before: Option<u32>) -> io::Result<u32> {
     let own = fs::read_link("/proc/self/ns/net")?;
     let mut looks = tokio::time::interval(Duration::from_millis(50));
     for _ in 0..BOOT_LOOKS {
@@ -242,7 +254,8 @@ async fn leader(nspawn: &mut Child) -> io::Result<u32> {
             return Err(io::Error::other(format!("it ended with {status}; see console.log")));
         }
         // The machine's script has one child, nspawn, and that has the host.
-        for child in children(nspawn.id().unwrap_or_default()).into_iter().flat_map(children) {
+        let all = children(nspawn.id().unwrap_or_default()).into_iter().flat_map(children);
+        for child in all.filter(|child| Some(*child) != before) {
             let is_init = fs::read_to_string(format!("/proc/{child}/comm"))
                 .is_ok_and(|name| name.trim() == "systemd");
             let apart = fs::read_link(format!("/proc/{child}/ns/net")).is_ok_and(|net| net != own);
@@ -252,6 +265,14 @@ async fn leader(nspawn: &mut Child) -> io::Result<u32> {
         }
     }
     Err(io::Error::other("its systemd did not start; see console.log"))
+}
+
+/// Waits until a process has no network any more, which is when it has ended.
+async fn process_ended(pid: u32) {
+    let mut looks = tokio::time::interval(Duration::from_millis(50));
+    while fs::read_link(format!("/proc/{pid}/ns/net")).is_ok() {
+        looks.tick().await;
+    }
 }
 
 fn children(pid: u32) -> Vec<u32> {
@@ -351,6 +372,7 @@ mod tests {
                 public_keys: Vec::new(),
                 osystem: "debian".to_owned(),
                 distro_series: "bookworm".to_owned(),
+                kernel_options: String::new(),
             },
             user_data: b"#cloud-config\n".to_vec(),
             control_plane_url: "http://127.0.0.1:1".to_owned(),
@@ -379,7 +401,9 @@ mod tests {
         let mut first = Command::new("sleep").arg("600").kill_on_drop(true).spawn().unwrap();
         let power = PowerSwitch::of_process(first.id().unwrap()).unwrap();
         assert!(first.try_wait().unwrap().is_none());
+        let pid = first.id().unwrap();
         drop(power);
+        tokio::time::timeout(Duration::from_secs(30), process_ended(pid)).await.unwrap();
         let ended = tokio::time::timeout(Duration::from_secs(30), first.wait()).await;
         let signal = std::os::unix::process::ExitStatusExt::signal(&ended.unwrap().unwrap());
         assert_eq!(signal, Some(Signal::KILL.as_raw()));

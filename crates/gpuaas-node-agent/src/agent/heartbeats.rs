@@ -2,7 +2,7 @@
 
 use gpuaas_bundle::{Envelope, order};
 use gpuaas_types::NodeId;
-use gpuaas_types::agent::HeartbeatRequest;
+use gpuaas_types::agent::{HeartbeatRequest, REBOOT_NEEDED};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
@@ -12,6 +12,7 @@ use crate::atomic_file;
 use crate::identity::Identity;
 use crate::operate::update;
 use crate::protocol::ControlPlaneError;
+use crate::reboot_reasons;
 
 /// Sends heartbeats for ever. The first accepted one makes the agent ready.
 pub(super) async fn run(
@@ -56,7 +57,7 @@ async fn send(agent: &Agent) -> Result<(), ControlPlaneError> {
         agent_version: crate::VERSION.to_owned(),
         uptime_seconds: agent.config.host.uptime_seconds().unwrap_or_else(since_start),
         task_keys_revision: agent.task_keys().revision,
-        troubles: agent.is_disk_full().then(|| DISK_FULL.to_owned()).into_iter().collect(),
+        troubles: troubles(agent),
     };
     let response = agent.authenticated().heartbeat(&heartbeat).await?;
     if let Some(at) = response.at {
@@ -66,6 +67,14 @@ async fn send(agent: &Agent) -> Result<(), ControlPlaneError> {
         accept_task_keys(agent, &keys);
     }
     Ok(())
+}
+
+/// What keeps the agent from its work, and why its host has to be started again.
+fn troubles(agent: &Agent) -> Vec<String> {
+    let full = agent.is_disk_full().then(|| DISK_FULL.to_owned());
+    let reasons = agent.config.host.root().map(reboot_reasons::reasons).unwrap_or_default();
+    let reasons = reasons.into_iter().map(|one| format!("{REBOOT_NEEDED}{}", one.why));
+    full.into_iter().chain(reasons).collect()
 }
 
 /// Replaces the task keys by newer ones that one of the current keys has signed, and stores them.

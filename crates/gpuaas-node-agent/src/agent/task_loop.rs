@@ -2,7 +2,7 @@
 
 use gpuaas_bundle::order::OrderFault;
 use gpuaas_bundle::{Envelope, order};
-use gpuaas_types::agent::{SignedTask, Task, TaskResult};
+use gpuaas_types::agent::{SignedTask, Task, TaskResult, TaskSpec};
 use gpuaas_types::{TaskId, Timestamp};
 use tracing::{info, warn};
 
@@ -10,6 +10,8 @@ use super::state::{Agent, DISK_FULL, pause_seconds};
 use crate::atomic_file;
 use crate::identity::Identity;
 use crate::protocol::ControlPlaneError;
+use crate::reboot;
+use crate::reboot_reasons::PendingReboot;
 use crate::task_journal::TaskEntry;
 use crate::tasks;
 
@@ -93,8 +95,12 @@ fn clock_fault(agent: &Agent) -> Option<String> {
 
 /// Records the task, carries it out, and records its result.
 async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult {
+    let reboot = match (&task.spec, agent.config.host.root()) {
+        (TaskSpec::Reboot { .. }, Some(root)) => Some(PendingReboot::from_host(root)),
+        _ => None,
+    };
     let (id, spec, expires_at) = (task.id, task.spec.clone(), Some(task.expires_at));
-    let mut entry = TaskEntry { id, spec, expires_at, result: None };
+    let mut entry = TaskEntry { id, spec, expires_at, result: None, reboot };
     if let Err(error) = agent.track_disk_full(agent.journal.write(&entry)) {
         warn!(%error, task = %task.id, "a task cannot be recorded");
         if !task.spec.may_repeat() {
@@ -130,14 +136,20 @@ fn remember(agent: &Agent, id: TaskId, expires_at: Timestamp) {
 /// Submits the result that an earlier process of this agent left, or reports the task that it was
 /// ended amid.
 async fn finish_previous_task(agent: &Agent) {
-    let Some(TaskEntry { id, spec, expires_at, result }) = agent.journal.read() else { return };
-    let result = match result {
-        Some(result) => result,
-        None if spec.may_repeat() => {
+    let Some(TaskEntry { id, spec, expires_at, result, reboot }) = agent.journal.read() else {
+        return;
+    };
+    let result = match (result, reboot) {
+        (Some(result), _) => result,
+        (None, Some(pending)) if pending.is_over(&agent.config.host) => {
+            info!(task = %id, "the host booted");
+            reboot::look_after_boot(&agent.config.host, &pending).await
+        }
+        (None, _) if spec.may_repeat() => {
             info!(task = %id, "a task was interrupted; it is done again when it is sent again");
             return agent.journal.clear();
         }
-        None => {
+        (None, _) => {
             refused("task_interrupted", "the agent was ended amid it; how far it came is not known")
         }
     };

@@ -378,8 +378,20 @@ management_address() {
     host_ask ip -4 -o addr show dev "$device" scope global | awk '{print $4; exit}'
 }
 
-# reboot_needed WHY: somebody has to restart the host; the launcher reports it.
+# Where this phase of this bundle says why the host has to be started again. A boot empties /run.
+reboot_file() {
+    local phase=${0##*/}
+    printf '/run/gpuaas/reboot-needed.d/%s.%s' "${GPUAAS_BUNDLE%%@*}" "${phase%.sh}"
+}
+
+# reboot_needed WHY: the host has to be started again, for this phase; the agent reports it.
 reboot_needed() {
     say "reboot needed: $1"
-    place /run/gpuaas/reboot-needed 0644 <<<"$1"
+    place "$(reboot_file)" 0644 <<<"$1"
 }
+
+# reboot_not_needed: this phase needs no reboot any more. What others need stays.
+reboot_not_needed() { absent "$(reboot_file)"; }
+
+# reboot_is_due: whether this phase has asked for a reboot that has not been.
+reboot_is_due() { [[ -e $(at "$(reboot_file)") ]]; }

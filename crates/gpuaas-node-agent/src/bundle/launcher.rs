@@ -37,7 +37,7 @@ use super::report::{BundleReport, PhaseOutcome, PhaseReport};
 use super::{marker, phase, stored_inputs};
 use crate::host::{EMULATOR_VARIABLE, Host, emulator_from_env};
 use crate::redact::redact_values;
-use crate::{atomic_file, checks, paths};
+use crate::{atomic_file, checks, paths, reboot_reasons};
 
 /// The shell functions that phases share; each phase finds them in `GPUAAS_LIB`.
 const SHELL_LIBRARY: &str = include_str!("host.sh");
@@ -415,10 +415,9 @@ impl<'a> Launcher<'a> {
             bundle: manifest.reference(),
             requires: std::mem::take(&mut self.required_reports),
             phases,
-            reboot_needed: self
-                .root
-                .line_of(paths::REBOOT_REQUIRED)
-                .map(|line| redact_values(&line, &self.secrets)),
+            reboot_needed: Some(reboot_reasons::reasons(&self.root))
+                .filter(|reasons| !reasons.is_empty())
+                .map(|reasons| redact_values(&reboot_reasons::joined(&reasons), &self.secrets)),
             looked: findings.is_some(),
             checks: findings.unwrap_or_default(),
         }

@@ -10,7 +10,7 @@ mod operation;
 mod packages;
 mod service;
 #[cfg(test)]
-mod test_host;
+pub(crate) mod test_host;
 mod trust;
 pub(crate) mod update;
 

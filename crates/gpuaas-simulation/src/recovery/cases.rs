@@ -6,7 +6,7 @@ use gpuaas_types::{RunKind, RunStatus, Step};
 use maas_sim::{Fault, FaultKind, HostView};
 
 use super::act::{Act, When};
-use super::case::{PLAIN, RecoveryCase};
+use super::case::{Acts, PLAIN, RecoveryCase};
 use super::commands;
 use crate::shared_state::HostFault;
 
@@ -36,6 +36,11 @@ fn sound_host() -> Vec<Act> {
 fn refused(status: u16, body: &str) -> Vec<Act> {
     let fault = Fault::new(FaultKind::Answered).at("machine.commission");
     vec![Act::Fault(fault.with_status(status).with_message(body))]
+}
+
+/// What ends once MAAS, or what stands before it, refuses no more.
+const fn refusal(code: ParkCode, before: Acts) -> RecoveryCase {
+    RecoveryCase { code, before, repair: clear, ..PLAIN }
 }
 
 const fn person(form: &'static str) -> Act {
@@ -200,6 +205,16 @@ pub static CASES: &[RecoveryCase] = &[
             let taken = r#"{"id": 1, "name": "taken", "type": 0, "tags": []}"#;
             let fault = Fault::new(FaultKind::Answered).at("scripts.create");
             vec![Act::Fault(fault.with_status(200).with_message(taken))]
+        },
+        repair: clear,
+        ..PLAIN
+    },
+    RecoveryCase {
+        code: ParkCode::TagNotAsAsked,
+        profile: |profile| profile.machine_tag = "gold".to_owned(),
+        before: || {
+            let fault = Fault::new(FaultKind::Answered).at("tags.create").with_status(200);
+            vec![Act::Fault(fault.with_message(r#"{"name": "gold"}"#))]
         },
         repair: clear,
         ..PLAIN
@@ -398,6 +413,12 @@ pub static CASES: &[RecoveryCase] = &[
         ..PLAIN
     },
     RecoveryCase {
+        code: ParkCode::RebootDidNotHelp,
+        before: || vec![Act::Host(Some(HostFault::NeedsReboots))],
+        repair: sound_host,
+        ..PLAIN
+    },
+    RecoveryCase {
         code: ParkCode::PrerequisiteMissing,
         before: || vec![Act::Host(Some(HostFault::HostIsBad))],
         repair: sound_host,
@@ -487,66 +508,20 @@ pub static CASES: &[RecoveryCase] = &[
         plan: |plan| plan.panics_in = Some(Step::PxePreflight),
         ..PLAIN
     },
-    RecoveryCase {
-        code: ParkCode::MaasValidation,
-        before: || refused(400, r#"{"power_type": ["Not a valid choice."]}"#),
-        repair: clear,
-        ..PLAIN
-    },
-    RecoveryCase {
-        code: ParkCode::MaasBadRequest,
-        before: || refused(400, "Unrecognised signature: method=POST op=None"),
-        repair: clear,
-        ..PLAIN
-    },
-    RecoveryCase {
-        code: ParkCode::MaasForbidden,
-        before: || refused(403, "You do not have permission to do this."),
-        repair: clear,
-        ..PLAIN
-    },
-    RecoveryCase {
-        code: ParkCode::MaasNotFound,
-        before: || refused(404, "No such rack"),
-        repair: clear,
-        ..PLAIN
-    },
-    RecoveryCase {
-        code: ParkCode::MaasAddressInUse,
-        before: || refused(404, "IP address is already in use."),
-        repair: clear,
-        ..PLAIN
-    },
-    RecoveryCase {
-        code: ParkCode::MaasUnknownEndpoint,
-        before: || refused(404, "<html>404</html>"),
-        repair: clear,
-        ..PLAIN
-    },
-    RecoveryCase {
-        code: ParkCode::MaasMethodNotAllowed,
-        before: || refused(405, "<html>405</html>"),
-        repair: clear,
-        ..PLAIN
-    },
-    RecoveryCase {
-        code: ParkCode::MaasStateConflict,
-        before: || refused(409, "The machine is in another state."),
-        repair: clear,
-        ..PLAIN
-    },
-    RecoveryCase {
-        code: ParkCode::MaasDatabaseConflict,
-        before: || refused(409, "<html>409</html>"),
-        repair: clear,
-        ..PLAIN
-    },
-    RecoveryCase {
-        code: ParkCode::MaasRefused,
-        before: || refused(418, "No."),
-        repair: clear,
-        ..PLAIN
-    },
+    refusal(ParkCode::MaasValidation, || {
+        refused(400, r#"{"power_type": ["Not a valid choice."]}"#)
+    }),
+    refusal(ParkCode::MaasBadRequest, || {
+        refused(400, "Unrecognised signature: method=POST op=None")
+    }),
+    refusal(ParkCode::MaasForbidden, || refused(403, "You do not have permission to do this.")),
+    refusal(ParkCode::MaasNotFound, || refused(404, "No such rack")),
+    refusal(ParkCode::MaasAddressInUse, || refused(404, "IP address is already in use.")),
+    refusal(ParkCode::MaasUnknownEndpoint, || refused(404, "<html>404</html>")),
+    refusal(ParkCode::MaasMethodNotAllowed, || refused(405, "<html>405</html>")),
+    refusal(ParkCode::MaasStateConflict, || refused(409, "The machine is in another state.")),
+    refusal(ParkCode::MaasDatabaseConflict, || refused(409, "<html>409</html>")),
+    refusal(ParkCode::MaasRefused, || refused(418, "No.")),
 ];
 
 /// The part is put right, and a person has MAAS find the disks again.

@@ -23,10 +23,17 @@ pub enum TaskSpec {
         /// What has to be true. Each gives one finding of its own name.
         checks: Vec<HostCheck>,
     },
-    /// Remove what a tenant left. What that is, the agent knows: a task names no paths.
+    /// Stop the tenant's processes and empty its folders. Which those are, the agent knows: a task
+    /// names no paths. Whatever else holds data is named and left.
     SoftReset {},
-    /// Empty the scratch storage.
+    /// Empty the scratch storage; whatever else holds data is named and left.
     StorageCleanup {},
+    /// Start the host again, where it asks for that, and look at it after the boot: the bundles that
+    /// asked run once more, and say whether they still do. At most [`MAX_REBOOTS`] of a system.
+    Reboot {
+        /// Why, as the host said; for its log.
+        reasons: Vec<String>,
+    },
     /// What an operator asked for.
     Operate {
         /// Only say what would be done.
@@ -35,6 +42,13 @@ pub enum TaskSpec {
         operation: Operation,
     },
 }
+
+/// How often an agent starts its host again for tasks of the run that deployed it.
+pub const MAX_REBOOTS: u32 = 3;
+/// What the name of a finding begins with that is about a place which a cleaning left as it is.
+pub const KEPT_PREFIX: &str = "kept ";
+/// What stands before a reason in a trouble of a heartbeat: the host is to be started again.
+pub const REBOOT_NEEDED: &str = "reboot_needed: ";
 
 impl TaskSpec {
     /// Whether it may be done twice without a difference.
@@ -46,6 +60,8 @@ impl TaskSpec {
             | Self::Validate { .. }
             | Self::SoftReset {}
             | Self::StorageCleanup {} => true,
+            // It is known which boot it began in.
+            Self::Reboot { .. } => false,
         }
     }
 }

@@ -134,7 +134,7 @@ AgentTroubled "agent_troubled" "Something keeps its agent from its work" {
     source: Source::Agent,
     owner: Owner::PlatformOperator,
     next_action: "look at the host: `gpuaas node task NODE diagnostics` collects what is needed",
-    doc: "The agent says so in its heartbeats, such as a full disk",
+    doc: "The agent says so in its heartbeats, such as a full disk, or a host that has to be started again (`reboot_needed`)",
 }
 GateAgentFault "gate_agent_fault" "A gate is shut because its agent does not vouch for it" {
     source: Source::ControlPlane,

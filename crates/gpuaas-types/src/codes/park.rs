@@ -193,6 +193,13 @@ ScriptNotAsAsked "script_not_as_asked" "MAAS shows another script than it took" 
     next_action: "look at the script in MAAS' settings, then `gpuaas run resume RUN --reason WHY`",
     doc: "A script of the commissioning bundle was registered and reads differently afterwards",
 }
+TagNotAsAsked "tag_not_as_asked" "MAAS shows another tag than it took" {
+    owner: Owner::InfraOperator,
+    cures: &[Cure::Resume],
+    looked_at_again: false,
+    next_action: "look at the tag and at the machine's tags in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    doc: "The profile's tag was written or given to the machine, and reads differently afterwards",
+}
 HardwareTestFailed "hardware_test_failed" "A hardware test of MAAS failed" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
@@ -354,6 +361,13 @@ DiagnosticsFailed "diagnostics_failed" "The agent's diagnostics failed" {
     next_action: "read the agent's log on the host, then `gpuaas run retry RUN --reason WHY`, which has the agent look again",
     doc: "The agent could not look at its host",
 }
+RebootDidNotHelp "reboot_did_not_help" "The host was started again and asks for it still" {
+    owner: Owner::PlatformOperator,
+    cures: &[Cure::Retry],
+    looked_at_again: false,
+    next_action: "mend on the host what the reason names, then `gpuaas run retry RUN --reason WHY`, which has the host start again where it still asks for that",
+    doc: "Its agent was told to start the host again; that failed, or a reason to start it again is there after the boot",
+}
 PrerequisiteMissing "prerequisite_missing" "The host is not as the bundles require" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry, Cure::SkipCheck],
@@ -490,56 +504,5 @@ MaasRefused "maas_refused" "MAAS refused a call" {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rendered(code: ParkCode) -> Vec<(String, String)> {
-        let all = actions(code.row().next_action, "0198", "j22u11", &["pxe_vlan", "pxe_linked"]);
-        all.into_iter().map(|action| (action.command, action.needs)).collect()
-    }
-
-    /// Each cure of a row is an action, whole but for the reason, and says what it needs.
-    #[test]
-    fn every_advice_is_taken_apart_into_commands_and_what_they_need() {
-        for row in PARKS {
-            let actions = rendered(row.code);
-            let skips = usize::from(row.cures.contains(&Cure::SkipCheck));
-            assert_eq!(actions.len(), row.cures.len() + skips, "{}", row.code);
-            for (command, needs) in actions {
-                assert!(command.starts_with("gpuaas run ") && command.contains(" 0198 "));
-                assert!(!command.contains("NAME") && !needs.contains("NODE"), "{}", row.code);
-                assert!(!needs.is_empty(), "{}: {command}", row.code);
-                let loose = [",", ";", " and", " then", ":"].iter().any(|end| needs.ends_with(end));
-                assert!(!loose && needs.matches('`').count() % 2 == 0, "{}: {needs}", row.code);
-                assert!(!needs.starts_with([' ', ',']), "{}: {needs}", row.code);
-            }
-        }
-    }
-
-    #[test]
-    fn an_action_names_what_comes_before_and_after_it() {
-        let resume = "gpuaas run resume 0198 --reason WHY".to_owned();
-        let latest = "gpuaas run resume 0198 --latest-profile --reason WHY".to_owned();
-        assert_eq!(
-            rendered(ParkCode::PxePreflightFailed),
-            [
-                (resume.clone(), "correct the boot interface in MAAS".to_owned()),
-                (latest, "set `strict_pxe_preflight=false` in the profile".to_owned()),
-            ]
-        );
-        let (command, needs) = rendered(ParkCode::SiteBootstrapFailed).remove(0);
-        assert_eq!(command, resume);
-        assert!(
-            needs.ends_with(
-                "mend the cause; afterwards run the scripts under \
-             /var/lib/cloud/instance/scripts on the host again"
-            ),
-            "{needs}"
-        );
-        let skip = rendered(ParkCode::CommissioningScriptFailed).pop().unwrap();
-        assert_eq!(skip.0, "gpuaas run skip-check 0198 --check pxe_linked --reason WHY");
-        assert_eq!(skip.1, "answer for the check");
-        let (_, needs) = rendered(ParkCode::MachineVanished).remove(0);
-        assert!(needs.contains("`gpuaas node detach j22u11`"), "{needs}");
-    }
-}
+#[path = "park_tests.rs"]
+mod tests;

@@ -87,7 +87,7 @@ ReimageAccepted "reimage_accepted" "A reimage was asked for" {
 }
 SoftResetAccepted "soft_reset_accepted" "A soft reset was asked for" {
     owner: None, next_action: "",
-    doc: "An operator has the agent remove what a tenant left",
+    doc: "An operator has the agent stop the tenant's processes and empty its folders; whatever else holds data stays",
 }
 StorageCleanupAccepted "storage_cleanup_accepted" "A storage cleanup was asked for" {
     owner: None, next_action: "",
@@ -153,6 +153,10 @@ ScriptsRegistered "scripts_registered" "The bundle's scripts are in MAAS" {
     owner: None, next_action: "",
     doc: "The scripts of the profile's commissioning bundle are registered",
 }
+MachineTagged "machine_tagged" "The machine has the profile's tag" {
+    owner: None, next_action: "",
+    doc: "MAAS lists the tag at the machine, with the kernel options that a deployment carries into the system",
+}
 Commissioned "commissioned" "The machine is commissioned" {
     owner: None, next_action: "",
     doc: "MAAS says Ready; the text names the hardware that it found",
@@ -217,11 +221,19 @@ CommissionedAgain "commissioned_again" "The run goes back to the commissioning" 
     owner: None, next_action: "",
     doc: "An operator let the run go on while MAAS commissions the machine, or has to",
 }
+RebootIssued "reboot_issued" "The host is to be started again" {
+    owner: None, next_action: "",
+    doc: "The host asks for it; a task for the agent was signed",
+}
+HostRebooted "host_rebooted" "The host was started again" {
+    owner: None, next_action: "",
+    doc: "Its agent says that it booted and that nothing asks for another boot; the text names why it was started again",
+}
 DiagnosticsIssued "diagnostics_issued" "The agent is to look at its host" {
     owner: None, next_action: "",
     doc: "A task for the agent was signed",
 }
-SoftResetIssued "soft_reset_issued" "The agent is to remove what a tenant left" {
+SoftResetIssued "soft_reset_issued" "The agent is to empty the tenant's folders" {
     owner: None, next_action: "",
     doc: "A task for the agent was signed",
 }
@@ -257,9 +269,9 @@ Released "released" "The machine is released" {
     owner: None, next_action: "",
     doc: "MAAS shows it as Ready or New",
 }
-HostCleaned "host_cleaned" "The host is clean" {
+HostCleaned "host_cleaned" "The agent emptied its folders" {
     owner: None, next_action: "",
-    doc: "The agent finished the cleanup",
+    doc: "The agent says that it emptied the folders of the tenant or of scratch storage; the text names the places that it left. A host is clean of a tenant after a reimage that erases its disks",
 }
 NodeRetired "node_retired" "The node is out of service" {
     owner: None, next_action: "",

@@ -90,6 +90,11 @@ FirstHeartbeat "first_heartbeat" "The agent's first heartbeat" {
     next_action: "read the log of gpuaas-node-agent.service on the host",
     doc: "The agent has enrolled and is to prove that it lives",
 }
+HostReboot "host_reboot" "The host to start again" {
+    owner: Owner::PlatformOperator,
+    next_action: "look at the host's console",
+    doc: "The host asked to be started again; its agent looks at it after the boot",
+}
 Diagnostics "diagnostics" "The agent to report its diagnostics" {
     owner: Owner::PlatformOperator,
     next_action: "read the log of gpuaas-node-agent.service on the host",

@@ -1,7 +1,9 @@
 //! Arguments of `gpuaas bench`.
 
 use clap::Subcommand;
-use gpuaas_lab::arguments::{BenchAgentArgs, BenchClientsArgs, BenchGateArgs, BenchOnboardArgs};
+use gpuaas_lab::arguments::{
+    BenchAgentArgs, BenchClientsArgs, BenchGateArgs, BenchHandoverArgs, BenchOnboardArgs,
+};
 use gpuaas_simulation::arguments::{
     BenchChaosArgs, BenchMendArgs, BenchOutageArgs, BenchPeopleArgs, BenchRegionArgs,
 };
@@ -26,6 +28,9 @@ pub enum BenchCommand {
     People(BenchPeopleArgs),
     /// Break a ready slice host in every way that its gates have to see.
     Gate(BenchGateArgs),
+    /// Write hosts full of a tenant's data, have the agent clean them, and hold what it says against
+    /// what is left.
+    Handover(BenchHandoverArgs),
     /// Start the node agent, and measure what it costs a host that has nothing to do.
     Agent(BenchAgentArgs),
 }

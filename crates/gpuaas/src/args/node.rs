@@ -25,7 +25,7 @@ pub enum NodeCommand {
     Decommission(OffboardArgs),
     /// Release, deploy and enroll a node again, through the same gates.
     Reimage(OffboardArgs),
-    /// Have the agent remove what a tenant left; MAAS is not asked.
+    /// Have the agent stop the tenant's processes and empty its folders; MAAS is not asked.
     SoftReset(OffboardArgs),
     /// Have the agent empty the scratch storage; MAAS is not asked.
     StorageCleanup(OffboardArgs),

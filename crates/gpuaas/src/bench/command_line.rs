@@ -130,6 +130,7 @@ mod tests {
         machine_repurposed
         commissioning_bundle_missing
         script_not_as_asked
+        tag_not_as_asked
         hardware_test_failed
         commissioning_failed
         commissioning_script_failed
@@ -153,6 +154,7 @@ mod tests {
         node_bootstrap_failed
         host_checks_unknown
         diagnostics_failed
+        reboot_did_not_help
         prerequisite_missing
         completion_gate_failed
         enrollment_contested

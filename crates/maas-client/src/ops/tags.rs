@@ -25,10 +25,16 @@ impl Client {
     ///
     /// # Errors
     /// Validation under `name` where it exists or has other characters; `Forbidden`.
-    pub async fn create_tag(&self, name: &str, comment: Option<&str>) -> Result<Tag, Error> {
+    pub async fn create_tag(
+        &self,
+        name: &str,
+        comment: Option<&str>,
+        kernel_opts: Option<&str>,
+    ) -> Result<Tag, Error> {
         let mut form = Params::default();
         form.add("name", name);
         form.opt("comment", comment);
+        form.opt("kernel_opts", kernel_opts);
         self.send_for_json(Call::post("tags/", "POST tags/", form)).await
     }
 
@@ -39,6 +45,17 @@ impl Client {
     pub async fn update_tag(&self, name: &str, comment: &str) -> Result<Tag, Error> {
         let mut form = Params::default();
         form.add("comment", comment);
+        let path = format!("tags/{}/", path_segment(name)?);
+        self.send_for_json(Call::put(path, "PUT tags/{name}/", form)).await
+    }
+
+    /// Writes the kernel options of a tag (docs/maas.md#tags). Administrators only.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such tag; `Forbidden`.
+    pub async fn set_tag_kernel_opts(&self, name: &str, kernel_opts: &str) -> Result<Tag, Error> {
+        let mut form = Params::default();
+        form.add("kernel_opts", kernel_opts);
         let path = format!("tags/{}/", path_segment(name)?);
         self.send_for_json(Call::put(path, "PUT tags/{name}/", form)).await
     }

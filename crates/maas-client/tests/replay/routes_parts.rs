@@ -170,7 +170,7 @@ fn tags() -> Vec<Route> {
         Route::new("GET", "tags/{s}/", None, &[], |c, a| Box::pin(facts_of(c.tag(a.segment(0))))),
         Route::new("POST", "tags/", None, CREATE, |c, a| {
             let name = a.text("name").unwrap_or_default();
-            Box::pin(facts_of(c.create_tag(name, a.text("comment"))))
+            Box::pin(facts_of(c.create_tag(name, a.text("comment"), a.text("kernel_opts"))))
         }),
         Route::new("POST", "tags/{s}/", Some("update_nodes"), NODES, |c, a| {
             Box::pin(async move {

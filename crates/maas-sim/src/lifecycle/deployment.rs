@@ -160,6 +160,7 @@ impl Region {
                 public_keys: self.settings.ssh_keys_of(m.owner.as_deref()),
                 osystem: m.osystem.clone(),
                 distro_series: m.distro_series.clone(),
+                kernel_options: self.settings.kernel_options_of(&m.tags),
             },
             host,
         };
