@@ -193,6 +193,12 @@ test_ipoib_of_a_site() {
     has_line /etc/netplan/60-ipoib.yaml "        - 192.168.7.2/24"
     has_line /etc/netplan/60-ipoib.yaml "      mtu: 4092"
     has_no /etc/netplan/60-ipoib.yaml ibp20s0
+    # The firmware may name slots: ibs3.
+    mv -- "$root/sys/class/net/ibp36s0" "$root/sys/class/net/ibs3"
+    twice ipoib H200_FABRIC_INTERFACE="ibs*"
+    has_line /etc/netplan/60-ipoib.yaml "    ibs3:"
+    has_no /etc/netplan/60-ipoib.yaml ibp20s0
+    refused "no link's name" ipoib H200_FABRIC_INTERFACE="../*"
     twice ipoib H200_MANAGEMENT_ADDRESS=10.9.8.7/20 H200_FABRIC_SUBNET=172.20.4.0/22
     has_line /etc/netplan/60-ipoib.yaml "        - 172.20.4.7/22"
 }

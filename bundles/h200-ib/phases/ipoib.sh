@@ -14,7 +14,8 @@ infiniband=32 # ARPHRD_INFINIBAND
 # The fabric's links by name. A virtual function's link is a guest's, not the host's.
 found_links() {
     local folder
-    for folder in "$GPUAAS_SYSFS"/class/net/ibp*; do
+    # shellcheck disable=SC2086 # a pattern
+    for folder in "$GPUAAS_SYSFS"/class/net/$H200_FABRIC_INTERFACE; do
         if [[ -e $folder/type && $(<"$folder/type") == "$infiniband" && ! -e $folder/device/physfn ]]; then
             printf '%s\n' "${folder##*/}"
         fi
@@ -66,9 +67,10 @@ apply() {
     host_do networkctl reconfigure "${links[@]}"
 }
 
+[[ $H200_FABRIC_INTERFACE =~ ^[A-Za-z0-9_.-]+\*?$ ]] || fail "H200_FABRIC_INTERFACE is $H200_FABRIC_INTERFACE, no link's name, whose end may be *"
 read -r -a links <<<"$H200_IPOIB_INTERFACES"
 if ((${#links[@]} == 0)); then mapfile -t links < <(found_links); fi
-((${#links[@]})) || fail "there is no InfiniBand link named ibp*: are the HCAs there, and ib_ipoib loaded?"
+((${#links[@]})) || fail "there is no InfiniBand link named $H200_FABRIC_INTERFACE: are the HCAs there, and ib_ipoib loaded?"
 read -r -a addresses <<<"$H200_IPOIB_ADDRESSES"
 if ((${#addresses[@]} == 0)); then
     derived=$(derived_address)

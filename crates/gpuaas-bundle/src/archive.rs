@@ -140,8 +140,8 @@ impl Archive {
                 if path != ARCHIVED_NAME {
                     return Err(ArchiveError::Malformed(format!("{ARCHIVED_NAME} is not first")));
                 }
-                let parsed: Manifest = serde_json::from_slice(&entry.bytes)
-                    .map_err(|error| ArchiveError::Manifest(error.to_string()))?;
+                let parsed: Manifest = crate::format::manifest_from_json(&entry.bytes)
+                    .map_err(ArchiveError::Manifest)?;
                 manifest = Some(parsed);
             } else if files.insert(path.clone(), entry).is_some() {
                 return Err(ArchiveError::Entry { path, reason: "it is there twice" });

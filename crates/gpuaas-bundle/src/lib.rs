@@ -16,6 +16,7 @@ pub mod archive;
 pub mod bundle_kind;
 pub mod delivery;
 pub mod digest;
+pub mod format;
 pub mod input;
 pub mod manifest;
 pub mod order;

@@ -13,6 +13,7 @@ use gpuaas_types::agent::{AgentVersion, HostCheck};
 use serde::{Deserialize, Serialize};
 
 use crate::bundle_kind::{AGENT_FILE, BundleKind};
+use crate::format::{self, FORMAT};
 use crate::input::{self, Input, InputError, Inputs, is_path};
 
 /// Name of the manifest in a bundle's folder.
@@ -39,6 +40,9 @@ pub struct Manifest {
     pub name: String,
     /// Version, `[0-9A-Za-z.+-]`.
     pub version: String,
+    /// Format of the manifest, at most [`FORMAT`]; an agent of an older one refuses it.
+    #[serde(default = "format::first_format", skip_serializing_if = "format::is_first_format")]
+    pub format: u32,
     /// When and where the bundle runs.
     pub kind: BundleKind,
     /// Purpose of the bundle, one line.
@@ -350,6 +354,9 @@ impl Manifest {
         if let Err(reason) = self.reference().parse::<BundleReference>() {
             report("name", reason.to_owned());
         }
+        if self.format == 0 || self.format > FORMAT {
+            report("format", format!("from 1 to {FORMAT}"));
+        }
         if self.about.trim().is_empty() || self.about.contains('\n') {
             report("about", "one line that says what the bundle is for".to_owned());
         }
@@ -540,6 +547,7 @@ mod tests {
     #[test]
     fn a_good_manifest_has_no_fault_and_its_checks_have_values() {
         assert_eq!(faults(serde_json::json!({})), [""; 0]);
+        assert_eq!(faults(serde_json::json!({"format": 9})), ["format: from 1 to 2"]);
         let manifest = manifest(serde_json::json!({}));
         let set = [("netdata".to_owned(), "no".to_owned()), ("hcas".to_owned(), "4".to_owned())];
         let values = manifest.resolve(&set.into()).unwrap();

@@ -111,7 +111,7 @@ fn bare_metal_is_asked_for_its_gpus_and_a_slice_host_for_its_fabric() {
     let set = inputs(&[("gpu_count", "4"), ("require_hw_sync", "1")]);
     let active = fixture.catalog.gate_checks(&metal, &set, Gate::Active).unwrap();
     assert!(active.contains(&HostCheck::NvidiaGpus { count: 4, model: "H200".to_owned() }));
-    let fabric = ["address 192.168.0.0/16 on ibp*", "route 192.168.0.0/16 on ibp*"];
+    let fabric = ["infiniband", "address 192.168.0.0/16 on ibp*", "route 192.168.0.0/16 on ibp*"];
     let rest = ["unit docker.service", "nvidia-smi", "unit maas_hardware_sync.timer"];
     let names: Vec<String> = active.iter().map(HostCheck::name).collect();
     assert_eq!(names, [&fabric[..], &rest[..]].concat());

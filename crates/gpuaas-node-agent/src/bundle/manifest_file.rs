@@ -24,7 +24,7 @@ pub(super) fn read_manifest(folder: &Path) -> Result<Manifest, BundleError> {
         }
         no_bundle(format!("{ARCHIVED_NAME}: {error}"))
     })?;
-    let manifest: Manifest = serde_json::from_slice(&text)
+    let manifest: Manifest = gpuaas_bundle::format::manifest_from_json(&text)
         .map_err(|error| no_bundle(format!("{ARCHIVED_NAME}: {error}")))?;
     for phase in &manifest.phases {
         gpuaas_bundle::archive::check_path(&phase.run)

@@ -94,7 +94,7 @@ pub(super) const HARMLESS: &[Mutation] = &[
         "with ACS bits on that isolate nothing",
         &[Byte("/sys/bus/pci/devices/0000:10:01.0/config", ACS_CONTROL, 0x5d)],
     ),
-    fine("with a link of the fabric down", &[Write("/sys/class/net/ibp52s0/operstate", "down\n")]),
+    fine("with a link of Ethernet down", &[Write("/sys/class/net/enp0s1/operstate", "down\n")]),
     fine("without a driver for the displays", &[Remove("/sys/bus/pci/drivers/nvidia/unbind")]),
     fine(
         "with another setting of the kernel",

@@ -158,6 +158,8 @@ impl TestHost {
             ("GPUAAS_FIXTURE_KERNEL", self.player.to_string_lossy().into_owned()),
             ("GPUAAS_SLICE_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
             ("H200_IPOIB_ADDRESSES", FABRIC_ADDRESS.to_owned()),
+            ("GPUAAS_SLICE_FABRIC_LINKS", "8".to_owned()),
+            ("H200_FABRIC_LINKS", "8".to_owned()),
             ("H200_REQUIRE_HW_SYNC", "1".to_owned()),
             ("GPUAAS_SLICE_REQUIRE_HW_SYNC", "1".to_owned()),
         ];

@@ -205,7 +205,11 @@ pub(super) const BROKEN: &[Mutation] = &[
     row(
         "an HCA is gone",
         &[Play(&["unplug", "0000:44:00.0"]), Play(&["unplug", "0000:44:00.1"])],
-        &[slice(COUNTS, SETUP, "7 found, 8 wanted"), slice(FUNCTIONS, SETUP, "7 found, 8 wanted")],
+        &[
+            slice("infiniband", BASELINE, "7 found, 8 wanted"),
+            slice(COUNTS, SETUP, "7 found, 8 wanted"),
+            slice(FUNCTIONS, SETUP, "7 found, 8 wanted"),
+        ],
     ),
     row(
         "a GPU is gone",
@@ -262,6 +266,11 @@ pub(super) const BROKEN: &[Mutation] = &[
         "the ACS bits of a port cannot be read",
         &[Cut("/sys/bus/pci/devices/0000:22:00.0/config", 256)],
         &[slice(ACS, SETUP, "0000:22:00.0 shows no ACS")],
+    ),
+    row(
+        "a link of the fabric is down",
+        &[Write("/sys/class/net/ibp52s0/operstate", "down\n")],
+        &[slice("infiniband", BASELINE, "7 found, 8 wanted")],
     ),
     row(
         "the fabric's netplan is gone",
@@ -497,6 +506,11 @@ pub(super) const BARE_METAL: &[Mutation] = &[
             METAL,
             "7 found, 8 wanted; of another model: NVIDIA H100 80GB HBM3",
         )],
+    ),
+    row(
+        "bare metal with a link of the fabric down",
+        &[Write("/sys/class/net/ibp52s0/operstate", "down\n")],
+        &[active("infiniband", METAL, "7 found, 8 wanted")],
     ),
     row(
         "bare metal without its fabric's address",
